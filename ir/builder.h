@@ -1,0 +1,80 @@
+// Creates nodes at an insertion point; result types come from the op's shape rule.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/op.h"
+
+namespace fsdpc {
+
+class Builder {
+public:
+  /// Inserts before `before`; null: at the end of the function.
+  explicit Builder(Function &function, Node *before = nullptr) : target(&function), position(before) {}
+
+  Function &function() const { return *target; }
+  Module &module() const { return *target->module(); }
+  void setInsertionPoint(Node *before) { position = before; }
+  void setInsertionPointAfter(Node *node) { position = node->next(); }
+  Node *insertionPoint() const { return position; }
+
+  /// Given to every node created from now on.
+  void setSection(Section section) {
+    currentSection = section;
+    currentUnit = section.unit;
+  }
+  void setUnit(int32_t unit) { currentUnit = unit; }
+  void setSource(llvm::StringRef source) { currentSource = source.str(); }
+  /// Section, unit and source of an existing node.
+  void inherit(const Node &node);
+  void setPhase(Phase phase) { currentSection.phase = phase; }
+
+  /// For types that user input decides: the op's shape rule may fail.
+  llvm::Expected<Node *> tryCreate(Op op, llvm::ArrayRef<Value *> operands,
+                                   std::unique_ptr<AttributesBase> attributes = nullptr);
+  /// For the compiler's own nodes: a failing shape rule is our fault and asserts with its message.
+  Node *create(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
+  template <class A>
+  Node *create(Op op, llvm::ArrayRef<Value *> operands, A attributes) {
+    return create(op, operands,
+                  std::unique_ptr<AttributesBase>(std::make_unique<Attributes<A>>(std::move(attributes))));
+  }
+  /// Types given, not inferred: for the text reader.
+  Node *createWithTypes(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes,
+                        llvm::ArrayRef<Type> resultTypes);
+  /// Same op, attributes, section, stream and workspace over other operands; types inferred anew.
+  Node *clone(const Node &node, llvm::ArrayRef<Value *> operands);
+
+  // Shorthands. Binary ones take operands of equal type.
+  Value *unary(Op op, Value *x) { return create(op, {x})->result(); }
+  Value *binary(Op op, Value *a, Value *b) { return create(op, {a, b})->result(); }
+  Value *add(Value *a, Value *b) { return binary(Op::add, a, b); }
+  Value *sub(Value *a, Value *b) { return binary(Op::sub, a, b); }
+  Value *mul(Value *a, Value *b) { return binary(Op::mul, a, b); }
+  Value *div(Value *a, Value *b) { return binary(Op::div, a, b); }
+  Value *select(Value *condition, Value *yes, Value *no) { return create(Op::select, {condition, yes, no})->result(); }
+  Value *cast(Value *x, DType dtype); ///< x itself if it has the dtype
+  Value *constant(Type type, double splat);
+  Value *constant(Type type, Dense value);
+  Value *constantLike(Value *x, double splat) { return constant(x->type(), splat); }
+  Value *broadcast(Value *x, llvm::ArrayRef<int64_t> shape);       ///< x itself if it has the shape
+  Value *reshape(Value *x, llvm::ArrayRef<int64_t> shape);         ///< x itself if it has the shape
+  Value *transpose(Value *x, llvm::ArrayRef<int64_t> permutation); ///< x itself for the identity
+  Value *swapLastTwo(Value *x);
+  /// Sums over `axes`; the axes stay as size 1 if keepDims. x itself without axes.
+  Value *reduceSum(Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
+  /// Undoes a broadcast: sums x over the dims that `shape` (right-aligned) lacks or has as 1.
+  Value *reduceToShape(Value *x, llvm::ArrayRef<int64_t> shape);
+  Value *matmul(Value *a, Value *b, bool transposeA = false, bool transposeB = false);
+  Value *readState(const State &state);
+  Node *writeState(const State &state, Value *value);
+  Node *ret(llvm::ArrayRef<Value *> values, llvm::ArrayRef<std::string> names);
+
+private:
+  Function *target;
+  Node *position;
+  Section currentSection;
+  int32_t currentUnit = -1;
+  std::string currentSource;
+};
+
+} // namespace fsdpc

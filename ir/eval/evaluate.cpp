@@ -1,0 +1,103 @@
+#include "ir/eval/evaluate.h"
+
+#include "ir/eval/rank_run.h"
+#include "ir/ops/attributes.h"
+#include <cstring>
+#include <thread>
+
+namespace fsdpc {
+
+std::vector<HostTensor> evaluatePure(Op op, const AttributesBase *attributes,
+                                     llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<Type> resultTypes) {
+  assert(infoOf(op).has(pure) && !infoOf(op).has(usesEnvironment) && "only a function of its operands can be folded");
+  std::vector<HostTensor> results;
+  for (const Type &type : resultTypes)
+    results.emplace_back(type);
+  EvaluateContext context{attributes, operands, results, nullptr};
+  infoOf(op).evaluate(context);
+  return results;
+}
+
+HostTensor hostTensorOf(const Dense &dense, const Type &type) {
+  HostTensor tensor(type);
+  for (size_t i = 0; i < tensor.values.size(); ++i)
+    tensor.values[i] = dense.at(static_cast<int64_t>(i));
+  return tensor;
+}
+
+Dense denseOf(const HostTensor &tensor) {
+  const std::vector<double> &values = tensor.values;
+  auto sameBits = [&](const double &value) { return std::memcmp(&value, values.data(), sizeof value) == 0; };
+  if (!values.empty() && llvm::all_of(values, sameBits))
+    return Dense::splat(tensor.type.dtype(), values[0]);
+  return Dense::fromDoubles(tensor.type.dtype(), values);
+}
+
+namespace {
+
+/// What can be said before any rank starts.
+llvm::Error checkPlan(const FunctionPlan &plan, int64_t ranks) {
+  for (const NodePlan &nodePlan : plan.nodes) {
+    const AttributesBase *attributes = nodePlan.node->attributes();
+    if (!attributes || attributes->typeId() != Attributes<CollectiveAttributes>::id())
+      continue;
+    int64_t wanted = nodePlan.node->get<CollectiveAttributes>().ranks;
+    if (wanted != ranks)
+      return llvm::createStringError(llvm::Twine(nameOf(plan.function.kind())) + ": " + infoOf(*nodePlan.node).name +
+                                     " is over " + llvm::Twine(wanted) + " ranks, but " + llvm::Twine(ranks) + " run");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<std::unique_ptr<FunctionPlan>>>
+planFunctions(const Module &module, llvm::ArrayRef<FunctionKind> kinds, int64_t ranks) {
+  std::vector<std::unique_ptr<FunctionPlan>> plans;
+  for (FunctionKind kind : kinds) {
+    const Function *function = module.function(kind);
+    if (!function)
+      return llvm::createStringError("the module has no function " + nameOf(kind));
+    if (!function->returnNode())
+      return llvm::createStringError(llvm::Twine(nameOf(kind)) + " does not end in return");
+    plans.push_back(std::make_unique<FunctionPlan>(*function));
+    if (llvm::Error error = checkPlan(*plans.back(), ranks))
+      return error;
+  }
+  return plans;
+}
+
+} // namespace
+
+llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
+                                     const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                     EvaluationState &state, std::map<std::string, HostTensor> *taps) {
+  auto ranks = static_cast<int64_t>(inputs.size());
+  if (static_cast<int64_t>(state.states.size()) != ranks)
+    return llvm::createStringError("inputs for " + llvm::Twine(ranks) + " ranks, states for " +
+                                   llvm::Twine(state.states.size()));
+  auto plans = planFunctions(module, kinds, ranks);
+  if (!plans)
+    return plans.takeError();
+
+  Rendezvous rendezvous(ranks);
+  RankResults results(ranks);
+  auto runRank = [&](int64_t rank) {
+    RankRun run(rank, rendezvous, inputs[rank], state.states[rank], rank == 0 ? taps : nullptr);
+    for (const std::unique_ptr<FunctionPlan> &plan : *plans)
+      if (!rendezvous.failed())
+        run.run(*plan);
+    results[rank] = std::move(run).takeResults();
+    rendezvous.leave(rank);
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 1; rank < ranks; ++rank)
+    threads.emplace_back(runRank, rank);
+  if (ranks > 0)
+    runRank(0);
+  for (std::thread &thread : threads)
+    thread.join();
+  if (llvm::Error error = rendezvous.takeError())
+    return error;
+  return results;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,75 @@
+// The reference evaluator: any stage, in f64, N ranks in one process. A specification, not an engine.
+//
+// Floats are kept in f64 whatever their dtype, integers exactly (up to 2^53). Nothing is rounded to the dtype, so a
+// result is what exact arithmetic would give up to f64 rounding.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/op.h"
+#include <functional>
+#include <vector>
+
+namespace fsdpc {
+
+struct HostTensor {
+  Type type;
+  std::vector<double> values; ///< row-major
+  HostTensor() = default;
+  explicit HostTensor(Type type, double fill = 0) : type(std::move(type)), values(this->type.elements(), fill) {}
+};
+
+/// What ops that see more than their operands get from the engine. One per rank.
+class EvaluationEnvironment {
+public:
+  virtual ~EvaluationEnvironment() = default;
+  virtual int64_t rank() const = 0;
+  virtual int64_t worldSize() const = 0;
+  virtual const HostTensor &readState(llvm::StringRef name) = 0;
+  virtual void writeState(llvm::StringRef name, const HostTensor &value) = 0;
+  virtual void tap(llvm::StringRef parameter, const HostTensor &value) = 0;
+  /// Every rank calls with its tensor and gets all of them in rank order.
+  virtual std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) = 0;
+};
+
+struct EvaluateContext {
+  const AttributesBase *attributes;
+  llvm::ArrayRef<const HostTensor *> operands;
+  llvm::MutableArrayRef<HostTensor> results;    ///< typed, zero-filled
+  EvaluationEnvironment *environment = nullptr; ///< null while folding constants
+  template <class T>
+  const T &get() const {
+    return static_cast<const Attributes<T> *>(attributes)->value;
+  }
+};
+
+/// Evaluates one pure op on known tensors: what constant folding uses.
+std::vector<HostTensor> evaluatePure(Op op, const AttributesBase *attributes,
+                                     llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<Type> resultTypes);
+HostTensor hostTensorOf(const Dense &dense, const Type &type);
+Dense denseOf(const HostTensor &tensor);
+
+/// What a run on all ranks starts from and leaves behind. Names are logical, so they hold for every stage.
+struct EvaluationState {
+  /// Per rank: state name -> tensor.
+  std::vector<std::map<std::string, HostTensor>> states;
+};
+
+/// Fills the states of `module` from full parameters (logical names): whole, or cut into shards by their slots;
+/// optimizer state starts at its initialValue, scalars at their defaults unless given in `scalars`.
+EvaluationState makeEvaluationState(const Module &module, const std::map<std::string, HostTensor> &parameters,
+                                    const std::map<std::string, double> &scalars = {});
+/// The full parameters held in `state`, put together again from shards.
+std::map<std::string, HostTensor> fullParameters(const Module &module, const EvaluationState &state);
+
+/// Results of functions by result name, one map per rank.
+using RankResults = std::vector<std::map<std::string, HostTensor>>;
+
+/// Runs `kinds` in order on all ranks (threads, one per rank, collectives rendezvous). `inputs[rank]`: by input name.
+/// Results carried from one function to the next are found by name. Taps land in `taps` (rank 0's), if given.
+/// Faults of the program that show while running (collective order differs between ranks, use after free, a wait
+/// without start) are returned as errors.
+llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
+                                     const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                     EvaluationState &state, std::map<std::string, HostTensor> *taps = nullptr);
+
+} // namespace fsdpc

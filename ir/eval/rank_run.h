@@ -1,0 +1,69 @@
+// One rank of an evaluation: its states, its values, and the rules that show while running.
+#pragma once
+
+#include "ir/eval/function_plan.h"
+#include "ir/eval/ranks.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+/// Runs functions one after the other. Lives on its rank's thread; shares nothing but the rendezvous and the plans.
+///
+/// Faults it finds, beside those of the rendezvous:
+///   - a value read after the `free` of its memory, or freed twice;
+///   - a future used by anything but its one `wait`, or neither waited for nor returned;
+///   - the operand of a collective freed, or the state it is read from written, before the wait (other ranks may still
+///   read it);
+///   - inputs, carried values and states that are missing or of another shape.
+class RankRun final : private EvaluationEnvironment {
+public:
+  /// `taps` may be null.
+  RankRun(int64_t rank, Rendezvous &rendezvous, const std::map<std::string, HostTensor> &inputs,
+          std::map<std::string, HostTensor> &states, std::map<std::string, HostTensor> *taps)
+      : ownRank(rank), rendezvous(rendezvous), inputs(inputs), states(states), taps(taps) {}
+
+  /// Returns early once any rank has failed.
+  void run(const FunctionPlan &plan);
+  /// Results of all functions so far, by name; of equal names the last.
+  std::map<std::string, HostTensor> takeResults() &&;
+
+private:
+  using TensorPointer = std::shared_ptr<const HostTensor>;
+
+  int64_t rank() const override { return ownRank; }
+  int64_t worldSize() const override { return rendezvous.rankCount(); }
+  const HostTensor &readState(llvm::StringRef name) override;
+  void writeState(llvm::StringRef name, const HostTensor &value) override;
+  void tap(llvm::StringRef parameter, const HostTensor &value) override;
+  std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) override;
+
+  TensorPointer argumentValue(const Argument &argument);
+  void execute(const NodePlan &plan);
+  void checkReads(const NodePlan &plan);
+  void trackFutures(const NodePlan &plan);
+  void freeMemory(const NodePlan &plan);
+  void checkWrite(const NodePlan &plan);
+  void returnResults(const NodePlan &plan);
+  void finish();
+  void fault(const llvm::Twine &message);
+  std::string describe(const Node &node) const;
+
+  const int64_t ownRank;
+  Rendezvous &rendezvous;
+  const std::map<std::string, HostTensor> &inputs;
+  std::map<std::string, HostTensor> &states;
+  std::map<std::string, HostTensor> *taps;
+  std::map<std::string, TensorPointer> carried;
+  std::map<std::string, TensorPointer> results;
+  llvm::StringMap<std::string> freedCarries; ///< name of a carried value -> function that freed it
+
+  // Of the function that runs.
+  const FunctionPlan *current = nullptr;
+  const Node *node = nullptr;
+  std::vector<TensorPointer> slots;
+  std::vector<const Node *> freedBy;           ///< per root slot; null: alive
+  std::map<int32_t, const NodePlan *> started; ///< future's slot -> its start, until waited for
+  HostTensor absent;                           ///< stands for a state that is missing
+};
+
+} // namespace fsdpc

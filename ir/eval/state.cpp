@@ -1,0 +1,86 @@
+// Between full parameters, as people name them, and the states of one stage.
+#include "ir/eval/evaluate.h"
+
+namespace fsdpc {
+
+namespace {
+
+const HostTensor *find(const std::map<std::string, HostTensor> &tensors, const std::string &name) {
+  auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+/// All ranks' shards of a segment in a row: each parameter at its slot, zeros between.
+std::vector<double> paddedSegment(const State &segment, const std::map<std::string, HostTensor> &parameters) {
+  std::vector<double> padded(segment.paddedElements, 0);
+  for (const SegmentSlot &slot : segment.slots)
+    if (const HostTensor *parameter = find(parameters, slot.parameter)) {
+      assert(static_cast<int64_t>(parameter->values.size()) == slot.elements && "a slot holds the whole parameter");
+      std::copy(parameter->values.begin(), parameter->values.end(), padded.begin() + slot.offsetElements);
+    }
+  return padded;
+}
+
+HostTensor wholeState(const State &state, const std::map<std::string, HostTensor> &parameters,
+                      const std::map<std::string, double> &scalars) {
+  HostTensor tensor(state.type, state.initialValue);
+  if (state.role == StateRole::scalar) {
+    if (auto found = scalars.find(state.name); found != scalars.end())
+      tensor.values.assign(tensor.values.size(), found->second);
+  } else if (state.role != StateRole::optimizer) {
+    if (const HostTensor *given = find(parameters, state.name)) {
+      assert(given->values.size() == tensor.values.size() && "a parameter has its state's shape");
+      tensor.values = given->values;
+    }
+  }
+  return tensor;
+}
+
+} // namespace
+
+EvaluationState makeEvaluationState(const Module &module, const std::map<std::string, HostTensor> &parameters,
+                                    const std::map<std::string, double> &scalars) {
+  EvaluationState all;
+  all.states.resize(module.worldSize());
+  for (const State &state : module.states) {
+    if (state.role != StateRole::segment) {
+      HostTensor whole = wholeState(state, parameters, scalars);
+      for (auto &rank : all.states)
+        rank[state.name] = whole;
+      continue;
+    }
+    std::vector<double> padded = paddedSegment(state, parameters);
+    int64_t shard = state.type.elements();
+    assert(shard * module.worldSize() == state.paddedElements && "a segment splits evenly");
+    for (size_t rank = 0; rank < all.states.size(); ++rank) {
+      HostTensor tensor(state.type);
+      std::copy_n(padded.begin() + static_cast<int64_t>(rank) * shard, shard, tensor.values.begin());
+      all.states[rank][state.name] = std::move(tensor);
+    }
+  }
+  return all;
+}
+
+std::map<std::string, HostTensor> fullParameters(const Module &module, const EvaluationState &state) {
+  std::map<std::string, HostTensor> parameters;
+  for (const State &own : module.states) {
+    if (own.role == StateRole::parameter)
+      parameters[own.name] = state.states[0].at(own.name);
+    if (own.role != StateRole::segment)
+      continue;
+    std::vector<double> padded;
+    for (const auto &rank : state.states) {
+      const std::vector<double> &shard = rank.at(own.name).values;
+      padded.insert(padded.end(), shard.begin(), shard.end());
+    }
+    for (const SegmentSlot &slot : own.slots) {
+      const Parameter *parameter = module.parameter(slot.parameter);
+      HostTensor tensor(parameter ? parameter->type : Type(own.type.dtype(), {slot.elements}));
+      std::copy_n(padded.begin() + slot.offsetElements, slot.elements, tensor.values.begin());
+      parameters[slot.parameter] = std::move(tensor);
+    }
+  }
+  return parameters;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,196 @@
+// A module: parameters, units, state, functions. It carries its stage; verify.h checks the rules of that stage.
+#pragma once
+
+#include "ir/node.h"
+#include "llvm/ADT/StringMap.h"
+#include <deque>
+#include <map>
+#include <optional>
+
+namespace fsdpc {
+
+class Module;
+
+enum class Stage : uint8_t { graph, train, sharded, async, planned };
+llvm::StringRef nameOf(Stage stage);
+std::optional<Stage> stageFromName(llvm::StringRef name);
+
+/// The functions a module may have. `forward` exists in the graph stage only; the others from train on.
+/// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order.
+enum class FunctionKind : uint8_t { forward, prologue, microStep, tapGradients, update, evalStep, exportWeights };
+llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step export
+
+enum class ArgumentKind : uint8_t {
+  input, ///< a tensor of the batch, by graph input's name (or labels, sample_weight); same place in all functions
+  carry, ///< a result of an earlier function of the step, by the result's name
+};
+
+struct Argument {
+  ArgumentKind kind;
+  std::string name;
+  std::unique_ptr<Value> value;
+};
+
+/// A straight line of nodes ending in one `return` node whose operands are the results, named by its attribute.
+/// Results that no later function takes are read by the runtime (loss, count, model outputs).
+class Function {
+public:
+  Function(Module *module, FunctionKind kind) : parent(module), functionKind(kind) {}
+  ~Function();
+  Module *module() const { return parent; }
+  FunctionKind kind() const { return functionKind; }
+
+  Value *addArgument(ArgumentKind kind, llvm::StringRef name, Type type);
+  llvm::ArrayRef<Argument> arguments() const { return argumentList; }
+  Value *argument(llvm::StringRef name) const; ///< null if there is none
+  void eraseArgument(unsigned index);          ///< must be unused
+
+  Node *front() const { return first; }
+  Node *back() const { return last; }
+  bool empty() const { return !first; }
+  size_t size() const { return count; }
+  /// The `return` node; null while the function is being built.
+  Node *returnNode() const;
+
+  class Iterator {
+  public:
+    explicit Iterator(Node *node) : node(node), following(node ? node->next() : nullptr) {}
+    Node *operator*() const { return node; }
+    /// The next node was read on arrival, so the current one may be erased or moved.
+    Iterator &operator++() {
+      *this = Iterator(following);
+      return *this;
+    }
+    friend bool operator!=(const Iterator &a, const Iterator &b) { return a.node != b.node; }
+
+  private:
+    Node *node;
+    Node *following;
+  };
+  Iterator begin() const { return Iterator(first); }
+  Iterator end() const { return Iterator(nullptr); }
+
+private:
+  friend class Node;
+  friend class Builder;
+  void insert(Node *node, Node *before); ///< null: at the end
+  void unlink(Node *node);
+  void renumber() const;
+  Module *parent;
+  FunctionKind functionKind;
+  std::vector<Argument> argumentList;
+  Node *first = nullptr;
+  Node *last = nullptr;
+  size_t count = 0;
+  mutable bool orderValid = true;
+};
+
+/// A node input of the ONNX file that reads a parameter (seen through Identity and Transpose).
+struct ParameterUse {
+  std::string node;
+  int64_t input = 0;
+  friend bool operator==(const ParameterUse &, const ParameterUse &) = default;
+};
+
+/// One logical parameter of the model, whatever the strategy does with it. `name` is the recovered name.
+struct Parameter {
+  std::string name;
+  Type type;
+  bool trainable = true;
+  std::string initializer; ///< its name in OUT/model.onnx
+  Shape permutation;       ///< file dim i is parameter dim permutation[i]; empty: as it is
+  Shape fileShape;         ///< shape in OUT/model.onnx; empty: type.shape permuted
+  std::string recovered;   ///< what the import repaired, for people; empty: nothing
+  std::vector<ParameterUse> uses;
+  bool hasValue = true; ///< the file held initial values (OUT/weights/model.safetensors has them)
+  std::string unit;     ///< from assignUnits on
+};
+
+enum class StateRole : uint8_t {
+  parameter, ///< a whole parameter (graph, train; name = parameter's name)
+  segment,   ///< this rank's shard of a flat run of parameters (sharded on)
+  optimizer, ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
+  scalar,    ///< f64[] or i64[]: lr, beta1, ..., step, seed
+  buffer,    ///< not trained, carried over steps (running statistics)
+};
+llvm::StringRef nameOf(StateRole role);
+
+/// Where a parameter lies in its segment.
+struct SegmentSlot {
+  std::string parameter;
+  int64_t offsetElements = 0;
+  int64_t elements = 0;
+  friend bool operator==(const SegmentSlot &, const SegmentSlot &) = default;
+};
+
+/// Versioned storage that outlives a step: read and write nodes name it.
+struct State {
+  std::string name;
+  StateRole role = StateRole::parameter;
+  Type type;         ///< of one rank: the whole parameter, or shardElements for segments and their optimizer state
+  std::string owner; ///< optimizer: the parameter or segment it belongs to
+  std::string field; ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
+  double initialValue = 0;    ///< optimizer: of every element; scalar: the compiled default
+  std::string unit;           ///< segments
+  int64_t paddedElements = 0; ///< segments: all ranks together = shard x mesh axis
+  bool trainable = true;
+  std::vector<SegmentSlot> slots; ///< segments: ascending, disjoint, each start aligned to 128 bytes
+  Place place;
+};
+
+/// Choices per unit: decisions are data that passes apply (design.md section 2).
+struct Unit {
+  std::string name;
+  std::string source; ///< how it was found: "name_scopes", "names", "size", "all"
+  std::string strategy = "full_shard";
+  bool reshardAfterForward = true;
+};
+
+/// Choices for the whole module.
+struct Decisions {
+  int64_t maxInflightAllGathers = 2;
+  bool forwardPrefetch = true;
+  std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
+};
+
+struct MeshAxis {
+  std::string name; ///< "shard"
+  int64_t size = 1;
+};
+
+class Module {
+public:
+  std::string name = "model";
+  Stage stage = Stage::graph;
+  std::vector<MeshAxis> mesh;
+  Decisions decisions;
+  std::vector<Unit> units;
+  std::vector<std::string> outlines; ///< names of section bodies that are printed once
+  /// What later stages and the program need: loss, loss_reduction, labels, optimizer, ...
+  std::map<std::string, std::string> settings;
+
+  std::vector<Parameter> parameters;
+  Parameter *parameter(llvm::StringRef name);
+  const Parameter *parameter(llvm::StringRef name) const;
+
+  /// States in declaration order; references stay valid when states are added.
+  std::deque<State> states;
+  State *state(llvm::StringRef name);
+  const State *state(llvm::StringRef name) const;
+  State &addState(State state); ///< the name must be new
+  void replaceStates(std::deque<State> all);
+
+  std::vector<std::unique_ptr<Function>> functions;
+  Function *function(FunctionKind kind) const; ///< null if there is none
+  Function *addFunction(FunctionKind kind);
+
+  int64_t worldSize() const;                     ///< product of the mesh axes
+  int32_t unitIndex(llvm::StringRef name) const; ///< -1 if there is none
+  int32_t addUnit(Unit unit);
+
+private:
+  llvm::StringMap<State *> stateByName;
+  mutable llvm::StringMap<size_t> parameterByName;
+};
+
+} // namespace fsdpc

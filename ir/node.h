@@ -1,0 +1,161 @@
+// Values, uses and nodes: the SSA graph. Nodes live in their function's list, which is their order of issue.
+#pragma once
+
+#include "ir/attributes.h"
+#include "ir/type.h"
+#include "llvm/ADT/iterator_range.h"
+#include <cassert>
+#include <memory>
+
+namespace fsdpc {
+
+class Function;
+class Node;
+class Value;
+
+/// Memory spaces of the `planned` stage. `window` has the same offset on every rank and peers may read it.
+enum class Space : uint8_t { none, privateSpace, window };
+llvm::StringRef nameOf(Space space); // "private", "window"
+
+struct Place {
+  Space space = Space::none;
+  int64_t offsetBytes = 0;
+  bool isPlaced() const { return space != Space::none; }
+  friend bool operator==(const Place &, const Place &) = default;
+};
+
+enum class Stream : uint8_t { none, compute, comm };
+llvm::StringRef nameOf(Stream stream);
+
+/// What part of a step a node belongs to. Derivatives carry the unit of the node they come from, with phase backward.
+enum class Phase : uint8_t { none, forward, backward, update };
+llvm::StringRef nameOf(Phase phase);
+
+/// Where a node stands in the printed program: `unit @layers.0 forward { ... }`. unit -1: outside any unit.
+struct Section {
+  int32_t unit = -1;
+  Phase phase = Phase::none;
+  friend bool operator==(const Section &, const Section &) = default;
+};
+
+/// One operand slot of a node; the uses of a value form a doubly linked list.
+class Use {
+public:
+  Value *value() const { return used; }
+  Node *user() const { return owner; }
+  unsigned index() const { return position; }
+  Use *next() const { return following; }
+
+private:
+  friend class Node;
+  friend class Value;
+  void link(Value *value);
+  void unlink();
+  Value *used = nullptr;
+  Node *owner = nullptr;
+  unsigned position = 0;
+  Use *following = nullptr;
+  Use **precedingLink = nullptr;
+};
+
+class Value {
+public:
+  const Type &type() const { return valueType; }
+  void setType(Type type) { valueType = std::move(type); }
+  llvm::StringRef name() const { return valueName; }
+  /// May collide with other names of the function: the printer makes them unique.
+  void setName(llvm::StringRef name) { valueName = name.str(); }
+  /// The defining node; null for a function argument.
+  Node *definer() const { return node; }
+  unsigned resultIndex() const { return index; }
+  Function *function() const;
+
+  bool hasUses() const { return firstUse != nullptr; }
+  bool hasOneUse() const { return firstUse && !firstUse->next(); }
+  Use *uses() const { return firstUse; }
+  void replaceAllUsesWith(Value *other);
+
+  Place place;
+
+private:
+  friend class Use;
+  friend class Node;
+  friend class Function;
+  friend class Builder;
+  Type valueType;
+  std::string valueName;
+  Node *node = nullptr;
+  Function *parent = nullptr; ///< of an argument
+  unsigned index = 0;
+  Use *firstUse = nullptr;
+};
+
+class Node {
+public:
+  ~Node();
+  Op op() const { return operation; }
+  Function *function() const { return parent; }
+  Node *next() const { return following; }
+  Node *previous() const { return preceding; }
+
+  unsigned operandCount() const { return static_cast<unsigned>(operandUses.size()); }
+  Value *operand(unsigned i) const { return operandUses[i]->value(); }
+  void setOperand(unsigned i, Value *value);
+  void appendOperand(Value *value);
+  /// All uses of this node let go of their values; before erasing nodes that use each other.
+  void dropOperands();
+  llvm::SmallVector<Value *, 4> operands() const;
+
+  unsigned resultCount() const { return static_cast<unsigned>(resultValues.size()); }
+  Value *result(unsigned i = 0) const { return resultValues[i].get(); }
+
+  /// Ordering edges: this node starts only after these tokens (`after(%t)`); printed apart from operands.
+  llvm::ArrayRef<std::unique_ptr<Use>> afterTokens() const { return afterUses; }
+  void addAfter(Value *token);
+
+  const AttributesBase *attributes() const { return attributeStruct.get(); }
+  AttributesBase *attributes() { return attributeStruct.get(); }
+  void setAttributes(std::unique_ptr<AttributesBase> attributes) { attributeStruct = std::move(attributes); }
+  /// The op's attribute struct; asserts that T is the op's.
+  template <class T>
+  const T &get() const {
+    assert(attributeStruct && attributeStruct->typeId() == Attributes<T>::id() && "attribute struct of another op");
+    return static_cast<const Attributes<T> *>(attributeStruct.get())->value;
+  }
+  template <class T>
+  T &get() {
+    assert(attributeStruct && attributeStruct->typeId() == Attributes<T>::id() && "attribute struct of another op");
+    return static_cast<Attributes<T> *>(attributeStruct.get())->value;
+  }
+
+  bool isBefore(const Node *other) const; ///< in the function's order; amortised O(1)
+  void moveBefore(Node *position);
+  void moveAfter(Node *position);
+  /// Results must be unused.
+  void erase();
+
+  Section section;              ///< where it stands
+  int32_t unit = -1;            ///< to which unit it belongs (a prefetched gather stands in another unit's section)
+  int32_t outline = -1;         ///< index into Module::outlines: this section is printed once for several units
+  Stream stream = Stream::none; ///< from the async stage on
+  int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
+  Place workspace;
+  std::string source; ///< the ONNX node it comes from, for messages; may be empty
+
+private:
+  friend class Function;
+  friend class Builder;
+  friend class Value;
+  Node(Op op, Function *parent) : operation(op), parent(parent) {}
+  Op operation;
+  Function *parent;
+  Node *following = nullptr;
+  Node *preceding = nullptr;
+  uint64_t order = 0; ///< position key; valid while parent->orderValid
+  std::vector<std::unique_ptr<Use>> operandUses;
+  std::vector<std::unique_ptr<Use>> afterUses;
+  std::vector<std::unique_ptr<Value>> resultValues;
+  std::unique_ptr<AttributesBase> attributeStruct;
+};
+
+} // namespace fsdpc

@@ -1,0 +1,99 @@
+// The op table: one constant descriptor per op says everything the compiler knows about its meaning.
+//
+// A descriptor has: operands and attributes, the shape rule (`infer`), the value in f64 (`evaluate`), the derivative
+// (`vjp` or notDifferentiable) and the cost. Printer, parser, verifier, equality and evaluator are generic over it. How
+// an op is emitted is the target's business (codegen/<target>/emitters).
+#pragma once
+
+#include "ir/node.h"
+#include "llvm/ADT/FunctionExtras.h"
+#include "llvm/Support/Error.h"
+
+namespace fsdpc {
+
+class Builder;
+struct EvaluateContext; // ir/eval/evaluate.h
+struct VjpContext;
+
+enum class Op : uint16_t {
+#define OP(enumerator, text, info) enumerator,
+#include "ir/ops.def"
+};
+
+/// What one execution costs on paper; targets scale it.
+struct Cost {
+  double flops = 0;
+  double bytesRead = 0;
+  double bytesWritten = 0;
+};
+
+enum OpTrait : uint32_t {
+  noTraits = 0,
+  /// No effect but its results; may be removed when unused, merged when equal.
+  pure = 1 << 0,
+  /// Computes each element of its result from the same element of each operand; has `scalar`; may join a fused node.
+  elementwise = 1 << 1,
+  /// The result is the operand's memory under another type (reshape, view): costs nothing.
+  aliasesOperand = 1 << 2,
+  /// Result 0 may be written over operand 0, result i > 0 over operand i + 1 (optimizers: operand 1 is the gradient).
+  inPlace = 1 << 3,
+  /// Talks to other ranks.
+  collective = 1 << 4,
+  /// The comm stream runs it; its result is a future.
+  startsCollective = 1 << 5,
+  /// The evaluator's engine runs it (state, collectives): `evaluate` goes through EvaluateContext::environment.
+  usesEnvironment = 1 << 6,
+  commutative = 1 << 7,
+};
+
+using InferFunction = llvm::Error (*)(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                                      llvm::SmallVectorImpl<Type> &results);
+using EvaluateFunction = void (*)(EvaluateContext &);
+using ScalarFunction = double (*)(const double *arguments, DType dtype);
+using VjpFunction = void (*)(VjpContext &);
+using CostFunction = Cost (*)(const Node &);
+
+struct OpInfo {
+  llvm::StringRef name; ///< in text
+  llvm::StringRef doc;  ///< one sentence: result in terms of operands; constraints (C1), (C2), ...
+  llvm::ArrayRef<llvm::StringRef> operandNames; ///< the last one may end in "..." (any number) or "?" (optional)
+  uint32_t traits = noTraits;
+  std::unique_ptr<AttributesBase> (*makeAttributes)() = nullptr; ///< null: the op has none
+  InferFunction infer = nullptr; ///< result types from operand types; its errors quote (C1).. and name the op's rule
+  EvaluateFunction evaluate = nullptr;
+  ScalarFunction scalar = nullptr; ///< elementwise ops: the value of one element
+  VjpFunction vjp = nullptr;       ///< never null: notDifferentiable where there is none
+  CostFunction cost = nullptr;     ///< never null
+
+  bool has(OpTrait trait) const { return traits & trait; }
+  unsigned minOperands() const;
+  unsigned maxOperands() const; ///< ~0u: any number
+};
+
+/// The explicit "no": gradient flow stops here.
+void notDifferentiable(VjpContext &context);
+/// flops = result elements, bytes from the types. The default of cheap ops.
+Cost costOfTypes(const Node &node);
+
+const OpInfo &infoOf(Op op);
+std::optional<Op> opFromName(llvm::StringRef name);
+llvm::ArrayRef<Op> allOps();
+inline const OpInfo &infoOf(const Node &node) { return infoOf(node.op()); }
+inline bool isElementwise(const Node &node) { return infoOf(node).has(elementwise); }
+
+/// A derivative rule's view: given cotangents of the results, it sets cotangents of the operands by building nodes.
+///
+/// Convention (design.md, "Shapes and the batch"): the cotangent of a value is the derivative of the one global loss
+/// with respect to this rank's value. Values without a cotangent (null) do not influence the loss.
+struct VjpContext {
+  Builder &builder;
+  const Node &node;
+  llvm::ArrayRef<Value *> resultCotangents;         ///< per result; null: zero
+  llvm::MutableArrayRef<Value *> operandCotangents; ///< to be set; preset to null
+  llvm::ArrayRef<bool> needed;                      ///< per operand: does anything want its cotangent
+};
+
+/// Error for a broken constraint: "matmul: (C2) inner dims differ: f32[4,3] x f32[2,5]".
+llvm::Error constraintError(llvm::StringRef op, llvm::StringRef constraint, const llvm::Twine &message);
+
+} // namespace fsdpc

@@ -1,0 +1,266 @@
+// Scaled dot product attention and its derivative, which recomputes the probabilities from lse instead of keeping S x S
+// numbers.
+#include "ir/ops/helpers.h"
+#include <cmath>
+#include <limits>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringRef attentionNames[] = {"q", "k", "v", "mask?"};
+constexpr llvm::StringRef attentionGradNames[] = {"do", "q", "k", "v", "o", "lse", "mask?"};
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// The dims of q and k in either layout.
+struct Dims {
+  int64_t batch, heads, queries, keys, width;
+  bool sequenceFirst;
+
+  Dims(const Type &q, const Type &k, const AttentionAttributes &attributes)
+      : batch(q.dim(0)), heads(q.dim(attributes.sequenceFirst ? 2 : 1)),
+        queries(q.dim(attributes.sequenceFirst ? 1 : 2)), keys(k.dim(attributes.sequenceFirst ? 1 : 2)),
+        width(q.dim(3)), sequenceFirst(attributes.sequenceFirst) {}
+
+  /// Where the vector of one position begins in a tensor of `length` positions.
+  int64_t vectorAt(int64_t b, int64_t h, int64_t position, int64_t length) const {
+    return (sequenceFirst ? (b * length + position) * heads + h : (b * heads + h) * length + position) * width;
+  }
+  Shape scores() const { return {batch, heads, queries, keys}; }
+};
+
+/// What both ops check on q, k, v and the mask; `q` is the position of operand q, k and v follow it.
+llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned q, const Type *mask,
+                           const AttentionAttributes &attributes) {
+  const Type &query = operands[q];
+  const Type &key = operands[q + 1];
+  if (query.rank() != 4 || key.rank() != 4)
+    return constraintError(info.name, "C1", "q and k have rank 4: " + toString(query) + " and " + toString(key));
+  if (llvm::Error error = checkSame(info, "C2", operands, q + 1, q + 2))
+    return error;
+  if (llvm::Error error = checkFloat(info, "C3", operands, q))
+    return error;
+  Dims dims(query, key, attributes);
+  Shape expected(query.shape());
+  expected[dims.sequenceFirst ? 1 : 2] = dims.keys;
+  if (key != query.withShape(expected))
+    return constraintError(info.name, "C3",
+                           "q and k differ at most in their sequence length: " + toString(query) + " and " +
+                               toString(key));
+  if (!checkedElements(dims.scores()))
+    return constraintError(info.name, "C4", "scores " + shapeText(dims.scores()) + " have too many elements");
+  if (mask && (mask->dtype() != DType::f32 || !broadcastsTo(mask->shape(), dims.scores())))
+    return constraintError(info.name, "C5",
+                           "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
+  if (!std::isfinite(attributes.scale))
+    return constraintError(info.name, "C6", "scale is finite but is " + doubleText(attributes.scale));
+  return llvm::Error::success();
+}
+
+Type lseType(const Dims &dims) { return Type(DType::f32, {dims.batch, dims.heads, dims.queries}); }
+
+llvm::Error inferAttention(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                           llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = attentionInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  const auto &a = attributesOf<AttentionAttributes>(attributes);
+  const Type *mask = operands.size() == 4 ? &operands[3] : nullptr;
+  if (llvm::Error error = checkAttention(info, operands, 0, mask, a))
+    return error;
+  if (llvm::Error error = addResult(info, "C4", operands[0].dtype(), operands[0].shape(), results))
+    return error;
+  return addResult(info, "C4", DType::f32, lseType(Dims(operands[0], operands[1], a)).shape(), results);
+}
+
+llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                               llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = attentionGradInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  const auto &a = attributesOf<AttentionAttributes>(attributes);
+  const Type *mask = operands.size() == 7 ? &operands[6] : nullptr;
+  if (llvm::Error error = checkAttention(info, operands, 1, mask, a))
+    return error;
+  if (llvm::Error error = checkSame(info, "C7", operands, 0, 1))
+    return error;
+  if (llvm::Error error = checkSame(info, "C7", operands, 4, 1))
+    return error;
+  Type lse = lseType(Dims(operands[1], operands[2], a));
+  if (operands[5] != lse)
+    return constraintError(info.name, "C8", "lse is " + toString(lse) + " but is " + toString(operands[5]));
+  results.append({operands[1], operands[2], operands[3]});
+  return llvm::Error::success();
+}
+
+/// Attention on the values of q and k: what a query sees of each key before the exponential.
+class Scores {
+public:
+  Scores(const HostTensor &q, const HostTensor &k, const HostTensor *mask, const AttentionAttributes &attributes)
+      : dims(q.type, k.type, attributes), q(q), k(k), mask(mask), attributes(attributes) {
+    if (mask)
+      maskStrides = broadcastStrides(mask->type.shape(), dims.scores());
+  }
+
+  /// scale * q.k + mask of query i with every key; -inf where the causal rule hides the key.
+  std::vector<double> row(int64_t b, int64_t h, int64_t i) const {
+    std::vector<double> scores(dims.keys, -infinity);
+    const double *query = q.values.data() + dims.vectorAt(b, h, i, dims.queries);
+    for (int64_t j = 0; j < (attributes.causal ? std::min(i + 1, dims.keys) : dims.keys); ++j) {
+      const double *key = k.values.data() + dims.vectorAt(b, h, j, dims.keys);
+      double dot = 0;
+      for (int64_t d = 0; d < dims.width; ++d)
+        dot += query[d] * key[d];
+      scores[j] = attributes.scale * dot + (mask ? mask->values[flatIndex(Shape{b, h, i, j}, maskStrides)] : 0);
+    }
+    return scores;
+  }
+
+  template <class Body>
+  void forEachQuery(Body body) const {
+    for (int64_t b = 0; b < dims.batch; ++b)
+      for (int64_t h = 0; h < dims.heads; ++h)
+        for (int64_t i = 0; i < dims.queries; ++i)
+          body(b, h, i);
+  }
+
+  const Dims dims;
+
+private:
+  const HostTensor &q, &k;
+  const HostTensor *mask;
+  const AttentionAttributes &attributes;
+  Shape maskStrides;
+};
+
+/// log(sum of exp); -inf when every score is.
+double logSumExp(llvm::ArrayRef<double> scores) {
+  double largest = -infinity;
+  for (double score : scores)
+    largest = std::max(largest, score);
+  if (largest == -infinity)
+    return -infinity;
+  double sum = 0;
+  for (double score : scores)
+    sum += std::exp(score - largest);
+  return largest + std::log(sum);
+}
+
+/// A query that sees no key has no probabilities.
+double probability(double score, double lse) { return lse == -infinity ? 0 : std::exp(score - lse); }
+
+void evaluateAttention(EvaluateContext &context) {
+  const HostTensor &v = *context.operands[2];
+  const HostTensor *mask = context.operands.size() == 4 ? context.operands[3] : nullptr;
+  Scores scores(*context.operands[0], *context.operands[1], mask, context.get<AttentionAttributes>());
+  const Dims &dims = scores.dims;
+  scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
+    const std::vector<double> row = scores.row(b, h, i);
+    const double lse = logSumExp(row);
+    double *o = context.results[0].values.data() + dims.vectorAt(b, h, i, dims.queries);
+    for (int64_t j = 0; j < dims.keys; ++j)
+      for (int64_t d = 0; d < dims.width; ++d)
+        o[d] += probability(row[j], lse) * v.values[dims.vectorAt(b, h, j, dims.keys) + d];
+    context.results[1].values[(b * dims.heads + h) * dims.queries + i] = lse;
+  });
+}
+
+double dot(const double *a, const double *b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+
+/// With p the probabilities: dv = p^T do; ds = p * (do v^T - rowsum(do * o)); dq = scale * ds k; dk = scale * ds^T q.
+void evaluateAttentionGrad(EvaluateContext &context) {
+  const auto &attributes = context.get<AttentionAttributes>();
+  const HostTensor &q = *context.operands[1], &k = *context.operands[2], &v = *context.operands[3];
+  const HostTensor *mask = context.operands.size() == 7 ? context.operands[6] : nullptr;
+  Scores scores(q, k, mask, attributes);
+  const Dims &dims = scores.dims;
+  scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
+    const std::vector<double> row = scores.row(b, h, i);
+    const double lse = context.operands[5]->values[(b * dims.heads + h) * dims.queries + i];
+    const int64_t query = dims.vectorAt(b, h, i, dims.queries);
+    const double *cotangent = context.operands[0]->values.data() + query;
+    const double subtracted = dot(cotangent, context.operands[4]->values.data() + query, dims.width);
+    for (int64_t j = 0; j < dims.keys; ++j) {
+      const int64_t key = dims.vectorAt(b, h, j, dims.keys);
+      const double p = probability(row[j], lse);
+      const double ds = p * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * attributes.scale;
+      for (int64_t d = 0; d < dims.width; ++d) {
+        context.results[0].values[query + d] += ds * k.values[key + d];
+        context.results[1].values[key + d] += ds * q.values[query + d];
+        context.results[2].values[key + d] += p * cotangent[d];
+      }
+    }
+  });
+}
+
+void differentiateAttention(VjpContext &context) {
+  const Node &node = context.node;
+  assert(!context.resultCotangents[1] && "lse is kept for the derivative only; nothing else reads it");
+  assert((node.operandCount() < 4 || !context.needed[3]) &&
+         "attention has no derivative for its mask: a mask that needs one must not become attention");
+  Value *cotangent = context.resultCotangents[0];
+  if (!cotangent || llvm::none_of(context.needed, [](bool needed) { return needed; }))
+    return;
+  llvm::SmallVector<Value *, 7> operands = {cotangent,       node.operand(0), node.operand(1),
+                                            node.operand(2), node.result(0),  node.result(1)};
+  if (node.operandCount() == 4)
+    operands.push_back(node.operand(3));
+  Node *gradient = context.builder.create(Op::attentionGrad, operands, node.get<AttentionAttributes>());
+  for (unsigned i = 0; i < 3; ++i)
+    if (context.needed[i])
+      context.operandCotangents[i] = gradient->result(i);
+}
+
+/// Of `matmuls` products [Sq, D] x [D, Sk] per head and the exponentials between them; the causal rule leaves about
+/// half.
+Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
+  const auto &attributes = node.get<AttentionAttributes>();
+  Dims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
+  auto scores = static_cast<double>(*checkedElements(dims.scores()));
+  double perScore = 2 * matmuls * static_cast<double>(dims.width) + 5;
+  return costWithFlops(node, scores * perScore * (attributes.causal ? 0.5 : 1));
+}
+
+} // namespace
+
+const OpInfo attentionInfo = {
+    .name = "attention",
+    .doc = "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
+           "causal: query i "
+           "sees keys 0 to i; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative only; a "
+           "query that sees "
+           "no key gives o = 0 and lse = -inf. The mask is added and has no derivative. (C1) q and k have rank 4. (C2) "
+           "k and v have "
+           "one type. (C3) q is float and differs from k at most in its sequence length: as many heads, no grouped "
+           "queries. (C4) "
+           "scores and results fit. (C5) mask is f32 and broadcasts to [B,H,Sq,Sk]. (C6) scale is finite.",
+    .operandNames = attentionNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<AttentionAttributes>,
+    .infer = inferAttention,
+    .evaluate = evaluateAttention,
+    .vjp = differentiateAttention,
+    .cost = [](const Node &node) { return costOfAttention(node, 0, 2); },
+};
+
+const OpInfo attentionGradInfo = {
+    .name = "attention_grad",
+    .doc = "The cotangents dq, dk, dv of attention, from its operands and results. (C1) to (C6) as attention. (C7) do "
+           "and o have the "
+           "type of q. (C8) lse is f32[B,H,Sq].",
+    .operandNames = attentionGradNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<AttentionAttributes>,
+    .infer = inferAttentionGrad,
+    .evaluate = evaluateAttentionGrad,
+    .vjp = notDifferentiable,
+    .cost = [](const Node &node) { return costOfAttention(node, 1, 5); },
+};
+
+} // namespace fsdpc

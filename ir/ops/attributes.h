@@ -1,0 +1,286 @@
+// The attribute structs of all ops. What each op means is said in its family's file and, in one sentence, in its
+// descriptor.
+#pragma once
+
+#include "ir/attributes.h"
+
+namespace fsdpc {
+
+/// cast
+struct CastAttributes {
+  DType to = DType::f32;
+  void fields(AttributeVisitor &v) { v.field("to", to); }
+};
+
+/// random_uniform(seed i64[], step i64[]) -> f32[shape] in [0, 1), Philox4x32-10, the same numbers for every world
+/// size: key = (seed, step, instance), counter = (global sample index, element within the sample). Sample index of
+/// element e: rank * shape[batchAxis] + its coordinate on batchAxis (micro-step included later). batchAxis -1: no
+/// sample axis; then rank enters the counter as the sample index and all elements are "within".
+struct RandomUniformAttributes {
+  int64_t instance = 0;
+  int64_t batchAxis = 0;
+  Shape shape;
+  void fields(AttributeVisitor &v) {
+    v.field("instance", instance);
+    v.field("batch_axis", batchAxis);
+    v.field("shape", shape);
+  }
+};
+
+/// fused: results have `shape`; operands broadcast to it by numpy rules (right-aligned, size 1 stretches).
+struct FusedAttributes {
+  Shape shape;
+  Expression body;
+  void fields(AttributeVisitor &v) {
+    v.field("shape", shape);
+    v.field("body", body);
+  }
+};
+
+/// constant
+struct ConstantAttributes {
+  Dense value;
+  Shape shape;
+  void fields(AttributeVisitor &v) {
+    v.field("value", value);
+    v.field("shape", shape);
+  }
+};
+
+/// iota: element = start + step * coordinate on `axis`
+struct IotaAttributes {
+  DType dtype = DType::i64;
+  Shape shape;
+  int64_t axis = 0;
+  double start = 0, step = 1;
+  void fields(AttributeVisitor &v) {
+    v.field("dtype", dtype);
+    v.field("shape", shape);
+    v.field("axis", axis);
+    v.field("start", start);
+    v.field("step", step);
+  }
+};
+
+/// broadcast (numpy rules, right-aligned), reshape (same element order), random shapes
+struct ShapeAttributes {
+  Shape shape;
+  void fields(AttributeVisitor &v) { v.field("shape", shape); }
+};
+
+/// transpose: result dim i is operand dim permutation[i]
+struct TransposeAttributes {
+  Shape permutation;
+  void fields(AttributeVisitor &v) { v.field("permutation", permutation); }
+};
+
+/// slice, all axes: result[i] = x[starts + i * steps], sizes elements per axis; steps may be negative, never 0
+struct SliceAttributes {
+  Shape starts, sizes, steps;
+  void fields(AttributeVisitor &v) {
+    v.field("starts", starts);
+    v.field("sizes", sizes);
+    v.field("steps", steps);
+  }
+};
+
+/// pad(x): before/after elements per axis (>= 0) and `interior` elements between neighbours (>= 0) of `value`
+struct PadAttributes {
+  Shape before, after, interior;
+  double value = 0;
+  void fields(AttributeVisitor &v) {
+    v.field("before", before);
+    v.field("after", after);
+    v.field("interior", interior);
+    v.field("value", value);
+  }
+};
+
+/// concat, softmax, log_softmax, gather, cumulative_sum, arg_max
+struct AxisAttributes {
+  int64_t axis = 0; ///< >= 0: already normalised
+  void fields(AttributeVisitor &v) { v.field("axis", axis); }
+};
+
+/// cumulative_sum
+struct CumulativeSumAttributes {
+  int64_t axis = 0;
+  bool exclusive = false, reverse = false;
+  void fields(AttributeVisitor &v) {
+    v.field("axis", axis);
+    v.field("exclusive", exclusive);
+    v.field("reverse", reverse);
+  }
+};
+
+/// scatter_add(indices, updates): derivative of gather on `axis`: zeros of `size` on that axis, updates added at
+/// indices
+struct ScatterAddAttributes {
+  int64_t axis = 0;
+  int64_t size = 0;
+  void fields(AttributeVisitor &v) {
+    v.field("axis", axis);
+    v.field("size", size);
+  }
+};
+
+/// gather_nd
+struct GatherNdAttributes {
+  int64_t batchDims = 0;
+  void fields(AttributeVisitor &v) { v.field("batch_dims", batchDims); }
+};
+
+/// reduce_sum, reduce_max, reduce_min, reduce_prod: axes ascending, >= 0
+struct ReduceAttributes {
+  Shape axes;
+  bool keepDims = false;
+  void fields(AttributeVisitor &v) {
+    v.field("axes", axes);
+    v.field("keep_dims", keepDims);
+  }
+};
+
+/// matmul
+struct MatmulAttributes {
+  bool transposeA = false, transposeB = false;
+  void fields(AttributeVisitor &v) {
+    v.field("transpose_a", transposeA);
+    v.field("transpose_b", transposeB);
+  }
+};
+
+/// convolution x [N, C, spatial...], w [M, C / groups, kernel...]; pads are before, after per spatial axis
+struct ConvolutionAttributes {
+  Shape strides, dilations, padsBefore, padsAfter;
+  int64_t groups = 1;
+  Shape shape; ///< gradient ops: shape of the result (of the input or of the weight)
+  void fields(AttributeVisitor &v) {
+    v.field("strides", strides);
+    v.field("dilations", dilations);
+    v.field("pads_before", padsBefore);
+    v.field("pads_after", padsAfter);
+    v.field("groups", groups);
+    v.field("shape", shape);
+  }
+};
+
+/// max_pool, average_pool on [N, C, spatial...]; padsAfter already includes what ceil mode adds
+struct PoolAttributes {
+  Shape kernel, strides, dilations, padsBefore, padsAfter;
+  bool countIncludePad = false;
+  Shape shape; ///< gradient ops: shape of the input
+  void fields(AttributeVisitor &v) {
+    v.field("kernel", kernel);
+    v.field("strides", strides);
+    v.field("dilations", dilations);
+    v.field("pads_before", padsBefore);
+    v.field("pads_after", padsAfter);
+    v.field("count_include_pad", countIncludePad);
+    v.field("shape", shape);
+  }
+};
+
+/// layer_norm over dims [axis, rank)
+struct NormAttributes {
+  int64_t axis = 0;
+  double epsilon = 1e-5;
+  void fields(AttributeVisitor &v) {
+    v.field("axis", axis);
+    v.field("epsilon", epsilon);
+  }
+};
+
+/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst; mask is additive, broadcast to [B, H,
+/// Sq, Sk]
+struct AttentionAttributes {
+  double scale = 1;
+  bool causal = false;        ///< key j is visible to query i when j <= i
+  bool sequenceFirst = false; ///< layout of q, k, v and the output
+  void fields(AttributeVisitor &v) {
+    v.field("scale", scale);
+    v.field("causal", causal);
+    v.field("sequence_first", sequenceFirst);
+  }
+};
+
+/// cross_entropy, nll: class on the last axis
+struct LossAttributes {
+  int64_t ignoreIndex = -100;
+  double labelSmoothing = 0;
+  void fields(AttributeVisitor &v) {
+    v.field("ignore_index", ignoreIndex);
+    v.field("label_smoothing", labelSmoothing);
+  }
+};
+
+/// sgd, adam, adadelta, adagrad, rmsprop: what decides which state exists. Scalars are operands.
+struct OptimizerAttributes {
+  bool momentum = false;  ///< sgd, rmsprop: has a momentum buffer
+  bool nesterov = false;  ///< sgd
+  bool decoupled = false; ///< adam: decoupled weight decay (AdamW)
+  bool centered = false;  ///< rmsprop
+  void fields(AttributeVisitor &v) {
+    v.field("momentum", momentum);
+    v.field("nesterov", nesterov);
+    v.field("decoupled", decoupled);
+    v.field("centered", centered);
+  }
+};
+
+/// read: of the state's current version; write: makes the operand the new version
+struct StateAttributes {
+  Symbol state;
+  Shape shape;              ///< read only
+  DType dtype = DType::f32; ///< read only
+  void fields(AttributeVisitor &v) {
+    v.field("state", state);
+    v.field("shape", shape);
+    v.field("dtype", dtype);
+  }
+};
+
+/// view(flat): `shape` from element `offset` of a flat buffer
+struct ViewAttributes {
+  int64_t offset = 0;
+  Shape shape;
+  void fields(AttributeVisitor &v) {
+    v.field("offset", offset);
+    v.field("shape", shape);
+  }
+};
+
+/// pack(parts...): flat buffer of `elements`; part i lies at offsets[i]; what no part covers is zero
+struct PackAttributes {
+  Shape offsets;
+  int64_t elements = 0;
+  void fields(AttributeVisitor &v) {
+    v.field("offsets", offsets);
+    v.field("elements", elements);
+  }
+};
+
+/// tap(full tensor): hands it to the runtime under the parameter's name
+struct TapAttributes {
+  Symbol parameter;
+  void fields(AttributeVisitor &v) { v.field("parameter", parameter); }
+};
+
+/// return
+struct ReturnAttributes {
+  std::vector<std::string> names;
+  void fields(AttributeVisitor &v) { v.field("results", names); }
+};
+
+/// all_gather, reduce_scatter, all_reduce and their starts
+struct CollectiveAttributes {
+  Symbol over;       ///< the mesh axis
+  int64_t ranks = 1; ///< its size
+  int64_t id = -1;   ///< unique in the module, in order of issue; what plan.json and traces name (from async on)
+  void fields(AttributeVisitor &v) {
+    v.field("over", over);
+    v.field("ranks", ranks);
+    v.field("id", id);
+  }
+};
+
+} // namespace fsdpc

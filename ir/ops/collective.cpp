@@ -1,0 +1,269 @@
+// Ops between ranks. A sum over ranks is one balanced binary tree in rank order, the same in the evaluator and in every
+// transport: sum(r0 .. rn-1) = sum(first p) + sum(the other n - p), p the largest power of two below n.
+#include "ir/ops/helpers.h"
+#include "llvm/ADT/bit.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringRef shardNames[] = {"shard"};
+constexpr llvm::StringRef fullNames[] = {"full"};
+constexpr llvm::StringRef futureNames[] = {"future"};
+
+/// What a collective does to its operand's type.
+using Delivers = llvm::Error (*)(const OpInfo &, const Type &, const CollectiveAttributes &,
+                                 llvm::SmallVectorImpl<Type> &);
+
+llvm::Error checkSummable(const OpInfo &info, const Type &x) {
+  if (isFloat(x.dtype()) || x.dtype() == DType::i64 || x.dtype() == DType::i32)
+    return llvm::Error::success();
+  return constraintError(info.name, "C3", "sums over ranks are of floats, i64 or i32, not " + toString(x));
+}
+
+llvm::Error checkFlat(const OpInfo &info, const Type &x) {
+  if (x.rank() == 1)
+    return llvm::Error::success();
+  return constraintError(info.name, "C2", "the operand has rank 1 but is " + toString(x));
+}
+
+llvm::Error deliverGathered(const OpInfo &info, const Type &shard, const CollectiveAttributes &attributes,
+                            llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkFlat(info, shard))
+    return error;
+  std::optional<int64_t> elements = checkedElements({shard.dim(0), attributes.ranks});
+  if (!elements)
+    return constraintError(info.name, "C4",
+                           llvm::Twine(attributes.ranks) + " times " + toString(shard) + " has too many elements");
+  return addResult(info, "C4", shard.dtype(), {*elements}, results);
+}
+
+llvm::Error deliverScattered(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
+                             llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkFlat(info, full))
+    return error;
+  if (llvm::Error error = checkSummable(info, full))
+    return error;
+  if (full.dim(0) % attributes.ranks != 0)
+    return constraintError(info.name, "C4",
+                           toString(full) + " does not divide by " + llvm::Twine(attributes.ranks) + " ranks");
+  results.push_back(full.withShape({full.dim(0) / attributes.ranks}));
+  return llvm::Error::success();
+}
+
+llvm::Error deliverReduced(const OpInfo &info, const Type &x, const CollectiveAttributes &,
+                           llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkSummable(info, x))
+    return error;
+  results.push_back(x);
+  return llvm::Error::success();
+}
+
+template <const OpInfo &info, Delivers deliver>
+llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                  llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  const auto &a = attributesOf<CollectiveAttributes>(attributes);
+  if (a.ranks < 1)
+    return constraintError(info.name, "C1", "there is one rank or more, not " + llvm::Twine(a.ranks));
+  if (llvm::Error error = deliver(info, operands[0], a, results))
+    return error;
+  if (info.has(startsCollective))
+    results.back() = Type::future(results.back());
+  return llvm::Error::success();
+}
+
+llvm::Error inferBatchSum(llvm::ArrayRef<Type> operands, const AttributesBase *, llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(batchSumInfo, operands))
+    return error;
+  return deliverReduced(batchSumInfo, operands[0], {}, results);
+}
+
+llvm::Error inferWait(llvm::ArrayRef<Type> operands, const AttributesBase *, llvm::SmallVectorImpl<Type> &results) {
+  if (operands.size() != 1 || !operands[0].isFuture())
+    return constraintError(waitInfo.name, "C1",
+                           "the operand is one future" + (operands.empty() ? "" : ", not " + toString(operands[0])));
+  results.push_back(operands[0].delivered());
+  return llvm::Error::success();
+}
+
+double treeSum(llvm::ArrayRef<HostTensor> parts, size_t element) {
+  if (parts.size() == 1)
+    return parts[0].values[element];
+  size_t left = llvm::bit_floor(parts.size() - 1);
+  return treeSum(parts.take_front(left), element) + treeSum(parts.drop_front(left), element);
+}
+
+/// This rank's operand goes out, those of all ranks come back. The name shows when ranks issue different collectives.
+std::vector<HostTensor> exchange(EvaluateContext &context, const llvm::Twine &name) {
+  assert(context.environment && "an op that uses the environment is not evaluated alone");
+  return context.environment->exchange(name.str(), *context.operands[0]);
+}
+
+template <const OpInfo &info>
+std::vector<HostTensor> exchangeOf(EvaluateContext &context) {
+  const auto &attributes = context.get<CollectiveAttributes>();
+  std::vector<HostTensor> parts = exchange(context, info.name + "#" + llvm::Twine(attributes.id));
+  assert(static_cast<int64_t>(parts.size()) == attributes.ranks && "the mesh axis spans all ranks");
+  return parts;
+}
+
+void sumInto(HostTensor &result, llvm::ArrayRef<HostTensor> parts, size_t first = 0) {
+  for (size_t i = 0; i < result.values.size(); ++i)
+    result.values[i] = treeSum(parts, first + i);
+}
+
+template <const OpInfo &info>
+void evaluateGather(EvaluateContext &context) {
+  auto to = context.results[0].values.begin();
+  for (const HostTensor &shard : exchangeOf<info>(context))
+    to = llvm::copy(shard.values, to);
+}
+
+template <const OpInfo &info>
+void evaluateScatter(EvaluateContext &context) {
+  std::vector<HostTensor> parts = exchangeOf<info>(context);
+  sumInto(context.results[0], parts, context.environment->rank() * context.results[0].values.size());
+}
+
+template <const OpInfo &info>
+void evaluateReduce(EvaluateContext &context) {
+  sumInto(context.results[0], exchangeOf<info>(context));
+}
+
+void evaluateBatchSum(EvaluateContext &context) { sumInto(context.results[0], exchange(context, batchSumInfo.name)); }
+
+void evaluateWait(EvaluateContext &context) { context.results[0].values = context.operands[0]->values; }
+
+/// Every rank's result depends on this rank's operand, and each rank's cotangent is that of its own result: they add
+/// up.
+void differentiateBatchSum(VjpContext &context) {
+  if (Value *dy = context.resultCotangents[0]; dy && context.needed[0])
+    context.operandCotangents[0] = context.builder.create(Op::batchSum, {dy})->result();
+}
+
+/// What this rank reads of all ranks' operands, itself included.
+Cost costOfExchange(const Node &node, double flopsPerElement, bool whole) {
+  const auto &attributes = node.get<CollectiveAttributes>();
+  auto ranks = static_cast<double>(attributes.ranks);
+  auto bytes = static_cast<double>(node.operand(0)->type().bytes());
+  Cost cost;
+  cost.flops = flopsPerElement * static_cast<double>(node.result()->type().elements());
+  cost.bytesRead = whole ? ranks * bytes : bytes;
+  cost.bytesWritten = static_cast<double>(node.result()->type().bytes());
+  return cost;
+}
+
+Cost costOfGather(const Node &node) { return costOfExchange(node, 0, true); }
+// A share of each rank's operand, as large as the result.
+Cost costOfScatter(const Node &node) {
+  return costOfExchange(node, static_cast<double>(node.get<CollectiveAttributes>().ranks - 1), false);
+}
+Cost costOfReduce(const Node &node) {
+  return costOfExchange(node, static_cast<double>(node.get<CollectiveAttributes>().ranks - 1), true);
+}
+
+} // namespace
+
+const OpInfo batchSumInfo = {
+    .name = "batch_sum",
+    .doc = "The sum of x over all ranks (and micro-steps): what spans the batch. (C3) x is float, i64 or i32.",
+    .operandNames = namesX,
+    .traits = pure | collective | usesEnvironment,
+    .infer = inferBatchSum,
+    .evaluate = evaluateBatchSum,
+    .vjp = differentiateBatchSum,
+    .cost = costOfTypes,
+};
+
+const OpInfo allGatherInfo = {
+    .name = "all_gather",
+    .doc = "The shards of all ranks of a mesh axis, one after the other in rank order. (C1) one rank or more. (C2) the "
+           "operand has rank "
+           "1. (C4) the result fits.",
+    .operandNames = shardNames,
+    .traits = collective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<allGatherInfo, deliverGathered>,
+    .evaluate = evaluateGather<allGatherInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfGather,
+};
+
+const OpInfo reduceScatterInfo = {
+    .name = "reduce_scatter",
+    .doc = "This rank's equal share of the sum of full over the ranks of a mesh axis. (C1) one rank or more. (C2) the "
+           "operand has rank 1. "
+           "(C3) it is float, i64 or i32. (C4) it divides by the ranks.",
+    .operandNames = fullNames,
+    .traits = collective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<reduceScatterInfo, deliverScattered>,
+    .evaluate = evaluateScatter<reduceScatterInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfScatter,
+};
+
+const OpInfo allReduceInfo = {
+    .name = "all_reduce",
+    .doc = "The sum of x over the ranks of a mesh axis, on each of them. (C1) one rank or more. (C3) x is float, i64 "
+           "or i32.",
+    .operandNames = namesX,
+    .traits = collective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<allReduceInfo, deliverReduced>,
+    .evaluate = evaluateReduce<allReduceInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfReduce,
+};
+
+const OpInfo allGatherStartInfo = {
+    .name = "all_gather.start",
+    .doc = "Starts an all_gather; a wait delivers its result. (C1), (C2), (C4) as all_gather.",
+    .operandNames = shardNames,
+    .traits = collective | startsCollective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<allGatherStartInfo, deliverGathered>,
+    .evaluate = evaluateGather<allGatherStartInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfGather,
+};
+
+const OpInfo reduceScatterStartInfo = {
+    .name = "reduce_scatter.start",
+    .doc = "Starts a reduce_scatter; a wait delivers its result. (C1) to (C4) as reduce_scatter.",
+    .operandNames = fullNames,
+    .traits = collective | startsCollective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<reduceScatterStartInfo, deliverScattered>,
+    .evaluate = evaluateScatter<reduceScatterStartInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfScatter,
+};
+
+const OpInfo allReduceStartInfo = {
+    .name = "all_reduce.start",
+    .doc = "Starts an all_reduce; a wait delivers its result. (C1), (C3) as all_reduce.",
+    .operandNames = namesX,
+    .traits = collective | startsCollective | usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<allReduceStartInfo, deliverReduced>,
+    .evaluate = evaluateReduce<allReduceStartInfo>,
+    .vjp = notDifferentiable,
+    .cost = costOfReduce,
+};
+
+const OpInfo waitInfo = {
+    .name = "wait",
+    .doc = "The tensor of a started collective: this rank's result is complete and no rank reads this rank's operand "
+           "any more. (C1) the "
+           "operand is one future.",
+    .operandNames = futureNames,
+    .infer = inferWait,
+    .evaluate = evaluateWait,
+    .vjp = notDifferentiable,
+    .cost = costNothing,
+};
+
+} // namespace fsdpc

@@ -1,0 +1,149 @@
+// Elementwise ops of one operand, and the two gelu derivatives.
+#include "ir/ops/elementwise.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr double inverseRootTwo = 1 / std::numbers::sqrt2;
+constexpr double geluTanhCubic = 0.044715;
+
+double normalDensity(double x) { return std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi * inverseRootTwo; }
+double normalDistribution(double x) { return 0.5 * (1 + std::erf(x * inverseRootTwo)); }
+
+/// tanh of the argument that the tanh form of gelu uses.
+double geluTanhTerm(double x) {
+  constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  return std::tanh(scale * (x + geluTanhCubic * x * x * x));
+}
+
+double geluTanhSlope(double x) {
+  constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  double t = geluTanhTerm(x);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * geluTanhCubic * x * x);
+}
+
+constexpr llvm::StringRef namesXDy[] = {"x", "dy"};
+
+using enum ElementKind;
+
+} // namespace
+
+constinit const OpInfo negInfo = elementwiseOp<[](const double *a, DType) { return -a[0]; }>(
+    "neg", "-x. (C2) x is a number.", namesX, inferSame<negInfo, number>,
+    unaryVjp<[](Builder &b, Value *, Value *, Value *dy) { return b.unary(Op::neg, dy); }>);
+
+constinit const OpInfo absInfo = elementwiseOp<[](const double *a, DType) { return std::fabs(a[0]); }>(
+    "abs", "|x|; its derivative at 0 is 0. (C2) x is a number.", namesX, inferSame<absInfo, number>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.mul(dy, b.unary(Op::sign, x)); }>);
+
+constinit const OpInfo signInfo =
+    elementwiseOp<[](const double *a, DType) { return a[0] < 0   ? -1.0
+                                                      : 0 < a[0] ? 1.0
+                                                                 : a[0]; }>(
+        "sign", "-1, 0 or 1; NaN stays NaN. Derivative 0. (C2) x is a number.", namesX, inferSame<signInfo, number>,
+        notDifferentiable);
+
+constinit const OpInfo expInfo = elementwiseOp<[](const double *a, DType) { return std::exp(a[0]); }>(
+    "exp", "e to the power x. (C2) x is float.", namesX, inferSame<expInfo, floating>,
+    unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) { return b.mul(dy, y); }>);
+
+constinit const OpInfo logInfo = elementwiseOp<[](const double *a, DType) { return std::log(a[0]); }>(
+    "log", "Natural logarithm of x. (C2) x is float.", namesX, inferSame<logInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.div(dy, x); }>);
+
+constinit const OpInfo log1pInfo = elementwiseOp<[](const double *a, DType) { return std::log1p(a[0]); }>(
+    "log1p", "Natural logarithm of 1 + x. (C2) x is float.", namesX, inferSame<log1pInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.div(dy, b.add(b.constantLike(x, 1), x)); }>);
+
+constinit const OpInfo sqrtInfo = elementwiseOp<[](const double *a, DType) { return std::sqrt(a[0]); }>(
+    "sqrt", "Square root of x; its derivative at 0 is infinite. (C2) x is float.", namesX,
+    inferSame<sqrtInfo, floating>,
+    unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) { return b.div(b.mul(dy, b.constantLike(y, 0.5)), y); }>);
+
+constinit const OpInfo rsqrtInfo = elementwiseOp<[](const double *a, DType) { return 1 / std::sqrt(a[0]); }>(
+    "rsqrt", "1 / sqrt(x). (C2) x is float.", namesX, inferSame<rsqrtInfo, floating>,
+    unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
+      return b.mul(b.mul(dy, b.constantLike(y, -0.5)), b.mul(y, b.mul(y, y)));
+    }>);
+
+constinit const OpInfo tanhInfo = elementwiseOp<[](const double *a, DType) { return std::tanh(a[0]); }>(
+    "tanh", "Hyperbolic tangent of x. (C2) x is float.", namesX, inferSame<tanhInfo, floating>,
+    unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
+      return b.mul(dy, b.sub(b.constantLike(y, 1), b.mul(y, y)));
+    }>);
+
+constinit const OpInfo erfInfo = elementwiseOp<[](const double *a, DType) { return std::erf(a[0]); }>(
+    "erf", "The error function 2/sqrt(pi) * integral of exp(-t^2) from 0 to x. (C2) x is float.", namesX,
+    inferSame<erfInfo, floating>, unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) {
+      Value *bell = b.unary(Op::exp, b.unary(Op::neg, b.mul(x, x)));
+      return b.mul(dy, b.mul(b.constantLike(x, 2 * std::numbers::inv_sqrtpi), bell));
+    }>);
+
+constinit const OpInfo sigmoidInfo = elementwiseOp<[](const double *a, DType) { return 1 / (1 + std::exp(-a[0])); }>(
+    "sigmoid", "1 / (1 + exp(-x)). (C2) x is float.", namesX, inferSame<sigmoidInfo, floating>,
+    unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
+      return b.mul(dy, b.mul(y, b.sub(b.constantLike(y, 1), y)));
+    }>);
+
+constinit const OpInfo reluInfo = elementwiseOp<[](const double *a, DType) { return a[0] < 0 ? 0 : a[0]; }>(
+    "relu", "The larger of x and 0; NaN stays NaN; its derivative at 0 is 0. (C2) x is a number.", namesX,
+    inferSame<reluInfo, number>, unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
+      // From y, not x: then x need not be kept for backward.
+      Value *zero = b.constantLike(y, 0);
+      return b.select(b.binary(Op::less, zero, y), dy, zero);
+    }>);
+
+constinit const OpInfo sinInfo = elementwiseOp<[](const double *a, DType) { return std::sin(a[0]); }>(
+    "sin", "Sine of x. (C2) x is float.", namesX, inferSame<sinInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.mul(dy, b.unary(Op::cos, x)); }>);
+
+constinit const OpInfo cosInfo = elementwiseOp<[](const double *a, DType) {
+  return std::cos(a[0]);
+}>("cos", "Cosine of x. (C2) x is float.", namesX, inferSame<cosInfo, floating>,
+   unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.unary(Op::neg, b.mul(dy, b.unary(Op::sin, x))); }>);
+
+constinit const OpInfo floorInfo = elementwiseOp<[](const double *a, DType) { return std::floor(a[0]); }>(
+    "floor", "The largest integer <= x. Derivative 0. (C2) x is float.", namesX, inferSame<floorInfo, floating>,
+    notDifferentiable);
+
+constinit const OpInfo ceilInfo = elementwiseOp<[](const double *a, DType) { return std::ceil(a[0]); }>(
+    "ceil", "The smallest integer >= x. Derivative 0. (C2) x is float.", namesX, inferSame<ceilInfo, floating>,
+    notDifferentiable);
+
+constinit const OpInfo roundInfo = elementwiseOp<[](const double *a, DType) { return std::nearbyint(a[0]); }>(
+    "round", "The nearest integer, halves to even. Derivative 0. (C2) x is float.", namesX,
+    inferSame<roundInfo, floating>, notDifferentiable);
+
+constinit const OpInfo geluInfo = elementwiseOp<[](const double *a, DType) { return a[0] * normalDistribution(a[0]); }>(
+    "gelu", "x * Phi(x), Phi the normal distribution: 0.5 x (1 + erf(x / sqrt 2)). (C2) x is float.", namesX,
+    inferSame<geluInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.binary(Op::geluGrad, x, dy); }>);
+
+constinit const OpInfo geluTanhInfo =
+    elementwiseOp<[](const double *a, DType) { return 0.5 * a[0] * (1 + geluTanhTerm(a[0])); }>(
+        "gelu_tanh", "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). (C2) x is float.", namesX,
+        inferSame<geluTanhInfo, floating>,
+        unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.binary(Op::geluTanhGrad, x, dy); }>);
+
+// The derivatives are made by autodiff only, which never differentiates twice.
+constinit const OpInfo geluGradInfo = elementwiseOp<[](const double *a, DType) {
+  return a[1] * (normalDistribution(a[0]) + a[0] * normalDensity(a[0]));
+}>("gelu_grad", "dy times the derivative of gelu at x. (C1) x and dy have one type. (C2) It is float.", namesXDy,
+   inferSame<geluGradInfo, floating>, notDifferentiable);
+
+constinit const OpInfo geluTanhGradInfo =
+    elementwiseOp<[](const double *a, DType) { return a[1] * geluTanhSlope(a[0]); }>(
+        "gelu_tanh_grad", "dy times the derivative of gelu_tanh at x. (C1) x and dy have one type. (C2) It is float.",
+        namesXDy, inferSame<geluTanhGradInfo, floating>, notDifferentiable);
+
+constinit const OpInfo logicalNotInfo = elementwiseOp<[](const double *a, DType) { return a[0] == 0 ? 1.0 : 0.0; }>(
+    "not", "True where x is false. (C2) x is bool.", namesX, inferSame<logicalNotInfo, boolean>, notDifferentiable);
+
+constinit const OpInfo isNanInfo = elementwiseOp<[](const double *a, DType) { return std::isnan(a[0]) ? 1.0 : 0.0; }>(
+    "is_nan", "True where x is NaN. (C2) x is float.", namesX, inferPredicate<isNanInfo, floating>, notDifferentiable);
+
+} // namespace fsdpc

@@ -1,0 +1,93 @@
+// What the descriptor files share: operand lists, checks, index arithmetic, costs.
+//
+// Constraint (C0), common to all ops and never repeated in their docs: as many operands as named, each of them a
+// tensor.
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/eval/evaluate.h"
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+
+namespace fsdpc {
+
+// A namespace-scope const has internal linkage unless it was declared extern before: here, for all descriptors.
+#define OP(enumerator, text, info) extern const OpInfo info;
+#include "ir/ops.def"
+
+/// OpInfo::operandNames of common arities.
+inline constexpr llvm::StringRef namesX[] = {"x"};
+inline constexpr llvm::StringRef namesAB[] = {"a", "b"};
+
+/// For OpInfo::makeAttributes.
+template <class A>
+std::unique_ptr<AttributesBase> makeAttributes() {
+  return std::make_unique<Attributes<A>>();
+}
+template <class A>
+const A &attributesOf(const AttributesBase *attributes) {
+  assert(attributes && attributes->typeId() == Attributes<A>::id() && "attribute struct of another op");
+  return static_cast<const Attributes<A> *>(attributes)->value;
+}
+
+// ---- checks for `infer`; errors as constraintError makes them -------------------------------------------------------
+
+/// (C0): the operand count fits the descriptor's names and every operand is a tensor. First line of every `infer`,
+/// except for ops that take futures or tokens.
+llvm::Error checkOperands(const OpInfo &info, llvm::ArrayRef<Type> operands);
+/// Appends the result type, or fails when a dim is negative or the bytes do not fit in int64_t.
+llvm::Error addResult(const OpInfo &info, llvm::StringRef constraint, DType dtype, llvm::ArrayRef<int64_t> shape,
+                      llvm::SmallVectorImpl<Type> &results);
+/// 0 <= axis < rank.
+llvm::Error checkAxis(const OpInfo &info, llvm::StringRef constraint, int64_t axis, int64_t rank);
+/// Axes ascending without repetition, each in [0, rank).
+llvm::Error checkAxes(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<int64_t> axes, int64_t rank);
+/// "(C1) operand b is f32[2], a is f32[3]" unless both are equal.
+llvm::Error checkSame(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned a,
+                      unsigned b);
+llvm::Error checkFloat(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
+/// dtype i64 or i32.
+llvm::Error checkIndex(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
+/// [2,3]
+std::string shapeText(llvm::ArrayRef<int64_t> shape);
+
+// ---- index arithmetic for `evaluate` --------------------------------------------------------------------------------
+
+Shape rowMajorStrides(llvm::ArrayRef<int64_t> shape);
+/// The next index in row-major order; false after the last one (and coordinates are zero again).
+bool advance(llvm::MutableArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> shape);
+int64_t flatIndex(llvm::ArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> strides);
+/// Calls visit(flat, coordinates) for every index of `shape` in row-major order; never for a shape with a zero dim.
+template <class Visit>
+void forEachIndex(llvm::ArrayRef<int64_t> shape, Visit visit) {
+  if (checkedElements(shape) == 0)
+    return;
+  Shape coordinates(shape.size(), 0);
+  int64_t flat = 0;
+  do
+    visit(flat++, llvm::ArrayRef<int64_t>(coordinates));
+  while (advance(coordinates, shape));
+}
+/// Strides with which an index of `to` walks a tensor of shape `from` broadcast to it (numpy rules): 0 where it
+/// stretches.
+Shape broadcastStrides(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
+/// Whether `from` broadcasts to `to`: right-aligned, each dim equal or 1, rank not larger.
+bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
+/// `shape` without `axes` (ascending), or with 1 in their place.
+Shape reducedShape(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes, bool keepDims);
+/// Product of dims [from, to).
+int64_t productOf(llvm::ArrayRef<int64_t> shape, int64_t from, int64_t to);
+
+// ---- derivatives ----------------------------------------------------------------------------------------------------
+
+/// The one number a value consists of, if a constant (seen through broadcast and reshape) says so.
+std::optional<double> splatOf(const Value *value);
+
+// ---- costs ----------------------------------------------------------------------------------------------------------
+
+/// For ops whose result is their operand's memory.
+Cost costNothing(const Node &node);
+/// Bytes from the types, flops as given.
+Cost costWithFlops(const Node &node, double flops);
+
+} // namespace fsdpc

@@ -1,0 +1,274 @@
+// Losses over class labels: one term per position; sums, means and sample weights are made of other ops.
+#include "ir/ops/helpers.h"
+#include <cmath>
+#include <limits>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringRef crossEntropyNames[] = {"logits", "labels"};
+constexpr llvm::StringRef crossEntropyGradNames[] = {"dterms", "logits", "labels", "lse"};
+constexpr llvm::StringRef nllNames[] = {"log_probs", "labels"};
+constexpr llvm::StringRef nllGradNames[] = {"dterms", "log_probs", "labels"};
+
+/// What all four ops check on their scores [R...,C] and labels [R...].
+llvm::Error checkScores(const OpInfo &info, const Type &scores, const Type &labels) {
+  if (scores.rank() < 1 || !isFloat(scores.dtype()) || scores.dim(-1) < 1)
+    return constraintError(info.name, "C1",
+                           "scores are float with one class or more on their last axis, but are " + toString(scores));
+  if (labels != Type(DType::i64, scores.shape().drop_back()))
+    return constraintError(info.name, "C2",
+                           "labels are i64" + shapeText(scores.shape().drop_back()) + " but are " + toString(labels));
+  return llvm::Error::success();
+}
+
+Type termsType(const Type &scores) { return Type(DType::f32, scores.shape().drop_back()); }
+
+llvm::Error checkSmoothing(const OpInfo &info, const LossAttributes &attributes) {
+  if (attributes.labelSmoothing >= 0 && attributes.labelSmoothing <= 1)
+    return llvm::Error::success();
+  return constraintError(info.name, "C3",
+                         "label_smoothing lies in [0, 1] but is " + doubleText(attributes.labelSmoothing));
+}
+
+llvm::Error checkNoSmoothing(const OpInfo &info, const LossAttributes &attributes) {
+  if (attributes.labelSmoothing == 0)
+    return llvm::Error::success();
+  return constraintError(info.name, "C3",
+                         "nll has no label_smoothing, but it is " + doubleText(attributes.labelSmoothing));
+}
+
+/// A cotangent or statistic of every position.
+llvm::Error checkPerPosition(const OpInfo &info, llvm::StringRef name, const Type &type, const Type &scores) {
+  if (type == termsType(scores))
+    return llvm::Error::success();
+  return constraintError(info.name, "C4",
+                         name + " is " + llvm::Twine(toString(termsType(scores))) + " but is " + toString(type));
+}
+
+llvm::Error inferCrossEntropy(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                              llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = crossEntropyInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  if (llvm::Error error = checkScores(info, operands[0], operands[1]))
+    return error;
+  if (llvm::Error error = checkSmoothing(info, attributesOf<LossAttributes>(attributes)))
+    return error;
+  results.append({termsType(operands[0]), termsType(operands[0])});
+  return llvm::Error::success();
+}
+
+llvm::Error inferCrossEntropyGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                                  llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = crossEntropyGradInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  if (llvm::Error error = checkScores(info, operands[1], operands[2]))
+    return error;
+  if (llvm::Error error = checkSmoothing(info, attributesOf<LossAttributes>(attributes)))
+    return error;
+  if (llvm::Error error = checkPerPosition(info, "dterms", operands[0], operands[1]))
+    return error;
+  if (llvm::Error error = checkPerPosition(info, "lse", operands[3], operands[1]))
+    return error;
+  results.push_back(operands[1]);
+  return llvm::Error::success();
+}
+
+llvm::Error inferNll(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                     llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = nllInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  if (llvm::Error error = checkScores(info, operands[0], operands[1]))
+    return error;
+  if (llvm::Error error = checkNoSmoothing(info, attributesOf<LossAttributes>(attributes)))
+    return error;
+  results.push_back(termsType(operands[0]));
+  return llvm::Error::success();
+}
+
+llvm::Error inferNllGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                         llvm::SmallVectorImpl<Type> &results) {
+  const OpInfo &info = nllGradInfo;
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  if (llvm::Error error = checkScores(info, operands[1], operands[2]))
+    return error;
+  if (llvm::Error error = checkNoSmoothing(info, attributesOf<LossAttributes>(attributes)))
+    return error;
+  if (llvm::Error error = checkPerPosition(info, "dterms", operands[0], operands[1]))
+    return error;
+  results.push_back(operands[1]);
+  return llvm::Error::success();
+}
+
+/// A label that is no class: programs refuse such data when they load it, so the evaluator only has to make it visible.
+constexpr double noClass = std::numeric_limits<double>::quiet_NaN();
+
+bool isClass(double label, int64_t classes) { return label >= 0 && label < static_cast<double>(classes); }
+
+double logSumExp(const double *values, int64_t count) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, values[i]);
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += std::exp(values[i] - largest);
+  return largest + std::log(sum);
+}
+
+void evaluateCrossEntropy(EvaluateContext &context) {
+  const auto &attributes = context.get<LossAttributes>();
+  const HostTensor &logits = *context.operands[0];
+  const int64_t classes = logits.type.dim(-1);
+  const double smoothing = attributes.labelSmoothing;
+  for (size_t row = 0; row < context.operands[1]->values.size(); ++row) {
+    const double *z = logits.values.data() + row * classes;
+    const double label = context.operands[1]->values[row];
+    const double lse = logSumExp(z, classes);
+    context.results[1].values[row] = lse;
+    if (label == static_cast<double>(attributes.ignoreIndex))
+      continue;
+    double term = isClass(label, classes) ? (1 - smoothing) * (lse - z[static_cast<int64_t>(label)]) : noClass;
+    // Left out rather than multiplied by zero: a logit of -inf must not turn an unsmoothed term into NaN.
+    for (int64_t c = 0; smoothing != 0 && c < classes; ++c)
+      term += smoothing / static_cast<double>(classes) * (lse - z[c]);
+    context.results[0].values[row] = term;
+  }
+}
+
+void evaluateCrossEntropyGrad(EvaluateContext &context) {
+  const auto &attributes = context.get<LossAttributes>();
+  const HostTensor &logits = *context.operands[1];
+  const int64_t classes = logits.type.dim(-1);
+  const double smoothing = attributes.labelSmoothing;
+  for (size_t row = 0; row < context.operands[2]->values.size(); ++row) {
+    const double label = context.operands[2]->values[row];
+    if (label == static_cast<double>(attributes.ignoreIndex))
+      continue;
+    for (int64_t c = 0; c < classes; ++c) {
+      double target = smoothing / static_cast<double>(classes) + (label == static_cast<double>(c) ? 1 - smoothing : 0);
+      double slope = std::exp(logits.values[row * classes + c] - context.operands[3]->values[row]) - target;
+      context.results[0].values[row * classes + c] =
+          isClass(label, classes) ? context.operands[0]->values[row] * slope : noClass;
+    }
+  }
+}
+
+void evaluateNll(EvaluateContext &context) {
+  const HostTensor &logProbs = *context.operands[0];
+  const int64_t classes = logProbs.type.dim(-1);
+  for (size_t row = 0; row < context.operands[1]->values.size(); ++row) {
+    const double label = context.operands[1]->values[row];
+    if (label == static_cast<double>(context.get<LossAttributes>().ignoreIndex))
+      continue;
+    context.results[0].values[row] =
+        isClass(label, classes) ? -logProbs.values[row * classes + static_cast<int64_t>(label)] : noClass;
+  }
+}
+
+void evaluateNllGrad(EvaluateContext &context) {
+  const int64_t classes = context.operands[1]->type.dim(-1);
+  for (size_t row = 0; row < context.operands[2]->values.size(); ++row) {
+    const double label = context.operands[2]->values[row];
+    if (label == static_cast<double>(context.get<LossAttributes>().ignoreIndex))
+      continue;
+    if (isClass(label, classes))
+      context.results[0].values[row * classes + static_cast<int64_t>(label)] = -context.operands[0]->values[row];
+    else
+      std::fill_n(context.results[0].values.begin() + row * classes, classes, noClass);
+  }
+}
+
+void differentiateCrossEntropy(VjpContext &context) {
+  assert(!context.resultCotangents[1] && "lse is kept for the derivative only; nothing else reads it");
+  const Node &node = context.node;
+  if (Value *dterms = context.resultCotangents[0]; dterms && context.needed[0])
+    context.operandCotangents[0] =
+        context.builder
+            .create(Op::crossEntropyGrad, {dterms, node.operand(0), node.operand(1), node.result(1)},
+                    node.get<LossAttributes>())
+            ->result();
+}
+
+void differentiateNll(VjpContext &context) {
+  const Node &node = context.node;
+  if (Value *dterms = context.resultCotangents[0]; dterms && context.needed[0])
+    context.operandCotangents[0] =
+        context.builder.create(Op::nllGrad, {dterms, node.operand(0), node.operand(1)}, node.get<LossAttributes>())
+            ->result();
+}
+
+/// Maximum, subtraction, exponential and sum of each score.
+Cost costOfScores(const Node &node, unsigned scores) {
+  return costWithFlops(node, 4 * static_cast<double>(node.operand(scores)->type().elements()));
+}
+
+} // namespace
+
+const OpInfo crossEntropyInfo = {
+    .name = "cross_entropy",
+    .doc = "terms f32[R...] of logits [R...,C] and labels: (1 - s) * (lse - logits[label]) + s / C * sum over c of "
+           "(lse - logits[c]) "
+           "with s = label_smoothing, 0 where label = ignore_index; lse f32[R...] = log(sum of exp(logits)), kept for "
+           "the derivative "
+           "only. (C1) logits are float with one class or more. (C2) labels are i64[R...]; those not ignored lie in "
+           "[0, C), which "
+           "only a run can check. (C3) label_smoothing lies in [0, 1].",
+    .operandNames = crossEntropyNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<LossAttributes>,
+    .infer = inferCrossEntropy,
+    .evaluate = evaluateCrossEntropy,
+    .vjp = differentiateCrossEntropy,
+    .cost = [](const Node &node) { return costOfScores(node, 0); },
+};
+
+const OpInfo crossEntropyGradInfo = {
+    .name = "cross_entropy_grad",
+    .doc = "The cotangent of cross_entropy's logits: dterms * (exp(logits - lse) - target), 0 where label = "
+           "ignore_index. (C1) to (C3) "
+           "as cross_entropy. (C4) dterms and lse are f32[R...].",
+    .operandNames = crossEntropyGradNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<LossAttributes>,
+    .infer = inferCrossEntropyGrad,
+    .evaluate = evaluateCrossEntropyGrad,
+    .vjp = notDifferentiable,
+    .cost = [](const Node &node) { return costOfScores(node, 1); },
+};
+
+const OpInfo nllInfo = {
+    .name = "nll",
+    .doc = "terms f32[R...] = -log_probs[label] of log_probs [R...,C] and labels, 0 where label = ignore_index. (C1) "
+           "log_probs are float "
+           "with one class or more. (C2) labels are i64[R...]; those not ignored lie in [0, C), which only a run can "
+           "check. (C3) "
+           "label_smoothing is 0.",
+    .operandNames = nllNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<LossAttributes>,
+    .infer = inferNll,
+    .evaluate = evaluateNll,
+    .vjp = differentiateNll,
+    .cost = costOfTypes,
+};
+
+const OpInfo nllGradInfo = {
+    .name = "nll_grad",
+    .doc = "The cotangent of nll's log_probs: -dterms at the label, 0 elsewhere and where label = ignore_index; of "
+           "log_probs only the "
+           "type counts. (C1) to (C3) as nll. (C4) dterms are f32[R...].",
+    .operandNames = nllGradNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<LossAttributes>,
+    .infer = inferNllGrad,
+    .evaluate = evaluateNllGrad,
+    .vjp = notDifferentiable,
+    .cost = costOfTypes,
+};
+
+} // namespace fsdpc

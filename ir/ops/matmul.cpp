@@ -1,0 +1,130 @@
+// matmul: the product of the last two dims, over batch dims in front.
+#include "ir/ops/helpers.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// The dims of y [batch..., rows, columns] = A [.., rows, inner] B [.., inner, columns], transposes seen through.
+struct MatmulShape {
+  int64_t rows, innerA, innerB, columns;
+  llvm::ArrayRef<int64_t> batchA, batchB;
+
+  MatmulShape(const Type &a, const Type &b, const MatmulAttributes &attributes)
+      : rows(a.dim(attributes.transposeA ? -1 : -2)), innerA(a.dim(attributes.transposeA ? -2 : -1)),
+        innerB(b.dim(attributes.transposeB ? -1 : -2)), columns(b.dim(attributes.transposeB ? -2 : -1)),
+        batchA(a.shape().drop_back(2)), batchB(b.shape().drop_back(2)) {}
+  llvm::ArrayRef<int64_t> batch() const { return batchA.empty() ? batchB : batchA; }
+};
+
+llvm::Error inferMatmul(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                        llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(matmulInfo, operands))
+    return error;
+  const Type &a = operands[0], &b = operands[1];
+  std::string both = toString(a) + " x " + toString(b);
+  if (a.rank() < 2 || b.rank() < 2)
+    return constraintError("matmul", "C1", "both operands need two axes or more: " + both);
+  MatmulShape own(a, b, attributesOf<MatmulAttributes>(attributes));
+  if (own.innerA != own.innerB)
+    return constraintError("matmul", "C2", "inner dims differ: " + both);
+  if (own.batchA != own.batchB && !own.batchA.empty() && !own.batchB.empty())
+    return constraintError("matmul", "C3", "batch dims differ: " + both);
+  if (a.dtype() != b.dtype() || a.dtype() == DType::boolean)
+    return constraintError("matmul", "C4", "the operands need one dtype of numbers: " + both);
+  Shape shape(own.batch());
+  shape.append({own.rows, own.columns});
+  return addResult(matmulInfo, "C5", a.dtype(), shape, results);
+}
+
+/// Element (row, column) of a matrix that starts at `first` in a tensor, transposed or not.
+struct MatrixView {
+  int64_t rowStride, columnStride, batchStride;
+  MatrixView(const Type &type, bool transposed)
+      : rowStride(transposed ? 1 : type.dim(-1)), columnStride(transposed ? type.dim(-1) : 1),
+        batchStride(type.rank() == 2 ? 0 : type.dim(-1) * type.dim(-2)) {}
+  int64_t at(int64_t batch, int64_t row, int64_t column) const {
+    return batch * batchStride + row * rowStride + column * columnStride;
+  }
+};
+
+void evaluateMatmul(EvaluateContext &context) {
+  const auto &attributes = context.get<MatmulAttributes>();
+  const HostTensor &a = *context.operands[0], &b = *context.operands[1];
+  MatmulShape own(a.type, b.type, attributes);
+  MatrixView viewA(a.type, attributes.transposeA), viewB(b.type, attributes.transposeB);
+  int64_t batches = productOf(own.batch(), 0, static_cast<int64_t>(own.batch().size()));
+  double *to = context.results[0].values.data();
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (int64_t row = 0; row < own.rows; ++row)
+      for (int64_t column = 0; column < own.columns; ++column) {
+        double sum = 0;
+        for (int64_t k = 0; k < own.innerA; ++k)
+          sum += a.values[viewA.at(batch, row, k)] * b.values[viewB.at(batch, k, column)];
+        *to++ = sum;
+      }
+}
+
+/// x [batch..., m, n] -> [batch * m, n]; with `swap`, of x with its last two dims swapped.
+Value *flattened(Builder &builder, Value *x, bool swap) {
+  if (swap)
+    x = builder.swapLastTwo(x);
+  int64_t rank = x->type().rank();
+  return builder.reshape(x, {productOf(x->type().shape(), 0, rank - 1), x->type().dim(-1)});
+}
+
+/// dA = dy B^T, or its transpose B dy^T if a came transposed.
+Value *cotangentOfA(Builder &builder, const Node &node, Value *dy) {
+  auto [transposeA, transposeB] = node.get<MatmulAttributes>();
+  Value *a = node.operand(0), *b = node.operand(1);
+  if (a->type().rank() > 2 || b->type().rank() == 2)
+    return transposeA ? builder.matmul(b, dy, transposeB, true) : builder.matmul(dy, b, false, !transposeB);
+  // One a for all batches: the sum over batches is one matmul whose inner dim runs over batches and columns.
+  Value *dyColumns = flattened(builder, dy, true), *bColumns = flattened(builder, b, !transposeB);
+  return transposeA ? builder.matmul(bColumns, dyColumns, true, false)
+                    : builder.matmul(dyColumns, bColumns, true, false);
+}
+
+/// dB = A^T dy, or its transpose dy^T A if b came transposed.
+Value *cotangentOfB(Builder &builder, const Node &node, Value *dy) {
+  auto [transposeA, transposeB] = node.get<MatmulAttributes>();
+  Value *a = node.operand(0), *b = node.operand(1);
+  if (b->type().rank() > 2 || a->type().rank() == 2)
+    return transposeB ? builder.matmul(dy, a, true, transposeA) : builder.matmul(a, dy, !transposeA, false);
+  // One b (a weight) for all batches: as above; of the usual form x [B, T, C] w [C, D] nothing is transposed in memory.
+  Value *aRows = flattened(builder, a, transposeA), *dyRows = flattened(builder, dy, false);
+  return transposeB ? builder.matmul(dyRows, aRows, true, false) : builder.matmul(aRows, dyRows, true, false);
+}
+
+void matmulVjp(VjpContext &context) {
+  Value *dy = context.resultCotangents[0];
+  if (dy && context.needed[0])
+    context.operandCotangents[0] = cotangentOfA(context.builder, context.node, dy);
+  if (dy && context.needed[1])
+    context.operandCotangents[1] = cotangentOfB(context.builder, context.node, dy);
+}
+
+Cost matmulCost(const Node &node) {
+  MatmulShape own(node.operand(0)->type(), node.operand(1)->type(), node.get<MatmulAttributes>());
+  return costWithFlops(node,
+                       2.0 * static_cast<double>(node.result()->type().elements()) * static_cast<double>(own.innerA));
+}
+
+} // namespace
+
+constinit const OpInfo matmulInfo = {.name = "matmul",
+                                     .doc =
+                                         "a b over the last two dims, each transposed first if its flag says so; an "
+                                         "operand of rank 2 multiplies every batch of the "
+                                         "other. (C1) Ranks are 2 or more. (C2) The inner dims agree. (C3) The batch "
+                                         "dims agree, or one operand has none. (C4) The "
+                                         "operands have one dtype, not bool. (C5) The result's bytes fit in 63 bits.",
+                                     .operandNames = namesAB,
+                                     .traits = pure,
+                                     .makeAttributes = makeAttributes<MatmulAttributes>,
+                                     .infer = inferMatmul,
+                                     .evaluate = evaluateMatmul,
+                                     .vjp = matmulVjp,
+                                     .cost = matmulCost};
+
+} // namespace fsdpc

@@ -1,0 +1,289 @@
+// Optimizers: the updates of torch.optim (single tensor, maximize=False), element by element, so they work on whole
+// parameters and on shards alike. Which state exists is decided by attributes; every number is an operand.
+//
+// Results lie over operands: result 0 over p (operand 0), result i >= 1 over operand i + 1; operand 1 is the gradient.
+#include "ir/ops/helpers.h"
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+/// Which of OptimizerAttributes an op understands.
+struct Understood {
+  bool momentum = false, nesterov = false, decoupled = false, centered = false;
+};
+
+/// One operand list of an op: p, g, `states` tensors, `scalars` f64[] and, if hasStep, the step i64[].
+struct Layout {
+  size_t states, scalars;
+  bool hasStep;
+
+  size_t tensors() const { return 2 + states; }
+  size_t operands() const { return tensors() + scalars + hasStep; }
+};
+
+Layout sgdLayout(const OptimizerAttributes &attributes) {
+  return attributes.momentum ? Layout{1, 4, true} : Layout{0, 2, false};
+}
+Layout adamLayout(const OptimizerAttributes &) { return {2, 5, true}; }
+Layout adadeltaLayout(const OptimizerAttributes &) { return {2, 4, false}; }
+Layout adagradLayout(const OptimizerAttributes &) { return {1, 4, true}; }
+Layout rmspropLayout(const OptimizerAttributes &attributes) {
+  return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false};
+}
+
+llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, Understood understood) {
+  if ((attributes.momentum && !understood.momentum) || (attributes.nesterov && !understood.nesterov) ||
+      (attributes.decoupled && !understood.decoupled) || (attributes.centered && !understood.centered))
+    return constraintError(info.name, "C4", "an attribute of another optimizer is set");
+  if (attributes.nesterov && !attributes.momentum)
+    return constraintError(info.name, "C5", "nesterov needs momentum");
+  return llvm::Error::success();
+}
+
+llvm::Error inferOptimizer(const OpInfo &info, llvm::ArrayRef<Type> operands, Layout layout,
+                           llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(info, operands))
+    return error;
+  if (operands.size() != layout.operands())
+    return constraintError(info.name, "C1",
+                           "these attributes need " + llvm::Twine(layout.operands()) + " operands, not " +
+                               llvm::Twine(operands.size()));
+  if (llvm::Error error = checkFloat(info, "C2", operands, 0))
+    return error;
+  for (unsigned i = 1; i < layout.tensors(); ++i)
+    if (llvm::Error error = checkSame(info, "C2", operands, 0, i))
+      return error;
+  for (size_t i = layout.tensors(); i < layout.operands(); ++i) {
+    bool isStep = layout.hasStep && i + 1 == layout.operands();
+    Type scalar(isStep ? DType::i64 : DType::f64, {});
+    if (operands[i] != scalar)
+      return constraintError(info.name, "C3",
+                             "operand " + llvm::Twine(i) + " is " + toString(scalar) + " but is " +
+                                 toString(operands[i]));
+  }
+  for (size_t i = 0; i < layout.tensors(); ++i)
+    if (i != 1)
+      results.push_back(operands[i]);
+  return llvm::Error::success();
+}
+
+template <const OpInfo &info, Layout (*layoutOf)(const OptimizerAttributes &), Understood understood>
+llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                  llvm::SmallVectorImpl<Type> &results) {
+  const auto &a = attributesOf<OptimizerAttributes>(attributes);
+  if (llvm::Error error = checkAttributes(info, a, understood))
+    return error;
+  return inferOptimizer(info, operands, layoutOf(a), results);
+}
+
+/// The operands of one optimizer node, read by element and by scalar.
+class Step {
+public:
+  Step(EvaluateContext &context, Layout layout) : context(context), layout(layout) {}
+  size_t elements() const { return context.operands[0]->values.size(); }
+  double parameter(size_t i) const { return context.operands[0]->values[i]; }
+  double gradient(size_t i) const { return context.operands[1]->values[i]; }
+  double state(size_t which, size_t i) const { return context.operands[2 + which]->values[i]; }
+  double scalar(size_t which) const { return context.operands[layout.tensors() + which]->values[0]; }
+  /// 1 in the first step.
+  double number() const { return context.operands.back()->values[0]; }
+  void setParameter(size_t i, double value) { context.results[0].values[i] = value; }
+  void setState(size_t which, size_t i, double value) { context.results[1 + which].values[i] = value; }
+
+private:
+  EvaluateContext &context;
+  const Layout layout;
+};
+
+void evaluateSgd(EvaluateContext &context) {
+  const auto &attributes = context.get<OptimizerAttributes>();
+  Step step(context, sgdLayout(attributes));
+  const double lr = step.scalar(0), weightDecay = step.scalar(1);
+  for (size_t i = 0; i < step.elements(); ++i) {
+    double g = step.gradient(i) + weightDecay * step.parameter(i);
+    if (attributes.momentum) {
+      const double momentum = step.scalar(2), dampening = step.scalar(3);
+      // The first gradient fills the buffer undamped.
+      double buffer = step.number() == 1 ? g : momentum * step.state(0, i) + (1 - dampening) * g;
+      step.setState(0, i, buffer);
+      g = attributes.nesterov ? g + momentum * buffer : buffer;
+    }
+    step.setParameter(i, step.parameter(i) - lr * g);
+  }
+}
+
+void evaluateAdam(EvaluateContext &context) {
+  const auto &attributes = context.get<OptimizerAttributes>();
+  Step step(context, adamLayout(attributes));
+  const double lr = step.scalar(0), beta1 = step.scalar(1), beta2 = step.scalar(2), epsilon = step.scalar(3),
+               weightDecay = step.scalar(4);
+  const double correction1 = 1 - std::pow(beta1, step.number()), correction2 = 1 - std::pow(beta2, step.number());
+  for (size_t i = 0; i < step.elements(); ++i) {
+    double p = step.parameter(i), g = step.gradient(i);
+    if (attributes.decoupled)
+      p *= 1 - lr * weightDecay;
+    else
+      g += weightDecay * p;
+    double m = beta1 * step.state(0, i) + (1 - beta1) * g;
+    double v = beta2 * step.state(1, i) + (1 - beta2) * g * g;
+    step.setParameter(i, p - lr / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + epsilon));
+    step.setState(0, i, m);
+    step.setState(1, i, v);
+  }
+}
+
+void evaluateAdadelta(EvaluateContext &context) {
+  Step step(context, adadeltaLayout(context.get<OptimizerAttributes>()));
+  const double lr = step.scalar(0), rho = step.scalar(1), epsilon = step.scalar(2), weightDecay = step.scalar(3);
+  for (size_t i = 0; i < step.elements(); ++i) {
+    double g = step.gradient(i) + weightDecay * step.parameter(i);
+    double squareAverage = rho * step.state(0, i) + (1 - rho) * g * g;
+    double delta = std::sqrt(step.state(1, i) + epsilon) / std::sqrt(squareAverage + epsilon) * g;
+    step.setParameter(i, step.parameter(i) - lr * delta);
+    step.setState(0, i, squareAverage);
+    step.setState(1, i, rho * step.state(1, i) + (1 - rho) * delta * delta);
+  }
+}
+
+void evaluateAdagrad(EvaluateContext &context) {
+  Step step(context, adagradLayout(context.get<OptimizerAttributes>()));
+  const double decay = step.scalar(1), epsilon = step.scalar(2), weightDecay = step.scalar(3);
+  const double lr = step.scalar(0) / (1 + (step.number() - 1) * decay);
+  for (size_t i = 0; i < step.elements(); ++i) {
+    double g = step.gradient(i) + weightDecay * step.parameter(i);
+    double sum = step.state(0, i) + g * g;
+    step.setParameter(i, step.parameter(i) - lr * g / (std::sqrt(sum) + epsilon));
+    step.setState(0, i, sum);
+  }
+}
+
+void evaluateRmsprop(EvaluateContext &context) {
+  const auto &attributes = context.get<OptimizerAttributes>();
+  Step step(context, rmspropLayout(attributes));
+  const size_t buffer = 1, average = 1 + attributes.momentum;
+  const double lr = step.scalar(0), alpha = step.scalar(1), epsilon = step.scalar(2), weightDecay = step.scalar(3);
+  for (size_t i = 0; i < step.elements(); ++i) {
+    double g = step.gradient(i) + weightDecay * step.parameter(i);
+    double squareAverage = alpha * step.state(0, i) + (1 - alpha) * g * g;
+    step.setState(0, i, squareAverage);
+    double variance = squareAverage;
+    if (attributes.centered) {
+      double mean = alpha * step.state(average, i) + (1 - alpha) * g;
+      step.setState(average, i, mean);
+      variance -= mean * mean;
+    }
+    double direction = g / (std::sqrt(variance) + epsilon);
+    if (attributes.momentum) {
+      direction += step.scalar(4) * step.state(buffer, i);
+      step.setState(buffer, i, direction);
+    }
+    step.setParameter(i, step.parameter(i) - lr * direction);
+  }
+}
+
+/// About ten operations per element of each tensor that is kept.
+Cost costOfOptimizer(const Node &node) { return costWithFlops(node, 10 * costOfTypes(node).flops); }
+
+// "..." because the attributes decide how many follow.
+constexpr llvm::StringRef sgdNames[] = {"p", "g", "states_and_numbers..."};
+constexpr llvm::StringRef adamNames[] = {"p",     "g",     "exp_avg", "exp_avg_sq",   "lr",
+                                         "beta1", "beta2", "eps",     "weight_decay", "step"};
+constexpr llvm::StringRef adadeltaNames[] = {"p", "g", "square_avg", "acc_delta", "lr", "rho", "eps", "weight_decay"};
+constexpr llvm::StringRef adagradNames[] = {"p", "g", "sum", "lr", "lr_decay", "eps", "weight_decay", "step"};
+constexpr llvm::StringRef rmspropNames[] = {"p", "g", "square_avg", "states_and_numbers..."};
+
+} // namespace
+
+const OpInfo sgdInfo = {
+    .name = "sgd",
+    .doc = "g' = g + weight_decay * p; with momentum buf' = g' in step 1, later momentum * buf + (1 - dampening) * g', "
+           "and g' = buf' or "
+           "(nesterov) g' + momentum * buf'; p' = p - lr * g'. Operands p, g, [buf], lr, weight_decay [, momentum, "
+           "dampening, step], "
+           "those in brackets with momentum; results p' [, buf']. (C1) as many operands as the attributes say. (C2) p, "
+           "g and buf have "
+           "one float type. (C3) numbers are f64[], step is i64[]. (C4) only momentum and nesterov may be set, (C5) "
+           "nesterov with "
+           "momentum.",
+    .operandNames = sgdNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<sgdInfo, sgdLayout, Understood{.momentum = true, .nesterov = true}>,
+    .evaluate = evaluateSgd,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+};
+
+const OpInfo adamInfo = {
+    .name = "adam",
+    .doc = "p' = p - lr / (1 - beta1^step) * m' / (sqrt(v') / sqrt(1 - beta2^step) + eps) with m' = beta1 * m + (1 - "
+           "beta1) * g, v' = "
+           "beta2 * v + (1 - beta2) * g * g; weight decay adds weight_decay * p to g or, decoupled, first scales p by "
+           "1 - lr * "
+           "weight_decay. Results p', m', v'. (C1) as many operands as named. (C2) p, g and the states have one float "
+           "type. (C3) "
+           "numbers are f64[], step is i64[]. (C4) only decoupled may be set.",
+    .operandNames = adamNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<adamInfo, adamLayout, Understood{.decoupled = true}>,
+    .evaluate = evaluateAdam,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+};
+
+const OpInfo adadeltaInfo = {
+    .name = "adadelta",
+    .doc = "p' = p - lr * d with g' = g + weight_decay * p, s' = rho * s + (1 - rho) * g' * g', d = sqrt(a + eps) / "
+           "sqrt(s' + eps) * g', "
+           "a' = rho * a + (1 - rho) * d * d. Results p', square_avg' (s'), acc_delta' (a'). (C1) as many operands as "
+           "named. (C2) p, g "
+           "and the states have one float type. (C3) numbers are f64[]. (C4) no attribute is set.",
+    .operandNames = adadeltaNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<adadeltaInfo, adadeltaLayout, Understood{}>,
+    .evaluate = evaluateAdadelta,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+};
+
+const OpInfo adagradInfo = {
+    .name = "adagrad",
+    .doc = "p' = p - lr / (1 + (step - 1) * lr_decay) * g' / (sqrt(sum') + eps) with g' = g + weight_decay * p, sum' = "
+           "sum + g' * g'. "
+           "Results p', sum'. (C1) as many operands as named. (C2) p, g and the state have one float type. (C3) "
+           "numbers are f64[], step "
+           "is i64[]. (C4) no attribute is set.",
+    .operandNames = adagradNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<adagradInfo, adagradLayout, Understood{}>,
+    .evaluate = evaluateAdagrad,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+};
+
+const OpInfo rmspropInfo = {
+    .name = "rmsprop",
+    .doc = "d = g' / (sqrt(s' - c) + eps) with g' = g + weight_decay * p, s' = alpha * s + (1 - alpha) * g' * g', c = "
+           "0 or (centered) the "
+           "square of a' = alpha * a + (1 - alpha) * g'; with momentum d = buf' = momentum * buf + d; p' = p - lr * d. "
+           "Operands p, g, "
+           "square_avg (s), [buf], [grad_avg (a)], lr, alpha, eps, weight_decay [, momentum]; results p', s' [, buf'] "
+           "[, a']. (C1) as "
+           "many operands as the attributes say. (C2) p, g and the states have one float type. (C3) numbers are f64[]. "
+           "(C4) only "
+           "momentum and centered may be set.",
+    .operandNames = rmspropNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<rmspropInfo, rmspropLayout, Understood{.momentum = true, .centered = true}>,
+    .evaluate = evaluateRmsprop,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+};
+
+} // namespace fsdpc

@@ -1,0 +1,249 @@
+// Everything outside functions: header, tables, states, parameters.
+#include "ir/text/reader.h"
+
+namespace fsdpc::text {
+
+bool Reader::readModule() {
+  using Read = bool (Reader::*)();
+  static constexpr std::pair<llvm::StringRef, Read> items[] = {
+      {"setting", &Reader::readSetting},    {"decisions", &Reader::readDecisions}, {"unit", &Reader::readUnit},
+      {"outline", &Reader::readOutline},    {"state", &Reader::readState},         {"func", &Reader::readFunction},
+      {"parameter", &Reader::readParameter}};
+  if (!readHeader())
+    return false;
+  while (token.kind != Token::Kind::end) {
+    const auto *item = llvm::find_if(items, [&](const auto &row) { return token.isWord(row.first); });
+    if (item == std::end(items))
+      return failHere("expected setting, decisions, unit, outline, state, func or parameter");
+    advance();
+    if (!(this->*item->second)())
+      return false;
+  }
+  return true;
+}
+
+bool Reader::readHeader() {
+  if (!acceptWord("module"))
+    return failHere("expected `module @name stage(...)`");
+  if (!readSymbol(module->name))
+    return false;
+  llvm::SmallVector<llvm::StringRef, 2> seen;
+  while (clauseFollows()) {
+    if (!once(seen))
+      return false;
+    if (acceptWord("stage")) {
+      if (!parenthesized([&] {
+            std::optional<Stage> stage = stageFromName(token.text);
+            module->stage = stage.value_or(Stage::graph);
+            bool known = stage || failHere("expected a stage: graph, train, sharded, async or planned");
+            advance();
+            return known;
+          }))
+        return false;
+    } else if (acceptWord("mesh")) {
+      if (!parenthesized([&] { return commaSeparated([&] { return readMeshAxis(); }); }))
+        return false;
+    } else {
+      return failHere("a module has no '" + token.text + "'" +
+                      didYouMean(token.text, llvm::ArrayRef<llvm::StringRef>({"stage", "mesh"})));
+    }
+  }
+  return llvm::is_contained(seen, "stage") || failHere("the module's stage(...) is missing");
+}
+
+bool Reader::readMeshAxis() {
+  Token at = token;
+  MeshAxis axis;
+  if (!readWordOrString(axis.name) || !expect('=') || !readInteger(axis.size))
+    return false;
+  int64_t ranks;
+  if (axis.size < 1 || __builtin_mul_overflow(module->worldSize(), axis.size, &ranks) || ranks > INT32_MAX)
+    return fail(at, "a mesh axis has at least 1 rank, and all axes together fewer than 2^31");
+  module->mesh.push_back(std::move(axis));
+  return true;
+}
+
+bool Reader::readSetting() {
+  Token at = token;
+  std::string key, value;
+  if (!readWordOrString(key) || !readString(value))
+    return false;
+  return module->settings.emplace(key, value).second || fail(at, "setting " + key + " stands here twice");
+}
+
+bool Reader::readDecisions() {
+  Decisions &decisions = module->decisions;
+  while (clauseFollows()) {
+    if (acceptWord("no_forward_prefetch")) {
+      decisions.forwardPrefetch = false;
+    } else if (acceptWord("max_inflight_all_gathers")) {
+      if (!parenthesized([&] { return readInteger(decisions.maxInflightAllGathers); }))
+        return false;
+    } else if (acceptWord("backward_prefetch")) {
+      if (!parenthesized([&] { return readWordOrString(decisions.backwardPrefetch); }))
+        return false;
+    } else {
+      return failHere("expected max_inflight_all_gathers, no_forward_prefetch or backward_prefetch");
+    }
+  }
+  return true;
+}
+
+bool Reader::readUnit() {
+  Token at = token;
+  Unit unit;
+  if (!readSymbol(unit.name))
+    return false;
+  while (clauseFollows()) {
+    if (acceptWord("no_reshard")) {
+      unit.reshardAfterForward = false;
+    } else if (acceptWord("source")) {
+      if (!parenthesized([&] { return readWordOrString(unit.source); }))
+        return false;
+    } else if (acceptWord("strategy")) {
+      if (!parenthesized([&] { return readWordOrString(unit.strategy); }))
+        return false;
+    } else {
+      return failHere("a unit has source, strategy and no_reshard, not '" + token.text + "'");
+    }
+  }
+  if (!units.try_emplace(unit.name, static_cast<int32_t>(module->units.size())).second)
+    return fail(at, "unit " + at.text + " is declared twice");
+  module->addUnit(std::move(unit));
+  return true;
+}
+
+bool Reader::readOutline() {
+  Token at = token;
+  std::string name;
+  if (!readSymbol(name))
+    return false;
+  if (!outlines.try_emplace(name, static_cast<int32_t>(module->outlines.size())).second)
+    return fail(at, "outline " + at.text + " is declared twice");
+  module->outlines.push_back(std::move(name));
+  return true;
+}
+
+bool Reader::readState() {
+  Token at = token;
+  State state;
+  if (!readSymbol(state.name))
+    return false;
+  if (module->state(state.name))
+    return fail(at, "state " + at.text + " is declared twice");
+  bool known = false;
+  for (StateRole role :
+       {StateRole::parameter, StateRole::segment, StateRole::optimizer, StateRole::scalar, StateRole::buffer})
+    if (!known && token.isWord(nameOf(role))) {
+      state.role = role;
+      known = true;
+    }
+  if (!known)
+    return failHere("expected the state's role: parameter, segment, optimizer, scalar or buffer");
+  advance();
+  if (!expect(':') || !readTensorType(state.type))
+    return false;
+  llvm::SmallVector<llvm::StringRef, 8> seen;
+  while (clauseFollows())
+    if (!once(seen) || !readStateClause(state))
+      return false;
+  module->addState(std::move(state));
+  return true;
+}
+
+bool Reader::readStateClause(State &state) {
+  if (acceptWord("frozen")) {
+    state.trainable = false;
+    return true;
+  }
+  Token clause = token;
+  advance();
+  return parenthesized([&] {
+    if (clause.isWord("owner"))
+      return readSymbol(state.owner);
+    if (clause.isWord("field"))
+      return readWordOrString(state.field);
+    if (clause.isWord("init"))
+      return readDouble(state.initialValue);
+    if (clause.isWord("unit"))
+      return readSymbol(state.unit);
+    if (clause.isWord("padded"))
+      return readInteger(state.paddedElements);
+    if (clause.isWord("at"))
+      return readPlace(state.place);
+    if (clause.isWord("slots"))
+      return commaSeparated([&] { return readSlot(state); });
+    return fail(clause,
+                "a state has owner, field, init, unit, padded, frozen, at and slots, not '" + clause.text + "'");
+  });
+}
+
+bool Reader::readSlot(State &state) {
+  SegmentSlot slot;
+  if (!readSymbol(slot.parameter))
+    return false;
+  if (!acceptWord("at"))
+    return failHere("expected `at OFFSET size ELEMENTS`");
+  if (!readInteger(slot.offsetElements))
+    return false;
+  if (!acceptWord("size"))
+    return failHere("expected `size ELEMENTS`");
+  if (!readInteger(slot.elements))
+    return false;
+  state.slots.push_back(std::move(slot));
+  return true;
+}
+
+bool Reader::readParameter() {
+  Token at = token;
+  Parameter parameter;
+  if (!readSymbol(parameter.name) || !expect(':') || !readTensorType(parameter.type))
+    return false;
+  if (!parameters.insert(parameter.name).second)
+    return fail(at, "parameter " + at.text + " is declared twice");
+  parameter.initializer = parameter.name;
+  llvm::SmallVector<llvm::StringRef, 8> seen;
+  while (clauseFollows())
+    if (!once(seen) || !readParameterClause(parameter))
+      return false;
+  module->parameters.push_back(std::move(parameter));
+  return true;
+}
+
+bool Reader::readParameterClause(Parameter &parameter) {
+  if (token.isWord("frozen") || token.isWord("no_value")) {
+    (token.isWord("frozen") ? parameter.trainable : parameter.hasValue) = false;
+    advance();
+    return true;
+  }
+  Token clause = token;
+  advance();
+  return parenthesized([&] {
+    if (clause.isWord("initializer"))
+      return readString(parameter.initializer);
+    if (clause.isWord("permutation"))
+      return readDims(parameter.permutation);
+    if (clause.isWord("file_shape"))
+      return readDims(parameter.fileShape);
+    if (clause.isWord("unit"))
+      return readSymbol(parameter.unit);
+    if (clause.isWord("recovered"))
+      return readString(parameter.recovered);
+    if (clause.isWord("uses"))
+      return commaSeparated([&] { return readParameterUse(parameter); });
+    return fail(
+        clause,
+        "a parameter has frozen, no_value, initializer, permutation, file_shape, unit, recovered and uses, not '" +
+            clause.text + "'");
+  });
+}
+
+bool Reader::readParameterUse(Parameter &parameter) {
+  ParameterUse use;
+  if (!readString(use.node) || !expect(':') || !readInteger(use.input))
+    return false;
+  parameter.uses.push_back(std::move(use));
+  return true;
+}
+
+} // namespace fsdpc::text

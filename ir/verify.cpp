@@ -1,0 +1,53 @@
+#include "ir/verify.h"
+
+#include "ir/text/text.h"
+#include "ir/verify_rules.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc {
+
+namespace rules {
+
+namespace {
+// A constant's elements or a long body would bury the message.
+constexpr size_t longestNodeText = 400;
+} // namespace
+
+llvm::Error broken(llvm::StringRef label, const llvm::Twine &message) {
+  return llvm::createStringError("(" + label + ") " + message);
+}
+
+llvm::Error broken(llvm::StringRef label, const Function &function, const llvm::Twine &message) {
+  return broken(label, nameOf(function.kind()) + llvm::Twine(": ") + message);
+}
+
+llvm::Error broken(llvm::StringRef label, const Node &node, const llvm::Twine &message) {
+  std::string text = toText(node);
+  if (text.size() > longestNodeText)
+    text = text.substr(0, longestNodeText) + " ...";
+  return broken(label, *node.function(), message + "\n  " + text);
+}
+
+std::string nameIn(const Function &function, const Value *value) { return ValueNames(function).of(value); }
+
+llvm::SmallVector<const Function *, 8> inCallOrder(const Module &module) {
+  llvm::SmallVector<const Function *, 8> functions;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    functions.push_back(function.get());
+  llvm::stable_sort(functions, [](const Function *a, const Function *b) { return a->kind() < b->kind(); });
+  return functions;
+}
+
+} // namespace rules
+
+llvm::Error verify(const Module &module) {
+  using Check = llvm::Error (*)(const Module &);
+  static constexpr Check checks[] = {rules::checkTables, rules::checkStructure, rules::checkBorders,
+                                     rules::checkStage,  rules::checkLifetimes, rules::checkPlaces};
+  for (Check check : checks)
+    if (llvm::Error error = check(module))
+      return error;
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

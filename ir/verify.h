@@ -1,0 +1,13 @@
+// The verifier: structure, types, and the rules of the module's stage. Runs after every pass.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/Support/Error.h"
+
+namespace fsdpc {
+
+/// Success, or the first broken invariant, quoting its label (V1).. as listed in ir/README.md, with function, node and
+/// op.
+llvm::Error verify(const Module &module);
+
+} // namespace fsdpc

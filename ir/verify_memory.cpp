@@ -1,0 +1,289 @@
+// (V15) to (V17), (V19), (V20): when memory ends and where it lies.
+//
+// Frees come in two steps: those of gathered buffers with the gathers (sharded), all others before the plan (async).
+// Between passes a module has none of a kind, or all: that is what (V16) asks until the planned stage asks for all.
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "ir/verify_rules.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc::rules {
+
+namespace {
+
+bool isGathered(const Value *root) {
+  const Node *definer = root->definer();
+  if (!definer)
+    return false;
+  const Node *waited = definer->op() == Op::wait ? definer->operand(0)->definer() : nullptr;
+  return definer->op() == Op::allGather || (waited && waited->op() == Op::allGatherStart);
+}
+
+/// Memory of the runtime, of a state or of the program: no function frees it.
+bool isPermanent(const Value *root) {
+  const Node *definer = root->definer();
+  return definer && (definer->op() == Op::read || definer->op() == Op::constant);
+}
+
+/// The last function that takes a carried argument.
+using LastTakers = llvm::StringMap<FunctionKind>;
+
+struct RequiredFrees {
+  bool gathered = false;
+  bool others = false;
+};
+
+/// The buffers of one function: a value and all its views and reshapes are one.
+class Buffers {
+public:
+  explicit Buffers(const Function &function) : function(function) {}
+  const Value *rootOf(const Value *value) const {
+    auto found = roots.find(value);
+    return found == roots.end() ? value : found->second;
+  }
+  /// (V15), and what (V16) needs to know.
+  llvm::Error walk(const LastTakers &lastTakers);
+  llvm::Error checkComplete(const LastTakers &lastTakers, RequiredFrees required) const;
+  RequiredFrees found() const;
+
+private:
+  llvm::Error checkFree(const Node &node, const LastTakers &lastTakers);
+  bool takenLater(const Value *argument, const LastTakers &lastTakers) const;
+  llvm::Error checkFreed(const Value *value, RequiredFrees required) const;
+
+  const Function &function;
+  llvm::DenseMap<const Value *, const Value *> roots;
+  llvm::DenseMap<const Value *, const Node *> freedBy;
+  /// May go without a free: returned, part of a pack, or written over a state.
+  llvm::DenseSet<const Value *> handedOn;
+};
+
+bool Buffers::takenLater(const Value *argument, const LastTakers &lastTakers) const {
+  const Argument &entry = function.arguments()[argument->resultIndex()];
+  return lastTakers.lookup(entry.name) > function.kind();
+}
+
+llvm::Error Buffers::checkFree(const Node &node, const LastTakers &lastTakers) {
+  const Value *root = rootOf(node.operand(0));
+  if (isPermanent(root))
+    return broken("V15", node, "the memory of a state or a constant is never freed");
+  bool input = !root->definer() && function.arguments()[root->resultIndex()].kind == ArgumentKind::input;
+  if (input)
+    return broken("V15", node, "an input is never freed");
+  if (!root->definer() && takenLater(root, lastTakers))
+    return broken("V15", node, "a later function takes this carried argument");
+  if (!freedBy.try_emplace(root, &node).second)
+    return broken("V15", node, "the buffer was freed before");
+  return llvm::Error::success();
+}
+
+llvm::Error Buffers::walk(const LastTakers &lastTakers) {
+  for (Node *node : function) {
+    if (node->op() == Op::free) {
+      if (llvm::Error error = checkFree(*node, lastTakers))
+        return error;
+      continue;
+    }
+    for (const Value *operand : node->operands())
+      if (freedBy.contains(rootOf(operand)))
+        return broken("V15", *node, nameIn(function, operand) + " is used after the free of its buffer");
+    bool handsOn = node->op() == Op::ret || node->op() == Op::pack || node->op() == Op::write;
+    for (const Value *operand : node->operands())
+      if (handsOn)
+        handedOn.insert(rootOf(operand));
+    if (infoOf(*node).has(aliasesOperand))
+      roots[node->result()] = rootOf(node->operand(0));
+  }
+  return llvm::Error::success();
+}
+
+RequiredFrees Buffers::found() const {
+  RequiredFrees found;
+  for (const auto &[root, node] : freedBy)
+    (isGathered(root) ? found.gathered : found.others) = true;
+  return found;
+}
+
+llvm::Error Buffers::checkFreed(const Value *value, RequiredFrees required) const {
+  bool demanded = isGathered(value) ? required.gathered : required.others;
+  bool owns = value->type().isTensor() && rootOf(value) == value && !isPermanent(value) && !handedOn.contains(value) &&
+              !(value->definer() && infoOf(*value->definer()).has(inPlace));
+  if (!demanded || !owns || freedBy.contains(value))
+    return llvm::Error::success();
+  std::string message = "the buffer of " + nameIn(function, value) + " is never freed";
+  return value->definer() ? broken("V16", *value->definer(), message) : broken("V16", function, message);
+}
+
+llvm::Error Buffers::checkComplete(const LastTakers &lastTakers, RequiredFrees required) const {
+  for (const Argument &argument : function.arguments())
+    if (argument.kind == ArgumentKind::carry && !takenLater(argument.value.get(), lastTakers))
+      if (llvm::Error error = checkFreed(argument.value.get(), required))
+        return error;
+  for (Node *node : function)
+    for (unsigned i = 0; i < node->resultCount(); ++i)
+      if (llvm::Error error = checkFreed(node->result(i), required))
+        return error;
+  return llvm::Error::success();
+}
+
+llvm::Error checkFuture(const Function &function, const Value *value) {
+  if (!value->type().isFuture())
+    return llvm::Error::success();
+  unsigned waits = 0;
+  for (Use *use = value->uses(); use; use = use->next())
+    waits += use->user()->op() == Op::wait || use->user()->op() == Op::ret;
+  if (waits == 1)
+    return llvm::Error::success();
+  std::string message = nameIn(function, value) + " has " + std::to_string(waits) + " waits instead of one";
+  return value->definer() ? broken("V17", *value->definer(), message) : broken("V17", function, message);
+}
+
+llvm::Error checkFutures(const Module &module) {
+  llvm::DenseSet<int64_t> ids;
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    for (const Argument &argument : function->arguments())
+      if (llvm::Error error = checkFuture(*function, argument.value.get()))
+        return error;
+    for (Node *node : *function) {
+      for (unsigned i = 0; i < node->resultCount(); ++i)
+        if (llvm::Error error = checkFuture(*function, node->result(i)))
+          return error;
+      if (!infoOf(*node).has(startsCollective))
+        continue;
+      int64_t id = node->get<CollectiveAttributes>().id;
+      // Ids count up from 0; the two largest numbers are the set's own markers.
+      if (id < 0 || id > INT32_MAX || !ids.insert(id).second)
+        return broken("V17", *node, "its id is missing or belongs to another collective");
+    }
+  }
+  return llvm::Error::success();
+}
+
+class PlaceChecker {
+public:
+  explicit PlaceChecker(const Module &module) : module(module) {}
+  llvm::Error run();
+
+private:
+  llvm::Error checkNode(const Node &node);
+  llvm::Error checkPlaced(const Node &node);
+  llvm::Error checkAlias(const Node &node);
+  llvm::Error checkPack(const Node &node);
+  llvm::Error checkCarried(const Function &function);
+  static bool fits(const Place &place, int64_t bytes) {
+    int64_t end;
+    return place.isPlaced() && place.offsetBytes >= 0 && !__builtin_add_overflow(place.offsetBytes, bytes, &end);
+  }
+  /// Nothing lies anywhere that has no bytes.
+  static bool liesAt(const Value *value, Place base, int64_t offsetBytes) {
+    base.offsetBytes += offsetBytes;
+    return value->type().bytes() == 0 || value->place == base;
+  }
+
+  const Module &module;
+  llvm::StringMap<Place> returned;
+};
+
+llvm::Error PlaceChecker::run() {
+  for (const State &state : module.states)
+    if (!fits(state.place, state.type.bytes()))
+      return broken("V19", "state " + symbolText('@', state.name) + " has no place");
+  for (const Function *function : inCallOrder(module)) {
+    for (const Argument &argument : function->arguments())
+      if (argument.value->type().bytes() != 0 && !fits(argument.value->place, argument.value->type().bytes()))
+        return broken("V19", *function, "argument '" + argument.name + "' has no place");
+    if (llvm::Error error = checkCarried(*function))
+      return error;
+    for (Node *node : *function)
+      if (llvm::Error error = checkNode(*node))
+        return error;
+    const Node *ret = function->returnNode();
+    for (unsigned i = 0; i < ret->operandCount(); ++i)
+      returned[ret->get<ReturnAttributes>().names[i]] = ret->operand(i)->place;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error PlaceChecker::checkCarried(const Function &function) {
+  for (const Argument &argument : function.arguments())
+    if (argument.kind == ArgumentKind::carry && !liesAt(argument.value.get(), returned.lookup(argument.name), 0))
+      return broken("V20", function,
+                    "the carried argument '" + argument.name + "' lies elsewhere than the result it is");
+  return llvm::Error::success();
+}
+
+llvm::Error PlaceChecker::checkNode(const Node &node) {
+  if (llvm::Error error = checkPlaced(node))
+    return error;
+  return node.op() == Op::pack ? checkPack(node) : checkAlias(node);
+}
+
+llvm::Error PlaceChecker::checkPlaced(const Node &node) {
+  for (unsigned i = 0; i < node.resultCount(); ++i) {
+    int64_t bytes = node.result(i)->type().bytes();
+    if (bytes != 0 && !fits(node.result(i)->place, bytes))
+      return broken("V19", node, "result " + llvm::Twine(i) + " has no place");
+  }
+  if (node.workspaceBytes < 0 || (node.workspaceBytes > 0 && !fits(node.workspace, node.workspaceBytes)))
+    return broken("V19", node, "its workspace has no place");
+  return llvm::Error::success();
+}
+
+llvm::Error PlaceChecker::checkAlias(const Node &node) {
+  if (node.op() == Op::read) {
+    const State &state = *module.state(node.get<StateAttributes>().state.name);
+    return liesAt(node.result(), state.place, 0) ? llvm::Error::success()
+                                                 : broken("V20", node, "a read lies where its state lies");
+  }
+  if (node.op() != Op::wait && !infoOf(node).has(aliasesOperand))
+    return llvm::Error::success();
+  // The shape rule has checked that the view lies inside its operand, so the product cannot overflow.
+  int64_t offset =
+      node.op() == Op::view ? node.get<ViewAttributes>().offset * byteSize(node.result()->type().dtype()) : 0;
+  if (liesAt(node.result(), node.operand(0)->place, offset))
+    return llvm::Error::success();
+  return broken("V20", node, "it lies elsewhere than the memory that it is another name of");
+}
+
+llvm::Error PlaceChecker::checkPack(const Node &node) {
+  const Shape &offsets = node.get<PackAttributes>().offsets;
+  int64_t width = byteSize(node.result()->type().dtype());
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    if (!liesAt(node.operand(i), node.result()->place, offsets[i] * width))
+      return broken("V20", node, nameIn(*node.function(), node.operand(i)) + " does not lie in its part of the pack");
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error checkLifetimes(const Module &module) {
+  if (module.stage < Stage::sharded)
+    return llvm::Error::success();
+  LastTakers lastTakers;
+  for (const Function *function : inCallOrder(module))
+    for (const Argument &argument : function->arguments())
+      if (argument.kind == ArgumentKind::carry)
+        lastTakers[argument.name] = function->kind();
+
+  std::vector<Buffers> functions;
+  RequiredFrees required = {module.stage == Stage::planned, module.stage == Stage::planned};
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    if (llvm::Error error = functions.emplace_back(*function).walk(lastTakers))
+      return error;
+    RequiredFrees found = functions.back().found();
+    required.gathered |= found.gathered;
+    required.others |= found.others && module.stage >= Stage::async;
+  }
+  for (const Buffers &buffers : functions)
+    if (llvm::Error error = buffers.checkComplete(lastTakers, required))
+      return error;
+  return module.stage < Stage::async ? llvm::Error::success() : checkFutures(module);
+}
+
+llvm::Error checkPlaces(const Module &module) {
+  return module.stage < Stage::planned ? llvm::Error::success() : PlaceChecker(module).run();
+}
+
+} // namespace fsdpc::rules

@@ -1,0 +1,28 @@
+// The parts of verify(): each checks one group of the invariants that ir/README.md lists. Later groups rely on earlier
+// ones.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/Support/Error.h"
+
+namespace fsdpc::rules {
+
+llvm::Error checkTables(const Module &module);    ///< (V1): names and the mesh
+llvm::Error checkStructure(const Module &module); ///< (V2) to (V8): functions, nodes, types, references
+llvm::Error checkBorders(const Module &module);   ///< (V9), (V10): what functions hand to each other
+llvm::Error checkStage(const Module &module);     ///< (V11) to (V14), (V18): what the stage allows and demands
+llvm::Error checkLifetimes(const Module &module); ///< (V15) to (V17): frees and futures
+llvm::Error checkPlaces(const Module &module);    ///< (V19), (V20): the memory plan
+
+/// "(V3) micro_step: <message>", and the node's text on a line of its own.
+llvm::Error broken(llvm::StringRef label, const Node &node, const llvm::Twine &message);
+llvm::Error broken(llvm::StringRef label, const Function &function, const llvm::Twine &message);
+/// "(V1) <message>"
+llvm::Error broken(llvm::StringRef label, const llvm::Twine &message);
+/// %name, as it prints.
+std::string nameIn(const Function &function, const Value *value);
+
+/// The functions of the module in the order in which a step calls them.
+llvm::SmallVector<const Function *, 8> inCallOrder(const Module &module);
+
+} // namespace fsdpc::rules

@@ -1,0 +1,167 @@
+// (V11) to (V14) and (V18): what a stage allows and demands.
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "ir/verify_rules.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc::rules {
+
+namespace {
+
+struct Stages {
+  Stage first = Stage::graph;
+  Stage last = Stage::planned;
+};
+
+Stages stagesOf(Op op) {
+  switch (op) {
+  case Op::write:
+  case Op::tap:
+  case Op::sgd:
+  case Op::adam:
+  case Op::adadelta:
+  case Op::adagrad:
+  case Op::rmsprop: return {Stage::train, Stage::planned};
+  case Op::batchSum: return {Stage::train, Stage::train};
+  case Op::view:
+  case Op::pack:
+  case Op::copy:
+  case Op::free:
+  case Op::fused: return {Stage::sharded, Stage::planned};
+  case Op::allGather:
+  case Op::reduceScatter:
+  case Op::allReduce: return {Stage::sharded, Stage::sharded};
+  case Op::allGatherStart:
+  case Op::reduceScatterStart:
+  case Op::allReduceStart:
+  case Op::wait: return {Stage::async, Stage::planned};
+  default: return {};
+  }
+}
+
+llvm::Error checkOp(const Module &module, const Node &node) {
+  auto [first, last] = stagesOf(node.op());
+  if (module.stage >= first && module.stage <= last)
+    return llvm::Error::success();
+  std::string message = (infoOf(node).name + " is not allowed in stage " + nameOf(module.stage) + ", only ").str();
+  if (last == Stage::planned)
+    return broken("V12", node, message + "from " + nameOf(first) + " on");
+  return broken("V12", node, message + "in " + nameOf(first));
+}
+
+llvm::Error checkCollective(const Module &module, const Node &node) {
+  if (!infoOf(node).has(collective) || node.op() == Op::batchSum)
+    return llvm::Error::success();
+  const auto &attributes = node.get<CollectiveAttributes>();
+  auto axis = llvm::find_if(module.mesh, [&](const MeshAxis &axis) { return axis.name == attributes.over.name; });
+  if (axis == module.mesh.end())
+    return broken("V11", node, "the mesh has no axis " + symbolText('@', attributes.over.name));
+  if (axis->size != attributes.ranks)
+    return broken("V11", node,
+                  "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
+  return llvm::Error::success();
+}
+
+llvm::Error checkStream(const Module &module, const Node &node) {
+  if (module.stage < Stage::async || node.op() == Op::ret)
+    return llvm::Error::success();
+  Stream stream = infoOf(node).has(startsCollective) ? Stream::comm : Stream::compute;
+  return node.stream == stream ? llvm::Error::success() : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
+}
+
+/// The slots of a segment lie in it one behind the other, and the ranks' shards make up the whole.
+llvm::Error checkSegment(const State &state) {
+  auto wrong = [&](const llvm::Twine &message) {
+    return broken("V13", "segment " + symbolText('@', state.name) + ": " + message);
+  };
+  int64_t shard = state.type.elements();
+  if (state.type.rank() != 1)
+    return wrong("a shard is flat, not " + toString(state.type));
+  if (state.paddedElements < shard || (shard == 0 ? state.paddedElements != 0 : state.paddedElements % shard != 0))
+    return wrong(llvm::Twine(state.paddedElements) + " padded elements do not split into shards of " +
+                 llvm::Twine(shard));
+  int64_t end = 0;
+  for (const SegmentSlot &slot : state.slots) {
+    if (slot.offsetElements < end)
+      return wrong("slot " + symbolText('@', slot.parameter) + " begins before the one before it ends");
+    if (slot.elements < 0 || slot.offsetElements > state.paddedElements ||
+        slot.elements > state.paddedElements - slot.offsetElements)
+      return wrong("slot " + symbolText('@', slot.parameter) + " lies outside");
+    end = slot.offsetElements + slot.elements;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error checkStates(const Module &module) {
+  bool whole = module.stage < Stage::sharded;
+  for (const State &state : module.states) {
+    std::string name = symbolText('@', state.name);
+    if (state.role == (whole ? StateRole::segment : StateRole::parameter))
+      return broken("V13", "state " + name + ": stage " + nameOf(module.stage) + " has no state of role " +
+                               nameOf(state.role));
+    if (state.role == StateRole::segment)
+      if (llvm::Error error = checkSegment(state))
+        return error;
+    const Parameter *parameter = module.parameter(state.name);
+    if (state.role == StateRole::parameter && !module.parameters.empty() &&
+        !(parameter && parameter->type == state.type))
+      return broken("V13", "state " + name + " is no parameter of this type");
+    if (state.role == StateRole::optimizer && !module.state(state.owner) && !module.parameter(state.owner))
+      return broken("V13",
+                    "state " + name + ": its owner " + symbolText('@', state.owner) + " is no parameter or segment");
+  }
+  return llvm::Error::success();
+}
+
+/// grad.<name> is a result that has the shape of the trainable state <name>.
+llvm::Error checkGradients(const Module &module, const Node &ret) {
+  const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
+  for (unsigned i = 0; i < ret.operandCount(); ++i) {
+    llvm::StringRef name = names[i];
+    if (!name.consume_front("grad."))
+      continue;
+    const State *state = module.state(name);
+    if (!state || !state->trainable || (state->role != StateRole::parameter && state->role != StateRole::segment))
+      return broken("V14", ret,
+                    "'" + names[i] + "': " + symbolText('@', name) + " is no trainable parameter or segment");
+    if (ret.operand(i)->type().shape() != state->type.shape())
+      return broken("V14", ret,
+                    "'" + names[i] + "' is " + toString(ret.operand(i)->type()) + ", its state " +
+                        toString(state->type));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error checkNode(const Module &module, const Node &node) {
+  if (llvm::Error error = checkOp(module, node))
+    return error;
+  if (llvm::Error error = checkCollective(module, node))
+    return error;
+  return checkStream(module, node);
+}
+
+} // namespace
+
+llvm::Error checkStage(const Module &module) {
+  if (llvm::Error error = checkStates(module))
+    return error;
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    bool forward = function->kind() == FunctionKind::forward;
+    if (forward != (module.stage == Stage::graph))
+      return broken("V12", *function, "stage " + nameOf(module.stage) + " has no such function");
+    for (const Argument &argument : function->arguments())
+      if (forward && argument.kind != ArgumentKind::input)
+        return broken("V12", *function, "the arguments of forward are inputs, but '" + argument.name + "' is carried");
+    for (Node *node : *function)
+      if (llvm::Error error = checkNode(module, *node))
+        return error;
+    // Elsewhere a result may be called so by chance: outputs have the model's names.
+    if (function->kind() == FunctionKind::microStep)
+      if (llvm::Error error = checkGradients(module, *function->returnNode()))
+        return error;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc::rules
