@@ -1,0 +1,63 @@
+#include "passes/analysis/buffers.h"
+
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+
+namespace fsdpc {
+
+namespace {
+
+Value *behindReshapes(Value *value) {
+  while (value->definer() && value->definer()->op() == Op::reshape)
+    value = value->definer()->operand(0);
+  return value;
+}
+
+/// write(@s, optimizer(read @s, ...)): the new version lies where the old one did.
+Value *stateRead(const Node &write) {
+  const std::string &state = write.get<StateAttributes>().state.name;
+  Node *definer = write.operand(0)->definer();
+  if (!definer || !infoOf(*definer).has(inPlace))
+    return nullptr;
+  for (Value *operand : definer->operands())
+    if (Node *read = operand->definer();
+        read && read->op() == Op::read && read->get<StateAttributes>().state.name == state)
+      return operand;
+  return nullptr;
+}
+
+} // namespace
+
+BufferAnalysis::BufferAnalysis(const Function &function) {
+  for (Node *node : function) {
+    if (node->op() == Op::view) {
+      const auto &attributes = node->get<ViewAttributes>();
+      parentOf[node->result()] = {node->operand(0), attributes.offset * byteSize(node->result()->type().dtype())};
+    } else if (node->op() == Op::reshape || node->op() == Op::wait) {
+      parentOf[node->result()] = {node->operand(0), 0};
+    } else if (node->op() == Op::pack) {
+      const auto &attributes = node->get<PackAttributes>();
+      int64_t width = byteSize(node->result()->type().dtype());
+      for (unsigned i = 0; i < node->operandCount(); ++i)
+        parentOf[behindReshapes(node->operand(i))] = {node->result(), attributes.offsets[i] * width};
+    } else if (node->op() == Op::write) {
+      if (Value *read = stateRead(*node))
+        parentOf[node->operand(0)] = {read, 0};
+    }
+  }
+}
+
+BufferRef BufferAnalysis::bufferOf(Value *value) const {
+  BufferRef ref{value, 0};
+  for (auto found = parentOf.find(ref.root); found != parentOf.end(); found = parentOf.find(ref.root))
+    ref = {found->second.root, ref.offsetBytes + found->second.offsetBytes};
+  return ref;
+}
+
+llvm::StringRef BufferAnalysis::stateOf(const Value *root) {
+  const Node *definer = root->definer();
+  return definer && definer->op() == Op::read ? llvm::StringRef(definer->get<StateAttributes>().state.name)
+                                              : llvm::StringRef();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,30 @@
+// Which memory a value lives in: the buffer analysis that frees and the memory plan share.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace fsdpc {
+
+/// The value that owns the memory, and where in it.
+struct BufferRef {
+  Value *root = nullptr; ///< a node's result, an argument, or the result of a state's read
+  int64_t offsetBytes = 0;
+};
+
+/// Aliases are views and reshapes of their operand, the result of `wait` (its future's buffer), parts of a `pack`
+/// (inside the pack's buffer) and optimizer results that are written back to the state they were read from (the state's
+/// memory). Valid while the function's nodes do not change.
+class BufferAnalysis {
+public:
+  explicit BufferAnalysis(const Function &function);
+
+  BufferRef bufferOf(Value *value) const;
+  /// The state whose memory the root is; empty if the root is not a state's read.
+  static llvm::StringRef stateOf(const Value *root);
+
+private:
+  llvm::DenseMap<Value *, BufferRef> parentOf; ///< one step towards the root
+};
+
+} // namespace fsdpc

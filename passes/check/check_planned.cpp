@@ -1,0 +1,94 @@
+// checkPlanned: the order of collectives, then every sequence of functions that a program runs, through memory.
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "passes/check/check_schedule.h"
+#include "passes/check/memory_walk.h"
+
+namespace fsdpc {
+
+using namespace check;
+
+namespace {
+
+/// Ids name collectives in messages between ranks and in traces, so they must count up as the collectives are issued.
+class CollectiveOrder {
+public:
+  explicit CollectiveOrder(const Module &module) : module(module) {}
+  llvm::Error check(const Function &function);
+
+private:
+  llvm::Error checkGroup(const Node &node) const;
+  const Module &module;
+  llvm::DenseSet<int64_t> ids;
+};
+
+llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
+  const auto &attributes = node.get<CollectiveAttributes>();
+  for (const MeshAxis &axis : module.mesh)
+    if (axis.name == attributes.over.name) {
+      if (axis.size == attributes.ranks)
+        return llvm::Error::success();
+      return fault(Fault::collectiveOrder, node,
+                   "mesh axis " + symbolText('@', axis.name) + " has " + llvm::Twine(axis.size) + " ranks");
+    }
+  return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', attributes.over.name));
+}
+
+llvm::Error CollectiveOrder::check(const Function &function) {
+  int64_t last = -1;
+  for (Node *node : function) {
+    if (!infoOf(*node).has(collective))
+      continue;
+    if (!infoOf(*node).has(startsCollective))
+      return fault(Fault::collectiveOrder, *node, "it is a collective that no start and wait order");
+    if (llvm::Error error = checkGroup(*node))
+      return error;
+    int64_t id = node->get<CollectiveAttributes>().id;
+    if (id <= last || id > INT32_MAX)
+      return fault(Fault::collectiveOrder, *node,
+                   "id " + llvm::Twine(id) + " is issued after id " + llvm::Twine(last) +
+                       ": ids count up in order of issue");
+    if (!ids.insert(id).second)
+      return fault(Fault::collectiveOrder, *node, "id " + llvm::Twine(id) + " belongs to another collective");
+    last = id;
+  }
+  return llvm::Error::success();
+}
+
+using Sequence = llvm::SmallVector<const Function *, 4>;
+
+Sequence presentOf(const Module &module, std::initializer_list<FunctionKind> kinds) {
+  Sequence sequence;
+  for (FunctionKind kind : kinds)
+    if (const Function *function = module.function(kind))
+      sequence.push_back(function);
+  return sequence;
+}
+
+/// What a program runs between two points at which only states and inputs hold anything. Gradients are tapped in some
+/// steps only.
+llvm::SmallVector<Sequence, 4> sequencesOf(const Module &module) {
+  using Kind = FunctionKind;
+  llvm::SmallVector<Sequence, 4> sequences = {presentOf(module, {Kind::prologue, Kind::microStep, Kind::update})};
+  if (module.function(Kind::tapGradients))
+    sequences.push_back(presentOf(module, {Kind::prologue, Kind::microStep, Kind::tapGradients, Kind::update}));
+  sequences.push_back(presentOf(module, {Kind::evalStep}));
+  sequences.push_back(presentOf(module, {Kind::exportWeights}));
+  return sequences;
+}
+
+} // namespace
+
+llvm::Error checkPlanned(const Module &planned) {
+  assert(planned.stage == Stage::planned && "the checker reads planned modules");
+  CollectiveOrder order(planned);
+  for (const std::unique_ptr<Function> &function : planned.functions)
+    if (llvm::Error error = order.check(*function))
+      return error;
+  for (const Sequence &sequence : sequencesOf(planned))
+    if (llvm::Error error = MemoryWalk(planned).run(sequence))
+      return error;
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

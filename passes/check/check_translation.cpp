@@ -1,0 +1,252 @@
+// checkAgainstTrain: both modules as terms, compared function by function.
+#include "passes/check/check_schedule.h"
+#include "passes/check/fault.h"
+#include "passes/check/layout.h"
+#include "passes/check/meanings.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+using namespace check;
+
+namespace {
+
+// Sums of more gradient contributions than this are compared as wholes only.
+constexpr size_t mostAddends = 256;
+
+/// One function in both modules.
+class Comparison {
+public:
+  Comparison(const Function &trainFunction, const Function &plannedFunction)
+      : trainFunction(trainFunction), plannedFunction(plannedFunction), planned(*plannedFunction.module()),
+        terms(planned.worldSize()), expected(*trainFunction.module(), *trainFunction.module(), terms),
+        found(planned, *trainFunction.module(), terms) {}
+  llvm::Error run();
+
+private:
+  llvm::Error compareResults();
+  llvm::Error compareTensors(llvm::StringMap<TermId> &results);
+  llvm::Error compareGradients(const State &segment, Meaning meaning);
+  llvm::Error compareStates();
+  llvm::Error compareTaps();
+  llvm::Error differ(const llvm::Twine &what, TermId wanted, TermId got, bool isGradient);
+  Fault classOf(TermId wanted, TermId got, bool isGradient, std::pair<TermId, TermId> difference);
+  TermId withoutSums(TermId term) const;
+  std::vector<TermId> addendsOf(TermId term) const;
+  bool isOtherVersion(TermId a, TermId b);
+
+  const Function &trainFunction, &plannedFunction;
+  const Module &planned;
+  Terms terms;
+  FunctionMeaning expected, found;
+  llvm::StringMap<TermId> gradients; ///< that the train function returns, by parameter, until they are found
+};
+
+llvm::Error Comparison::run() {
+  if (llvm::Error error = expected.read(trainFunction))
+    return error;
+  if (llvm::Error error = found.read(plannedFunction))
+    return error;
+  if (llvm::Error error = compareResults())
+    return error;
+  if (llvm::Error error = compareStates())
+    return error;
+  return compareTaps();
+}
+
+// ---- results
+// ----------------------------------------------------------------------------------------------------------------
+
+llvm::Error Comparison::compareResults() {
+  llvm::StringMap<TermId> others;
+  for (const FunctionMeaning::Result &result : expected.results) {
+    bool inMicroStep = trainFunction.kind() == FunctionKind::microStep;
+    const State *parameter =
+        inMicroStep ? ownerOfGradient(*trainFunction.module(), result.name, StateRole::parameter) : nullptr;
+    if (parameter)
+      gradients[parameter->name] = result.meaning.term;
+    else
+      others[result.name] = result.meaning.term;
+  }
+  if (llvm::Error error = compareTensors(others))
+    return error;
+  for (const FunctionMeaning::Result &result :
+       expected.results) // in this order, so that messages are the same every time
+    if (llvm::StringRef name = result.name; name.consume_front("grad.") && gradients.contains(name))
+      return fault(Fault::gradientContribution, plannedFunction,
+                   "the gradient of parameter '" + name + "' is not returned");
+  return llvm::Error::success();
+}
+
+llvm::Error Comparison::compareTensors(llvm::StringMap<TermId> &results) {
+  for (const FunctionMeaning::Result &result : found.results) {
+    if (result.meaning.segment >= 0) {
+      const State *segment = ownerOfGradient(planned, result.name, StateRole::segment);
+      if (!segment)
+        return fault(Fault::shardBounds, plannedFunction,
+                     "result '" + result.name + "' is a segment that has no state");
+      if (llvm::Error error = compareGradients(*segment, result.meaning))
+        return error;
+      continue;
+    }
+    auto wanted = results.find(result.name);
+    if (wanted == results.end())
+      return fault(Fault::differentValue, plannedFunction, "result '" + result.name + "' is none of the train module");
+    if (wanted->second != result.meaning.term)
+      return differ("result '" + result.name + "'", wanted->second, result.meaning.term, false);
+    results.erase(wanted);
+  }
+  if (results.empty())
+    return llvm::Error::success();
+  return fault(Fault::differentValue, plannedFunction, "result '" + results.begin()->first() + "' is missing");
+}
+
+llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) {
+  const Segment &value = found.segment(meaning);
+  auto where = [&](const llvm::Twine &message) {
+    return fault(Fault::shardBounds, plannedFunction,
+                 "the gradient of segment " + symbolText('@', segment.name) + message);
+  };
+  if (value.isShard != (planned.worldSize() > 1) || value.elements != segment.paddedElements)
+    return where(" is not this rank's shard of it");
+  for (const Slot &slot : value.slots) {
+    auto home = llvm::partition_point(segment.slots, [&](const SegmentSlot &candidate) {
+      return candidate.offsetElements + candidate.elements < slot.offset + slot.elements;
+    });
+    bool isHome = home != segment.slots.end() && home->offsetElements == slot.offset && home->elements == slot.elements;
+    if (!isHome)
+      return where(" has a part at element " + llvm::Twine(slot.offset) + ", where no parameter lies");
+    auto wanted = gradients.find(home->parameter);
+    if (wanted == gradients.end())
+      return fault(Fault::gradientContribution, plannedFunction,
+                   "parameter '" + home->parameter + "' has a gradient that the train module does not have, or twice");
+    Shape shape(terms[wanted->second].type.shape());
+    TermId got = terms.reshape(slot.term, shape);
+    if (got != wanted->second)
+      return differ("the gradient of parameter '" + home->parameter + "'", wanted->second, got, true);
+    gradients.erase(wanted);
+  }
+  return llvm::Error::success();
+}
+
+// ---- states and taps
+// --------------------------------------------------------------------------------------------------------
+
+llvm::Error Comparison::compareStates() {
+  auto text = [](const LogicalName &name) {
+    return "state '" + name.owner + (name.field.empty() ? "'" : "' (" + name.field + ")");
+  };
+  for (const auto &[name, wanted] : expected.written) {
+    auto got = found.written.find(name);
+    if (got == found.written.end())
+      return fault(Fault::staleVersion, plannedFunction, text(name) + " is not written");
+    TermId value = terms.reshape(got->second, Shape(terms[wanted].type.shape()));
+    if (value != wanted)
+      return differ("the new value of " + text(name), wanted, value, false);
+  }
+  for (const auto &[name, got] : found.written)
+    if (!expected.written.contains(name))
+      return fault(Fault::differentValue, plannedFunction,
+                   text(name) + " is written, but the train module does not write it");
+  return llvm::Error::success();
+}
+
+llvm::Error Comparison::compareTaps() {
+  llvm::StringMap<TermId> wanted;
+  for (const FunctionMeaning::Tap &tap : expected.taps)
+    wanted[tap.parameter] = tap.term;
+  for (const FunctionMeaning::Tap &tap : found.taps) {
+    auto entry = wanted.find(tap.parameter);
+    if (entry == wanted.end())
+      return fault(Fault::differentValue, *tap.node, "the train module does not tap this, or only once");
+    TermId value = terms.reshape(tap.term, Shape(terms[entry->second].type.shape()));
+    if (value != entry->second)
+      return differ("what is tapped as '" + tap.parameter + "'", entry->second, value, false);
+    wanted.erase(entry);
+  }
+  for (const FunctionMeaning::Tap &tap : expected.taps)
+    if (wanted.contains(tap.parameter))
+      return fault(Fault::differentValue, plannedFunction, "'" + tap.parameter + "' is not tapped");
+  return llvm::Error::success();
+}
+
+// ---- saying what differs
+// ----------------------------------------------------------------------------------------------------
+
+TermId Comparison::withoutSums(TermId term) const {
+  while (terms[term].kind == Terms::Kind::node && (terms[term].op == Op::batchSum || terms[term].op == Op::reshape))
+    term = terms.operandsOf(term)[0];
+  return term;
+}
+
+std::vector<TermId> Comparison::addendsOf(TermId term) const {
+  std::vector<TermId> addends, open = {withoutSums(term)};
+  while (!open.empty() && addends.size() < mostAddends) {
+    TermId next = withoutSums(open.back());
+    open.pop_back();
+    if (terms[next].kind == Terms::Kind::node && terms[next].op == Op::add)
+      llvm::append_range(open, terms.operandsOf(next));
+    else
+      addends.push_back(next);
+  }
+  llvm::sort(addends);
+  return addends;
+}
+
+/// Is one of them a state as it was, and the other what is written to it in this function?
+bool Comparison::isOtherVersion(TermId a, TermId b) {
+  if (terms[a].kind == terms[b].kind)
+    return false;
+  TermId old = terms[a].kind == Terms::Kind::state ? a : b, next = old == a ? b : a;
+  if (terms[old].kind != Terms::Kind::state)
+    return false;
+  for (const auto &[name, written] : expected.written)
+    if (written == next && terms.leaf(Terms::Kind::state, name.text(), terms[old].type) == old)
+      return true;
+  return false;
+}
+
+Fault Comparison::classOf(TermId wanted, TermId got, bool isGradient, std::pair<TermId, TermId> difference) {
+  if (isOtherVersion(difference.first, difference.second))
+    return Fault::staleVersion;
+  if (!isGradient)
+    return Fault::differentValue;
+  std::vector<TermId> more = addendsOf(wanted), less = addendsOf(got);
+  if (more.size() < less.size())
+    std::swap(more, less);
+  bool sameAddends = std::includes(more.begin(), more.end(), less.begin(), less.end());
+  return sameAddends ? Fault::gradientContribution : Fault::differentValue;
+}
+
+llvm::Error Comparison::differ(const llvm::Twine &what, TermId wanted, TermId got, bool isGradient) {
+  auto [left, right] = terms.firstDifference(wanted, got);
+  std::string message = (what + " differs from the train module's: that has " + terms.describe(left) +
+                         ", the planned module has " + terms.describe(right))
+                            .str();
+  Fault kind = classOf(wanted, got, isGradient, {left, right});
+  const Node *origin = terms[right].origin;
+  bool inPlanned = origin && origin->function() == &plannedFunction;
+  return inPlanned ? fault(kind, *origin, message) : fault(kind, plannedFunction, message);
+}
+
+} // namespace
+
+llvm::Error checkAgainstTrain(const Module &train, const Module &planned) {
+  assert(train.stage == Stage::train && planned.stage == Stage::planned && "the checker compares planned with train");
+  if (llvm::Error error = checkLayout(train, planned))
+    return error;
+  for (const std::unique_ptr<Function> &function : planned.functions)
+    if (!train.function(function->kind()))
+      return fault(Fault::differentValue, *function, "the train module has no such function");
+  for (const std::unique_ptr<Function> &function : train.functions) {
+    const Function *other = planned.function(function->kind());
+    if (!other)
+      return fault(Fault::differentValue, *function, "the planned module has no such function");
+    if (llvm::Error error = Comparison(*function, *other).run())
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,330 @@
+// What each kind of node does to names and buffers.
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "passes/check/memory_walk.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc::check {
+
+namespace {
+
+uint64_t nameKey(int32_t buffer, int32_t version) {
+  return static_cast<uint64_t>(buffer) << 32 | static_cast<uint32_t>(version);
+}
+
+/// Each element of a result is computed from the same element of the operands, so they may share memory.
+bool worksInPlace(const Node &node) {
+  return isElementwise(node) || node.op() == Op::fused || node.op() == Op::copy || infoOf(node).has(inPlace);
+}
+
+} // namespace
+
+// ---- names and buffers
+// ------------------------------------------------------------------------------------------------------
+
+int32_t MemoryWalk::ownerOf(int32_t buffer) const {
+  while (memory[buffer].partOf >= 0)
+    buffer = memory[buffer].partOf;
+  return buffer;
+}
+
+llvm::Error MemoryWalk::checkUse(const Node &node, const Value *operand) const {
+  auto found = holdings.find(operand);
+  if (found == holdings.end())
+    return fault(Fault::useBeforeWait, node, "an operand is used before it is made");
+  if (operand->type().isFuture() && node.op() != Op::wait && node.op() != Op::ret)
+    return fault(Fault::useBeforeWait, node, textOf(operand) + " is used before its wait");
+  auto [index, version, since, future] = found->second;
+  for (; index >= 0; index = memory[index].partOf, version = 0) {
+    const Buffer &buffer = memory[index];
+    if (buffer.version != version)
+      return fault(Fault::staleVersion, node,
+                   "the memory of " + textOf(operand) + " was overwritten before this use, by '" +
+                       textOf(*buffer.overwrittenBy) + "'");
+    if (buffer.endedAt >= 0)
+      return fault(Fault::useAfterFree, node, textOf(operand) + " is used after the free of its memory");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::checkUses(const Node &node) const {
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    if (llvm::Error error = checkUse(node, node.operand(i)))
+      return error;
+  return llvm::Error::success();
+}
+
+bool MemoryWalk::mayTakeOver(const Node &node, const Value *result, int32_t buffer) const {
+  if (buffer < 0 || !worksInPlace(node) || memory[buffer].kind == Buffer::Kind::input)
+    return false;
+  bool isOperand = false;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    const Value *operand = node.operand(i);
+    int32_t held = holdings.lookup(operand).buffer;
+    if (held < 0 || ownerOf(held) != buffer)
+      continue;
+    // Another element of the same memory may be overwritten before it is read.
+    if (!(operand->place == result->place) || operand->type().bytes() != result->type().bytes() ||
+        byteSize(operand->type().dtype()) != byteSize(result->type().dtype()))
+      return false;
+    isOperand = true;
+  }
+  return isOperand;
+}
+
+llvm::Error MemoryWalk::takeOver(const Node &node, const Value *result, int32_t index) {
+  Buffer &buffer = memory[index];
+  if (!memory.isQuiet(buffer))
+    return fault(Fault::missingEdge, node,
+                 "it overwrites " + ArenaMemory::describe(buffer) + ", which a collective may still read");
+  ++buffer.version;
+  buffer.overwrittenBy = &node;
+  buffer.writtenAt = memory.clocks.now();
+  if (buffer.kind == Buffer::Kind::state)
+    buffer.awaitsWrite = true;
+  else
+    buffer.value = result;
+  holdings[result] = {index, buffer.version, memory.clocks.now(), -1};
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::define(const Node &node, const Value *result, CollectiveIndex collective) {
+  Holding holding{-1, 0, memory.clocks.now(), collective};
+  const Type &type = result->type();
+  if (!type.isToken() && type.bytes() != 0) {
+    int32_t old = collective < 0 && result->place.isPlaced() ? memory.exactlyAt(result->place, type.bytes()) : -1;
+    if (mayTakeOver(node, result, old))
+      return takeOver(node, result, old);
+    llvm::Expected<int32_t> buffer = memory.occupy(Buffer::of(result, collective), &node);
+    if (!buffer)
+      return buffer.takeError();
+    holding.buffer = *buffer;
+  }
+  holdings[result] = holding;
+  return llvm::Error::success();
+}
+
+llvm::Expected<int32_t> MemoryWalk::placeWorkspace(const Node &node, CollectiveIndex collective) {
+  if (node.workspaceBytes == 0)
+    return -1;
+  if (node.workspaceBytes < 0)
+    return fault(Fault::wrongPlace, node, "its workspace has fewer than no bytes");
+  Buffer buffer{.kind = Buffer::Kind::workspace,
+                .place = node.workspace,
+                .bytes = node.workspaceBytes,
+                .node = &node,
+                .writtenBy = collective};
+  return memory.occupy(buffer, &node);
+}
+
+// ---- nodes
+// ------------------------------------------------------------------------------------------------------------------
+
+llvm::Error MemoryWalk::runNode(const Node &node) {
+  bool starts = infoOf(node).has(startsCollective);
+  if (!starts)
+    memory.clocks.advance();
+  if (node.op() != Op::ret && node.stream != (starts ? Stream::comm : Stream::compute))
+    return fault(Fault::collectiveOrder, node,
+                 llvm::Twine("it must run on(") + nameOf(starts ? Stream::comm : Stream::compute) + ")");
+  // A free may name a value whose memory the next one has already taken over.
+  if (node.op() != Op::free)
+    if (llvm::Error error = checkUses(node))
+      return error;
+  if (starts)
+    return runStart(node);
+  switch (node.op()) {
+  case Op::read: return runRead(node);
+  case Op::write: return runWrite(node);
+  case Op::free: return runFree(node);
+  case Op::wait: return runWait(node);
+  case Op::pack: return runPack(node);
+  case Op::ret: return runReturn(node);
+  default: return infoOf(node).has(aliasesOperand) ? runAlias(node) : runGeneric(node);
+  }
+}
+
+llvm::Error MemoryWalk::runGeneric(const Node &node) {
+  // It lives while the results are made, so that they cannot lie over it.
+  llvm::Expected<int32_t> workspace = placeWorkspace(node, -1);
+  if (!workspace)
+    return workspace.takeError();
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    if (llvm::Error error = define(node, node.result(i), -1))
+      return error;
+  if (*workspace >= 0)
+    memory[*workspace].endedAt = memory.clocks.now();
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runRead(const Node &node) {
+  const State *state = module.state(node.get<StateAttributes>().state.name);
+  Holding holding;
+  if (auto found = stateBuffers.find(state); found != stateBuffers.end()) {
+    const Buffer &buffer = memory[found->second];
+    if (buffer.awaitsWrite)
+      return fault(Fault::staleVersion, node,
+                   "the memory of the state already holds its next version, by '" + textOf(*buffer.overwrittenBy) +
+                       "'");
+    if (!(node.result()->place == buffer.place) || node.result()->type().bytes() != buffer.bytes)
+      return fault(Fault::wrongPlace, node, "a read lies where its state lies");
+    holding = {found->second, buffer.version, buffer.writtenAt, -1};
+  }
+  holdings[node.result()] = holding;
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runWrite(const Node &node) {
+  const State *state = module.state(node.get<StateAttributes>().state.name);
+  auto found = stateBuffers.find(state);
+  if (found == stateBuffers.end())
+    return llvm::Error::success();
+  Buffer &buffer = memory[found->second];
+  const Value *value = node.operand(0);
+  int32_t held = holdings.lookup(value).buffer;
+  if (held >= 0 && ownerOf(held) == found->second && value->place == buffer.place) {
+    buffer.awaitsWrite = false;
+    return llvm::Error::success();
+  }
+  buffer.writtenAt = memory.clocks.now();
+  if (buffer.awaitsWrite)
+    return fault(Fault::staleVersion, node, "the state is overwritten twice before it is written");
+  if (!memory.isQuiet(buffer))
+    return fault(Fault::missingEdge, node, "a collective may still read the state's old version");
+  ++buffer.version;
+  buffer.overwrittenBy = &node;
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runFree(const Node &node) {
+  auto found = holdings.find(node.operand(0));
+  if (found == holdings.end())
+    return fault(Fault::useBeforeWait, node, "an operand is used before it is made");
+  Holding holding = found->second;
+  holdings[node.result()] = {-1, 0, memory.clocks.now(), -1};
+  if (holding.buffer < 0)
+    return llvm::Error::success();
+  Buffer &buffer = memory[holding.buffer];
+  if (buffer.isPermanent())
+    return fault(Fault::useAfterFree, node, "the memory of a state or an input is never freed");
+  if (!freedNames.insert(nameKey(holding.buffer, holding.version)).second)
+    return fault(Fault::useAfterFree, node, textOf(node.operand(0)) + " is freed twice");
+  // Its bytes now belong to a pack or to a result that overwrote it, and that has a free of its own.
+  if (buffer.partOf >= 0 || buffer.version != holding.version)
+    return llvm::Error::success();
+  if (!memory.isQuiet(buffer))
+    return fault(Fault::missingEdge, node, "a collective that uses this memory has not been waited for");
+  buffer.endedAt = memory.clocks.now();
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runAlias(const Node &node) {
+  const Value *operand = node.operand(0), *result = node.result();
+  Place expected = operand->place;
+  int64_t width = byteSize(result->type().dtype());
+  if (node.op() == Op::view)
+    expected.offsetBytes += node.get<ViewAttributes>().offset * width;
+  if (result->type().bytes() != 0 && !(result->place == expected))
+    return fault(node.op() == Op::view ? Fault::shardBounds : Fault::wrongPlace, node,
+                 "it lies elsewhere than the memory that it is another name of");
+  holdings[result] = holdings.lookup(operand);
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runWait(const Node &node) {
+  Holding holding = holdings.lookup(node.operand(0));
+  if (!pending.erase(holding.future))
+    return fault(Fault::useBeforeWait, node, textOf(node.operand(0)) + " is waited for a second time");
+  memory.clocks.waitFor(holding.future);
+  if (node.result()->type().bytes() != 0 && !(node.result()->place == node.operand(0)->place))
+    return fault(Fault::wrongPlace, node, "it lies elsewhere than what arrives");
+  // For the comm stream it has been there since the collective ended, whatever the compute stream does.
+  holdings[node.result()] = {holding.buffer, holding.version, 0, -1};
+  return llvm::Error::success();
+}
+
+Moment MemoryWalk::readyAt(const Node &start) const {
+  Moment ready = 0;
+  for (unsigned i = 0; i < start.operandCount(); ++i)
+    ready = std::max(ready, holdings.lookup(start.operand(i)).since);
+  for (const std::unique_ptr<Use> &token : start.afterTokens())
+    ready = std::max(ready, holdings.lookup(token->value()).since);
+  return ready;
+}
+
+llvm::Error MemoryWalk::runStart(const Node &node) {
+  const Value *operand = node.operand(0);
+  for (const std::unique_ptr<Use> &token : node.afterTokens())
+    if (!holdings.contains(token->value()))
+      return fault(Fault::missingEdge, node, "a token in after(...) comes from a later free");
+  CollectiveIndex collective = memory.clocks.startCollective(readyAt(node));
+  pending[collective] = &node;
+  if (int32_t held = holdings.lookup(operand).buffer; held >= 0) {
+    if (operand->place.space != Space::window)
+      return fault(Fault::wrongPlace, node, "its operand does not lie in the window, where the other ranks read it");
+    memory[ownerOf(held)].readBy = collective;
+  }
+  if (llvm::Expected<int32_t> workspace = placeWorkspace(node, collective); !workspace)
+    return workspace.takeError();
+  return define(node, node.result(), collective);
+}
+
+llvm::Expected<int32_t> MemoryWalk::partBuffer(const Node &pack, unsigned index, Place place) const {
+  const Value *part = pack.operand(index);
+  if (!(part->place == place))
+    return fault(Fault::shardBounds, pack, textOf(part) + " does not lie in its part of the pack");
+  int32_t buffer = ownerOf(holdings.lookup(part).buffer);
+  const Buffer &owner = memory[buffer];
+  if (owner.kind != Buffer::Kind::value || !(owner.place == part->place) || owner.bytes != part->type().bytes())
+    return fault(Fault::wrongPlace, pack,
+                 textOf(part) + " has no memory of its own that could become part of the pack");
+  return buffer;
+}
+
+llvm::Error MemoryWalk::runPack(const Node &node) {
+  const Value *whole = node.result();
+  if (whole->type().bytes() == 0)
+    return define(node, whole, -1);
+  const Shape &offsets = node.get<PackAttributes>().offsets;
+  Buffer pack = Buffer::of(whole);
+  std::vector<int32_t> parts;
+  Moment ready = 0;
+  int64_t packedBytes = 0;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    if (node.operand(i)->type().bytes() == 0)
+      continue;
+    Place place{whole->place.space, whole->place.offsetBytes + offsets[i] * pack.elementBytes};
+    llvm::Expected<int32_t> part = partBuffer(node, i, place);
+    if (!part)
+      return part.takeError();
+    parts.push_back(*part);
+    packedBytes += memory[*part].bytes;
+    ready = std::max(ready, holdings.lookup(node.operand(i)).since);
+    pack.readBy = std::max(pack.readBy, memory[*part].readBy);
+  }
+  llvm::sort(parts);
+  llvm::Expected<int32_t> index = memory.occupy(pack, &node, parts);
+  if (!index)
+    return index.takeError();
+  for (int32_t part : parts)
+    memory[part].partOf = *index;
+  // Gaps between the parts are cleared by the pack itself.
+  holdings[whole] = {*index, 0, packedBytes == pack.bytes ? ready : memory.clocks.now(), -1};
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runReturn(const Node &node) {
+  const std::vector<std::string> &names = node.get<ReturnAttributes>().names;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    Holding holding = holdings.lookup(node.operand(i));
+    results[names[i]] = {holding, node.operand(i)};
+    if (!node.operand(i)->type().isFuture())
+      continue;
+    if (!taken.contains(names[i]) || !handedOn.insert(holding.future).second)
+      return fault(Fault::useBeforeWait, node,
+                   textOf(node.operand(i)) + " is returned, but no later function waits for it");
+  }
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc::check

@@ -1,0 +1,167 @@
+#include "passes/check/memory_walk.h"
+
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc::check {
+
+namespace {
+// The program makes tables anew in every run of a function; nothing frees them.
+bool isConstant(const Value *value) { return value->definer() && value->definer()->op() == Op::constant; }
+} // namespace
+
+// ---- whole functions
+// --------------------------------------------------------------------------------------------------------
+
+llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
+  for (const Function *function : sequence)
+    for (const Argument &argument : function->arguments())
+      if (argument.kind == ArgumentKind::carry)
+        taken.insert(argument.name);
+  if (llvm::Error error = placeStates())
+    return error;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    if (llvm::Error error = placeInputs(*function))
+      return error;
+  for (const Function *function : sequence)
+    if (llvm::Error error = runFunction(*function))
+      return error;
+  return finishSequence();
+}
+
+llvm::Error MemoryWalk::placeStates() {
+  for (const State &state : module.states) {
+    if (state.type.bytes() == 0)
+      continue;
+    Buffer buffer{.kind = Buffer::Kind::state,
+                  .place = state.place,
+                  .bytes = state.type.bytes(),
+                  .elementBytes = byteSize(state.type.dtype()),
+                  .state = &state};
+    if (llvm::Error error = memory.occupy(buffer, nullptr).moveInto(stateBuffers[&state]))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::placeInputs(const Function &function) {
+  for (const Argument &argument : function.arguments()) {
+    if (argument.kind != ArgumentKind::input || argument.value->type().bytes() == 0)
+      continue;
+    auto [entry, isNew] = inputBuffers.try_emplace(argument.name, -1);
+    if (!isNew && !(memory[entry->second].place == argument.value->place))
+      return fault(Fault::wrongPlace, function,
+                   "input '" + argument.name + "' lies elsewhere than in another function");
+    if (!isNew)
+      continue;
+    Buffer buffer = Buffer::of(argument.value.get());
+    buffer.kind = Buffer::Kind::input;
+    if (llvm::Error error = memory.occupy(buffer, nullptr).moveInto(entry->second))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::runFunction(const Function &function) {
+  int32_t firstBuffer = memory.size();
+  holdings.clear();
+  memory.clocks.enterFunction();
+  if (llvm::Error error = takeArguments(function))
+    return error;
+  for (Node *node : function)
+    if (llvm::Error error = runNode(*node))
+      return error;
+  return finishFunction(function, firstBuffer);
+}
+
+llvm::Error MemoryWalk::takeArguments(const Function &function) {
+  for (const Argument &argument : function.arguments()) {
+    const Value *value = argument.value.get();
+    if (argument.kind == ArgumentKind::carry) {
+      if (llvm::Error error = takeCarried(function, argument))
+        return error;
+      continue;
+    }
+    auto found = inputBuffers.find(argument.name);
+    holdings[value] = {found == inputBuffers.end() ? -1 : found->second, 0, memory.clocks.now(), -1};
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::takeCarried(const Function &function, const Argument &argument) {
+  const Value *value = argument.value.get();
+  auto found = results.find(argument.name);
+  if (found == results.end())
+    return fault(Fault::useBeforeWait, function, "no earlier function returns the carried '" + argument.name + "'");
+  const Result &result = found->second;
+  if (value->type().bytes() != 0 && !(result.value->place == value->place))
+    return fault(Fault::wrongPlace, function,
+                 "the carried '" + argument.name + "' lies elsewhere than the result that it is");
+  Holding holding = result.holding;
+  holding.since = memory.clocks.now();
+  holdings[value] = holding;
+  return llvm::Error::success();
+}
+
+void MemoryWalk::releaseReturned(const Function &function) {
+  const Node *ret = function.returnNode();
+  for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
+    int32_t buffer = holdings.lookup(ret->operand(i)).buffer;
+    if (buffer < 0)
+      continue;
+    buffer = ownerOf(buffer);
+    if (taken.contains(ret->get<ReturnAttributes>().names[i]))
+      kept.try_emplace(buffer, ret->operand(i));
+  }
+  // What no function takes, the runtime reads when this one has run.
+  for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
+    int32_t buffer = holdings.lookup(ret->operand(i)).buffer;
+    if (buffer < 0)
+      continue;
+    Buffer &owner = memory[ownerOf(buffer)];
+    if (!kept.contains(ownerOf(buffer)) && !owner.isPermanent())
+      owner.endedAt = memory.clocks.now();
+  }
+}
+
+llvm::Error MemoryWalk::finishFunction(const Function &function, int32_t firstBuffer) {
+  memory.clocks.advance();
+  for (const auto &[collective, start] : pending)
+    if (!handedOn.contains(collective))
+      return fault(Fault::useBeforeWait, *start, "nothing waits for it, and it is not handed on to a later function");
+  releaseReturned(function);
+  for (int32_t i = firstBuffer; i < memory.size(); ++i) {
+    Buffer &buffer = memory[i];
+    bool lives = buffer.kind == Buffer::Kind::value && buffer.endedAt < 0 && buffer.partOf < 0;
+    if (!lives || kept.contains(i))
+      continue;
+    if (!isConstant(buffer.value))
+      return fault(Fault::useAfterFree, function, textOf(buffer.value) + " is never freed");
+    buffer.endedAt = memory.clocks.now();
+  }
+  for (const auto &[state, buffer] : stateBuffers)
+    if (memory[buffer].awaitsWrite)
+      return fault(Fault::staleVersion, *memory[buffer].overwrittenBy,
+                   "state " + symbolText('@', state->name) + " is overwritten, but no write makes that its value");
+  return llvm::Error::success();
+}
+
+llvm::Error MemoryWalk::finishSequence() const {
+  if (!pending.empty())
+    return fault(Fault::useBeforeWait, *pending.begin()->second, "nothing waits for it before the next step begins");
+  const Value *leaked = nullptr;
+  int32_t first = memory.size();
+  for (const auto &[buffer, value] : kept)
+    if (memory[buffer].endedAt < 0 && memory[buffer].partOf < 0 && !memory[buffer].isPermanent() &&
+        !isConstant(memory[buffer].value) && buffer < first) {
+      first = buffer;
+      leaked = value;
+    }
+  if (!leaked)
+    return llvm::Error::success();
+  return fault(Fault::useAfterFree, *leaked->function(),
+               textOf(leaked) + " is carried to later functions, but none of them frees it");
+}
+
+} // namespace fsdpc::check

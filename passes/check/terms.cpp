@@ -1,0 +1,229 @@
+#include "passes/check/terms.h"
+
+#include "ir/ops/attributes.h"
+#include "passes/check/fault.h"
+#include "llvm/ADT/STLExtras.h"
+#include <cstring>
+
+namespace fsdpc::check {
+
+namespace {
+
+using ShapeRef = llvm::ArrayRef<int64_t>;
+
+ShapeRef withoutLeadingOnes(ShapeRef shape) {
+  return shape.drop_while([](int64_t dim) { return dim == 1; });
+}
+
+/// The smallest shape to which all of them broadcast; they are known to broadcast to one.
+void joinInto(Shape &joined, ShapeRef shape) {
+  if (shape.size() > joined.size())
+    joined.insert(joined.begin(), shape.size() - joined.size(), 1);
+  size_t shift = joined.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] != 1)
+      joined[shift + i] = shape[i];
+}
+
+llvm::hash_code hashOf(const Type &type) {
+  return llvm::hash_combine(static_cast<int>(type.kind()), static_cast<int>(type.dtype()),
+                            llvm::hash_combine_range(type.shape().begin(), type.shape().end()));
+}
+
+} // namespace
+
+bool Terms::isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const {
+  const Term &known = terms[id];
+  return known.kind == term.kind && known.op == term.op && known.result == term.result &&
+         known.payload == term.payload && known.type == term.type && operandsOf(id) == operands &&
+         equalAttributes(known.attributes, term.attributes);
+}
+
+TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
+  uint64_t hash = llvm::hash_combine(static_cast<int>(term.kind), static_cast<int>(term.op), term.result, term.payload,
+                                     hashOf(term.type), hashAttributes(term.attributes),
+                                     llvm::hash_combine_range(operands.begin(), operands.end()));
+  hash >>= 1; // the two largest numbers are the map's own markers
+  auto [entry, isNew] = firstOfHash.try_emplace(hash, -1);
+  for (TermId id = entry->second; id >= 0; id = nextOfSameHash[id])
+    if (isTerm(id, term, operands))
+      return id;
+  term.firstOperand = static_cast<uint32_t>(operandPool.size());
+  term.operandCount = static_cast<uint32_t>(operands.size());
+  operandPool.insert(operandPool.end(), operands.begin(), operands.end());
+  nextOfSameHash.push_back(entry->second);
+  entry->second = static_cast<TermId>(terms.size());
+  terms.push_back(std::move(term));
+  return entry->second;
+}
+
+TermId Terms::leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin) {
+  auto [entry, isNew] = nameIndices.try_emplace(name, names.size());
+  if (isNew)
+    names.push_back(entry->first());
+  return intern({.kind = kind, .type = type, .payload = entry->second, .origin = origin}, {});
+}
+
+TermId Terms::splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin) {
+  uint64_t payload = 0;
+  std::memcpy(&payload, element.data(), element.size());
+  return intern({.kind = Kind::splat, .type = type, .payload = payload, .origin = origin}, {});
+}
+
+TermId Terms::constant(const Node &node) {
+  const Dense &value = node.get<ConstantAttributes>().value;
+  const Type &type = node.result()->type();
+  llvm::ArrayRef<uint8_t> bytes = value.bytes();
+  size_t width = byteSize(value.dtype());
+  bool oneValue = value.isSplat() || (!bytes.empty() && bytes.drop_front(width) == bytes.drop_back(width));
+  if (oneValue)
+    return splat(type, bytes.take_front(width), &node);
+  return intern({.op = Op::constant, .type = type, .attributes = node.attributes(), .origin = &node}, {});
+}
+
+TermId Terms::reshape(TermId x, ShapeRef shape, const Node *origin) {
+  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
+    x = operandsOf(x)[0];
+  const Term &term = terms[x];
+  if (term.type.shape() == shape)
+    return x;
+  Type type = term.type.withShape(shape);
+  if (term.kind == Kind::splat)
+    return intern({.kind = Kind::splat, .type = type, .payload = term.payload, .origin = origin}, {});
+  return intern({.op = Op::reshape, .type = type, .origin = origin}, {x});
+}
+
+TermId Terms::sourceOf(TermId x) {
+  Shape bare(withoutLeadingOnes(terms[x].type.shape()));
+  x = reshape(x, bare, terms[x].origin);
+  return terms[x].kind == Kind::node && terms[x].op == Op::broadcast ? operandsOf(x)[0] : x;
+}
+
+TermId Terms::broadcast(TermId x, ShapeRef shape, const Node *origin) {
+  if (terms[x].kind == Kind::splat)
+    return reshape(x, shape, origin);
+  x = sourceOf(x);
+  Shape bare(withoutLeadingOnes(shape));
+  if (terms[x].type.shape() != ShapeRef(bare)) {
+    Type type = terms[x].type.withShape(bare);
+    x = intern({.op = Op::broadcast, .type = type, .origin = origin}, {x});
+  }
+  return reshape(x, shape, origin);
+}
+
+TermId Terms::batchSum(TermId x, const Node *origin) {
+  if (worldSize == 1)
+    return x;
+  Shape shape(terms[x].type.shape());
+  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
+    x = operandsOf(x)[0];
+  return reshape(intern({.op = Op::batchSum, .type = terms[x].type, .origin = origin}, {x}), shape, origin);
+}
+
+TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, ShapeRef shape, const Node *origin) {
+  if (op == Op::cast && terms[operands[0]].type.dtype() == dtype)
+    return broadcast(operands[0], shape, origin);
+  llvm::SmallVector<TermId, 4> sources;
+  Shape joined;
+  for (TermId operand : operands) {
+    bool anyShape = terms[operand].kind == Kind::splat;
+    sources.push_back(anyShape ? operand : sourceOf(operand));
+    if (!anyShape)
+      joinInto(joined, terms[sources.back()].type.shape());
+  }
+  for (TermId &source : sources)
+    source = broadcast(source, joined, origin);
+  TermId core = intern({.op = op, .type = Type(dtype, joined), .origin = origin}, sources);
+  return broadcast(core, shape, origin);
+}
+
+TermId Terms::random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, ShapeRef shape,
+                     const Node *origin) {
+  RandomUniformAttributes attributes{step.immediates[0], step.immediates[1], Shape(shape)};
+  ownAttributes.push_back(std::make_unique<Attributes<RandomUniformAttributes>>(std::move(attributes)));
+  return intern({.op = Op::randomUniform,
+                 .type = Type(step.dtype, shape),
+                 .attributes = ownAttributes.back().get(),
+                 .origin = origin},
+                operands);
+}
+
+llvm::SmallVector<TermId, 2> Terms::fused(const Node &node, llvm::ArrayRef<TermId> operands) {
+  const auto &[shape, body] = node.get<FusedAttributes>();
+  std::vector<TermId> known(operands.begin(), operands.end());
+  for (const Expression::Step &step : body.steps) {
+    llvm::SmallVector<TermId, 4> arguments;
+    for (int32_t argument : step.arguments)
+      arguments.push_back(known[argument]);
+    if (step.op == Op::constant)
+      known.push_back(splat(Type(step.dtype, {}), Dense::splat(step.dtype, step.literal).bytes(), &node));
+    else if (step.op == Op::randomUniform)
+      known.push_back(random(step, arguments, shape, &node));
+    else
+      known.push_back(elementwise(step.op, step.dtype, arguments, shape, &node));
+  }
+  llvm::SmallVector<TermId, 2> results;
+  for (int32_t yielded : body.yields)
+    results.push_back(broadcast(known[yielded], shape, &node));
+  return results;
+}
+
+TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type) {
+  switch (node.op()) {
+  case Op::copy: return operands[0];
+  case Op::constant: return constant(node);
+  case Op::reshape: return reshape(operands[0], type.shape(), &node);
+  case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
+  case Op::batchSum: return batchSum(operands[0], &node);
+  default: break;
+  }
+  if (isElementwise(node))
+    return elementwise(node.op(), type.dtype(), operands, type.shape(), &node);
+  return intern({.op = node.op(), .result = result, .type = type, .attributes = node.attributes(), .origin = &node},
+                operands);
+}
+
+llvm::SmallVector<TermId, 2> Terms::apply(const Node &node, llvm::ArrayRef<TermId> operands) {
+  if (node.op() == Op::fused)
+    return fused(node, operands);
+  llvm::SmallVector<TermId, 2> results;
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    results.push_back(applyOne(node, operands, i, node.result(i)->type()));
+  return results;
+}
+
+std::string Terms::describe(TermId id) const {
+  const Term &term = terms[id];
+  auto named = [&](llvm::StringRef kind, char sigil) { return kind.str() + symbolText(sigil, names[term.payload]); };
+  switch (term.kind) {
+  case Kind::state: return named("state ", '@') + " as it was before";
+  case Kind::input: return named("input ", '%');
+  case Kind::carry: return named("the carried ", '%');
+  case Kind::splat: {
+    size_t width = byteSize(term.type.dtype());
+    std::vector<uint8_t> bytes(width);
+    std::memcpy(bytes.data(), &term.payload, width);
+    return "constant " + doubleText(Dense(term.type.dtype(), bytes).at(0)) + " : " + toString(term.type);
+  }
+  case Kind::node: break;
+  }
+  std::string op = infoOf(term.op).name.str() + " : " + toString(term.type);
+  return term.origin ? op + " in '" + textOf(*term.origin) + "'" : op;
+}
+
+std::pair<TermId, TermId> Terms::firstDifference(TermId a, TermId b) const {
+  while (terms[a].kind == Kind::node && terms[a].kind == terms[b].kind && terms[a].op == terms[b].op &&
+         terms[a].result == terms[b].result && terms[a].type == terms[b].type &&
+         terms[a].operandCount == terms[b].operandCount && equalAttributes(terms[a].attributes, terms[b].attributes)) {
+    llvm::ArrayRef<TermId> left = operandsOf(a), right = operandsOf(b);
+    const TermId *at = std::mismatch(left.begin(), left.end(), right.begin()).first;
+    if (at == left.end())
+      break;
+    size_t index = at - left.begin();
+    a = left[index];
+    b = right[index];
+  }
+  return {a, b};
+}
+
+} // namespace fsdpc::check

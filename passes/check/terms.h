@@ -1,0 +1,86 @@
+// Value numbering: every value of a function is a term, and equal terms have one number, whichever module they come
+// from.
+//
+// Terms have a normal form, so that what passes may rewrite without changing a bit gives equal numbers:
+//   copies are their operand; a reshape of a reshape is one reshape, to the same shape none;
+//   a constant that is one value throughout is that value, whatever its shape;
+//   elementwise ops are computed at the smallest shape their operands have together, and broadcast from there: so
+//   add(broadcast x, broadcast y) = broadcast(add(x, y)), and a fused body is its steps;
+//   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand.
+// Nothing else is rewritten: operands keep their order, sums their nesting.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/op.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include <deque>
+
+namespace fsdpc::check {
+
+using TermId = int32_t;
+
+class Terms {
+public:
+  enum class Kind : uint8_t {
+    node,  ///< an op over terms
+    splat, ///< a constant of one value
+    state, ///< a state as it is when the function is entered
+    input,
+    carry, ///< a result of an earlier function
+  };
+  struct Term {
+    Kind kind = Kind::node;
+    Op op = Op::constant; ///< of a node
+    unsigned result = 0;  ///< of a node: which of its results
+    Type type;
+    uint64_t payload = 0; ///< splat: the element's bytes; leaves: index of the name
+    const AttributesBase *attributes = nullptr;
+    uint32_t firstOperand = 0, operandCount = 0;
+    const Node *origin = nullptr; ///< the first node that computes it, for messages; may be null
+  };
+
+  explicit Terms(int64_t worldSize) : worldSize(worldSize) {}
+
+  TermId leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin = nullptr);
+  /// All results of a node whose operands are these terms. Not for ops on states, nor for those that spread segments.
+  llvm::SmallVector<TermId, 2> apply(const Node &node, llvm::ArrayRef<TermId> operands);
+  /// One result of an op over other operands than the node's own.
+  TermId applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
+  TermId reshape(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin = nullptr);
+  TermId batchSum(TermId x, const Node *origin = nullptr);
+
+  const Term &operator[](TermId id) const { return terms[id]; }
+  llvm::ArrayRef<TermId> operandsOf(TermId id) const {
+    return llvm::ArrayRef(operandPool).slice(terms[id].firstOperand, terms[id].operandCount);
+  }
+  /// "state @w", "input %x", "constant 0.5", "'%3 = mul %1, %2 : f32[4]' of micro_step"
+  std::string describe(TermId id) const;
+  /// Follows two different terms down to where they begin to differ.
+  std::pair<TermId, TermId> firstDifference(TermId a, TermId b) const;
+
+private:
+  TermId intern(Term term, llvm::ArrayRef<TermId> operands);
+  bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
+  TermId constant(const Node &node);
+  TermId splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin);
+  TermId broadcast(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin);
+  /// x without leading dims of 1 and, if it is a broadcast, what is broadcast.
+  TermId sourceOf(TermId x);
+  TermId elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape,
+                     const Node *origin);
+  TermId random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape,
+                const Node *origin);
+  llvm::SmallVector<TermId, 2> fused(const Node &node, llvm::ArrayRef<TermId> operands);
+
+  const int64_t worldSize;
+  std::vector<Term> terms;
+  std::vector<TermId> operandPool;
+  std::vector<TermId> nextOfSameHash; ///< per term; -1: none
+  llvm::DenseMap<uint64_t, TermId> firstOfHash;
+  llvm::StringMap<uint64_t> nameIndices;
+  std::vector<llvm::StringRef> names;
+  std::deque<std::unique_ptr<AttributesBase>> ownAttributes;
+};
+
+} // namespace fsdpc::check

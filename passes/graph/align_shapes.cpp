@@ -1,0 +1,177 @@
+// Exporters flatten [B, T, C] to [B*T, C] for a product and back, so bias, activation and residual stand in different
+// shapes. From the back, a node between reshapes is computed in the shape of its readers; what it reads is reshaped
+// instead, and so on up to the product, where a reshape costs nothing.
+#include "ir/ops/attributes.h"
+#include "ir/ops/helpers.h"
+#include "passes/graph/match.h"
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+#include "llvm/ADT/STLExtras.h"
+#include <limits>
+
+namespace fsdpc {
+
+namespace {
+
+using ShapeRef = llvm::ArrayRef<int64_t>;
+
+/// Random numbers keep the shape that says where their batch is.
+bool isMovable(const Node &node) {
+  return isElementwise(node) && node.op() != Op::randomUniform && node.op() != Op::fused;
+}
+
+ShapeRef withoutLeadingOnes(ShapeRef shape) {
+  return shape.drop_while([](int64_t dim) { return dim == 1; });
+}
+
+class Aligner {
+public:
+  explicit Aligner(Function &function) : function(function), builder(function) {}
+
+  void run() {
+    for (Node *node : function)
+      if (isMovable(*node))
+        fixedDims[node] = fixedDimsOf(*node);
+    for (Node *node = function.back(); node;) {
+      // What moving builds stands in front of the node and is not visited, except through `next`.
+      Node *next = node->previous();
+      if (isMovable(*node))
+        if (const Shape shape = shapeOfReaders(*node); !shape.empty() && gains(*node, shape))
+          move(*node, shape);
+      node = next;
+    }
+    eraseDeadNodes(function);
+  }
+
+private:
+  static constexpr int64_t allDims = std::numeric_limits<int64_t>::max();
+
+  /// How many trailing dims a reshape must leave alone so that the node, and what only it reads, can be computed behind
+  /// it: those that an operand is not broadcast along.
+  int64_t fixedDimsOf(const Node &node) const {
+    int64_t dims = 0;
+    for (const Value *operand : node.operands()) {
+      const Node *definer = operand->definer();
+      if (!definer || splatOf(operand))
+        continue;
+      if (definer->op() == Op::randomUniform)
+        return allDims;
+      if (definer->op() == Op::broadcast)
+        dims = std::max<int64_t>(dims, withoutLeadingOnes(definer->operand(0)->type().shape()).size());
+      else if (operand->hasOneUse())
+        dims = std::max(dims, fixedDims.lookup(definer));
+    }
+    return dims;
+  }
+
+  bool canMove(const Node &node, ShapeRef to) const {
+    ShapeRef from = node.result()->type().shape();
+    auto dims = static_cast<uint64_t>(fixedDims.lookup(&node));
+    return dims <= from.size() && dims <= to.size() && from.take_back(dims) == to.take_back(dims);
+  }
+
+  /// The one shape in which reshapes give the node to its readers; empty if there is none, or an elementwise reader
+  /// that takes it as it is.
+  static Shape shapeOfReaders(const Node &node) {
+    Shape shape;
+    for (Use *use = node.result()->uses(); use; use = use->next()) {
+      const Node &user = *use->user();
+      if (isElementwise(user))
+        return {};
+      if (user.op() != Op::reshape || !user.result()->hasUses())
+        continue;
+      ShapeRef own = user.result()->type().shape();
+      if (!shape.empty() && ShapeRef(shape) != own)
+        return {};
+      shape = Shape(own);
+    }
+    return ShapeRef(shape) == node.result()->type().shape() ? Shape() : shape;
+  }
+
+  /// Do more elementwise neighbours meet the node in this shape than in its own? Operands that only it reads follow.
+  bool gains(const Node &node, ShapeRef shape) const {
+    int balance = 0;
+    for (Use *use = node.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::reshape)
+        for (Use *behind = use->user()->result()->uses(); behind; behind = behind->next())
+          balance += isElementwise(*behind->user());
+    for (const Value *operand : node.operands()) {
+      const Node *definer = operand->definer();
+      if (!definer || splatOf(operand))
+        continue;
+      if (definer->op() == Op::reshape)
+        balance += meetsBehind(*definer, shape);
+      else if (isElementwise(*definer) && !operand->hasOneUse())
+        --balance;
+    }
+    return balance > 0 && canMove(node, shape);
+  }
+
+  /// Is the reshape's operand an elementwise result of this very shape?
+  static bool meetsBehind(const Node &reshape, ShapeRef shape) {
+    const Node *definer = reshape.operand(0)->definer();
+    return definer && isElementwise(*definer) && definer->result()->type().shape() == shape;
+  }
+
+  void move(Node &node, const Shape &shape) {
+    builder.setInsertionPoint(&node);
+    builder.inherit(node);
+    llvm::SmallVector<Value *, 4> operands;
+    for (Value *operand : node.operands())
+      operands.push_back(inShape(operand, shape));
+    Value *moved = builder.clone(node, operands)->result();
+    moved->setName(node.result()->name());
+    llvm::SmallVector<Use *, 4> uses;
+    for (Use *use = node.result()->uses(); use; use = use->next())
+      uses.push_back(use);
+    for (Use *use : uses)
+      giveTo(*use, moved);
+    node.erase();
+  }
+
+  /// Readers that take another shape get a reshape right in front of them: an earlier one would stand between the
+  /// neighbours that have just met.
+  void giveTo(const Use &use, Value *moved) {
+    Node *user = use.user();
+    if (user->op() == Op::reshape) {
+      user->result()->replaceAllUsesWith(moved);
+      return user->erase();
+    }
+    builder.setInsertionPoint(user);
+    user->setOperand(use.index(), builder.reshape(moved, use.value()->type().shape()));
+  }
+
+  Value *inShape(Value *value, const Shape &shape) {
+    if (std::optional<double> number = exactSplatOf(value))
+      return builder.constant(value->type().withShape(shape), *number);
+    Node *definer = value->definer();
+    if (definer && definer->op() == Op::broadcast) {
+      Value *source = definer->operand(0);
+      return builder.broadcast(builder.reshape(source, withoutLeadingOnes(source->type().shape())), shape);
+    }
+    return builder.reshape(belowReshapes(value), shape);
+  }
+
+  /// Rebuilt from a double, which has not every 64-bit integer.
+  static std::optional<double> exactSplatOf(const Value *value) {
+    std::optional<double> number = splatOf(value);
+    bool exact = number && (!isInteger(value->type().dtype()) || std::abs(*number) <= 0x1p53);
+    return exact ? number : std::nullopt;
+  }
+
+  Function &function;
+  Builder builder;
+  llvm::DenseMap<const Node *, int64_t> fixedDims; ///< of nodes that may move, as they were at first
+};
+
+llvm::Error run(Module &module, const PassContext &) {
+  for (const std::unique_ptr<Function> &function : module.functions)
+    Aligner(*function).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass alignShapes = {"align_shapes", Stage::graph, Stage::graph, /*optional=*/true, run};
+
+} // namespace fsdpc

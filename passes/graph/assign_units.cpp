@@ -1,0 +1,196 @@
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/graph/unit_plan.h"
+#include "passes/passes.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// Node::source is "module.path|ONNX name".
+llvm::StringRef scopeOf(const Node &node) {
+  auto [scope, name] = llvm::StringRef(node.source).split('|');
+  return name.empty() ? llvm::StringRef() : scope;
+}
+
+/// Nodes without operands stand where they are used: reads, constants, iotas.
+bool isSource(const Node &node) { return node.operandCount() == 0 && node.op() != Op::ret; }
+
+/// May each unit have one of its own? Not constants that take memory.
+bool isRepeatable(const Node &node) {
+  return node.op() != Op::constant || node.get<ConstantAttributes>().value.isSplat();
+}
+
+const State *parameterState(const Node &node) {
+  if (node.op() != Op::read)
+    return nullptr;
+  const State *state = node.function()->module()->state(node.get<StateAttributes>().state.name);
+  return state && state->role == StateRole::parameter ? state : nullptr;
+}
+
+UsedParameter describe(const State &state, const Node &user) {
+  UsedParameter parameter{state.name, state.type.elements(), scopeOf(user).str(), "", false};
+  llvm::StringRef owner = llvm::StringRef(state.name).rsplit('.').first;
+  parameter.isNamed = owner.size() < state.name.size();
+  parameter.module = parameter.isNamed ? owner.str() : !parameter.userScope.empty() ? parameter.userScope : state.name;
+  return parameter;
+}
+
+std::vector<UsedParameter> usedParameters(const Function &function) {
+  std::vector<UsedParameter> parameters;
+  llvm::StringMap<bool> seen;
+  for (const Node *node : function)
+    for (const Value *operand : node->operands()) {
+      const State *state = operand->definer() ? parameterState(*operand->definer()) : nullptr;
+      if (state && seen.try_emplace(state->name, true).second)
+        parameters.push_back(describe(*state, *node));
+    }
+  return parameters;
+}
+
+/// Gives every node its unit and the function an order in which each unit's nodes stand together.
+class Placement {
+public:
+  Placement(Function &function, const UnitPlan &plan) : function(function), plan(plan) {}
+  void run();
+
+private:
+  int32_t wishOf(const Node &node);
+  void chooseUnits();
+  void reorder();
+  void moveSources(Node *node);
+  Value *sourceFor(Node *source, int32_t unit, Node *user);
+  void stand(Node *node, int32_t unit) {
+    node->unit = unit;
+    node->section = {unit, Phase::forward};
+  }
+
+  Function &function;
+  const UnitPlan &plan;
+  int32_t latest = 0;                                          ///< the furthest unit so far
+  llvm::StringMap<bool> begun;                                 ///< parameters that were used already
+  llvm::DenseMap<std::pair<Node *, int32_t>, Value *> sources; ///< source and unit -> its result there
+};
+
+/// Where the node would stand if nothing it needs came later; -1: wherever what comes before it stands.
+int32_t Placement::wishOf(const Node &node) {
+  llvm::StringRef scope = scopeOf(node);
+  if (int32_t block = plan.blockAround(scope); block >= 0)
+    return block;
+  int32_t wish = -1;
+  for (const Value *operand : node.operands()) {
+    const State *state = operand->definer() ? parameterState(*operand->definer()) : nullptr;
+    if (state && begun.try_emplace(state->name, true).second)
+      wish = std::max(wish, plan.ofParameter.lookup(state->name));
+  }
+  if (wish >= 0)
+    return wish;
+  auto module = plan.ofModule.find(scope);
+  return module == plan.ofModule.end() ? -1 : module->second;
+}
+
+/// Never before what it depends on: so the units' sections can stand one behind the other.
+void Placement::chooseUnits() {
+  for (Node *node : function) {
+    if (isSource(*node) || node->op() == Op::ret)
+      continue;
+    int32_t wish = wishOf(*node);
+    int32_t unit = wish < 0 ? latest : wish;
+    for (const Value *operand : node->operands())
+      if (const Node *definer = operand->definer(); definer && !isSource(*definer))
+        unit = std::max(unit, definer->unit);
+    stand(node, unit);
+    latest = std::max(latest, unit);
+  }
+}
+
+/// The source's result for users in `unit`: moved or copied to right before its first user there.
+Value *Placement::sourceFor(Node *source, int32_t unit, Node *user) {
+  bool isFirst = sources.try_emplace({source, -1}, source->result()).second;
+  if (!isFirst && !isRepeatable(*source))
+    return source->result();
+  auto [entry, isNew] = sources.try_emplace({source, unit}, source->result());
+  if (!isNew)
+    return entry->second;
+  Node *here = source;
+  if (isFirst) {
+    source->moveBefore(user);
+  } else {
+    Builder builder(function, user);
+    here = builder.clone(*source, {});
+  }
+  stand(here, unit);
+  return entry->second = here->result();
+}
+
+void Placement::moveSources(Node *node) {
+  for (unsigned i = 0; i < node->operandCount(); ++i)
+    if (Node *definer = node->operand(i)->definer(); definer && isSource(*definer))
+      if (Value *value = sourceFor(definer, node->op() == Op::ret ? latest : node->unit, node);
+          value != node->operand(i))
+        node->setOperand(i, value);
+}
+
+void Placement::reorder() {
+  std::vector<Node *> order;
+  for (Node *node : function)
+    if (isSource(*node))
+      stand(node, 0);
+    else if (node->op() != Op::ret)
+      order.push_back(node);
+  llvm::stable_sort(order, [](const Node *a, const Node *b) { return a->unit < b->unit; });
+  Node *ret = function.returnNode();
+  for (Node *node : order) {
+    node->moveBefore(ret);
+    moveSources(node);
+  }
+  if (ret)
+    moveSources(ret);
+}
+
+void Placement::run() {
+  chooseUnits();
+  reorder();
+}
+
+/// Parameters that no node reads: with their block, else with the last unit.
+void assignParameters(Module &module, const UnitPlan &plan) {
+  for (Parameter &parameter : module.parameters) {
+    auto used = plan.ofParameter.find(parameter.name);
+    int32_t unit = used != plan.ofParameter.end() ? used->second : plan.blockAround(parameter.name);
+    parameter.unit = unit >= 0 ? plan.units[unit].name : plan.units.back().name;
+  }
+}
+
+std::string remarkOn(const UnitPlan &plan) {
+  llvm::SmallVector<llvm::StringRef, 8> names;
+  for (const Unit &unit : plan.units)
+    names.push_back(unit.name);
+  constexpr size_t mostNames = 6;
+  std::string text = std::to_string(names.size()) + (names.size() == 1 ? " unit: " : " units: ");
+  if (names.size() <= mostNames)
+    return text + llvm::join(names, ", ");
+  return text + llvm::join(llvm::ArrayRef(names).take_front(mostNames - 1), ", ") + ", ... " + names.back().str();
+}
+
+llvm::Error run(Module &module, const PassContext &context) {
+  Function *forward = module.function(FunctionKind::forward);
+  // Units written by hand, or by this pass before a stage was saved, stay as they are.
+  if (!forward || !module.units.empty())
+    return llvm::Error::success();
+  UnitPlan plan = planUnits(usedParameters(*forward), context.options);
+  module.units = plan.units;
+  Placement(*forward, plan).run();
+  assignParameters(module, plan);
+  context.remarks.push_back(remarkOn(plan));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass assignUnits = {"assign_units", Stage::graph, Stage::graph, /*optional=*/false, run};
+
+} // namespace fsdpc

@@ -1,0 +1,66 @@
+#include "ir/ops/attributes.h"
+#include "passes/graph/canonicalize.h"
+#include "passes/graph/match.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// An operand in a form that needs less: its value and whether the transpose flag turns.
+struct Operand {
+  Value *value = nullptr;
+  bool turns = false;
+};
+
+/// Takes the exchange of the last two axes off a transpose. What is left keeps rows contiguous, and only a transpose
+/// that nothing else uses is taken apart for it.
+///     transpose %k {0,2,3,1}     ->     transpose %k {0,2,1,3}, flag
+Operand withoutTranspose(Value *operand, Builder &builder) {
+  Node *transpose = definedBy(operand, Op::transpose);
+  if (!transpose)
+    return {};
+  Shape rest = transpose->get<TransposeAttributes>().permutation;
+  size_t rank = rest.size();
+  if (rest[rank - 2] != static_cast<int64_t>(rank) - 1)
+    return {};
+  std::swap(rest[rank - 2], rest[rank - 1]);
+  bool isExchangeOnly = true;
+  for (size_t i = 0; i < rank; ++i)
+    isExchangeOnly &= rest[i] == static_cast<int64_t>(i);
+  if (!isExchangeOnly && !operand->hasOneUse())
+    return {};
+  return {builder.transpose(transpose->operand(0), rest), true};
+}
+
+/// One matrix repeated over the batch is that matrix alone, if the other operand has the batch dims.
+Operand withoutBatch(Value *operand, const Value *other, Builder &builder) {
+  Node *broadcast = definedBy(operand, Op::broadcast);
+  const Type &type = operand->type();
+  if (!broadcast || type.rank() <= 2 || other->type().rank() <= 2)
+    return {};
+  Value *matrix = broadcast->operand(0);
+  if (matrix->type().rank() < 2 || matrix->type().dim(-1) != type.dim(-1) || matrix->type().dim(-2) != type.dim(-2) ||
+      matrix->type().elements() != type.dim(-1) * type.dim(-2))
+    return {};
+  return {builder.reshape(matrix, {type.dim(-2), type.dim(-1)}), false};
+}
+
+} // namespace
+
+Value *canonicalizeMatmul(Node &node, Builder &builder) {
+  for (unsigned i = 0; i < 2; ++i) {
+    Operand simpler = withoutTranspose(node.operand(i), builder);
+    if (!simpler.value)
+      simpler = withoutBatch(node.operand(i), node.operand(1 - i), builder);
+    if (!simpler.value)
+      continue;
+    MatmulAttributes attributes = node.get<MatmulAttributes>();
+    (i == 0 ? attributes.transposeA : attributes.transposeB) ^= simpler.turns;
+    Value *operands[] = {node.operand(0), node.operand(1)};
+    operands[i] = simpler.value;
+    return builder.create(Op::matmul, operands, attributes)->result();
+  }
+  return nullptr;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,19 @@
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+
+namespace fsdpc {
+
+namespace {
+
+// States stay: parameters are saved and scalars set by name, whether this graph reads them or not.
+llvm::Error run(Module &module, const PassContext &) {
+  for (const std::unique_ptr<Function> &function : module.functions)
+    eraseDeadNodes(*function);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass eliminateDead = {"eliminate_dead", Stage::graph, Stage::graph, /*optional=*/true, run};
+
+} // namespace fsdpc

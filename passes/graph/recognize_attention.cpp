@@ -1,0 +1,320 @@
+#include "ir/ops/attributes.h"
+#include "passes/graph/recognizers.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+// Scale, masks and reshapes between two matmuls.
+constexpr int longestPath = 12;
+// Clamping at the least float and the like.
+constexpr double hardlyAnyScore = -1e30;
+
+constexpr int64_t headsFirst[] = {0, 2, 1, 3}; // [B,S,H,D] <-> [B,H,S,D]
+
+llvm::ArrayRef<int64_t> leadingOf(const Value *value) { return value->type().shape().drop_back(2); }
+
+int64_t productOf(llvm::ArrayRef<int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims)
+    product *= dim;
+  return product;
+}
+
+/// A reshape that keeps the last two axes: it only regroups batch and heads.
+Node *leadingReshape(const Value *value) {
+  Node *reshape = definedBy(value, Op::reshape);
+  if (!reshape || value->type().rank() < 2 || reshape->operand(0)->type().rank() < 2)
+    return nullptr;
+  return reshape->operand(0)->type().shape().take_back(2) == value->type().shape().take_back(2) ? reshape : nullptr;
+}
+
+/// q, k or v: `value` transposed by `permutation` is [..., sequence, width].
+struct Operand {
+  Value *value = nullptr;
+  Shape permutation;
+  Shape shape;
+
+  Operand(Value *value, bool isTransposed) : value(value), shape(value->type().shape()) {
+    for (int64_t i = 0; i < value->type().rank(); ++i)
+      permutation.push_back(i);
+    if (isTransposed) {
+      std::swap(permutation.end()[-1], permutation.end()[-2]);
+      std::swap(shape.end()[-1], shape.end()[-2]);
+    }
+  }
+  llvm::ArrayRef<int64_t> leading() const { return llvm::ArrayRef<int64_t>(shape).drop_back(2); }
+  int64_t sequence() const { return shape.end()[-2]; }
+  int64_t width() const { return shape.back(); }
+  bool isAsItIs() const { return llvm::is_sorted(permutation); }
+};
+
+/// Scales and transposes taken off q or k, in any order.
+double simplifyOperand(Operand &operand) {
+  double factor = 1;
+  for (int i = 0; i < longestPath; ++i) {
+    Scaled scaled = takeScaleOff(operand.value);
+    factor *= scaled.factor;
+    operand.value = scaled.base;
+    Node *transpose = definedBy(operand.value, Op::transpose);
+    if (!transpose)
+      return factor;
+    for (int64_t &axis : operand.permutation)
+      axis = transpose->get<TransposeAttributes>().permutation[axis];
+    operand.value = transpose->operand(0);
+  }
+  return factor;
+}
+
+/// The pattern, found from its end to its beginning.
+class Match {
+public:
+  Match(const GradientPaths &gradients) : gradients(gradients) {}
+
+  /// False if the matmul is not the end of an attention.
+  bool find(Node &node);
+  /// The attention's result in the place of the matmul's.
+  Value *build(Node &node, MaskClasses &classes, Builder &builder);
+
+private:
+  Node *softmaxBelow(Value *probabilities);
+  bool findScores(Value *scores);
+  bool findMask(const Node &node, Value *&scores);
+  Value *scoresSide(const Node &sum) const;
+  bool findProduct(const Node &product);
+  void noteLeading(llvm::ArrayRef<int64_t> leading);
+  bool chooseLeading(const Node &node);
+  Value *inHeads(const Operand &operand, Builder &builder) const;
+  Value *joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) const;
+
+  const GradientPaths &gradients;
+  std::optional<Operand> query, key, value;
+  double scale = 1;
+  llvm::SmallVector<ScoreMask, 2> masks;
+  llvm::SmallVector<Shape, 4> leadings; ///< what batch and heads are along the way
+  Shape leading;                        ///< [batch, heads] as chosen
+};
+
+void Match::noteLeading(llvm::ArrayRef<int64_t> dims) { leadings.emplace_back(dims); }
+
+/// The softmax whose result this is, seen through the guard against NaN. Nothing else may use the probabilities.
+Node *Match::softmaxBelow(Value *probabilities) {
+  for (int i = 0; i < longestPath && probabilities->hasOneUse(); ++i) {
+    noteLeading(leadingOf(probabilities));
+    Node *reshape = leadingReshape(probabilities);
+    if (!reshape)
+      break;
+    probabilities = reshape->operand(0);
+  }
+  if (!probabilities->hasOneUse())
+    return nullptr;
+  Node *softmax = definedBy(probabilities, Op::softmax);
+  if (Node *guard = definedBy(probabilities, Op::select)) {
+    Node *isNan = definedBy(guard->operand(0), Op::isNan);
+    softmax = definedBy(guard->operand(2), Op::softmax);
+    bool isGuard = isNan && softmax && isNan->operand(0) == softmax->result() && splatOf(guard->operand(1)) == 0.0;
+    Use *use = isGuard ? softmax->result()->uses() : nullptr;
+    if (!use || !use->next() || use->next()->next() || !isNan->result()->hasOneUse())
+      return nullptr;
+  }
+  bool isOverKeys = softmax && softmax->get<AxisAttributes>().axis == softmax->result()->type().rank() - 1;
+  return isOverKeys ? softmax : nullptr;
+}
+
+/// Does the value look like scores: a matmul below scales, masks and reshapes?
+bool leadsToProduct(const Value *value) {
+  for (int i = 0; i < longestPath; ++i) {
+    const Node *node = value->definer();
+    if (!node || node->operandCount() == 0)
+      return false;
+    if (node->op() == Op::matmul)
+      return true;
+    if (node->op() != Op::mul && node->op() != Op::div && node->op() != Op::add && node->op() != Op::sub &&
+        node->op() != Op::reshape)
+      return false;
+    value = node->operand(0);
+  }
+  return false;
+}
+
+/// Of the operands of a sum, the scores: the other one has no gradient to lose. Null if both have.
+Value *Match::scoresSide(const Node &sum) const {
+  bool mayBe[] = {!gradients.contains(sum.operand(1)), !gradients.contains(sum.operand(0))};
+  if (sum.op() == Op::sub)
+    return mayBe[0] ? sum.operand(0) : nullptr;
+  if (mayBe[0] && mayBe[1])
+    return sum.operand(leadsToProduct(sum.operand(0)) ? 0 : 1);
+  return mayBe[0] ? sum.operand(0) : mayBe[1] ? sum.operand(1) : nullptr;
+}
+
+/// A mask at this node: notes it and goes on to the scores below.
+bool Match::findMask(const Node &node, Value *&scores) {
+  ScoreMask mask;
+  mask.scores = Shape(scores->type().shape());
+  if (node.op() == Op::select) {
+    for (unsigned i = 1; i <= 2; ++i)
+      if (std::optional<double> fill = splatOf(node.operand(i)); fill && isHiding(*fill)) {
+        mask.kind = i == 2 ? ScoreMask::Kind::visibleIfTrue : ScoreMask::Kind::hiddenIfTrue;
+        mask.fill = *fill;
+        mask.value = node.operand(0);
+        scores = node.operand(3 - i);
+        masks.push_back(std::move(mask));
+        return true;
+      }
+    return false;
+  }
+  // A factor that comes later scales the mask too.
+  Value *side = scale == 1 ? scoresSide(node) : nullptr;
+  if (!side || side->type().dtype() != DType::f32)
+    return false;
+  mask.kind = node.op() == Op::sub ? ScoreMask::Kind::subtracted : ScoreMask::Kind::added;
+  mask.value = node.operand(side == node.operand(0) ? 1 : 0);
+  scores = side;
+  masks.push_back(std::move(mask));
+  return true;
+}
+
+bool Match::findScores(Value *scores) {
+  for (int i = 0; i < longestPath; ++i) {
+    noteLeading(leadingOf(scores));
+    Scaled scaled = takeScaleOff(scores);
+    scale *= scaled.factor;
+    scores = scaled.base;
+    const Node *node = scores->definer();
+    if (!node)
+      return false;
+    switch (node->op()) {
+    case Op::matmul: return findProduct(*node);
+    case Op::add:
+    case Op::sub:
+    case Op::select:
+      if (!findMask(*node, scores))
+        return false;
+      break;
+    case Op::maximum: {
+      std::optional<double> floor = splatOf(node->operand(1));
+      if (!floor || *floor > hardlyAnyScore)
+        return false;
+      scores = node->operand(0);
+      break;
+    }
+    case Op::reshape:
+      if (!leadingReshape(scores))
+        return false;
+      scores = node->operand(0);
+      break;
+    default: return false;
+    }
+  }
+  return false;
+}
+
+bool Match::findProduct(const Node &product) {
+  const auto &attributes = product.get<MatmulAttributes>();
+  query.emplace(product.operand(0), attributes.transposeA);
+  key.emplace(product.operand(1), !attributes.transposeB);
+  scale *= simplifyOperand(*query) * simplifyOperand(*key);
+  return std::isfinite(scale) && scale > 0;
+}
+
+bool Match::find(Node &node) {
+  if (node.op() != Op::matmul || node.get<MatmulAttributes>().transposeA || !isFloat(node.result()->type().dtype()))
+    return false;
+  noteLeading(leadingOf(node.result()));
+  Node *softmax = softmaxBelow(node.operand(0));
+  if (!softmax || !findScores(softmax->operand(0)))
+    return false;
+  value.emplace(node.operand(1), node.get<MatmulAttributes>().transposeB);
+  return chooseLeading(node);
+}
+
+/// [batch, heads]: the first two axes seen along the way, else everything in front is the batch.
+bool Match::chooseLeading(const Node &node) {
+  int64_t batches = productOf(leadingOf(node.result()));
+  for (const Operand *operand : {&*query, &*key, &*value}) {
+    if (productOf(operand->leading()) != batches || operand->width() != query->width())
+      return false;
+    noteLeading(operand->leading());
+    if (Node *reshape = leadingReshape(operand->value); reshape && operand->isAsItIs())
+      noteLeading(leadingOf(reshape->operand(0)));
+  }
+  if (key->sequence() != value->sequence())
+    return false;
+  leading = {batches, 1};
+  auto pair = llvm::find_if(leadings, [](const Shape &dims) { return dims.size() == 2; });
+  if (pair != leadings.end())
+    leading = *pair;
+  return true;
+}
+
+/// The operand as [batch, heads, sequence, width].
+Value *Match::inHeads(const Operand &operand, Builder &builder) const {
+  Shape shape = leading;
+  shape.append({operand.sequence(), operand.width()});
+  Node *reshape = leadingReshape(operand.value);
+  if (reshape && operand.isAsItIs() && leadingOf(reshape->operand(0)) == llvm::ArrayRef<int64_t>(leading))
+    return reshape->operand(0);
+  return builder.reshape(builder.transpose(operand.value, operand.permutation), shape);
+}
+
+/// Both, each repeated to the shape that has room for both.
+Value *addMasks(Value *a, Value *b, Builder &builder) {
+  Shape shape;
+  for (int64_t fromEnd = std::max(a->type().rank(), b->type().rank()); fromEnd > 0; --fromEnd) {
+    int64_t left = a->type().rank() < fromEnd ? 1 : a->type().dim(-fromEnd);
+    int64_t right = b->type().rank() < fromEnd ? 1 : b->type().dim(-fromEnd);
+    shape.push_back(left == 1 ? right : left);
+  }
+  return builder.add(builder.broadcast(a, shape), builder.broadcast(b, shape));
+}
+
+/// All masks that are more than causal, added up; null if there are none.
+Value *Match::joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) const {
+  Value *sum = nullptr;
+  for (const ScoreMask &mask : masks) {
+    MaskClass kind = classes.of(mask);
+    isCausal |= kind == MaskClass::causal;
+    if (kind != MaskClass::other)
+      continue;
+    Value *additive = additiveMask(mask, leading, builder);
+    sum = sum ? addMasks(sum, additive, builder) : additive;
+  }
+  return sum;
+}
+
+Value *Match::build(Node &node, MaskClasses &classes, Builder &builder) {
+  AttentionAttributes attributes{scale};
+  llvm::SmallVector<Value *, 4> operands;
+  for (const Operand *operand : {&*query, &*key, &*value})
+    operands.push_back(inHeads(*operand, builder));
+  attributes.sequenceFirst = llvm::all_of(operands, [](const Value *operand) {
+    const Node *transpose = definedBy(operand, Op::transpose);
+    return transpose && llvm::ArrayRef<int64_t>(transpose->get<TransposeAttributes>().permutation) ==
+                            llvm::ArrayRef<int64_t>(headsFirst);
+  });
+  if (attributes.sequenceFirst)
+    for (Value *&operand : operands)
+      operand = operand->definer()->operand(0);
+  if (Value *mask = joinMasks(classes, attributes.causal, builder))
+    operands.push_back(mask);
+  Value *result = builder.create(Op::attention, operands, attributes)->result();
+  if (attributes.sequenceFirst)
+    result = builder.transpose(result, headsFirst);
+  return builder.reshape(result, node.result()->type().shape());
+}
+
+} // namespace
+
+Value *AttentionRecognizer::recognize(Node &node, Builder &builder) {
+  Match match(gradients);
+  if (!match.find(node))
+    return nullptr;
+  Value *result = match.build(node, maskClasses, builder);
+  gradients.replace(node.result(), result);
+  return result;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,28 @@
+#include "passes/graph/recognizers.h"
+#include "passes/graph/rewrite.h"
+#include "passes/passes.h"
+
+namespace fsdpc {
+
+namespace {
+
+Replacement asReplacement(Value *value) { return value ? Replacement{value} : Replacement(); }
+
+llvm::Error run(Module &module, const PassContext &) {
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    rewriteNodes(*function, [](Node &node, Builder &builder) {
+      Value *norm = recognizeLayerNorm(node, builder);
+      return asReplacement(norm ? norm : recognizeGelu(node, builder));
+    });
+    AttentionRecognizer attention(*function);
+    rewriteNodes(*function,
+                 [&](Node &node, Builder &builder) { return asReplacement(attention.recognize(node, builder)); });
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass recognizePatterns = {"recognize_patterns", Stage::graph, Stage::graph, /*optional=*/true, run};
+
+} // namespace fsdpc

@@ -1,0 +1,41 @@
+// The patterns of recognizePatterns. Each looks at the last node of its pattern and gives a value for its result, or
+// null.
+#pragma once
+
+#include "ir/builder.h"
+#include "passes/graph/attention_mask.h"
+#include "passes/graph/match.h"
+
+namespace fsdpc {
+
+/// (x - mean) / sqrt(variance + epsilon) over trailing axes becomes layer_norm; a product or sum with what each row is
+/// multiplied by or added to then becomes its gamma or beta. Handles roots as sqrt, rsqrt and powers, squares as
+/// products and powers, a mean as sum * 1/n or sum / n, and x * r + (beta - mean * r) with r = gamma / sqrt(variance +
+/// epsilon).
+Value *recognizeLayerNorm(Node &node, Builder &builder);
+
+/// x * 0.5 * (1 + erf(x / sqrt 2)) and x * 0.5 * (1 + tanh(0.79788 * (x + 0.044715 * x^3))), factors in any order and
+/// grouping: `node` is the outermost product.
+Value *recognizeGelu(Node &node, Builder &builder);
+
+/// softmax(scale * q k^T + masks) v becomes attention: `node` is the last matmul.
+/// - The scale may stand on q, on k, on both or on the scores; k may be transposed in any way; batch and heads may be
+/// one axis or two,
+///   also alternately; a guard that turns NaN rows into zeros is dropped (attention gives zeros by itself).
+/// - Masks are added, subtracted or selected between scores and softmax. A constant one that hides nothing disappears,
+/// one that hides
+///   exactly the keys after the query becomes `causal`, any other an additive mask operand. A mask with a path to a
+///   trainable parameter (a position bias) would lose its gradient: such attention stays as it is. So does one whose
+///   probabilities are used elsewhere.
+/// - If q, k and v all come from [B,S,H,D] through transpose {0,2,1,3}, attention reads that layout.
+class AttentionRecognizer {
+public:
+  explicit AttentionRecognizer(const Function &function) : gradients(function) {}
+  Value *recognize(Node &node, Builder &builder);
+
+private:
+  GradientPaths gradients;
+  MaskClasses maskClasses;
+};
+
+} // namespace fsdpc

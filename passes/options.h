@@ -1,0 +1,47 @@
+// What the pipeline is asked for: the resolved options that passes need. Filled by the driver from the one options
+// schema.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdpc {
+
+struct LossOptions {
+  std::string kind;                 ///< cross_entropy, nll, mse, l1, bce_with_logits, model
+  std::string output;               ///< graph output the loss reads; empty: the first float output
+  std::string reduction = "mean";   ///< mean, sum
+  std::optional<int64_t> classAxis; ///< default: -1 up to rank 3, else 1
+  int64_t ignoreIndex = -100;
+  double labelSmoothing = 0;
+  std::string labels = "labels"; ///< name of the label input that the loss adds
+};
+
+struct OptimizerOptions {
+  std::string kind = "adamw"; ///< adamw, adam, sgd, adadelta, adagrad, rmsprop
+  std::map<std::string, double>
+      scalars; ///< resolved: lr, weight_decay, beta1, beta2, eps, momentum, dampening, rho, alpha, lr_decay
+  bool nesterov = false;
+  bool centered = false;
+  double initialAccumulatorValue = 0; ///< adagrad
+};
+
+struct PipelineOptions {
+  int64_t worldSize = 1;
+  int64_t microBatchSize = 1;
+  uint64_t seed = 0;
+  LossOptions loss;
+  OptimizerOptions optimizer;
+
+  std::string strategy = "full_shard";
+  std::string autoWrapPolicy = "auto"; ///< auto, size_based_wrap, no_wrap
+  int64_t minNumParams = 100000000;    ///< size_based_wrap
+  bool forwardPrefetch = true;
+  std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
+  int64_t maxInflightAllGathers = 2;
+};
+
+} // namespace fsdpc

@@ -1,0 +1,126 @@
+// The catalogue of passes. Each has its contract here, one source file of the same stem, one line in pipeline.cpp and a
+// test file.
+#pragma once
+
+#include "passes/pass.h"
+
+namespace fsdpc {
+
+// ---------------------------------------------------------------------------------------------------- graph
+
+/// Evaluates nodes whose operands are all constants (result up to 2^20 elements) and merges equal constants.
+/// Requires: graph stage. Ensures: no pure node has only constant operands, except large broadcasts and iotas.
+/// First, so that everything after sees masks and shape arithmetic as plain constants.
+extern const Pass foldConstants;
+
+/// Brings the graph to one form: transposes of matmul operands become transpose flags, transposes and reshapes in a row
+/// become one, x*1, x+0, double neg, cast to the same type, broadcast to the same shape and slices of everything
+/// disappear.
+///     %t = transpose %w {1,0}; %y = matmul %x, %t     ->     %y = matmul %x, %w transpose_b
+/// Requires/ensures: graph stage. Before recognizePatterns, which then has fewer shapes to know.
+extern const Pass canonicalize;
+
+/// Merges pure nodes with equal op, attributes and operands (also reads of the same state).
+extern const Pass eliminateCommon;
+
+/// Replaces decomposed forms by the composite that has a derivative of its own: LayerNorm, GELU (erf and tanh), softmax
+/// attention with its scale and mask (a constant mask that is causal becomes `causal`), before autodiff, so that no S x
+/// S matrix is kept for backward. Transposes around attention are absorbed into its layout.
+extern const Pass recognizePatterns;
+
+/// Removes nodes without effect whose results are unused, in every function, and state that nothing reads.
+extern const Pass eliminateDead;
+
+/// Sets batch_axis of every random_uniform to the axis where the values it meets have the batch, so that a sample's
+/// dropout mask follows the sample and not its place in a rank. Where the batch shares an axis with others, the numbers
+/// are made, and compared with the ratio, in a shape in which it does not:
+///     %u = random_uniform : f32[6,4]; %d = less %u, %r     ->     %u = random_uniform batch_axis(0) : f32[2,3,4]
+///                                                                %d.0 = less %u, %r.0; %d = reshape %d.0 : bool[6,4]
+/// Where no axis has the batch, batch_axis is -1 and a remark says that the masks depend on the number of ranks.
+/// Requires/ensures: graph stage. Every random_uniform from the import says 0. After the rewrites: patterns know
+/// dropout in one shape.
+extern const Pass keyRandomness;
+
+/// Gives neighbouring elementwise nodes one shape: a node whose readers take it reshaped is computed in their shape,
+/// and its operands are reshaped instead, up to a product, whose reshape costs nothing.
+///     %b = broadcast %bias; %h = add %p, %b : f32[32,8]; %r = reshape %h : f32[4,8,8]; %y = add %r, %x
+///     ->     %r = reshape %p : f32[4,8,8]; %b = broadcast %bias; %h = add %r, %b; %y = add %h, %x
+/// Only where more neighbours meet than part. Broadcasts keep their source, so the reshape must leave the dims alone
+/// that the source has; random numbers keep their shape.
+/// Requires/ensures: graph stage. Derivatives then stand in one shape too, and fuseElementwise finds whole chains.
+extern const Pass alignShapes;
+
+/// Puts a unit on every node and parameter: `auto` finds repeated blocks by module scope (h.0, h.1, ...), else by size;
+/// size_based_wrap cuts by parameter count; no_wrap makes one unit. A module that has units keeps them. Writes
+/// Module::units and Parameter::unit. Last in the graph stage: derivatives inherit the unit from the node they come
+/// from.
+extern const Pass assignUnits;
+
+// ---------------------------------------------------------------------------------------------------- train
+
+/// Adds labels and sample_weight inputs and the loss: forward becomes micro_step (loss_sum, outputs), eval_step
+/// (dropout off) and prologue (count = batch_sum of what counts). mean: loss = batch_sum(loss_sum) / count.
+extern const Pass appendLoss;
+
+/// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), one vjp per op.
+/// Every trainable parameter with a path to the loss gets `grad.<name>` = batch_sum(local gradient) as a result.
+/// Parameters without a path stay untouched; frozen ones get no gradient.
+extern const Pass differentiate;
+
+/// A tensor read in parts has a sum of padded parts as derivative. Where the parts tile one axis they are put side by
+/// side instead, also below reshapes; what else is added stays, in its order.
+///     %pa = pad %a; %pb = pad %b; %s = add %pa, %pb     ->     %s = concat %a, %b
+/// Requires/ensures: train stage. After differentiate, which makes these sums.
+extern const Pass combineGradients;
+
+/// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
+extern const Pass appendOptimizer;
+
+// ---------------------------------------------------------------------------------------------------- sharded
+
+/// Replaces parameter states by one flat, padded, evenly split segment per unit and optimizer state by state of the
+/// same layout. Gathers and reductions appear in their obviously right form: a parameter's read becomes read +
+/// all_gather + view, the gradients of a segment become one pack + reduce_scatter at the function's end, scalar
+/// batch_sums become all_reduce; update works on whole shards. One rank alone holds everything: it views its own state
+/// and communicates nothing.
+///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
+/// Requires: train. Ensures: sharded, no state of role parameter.
+extern const Pass shardState;
+
+/// Gives every unit's section its own gather: one all_gather right before the first use, one free right after the last,
+/// so a unit is held only while it computes. A segment freed and gathered again with nothing gathered between is kept
+/// instead. After shardState, which gathered everything at once.
+extern const Pass sinkGathers;
+
+/// Moves each pack and reduce_scatter up to right after the last of its gradients, and copies the parts that cannot be
+/// computed where they lie in the pack (a gathered buffer, a view, the same value twice).
+extern const Pass hoistReduceScatters;
+
+/// Elementwise chains become `fused` nodes: broadcasts, casts, constants and random numbers are absorbed, values used
+/// by more than one fused node are results. Never changes where a value is rounded.
+extern const Pass fuseElementwise;
+
+// ---------------------------------------------------------------------------------------------------- async
+
+/// Collectives become start followed at once by wait; every node gets its stream. Correct, no overlap.
+extern const Pass splitCollectives;
+
+/// Moves starts up and waits down: the next unit's gather starts before this unit computes (forward, and before this
+/// unit's gradients in backward), with at most Decisions::maxInflightAllGathers gathered units held; reductions are
+/// waited for when their result is needed or their buffer would be the third.
+extern const Pass scheduleComm;
+
+/// Adds a free after the last use of every buffer that has none yet.
+extern const Pass insertFrees;
+
+// ---------------------------------------------------------------------------------------------------- planned
+
+/// Gives every buffer a space and an offset from exact live ranges over all functions, states first; adds the ordering
+/// edges (`after`) that reuse across streams needs, explicit copies where a pack's part cannot be computed in place,
+/// and workspaces.
+extern const Pass planMemory;
+
+/// Marks sections of equal structure so that each body is emitted once and called with a table of addresses.
+extern const Pass outlineRepeatedUnits;
+
+} // namespace fsdpc

@@ -1,0 +1,48 @@
+#include "passes/pipeline.h"
+
+#include "passes/passes.h"
+
+namespace fsdpc {
+
+// One line is one pass; one block ends in one stage. The runner verifies the module after every line.
+llvm::ArrayRef<const Pass *> pipeline() {
+  static const Pass *const passes[] = {
+      // graph: what the model computes
+      &foldConstants,
+      &canonicalize,
+      &eliminateCommon,
+      &recognizePatterns, // LayerNorm, GELU, attention: before autodiff
+      &canonicalize,
+      &eliminateDead,
+      &keyRandomness, // masks that do not depend on the number of ranks
+      &alignShapes,   // elementwise chains that can become one loop
+      &assignUnits,   // an attribute that derivatives inherit
+      // train: one step, every parameter at hand
+      &appendLoss,
+      &differentiate,
+      &combineGradients, // parts of q, k and v side by side
+      &appendOptimizer,
+      // sharded: who owns what
+      &shardState,
+      &fuseElementwise, // before frees exist: a fused node reads its operands where its last member stood
+      &sinkGathers,
+      &hoistReduceScatters,
+      // async: when things happen
+      &splitCollectives,
+      &scheduleComm,
+      &insertFrees,
+      // planned: where things live
+      &planMemory,
+      &outlineRepeatedUnits,
+  };
+  return passes;
+}
+
+const Pass *findPass(llvm::StringRef name) {
+  for (const Pass *pass : pipeline())
+    if (pass->name == name)
+      return pass;
+  return nullptr;
+}
+
+} // namespace fsdpc

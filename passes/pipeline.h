@@ -1,0 +1,14 @@
+// The whole compiler as one list.
+#pragma once
+
+#include "passes/pass.h"
+#include "llvm/ADT/ArrayRef.h"
+
+namespace fsdpc {
+
+/// Every pass in the order of the default pipeline; passes that run more than once appear more than once.
+llvm::ArrayRef<const Pass *> pipeline();
+/// By name; null if there is none.
+const Pass *findPass(llvm::StringRef name);
+
+} // namespace fsdpc

@@ -1,0 +1,274 @@
+#include "passes/plan/live_ranges.h"
+
+#include "ir/ops/attributes.h"
+#include "passes/analysis/buffers.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace fsdpc {
+
+llvm::StringRef nameOf(MemoryClass memoryClass) {
+  static constexpr llvm::StringRef names[] = {"parameters", "optimizer",     "gradients", "gathered", "activations",
+                                              "workspace",  "communication", "inputs",    "other"};
+  static_assert(std::size(names) == memoryClassCount);
+  return names[static_cast<size_t>(memoryClass)];
+}
+
+namespace {
+
+bool isStepFunction(FunctionKind kind) { return kind <= FunctionKind::update; }
+
+/// The class of a value's memory, by what defines it.
+MemoryClass classOf(const Value &root) {
+  const Node *definer = root.definer();
+  if (!definer)
+    return MemoryClass::gradients;
+  switch (definer->op()) {
+  case Op::allGatherStart:
+  case Op::allGather: return MemoryClass::gathered;
+  case Op::pack:
+  case Op::reduceScatterStart:
+  case Op::reduceScatter: return MemoryClass::gradients;
+  case Op::allReduceStart:
+  case Op::allReduce: return MemoryClass::communication;
+  case Op::constant: return MemoryClass::other;
+  default: return MemoryClass::activations;
+  }
+}
+
+MemoryClass classOf(const State &state) {
+  switch (state.role) {
+  case StateRole::parameter:
+  case StateRole::segment: return MemoryClass::parameters;
+  case StateRole::optimizer: return MemoryClass::optimizer;
+  default: return MemoryClass::other;
+  }
+}
+
+} // namespace
+
+class LiveRanges::Collector {
+public:
+  Collector(LiveRanges &ranges, const Module &module, const Target &target)
+      : ranges(ranges), module(module), target(target) {}
+
+  void run() {
+    for (const State &state : module.states)
+      addState(state);
+    for (const std::unique_ptr<Function> &function : module.functions)
+      addFunction(*function);
+  }
+
+private:
+  size_t add(Buffer buffer) {
+    ranges.buffers.push_back(std::move(buffer));
+    return ranges.buffers.size() - 1;
+  }
+
+  void addState(const State &state) {
+    Buffer buffer;
+    buffer.name = state.name;
+    buffer.bytes = state.type.bytes();
+    buffer.memoryClass = classOf(state);
+    buffer.permanent = true;
+    buffer.place = state.place;
+    ranges.bufferOfState[state.name] = add(std::move(buffer));
+  }
+
+  void addFunction(Function &function) {
+    BufferAnalysis analysis(function);
+    if (!isStepFunction(function.kind()))
+      carried.clear();
+    for (const Argument &argument : function.arguments())
+      addArgument(argument);
+    for (Node *node : function) {
+      int64_t position = static_cast<int64_t>(ranges.nodeAt.size());
+      ranges.nodeAt.push_back(node);
+      positions[node] = position;
+      addNode(*node, position, analysis);
+    }
+    finishFunction(function, analysis);
+  }
+
+  void addArgument(const Argument &argument) {
+    if (argument.kind == ArgumentKind::carry) {
+      size_t index = carried.lookup(argument.name);
+      ranges.bufferOfRoot[argument.value.get()] = index;
+      ranges.buffers[index].roots.push_back(argument.value.get());
+      return;
+    }
+    auto [entry, isNew] = ranges.bufferOfInput.try_emplace(argument.name, ranges.buffers.size());
+    if (isNew) {
+      Buffer buffer;
+      buffer.name = argument.name;
+      buffer.memoryClass = MemoryClass::inputs;
+      buffer.permanent = true;
+      buffer.place = argument.value->place;
+      add(std::move(buffer));
+    }
+    Buffer &buffer = ranges.buffers[entry->second];
+    buffer.bytes = std::max(buffer.bytes, argument.value->type().bytes());
+    buffer.roots.push_back(argument.value.get());
+    ranges.bufferOfRoot[argument.value.get()] = entry->second;
+  }
+
+  void addNode(Node &node, int64_t position, const BufferAnalysis &analysis) {
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      if (!node.result(i)->type().isToken())
+        begin(analysis.bufferOf(node.result(i)).root, node, position);
+    placeOperandsInWindow(node, analysis);
+    if (node.op() == Op::free) {
+      ranges.buffers[indexOf(analysis.bufferOf(node.operand(0)).root)].end = position;
+      endWorkspaces(position);
+    }
+    if (node.workspaceBytes > 0)
+      addWorkspace(node, position);
+  }
+
+  size_t indexOf(Value *root) const {
+    llvm::StringRef state = BufferAnalysis::stateOf(root);
+    if (!state.empty())
+      return ranges.bufferOfState.lookup(state);
+    auto found = ranges.bufferOfRoot.find(root);
+    assert(found != ranges.bufferOfRoot.end() && "every root has a buffer");
+    return found->second;
+  }
+
+  void begin(Value *root, Node &node, int64_t position) {
+    if (!BufferAnalysis::stateOf(root).empty() || ranges.bufferOfRoot.contains(root))
+      return;
+    Buffer buffer;
+    buffer.root = root;
+    buffer.name = root->name().str();
+    buffer.definer = &node;
+    buffer.bytes = root->type().bytes();
+    buffer.memoryClass = classOf(*root);
+    buffer.permanent = buffer.memoryClass == MemoryClass::other;
+    buffer.begin = buffer.permanent ? 0 : position;
+    buffer.roots = {root};
+    buffer.place = root->place;
+    ranges.bufferOfRoot[root] = add(std::move(buffer));
+  }
+
+  void placeOperandsInWindow(Node &node, const BufferAnalysis &analysis) {
+    if (!infoOf(node).has(startsCollective))
+      return;
+    for (unsigned i = 0; i < node.operandCount(); ++i)
+      if (target.operandInWindow(node, i))
+        ranges.buffers[indexOf(analysis.bufferOf(node.operand(i)).root)].space = Space::window;
+    if (target.resultInWindow(node))
+      ranges.buffers[indexOf(node.result())].space = Space::window;
+  }
+
+  void addWorkspace(Node &node, int64_t position) {
+    Buffer buffer;
+    buffer.name = "workspace of " + infoOf(node).name.str();
+    buffer.definer = &node;
+    buffer.bytes = node.workspaceBytes;
+    buffer.memoryClass = infoOf(node).has(startsCollective) ? MemoryClass::communication : MemoryClass::workspace;
+    buffer.begin = position;
+    buffer.place = node.workspace;
+    size_t index = add(std::move(buffer));
+    ranges.bufferOfWorkspace[&node] = index;
+    if (infoOf(node).has(startsCollective))
+      untilWait[node.result()->uses()->user()] = index;
+    else
+      untilFree.push_back(index);
+  }
+
+  /// A workspace has no free of its own: the next one's token says that its node is done.
+  void endWorkspaces(int64_t position) {
+    for (size_t index : untilFree)
+      ranges.buffers[index].end = position;
+    untilFree.clear();
+  }
+
+  /// Results of step functions may be carried on; what nobody frees is read by the runtime when the step, or the
+  /// function, is over.
+  void finishFunction(Function &function, const BufferAnalysis &analysis) {
+    for (auto &[wait, index] : untilWait)
+      ranges.buffers[index].end = positions.lookup(wait);
+    untilWait.clear();
+    Node *ret = function.returnNode();
+    endWorkspaces(positions.lookup(ret));
+    const std::vector<std::string> &names = ret->get<ReturnAttributes>().names;
+    for (unsigned i = 0; i < ret->operandCount(); ++i) {
+      size_t index = indexOf(analysis.bufferOf(ret->operand(i)).root);
+      carried[names[i]] = index;
+      if (!isStepFunction(function.kind()) && !ranges.buffers[index].permanent)
+        ranges.buffers[index].end = positions.lookup(ret);
+    }
+    if (function.kind() == FunctionKind::update)
+      endStep(positions.lookup(ret));
+    reuseInPlace(function, analysis);
+  }
+
+  void endStep(int64_t position) {
+    for (Buffer &buffer : ranges.buffers)
+      if (!buffer.permanent && buffer.end == std::numeric_limits<int64_t>::max())
+        buffer.end = position;
+  }
+
+  /// A node's result takes over the memory of an operand that dies there, where the target can write in place.
+  void reuseInPlace(Function &function, const BufferAnalysis &analysis) {
+    for (Node *node : function) {
+      llvm::SmallDenseSet<size_t, 4> taken;
+      for (unsigned r = 0; r < node->resultCount(); ++r)
+        for (unsigned o = 0; o < node->operandCount(); ++o)
+          if (target.mayOverwriteOperand(*node, r, o) &&
+              takeOver(*node, node->result(r), node->operand(o), analysis, taken))
+            break;
+    }
+  }
+
+  bool takeOver(Node &node, Value *result, Value *operand, const BufferAnalysis &analysis,
+                llvm::SmallDenseSet<size_t, 4> &taken) {
+    BufferRef from = analysis.bufferOf(operand);
+    if (analysis.bufferOf(result).root != result || !BufferAnalysis::stateOf(from.root).empty() ||
+        !from.root->definer())
+      return false;
+    // Read twice, perhaps in another shape: writing it would spoil the other reading.
+    if (llvm::count_if(node.operands(), [&](Value *other) { return analysis.bufferOf(other).root == from.root; }) > 1)
+      return false;
+    size_t oldIndex = indexOf(from.root);
+    size_t newIndex = indexOf(result);
+    Buffer &before = ranges.buffers[oldIndex];
+    Buffer &after = ranges.buffers[newIndex];
+    bool fits = !before.permanent && !after.permanent && before.space == after.space && before.bytes == after.bytes &&
+                from.offsetBytes == 0 && before.roots.back() == from.root && oldIndex != newIndex &&
+                before.memoryClass == after.memoryClass && diesAt(node, before) && taken.insert(oldIndex).second;
+    if (!fits)
+      return false;
+    before.end = after.end;
+    before.roots.insert(before.roots.end(), after.roots.begin(), after.roots.end());
+    for (Value *root : after.roots)
+      ranges.bufferOfRoot[root] = oldIndex;
+    for (auto &entry : carried)
+      if (entry.second == newIndex)
+        entry.second = oldIndex;
+    after.roots.clear();
+    after.root = nullptr;
+    after.bytes = 0;
+    after.end = after.begin;
+    return true;
+  }
+
+  /// Nothing but frees stands between the node and the free of the buffer.
+  bool diesAt(const Node &node, const Buffer &buffer) const {
+    const Node *next = node.next();
+    while (next && next->op() == Op::free && positions.lookup(const_cast<Node *>(next)) != buffer.end)
+      next = next->next();
+    return next && next->op() == Op::free && positions.lookup(const_cast<Node *>(next)) == buffer.end;
+  }
+
+  LiveRanges &ranges;
+  const Module &module;
+  const Target &target;
+  llvm::StringMap<size_t> carried;
+  llvm::DenseMap<Node *, int64_t> positions;
+  llvm::DenseMap<Node *, size_t> untilWait;
+  std::vector<size_t> untilFree;
+};
+
+LiveRanges::LiveRanges(const Module &module, const Target &target) { Collector(*this, module, target).run(); }
+
+} // namespace fsdpc

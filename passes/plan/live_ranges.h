@@ -1,0 +1,59 @@
+// Exact live ranges of every buffer over all functions of a module: what the memory plan and its report are made from.
+#pragma once
+
+#include "ir/module.h"
+#include "ir/target.h"
+#include "llvm/ADT/DenseMap.h"
+#include <limits>
+
+namespace fsdpc {
+
+enum class MemoryClass : uint8_t {
+  parameters,
+  optimizer,
+  gradients,
+  gathered,
+  activations,
+  workspace,
+  communication,
+  inputs,
+  other
+};
+inline constexpr size_t memoryClassCount = 9;
+llvm::StringRef nameOf(MemoryClass memoryClass); // as in plan.json
+
+/// Positions number the nodes of all functions in their order: prologue, micro_step, tap_gradients, update, eval_step,
+/// export. A buffer may be given to another whose `begin` is greater than this one's `end`.
+struct Buffer {
+  Value *root = nullptr;   ///< null for a state, an input (then `name` says which) or a workspace
+  std::string name;        ///< for people
+  Node *definer = nullptr; ///< the node that begins it; null if permanent
+  int64_t bytes = 0;
+  Space space = Space::privateSpace;
+  MemoryClass memoryClass = MemoryClass::activations;
+  int64_t begin = 0;
+  int64_t end = std::numeric_limits<int64_t>::max();
+  bool permanent = false;
+  std::vector<Value *>
+      roots; ///< all values that own this memory one after the other (in place) or in other functions (carried)
+  Place place;
+};
+
+class LiveRanges {
+public:
+  /// Requires stage async or planned.
+  LiveRanges(const Module &module, const Target &target);
+
+  std::vector<Buffer> buffers;
+  llvm::DenseMap<Value *, size_t> bufferOfRoot;
+  llvm::StringMap<size_t> bufferOfState;
+  llvm::StringMap<size_t> bufferOfInput;
+  llvm::DenseMap<Node *, size_t> bufferOfWorkspace;
+  /// Node and function of a position.
+  std::vector<Node *> nodeAt;
+
+private:
+  class Collector;
+};
+
+} // namespace fsdpc

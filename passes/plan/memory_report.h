@@ -1,0 +1,30 @@
+// What the memory plan costs: bytes per class at the peak, what lives there, and the least any plan could need.
+#pragma once
+
+#include "passes/plan/live_ranges.h"
+#include <array>
+
+namespace fsdpc {
+
+struct LiveValue {
+  std::string value;
+  int64_t bytes = 0;
+};
+
+struct MemoryReport {
+  int64_t totalBytes = 0;                             ///< all arenas of one rank, as mapped
+  int64_t liveAtPeakBytes = 0;                        ///< sum over the buffers that live at the peak
+  std::array<int64_t, memoryClassCount> byClass = {}; ///< at the peak; adds up to liveAtPeakBytes
+  std::string peakFunction, peakNode, peakUnit;
+  std::vector<LiveValue> peakLive; ///< largest first
+  int64_t theoreticalMinBytes = 0; ///< interface.md: state + two largest gathered units + largest unit's gradients +
+                                   ///< saved unit inputs + largest unit's live values
+};
+
+/// Requires stage planned.
+MemoryReport reportMemory(const Module &module, const Target &target);
+
+/// The report as a table for people.
+void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out);
+
+} // namespace fsdpc

@@ -1,0 +1,248 @@
+// Offsets from live ranges. Permanent buffers (states, inputs, constants) come first, in order; the rest share what is
+// left.
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/analysis/buffers.h"
+#include "passes/passes.h"
+#include "passes/plan/live_ranges.h"
+#include <map>
+
+namespace fsdpc {
+
+namespace {
+
+// Up to this many buffers, largest-first placement (quadratic, tight) is affordable; beyond, best fit in order of time.
+constexpr size_t largestFirstLimit = 3000;
+
+int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// Largest first, each at the lowest offset where it overlaps nothing that lives at the same time. Returns the height.
+int64_t placeLargestFirst(std::vector<Buffer *> &buffers, int64_t alignment, std::vector<int64_t> &offsets) {
+  std::vector<size_t> order(buffers.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  llvm::stable_sort(order, [&](size_t a, size_t b) { return buffers[a]->bytes > buffers[b]->bytes; });
+  std::vector<size_t> placed; // ascending offset
+  int64_t height = 0;
+  for (size_t index : order) {
+    const Buffer &buffer = *buffers[index];
+    int64_t offset = 0;
+    for (size_t other : placed) {
+      const Buffer &neighbour = *buffers[other];
+      if (neighbour.end < buffer.begin || buffer.end < neighbour.begin)
+        continue;
+      if (offset + buffer.bytes <= offsets[other])
+        break;
+      offset = std::max(offset, roundUp(offsets[other] + neighbour.bytes, alignment));
+    }
+    offsets[index] = offset;
+    auto position =
+        llvm::upper_bound(placed, offset, [&](int64_t value, size_t other) { return value < offsets[other]; });
+    placed.insert(position, index);
+    height = std::max(height, offset + buffer.bytes);
+  }
+  return height;
+}
+
+/// A free list in order of time: each buffer takes the smallest hole that holds it.
+int64_t placeBestFit(std::vector<Buffer *> &buffers, int64_t alignment, std::vector<int64_t> &offsets) {
+  std::vector<size_t> byBegin(buffers.size());
+  for (size_t i = 0; i < byBegin.size(); ++i)
+    byBegin[i] = i;
+  llvm::stable_sort(byBegin, [&](size_t a, size_t b) { return buffers[a]->begin < buffers[b]->begin; });
+  std::multimap<int64_t, size_t> active; // end -> buffer
+  std::map<int64_t, int64_t> holeAt;     // offset -> bytes
+  std::multimap<int64_t, int64_t> holesBySize;
+  auto eraseHole = [&](std::map<int64_t, int64_t>::iterator hole) {
+    auto [first, last] = holesBySize.equal_range(hole->second);
+    for (auto entry = first; entry != last; ++entry)
+      if (entry->second == hole->first) {
+        holesBySize.erase(entry);
+        break;
+      }
+    holeAt.erase(hole);
+  };
+  auto addHole = [&](int64_t offset, int64_t bytes) {
+    auto next = holeAt.lower_bound(offset);
+    if (next != holeAt.end() && next->first == offset + bytes) {
+      bytes += next->second;
+      eraseHole(next);
+    }
+    next = holeAt.lower_bound(offset);
+    if (next != holeAt.begin())
+      if (auto previous = std::prev(next); previous->first + previous->second == offset) {
+        offset = previous->first;
+        bytes += previous->second;
+        eraseHole(previous);
+      }
+    holeAt[offset] = bytes;
+    holesBySize.emplace(bytes, offset);
+  };
+  int64_t height = 0;
+  for (size_t index : byBegin) {
+    Buffer &buffer = *buffers[index];
+    int64_t bytes = roundUp(buffer.bytes, alignment);
+    while (!active.empty() && active.begin()->first < buffer.begin) {
+      size_t done = active.begin()->second;
+      addHole(offsets[done], roundUp(buffers[done]->bytes, alignment));
+      active.erase(active.begin());
+    }
+    auto fit = holesBySize.lower_bound(bytes);
+    if (fit == holesBySize.end()) {
+      offsets[index] = height;
+      height += bytes;
+    } else {
+      offsets[index] = fit->second;
+      auto hole = holeAt.find(fit->second);
+      int64_t rest = hole->second - bytes;
+      eraseHole(hole);
+      if (rest > 0)
+        addHole(offsets[index] + bytes, rest);
+    }
+    active.emplace(buffer.end, index);
+  }
+  return height;
+}
+
+class Planner {
+public:
+  Planner(Module &module, const Target &target) : module(module), target(target) {}
+
+  void run() {
+    for (const std::unique_ptr<Function> &function : module.functions)
+      for (Node *node : *function)
+        node->workspaceBytes = target.workspaceBytes(*node);
+    LiveRanges ranges(module, target);
+    for (Space space : {Space::privateSpace, Space::window})
+      placeArena(ranges, space);
+    for (State &state : module.states)
+      state.place = ranges.buffers[ranges.bufferOfState.lookup(state.name)].place;
+    for (const std::unique_ptr<Function> &function : module.functions)
+      writePlaces(*function, ranges);
+    for (const std::unique_ptr<Function> &function : module.functions)
+      orderReuse(*function);
+    module.stage = Stage::planned;
+  }
+
+private:
+  void placeArena(LiveRanges &ranges, Space space) {
+    int64_t alignment = target.alignmentBytes();
+    int64_t base = 0, used = 0;
+    std::vector<Buffer *> moving;
+    for (Buffer &buffer : ranges.buffers) {
+      if (buffer.space != space || (buffer.bytes == 0 && !buffer.permanent))
+        continue;
+      if (!buffer.permanent) {
+        moving.push_back(&buffer);
+        continue;
+      }
+      buffer.place = {space, base};
+      used = base + buffer.bytes;
+      base = roundUp(used, alignment);
+    }
+    std::vector<int64_t> offsets(moving.size());
+    int64_t height = moving.size() <= largestFirstLimit ? placeLargestFirst(moving, alignment, offsets)
+                                                        : placeBestFit(moving, alignment, offsets);
+    for (size_t i = 0; i < moving.size(); ++i)
+      moving[i]->place = {space, base + offsets[i]};
+    if (height > 0)
+      used = base + height;
+    std::string key = "arena_" + nameOf(space).str();
+    module.settings[key + "_used_bytes"] = std::to_string(used);
+    module.settings[key + "_bytes"] = std::to_string(roundUp(used, target.arenaGranuleBytes()));
+  }
+
+  static void placeValue(Value *value, Place base, int64_t offsetBytes) {
+    value->place = {base.space, base.offsetBytes + offsetBytes};
+  }
+
+  void writePlaces(Function &function, LiveRanges &ranges) {
+    BufferAnalysis analysis(function);
+    auto placeOf = [&](Value *root) {
+      llvm::StringRef state = BufferAnalysis::stateOf(root);
+      size_t index = state.empty() ? ranges.bufferOfRoot.lookup(root) : ranges.bufferOfState.lookup(state);
+      return ranges.buffers[index].place;
+    };
+    for (const Argument &argument : function.arguments())
+      argument.value->place = placeOf(argument.value.get());
+    for (Node *node : function) {
+      for (unsigned i = 0; i < node->resultCount(); ++i) {
+        if (node->result(i)->type().isToken())
+          continue;
+        BufferRef ref = analysis.bufferOf(node->result(i));
+        placeValue(node->result(i), placeOf(ref.root), ref.offsetBytes);
+      }
+      if (auto workspace = ranges.bufferOfWorkspace.find(node); workspace != ranges.bufferOfWorkspace.end())
+        node->workspace = ranges.buffers[workspace->second].place;
+    }
+  }
+
+  /// The comm stream runs ahead of the compute stream: a start that writes memory freed on compute must wait for that
+  /// free.
+  void orderReuse(Function &function) {
+    freed.clear();
+    std::vector<Node *> scratchUsers; ///< since the last free, whose token covers their workspaces too
+    for (Node *node : function) {
+      if (node->op() == Op::free) {
+        release(node->operand(0)->place, node->operand(0)->type().bytes(), node->result());
+        for (Node *user : scratchUsers)
+          release(user->workspace, user->workspaceBytes, node->result());
+        scratchUsers.clear();
+        continue;
+      }
+      Node *starts = infoOf(*node).has(startsCollective) ? node : nullptr;
+      for (unsigned i = 0; i < node->resultCount(); ++i)
+        if (!node->result(i)->type().isToken())
+          claim(node->result(i)->place, node->result(i)->type().bytes(), starts);
+      if (node->workspaceBytes > 0) {
+        claim(node->workspace, node->workspaceBytes, starts);
+        if (!starts)
+          scratchUsers.push_back(node);
+      }
+    }
+  }
+
+  void release(Place place, int64_t bytes, Value *token) {
+    claim(place, bytes, nullptr);
+    freed[{place.space, place.offsetBytes}] = {place.offsetBytes + bytes, token};
+  }
+
+  struct FreedRange {
+    int64_t end = 0;
+    Value *token = nullptr;
+  };
+
+  /// Takes [place, place + bytes) out of the freed ranges; `start` waits for the tokens of what it takes.
+  void claim(Place place, int64_t bytes, Node *start) {
+    int64_t begin = place.offsetBytes, end = begin + bytes;
+    auto entry = freed.lower_bound({place.space, begin});
+    if (entry != freed.begin())
+      if (auto previous = std::prev(entry); previous->first.first == place.space && previous->second.end > begin)
+        entry = previous;
+    while (entry != freed.end() && entry->first.first == place.space && entry->first.second < end) {
+      auto [key, range] = *entry;
+      entry = freed.erase(entry);
+      if (start && !llvm::any_of(start->afterTokens(), [&](const auto &use) { return use->value() == range.token; }))
+        start->addAfter(range.token);
+      if (key.second < begin)
+        freed[key] = {begin, range.token};
+      if (range.end > end)
+        entry = std::next(freed.insert({{place.space, end}, range}).first);
+    }
+  }
+
+  Module &module;
+  const Target &target;
+  std::map<std::pair<Space, int64_t>, FreedRange> freed;
+};
+
+llvm::Error run(Module &module, const PassContext &context) {
+  Planner(module, context.target).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass planMemory = {"plan_memory", Stage::async, Stage::planned, false, run};
+
+} // namespace fsdpc

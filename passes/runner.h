@@ -1,0 +1,49 @@
+// Runs passes: verification after each, dumps, timing, skipping, and a reproducer when a pass breaks the module.
+#pragma once
+
+#include "passes/pass.h"
+#include <functional>
+
+namespace fsdpc {
+
+struct RunnerOptions {
+  std::optional<Stage> stopAfter;       ///< --compile_to
+  std::vector<std::string> only;        ///< --passes: exactly these, in this order
+  std::vector<std::string> skip;        ///< --skip
+  std::vector<std::string> printBefore; ///< --print_ir_before
+  std::vector<std::string> printAfter;  ///< --print_ir_after
+  bool printAfterAll = false;
+  std::string dumpDirectory;  ///< --dump_dir: NN-<pass>.fsir where the text changed, plus index.json
+  std::string reproducerPath; ///< where the text before a failing pass goes
+  /// Told the text before each pass, so that even a pass that dies leaves a reproducer.
+  std::function<void(llvm::StringRef pass, const std::string &textBefore)> beforePass;
+};
+
+struct PassTime {
+  std::string pass;
+  double milliseconds;
+};
+
+/// Called with the module as each stage leaves it: before a pass that changes the stage, and at the end (for
+/// OUT/stages).
+using StageObserver = std::function<void(Stage, const Module &)>;
+
+/// Runs the pipeline (or `only`) on the module, starting at the module's stage. User errors come back as they are; a
+/// module that fails verification after a pass is our fault: InternalError, with a reproducer written.
+llvm::Error runPasses(Module &module, const PassContext &context, const RunnerOptions &options,
+                      std::vector<PassTime> &times, const StageObserver &observer = nullptr);
+
+/// Our own fault: exit 70.
+class InternalError : public llvm::ErrorInfo<InternalError> {
+public:
+  static char ID;
+  InternalError(std::string message, std::string reproducer)
+      : message(std::move(message)), reproducer(std::move(reproducer)) {}
+  void log(llvm::raw_ostream &out) const override;
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+
+private:
+  std::string message, reproducer;
+};
+
+} // namespace fsdpc

@@ -1,0 +1,106 @@
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/analysis/buffers.h"
+#include "passes/passes.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// Last reader of every buffer of one function that the function itself must free.
+class FreeInserter {
+public:
+  FreeInserter(Function &function, const llvm::StringSet<> &carriedOn)
+      : function(function), buffers(function), carriedOn(carriedOn) {}
+
+  void run() {
+    keepArguments();
+    for (Node *node : function) {
+      touchResults(*node);
+      for (Value *operand : node->operands())
+        touchOperand(*node, operand);
+    }
+    for (auto &[root, last] : lastUse)
+      if (!kept.contains(root))
+        insert(root, last);
+  }
+
+private:
+  /// Inputs belong to the runtime; a carried argument that a later function takes too is freed there.
+  void keepArguments() {
+    for (const Argument &argument : function.arguments())
+      if (argument.kind == ArgumentKind::input || carriedOn.contains(argument.name))
+        kept.insert(argument.value.get());
+  }
+
+  void touchResults(Node &node) {
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      if (!node.result(i)->type().isToken())
+        touch(buffers.bufferOf(node.result(i)).root, &node);
+  }
+
+  void touchOperand(Node &node, Value *operand) {
+    if (operand->type().isToken())
+      return;
+    Value *root = buffers.bufferOf(operand).root;
+    bool finished = node.op() == Op::free || node.op() == Op::ret;
+    if (finished)
+      kept.insert(root);
+    else
+      touch(root, &node);
+  }
+
+  void touch(Value *root, Node *node) {
+    if (!BufferAnalysis::stateOf(root).empty() || isPermanent(root))
+      return;
+    lastUse[root] = node;
+    // The comm stream reads a collective's operand until the wait.
+    if (infoOf(*node).has(startsCollective))
+      lastUse[root] = node->result()->uses()->user();
+  }
+
+  /// Constants are filled once at start.
+  static bool isPermanent(Value *root) { return root->definer() && root->definer()->op() == Op::constant; }
+
+  void insert(Value *root, Node *last) {
+    Builder builder(function);
+    builder.setInsertionPointAfter(last);
+    builder.inherit(*last);
+    builder.setSource("");
+    // A future's buffer is freed under the name that its wait gave it.
+    Value *freed = root->type().isFuture() ? root->uses()->user()->result() : root;
+    builder.create(Op::free, {freed})->stream = Stream::compute;
+  }
+
+  Function &function;
+  BufferAnalysis buffers;
+  const llvm::StringSet<> &carriedOn;
+  llvm::DenseSet<Value *> kept;
+  llvm::MapVector<Value *, Node *> lastUse;
+};
+
+/// Names of carried arguments that functions after this one take.
+llvm::StringSet<> takenLater(const Module &module, FunctionKind kind) {
+  llvm::StringSet<> names;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    if (function->kind() > kind)
+      for (const Argument &argument : function->arguments())
+        if (argument.kind == ArgumentKind::carry)
+          names.insert(argument.name);
+  return names;
+}
+
+llvm::Error run(Module &module, const PassContext &) {
+  for (const std::unique_ptr<Function> &function : module.functions)
+    FreeInserter(*function, takenLater(module, function->kind())).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass insertFrees = {"insert_frees", Stage::async, Stage::async, false, run};
+
+} // namespace fsdpc

@@ -1,0 +1,93 @@
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/passes.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// The node that computes a part's memory: the part itself behind reshapes.
+Value *computedValue(Value *part) {
+  while (part->definer() && part->definer()->op() == Op::reshape)
+    part = part->definer()->operand(0);
+  return part;
+}
+
+/// Can the part be computed where it lies in the pack? Not if the memory is somebody else's: an argument, a state, a
+/// gathered buffer, another pack, or the same part twice.
+bool computedInPlace(Value *part, llvm::DenseSet<Value *> &taken) {
+  Value *value = computedValue(part);
+  Node *definer = value->definer();
+  if (!definer || value->type().elements() != part->type().elements() || !taken.insert(value).second)
+    return false;
+  const OpInfo &info = infoOf(*definer);
+  return !info.has(aliasesOperand) && !info.has(collective) && definer->op() != Op::read && definer->op() != Op::pack &&
+         definer->op() != Op::wait && definer->op() != Op::constant;
+}
+
+class ReduceScatterHoister {
+public:
+  explicit ReduceScatterHoister(Function &function) : function(function) {}
+
+  void run() {
+    // Collected first: a hoisted pack would lead the walk back over nodes it has seen.
+    std::vector<Node *> packs;
+    for (Node *node : function)
+      if (node->op() == Op::pack)
+        packs.push_back(node);
+    for (Node *node : packs)
+      hoist(*node);
+  }
+
+private:
+  void hoist(Node &packed) {
+    copyForeignParts(packed);
+    Node *last = nullptr;
+    for (Value *part : packed.operands())
+      if (Node *definer = part->definer(); definer && (!last || last->isBefore(definer)))
+        last = definer;
+    if (!last)
+      return;
+    place(packed, last);
+    for (Use *use = packed.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::reduceScatter)
+        return place(*use->user(), &packed);
+  }
+
+  static void place(Node &node, Node *after) {
+    node.moveAfter(after);
+    node.section = after->section;
+  }
+
+  void copyForeignParts(Node &packed) {
+    for (unsigned i = 0; i < packed.operandCount(); ++i) {
+      Value *part = packed.operand(i);
+      if (computedInPlace(part, taken))
+        continue;
+      Builder builder(function, &packed);
+      builder.inherit(packed);
+      if (part->definer()) {
+        builder.inherit(*part->definer());
+        builder.setInsertionPointAfter(part->definer());
+      }
+      Value *copy = builder.create(Op::copy, {part})->result();
+      taken.insert(copy);
+      packed.setOperand(i, copy);
+    }
+  }
+
+  Function &function;
+  llvm::DenseSet<Value *> taken;
+};
+
+llvm::Error run(Module &module, const PassContext &) {
+  ReduceScatterHoister(*module.function(FunctionKind::microStep)).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass hoistReduceScatters = {"hoist_reduce_scatters", Stage::sharded, Stage::sharded, false, run};
+
+} // namespace fsdpc

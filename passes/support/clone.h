@@ -1,0 +1,28 @@
+// Copies of straight-line code.
+#pragma once
+
+#include "ir/builder.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace fsdpc {
+
+using ValueMap = llvm::DenseMap<Value *, Value *>;
+
+/// Appends a copy of every node of `from` but its `return` to `to`. Arguments are added to `to` with the same kinds and
+/// names unless `values` already maps them. `values` receives old value -> new value. `replace` may give a node's
+/// single result instead of copying the node (null: copy it).
+void cloneBody(const Function &from, Function &to, ValueMap &values,
+               llvm::function_ref<Value *(Builder &, const Node &, const ValueMap &)> replace = nullptr);
+
+/// Position of a result in the function's return; -1 if it returns none of that name.
+int64_t resultIndex(const Function &function, llvm::StringRef name);
+/// Its value; null if there is none.
+Value *resultValue(const Function &function, llvm::StringRef name);
+
+/// Removes arguments that nothing uses.
+void eraseUnusedArguments(Function &function);
+/// Removes pure nodes whose results are unused, from the end backwards.
+void eraseDeadNodes(Function &function);
+
+} // namespace fsdpc

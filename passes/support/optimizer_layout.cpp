@@ -1,0 +1,92 @@
+#include "passes/support/optimizer_layout.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+namespace fsdpc {
+
+namespace {
+
+double scalarOf(const OptimizerOptions &options, const std::string &name) {
+  auto found = options.scalars.find(name);
+  return found == options.scalars.end() ? 0 : found->second;
+}
+
+OptimizerLayout sgdLayout(const OptimizerOptions &options) {
+  OptimizerLayout layout{Op::sgd, {}, {}, {"lr", "weight_decay"}};
+  if (scalarOf(options, "momentum") == 0)
+    return layout;
+  layout.attributes.momentum = true;
+  layout.attributes.nesterov = options.nesterov;
+  layout.fields = {"momentum_buffer"};
+  layout.scalars = {"lr", "weight_decay", "momentum", "dampening", "step"};
+  return layout;
+}
+
+OptimizerLayout rmspropLayout(const OptimizerOptions &options) {
+  OptimizerLayout layout{Op::rmsprop, {}, {"square_avg"}, {"lr", "alpha", "eps", "weight_decay"}};
+  layout.attributes.momentum = scalarOf(options, "momentum") != 0;
+  layout.attributes.centered = options.centered;
+  if (layout.attributes.momentum) {
+    layout.fields.push_back("momentum_buffer");
+    layout.scalars.push_back("momentum");
+  }
+  if (layout.attributes.centered)
+    layout.fields.push_back("grad_avg");
+  return layout;
+}
+
+} // namespace
+
+OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
+  if (options.kind == "sgd")
+    return sgdLayout(options);
+  if (options.kind == "rmsprop")
+    return rmspropLayout(options);
+  if (options.kind == "adadelta")
+    return {Op::adadelta, {}, {"square_avg", "acc_delta"}, {"lr", "rho", "eps", "weight_decay"}};
+  if (options.kind == "adagrad")
+    return {
+        Op::adagrad, {}, {"sum"}, {"lr", "lr_decay", "eps", "weight_decay", "step"}, options.initialAccumulatorValue};
+  assert((options.kind == "adam" || options.kind == "adamw") && "the options schema lists the optimizers");
+  OptimizerLayout layout{
+      Op::adam, {}, {"exp_avg", "exp_avg_sq"}, {"lr", "beta1", "beta2", "eps", "weight_decay", "step"}};
+  layout.attributes.decoupled = options.kind == "adamw";
+  return layout;
+}
+
+OptimizerLayout optimizerLayout(const Module &train) {
+  OptimizerLayout layout{};
+  for (Node *node : *train.function(FunctionKind::update)) {
+    if (!infoOf(*node).has(inPlace))
+      continue;
+    layout.op = node->op();
+    layout.attributes = node->get<OptimizerAttributes>();
+    for (unsigned i = 2; i < node->operandCount(); ++i) {
+      const State &state = *train.state(node->operand(i)->definer()->get<StateAttributes>().state.name);
+      if (state.role == StateRole::optimizer) {
+        layout.fields.push_back(state.field);
+        layout.initialState = state.initialValue;
+      } else {
+        layout.scalars.push_back(state.name);
+      }
+    }
+    break;
+  }
+  return layout;
+}
+
+void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options) {
+  for (const std::string &name : layout.scalars) {
+    if (module.state(name))
+      continue;
+    State state;
+    state.name = name;
+    state.role = StateRole::scalar;
+    bool isStep = name == "step";
+    state.type = Type(isStep ? DType::i64 : DType::f64, {});
+    state.initialValue = isStep ? 1 : scalarOf(options, name);
+    module.addState(std::move(state));
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,29 @@
+// How each optimizer op is called: its state fields and scalars, in operand order (ir/ops/optimizer.cpp). Both the
+// train-stage update and its form on shards are built from this one table.
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/options.h"
+
+namespace fsdpc {
+
+struct OptimizerLayout {
+  Op op;
+  OptimizerAttributes attributes;
+  std::vector<std::string>
+      fields; ///< states, in operand order after parameter and gradient; results follow the parameter's
+  std::vector<std::string> scalars; ///< operands after the states; `step` is i64, the others f64
+  double initialState = 0;
+};
+
+/// For resolved options. Momentum 0 means: no momentum buffer.
+OptimizerLayout optimizerLayout(const OptimizerOptions &options);
+
+/// As the train stage's update calls its optimizer; whoever edited that stage is followed.
+OptimizerLayout optimizerLayout(const Module &train);
+
+/// Adds the scalar states the layout needs, if they are not there yet.
+void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options);
+
+} // namespace fsdpc

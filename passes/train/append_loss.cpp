@@ -1,0 +1,356 @@
+// The loss, made global: terms are weighted per sample, summed here, and summed over ranks by batch_sum; a mean divides
+// by a count that depends on labels only, so the prologue knows it before the first backward (design.md, "Shapes and
+// the batch").
+#include "ir/ops/attributes.h"
+#include "ir/ops/helpers.h"
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringLiteral sampleWeightName = "sample_weight";
+
+bool isClassLoss(llvm::StringRef kind) { return kind == "cross_entropy" || kind == "nll"; }
+
+/// The loss as resolved: an in-graph loss brings its own reduction.
+struct LossRequest {
+  LossOptions options;
+  int64_t microBatchSize;
+};
+
+/// What the loss reads, found once on the forward function.
+struct LossSite {
+  Value *output = nullptr; ///< the graph output; or the terms of an in-graph loss
+  Value *counts = nullptr; ///< in-graph loss: 1 where a term counts
+  int64_t classAxis = -1;  ///< class losses, normalised
+};
+
+llvm::Expected<LossSite> findModelLoss(const Module &module, const Function &forward) {
+  LossSite site;
+  site.output = resultValue(forward, "loss_terms");
+  site.counts = resultValue(forward, "loss_counts");
+  if (site.output && site.counts)
+    return site;
+  auto why = module.settings.find("model_loss_error");
+  return llvm::createStringError(
+      "--loss model: " +
+      (why != module.settings.end() ? why->second : "the graph has no scalar output that is a loss") +
+      "; a loss over the graph's outputs is chosen with --loss cross_entropy, nll, mse, l1 or bce_with_logits");
+}
+
+llvm::Expected<Value *> findOutput(const Function &forward, llvm::StringRef wanted) {
+  const std::vector<std::string> &names = forward.returnNode()->get<ReturnAttributes>().names;
+  std::string known;
+  for (size_t i = 0; i < names.size(); ++i) {
+    Value *value = forward.returnNode()->operand(static_cast<unsigned>(i));
+    if (wanted.empty() ? isFloat(value->type().dtype()) : names[i] == wanted)
+      return value;
+    known += (known.empty() ? "" : ", ") + names[i];
+  }
+  return llvm::createStringError("--loss_output " + wanted + ": the graph has no such output; it has " + known);
+}
+
+llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forward, const LossOptions &options) {
+  if (options.kind == "model")
+    return findModelLoss(module, forward);
+  LossSite site;
+  llvm::Expected<Value *> output = findOutput(forward, options.output);
+  if (!output)
+    return output.takeError();
+  site.output = *output;
+  int64_t rank = site.output->type().rank();
+  if (rank == 0)
+    return llvm::createStringError("--loss " + options.kind +
+                                   ": the output is a scalar; if the graph computes the loss, use --loss model");
+  if (!isClassLoss(options.kind))
+    return site;
+  int64_t axis = options.classAxis.value_or(rank <= 3 ? -1 : 1);
+  if (axis < -rank || axis >= rank)
+    return llvm::createStringError("--class_axis " + llvm::Twine(axis) + ": the output has " + llvm::Twine(rank) +
+                                   " dimensions");
+  site.classAxis = axis < 0 ? axis + rank : axis;
+  return site;
+}
+
+/// Builds the loss inside one function (micro_step, eval_step or prologue), over that function's copies of the values.
+class LossBuilder {
+public:
+  LossBuilder(Function &function, const LossOptions &options, int64_t microBatchSize)
+      : builder(function), options(options), microBatchSize(microBatchSize) {}
+
+  Builder builder;
+
+  Value *classLast(Value *output, int64_t classAxis) {
+    Shape permutation;
+    for (int64_t i = 0; i < output->type().rank(); ++i)
+      if (i != classAxis)
+        permutation.push_back(i);
+    permutation.push_back(classAxis);
+    return builder.transpose(output, permutation);
+  }
+
+  Value *labels(const Type &type) { return inputNamed(options.labels, type); }
+
+  /// sample_weight[B], stretched over `shape`, whose dim 0 is a multiple of B.
+  llvm::Expected<Value *> weights(llvm::ArrayRef<int64_t> shape) {
+    int64_t batch = microBatchSize;
+    if (shape.empty() || shape[0] % batch != 0)
+      return llvm::createStringError("--loss: dim 0 of the loss terms is not the batch of " + llvm::Twine(batch));
+    Value *weight = inputNamed(sampleWeightName, Type(DType::f32, {batch}));
+    if (shape.size() == 1 && shape[0] == batch)
+      return weight;
+    Shape column = {batch};
+    column.append(shape.size(), 1);
+    Shape split = {batch, shape[0] / batch};
+    split.append(shape.begin() + 1, shape.end());
+    return builder.reshape(builder.broadcast(builder.reshape(weight, column), split), shape);
+  }
+
+  Value *total(Value *x) {
+    Shape axes;
+    for (int64_t i = 0; i < x->type().rank(); ++i)
+      axes.push_back(i);
+    return builder.reduceSum(x, axes, false);
+  }
+
+  Value *overBatch(Value *x) { return builder.create(Op::batchSum, {x})->result(); }
+
+  /// 1 where a label counts.
+  Value *valid(Value *labels) {
+    Value *ignored =
+        builder.binary(Op::equal, labels, builder.constantLike(labels, static_cast<double>(options.ignoreIndex)));
+    return builder.cast(builder.unary(Op::logicalNot, ignored), DType::f32);
+  }
+
+  Value *classTerms(Value *output, int64_t classAxis, Value *labelValues) {
+    LossAttributes attributes{options.ignoreIndex, options.labelSmoothing};
+    Node *definer = output->definer();
+    int64_t last = output->type().rank() - 1;
+    // nll of log_softmax is cross entropy of its operand, without the log-probabilities in memory.
+    bool fromLogSoftmax = options.kind == "nll" && definer && definer->op() == Op::logSoftmax &&
+                          definer->get<AxisAttributes>().axis == classAxis;
+    if (options.kind == "cross_entropy" || fromLogSoftmax) {
+      Value *logits = classLast(fromLogSoftmax ? definer->operand(0) : output, classAxis);
+      return builder.create(Op::crossEntropy, {logits, labelValues}, attributes)->result(0);
+    }
+    assert(last >= 0 && "class losses read tensors");
+    return builder.create(Op::nll, {classLast(output, classAxis), labelValues}, attributes)->result(0);
+  }
+
+  Value *elementTerms(Value *output, Value *target) {
+    if (options.kind == "bce_with_logits") {
+      Value *loss = builder.sub(builder.unary(Op::relu, output), builder.mul(output, target));
+      Value *decay = builder.unary(Op::exp, builder.unary(Op::neg, builder.unary(Op::abs, output)));
+      return builder.add(loss, builder.unary(Op::log1p, decay));
+    }
+    Value *difference = builder.sub(output, target);
+    return options.kind == "l1" ? builder.unary(Op::abs, difference) : builder.mul(difference, difference);
+  }
+
+private:
+  Value *inputNamed(llvm::StringRef name, const Type &type) {
+    Function &function = builder.function();
+    Value *known = function.argument(name);
+    return known ? known : function.addArgument(ArgumentKind::input, name, type);
+  }
+
+  const LossOptions &options;
+  int64_t microBatchSize;
+};
+
+Type labelType(const LossSite &site, const LossOptions &options) {
+  Type type = site.output->type();
+  if (!isClassLoss(options.kind))
+    return type;
+  Shape shape(type.shape());
+  shape.erase(shape.begin() + site.classAxis);
+  return Type(DType::i64, shape);
+}
+
+/// The sums a function needs, before batch_sum.
+struct LossSums {
+  Value *loss = nullptr;
+  Value *count = nullptr;
+};
+
+llvm::Expected<LossSums> buildSums(LossBuilder &loss, const LossSite &site, const ValueMap &values,
+                                   const LossOptions &options, bool wantLoss, bool wantCount) {
+  Value *output = values.lookup(site.output);
+  Value *terms = nullptr;
+  Value *counts = nullptr;
+  if (options.kind == "model") {
+    terms = output;
+    counts = values.lookup(site.counts);
+  } else {
+    Value *labels = loss.labels(labelType(site, options));
+    if (wantLoss)
+      terms = isClassLoss(options.kind) ? loss.classTerms(output, site.classAxis, labels)
+                                        : loss.elementTerms(output, labels);
+    if (wantCount)
+      counts = isClassLoss(options.kind) ? loss.valid(labels)
+                                         : loss.builder.constant(labels->type().withDType(DType::f32), 1);
+  }
+  Value *shaped = terms ? terms : counts;
+  llvm::Expected<Value *> weights = loss.weights(shaped->type().shape());
+  if (!weights)
+    return weights.takeError();
+  LossSums sums;
+  if (wantLoss)
+    sums.loss = loss.total(loss.builder.mul(terms, *weights));
+  if (wantCount)
+    sums.count = loss.total(loss.builder.mul(counts, *weights));
+  return sums;
+}
+
+/// count = batch_sum of what counts: a function of labels alone.
+llvm::Error buildPrologue(Module &module, const Function &forward, const LossSite &site, const LossRequest &request) {
+  Function &prologue = *module.addFunction(FunctionKind::prologue);
+  ValueMap values;
+  if (request.options.kind == "model")
+    cloneBody(forward, prologue, values);
+  LossBuilder loss(prologue, request.options, request.microBatchSize);
+  if (request.options.reduction == "sum") {
+    loss.builder.ret({}, {});
+  } else {
+    llvm::Expected<LossSums> sums = buildSums(loss, site, values, request.options, false, true);
+    if (!sums)
+      return sums.takeError();
+    loss.builder.ret({loss.overBatch(sums->count)}, {"count"});
+  }
+  eraseDeadNodes(prologue);
+  eraseUnusedArguments(prologue);
+  return llvm::Error::success();
+}
+
+llvm::Error buildMicroStep(Module &module, const Function &forward, const LossSite &site, const LossRequest &request) {
+  Function &step = *module.addFunction(FunctionKind::microStep);
+  ValueMap values;
+  cloneBody(forward, step, values);
+  LossBuilder loss(step, request.options, request.microBatchSize);
+  loss.builder.inherit(*step.back());
+  llvm::Expected<LossSums> sums = buildSums(loss, site, values, request.options, true, false);
+  if (!sums)
+    return sums.takeError();
+  Value *global = loss.overBatch(sums->loss);
+  if (request.options.reduction == "mean") {
+    Value *count = step.addArgument(ArgumentKind::carry, "count", Type(DType::f32, {}));
+    global = loss.builder.div(global, count);
+  }
+  loss.builder.ret({global, sums->loss}, {"loss", "loss_sum"});
+  eraseDeadNodes(step);
+  eraseUnusedArguments(step);
+  return llvm::Error::success();
+}
+
+bool isConstantSplat(Value *value, std::optional<double> wanted = std::nullopt) {
+  std::optional<double> splat = splatOf(value);
+  return splat && (!wanted || *splat == *wanted);
+}
+
+bool definedByRandom(const Value *value) { return value->definer() && value->definer()->op() == Op::randomUniform; }
+
+/// The comparison of random numbers with the ratio that decides the choice, perhaps negated; null if it is none.
+Node *randomComparison(Value *condition) {
+  Node *node = condition->definer();
+  while (node && node->op() == Op::logicalNot)
+    node = node->operand(0)->definer();
+  bool isRandom = node && (node->op() == Op::less || node->op() == Op::lessEqual) &&
+                  definedByRandom(node->operand(0)) && isConstantSplat(node->operand(1));
+  return isRandom ? node : nullptr;
+}
+
+/// Dropout chooses at random between zero and x scaled by 1/(1 - ratio): evaluation uses x.
+Value *withoutDropout(Builder &builder, const Node &node, const ValueMap &values) {
+  Node *comparison = node.op() == Op::select ? randomComparison(node.operand(0)) : nullptr;
+  if (!comparison)
+    return nullptr;
+  Value *kept = isConstantSplat(node.operand(1), 0) ? node.operand(2) : node.operand(1);
+  Node *scaled = kept->definer();
+  if (scaled && scaled->op() == Op::mul && isConstantSplat(scaled->operand(1)))
+    return values.lookup(scaled->operand(0));
+  if (scaled && scaled->op() == Op::mul && isConstantSplat(scaled->operand(0)))
+    return values.lookup(scaled->operand(1));
+  // The scale was moved before a broadcast or into a constant: take it back.
+  return builder.mul(values.lookup(kept), builder.constantLike(kept, 1 - *splatOf(comparison->operand(1))));
+}
+
+llvm::Error rejectRandomness(const Function &step) {
+  for (Node *node : step)
+    if (node->op() == Op::randomUniform)
+      return llvm::createStringError(
+          "evaluation needs Dropout off, and a random number of the graph is not a Dropout's: " + node->source);
+  return llvm::Error::success();
+}
+
+llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSite &site, const LossRequest &request) {
+  const LossOptions &options = request.options;
+  Function &step = *module.addFunction(FunctionKind::evalStep);
+  ValueMap values;
+  cloneBody(forward, step, values, withoutDropout);
+  LossBuilder loss(step, options, request.microBatchSize);
+  loss.builder.inherit(*step.back());
+  llvm::Expected<LossSums> sums = buildSums(loss, site, values, options, true, true);
+  if (!sums)
+    return sums.takeError();
+  llvm::SmallVector<Value *, 6> results = {loss.overBatch(sums->loss), loss.overBatch(sums->count)};
+  std::vector<std::string> names = {"loss_sum", "count"};
+  if (isClassLoss(options.kind)) {
+    Value *labels = step.argument(options.labels);
+    Value *output = loss.classLast(values.lookup(site.output), site.classAxis);
+    Value *predicted = loss.builder.create(Op::argMax, {output}, AxisAttributes{output->type().rank() - 1})->result();
+    Value *hits = loss.builder.cast(loss.builder.binary(Op::equal, predicted, labels), DType::f32);
+    llvm::Expected<Value *> weights = loss.weights(labels->type().shape());
+    if (!weights)
+      return weights.takeError();
+    Value *counted = loss.builder.mul(loss.valid(labels), *weights);
+    results.push_back(loss.overBatch(loss.total(loss.builder.mul(hits, counted))));
+    results.push_back(results[1]);
+    names.insert(names.end(), {"correct", "total"});
+  }
+  const std::vector<std::string> &outputs = forward.returnNode()->get<ReturnAttributes>().names;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (llvm::StringRef(outputs[i]).starts_with("loss_terms") || llvm::StringRef(outputs[i]).starts_with("loss_counts"))
+      continue;
+    results.push_back(values.lookup(forward.returnNode()->operand(static_cast<unsigned>(i))));
+    names.push_back("output." + outputs[i]);
+  }
+  loss.builder.ret(results, names);
+  eraseDeadNodes(step);
+  eraseUnusedArguments(step);
+  return rejectRandomness(step);
+}
+
+llvm::Error run(Module &module, const PassContext &context) {
+  LossRequest request{context.options.loss, context.options.microBatchSize};
+  const LossOptions &options = request.options;
+  if (auto reduction = module.settings.find("model_loss");
+      options.kind == "model" && reduction != module.settings.end())
+    request.options.reduction = reduction->second;
+  Function &forward = *module.function(FunctionKind::forward);
+  llvm::Expected<LossSite> site = findLossSite(module, forward, options);
+  if (!site)
+    return site.takeError();
+  if (llvm::Error error = buildPrologue(module, forward, *site, request))
+    return error;
+  if (llvm::Error error = buildMicroStep(module, forward, *site, request))
+    return error;
+  if (llvm::Error error = buildEvalStep(module, forward, *site, request))
+    return error;
+  std::erase_if(module.functions, [](const auto &function) { return function->kind() == FunctionKind::forward; });
+  module.settings["loss"] = options.kind;
+  module.settings["loss_reduction"] = options.reduction;
+  module.settings["labels"] = options.labels;
+  if (isClassLoss(options.kind))
+    module.settings["ignore_index"] = std::to_string(options.ignoreIndex);
+  module.mesh = {{"shard", context.options.worldSize}};
+  module.stage = Stage::train;
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass appendLoss = {"append_loss", Stage::graph, Stage::train, false, run};
+
+} // namespace fsdpc

@@ -1,0 +1,121 @@
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+#include "passes/support/optimizer_layout.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringLiteral gradientPrefix = "grad.";
+
+/// Parameters that micro_step returns a gradient of, with the gradient's type.
+std::vector<const Parameter *> trainedParameters(const Module &module) {
+  std::vector<const Parameter *> trained;
+  const Function &step = *module.function(FunctionKind::microStep);
+  for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
+    if (llvm::StringRef(name).starts_with(gradientPrefix))
+      trained.push_back(module.parameter(llvm::StringRef(name).drop_front(gradientPrefix.size())));
+  return trained;
+}
+
+Section unitSection(const Module &module, const Parameter &parameter, Phase phase) {
+  return {module.unitIndex(parameter.unit), phase};
+}
+
+State &addOptimizerState(Module &module, const Parameter &parameter, const std::string &field, double initialValue) {
+  State state;
+  state.name = parameter.name + "." + field;
+  state.role = StateRole::optimizer;
+  state.type = parameter.type;
+  state.owner = parameter.name;
+  state.field = field;
+  state.initialValue = initialValue;
+  return module.addState(std::move(state));
+}
+
+void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, const OptimizerLayout &layout) {
+  Function &update = *module.addFunction(FunctionKind::update);
+  Builder builder(update);
+  std::vector<Value *> scalars;
+  for (const std::string &name : layout.scalars)
+    scalars.push_back(builder.readState(*module.state(name)));
+  for (const Parameter *parameter : trained) {
+    builder.setSection(unitSection(module, *parameter, Phase::update));
+    std::vector<const State *> states = {module.state(parameter->name)};
+    for (const std::string &field : layout.fields)
+      states.push_back(&addOptimizerState(module, *parameter, field, layout.initialState));
+    llvm::SmallVector<Value *, 12> operands = {builder.readState(*states[0])};
+    operands.push_back(
+        update.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type));
+    for (size_t i = 1; i < states.size(); ++i)
+      operands.push_back(builder.readState(*states[i]));
+    operands.append(scalars.begin(), scalars.end());
+    Node *node = builder.create(layout.op, operands, layout.attributes);
+    for (size_t i = 0; i < states.size(); ++i)
+      builder.writeState(*states[i], node->result(static_cast<unsigned>(i)));
+  }
+  builder.setSection({});
+  builder.ret({}, {});
+}
+
+void appendTap(Builder &builder, Value *value, const Parameter &parameter) {
+  builder.create(Op::tap, {value}, TapAttributes{{parameter.name}});
+}
+
+/// Parameters in the order of their units, so that each unit is gathered once.
+std::vector<const Parameter *> byUnit(const Module &module, std::vector<const Parameter *> parameters) {
+  llvm::stable_sort(parameters, [&](const Parameter *a, const Parameter *b) {
+    return module.unitIndex(a->unit) < module.unitIndex(b->unit);
+  });
+  return parameters;
+}
+
+void appendTapGradients(Module &module, llvm::ArrayRef<const Parameter *> trained) {
+  Function &tap = *module.addFunction(FunctionKind::tapGradients);
+  Builder builder(tap);
+  for (const Parameter *parameter : trained) {
+    builder.setSection(unitSection(module, *parameter, Phase::update));
+    Value *gradient = tap.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type);
+    appendTap(builder, gradient, *parameter);
+  }
+  builder.setSection({});
+  builder.ret({}, {});
+}
+
+void appendExport(Module &module, llvm::ArrayRef<const Parameter *> parameters) {
+  Function &exportWeights = *module.addFunction(FunctionKind::exportWeights);
+  Builder builder(exportWeights);
+  for (const Parameter *parameter : parameters) {
+    builder.setSection(unitSection(module, *parameter, Phase::forward));
+    appendTap(builder, builder.readState(*module.state(parameter->name)), *parameter);
+  }
+  builder.setSection({});
+  builder.ret({}, {});
+}
+
+/// Functions in the order a step calls them.
+void orderFunctions(Module &module) {
+  llvm::sort(module.functions, [](const auto &a, const auto &b) { return a->kind() < b->kind(); });
+}
+
+llvm::Error run(Module &module, const PassContext &context) {
+  OptimizerLayout layout = optimizerLayout(context.options.optimizer);
+  addScalarStates(module, layout, context.options.optimizer);
+  std::vector<const Parameter *> trained = byUnit(module, trainedParameters(module));
+  appendTapGradients(module, trained);
+  appendUpdate(module, trained, layout);
+  std::vector<const Parameter *> all;
+  for (const Parameter &parameter : module.parameters)
+    if (module.state(parameter.name))
+      all.push_back(&parameter);
+  appendExport(module, byUnit(module, all));
+  orderFunctions(module);
+  module.settings["optimizer"] = context.options.optimizer.kind;
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass appendOptimizer = {"append_optimizer", Stage::train, Stage::train, false, run};
+
+} // namespace fsdpc

@@ -1,0 +1,154 @@
+// Reverse-mode autodiff of micro_step: one sweep backwards over the nodes, one vjp per op, cotangents summed where a
+// value has several uses. The derivative of a node stands in the node's unit, phase backward.
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace fsdpc {
+
+namespace {
+
+class Differentiator {
+public:
+  Differentiator(Module &module, Function &step) : module(module), step(step), builder(step, step.returnNode()) {}
+
+  void run(Value *lossSum, Value *seed) {
+    markVarying();
+    if (!varying.contains(lossSum))
+      return;
+    cotangents[lossSum] = seed;
+    for (Node *node = sweepStart; node; node = node->previous())
+      propagate(*node);
+  }
+
+  /// The nodes to be swept end here; nodes built later stand after it.
+  void freezeSweep() { sweepStart = step.returnNode()->previous(); }
+
+  /// Local gradient by parameter.
+  llvm::StringMap<Value *> gradients;
+
+private:
+  /// A value varies if a trainable parameter influences it through differentiable positions.
+  void markVarying() {
+    for (Node *node : step) {
+      bool depends = false;
+      if (node->op() == Op::read) {
+        const Parameter *parameter = module.parameter(node->get<StateAttributes>().state.name);
+        depends = parameter && parameter->trainable;
+      }
+      for (Value *operand : node->operands())
+        depends |= varying.contains(operand);
+      bool passesOn = node->op() == Op::read || infoOf(*node).vjp != notDifferentiable;
+      if (!depends || !passesOn)
+        continue;
+      for (unsigned i = 0; i < node->resultCount(); ++i)
+        if (isFloat(node->result(i)->type().dtype()))
+          varying.insert(node->result(i));
+    }
+  }
+
+  void propagate(Node &node) {
+    llvm::SmallVector<Value *, 2> results;
+    bool any = false;
+    for (unsigned i = 0; i < node.resultCount(); ++i) {
+      results.push_back(cotangents.lookup(node.result(i)));
+      any |= results.back() != nullptr;
+    }
+    if (!any)
+      return;
+    if (node.op() == Op::read)
+      return recordGradient(node, results[0]);
+    llvm::SmallVector<Value *, 4> operands(node.operandCount(), nullptr);
+    llvm::SmallVector<bool, 4> needed;
+    for (Value *operand : node.operands())
+      needed.push_back(varying.contains(operand));
+    builder.inherit(node);
+    builder.setPhase(Phase::backward);
+    VjpContext context{builder, node, results, operands, needed};
+    infoOf(node).vjp(context);
+    for (unsigned i = 0; i < node.operandCount(); ++i)
+      if (operands[i] && needed[i])
+        accumulate(node.operand(i), operands[i]);
+  }
+
+  void accumulate(Value *value, Value *cotangent) {
+    assert(cotangent->type() == value->type() && "a cotangent has its value's type");
+    Value *&sum = cotangents[value];
+    sum = sum ? builder.add(sum, cotangent) : cotangent;
+  }
+
+  void recordGradient(const Node &read, Value *cotangent) {
+    builder.inherit(read);
+    builder.setPhase(Phase::backward);
+    Value *&gradient = gradients[read.get<StateAttributes>().state.name];
+    gradient = gradient ? builder.add(gradient, cotangent) : cotangent;
+  }
+
+  Module &module;
+  Function &step;
+  Builder builder;
+  Node *sweepStart = nullptr;
+  llvm::DenseSet<Value *> varying;
+  llvm::DenseMap<Value *, Value *> cotangents;
+};
+
+/// 1/count for a mean, 1 for a sum: the one place that scales gradients.
+Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
+  Value *one = builder.constant(lossSum->type(), 1);
+  Value *count = step.argument("count");
+  return count ? builder.div(one, count) : one;
+}
+
+void returnGradients(Module &module, Function &step, const llvm::StringMap<Value *> &gradients) {
+  Node *ret = step.returnNode();
+  llvm::SmallVector<Value *, 8> values = {resultValue(step, "loss")};
+  std::vector<std::string> names = {"loss"};
+  Builder builder(step, ret);
+  for (const Parameter &parameter : module.parameters) {
+    Value *local = gradients.lookup(parameter.name);
+    if (!local)
+      continue;
+    builder.inherit(*local->definer());
+    builder.setPhase(Phase::backward);
+    Value *global = builder.create(Op::batchSum, {local})->result();
+    global->setName("grad." + parameter.name);
+    values.push_back(global);
+    names.push_back("grad." + parameter.name);
+  }
+  ret->erase();
+  builder.setInsertionPoint(nullptr);
+  builder.setSection({});
+  builder.setSource("");
+  Node *last = builder.ret(values, names);
+  // Nobody but the log reads the loss: dividing it at the end keeps its reduction out of the way.
+  if (Node *division = values[0]->definer(); division->op() == Op::div) {
+    division->moveBefore(last);
+    division->section = {};
+    division->unit = -1;
+  }
+}
+
+llvm::Error run(Module &module, const PassContext &) {
+  Function &step = *module.function(FunctionKind::microStep);
+  Value *lossSum = resultValue(step, "loss_sum");
+  Differentiator differentiator(module, step);
+  differentiator.freezeSweep();
+  Builder builder(step, step.returnNode());
+  builder.inherit(*lossSum->definer());
+  builder.setPhase(Phase::backward);
+  differentiator.run(lossSum, buildSeed(builder, step, lossSum));
+  if (differentiator.gradients.empty())
+    return llvm::createStringError(
+        "no trainable parameter influences the loss: nothing to train (see fsdpc inspect, --trainable, --frozen)");
+  returnGradients(module, step, differentiator.gradients);
+  eraseDeadNodes(step);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass differentiate = {"differentiate", Stage::train, Stage::train, false, run};
+
+} // namespace fsdpc
