@@ -1,0 +1,182 @@
+#include "frontend/driver/bundle.h"
+
+#include "codegen/emit.h"
+#include "frontend/driver/output_folder.h"
+#include "frontend/driver/plan_json.h"
+#include "ir/ops/attributes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SHA256.h"
+#include <thread>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringLiteral dataFileName = "model.onnx.data";
+
+std::string sha256Of(llvm::StringRef text) {
+  llvm::SHA256 hasher;
+  hasher.update(text);
+  return llvm::toHex(hasher.final(), true);
+}
+
+std::string setting(const Module &module, const std::string &key) {
+  auto found = module.settings.find(key);
+  return found == module.settings.end() ? std::string() : found->second;
+}
+
+int64_t settingInteger(const Module &module, const std::string &key) {
+  int64_t value = 0;
+  (void)llvm::StringRef(setting(module, key)).getAsInteger(10, value);
+  return value;
+}
+
+/// Labels of a class loss index the classes of the logits.
+int64_t classCount(const Module &module) {
+  const Function *step = module.function(FunctionKind::evalStep);
+  for (Node *node : *step)
+    if (node->op() == Op::crossEntropy || node->op() == Op::nll)
+      return node->operand(0)->type().dim(-1);
+  return 0;
+}
+
+std::string commandLine(const OptionValues &values, llvm::StringRef input) {
+  std::string command = "fsdpc " + input.str();
+  for (const OptionRow &row : optionTable()) {
+    if (row.isAboutThisRun)
+      continue;
+    if (row.kind == OptionKind::list)
+      for (const std::string &item : values.list(row.name))
+        command += " --" + row.name.str() + " " + item;
+    else if (values.text(row.name) != row.defaultValue)
+      command += " --" + row.name.str() + " " + values.text(row.name).str();
+  }
+  return command;
+}
+
+EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, llvm::StringRef input,
+                  const MemoryReport &memory, const StepPrediction &prediction, const ExternalLayout &layout) {
+  const Module &module = *compilation.module;
+  EmitInfo info;
+  info.planHash = sha256Of(compilation.stageText.at(Stage::planned));
+  info.compileCommand = commandLine(values, input);
+  info.settingsJson = values.toJson(false);
+  info.microBatchSize = compilation.options.microBatchSize;
+  info.seed = compilation.options.seed;
+  info.optimizer = setting(module, "optimizer");
+  info.loss = setting(module, "loss");
+  info.lossIsMean = setting(module, "loss_reduction") == "mean";
+  info.plainMpi = values.text("transport") == "mpi";
+  info.streams = values.text("streams").str();
+  info.labels = setting(module, "labels");
+  info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
+  if (info.isClassification) {
+    info.ignoreIndex = settingInteger(module, "ignore_index");
+    info.classes = classCount(module);
+  }
+  for (auto [space, key] : {std::pair{Space::privateSpace, "arena_private"}, std::pair{Space::window, "arena_window"}})
+    info.arenas.push_back({space, settingInteger(module, std::string(key) + "_bytes"),
+                           settingInteger(module, std::string(key) + "_used_bytes")});
+  for (size_t i = 0; i < memoryClassCount; ++i)
+    info.memoryClasses.push_back({nameOf(static_cast<MemoryClass>(i)).str(), memory.byClass[i]});
+  for (const ExternalLayout::Entry &entry : layout.entries)
+    info.onnxOffsets.push_back({entry.parameter, entry.offsetBytes});
+  info.onnxDataBytes = layout.totalBytes;
+  info.onnxDataFile = dataFileName.str();
+  info.predictedStepMicroseconds = prediction.stepMicroseconds;
+  info.predictedExposedMicroseconds = prediction.exposedMicroseconds;
+  return info;
+}
+
+/// A stage read from OUT/stages/ finds its weights in OUT/.
+llvm::Error copyWeightsBeside(OutputFolder &folder, llvm::StringRef stagePath) {
+  llvm::SmallString<128> bundle(llvm::sys::path::parent_path(stagePath));
+  if (bundle.empty())
+    bundle = ".";
+  llvm::sys::path::append(bundle, "..");
+  for (llvm::StringRef name : {"weights/model.safetensors", "model.onnx"}) {
+    llvm::SmallString<128> file(bundle);
+    llvm::sys::path::append(file, name);
+    if (llvm::sys::fs::exists(file))
+      if (llvm::Error error = folder.copyFrom(bundle, name))
+        return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, OutputFolder &folder,
+                                               llvm::StringRef input) {
+  if (!compilation.imported.model) {
+    if (llvm::Error error = copyWeightsBeside(folder, input))
+      return error;
+    return ExternalLayout();
+  }
+  llvm::Expected<std::string> weights = folder.pathOf("weights/model.safetensors");
+  if (!weights)
+    return weights.takeError();
+  if (llvm::Error error = writeWeights(compilation.imported, *weights))
+    return error;
+  llvm::Expected<std::string> model = folder.pathOf("model.onnx");
+  if (!model)
+    return model.takeError();
+  return writeRepairedModel(compilation.imported, *model, dataFileName);
+}
+
+llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
+  for (const auto &[stage, text] : compilation.stageText)
+    if (llvm::Error error = folder.write("stages/" + nameOf(stage).str() + ".fsir", text))
+      return error;
+  return llvm::Error::success();
+}
+
+bool collectivesRunInline(const OptionValues &values, int64_t worldSize) {
+  if (values.text("streams") != "auto")
+    return values.text("streams") == "inline";
+  return static_cast<int64_t>(std::thread::hardware_concurrency()) <= worldSize;
+}
+
+} // namespace
+
+llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input) {
+  const Module &module = *compilation.module;
+  MemoryReport memory = reportMemory(module, *compilation.target);
+  StepPrediction prediction =
+      predictStep(module, *compilation.target, collectivesRunInline(values, compilation.options.worldSize));
+  printMemoryReport(memory, llvm::outs());
+  if (values.flag("dry_run"))
+    return llvm::Error::success();
+  llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"));
+  if (!folder)
+    return folder.takeError();
+  llvm::Expected<ExternalLayout> layout = writeModelFiles(compilation, *folder, input);
+  if (!layout)
+    return layout.takeError();
+  llvm::Expected<std::vector<EmittedFile>> files =
+      emitCpu(module, emitInfo(compilation, values, input, memory, prediction, *layout));
+  if (!files)
+    return files.takeError();
+  std::vector<std::string> sources;
+  for (const EmittedFile &file : *files) {
+    if (llvm::Error error = folder->write(file.name, file.text))
+      return error;
+    if (llvm::StringRef(file.name).ends_with(".cpp"))
+      sources.push_back(file.name);
+  }
+  for (const std::string &file : runtimeFilesCpu(FSDPC_SOURCE_DIR))
+    if (llvm::Error error = folder->copyFrom(FSDPC_SOURCE_DIR, file))
+      return error;
+  if (llvm::Error error = folder->write("plan.json", planJson(module, memory, prediction)))
+    return error;
+  if (llvm::Error error = folder->write("options.json", values.toJson(true) + "\n"))
+    return error;
+  if (llvm::Error error = writeStages(compilation, *folder))
+    return error;
+  if (values.text("emit") == "program")
+    if (llvm::Error error = buildProgram(*folder, sources, {values.flag("test_build")}))
+      return error;
+  return folder->commit();
+}
+
+} // namespace fsdpc

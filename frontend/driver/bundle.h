@@ -1,0 +1,12 @@
+// OUT/: the emitted program, what it needs to be built elsewhere, its weights, its plan, its stages.
+#pragma once
+
+#include "frontend/driver/compile.h"
+
+namespace fsdpc {
+
+/// Requires a compilation at stage planned. Writes nothing into OUT unless everything succeeded. Prints what was
+/// decided.
+llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input);
+
+} // namespace fsdpc

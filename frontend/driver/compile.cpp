@@ -1,0 +1,92 @@
+#include "frontend/driver/compile.h"
+
+#include "frontend/driver/crash_reproducer.h"
+#include "ir/text/text.h"
+#include "passes/check/check_schedule.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error readInput(llvm::StringRef input, const OptionValues &values, Compilation &result) {
+  if (input.ends_with(".fsir")) {
+    llvm::Expected<std::unique_ptr<Module>> module = readStage(input);
+    if (!module)
+      return module.takeError();
+    result.module = std::move(*module);
+    return llvm::Error::success();
+  }
+  llvm::Expected<ImportOptions> options = importOptions(values);
+  if (!options)
+    return options.takeError();
+  llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
+  if (!imported)
+    return imported.takeError();
+  result.imported = std::move(*imported);
+  result.module = std::move(result.imported.module);
+  result.remarks = result.imported.remarks;
+  return llvm::Error::success();
+}
+
+/// The checker trusts nothing but the two texts: what the train stage said, and what is about to be emitted.
+llvm::Error checkPlan(const Compilation &compilation) {
+  if (llvm::Error error = checkPlanned(*compilation.module))
+    return error;
+  auto train = compilation.stageText.find(Stage::train);
+  if (train == compilation.stageText.end())
+    return llvm::Error::success();
+  llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(train->second, "train.fsir"));
+  if (!module)
+    return module.takeError();
+  return checkAgainstTrain(**module, *compilation.module);
+}
+
+void resolveStates(Module &module, const PipelineOptions &options) {
+  if (State *seed = module.state("seed"))
+    seed->initialValue = static_cast<double>(options.seed);
+}
+
+} // namespace
+
+llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + llvm::Twine(buffer.getError().message()));
+  return parse((*buffer)->getMemBufferRef());
+}
+
+llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &values) {
+  Compilation result;
+  if (llvm::Error error = readInput(input, values, result))
+    return error;
+  if (!result.module->mesh.empty())
+    values.resolve("world_size", std::to_string(result.module->worldSize()));
+  llvm::Expected<RunnerOptions> runner = runnerOptions(values);
+  if (!runner)
+    return runner.takeError();
+  // Passes of the graph stage know no loss; whoever names passes gives one if they need it.
+  bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
+  if (!needsLoss && !values.given("loss"))
+    values.resolve("loss", "model");
+  llvm::Expected<PipelineOptions> options = pipelineOptions(values, *result.module);
+  if (!options)
+    return options.takeError();
+  result.options = *options;
+  resolveStates(*result.module, result.options);
+  result.target = makeCpuTarget(cpuTargetOptions(values));
+  PassContext context{result.options, *result.target, result.remarks};
+  runner->reproducerPath = "fsdpc-reproducer.fsir";
+  CrashReproducer crash(runner->reproducerPath);
+  runner->beforePass = [&](llvm::StringRef pass, const std::string &text) { crash.remember(pass, text); };
+  auto observer = [&](Stage stage, const Module &module) { result.stageText[stage] = toText(module); };
+  if (llvm::Error error = runPasses(*result.module, context, *runner, result.times, observer))
+    return error;
+  if (result.module->stage == Stage::planned && runner->only.empty())
+    if (llvm::Error error = checkPlan(result))
+      return llvm::make_error<InternalError>(
+          "the planned program fails the schedule checker: " + toString(std::move(error)), "");
+  return result;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,150 @@
+#include "frontend/driver/driver.h"
+
+#include "frontend/driver/bundle.h"
+#include "frontend/driver/compile.h"
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "passes/check/check_schedule.h"
+#include "passes/pipeline.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/Path.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) {
+  if (values.positional().size() != first + 1)
+    return usage(values.positional().size() <= first
+                     ? "a model is missing: fsdpc MODEL.onnx [options] -o OUT (--help lists them)"
+                     : "one model at a time: " + values.positional()[first + 1] + " is one too many");
+  return values.positional()[first];
+}
+
+/// "-" or nothing is stdout.
+llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
+  if (path.empty() || path == "-") {
+    llvm::outs() << text;
+    return llvm::Error::success();
+  }
+  std::error_code code;
+  llvm::raw_fd_ostream out(path, code);
+  if (code)
+    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
+  out << text;
+  return llvm::Error::success();
+}
+
+llvm::Error inspect(const OptionValues &values) {
+  llvm::Expected<std::string> input = onlyInput(values, 1);
+  if (!input)
+    return input.takeError();
+  llvm::Expected<ImportOptions> options = importOptions(values);
+  if (!options)
+    return options.takeError();
+  llvm::Expected<ImportedModel> model = inspectOnnx(*input, *options);
+  if (!model)
+    return model.takeError();
+  printInspection(*model, llvm::outs());
+  return llvm::Error::success();
+}
+
+/// The train stage that belongs to OUT/stages/planned.fsir lies beside it.
+llvm::Error checkAgainstNeighbour(const Module &planned, llvm::StringRef path) {
+  llvm::SmallString<128> train(llvm::sys::path::parent_path(path));
+  llvm::sys::path::append(train, "train.fsir");
+  if (!llvm::sys::fs::exists(train)) {
+    llvm::outs() << "no train.fsir beside it: order and memory were checked, values were not\n";
+    return llvm::Error::success();
+  }
+  llvm::Expected<std::unique_ptr<Module>> module = readStage(train);
+  return module ? checkAgainstTrain(**module, planned) : module.takeError();
+}
+
+llvm::Error verifyStage(const OptionValues &values) {
+  llvm::Expected<std::string> input = onlyInput(values, 1);
+  if (!input)
+    return input.takeError();
+  llvm::Expected<std::unique_ptr<Module>> module = readStage(*input);
+  if (!module)
+    return module.takeError();
+  if (llvm::Error error = verify(**module))
+    return error;
+  if ((*module)->stage == Stage::planned) {
+    if (llvm::Error error = checkPlanned(**module))
+      return error;
+    if (llvm::Error error = checkAgainstNeighbour(**module, *input))
+      return error;
+  }
+  llvm::outs() << *input << ": ok, stage " << nameOf((*module)->stage) << '\n';
+  return llvm::Error::success();
+}
+
+void printRemarks(const Compilation &compilation, const OptionValues &values) {
+  bool all = values.text("remarks") == "all" || values.text("remarks") == "units";
+  for (const std::string &remark : compilation.remarks)
+    if (all)
+      llvm::errs() << "remark: " << remark << '\n';
+  if (values.flag("timing"))
+    for (const PassTime &time : compilation.times)
+      llvm::errs() << llvm::format("%10.3f ms  ", time.milliseconds) << time.pass << '\n';
+}
+
+llvm::Error compile(OptionValues &values) {
+  llvm::Expected<std::string> input = onlyInput(values, 0);
+  if (!input)
+    return input.takeError();
+  bool textOnly = !values.text("compile_to").empty() || !values.list("passes").empty();
+  if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
+    return usage("-o OUT: where the program goes is missing");
+  llvm::Expected<Compilation> compilation = compileModule(*input, values);
+  if (!compilation)
+    return compilation.takeError();
+  printRemarks(*compilation, values);
+  if (textOnly)
+    return writeText(values.text("output"), toText(*compilation->module));
+  return writeBundle(*compilation, values, *input);
+}
+
+llvm::Error dispatch(OptionValues &values) {
+  if (values.flag("help")) {
+    llvm::outs() << helpText();
+    return llvm::Error::success();
+  }
+  if (values.flag("list_passes")) {
+    for (const Pass *pass : pipeline())
+      llvm::outs() << pass->name << (pass->optional ? "  (optional)" : "") << '\n';
+    return llvm::Error::success();
+  }
+  if (!values.positional().empty() && values.positional()[0] == "inspect")
+    return inspect(values);
+  if (!values.positional().empty() && values.positional()[0] == "verify")
+    return verifyStage(values);
+  return compile(values);
+}
+
+int report(llvm::Error error) {
+  int code = 1;
+  if (error.isA<UsageError>())
+    code = 2;
+  else if (error.isA<InternalError>())
+    code = 70;
+  llvm::errs() << "fsdpc: " << toString(std::move(error)) << '\n';
+  return code;
+}
+
+} // namespace
+
+int runCompiler(llvm::ArrayRef<std::string> arguments) {
+  llvm::Expected<OptionValues> values = OptionValues::parse(arguments);
+  if (!values)
+    return report(values.takeError());
+  if (llvm::Error error = dispatch(*values))
+    return report(std::move(error));
+  return 0;
+}
+
+} // namespace fsdpc

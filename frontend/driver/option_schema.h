@@ -1,0 +1,77 @@
+// The one options schema: parsing, --help, did-you-mean, the config reader, OUT/options.json and the README's table
+// come from it.
+//
+// Rules (interface.md): `-` and `_` are the same in names, an `fsdp_` prefix is accepted, choices ignore case, booleans
+// are --x, --no_x, --x=true, values may begin with `-`, the last of a repeated option wins, lists grow.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fsdpc {
+
+enum class OptionKind { boolean, integer, real, text, choice, list };
+
+struct OptionRow {
+  llvm::StringRef name;
+  OptionKind kind;
+  llvm::StringRef defaultValue; ///< "" where there is none
+  llvm::StringRef values;       ///< placeholder; "a|b|c" for choices, "a=b" names a synonym of b
+  llvm::StringRef group;
+  llvm::StringRef help;
+  /// Not part of what the compile produces (dumps, output path): left out of OUT/options.json.
+  bool isAboutThisRun = false;
+};
+
+llvm::ArrayRef<OptionRow> optionTable();
+
+/// A fault of the command line: exit 2.
+class UsageError : public llvm::ErrorInfo<UsageError> {
+public:
+  static char ID;
+  explicit UsageError(std::string message) : message(std::move(message)) {}
+  void log(llvm::raw_ostream &out) const override { out << message; }
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+
+private:
+  std::string message;
+};
+
+/// Values after parsing, validated against the schema.
+class OptionValues {
+public:
+  /// Command line after the subcommand. `--config FILE` is read where it stands, so later options override it.
+  static llvm::Expected<OptionValues> parse(llvm::ArrayRef<std::string> arguments);
+
+  llvm::StringRef text(llvm::StringRef name) const;
+  int64_t integer(llvm::StringRef name) const;
+  double real(llvm::StringRef name) const;
+  bool flag(llvm::StringRef name) const;
+  llvm::ArrayRef<std::string> list(llvm::StringRef name) const;
+  bool given(llvm::StringRef name) const { return givenNames.contains(name.str()); }
+  llvm::ArrayRef<std::string> positional() const { return positionals; }
+  /// Gives a default that depends on others its resolved value.
+  void resolve(llvm::StringRef name, std::string value) { values[name.str()] = std::move(value); }
+
+  /// Every option that shapes the result with its resolved value: OUT/options.json. The model's path is `model`.
+  /// On one line, or indented for people.
+  std::string toJson(bool indented) const;
+
+private:
+  llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
+  llvm::Error readConfig(llvm::StringRef path);
+  std::map<std::string, std::string> values;
+  std::map<std::string, std::vector<std::string>> lists;
+  std::set<std::string> givenNames;
+  std::vector<std::string> positionals;
+};
+
+std::string helpText();
+
+} // namespace fsdpc

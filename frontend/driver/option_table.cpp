@@ -1,0 +1,90 @@
+#include "frontend/driver/option_schema.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::integer, real = OptionKind::real,
+                     text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list;
+
+// Names are normative: interface.md section 1. Only what works is listed.
+constexpr OptionRow rows[] = {
+    {"world_size", integer, "1", "N", "job", "ranks the program is for"},
+    {"micro_batch_size", integer, "1", "B", "job", "samples per rank and step; binds dim 0 of the inputs"},
+    {"dim", list, "", "NAME=VALUE", "job", "binds another symbolic dimension"},
+    {"target", choice, "cpu", "cpu", "job", "what the program runs on"},
+    {"seed", integer, "0", "S", "job", "of dropout and shuffling"},
+    {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout as exported, or forced on or off"},
+
+    {"loss", choice, "", "cross_entropy|nll|mse|l1|bce_with_logits|model", "loss",
+     "default: model, if the graph computes a loss"},
+    {"loss_output", text, "", "NAME", "loss", "graph output the loss reads; default: the first float output"},
+    {"loss_reduction", choice, "mean", "mean|sum", "loss",
+     "mean is over the elements that count in the whole global batch"},
+    {"class_axis", integer, "", "A", "loss", "of the output; default: -1 up to rank 3, else 1"},
+    {"ignore_index", integer, "-100", "I", "loss", "label that does not count"},
+    {"label_smoothing", real, "0", "X", "loss", "of cross_entropy"},
+    {"labels", text, "labels", "NAME", "loss", "name of the label input that the loss adds"},
+
+    {"optimizer", choice, "adamw", "adamw|adam|sgd|adadelta|adagrad|rmsprop", "optimizer",
+     "torch semantics and defaults"},
+    {"lr", real, "", "X", "optimizer", "default: torch's for the optimizer"},
+    {"betas", text, "0.9,0.999", "B1,B2", "optimizer", "adam, adamw"},
+    {"eps", real, "", "X", "optimizer", "adam, adamw, adadelta, adagrad, rmsprop"},
+    {"weight_decay", real, "", "X", "optimizer", "decoupled for adamw, L2 otherwise"},
+    {"momentum", real, "0", "X", "optimizer", "sgd, rmsprop; 0: no momentum buffer"},
+    {"dampening", real, "0", "X", "optimizer", "sgd"},
+    {"nesterov", boolean, "false", "", "optimizer", "sgd"},
+    {"rho", real, "0.9", "X", "optimizer", "adadelta"},
+    {"alpha", real, "0.99", "X", "optimizer", "rmsprop"},
+    {"centered", boolean, "false", "", "optimizer", "rmsprop"},
+    {"lr_decay", real, "0", "X", "optimizer", "adagrad"},
+    {"initial_accumulator_value", real, "0", "X", "optimizer", "adagrad"},
+
+    {"trainable", text, "", "REGEX", "parameters", "exactly these are trained"},
+    {"frozen", text, "", "REGEX", "parameters", "these are not trained"},
+    {"tie", list, "", "A=B", "parameters", "two parameters are one"},
+    {"no_tie", boolean, "false", "", "parameters", "shared and copied parameters of different modules become separate"},
+    {"keep_shared", boolean, "false", "", "parameters", "initializers merged because they were equal stay one"},
+    {"restore_biases", boolean, "false", "", "parameters", "zero biases that the exporter dropped come back"},
+
+    {"strategy", choice, "full_shard", "full_shard|1=full_shard|zero3=full_shard", "sharding",
+     "who owns parameters, gradients and state"},
+    {"auto_wrap_policy", choice, "auto", "auto|size_based_wrap|no_wrap", "sharding", "what a unit is"},
+    {"min_num_params", integer, "100000000", "N", "sharding", "size_based_wrap: parameters of a unit"},
+    {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
+     "when backward gathers the next unit"},
+    {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
+    {"max_inflight_all_gathers", integer, "2", "N", "sharding", "gathered units held at once, the one in use included"},
+    {"streams", choice, "auto", "auto|inline|threads", "sharding",
+     "cpu: collectives on a thread of their own, or inline"},
+    {"threads", integer, "0", "T", "sharding",
+     "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
+    {"transport", choice, "shared", "shared|mpi", "sharding",
+     "cpu: shared memory of one host, or MPI messages between hosts"},
+
+    {"compile_to", choice, "", "graph|train|sharded|async|planned", "looking inside", "stop there and write the stage",
+     true},
+    {"output", text, "", "OUT", "looking inside", "-o: output folder; with --compile_to a file, - for stdout", true},
+    {"emit", choice, "program", "program|src", "looking inside", "src: no host compiler", true},
+    {"test_build", boolean, "false", "", "looking inside", "guard pages, pattern fill, no allocation inside a step",
+     true},
+    {"dry_run", boolean, "false", "", "looking inside", "compile without writing", true},
+    {"dump_dir", text, "", "D", "looking inside", "one numbered file per pass that changed something", true},
+    {"print_ir_before", list, "", "PASS", "looking inside", "to stderr", true},
+    {"print_ir_after", list, "", "PASS", "looking inside", "to stderr", true},
+    {"print_ir_after_all", boolean, "false", "", "looking inside", "to stderr", true},
+    {"passes", list, "", "A,B", "looking inside", "run exactly these", true},
+    {"skip", list, "", "A,B", "looking inside", "leave these optional passes out"},
+    {"list_passes", boolean, "false", "", "looking inside", "the pipeline", true},
+    {"timing", boolean, "false", "", "looking inside", "milliseconds per pass", true},
+    {"remarks", choice, "", "memory|units|all", "looking inside", "what was decided and why", true},
+    {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
+    {"help", boolean, "false", "", "looking inside", "this text", true},
+};
+
+} // namespace
+
+llvm::ArrayRef<OptionRow> optionTable() { return rows; }
+
+} // namespace fsdpc

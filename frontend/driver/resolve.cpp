@@ -1,0 +1,222 @@
+#include "frontend/driver/resolve.h"
+
+#include "ir/op.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
+#include <thread>
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+constexpr int64_t mostThreads = 1024;
+
+/// torch.optim's defaults, per optimizer; an option that is not in the row changes nothing for it.
+struct OptimizerDefaults {
+  llvm::StringRef kind;
+  llvm::SmallVector<std::pair<llvm::StringRef, llvm::StringRef>, 6> scalars;
+};
+
+llvm::ArrayRef<OptimizerDefaults> optimizerDefaults() {
+  static const OptimizerDefaults rows[] = {
+      {"adamw", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0.01"}}},
+      {"adam", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0"}}},
+      {"sgd", {{"lr", "0.001"}, {"momentum", "0"}, {"dampening", "0"}, {"weight_decay", "0"}, {"nesterov", "false"}}},
+      {"adadelta", {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-06"}, {"weight_decay", "0"}}},
+      {"adagrad",
+       {{"lr", "0.01"},
+        {"lr_decay", "0"},
+        {"eps", "1e-10"},
+        {"weight_decay", "0"},
+        {"initial_accumulator_value", "0"}}},
+      {"rmsprop",
+       {{"lr", "0.01"},
+        {"alpha", "0.99"},
+        {"eps", "1e-08"},
+        {"weight_decay", "0"},
+        {"momentum", "0"},
+        {"centered", "false"}}},
+  };
+  return rows;
+}
+
+const OptimizerDefaults &defaultsOf(llvm::StringRef kind) {
+  return *llvm::find_if(optimizerDefaults(), [&](const OptimizerDefaults &row) { return row.kind == kind; });
+}
+
+bool sameValue(llvm::StringRef a, llvm::StringRef b) {
+  double x, y;
+  return a == b || (!a.getAsDouble(x) && !b.getAsDouble(y) && x == y);
+}
+
+/// Said something that its default does not say already.
+bool changed(const OptionValues &values, llvm::StringRef name) {
+  const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
+  return values.given(name) && !sameValue(values.text(name), row.defaultValue);
+}
+
+/// An optimizer option that the chosen optimizer does not have is an error, unless it has its default.
+llvm::Error rejectForeignScalars(const OptionValues &values, const OptimizerDefaults &defaults) {
+  for (const OptimizerDefaults &row : optimizerDefaults())
+    for (const auto &[name, ignored] : row.scalars) {
+      bool own = llvm::any_of(defaults.scalars, [&, key = name](const auto &entry) { return entry.first == key; });
+      llvm::StringRef neutral;
+      for (const OptionRow &option : optionTable())
+        if (option.name == name)
+          neutral = option.defaultValue.empty() ? "0" : option.defaultValue;
+      if (!own && values.given(name) && !sameValue(values.text(name), neutral))
+        return usage("--" + name + ": changes nothing for --optimizer " + defaults.kind);
+    }
+  return llvm::Error::success();
+}
+
+llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
+  OptimizerOptions optimizer;
+  optimizer.kind = values.text("optimizer").str();
+  const OptimizerDefaults &defaults = defaultsOf(optimizer.kind);
+  if (llvm::Error error = rejectForeignScalars(values, defaults))
+    return error;
+  for (const auto &[name, value] : defaults.scalars)
+    if (!values.given(name))
+      values.resolve(name, value.str());
+  for (const auto &[name, value] : defaults.scalars) {
+    if (name == "betas") {
+      auto [first, second] = values.text("betas").split(',');
+      if (first.getAsDouble(optimizer.scalars["beta1"]) || second.getAsDouble(optimizer.scalars["beta2"]))
+        return usage("--betas " + values.text("betas") + ": two numbers are expected, e.g. 0.9,0.999");
+    } else if (name != "nesterov" && name != "centered" && name != "initial_accumulator_value") {
+      optimizer.scalars[name.str()] = values.real(name);
+    }
+  }
+  optimizer.nesterov = values.flag("nesterov");
+  optimizer.centered = values.flag("centered");
+  optimizer.initialAccumulatorValue = values.real("initial_accumulator_value");
+  if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
+    return usage("--nesterov: needs --momentum above 0 and --dampening 0");
+  return optimizer;
+}
+
+llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &module) {
+  LossOptions loss;
+  if (values.text("loss").empty() && module.stage == Stage::graph) {
+    if (!module.settings.count("model_loss"))
+      return usage("--loss is required: the graph does not compute one (cross_entropy, nll, mse, l1, bce_with_logits)");
+    values.resolve("loss", "model");
+  }
+  loss.kind = values.text("loss").str();
+  loss.output = values.text("loss_output").str();
+  loss.reduction = values.text("loss_reduction").str();
+  if (!values.text("class_axis").empty())
+    loss.classAxis = values.integer("class_axis");
+  loss.ignoreIndex = values.integer("ignore_index");
+  loss.labelSmoothing = values.real("label_smoothing");
+  loss.labels = values.text("labels").str();
+  if (loss.labelSmoothing != 0 && loss.kind != "cross_entropy")
+    return usage("--label_smoothing: changes nothing for --loss " + loss.kind);
+  if (loss.labelSmoothing < 0 || loss.labelSmoothing > 1)
+    return usage("--label_smoothing: between 0 and 1");
+  return loss;
+}
+
+llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
+  std::string problem;
+  if (!values.text(name).empty() && !llvm::Regex(values.text(name)).isValid(problem))
+    return usage("--" + name + " " + values.text(name) + ": " + problem);
+  return llvm::Error::success();
+}
+
+llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t most) {
+  int64_t value = values.integer(name);
+  return value >= 1 && value <= most
+             ? llvm::Error::success()
+             : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
+}
+
+} // namespace
+
+llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
+  if (llvm::Error error = atLeastOne(values, "micro_batch_size", int64_t(1) << 31))
+    return error;
+  for (llvm::StringRef name : {"trainable", "frozen"})
+    if (llvm::Error error = checkRegex(values, name))
+      return error;
+  ImportOptions options;
+  options.microBatchSize = values.integer("micro_batch_size");
+  for (llvm::StringRef binding : values.list("dim")) {
+    auto [name, value] = binding.split('=');
+    int64_t size;
+    if (value.getAsInteger(10, size) || size < 1)
+      return usage("--dim " + binding + ": NAME=VALUE with a positive integer is expected");
+    options.dims[name.str()] = size;
+  }
+  options.trainMode = values.text("train_mode") == "train"  ? TrainMode::train
+                      : values.text("train_mode") == "eval" ? TrainMode::eval
+                                                            : TrainMode::keep;
+  options.trainableRegex = values.text("trainable").str();
+  options.frozenRegex = values.text("frozen").str();
+  for (llvm::StringRef tie : values.list("tie")) {
+    auto [first, second] = tie.split('=');
+    if (first.empty() || second.empty())
+      return usage("--tie " + tie + ": A=B is expected");
+    options.ties.emplace_back(first.str(), second.str());
+  }
+  options.noTie = values.flag("no_tie");
+  options.keepShared = values.flag("keep_shared");
+  options.restoreBiases = values.flag("restore_biases");
+  return options;
+}
+
+llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module) {
+  for (auto [name, most] :
+       {std::pair<llvm::StringRef, int64_t>{"world_size", 1 << 20}, {"max_inflight_all_gathers", 1 << 20}})
+    if (llvm::Error error = atLeastOne(values, name, most))
+      return error;
+  PipelineOptions options;
+  options.worldSize = values.integer("world_size");
+  options.microBatchSize = values.integer("micro_batch_size");
+  options.seed = static_cast<uint64_t>(values.integer("seed"));
+  llvm::Expected<LossOptions> loss = lossOptions(values, module);
+  if (!loss)
+    return loss.takeError();
+  options.loss = *loss;
+  llvm::Expected<OptimizerOptions> optimizer = optimizerOptions(values);
+  if (!optimizer)
+    return optimizer.takeError();
+  options.optimizer = *optimizer;
+  options.strategy = values.text("strategy").str();
+  options.autoWrapPolicy = values.text("auto_wrap_policy").str();
+  options.minNumParams = values.integer("min_num_params");
+  if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
+    return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);
+  options.forwardPrefetch = values.flag("forward_prefetch");
+  options.backwardPrefetch = values.text("backward_prefetch").str();
+  options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
+  return options;
+}
+
+CpuTargetOptions cpuTargetOptions(OptionValues &values) {
+  CpuTargetOptions options;
+  int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  if (values.integer("threads") <= 0)
+    values.resolve("threads", std::to_string(std::max<int64_t>(1, cores / values.integer("world_size"))));
+  options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
+  options.plainMpi = values.text("transport") == "mpi";
+  return options;
+}
+
+llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values) {
+  RunnerOptions options;
+  if (!values.text("compile_to").empty())
+    options.stopAfter = stageFromName(values.text("compile_to"));
+  options.only = values.list("passes").vec();
+  options.skip = values.list("skip").vec();
+  options.printBefore = values.list("print_ir_before").vec();
+  options.printAfter = values.list("print_ir_after").vec();
+  options.printAfterAll = values.flag("print_ir_after_all");
+  options.dumpDirectory = values.text("dump_dir").str();
+  return options;
+}
+
+} // namespace fsdpc

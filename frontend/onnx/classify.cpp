@@ -1,0 +1,335 @@
+#include "frontend/onnx/classify.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+bool isFloatType(int32_t onnxType) {
+  std::optional<DType> dtype = dtypeOf(onnxType);
+  return dtype && isFloat(*dtype);
+}
+
+/// Leaves of state that PyTorch modules keep as buffers.
+bool isBufferName(llvm::StringRef name) {
+  static constexpr llvm::StringRef leaves[] = {"running_mean",
+                                               "running_var",
+                                               "num_batches_tracked",
+                                               "inv_freq",
+                                               "original_inv_freq",
+                                               "masked_bias",
+                                               "position_ids",
+                                               "causal_mask",
+                                               "attn_mask",
+                                               "mask",
+                                               "tril",
+                                               "cos_cached",
+                                               "sin_cached",
+                                               "freqs_cis",
+                                               "token_type_ids",
+                                               "embed_scale",
+                                               "pe",
+                                               "mean",
+                                               "std"};
+  return llvm::is_contained(leaves, leafOf(name));
+}
+
+/// Words by which people and other exporters name what is trained.
+bool isParameterName(llvm::StringRef name) {
+  std::string lower = name.lower();
+  for (llvm::StringRef word : {"weight", "bias", "kernel", "gamma", "beta", "embed", "scale", "token"})
+    if (llvm::StringRef(lower).contains(word))
+      return true;
+  return false;
+}
+
+bool isMatrixProduct(const onnx::NodeProto &node) {
+  return llvm::StringSwitch<bool>(node.op_type())
+      .Cases("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", true)
+      .Default(false);
+}
+
+/// Is the value a matrix product or convolution, seen through what only moves elements?
+bool comesFromProduct(const GraphIndex &index, llvm::StringRef value) {
+  for (int step = 0; step < 4; ++step) {
+    const onnx::NodeProto *node = index.producer(value);
+    if (!node)
+      return false;
+    if (isMatrixProduct(*node))
+      return true;
+    bool moves = llvm::StringSwitch<bool>(node->op_type())
+                     .Cases("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", true)
+                     .Default(false);
+    if (!moves || node->input_size() == 0)
+      return false;
+    value = node->input(0);
+  }
+  return false;
+}
+
+bool isElementwisePair(const onnx::NodeProto &node) {
+  return llvm::StringSwitch<bool>(node.op_type()).Cases("Add", "Sub", "Mul", "Div", true).Default(false);
+}
+
+/// An additive or logical mask: every element is 0, 1 or very negative, and more than one of them occurs.
+bool looksLikeMask(const OnnxModel &model, const onnx::TensorProto &tensor) {
+  constexpr int64_t largest = 1 << 22;
+  if (tensor.dims_size() < 2 || elementsOf(tensor) > largest || elementsOf(tensor) < 4)
+    return false;
+  llvm::Expected<Dense> values = readDense(model, tensor);
+  if (!values) {
+    llvm::consumeError(values.takeError());
+    return false;
+  }
+  bool varies = false;
+  for (int64_t i = 0; i < values->storedElements(); ++i) {
+    double value = values->at(i);
+    if (value != 0 && value != 1 && !(value <= -1e3))
+      return false;
+    varies |= value != values->at(0);
+  }
+  return varies;
+}
+
+/// Classifies one initializer after the other; names are given to the first that claims them.
+class Classifier {
+public:
+  Classifier(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
+      : model(model), index(index), signature(signature), isTorch(model.proto.producer_name() == "pytorch") {
+    for (const onnx::TensorProto &tensor : index.graph.initializer())
+      taken.insert(tensor.name());
+  }
+
+  InitializerRole classify(const onnx::TensorProto &tensor) {
+    InitializerRole role;
+    role.name = tensor.name();
+    if (!isFloatType(tensor.data_type())) {
+      bool isBuffer = kindOf(tensor) == "BUFFER" || signature.isBuffer.contains(tensor.name());
+      return with(role, isBuffer ? InitializerKind::buffer : InitializerKind::constant,
+                  isBuffer ? "export metadata" : "integer");
+    }
+    if (signature.known())
+      return fromMetadata(tensor, role);
+    return isExporterName(tensor.name()) ? fromFoldedName(tensor, role) : fromOwnName(tensor, role);
+  }
+
+private:
+  static InitializerRole with(InitializerRole role, InitializerKind kind, llvm::StringRef origin) {
+    role.kind = kind;
+    role.origin = origin.str();
+    return role;
+  }
+
+  llvm::StringRef kindOf(const onnx::TensorProto &tensor) const {
+    auto found = signature.kinds.find(tensor.name());
+    return found == signature.kinds.end() ? llvm::StringRef() : llvm::StringRef(found->second);
+  }
+
+  InitializerRole fromMetadata(const onnx::TensorProto &tensor, InitializerRole role) {
+    llvm::StringRef kind = kindOf(tensor);
+    auto folded = signature.foldedFrom.find(tensor.name());
+    if (kind.empty() && folded != signature.foldedFrom.end())
+      return fromFolding(tensor, folded->second, role);
+    if (kind == "PARAMETER" || signature.isParameter.contains(tensor.name()))
+      return with(role, InitializerKind::parameter, "export metadata");
+    if (kind == "BUFFER" || signature.isBuffer.contains(tensor.name()))
+      return with(role, InitializerKind::buffer, "export metadata");
+    return with(role, InitializerKind::constant, "export metadata");
+  }
+
+  InitializerRole fromFolding(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources,
+                              InitializerRole role) {
+    std::vector<llvm::StringRef> parameters;
+    for (const std::string &source : sources)
+      if (signature.isParameter.contains(source))
+        parameters.push_back(source);
+    bool isOfLayer =
+        llvm::any_of(index.readsOf(tensor.name()), [&](const InitializerRead &read) { return readByLayer(read); });
+    if (parameters.empty() || (elementsOf(tensor) < 2 && !isOfLayer))
+      return with(role, InitializerKind::constant, "export metadata");
+    role = with(role, InitializerKind::parameter, "export metadata");
+    if (parameters.size() > 1) {
+      role.note = "computed by the exporter from " + llvm::join(parameters, ", ");
+      return role;
+    }
+    role.isTransposed = sources.size() == 1 && isFoldedTranspose(tensor);
+    role.dropsOnes = !role.isTransposed && hasAddedOnes(tensor, parameters.front());
+    rename(role, parameters.front());
+    if (role.name != tensor.name())
+      role.note =
+          (role.isTransposed ? "stored transposed as " : "computed by the exporter, stored as ") + tensor.name();
+    return role;
+  }
+
+  /// A table folded to [1, S, D], or a vector of a layer made [C, 1, 1] to broadcast.
+  static bool hasAddedOnes(const onnx::TensorProto &tensor, llvm::StringRef name) {
+    bool isVector = llvm::count_if(tensor.dims(), [](int64_t dim) { return dim != 1; }) == 1;
+    bool isOfLayer = leafOf(name) == "weight" || leafOf(name) == "bias";
+    return (isVector && isOfLayer && tensor.dims_size() > 1) || (tensor.dims_size() > 2 && tensor.dims(0) == 1);
+  }
+
+  /// A matrix that only matrix products read, as their second operand: a Linear weight whose Transpose was folded.
+  bool isFoldedTranspose(const onnx::TensorProto &tensor) const {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+    return tensor.dims_size() == 2 && !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
+             const onnx::NodeProto &node = index.node(read);
+             return node.op_type() == "MatMul" && read.input == 1 && read.permutation.empty();
+           });
+  }
+
+  /// Does nothing if another initializer has the name.
+  void rename(InitializerRole &role, llvm::StringRef name) {
+    if (!name.empty() && taken.insert(name).second)
+      role.name = name.str();
+  }
+
+  /// onnx::MatMul_18 read by /fc1/MatMul, and other names that stand for a value that the exporter computed.
+  InitializerRole fromFoldedName(const onnx::TensorProto &tensor, InitializerRole role) {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+    if (reads.empty() || (elementsOf(tensor) < 2 && useRole(index, reads.front()) == UseRole::table))
+      return with(role, InitializerKind::constant, "use");
+    const InitializerRead &first = reads.front();
+    if (!readByLayer(first) && !isScaledNorm(index.node(first))) {
+      bool isTable = llvm::StringRef(tensor.name()).ends_with("Gather_output_0");
+      return with(role, isTable ? InitializerKind::parameter : InitializerKind::constant, "use");
+    }
+    role = with(role, InitializerKind::parameter, "use");
+    bool hasScope = llvm::StringRef(index.node(first).name()).starts_with("/");
+    if (!hasScope)
+      return role;
+    role.isTransposed = isFoldedTranspose(tensor);
+    role.dropsOnes = !role.isTransposed && !isMatrixProduct(index.node(first)) && hasAddedOnes(tensor, "weight");
+    rename(role, nameFromScope(first));
+    if (role.name != tensor.name())
+      role.note = (role.isTransposed ? "stored transposed as " : "stored as ") + tensor.name();
+    return role;
+  }
+
+  /// The scale or the shift of a GroupNorm, which TorchScript writes as InstanceNormalization, Reshape, Mul and Add.
+  bool isScaledNorm(const onnx::NodeProto &node) const {
+    const onnx::NodeProto *before = &node;
+    for (llvm::StringRef op : {"Add", "Mul", "Reshape", "InstanceNormalization"})
+      if (before && before->op_type() == op) {
+        if (op == "InstanceNormalization")
+          return before != &node;
+        before = producerOfInputs(*before);
+      }
+    return false;
+  }
+
+  /// The node behind whichever input has one.
+  const onnx::NodeProto *producerOfInputs(const onnx::NodeProto &node) const {
+    for (const std::string &input : node.input())
+      if (const onnx::NodeProto *producer = index.producer(input); producer && producer->op_type() != "Constant")
+        return producer;
+    return nullptr;
+  }
+
+  /// A matrix product, convolution, norm or embedding reads it as what it trains.
+  bool readByLayer(const InitializerRead &read) const {
+    const onnx::NodeProto &node = index.node(read);
+    bool isElementwise = isElementwisePair(node);
+    UseRole use = useRole(index, read);
+    return use != UseRole::other && use != UseRole::mean && use != UseRole::variance && !isElementwise;
+  }
+
+  /// The sibling of the bias that is added to the product, else <scope>.weight or <scope>.bias.
+  std::string nameFromScope(const InitializerRead &read) const {
+    const onnx::NodeProto &node = index.node(read);
+    llvm::StringRef scope = index.scopes[read.node];
+    bool isBias = useRole(index, read) == UseRole::bias;
+    std::string plain = (scope.empty() ? "" : scope.str() + ".") + (isBias ? "bias" : "weight");
+    if (isBias || node.output_size() == 0)
+      return plain;
+    for (const Read &next : index.consumers(node.output(0))) {
+      const onnx::NodeProto &add = index.graph.node(next.node);
+      if (add.op_type() != "Add" || add.input_size() != 2)
+        continue;
+      llvm::StringRef bias = add.input(1 - next.input);
+      size_t at = bias.rfind("bias");
+      bool isSibling = at != llvm::StringRef::npos && !isExporterName(bias) && moduleOf(bias) == scope;
+      if (isSibling)
+        return (bias.take_front(at) + "weight" + bias.drop_front(at + 4)).str();
+    }
+    return plain;
+  }
+
+  InitializerRole fromOwnName(const onnx::TensorProto &tensor, InitializerRole role) {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+    bool isState = llvm::any_of(reads, [&](const InitializerRead &read) {
+      UseRole use = useRole(index, read);
+      return use == UseRole::mean || use == UseRole::variance;
+    });
+    if (isBufferName(tensor.name()) || isState || looksLikeMask(model, tensor))
+      return with(role, InitializerKind::buffer, "name");
+    bool isModuleName = isTorch || llvm::StringRef(tensor.name()).contains('.');
+    if (isModuleName)
+      return with(role, InitializerKind::parameter, "name");
+    bool isTrained = llvm::any_of(reads, [&](const InitializerRead &read) { return isTrainedUse(tensor, read); });
+    return with(role, isTrained ? InitializerKind::parameter : InitializerKind::constant, "use");
+  }
+
+  bool isTrainedUse(const onnx::TensorProto &tensor, const InitializerRead &read) const {
+    if (readByLayer(read))
+      return true;
+    const onnx::NodeProto &node = index.node(read);
+    if (elementsOf(tensor) < 2 || !isElementwisePair(node))
+      return false;
+    bool isBias = node.op_type() == "Add" && comesFromProduct(index, node.input(1 - read.input));
+    return isBias || isParameterName(tensor.name());
+  }
+
+  const OnnxModel &model;
+  const GraphIndex &index;
+  const ExportSignature &signature;
+  bool isTorch;
+  llvm::StringSet<> taken;
+};
+
+} // namespace
+
+bool isLinearWeight(const onnx::NodeProto &node, int input) {
+  return input == 1 && domainOf(node).empty() && (node.op_type() == "MatMul" || node.op_type() == "Gemm");
+}
+
+UseRole useRole(const GraphIndex &index, const InitializerRead &read) {
+  const onnx::NodeProto &node = index.node(read);
+  llvm::StringRef op = node.op_type();
+  if (!domainOf(node).empty())
+    return UseRole::other;
+  if (op == "MatMul")
+    return UseRole::weight;
+  if (op == "Gemm")
+    return read.input < 2 ? UseRole::weight : UseRole::bias;
+  if (op == "Gather")
+    return read.input == 0 ? UseRole::table : UseRole::other;
+  if (op == "PRelu")
+    return read.input == 1 ? UseRole::weight : UseRole::other;
+  if (op == "Add" || op == "Sub")
+    return UseRole::bias;
+  if (op == "Mul" || op == "Div")
+    return UseRole::weight;
+  bool isLayer =
+      llvm::StringSwitch<bool>(op)
+          .Cases("Conv", "ConvTranspose", "LayerNormalization", "RMSNormalization", "BatchNormalization", true)
+          .Cases("InstanceNormalization", "GroupNormalization", true)
+          .Default(false);
+  if (!isLayer || read.input == 0 || read.input > 4)
+    return UseRole::other;
+  constexpr UseRole roles[] = {UseRole::other, UseRole::weight, UseRole::bias, UseRole::mean, UseRole::variance};
+  return roles[read.input];
+}
+
+std::vector<InitializerRole> classifyInitializers(const OnnxModel &model, const GraphIndex &index,
+                                                  const ExportSignature &signature) {
+  Classifier classifier(model, index, signature);
+  std::vector<InitializerRole> roles(index.graph.initializer_size());
+  for (int i : index.initializersByFirstRead())
+    roles[i] = classifier.classify(index.graph.initializer(i));
+  return roles;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,33 @@
+// What each initializer is: a parameter, a buffer or a constant; and the name it has in PyTorch.
+#pragma once
+
+#include "frontend/onnx/graph_index.h"
+#include "frontend/onnx/metadata.h"
+
+namespace fsdpc {
+
+enum class InitializerKind : uint8_t { parameter, buffer, constant };
+
+struct InitializerRole {
+  InitializerKind kind = InitializerKind::constant;
+  std::string origin;        ///< how that is known: "export metadata", "name", "use"
+  std::string name;          ///< the recovered name; the initializer's own where nothing better is known
+  bool isTransposed = false; ///< [in, out] in the file, [out, in] in PyTorch
+  bool dropsOnes = false;    ///< [1, S, D] or [C, 1, 1] in the file, [S, D] or [C] in PyTorch
+  std::string note;          ///< what the exporter did to it
+};
+
+/// By position in the file. Evidence in this order: export metadata; names (dotted names and names of folded weights,
+/// as the TorchScript exporter writes them); use (what a matmul, convolution, norm or embedding reads). Integers are
+/// never parameters.
+std::vector<InitializerRole> classifyInitializers(const OnnxModel &model, const GraphIndex &index,
+                                                  const ExportSignature &signature);
+
+/// What a node does with an initializer that it reads.
+enum class UseRole : uint8_t { weight, bias, table, mean, variance, other };
+/// Of an Add the answer is bias, of a Mul weight: what trained vectors are there.
+UseRole useRole(const GraphIndex &index, const InitializerRead &read);
+/// Is the initializer the second operand of a MatMul or Gemm?
+bool isLinearWeight(const onnx::NodeProto &node, int input);
+
+} // namespace fsdpc

@@ -1,0 +1,61 @@
+#include "frontend/onnx/convert_opset.h"
+
+#include "onnx/version_converter/convert.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+namespace {
+
+// Converters look into small constants only: axes, scales, shapes.
+constexpr int64_t largestSeen = 1024;
+
+/// The model without the values of large tensors, which need not go through the converter.
+onnx::ModelProto lightCopy(OnnxModel &model) {
+  google::protobuf::RepeatedPtrField<onnx::TensorProto> weights;
+  model.graph().mutable_initializer()->Swap(&weights);
+  onnx::ModelProto copy = model.proto;
+  model.graph().mutable_initializer()->Swap(&weights);
+  for (const onnx::TensorProto &tensor : model.graph().initializer()) {
+    onnx::TensorProto *light = copy.mutable_graph()->add_initializer();
+    if (elementsOf(tensor) <= largestSeen && tensor.data_location() != onnx::TensorProto::EXTERNAL) {
+      *light = tensor;
+      continue;
+    }
+    light->set_name(tensor.name());
+    light->set_data_type(tensor.data_type());
+    *light->mutable_dims() = tensor.dims();
+  }
+  return copy;
+}
+
+/// Puts the file's own tensors in the place of those that came through the converter.
+void restoreWeights(OnnxModel &model, onnx::ModelProto &converted) {
+  llvm::StringMap<onnx::TensorProto *> originals;
+  for (onnx::TensorProto &tensor : *model.graph().mutable_initializer())
+    originals[tensor.name()] = &tensor;
+  for (onnx::TensorProto &tensor : *converted.mutable_graph()->mutable_initializer())
+    if (onnx::TensorProto *original = originals.lookup(tensor.name()))
+      tensor.Swap(original);
+}
+
+} // namespace
+
+llvm::Error convertOpset(OnnxModel &model) {
+  int64_t opset = model.opset("");
+  if (opset >= translatedOpset)
+    return llvm::Error::success();
+  try {
+    onnx::ModelProto converted =
+        onnx::version_conversion::ConvertVersion(lightCopy(model), static_cast<int>(translatedOpset));
+    restoreWeights(model, converted);
+    model.proto.Swap(&converted);
+  } catch (const std::exception &fault) {
+    return llvm::createStringError(
+        model.path + ": cannot bring opset " + llvm::Twine(opset) + " to " + llvm::Twine(translatedOpset) + ": " +
+        llvm::StringRef(fault.what()).split('\n').first + "; export again with a newer opset");
+  }
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,86 @@
+// ONNX files in: the only door of this folder. No protobuf type crosses it.
+//
+// importOnnx reads a file (.onnx, or ONNX's text form .onnxtxt), checks it with libonnx, inlines its local functions,
+// decides what is a parameter, repairs what the exporter hid (transposed, merged, copied parameters: parameters.h) and
+// translates the nodes into a module of the graph stage with static shapes (translate/).
+//
+// What the graph looks like
+// - Arguments: the graph inputs that are not initializers. Results: the graph outputs, by name.
+// - One `read` per used parameter, at its first use; a parameter whose file layout differs is read in its own layout
+// and
+//   transposed or reshaped for its readers (matmul takes it through its transpose flags).
+// - Operands of elementwise ops have equal shapes: broadcasts are `broadcast` nodes, never two in a row.
+// - What only constants decide is a `constant`, with one value for all elements (splat) where it can be.
+// - ReduceMean is mul(reduce_sum(x), constant 1/n). float16 and bfloat16 become f32, other small integers i32 or i64.
+// - Node::source is "scope.path|node name": the dotted path of the PyTorch module ("" if unknown), a bar, the ONNX
+// node's name.
+//   Messages for people print what follows the bar.
+//
+// A loss inside the graph. If a graph output is one float element and its end is a mean or a sum, then Module::settings
+// has
+//   model_loss = mean | sum, model_loss_output = NAME
+// and forward returns two more values: `loss_terms` (f32, before reduction, 0 where nothing counts) and `loss_counts`
+// (f32; the loss is sum(loss_terms) / sum(loss_counts) for mean, sum(loss_terms) for sum). If such an output ends in
+// something else, settings has model_loss_error, a sentence that names the node.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace fsdpc {
+
+/// Dropout as the file says (training_mode true is active), or forced on or off.
+enum class TrainMode : uint8_t { keep, train, eval };
+
+struct ImportOptions {
+  int64_t microBatchSize = 1;          ///< binds dim 0 of every input
+  std::map<std::string, int64_t> dims; ///< values of the other symbols; `input[axis]` for a dim without a name
+  TrainMode trainMode = TrainMode::keep;
+  std::string trainableRegex; ///< not empty: exactly these are trained. A match may also turn a buffer into a parameter
+  std::string frozenRegex;    ///< not empty: these are not trained
+  std::vector<std::pair<std::string, std::string>> ties; ///< parameter A and parameter B are one, named A
+  bool noTie = false;         ///< shared and copied parameters of different modules become parameters of their own
+  bool keepShared = false;    ///< initializers that the exporter merged because they were equal stay one parameter
+  bool restoreBiases = false; ///< zero biases that the exporter dropped come back
+};
+
+class OnnxModel; ///< the file as repaired, with its weights (model.h)
+
+struct ImportedModel {
+  std::unique_ptr<Module> module;    ///< graph stage; null from inspectOnnx
+  std::shared_ptr<OnnxModel> model;  ///< keeps initial values reachable
+  std::vector<Parameter> parameters; ///< as in the module, where there is one
+  std::vector<std::string> remarks;  ///< what was repaired or left out, one sentence each
+};
+
+/// Errors name the file, tensor, dim or node at fault; all unsupported nodes and all unbound dims come in one error.
+llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptions &options);
+
+/// The same without translation: shapes may stay symbolic and ops may be unsupported.
+llvm::Expected<ImportedModel> inspectOnnx(llvm::StringRef path, const ImportOptions &options);
+
+/// Ops with counts, dims, parameters with their origin, buffers and constants, blocks that repeat: `fsdpc inspect`.
+void printInspection(const ImportedModel &imported, llvm::raw_ostream &out);
+
+/// Initial values of all parameters as safetensors, under Parameter::name in the parameter's own layout. One parameter
+/// at a time is in memory.
+llvm::Error writeWeights(const ImportedModel &imported, llvm::StringRef path);
+
+/// Where trained values go in the external data file of a repaired model.
+struct ExternalLayout {
+  struct Entry {
+    std::string parameter;
+    int64_t offsetBytes = 0;
+    int64_t bytes = 0; ///< of the parameter's dtype, elements in the order of the file (Parameter::permutation)
+  };
+  std::vector<Entry> entries;
+  int64_t totalBytes = 0;
+};
+
+/// The model as repaired, every parameter an initializer of its own under Parameter::initializer, its values external
+/// in `dataFileName` beside `path` (which somebody else writes by the layout). Buffers and constants stay inside.
+llvm::Expected<ExternalLayout> writeRepairedModel(const ImportedModel &imported, llvm::StringRef path,
+                                                  llvm::StringRef dataFileName);
+
+} // namespace fsdpc

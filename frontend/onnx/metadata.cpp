@@ -1,0 +1,158 @@
+#include "frontend/onnx/metadata.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
+constexpr llvm::StringRef kindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
+constexpr llvm::StringRef signatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
+
+/// The scope that the node itself tells; none if it tells nothing.
+std::optional<std::string> ownScope(const onnx::NodeProto &node) {
+  std::vector<std::string> scopes = pythonStrings(metadataOf(node, scopesKey));
+  if (scopes.size() >= 2 && !llvm::StringRef(scopes.front()).starts_with("_empty_nn_module_stack"))
+    return scopes[scopes.size() - 2];
+  llvm::StringRef name = node.name();
+  if (!name.consume_front("/"))
+    return std::nullopt;
+  std::string scope = name.rsplit('/').first == name ? "" : name.rsplit('/').first.str();
+  std::replace(scope.begin(), scope.end(), '/', '.');
+  return scope;
+}
+
+using Scopes = std::vector<std::optional<std::string>>;
+
+/// Nodes are sorted, so one sweep hands scopes down any chain of nodes without one.
+void inheritFromProducers(const onnx::GraphProto &graph, Scopes &scopes) {
+  llvm::StringMap<int> producer;
+  for (int i = 0; i < graph.node_size(); ++i) {
+    for (const std::string &input : graph.node(i).input()) {
+      auto found = producer.find(input);
+      if (!scopes[i] && found != producer.end() && scopes[found->second])
+        scopes[i] = scopes[found->second];
+    }
+    for (const std::string &output : graph.node(i).output())
+      producer[output] = i;
+  }
+}
+
+void inheritFromConsumers(const onnx::GraphProto &graph, Scopes &scopes) {
+  llvm::StringMap<int> consumer;
+  for (int i = graph.node_size(); i-- > 0;) {
+    for (const std::string &output : graph.node(i).output()) {
+      auto found = consumer.find(output);
+      if (!scopes[i] && found != consumer.end())
+        scopes[i] = scopes[found->second];
+    }
+    if (scopes[i])
+      for (const std::string &input : graph.node(i).input())
+        consumer[input] = i;
+  }
+}
+
+/// "p_fc1_weight: PARAMETER target='fc1.weight'"
+void readSignatureLine(llvm::StringRef line, ExportSignature &signature) {
+  auto [before, target] = line.split(" target='");
+  llvm::StringRef name = target.split('\'').first, kind = before.rsplit(": ").second;
+  if (name.empty())
+    return;
+  if (kind == "PARAMETER" && signature.isParameter.insert(name).second)
+    signature.parameters.push_back(name.str());
+  if (kind == "BUFFER" && signature.isBuffer.insert(name).second)
+    signature.buffers.push_back(name.str());
+}
+
+} // namespace
+
+std::vector<std::string> moduleScopes(const onnx::GraphProto &graph) {
+  Scopes scopes;
+  scopes.reserve(graph.node_size());
+  for (const onnx::NodeProto &node : graph.node())
+    scopes.push_back(ownScope(node));
+  inheritFromProducers(graph, scopes);
+  inheritFromConsumers(graph, scopes);
+  std::vector<std::string> result;
+  result.reserve(scopes.size());
+  for (std::optional<std::string> &scope : scopes)
+    result.push_back(scope ? std::move(*scope) : "");
+  return result;
+}
+
+std::vector<std::string> pythonStrings(llvm::StringRef text) {
+  std::vector<std::string> result;
+  text = text.trim();
+  if (!text.consume_front("[") || !text.consume_back("]"))
+    return result;
+  while (!text.empty()) {
+    char quote = text.front();
+    if (quote != '\'' && quote != '"') {
+      text = text.drop_front();
+      continue;
+    }
+    std::string element;
+    size_t i = 1;
+    for (; i < text.size() && text[i] != quote; ++i) {
+      if (text[i] == '\\' && i + 1 < text.size())
+        ++i;
+      element += text[i];
+    }
+    result.push_back(std::move(element));
+    text = text.drop_front(std::min(i + 1, text.size()));
+  }
+  return result;
+}
+
+ExportSignature exportSignature(const onnx::GraphProto &graph) {
+  ExportSignature signature;
+  llvm::StringRef text = metadataOf(graph, signatureKey);
+  while (!text.empty()) {
+    auto [line, rest] = text.split('\n');
+    readSignatureLine(line, signature);
+    text = rest;
+  }
+  for (const auto *list : {&graph.value_info(), &graph.input()})
+    for (const onnx::ValueInfoProto &value : *list) {
+      if (llvm::StringRef kind = metadataOf(value, kindKey); !kind.empty())
+        signature.kinds[value.name()] = kind.str();
+      if (llvm::StringRef folded = metadataOf(value, foldedKey); !folded.empty())
+        signature.foldedFrom[value.name()] = pythonStrings(folded);
+    }
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    if (llvm::StringRef folded = metadataOf(tensor, foldedKey); !folded.empty())
+      signature.foldedFrom[tensor.name()] = pythonStrings(folded);
+  return signature;
+}
+
+bool isExporterName(llvm::StringRef name) {
+  return name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("val_") || name.empty() ||
+         llvm::all_of(name, llvm::isDigit);
+}
+
+llvm::StringRef moduleOf(llvm::StringRef name) {
+  size_t dot = name.rfind('.');
+  return dot == llvm::StringRef::npos ? "" : name.take_front(dot);
+}
+
+llvm::StringRef leafOf(llvm::StringRef name) {
+  size_t dot = name.rfind('.');
+  return dot == llvm::StringRef::npos ? name : name.drop_front(dot + 1);
+}
+
+bool isWithin(llvm::StringRef inner, llvm::StringRef outer) {
+  return outer.empty() || inner == outer || (inner.starts_with(outer) && inner[outer.size()] == '.');
+}
+
+llvm::StringRef withoutCallCount(llvm::StringRef scope) {
+  llvm::StringRef digits = scope;
+  while (!digits.empty() && llvm::isDigit(digits.back()))
+    digits = digits.drop_back();
+  bool isCount = digits.size() < scope.size() && (digits.ends_with("_") || digits.ends_with("@"));
+  return isCount ? digits.drop_back() : scope;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,59 @@
+// What exporters say beside the graph: module scopes of nodes, kinds of initializers, names of all parameters.
+#pragma once
+
+#include "frontend/onnx/model.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+/// The dotted module path of every node of the graph, by position: "transformer.h.0.attn". From
+/// `pkg.torch.onnx.name_scopes` (dynamo exporter: the last entry but one), else from a name like
+/// /transformer/h.0/attn/MatMul (TorchScript exporter). A node that says nothing has the scope of a producer of its
+/// inputs, else of a consumer.
+std::vector<std::string> moduleScopes(const onnx::GraphProto &graph);
+
+/// The elements of a Python list of strings as `repr` writes it; empty if it is none.
+std::vector<std::string> pythonStrings(llvm::StringRef text);
+
+/// Which values the exporter computed an initializer from.
+constexpr llvm::StringRef foldedKey = "pkg.onnxscript.optimizer.folded_from";
+
+/// What the import did to an initializer, as metadata of the initializer.
+constexpr llvm::StringRef recoveredKey = "fsdpc.recovered";
+
+/// The value of a key, or "".
+template <class Message>
+llvm::StringRef metadataOf(const Message &message, llvm::StringRef key) {
+  for (const onnx::StringStringEntryProto &entry : message.metadata_props())
+    if (entry.key() == key)
+      return entry.value();
+  return "";
+}
+
+/// What torch.export wrote into the file.
+struct ExportSignature {
+  std::vector<std::string> parameters; ///< names of all parameters, in definition order
+  std::vector<std::string> buffers;
+  llvm::StringSet<> isParameter, isBuffer;
+  llvm::StringMap<std::string> kinds;                   ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
+  llvm::StringMap<std::vector<std::string>> foldedFrom; ///< initializers that the exporter computed: from which values
+  bool known() const { return !parameters.empty() || !kinds.empty(); }
+};
+ExportSignature exportSignature(const onnx::GraphProto &graph);
+
+// ---- Names
+
+/// Names that exporters make up: onnx::MatMul_18, /fc1/Gemm_output_0, val_3, 336.
+bool isExporterName(llvm::StringRef name);
+
+/// "a.b.weight" -> "a.b"; "weight" -> "".
+llvm::StringRef moduleOf(llvm::StringRef name);
+/// "a.b.weight" -> "weight".
+llvm::StringRef leafOf(llvm::StringRef name);
+/// Is one the other or a module around it? Every module is inside "".
+bool isWithin(llvm::StringRef inner, llvm::StringRef outer);
+/// fc_1 and fc@1 are how exporters write a second call of fc: "a.fc_1" -> "a.fc".
+llvm::StringRef withoutCallCount(llvm::StringRef scope);
+
+} // namespace fsdpc

@@ -1,0 +1,57 @@
+// An ONNX file in memory. Everything that includes this is compiled with exceptions: libonnx and protobuf throw.
+#pragma once
+
+#include "ir/attributes.h"
+#include "onnx/onnx_pb.h"
+#include "llvm/Support/Error.h"
+
+namespace fsdpc {
+
+/// Parsed, checked, local functions inlined. External data stays in its files.
+class OnnxModel {
+public:
+  onnx::ModelProto proto;
+  std::string path;   ///< as given, for messages
+  std::string folder; ///< external data lies below it
+
+  const onnx::GraphProto &graph() const { return proto.graph(); }
+  onnx::GraphProto &graph() { return *proto.mutable_graph(); }
+  /// Version of the operator set of a domain; 0 if the file imports none. "" and "ai.onnx" are one domain.
+  int64_t opset(llvm::StringRef domain) const;
+};
+
+/// Reads and checks a file. The caller learns of unsupported ops from the translation, except where libonnx does not
+/// know an op either.
+llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path);
+
+/// The node's name, or its first output's where it has none.
+llvm::StringRef nameOf(const onnx::NodeProto &node);
+/// "" for ai.onnx too.
+llvm::StringRef domainOf(const onnx::NodeProto &node);
+/// Null if the node has no attribute of the name.
+const onnx::AttributeProto *attributeOf(const onnx::NodeProto &node, llvm::StringRef name);
+
+/// "/fc1/MatMul (MatMul of ai.onnx, opset 20)"
+std::string describe(const OnnxModel &model, const onnx::NodeProto &node);
+
+// ---- Tensors
+
+/// The element type that a file type becomes in the graph: float16 and bfloat16 f32, int8, uint16 and int16 i32, uint32
+/// and uint64 i64. None for strings, complex numbers and types of less than a byte.
+std::optional<DType> dtypeOf(int32_t onnxType);
+/// FLOAT, INT64, ...
+std::string typeText(int32_t onnxType);
+Shape shapeOf(const onnx::TensorProto &tensor);
+int64_t elementsOf(const onnx::TensorProto &tensor);
+
+/// Shape, payload and (for external data) file, offset and length are what they have to be.
+llvm::Error checkTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// All elements, converted to dtypeOf(type). The tensor has passed checkTensor.
+llvm::Expected<std::vector<uint8_t>> readTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// The bytes as the file has them, for a tensor with external data.
+llvm::Expected<std::string> readRaw(const OnnxModel &model, const onnx::TensorProto &tensor);
+llvm::Expected<Dense> readDense(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// Makes `to` a copy of the tensor's values, inline or external as `from` has them; name and metadata stay.
+void copyValues(const onnx::TensorProto &from, onnx::TensorProto &to);
+
+} // namespace fsdpc

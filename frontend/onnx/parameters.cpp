@@ -1,0 +1,192 @@
+#include "frontend/onnx/parameters.h"
+
+#include "frontend/onnx/graph_edit.h"
+#include "llvm/Support/Regex.h"
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+Shape inverse(llvm::ArrayRef<int64_t> permutation) {
+  Shape result(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i)
+    result[permutation[i]] = static_cast<int64_t>(i);
+  return result;
+}
+
+/// Shape and layout of a parameter in PyTorch and in the file.
+void setLayout(Parameter &parameter, const onnx::TensorProto &tensor, const InitializerRole &role) {
+  Shape file = shapeOf(tensor), own = file;
+  if (role.isTransposed) {
+    own = {file[1], file[0]};
+    parameter.permutation = {1, 0};
+  }
+  if (role.dropsOnes) {
+    bool isVector = llvm::count_if(file, [](int64_t dim) { return dim != 1; }) == 1;
+    while (own.size() > (isVector ? 1 : 2) && own.front() == 1)
+      own.erase(own.begin());
+    while (isVector && own.size() > 1 && own.back() == 1)
+      own.pop_back();
+    parameter.fileShape = file;
+  }
+  parameter.type = Type(*dtypeOf(tensor.data_type()), own);
+}
+
+Parameter makeParameter(const GraphIndex &index, const onnx::TensorProto &tensor, const InitializerRole &role) {
+  Parameter parameter;
+  parameter.name = role.name;
+  parameter.initializer = tensor.name();
+  parameter.recovered = role.note;
+  if (llvm::StringRef note = metadataOf(tensor, recoveredKey); !note.empty())
+    parameter.recovered += (parameter.recovered.empty() ? "" : "; ") + note.str();
+  setLayout(parameter, tensor, role);
+  for (const InitializerRead &read : index.readsOf(tensor.name()))
+    parameter.uses.push_back({nameOf(index.node(read)).str(), read.input});
+  return parameter;
+}
+
+RecoveredParameters listParameters(const Repair &repair) {
+  GraphIndex index(repair.model.graph());
+  RecoveredParameters result;
+  result.roles = classifyInitializers(repair.model, index, exportSignature(index.graph));
+  for (int i : index.initializersByFirstRead()) {
+    const onnx::TensorProto &tensor = index.graph.initializer(i);
+    if (result.roles[i].kind != InitializerKind::parameter || index.readsOf(tensor.name()).empty())
+      continue;
+    result.byInitializer[tensor.name()] = result.parameters.size();
+    result.parameters.push_back(makeParameter(index, tensor, result.roles[i]));
+    result.origins.push_back(result.roles[i].origin);
+  }
+  return result;
+}
+
+Parameter *find(RecoveredParameters &recovered, llvm::StringRef name) {
+  for (Parameter &parameter : recovered.parameters)
+    if (parameter.name == name || parameter.initializer == name)
+      return &parameter;
+  return nullptr;
+}
+
+llvm::Error tieParameters(const Repair &repair, RecoveredParameters &recovered, llvm::StringRef a, llvm::StringRef b) {
+  Parameter *kept = find(recovered, a), *dropped = find(recovered, b);
+  for (auto [parameter, name] : {std::pair(kept, a), std::pair(dropped, b)})
+    if (!parameter)
+      return llvm::createStringError("--tie " + a + "=" + b + ": there is no parameter '" + name + "'");
+  if (kept == dropped)
+    return llvm::Error::success();
+  bool reshaped = !kept->fileShape.empty() || !dropped->fileShape.empty();
+  if (kept->type != dropped->type || reshaped)
+    return llvm::createStringError("--tie " + a + "=" + b + ": they are " + toString(kept->type) + " and " +
+                                   toString(dropped->type));
+  // File dim i of the dropped one is its dim q[i]; the kept one holds that dim at inverse(p)[q[i]].
+  Shape permutation;
+  if (kept->permutation != dropped->permutation) {
+    Shape identity = {0, 1};
+    Shape p = inverse(kept->permutation.empty() ? identity : kept->permutation);
+    for (int64_t dim : dropped->permutation.empty() ? identity : dropped->permutation)
+      permutation.push_back(p[dim]);
+  }
+  GraphEdit edit(repair.model.graph());
+  edit.replaceInitializer(dropped->initializer, kept->initializer, permutation);
+  edit.apply();
+  repair.remarks.push_back("'" + b.str() + "' is tied to '" + a.str() + "' as asked");
+  recovered = listParameters(repair);
+  return llvm::Error::success();
+}
+
+/// A regular expression of an option; one that matches no name is a mistake.
+class NamePattern {
+public:
+  static llvm::Expected<NamePattern> make(llvm::StringRef option, llvm::StringRef text) {
+    NamePattern pattern;
+    pattern.option = option.str();
+    pattern.text = text.str();
+    pattern.regex = llvm::Regex(text);
+    std::string why;
+    if (!text.empty() && !pattern.regex.isValid(why))
+      return llvm::createStringError("--" + option + " '" + text + "' is not a regular expression: " + why);
+    return pattern;
+  }
+  bool isGiven() const { return !text.empty(); }
+  bool matches(llvm::StringRef name) {
+    bool isMatch = isGiven() && regex.match(name);
+    matched |= isMatch;
+    return isMatch;
+  }
+  llvm::Error checkMatched() const {
+    if (isGiven() && !matched)
+      return llvm::createStringError("--" + option + " '" + text + "' matches no parameter");
+    return llvm::Error::success();
+  }
+
+private:
+  std::string option, text;
+  llvm::Regex regex;
+  bool matched = false;
+};
+
+/// Float buffers and constants that the user names become parameters.
+void promote(const Repair &repair, RecoveredParameters &recovered, NamePattern &trainable) {
+  GraphIndex index(repair.model.graph());
+  for (int i : index.initializersByFirstRead()) {
+    const onnx::TensorProto &tensor = index.graph.initializer(i);
+    std::optional<DType> dtype = dtypeOf(tensor.data_type());
+    bool isCandidate = recovered.roles[i].kind != InitializerKind::parameter && dtype && isFloat(*dtype) &&
+                       !index.readsOf(tensor.name()).empty();
+    if (!isCandidate || !trainable.matches(tensor.name()))
+      continue;
+    recovered.roles[i].kind = InitializerKind::parameter;
+    recovered.roles[i].origin = "--trainable";
+    recovered.byInitializer[tensor.name()] = recovered.parameters.size();
+    recovered.parameters.push_back(makeParameter(index, tensor, recovered.roles[i]));
+    recovered.origins.push_back("--trainable");
+  }
+}
+
+llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered) {
+  llvm::Expected<NamePattern> trainable = NamePattern::make("trainable", repair.options.trainableRegex);
+  if (!trainable)
+    return trainable.takeError();
+  llvm::Expected<NamePattern> frozen = NamePattern::make("frozen", repair.options.frozenRegex);
+  if (!frozen)
+    return frozen.takeError();
+  if (trainable->isGiven())
+    promote(repair, recovered, *trainable);
+  for (Parameter &parameter : recovered.parameters) {
+    bool isTrainable = trainable->matches(parameter.name), isFrozen = frozen->matches(parameter.name);
+    if (isTrainable && isFrozen)
+      return llvm::createStringError("parameter '" + parameter.name + "' matches both --trainable and --frozen");
+    parameter.trainable = trainable->isGiven() ? isTrainable : !isFrozen;
+  }
+  if (llvm::Error error = trainable->checkMatched())
+    return error;
+  return frozen->checkMatched();
+}
+
+llvm::Error checkNames(const RecoveredParameters &recovered) {
+  llvm::StringSet<> names;
+  for (const Parameter &parameter : recovered.parameters)
+    if (!names.insert(parameter.name).second)
+      return llvm::createStringError("two parameters have the name '" + parameter.name + "'");
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
+  for (auto *step : {tieCopies, splitMerged, restoreBiases})
+    if (llvm::Error error = step(repair))
+      return error;
+  RecoveredParameters recovered = listParameters(repair);
+  for (const auto &[a, b] : repair.options.ties)
+    if (llvm::Error error = tieParameters(repair, recovered, a, b))
+      return error;
+  if (llvm::Error error = selectTrainable(repair, recovered))
+    return error;
+  if (llvm::Error error = checkNames(recovered))
+    return error;
+  return recovered;
+}
+
+} // namespace fsdpc

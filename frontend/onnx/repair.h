@@ -1,0 +1,38 @@
+// Repairs of what exporters do to parameters, as edits of the graph: afterwards every parameter is one initializer.
+#pragma once
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/model.h"
+
+namespace fsdpc {
+
+struct Repair {
+  OnnxModel &model;
+  const ImportOptions &options;
+  std::vector<std::string> &remarks;
+};
+
+/// One parameter in several initializers becomes one initializer again: an embedding and the transposed copy that a
+/// last MatMul reads, two foldings of one weight. Contents must be equal bit for bit and not all one value. Off with
+/// noTie.
+llvm::Error tieCopies(const Repair &repair);
+
+/// An initializer that several modules read, because their parameters happened to be equal when the exporter looked,
+/// becomes one initializer per parameter again:
+///   - by the names of Identity nodes (TorchScript exporter): fc2.bias = Identity(fc1.bias);
+///   - by the parameters that the export signature lists and the file lacks (dynamo exporter): a reader in module
+///   a.norm2 takes
+///     a.norm2.weight. A reader in a foreign module for which none is left reads a constant that was merged with the
+///     parameter;
+///   - else by scope: a reader in another module than the initializer's name says.
+/// Values that differ among each other are equal on purpose, and the initializer stays one parameter, unless the
+/// modules stand at equal places of repeated blocks (layers.0.fc and layers.1.fc), which start as copies. An embedding
+/// table and what multiplies by it stay one parameter (unless noTie), and so do shared initializers of more than 1024
+/// elements and more than one dim without an Identity: exporters merge no such. Off with keepShared.
+llvm::Error splitMerged(const Repair &repair);
+
+/// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
+/// Only with restoreBiases; otherwise a remark counts them.
+llvm::Error restoreBiases(const Repair &repair);
+
+} // namespace fsdpc

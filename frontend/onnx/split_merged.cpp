@@ -1,0 +1,295 @@
+#include "frontend/onnx/classify.h"
+#include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/repair.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr int64_t largestMerged = 1024;
+
+/// Gives every read of a shared initializer the name of the parameter that it means.
+class Splitter {
+public:
+  Splitter(const Repair &repair, const GraphIndex &index)
+      : repair(repair), index(index), signature(exportSignature(index.graph)) {
+    listMissingParameters();
+    bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
+      return tensor.dims_size() == 2 && isExporterName(tensor.name());
+    });
+    bool hasTransposes = llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) {
+      return node.op_type() == "Transpose" && index.initializer(node.input(0));
+    });
+    keepsTransposes = hasTransposes && !hasFolded;
+  }
+
+  /// Rewrites the graph; the index is stale afterwards.
+  void run() {
+    std::vector<Candidate> candidates = mergedReads();
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+      return std::pair(a.read->node, a.read->input) < std::pair(b.read->node, b.read->input);
+    });
+    for (const Candidate &candidate : candidates)
+      assign(candidate);
+    edit.apply();
+  }
+
+private:
+  struct Candidate {
+    const onnx::TensorProto *tensor;
+    const InitializerRead *read;
+  };
+
+  llvm::StringRef scopeOf(const InitializerRead &read) const { return index.scopes[read.node]; }
+
+  /// Parameters of the signature that no initializer holds. Definition order.
+  void listMissingParameters() {
+    llvm::StringSet<> present;
+    for (const onnx::TensorProto &tensor : index.graph.initializer())
+      present.insert(tensor.name());
+    for (const auto &folded : signature.foldedFrom)
+      if (index.initializer(folded.first()))
+        for (const std::string &source : folded.second)
+          present.insert(source);
+    for (const auto *list : {&signature.parameters, &signature.buffers})
+      for (const std::string &name : *list)
+        if (!present.contains(name))
+          missing.push_back(name);
+    for (size_t i = 0; i < missing.size(); ++i)
+      missingBelow[moduleOf(missing[i]).str()].push_back(i);
+  }
+
+  std::vector<Candidate> mergedReads() const {
+    std::vector<Candidate> result;
+    for (const onnx::TensorProto &tensor : index.graph.initializer()) {
+      llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+      std::optional<DType> dtype = dtypeOf(tensor.data_type());
+      if (reads.size() < 2 || !dtype || !isFloat(*dtype) || elementsOf(tensor) < 2)
+        continue;
+      bool hasTable =
+          llvm::any_of(reads, [&](const InitializerRead &read) { return useRole(index, read) == UseRole::table; });
+      for (const InitializerRead &read : reads)
+        if (maySplit(tensor, read, hasTable))
+          result.push_back({&tensor, &read});
+    }
+    return result;
+  }
+
+  bool maySplit(const onnx::TensorProto &tensor, const InitializerRead &read, bool hasTable) const {
+    bool tied = hasTable && !repair.options.noTie &&
+                (useRole(index, read) == UseRole::table || isLinearWeight(index.node(read), read.input));
+    bool isSmall = tensor.dims_size() <= 1 || elementsOf(tensor) <= largestMerged;
+    return !tied && (isSmall || !read.alias.empty() || repair.options.noTie);
+  }
+
+  void assign(const Candidate &candidate) {
+    llvm::StringRef own = candidate.tensor->name();
+    std::string name = signature.known()               ? nameBySignature(candidate)
+                       : candidate.read->alias.empty() ? nameByScope(candidate)
+                                                       : nameByAlias(candidate);
+    if (name == own)
+      return;
+    if (!repair.options.noTie && isTie(candidate, name))
+      noteTie(own, name);
+    else
+      redirect(candidate, name);
+  }
+
+  /// Equal values other than one constant do not come about by chance. Modules at equal places of repeated blocks are
+  /// copies of one another, which train apart; others share a parameter on purpose.
+  bool isTie(const Candidate &candidate, llvm::StringRef name) {
+    llvm::StringRef own = candidate.tensor->name();
+    auto folded = signature.foldedFrom.find(own);
+    bool isFolded = folded != signature.foldedFrom.end() && folded->second.size() == 1;
+    std::string home = isFolded              ? moduleOf(folded->second.front()).str()
+                       : isExporterName(own) ? scopeOf(index.readsOf(own).front()).str()
+                                             : moduleOf(own).str();
+    std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
+    return withoutNumbers(home) != withoutNumbers(other) && !isUniform(*candidate.tensor);
+  }
+
+  static std::string withoutNumbers(llvm::StringRef scope) {
+    std::string result;
+    for (char c : scope)
+      if (!llvm::isDigit(c))
+        result += c;
+    return result;
+  }
+
+  bool isUniform(const onnx::TensorProto &tensor) {
+    auto [known, isNew] = uniform.try_emplace(tensor.name(), true);
+    if (!isNew)
+      return known->second;
+    llvm::Expected<Dense> values = readDense(repair.model, tensor);
+    if (!values) {
+      llvm::consumeError(values.takeError());
+      return true;
+    }
+    for (int64_t i = 1; i < values->storedElements() && known->second; ++i)
+      known->second = values->at(i) == values->at(0);
+    return known->second;
+  }
+
+  void noteTie(llvm::StringRef own, llvm::StringRef name) {
+    if (made.insert(name).second)
+      repair.remarks.push_back("'" + name.str() + "' and '" + own.str() +
+                               "' have the same values and are one parameter (--no_tie keeps them apart)");
+  }
+
+  /// The Identity's output. A name that the exporter made up stands for no other parameter if the same module reads it,
+  /// called twice. An exporter that leaves transposes of weights alone merges nothing, and Identity nodes tell of true
+  /// ties.
+  std::string nameByAlias(const Candidate &candidate) const {
+    llvm::StringRef own = candidate.tensor->name(), alias = candidate.read->alias;
+    if (!isExporterName(alias))
+      return (keepsTransposes ? own : alias).str();
+    const InitializerRead &first = index.readsOf(own).front();
+    return (withoutCallCount(scopeOf(*candidate.read)) == withoutCallCount(scopeOf(first)) ? own : alias).str();
+  }
+
+  std::string nameByScope(const Candidate &candidate) const {
+    llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(*candidate.read), module = moduleOf(own);
+    bool isForeign = own.contains('.') && !scope.empty() && !isWithin(scope, module) && !isWithin(module, scope) &&
+                     withoutCallCount(scope) != withoutCallCount(module);
+    std::string name = (scope + "." + leafOf(own)).str();
+    return isForeign && index.initializerPosition(name) < 0 ? name : own.str();
+  }
+
+  /// The innermost scope of a reader that the initializer's own name lies in.
+  std::string homeScope(const onnx::TensorProto &tensor) const {
+    std::string best;
+    bool found = false;
+    for (const InitializerRead &read : index.readsOf(tensor.name())) {
+      llvm::StringRef scope = scopeOf(read);
+      if (isWithin(tensor.name(), scope) && (!found || scope.size() > best.size())) {
+        best = scope.str();
+        found = true;
+      }
+    }
+    return found ? best : moduleOf(tensor.name()).str();
+  }
+
+  std::string nameBySignature(const Candidate &candidate) {
+    const InitializerRead &read = *candidate.read;
+    llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(read);
+    std::string home = homeScope(*candidate.tensor);
+    std::string &previous = assigned[own.str() + '\n' + scope.str()];
+    bool isHome = scope == home;
+    if (isHome && previous.empty())
+      return previous = own.str();
+    llvm::StringRef suffix = isWithin(own, home) ? own.drop_front(home.empty() ? 0 : home.size() + 1) : own;
+    if (int found = bestMissing(read, isHome ? moduleOf(own) : scope, suffix, isHome); found >= 0) {
+      isTaken.resize(missing.size());
+      isTaken[found] = true;
+      return previous = missing[found];
+    }
+    if (!previous.empty())
+      return previous;
+    bool related = scope.empty() || isHome || isWithin(own, scope) || isWithin(scope, moduleOf(own));
+    return previous = related ? own.str() : own.str() + ".constant";
+  }
+
+  bool fits(const InitializerRead &read, llvm::StringRef name) const {
+    llvm::StringRef leaf = leafOf(name);
+    UseRole role = useRole(index, read);
+    if (role == UseRole::mean || role == UseRole::variance)
+      return leaf == (role == UseRole::mean ? "running_mean" : "running_var");
+    bool isBiasName = leaf.contains("bias") || leaf.contains("beta");
+    bool isWeightName = leaf.contains("weight") || leaf.contains("gamma");
+    return !leaf.starts_with("running_") && !(role == UseRole::weight && isBiasName) &&
+           !(role == UseRole::bias && isWeightName);
+  }
+
+  /// The parameter below `scope` that a reader there most likely means, -1 if there is none: one of the same name as
+  /// the initializer has in its own module, else the one with the fewest modules in between, else the first defined.
+  int bestMissing(const InitializerRead &read, llvm::StringRef scope, llvm::StringRef suffix,
+                  bool sameModuleOnly) const {
+    // Everything is below the root: only a reader in the root itself may mean one of the root's own parameters.
+    if (scope.empty() && !sameModuleOnly)
+      return -1;
+    int best = -1;
+    size_t bestDepth = 0;
+    for (auto &[module, positions] : missingWithin(scope, sameModuleOnly))
+      for (size_t i : *positions) {
+        bool isFree = (i >= isTaken.size() || !isTaken[i]) && fits(read, missing[i]);
+        if (!isFree)
+          continue;
+        llvm::StringRef below = llvm::StringRef(missing[i]).drop_front(scope.empty() ? 0 : scope.size() + 1);
+        size_t depth = below == suffix ? 0 : 1 + below.count('.');
+        if (best < 0 || depth < bestDepth || (depth == bestDepth && static_cast<int>(i) < best)) {
+          best = static_cast<int>(i);
+          bestDepth = depth;
+        }
+      }
+    return best;
+  }
+
+  std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> missingWithin(llvm::StringRef scope,
+                                                                                     bool sameModuleOnly) const {
+    std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> result;
+    // Names below a scope are neighbours in the sorted map.
+    for (auto at = missingBelow.lower_bound(scope.str());
+         at != missingBelow.end() && llvm::StringRef(at->first).starts_with(scope); ++at)
+      if (at->first == scope || (!sameModuleOnly && isWithin(at->first, scope)))
+        result.push_back({at->first, &at->second});
+    return result;
+  }
+
+  /// The read takes its values from initializer `name`, which is made from the shared one when first needed.
+  void redirect(const Candidate &candidate, llvm::StringRef name) {
+    const InitializerRead &read = *candidate.read;
+    if (made.insert(name).second) {
+      // An Identity node of that name gives way to the initializer.
+      if (int producer = index.producerPosition(name); producer >= 0)
+        edit.removeNode(producer);
+      onnx::TensorProto &copy =
+          edit.copyInitializer(*candidate.tensor, name, "was merged with " + candidate.tensor->name());
+      markFolded(*candidate.tensor, copy);
+      repair.remarks.push_back("'" + name.str() + "' was merged with '" + candidate.tensor->name() +
+                               "' because their values were equal; they are separate again");
+    }
+    std::string value = name.str();
+    if (!read.permutation.empty()) {
+      value += "_permuted_for_" + std::to_string(read.node) + "_" + std::to_string(read.input);
+      edit.addAlias(value, name, read.permutation);
+    }
+    edit.setInput(read.node, read.input, value);
+  }
+
+  /// What was folded like the initializer's own parameter is stored like it: transposed, for instance.
+  void markFolded(const onnx::TensorProto &from, onnx::TensorProto &copy) const {
+    auto folded = signature.foldedFrom.find(from.name());
+    if (folded == signature.foldedFrom.end() || folded->second.size() != 1)
+      return;
+    onnx::StringStringEntryProto *entry = copy.add_metadata_props();
+    entry->set_key(foldedKey.str());
+    entry->set_value("['" + copy.name() + "']");
+  }
+
+  const Repair &repair;
+  const GraphIndex &index;
+  ExportSignature signature;
+  std::vector<std::string> missing;
+  std::map<std::string, std::vector<size_t>> missingBelow;
+  std::vector<bool> isTaken;
+  bool keepsTransposes = false;
+  llvm::StringMap<std::string> assigned;
+  llvm::StringSet<> made;
+  llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
+  GraphEdit edit{repair.model.graph()};
+};
+
+} // namespace
+
+llvm::Error splitMerged(const Repair &repair) {
+  if (repair.options.keepShared)
+    return llvm::Error::success();
+  GraphIndex index(repair.model.graph());
+  Splitter(repair, index).run();
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,117 @@
+// Elementwise arithmetic and functions of one variable.
+#include "frontend/onnx/translate/node_translation.h"
+#include "frontend/onnx/translate/table.h"
+
+namespace fsdpc {
+
+namespace {
+
+template <Op op>
+void unaryOp(NodeTranslation &t) {
+  t.setOutput(0, t.unary(op, t.input(0)));
+}
+template <Op op>
+void binaryOp(NodeTranslation &t) {
+  t.setOutput(0, t.binary(op, t.input(0), t.input(1)));
+}
+
+/// Any number of inputs, taken together from left to right.
+template <Op op>
+void variadicOp(NodeTranslation &t) {
+  Value *result = t.input(0);
+  for (unsigned i = 1; i < t.inputCount(); ++i)
+    result = t.binary(op, result, t.input(i));
+  t.setOutput(0, result);
+}
+
+void mean(NodeTranslation &t) {
+  variadicOp<Op::add>(t);
+  if (t.inputCount() > 1)
+    t.setOutput(0, t.binary(Op::mul, t.results()[0], 1.0 / t.inputCount()));
+}
+
+void reciprocal(NodeTranslation &t) { t.setOutput(0, t.binary(Op::div, t.constantLike(t.input(0), 1), t.input(0))); }
+
+/// The exponent may have another type than the base, which decides the result's.
+void power(NodeTranslation &t) {
+  t.setOutput(0, t.binary(Op::pow, t.input(0), t.cast(t.input(1), t.input(0)->type().dtype())));
+}
+
+void modulo(NodeTranslation &t) {
+  bool truncates = t.integer("fmod", 0) != 0;
+  if (truncates && !isFloat(t.input(0)->type().dtype()))
+    t.reject("fmod=1 on integers is not supported");
+  binaryOp<Op::mod>(t);
+}
+
+void clip(NodeTranslation &t) {
+  Value *x = t.input(0);
+  if (t.hasInput(1))
+    x = t.binary(Op::maximum, x, t.input(1));
+  if (t.hasInput(2))
+    x = t.binary(Op::minimum, x, t.input(2));
+  t.setOutput(0, x);
+}
+
+void tangent(NodeTranslation &t) {
+  t.setOutput(0, t.binary(Op::div, t.unary(Op::sin, t.input(0)), t.unary(Op::cos, t.input(0))));
+}
+
+/// (e^x + sign * e^-x) / 2
+template <Op op>
+void hyperbolic(NodeTranslation &t) {
+  Value *x = t.input(0);
+  Value *sum = t.binary(op, t.unary(Op::exp, x), t.unary(Op::exp, t.unary(Op::neg, x)));
+  t.setOutput(0, t.binary(Op::mul, sum, 0.5));
+}
+
+void castTo(NodeTranslation &t) {
+  int32_t type = static_cast<int32_t>(t.integer("to", 0));
+  std::optional<DType> dtype = dtypeOf(type);
+  if (!dtype)
+    t.reject("elements of " + typeText(type) + " are not supported");
+  t.setOutput(0, t.cast(t.input(0), *dtype));
+}
+
+void castLike(NodeTranslation &t) { t.setOutput(0, t.cast(t.input(0), t.input(1)->type().dtype())); }
+
+void identity(NodeTranslation &t) { t.setOutput(0, t.input(0)); }
+
+constexpr TranslationRow rows[] = {
+    {"Abs", unaryOp<Op::abs>},
+    {"Add", binaryOp<Op::add>},
+    {"Cast", castTo},
+    {"CastLike", castLike},
+    {"Ceil", unaryOp<Op::ceil>},
+    {"Clip", clip},
+    {"Cos", unaryOp<Op::cos>},
+    {"Cosh", hyperbolic<Op::add>},
+    {"Div", binaryOp<Op::div>},
+    {"Erf", unaryOp<Op::erf>},
+    {"Exp", unaryOp<Op::exp>},
+    {"Floor", unaryOp<Op::floor>},
+    {"Identity", identity},
+    {"Log", unaryOp<Op::log>},
+    {"Max", variadicOp<Op::maximum>},
+    {"Mean", mean},
+    {"Min", variadicOp<Op::minimum>},
+    {"Mod", modulo},
+    {"Mul", binaryOp<Op::mul>},
+    {"Neg", unaryOp<Op::neg>},
+    {"Pow", power},
+    {"Reciprocal", reciprocal},
+    {"Round", unaryOp<Op::round>},
+    {"Sign", unaryOp<Op::sign>},
+    {"Sin", unaryOp<Op::sin>},
+    {"Sinh", hyperbolic<Op::sub>},
+    {"Sqrt", unaryOp<Op::sqrt>},
+    {"Sub", binaryOp<Op::sub>},
+    {"Sum", variadicOp<Op::add>},
+    {"Tan", tangent},
+};
+
+} // namespace
+
+TranslationRows arithmeticTranslations() { return rows; }
+
+} // namespace fsdpc

@@ -1,0 +1,137 @@
+#include "frontend/onnx/translate/fold.h"
+
+#include "ir/eval/evaluate.h"
+#include "ir/ops/attributes.h"
+#include <cstring>
+
+namespace fsdpc {
+
+namespace {
+
+// Attention masks over a batch are the largest values that file arithmetic makes.
+constexpr int64_t largestFolded = int64_t(1) << 24;
+// Below this, telling repetition apart is not worth a second look.
+constexpr int64_t smallestRepeated = int64_t(1) << 16;
+
+const Node *constantNode(const Value *value) {
+  const Node *node = value->definer();
+  return node && node->op() == Op::constant ? node : nullptr;
+}
+
+const Node *constantBelow(const Value *value) {
+  if (const Node *node = constantNode(value))
+    return node;
+  const Node *node = value->definer();
+  return node && node->op() == Op::broadcast ? constantNode(node->operand(0)) : nullptr;
+}
+
+bool mayFold(const Node &node) {
+  bool stays = node.op() == Op::constant || node.op() == Op::broadcast || node.op() == Op::randomUniform;
+  if (stays || !infoOf(node).has(pure) || node.operandCount() == 0)
+    return false;
+  for (const Value *operand : node.operands())
+    if (!constantBelow(operand) || operand->type().elements() > largestFolded)
+      return false;
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    if (node.result(i)->type().elements() > largestFolded)
+      return false;
+  return true;
+}
+
+HostTensor valueOf(const Value *value) {
+  const Node *constant = constantBelow(value);
+  HostTensor tensor = hostTensorOf(constant->get<ConstantAttributes>().value, constant->result()->type());
+  if (constant->result() == value)
+    return tensor;
+  const Node *broadcast = value->definer();
+  return evaluatePure(Op::broadcast, broadcast->attributes(), {&tensor}, {value->type()}).front();
+}
+
+/// One splat per operand decides an elementwise op, whatever the shape.
+bool isSplatOnly(const Node &node) {
+  if (!isElementwise(node) || node.op() == Op::fused)
+    return false;
+  for (const Value *operand : node.operands())
+    if (!constantBelow(operand)->get<ConstantAttributes>().value.isSplat())
+      return false;
+  return true;
+}
+
+std::vector<HostTensor> evaluateSplats(const Node &node) {
+  std::vector<HostTensor> operands;
+  for (const Value *operand : node.operands())
+    operands.emplace_back(operand->type().withShape({}), constantBelow(operand)->get<ConstantAttributes>().value.at(0));
+  std::vector<const HostTensor *> pointers;
+  for (const HostTensor &operand : operands)
+    pointers.push_back(&operand);
+  return evaluatePure(node.op(), node.attributes(), pointers, {node.result()->type().withShape({})});
+}
+
+std::vector<HostTensor> evaluateFully(const Node &node) {
+  std::vector<HostTensor> operands;
+  for (const Value *operand : node.operands())
+    operands.push_back(valueOf(operand));
+  std::vector<const HostTensor *> pointers;
+  for (const HostTensor &operand : operands)
+    pointers.push_back(&operand);
+  std::vector<Type> types;
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    types.push_back(node.result(i)->type());
+  return evaluatePure(node.op(), node.attributes(), pointers, types);
+}
+
+/// Elements in one slice of the first axis if all slices are equal, else 0.
+int64_t repeatedElements(const HostTensor &tensor) {
+  int64_t elements = tensor.type.elements();
+  if (tensor.type.rank() < 2 || tensor.type.dim(0) < 2 || elements < smallestRepeated)
+    return 0;
+  int64_t slice = elements / tensor.type.dim(0);
+  bool repeats =
+      std::memcmp(tensor.values.data(), tensor.values.data() + slice, (elements - slice) * sizeof(double)) == 0;
+  return repeats ? slice : 0;
+}
+
+Value *constantOfTensor(Builder &builder, HostTensor tensor) {
+  Type type = tensor.type;
+  if (int64_t slice = repeatedElements(tensor)) {
+    Shape shape(type.shape());
+    shape[0] = 1;
+    tensor.type = type.withShape(shape);
+    tensor.values.resize(slice);
+    return builder.broadcast(makeConstant(builder, tensor.type, denseOf(tensor)), type.shape());
+  }
+  return makeConstant(builder, type, denseOf(tensor));
+}
+
+} // namespace
+
+Value *makeConstant(Builder &builder, Type type, Dense value) {
+  llvm::ArrayRef<uint8_t> bytes = value.bytes();
+  size_t elementBytes = byteSize(type.dtype());
+  bool isUniform = !value.isSplat() && bytes.size() >= elementBytes &&
+                   std::memcmp(bytes.data(), bytes.data() + elementBytes, bytes.size() - elementBytes) == 0;
+  // f64 holds a splat of integers only up to 2^53.
+  bool isExact =
+      isFloat(type.dtype()) || std::abs(static_cast<double>(value.storedElements() ? value.integerAt(0) : 0)) < 0x1p53;
+  if (isUniform && isExact)
+    return builder.constant(type, value.at(0));
+  return builder.constant(std::move(type), std::move(value));
+}
+
+llvm::SmallVector<Value *, 2> foldNode(Builder &builder, Node *node) {
+  llvm::SmallVector<Value *, 2> results;
+  if (!mayFold(*node))
+    return results;
+  if (isSplatOnly(*node)) {
+    HostTensor scalar = std::move(evaluateSplats(*node).front());
+    results.push_back(
+        builder.constant(node->result()->type(), Dense::splat(scalar.type.dtype(), scalar.values.front())));
+  } else {
+    for (HostTensor &tensor : evaluateFully(*node))
+      results.push_back(constantOfTensor(builder, std::move(tensor)));
+  }
+  node->erase();
+  return results;
+}
+
+} // namespace fsdpc

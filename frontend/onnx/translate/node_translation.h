@@ -1,0 +1,127 @@
+// What one translation function sees: a checked ONNX node, its inputs as values of ours, and ways to build our nodes.
+//
+// A translation function reads the node, builds, and sets every output that is used. What it cannot translate it
+// rejects; the rejection becomes part of one error message with the node's name, op, domain, opset and input types.
+// Everything built is folded at once if only constants decide it, so shape arithmetic and masks never become nodes.
+#pragma once
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/model.h"
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+
+namespace fsdpc {
+
+/// Thrown by NodeTranslation, caught by the loop over nodes: never leaves this folder.
+struct Rejection {
+  std::string why;
+};
+
+/// What all nodes of a file share.
+class TranslationState {
+public:
+  TranslationState(const OnnxModel &model, Builder &builder, TrainMode trainMode)
+      : model(model), builder(builder), trainMode(trainMode) {}
+  const OnnxModel &model;
+  Builder &builder;
+  const TrainMode trainMode;
+  int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
+
+  /// i64[] states of the random generator, read once.
+  Value *seed();
+  Value *step();
+
+private:
+  Value *scalar(llvm::StringRef name, Value *&read);
+  Value *seedRead = nullptr, *stepRead = nullptr;
+};
+
+class NodeTranslation {
+public:
+  /// `inputs`: null for an omitted one.
+  NodeTranslation(TranslationState &state, const onnx::NodeProto &node, llvm::ArrayRef<Value *> inputs);
+
+  TranslationState &state;
+  const onnx::NodeProto &node;
+  const int64_t opset;
+
+  // ---- Inputs and outputs
+  unsigned inputCount() const { return static_cast<unsigned>(inputs.size()); }
+  bool hasInput(unsigned i) const { return i < inputs.size() && inputs[i]; }
+  Value *input(unsigned i) const; ///< rejects if it is omitted
+  bool wantsOutput(unsigned i) const { return static_cast<int>(i) < node.output_size() && !node.output(i).empty(); }
+  void setOutput(unsigned i, Value *value) { outputs[i] = value; }
+  /// Rejects if the output is used.
+  void refuseOutput(unsigned i) const;
+  llvm::ArrayRef<Value *> results() const { return outputs; }
+  [[noreturn]] void reject(const llvm::Twine &why) const { throw Rejection{why.str()}; }
+
+  // ---- Attributes
+  bool has(llvm::StringRef name) const { return attributeOf(node, name); }
+  int64_t integer(llvm::StringRef name, int64_t fallback) const;
+  double real(llvm::StringRef name, double fallback) const;
+  std::string text(llvm::StringRef name, llvm::StringRef fallback) const;
+  Shape integers(llvm::StringRef name) const; ///< empty if absent
+  const onnx::TensorProto *tensor(llvm::StringRef name) const;
+
+  // ---- Constants
+  /// The elements of a constant, null for anything else. A broadcast of a constant is none.
+  const Dense *constantOf(const Value *value) const;
+  /// The elements of a constant integer input; rejects what only a run can know. `what` is for the message.
+  Shape constantIntegers(unsigned i, llvm::StringRef what) const;
+  int64_t constantInteger(unsigned i, llvm::StringRef what) const;
+  double constantReal(unsigned i, llvm::StringRef what) const;
+  /// Axes from attribute `name` or, from the opset on that moved them, from input `i`; empty if neither is there.
+  Shape axesFrom(unsigned i, llvm::StringRef name, int64_t rank) const;
+  /// Between 0 and rank - 1; rejects others.
+  int64_t normalAxis(int64_t axis, int64_t rank) const;
+
+  // ---- Building. Results are folded; errors of shape rules are rejections.
+  Node *makeNode(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
+  Value *make(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
+  template <class A>
+  Value *make(Op op, llvm::ArrayRef<Value *> operands, A attributes) {
+    return make(op, operands, std::unique_ptr<AttributesBase>(std::make_unique<Attributes<A>>(std::move(attributes))));
+  }
+  template <class A>
+  Node *makeNode(Op op, llvm::ArrayRef<Value *> operands, A attributes) {
+    return makeNode(op, operands,
+                    std::unique_ptr<AttributesBase>(std::make_unique<Attributes<A>>(std::move(attributes))));
+  }
+  Value *constant(Type type, double splat);
+  Value *constant(Type type, Dense value);
+  Value *constantLike(const Value *x, double splat) { return constant(x->type(), splat); }
+  Value *integerTensor(llvm::ArrayRef<int64_t> values); ///< i64[n]
+
+  /// Operands are broadcast to one shape by numpy's rules.
+  Value *binary(Op op, Value *a, Value *b);
+  Value *binary(Op op, Value *a, double b) { return binary(op, a, constantLike(a, b)); }
+  Value *unary(Op op, Value *x) { return make(op, {x}); }
+  Value *select(Value *condition, Value *yes, Value *no);
+  Value *cast(Value *x, DType dtype);
+  Value *broadcast(Value *x, llvm::ArrayRef<int64_t> shape);
+  Value *reshape(Value *x, llvm::ArrayRef<int64_t> shape);
+  Value *transpose(Value *x, llvm::ArrayRef<int64_t> permutation);
+  /// Axis `from` becomes axis `to`; the others keep their order.
+  Value *moveAxis(Value *x, int64_t from, int64_t to);
+  Value *reduce(Op op, Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
+  Value *mean(Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
+  Value *slice(Value *x, int64_t axis, int64_t start, int64_t size, int64_t step = 1);
+  /// i64 of `shape` counting along an axis.
+  Value *iota(llvm::ArrayRef<int64_t> shape, int64_t axis, double start = 0, double step = 1);
+  /// The shape that two shapes broadcast to.
+  Shape broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) const;
+
+private:
+  llvm::SmallVector<Value *, 8> inputs;
+  llvm::SmallVector<Value *, 2> outputs;
+};
+
+/// matmul of operands whose batch dims fit; a transpose of the last two dims of either becomes a flag.
+Value *matrixProduct(NodeTranslation &t, Value *a, Value *b);
+/// 0, 1, ..., rank - 1.
+Shape allAxes(int64_t rank);
+/// numpy's broadcast; none if the shapes do not fit.
+std::optional<Shape> broadcastOf(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+
+} // namespace fsdpc

@@ -1,0 +1,111 @@
+// Normalisations. BatchNormalization is not supported yet.
+#include "frontend/onnx/translate/node_translation.h"
+#include "frontend/onnx/translate/table.h"
+
+namespace fsdpc {
+
+namespace {
+
+Shape axesFrom(int64_t first, int64_t rank) {
+  Shape axes;
+  for (int64_t i = first; i < rank; ++i)
+    axes.push_back(i);
+  return axes;
+}
+
+/// (x - mean) / sqrt(variance + epsilon) over the axes.
+Value *standardised(NodeTranslation &t, Value *x, llvm::ArrayRef<int64_t> axes, double epsilon) {
+  Value *centred = t.binary(Op::sub, x, t.mean(x, axes, true));
+  Value *variance = t.mean(t.binary(Op::mul, centred, centred), axes, true);
+  return t.binary(Op::mul, centred, t.unary(Op::rsqrt, t.binary(Op::add, variance, epsilon)));
+}
+
+void layerNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  const Type &type = x->type();
+  int64_t axis = t.normalAxis(t.integer("axis", -1), type.rank());
+  Type normalised = type.withShape(type.shape().drop_front(axis));
+  Value *gamma = t.broadcast(t.input(1), t.broadcastShape(t.input(1)->type().shape(), normalised.shape()));
+  Value *beta = t.hasInput(2)
+                    ? t.broadcast(t.input(2), t.broadcastShape(t.input(2)->type().shape(), normalised.shape()))
+                    : t.constant(normalised, 0);
+  Node *node = t.makeNode(Op::layerNorm, {x, gamma, beta}, NormAttributes{axis, t.real("epsilon", 1e-5)});
+  t.setOutput(0, node->result(0));
+  for (unsigned i = 1; i <= 2; ++i)
+    t.refuseOutput(i);
+}
+
+/// x / sqrt(mean(x^2) + epsilon) * scale
+void rmsNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank());
+  Value *power = t.mean(t.binary(Op::mul, x, x), axesFrom(axis, x->type().rank()), true);
+  Value *scale = t.unary(Op::rsqrt, t.binary(Op::add, power, t.real("epsilon", 1e-5)));
+  t.setOutput(0, t.binary(Op::mul, t.binary(Op::mul, x, scale), t.input(1)));
+}
+
+/// A vector over channels beside x [N, C, ...].
+Value *perChannel(NodeTranslation &t, Value *vector, int64_t rank) {
+  Shape shape(rank - 1, 1);
+  shape[0] = vector->type().elements();
+  return t.reshape(vector, shape);
+}
+
+void instanceNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  int64_t rank = x->type().rank();
+  if (rank < 3)
+    t.reject(toString(x->type()) + " has no spatial axes");
+  Value *y = standardised(t, x, axesFrom(2, rank), t.real("epsilon", 1e-5));
+  y = t.binary(Op::mul, y, perChannel(t, t.input(1), rank));
+  t.setOutput(0, t.binary(Op::add, y, perChannel(t, t.input(2), rank)));
+}
+
+/// Scale and bias are per channel from opset 21 on, per group before.
+void groupNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  const Type &type = x->type();
+  int64_t groups = t.integer("num_groups", 0);
+  if (type.rank() < 2 || groups < 1 || type.dim(1) % groups != 0)
+    t.reject("num_groups " + llvm::Twine(groups) + " does not fit " + toString(type));
+  int64_t rest = type.elements() / std::max<int64_t>(1, type.dim(0) * groups);
+  Value *y = standardised(t, t.reshape(x, {type.dim(0), groups, rest}), {2}, t.real("epsilon", 1e-5));
+  bool isPerGroup = t.opset < 21;
+  y = isPerGroup ? y : t.reshape(y, type.shape());
+  y = t.binary(Op::mul, y, perChannel(t, t.input(1), y->type().rank()));
+  y = t.binary(Op::add, y, perChannel(t, t.input(2), y->type().rank()));
+  t.setOutput(0, t.reshape(y, type.shape()));
+}
+
+void meanVarianceNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  Shape axes = t.has("axes") ? t.axesFrom(1, "axes", x->type().rank()) : Shape{0, 2, 3};
+  for (int64_t &axis : axes)
+    axis = t.normalAxis(axis, x->type().rank());
+  if (llvm::is_contained(axes, 0))
+    t.reject("normalising over the batch is not supported");
+  Value *centred = t.binary(Op::sub, x, t.mean(x, axes, true));
+  Value *deviation = t.unary(Op::sqrt, t.mean(t.binary(Op::mul, centred, centred), axes, true));
+  t.setOutput(0, t.binary(Op::div, centred, t.binary(Op::add, deviation, 1e-9)));
+}
+
+/// x / |x| along one axis.
+void lpNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank()), p = t.integer("p", 2);
+  Value *length = p == 1 ? t.reduce(Op::reduceSum, t.unary(Op::abs, x), {axis}, true)
+                         : t.unary(Op::sqrt, t.reduce(Op::reduceSum, t.binary(Op::mul, x, x), {axis}, true));
+  t.setOutput(0, t.binary(Op::div, x, length));
+}
+
+constexpr TranslationRow rows[] = {
+    {"GroupNormalization", groupNormalization, 18},           {"InstanceNormalization", instanceNormalization},
+    {"LayerNormalization", layerNormalization, 17},           {"LpNormalization", lpNormalization},
+    {"MeanVarianceNormalization", meanVarianceNormalization}, {"RMSNormalization", rmsNormalization, 23},
+};
+
+} // namespace
+
+TranslationRows normTranslations() { return rows; }
+
+} // namespace fsdpc

@@ -1,0 +1,40 @@
+// The one table of ONNX ops: name, opset range, translation function. One list per family, joined in table.cpp.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <limits>
+
+namespace fsdpc {
+
+class NodeTranslation;
+using TranslateFunction = void (*)(NodeTranslation &);
+
+struct TranslationRow {
+  llvm::StringRef op; ///< of ai.onnx
+  TranslateFunction translate;
+  int64_t firstOpset = 0; ///< of the model
+  int64_t lastOpset = std::numeric_limits<int64_t>::max();
+};
+
+using TranslationRows = llvm::ArrayRef<TranslationRow>;
+TranslationRows activationTranslations();
+TranslationRows arithmeticTranslations();
+TranslationRows constantTranslations();
+TranslationRows convolutionTranslations();
+TranslationRows dropoutTranslations();
+TranslationRows einsumTranslations();
+TranslationRows indexTranslations();
+TranslationRows logicTranslations();
+TranslationRows lossTranslations();
+TranslationRows matmulTranslations();
+TranslationRows normTranslations();
+TranslationRows reduceTranslations();
+TranslationRows resizeTranslations();
+TranslationRows shapeTranslations();
+
+/// Null if there is no translation.
+TranslateFunction findTranslation(llvm::StringRef domain, llvm::StringRef op, int64_t opset);
+
+} // namespace fsdpc

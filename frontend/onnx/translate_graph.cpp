@@ -1,0 +1,221 @@
+#include "frontend/onnx/translate_graph.h"
+
+#include "frontend/onnx/model_loss.h"
+#include "frontend/onnx/translate/fold.h"
+#include "frontend/onnx/translate/node_translation.h"
+#include "frontend/onnx/translate/table.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+class GraphTranslation {
+public:
+  GraphTranslation(const OnnxModel &model, const RecoveredParameters &recovered, const ImportOptions &options,
+                   std::vector<std::string> &remarks)
+      : model(model), recovered(recovered), remarks(remarks), module(std::make_unique<Module>()),
+        function(*module->addFunction(FunctionKind::forward)), builder(function),
+        state(model, builder, options.trainMode) {
+    for (const onnx::TensorProto &tensor : model.graph().initializer())
+      initializers[tensor.name()] = &tensor;
+  }
+
+  llvm::Expected<std::unique_ptr<Module>> run(llvm::ArrayRef<GraphInput> inputs) {
+    module->name = model.graph().name().empty() ? "model" : model.graph().name();
+    module->parameters = recovered.parameters;
+    for (const GraphInput &input : inputs)
+      values[input.name] = function.addArgument(ArgumentKind::input, input.name, input.type);
+    std::vector<std::string> scopes = moduleScopes(model.graph());
+    for (int i = 0; i < model.graph().node_size(); ++i)
+      translate(model.graph().node(i), scopes[i]);
+    llvm::SmallVector<Value *, 4> results = outputs();
+    if (!faults.empty())
+      return llvm::createStringError(model.path + ": cannot translate:" + faults);
+    builder.setSource("");
+    appendModelLoss(*module, builder, results, resultNames);
+    builder.ret(results, resultNames);
+    eraseUnused();
+    dropUnusedParameters();
+    return std::move(module);
+  }
+
+private:
+  /// The value of a name; null (and a fault or a skipped node behind it) if there is none.
+  Value *valueOf(llvm::StringRef name) {
+    auto found = values.find(name);
+    if (found != values.end())
+      return found->second;
+    if (waiting.count(name))
+      return valueOfWaiting(name);
+    auto tensor = initializers.find(name);
+    return values[name] = tensor == initializers.end() ? nullptr : valueOfInitializer(*tensor->second);
+  }
+
+  /// An initializer under another name or transposed; a chain of such nodes may be long.
+  Value *valueOfWaiting(llvm::StringRef name) {
+    std::vector<const onnx::NodeProto *> chain;
+    for (auto next = waiting.find(name); next != waiting.end(); next = waiting.find(chain.back()->input(0)))
+      chain.push_back(next->second);
+    for (const onnx::NodeProto *node : llvm::reverse(chain)) {
+      waiting.erase(node->output(0));
+      translateNode(*node);
+    }
+    return values.lookup(name);
+  }
+
+  /// Identity and Transpose nodes of initializers wait until something reads them: there parameters are read first.
+  bool mayWait(const onnx::NodeProto &node) const {
+    bool isAlias = domainOf(node).empty() && (node.op_type() == "Identity" || node.op_type() == "Transpose");
+    return isAlias && node.input_size() == 1 && node.output_size() == 1 &&
+           (waiting.count(node.input(0)) || (initializers.count(node.input(0)) && !values.count(node.input(0))));
+  }
+
+  Value *valueOfInitializer(const onnx::TensorProto &tensor) {
+    auto parameter = recovered.byInitializer.find(tensor.name());
+    if (parameter != recovered.byInitializer.end())
+      return readParameter(recovered.parameters[parameter->second]);
+    llvm::Expected<Dense> dense = readDense(model, tensor);
+    if (!dense) {
+      faults += "\n  " + llvm::toString(dense.takeError());
+      return nullptr;
+    }
+    Value *value = makeConstant(builder, Type(dense->dtype(), shapeOf(tensor)), std::move(*dense));
+    value->setName(tensor.name());
+    return value;
+  }
+
+  /// Reads a parameter in its own layout and shows it in the file's.
+  Value *readParameter(const Parameter &parameter) {
+    State state;
+    state.name = parameter.name;
+    state.role = StateRole::parameter;
+    state.type = parameter.type;
+    state.trainable = parameter.trainable;
+    Value *value = builder.readState(module->addState(state));
+    if (!parameter.permutation.empty())
+      value = builder.transpose(value, parameter.permutation);
+    if (!parameter.fileShape.empty())
+      value = builder.reshape(value, parameter.fileShape);
+    return value;
+  }
+
+  void translate(const onnx::NodeProto &node, llvm::StringRef scope) {
+    builder.setSource((scope + "|" + nameOf(node)).str());
+    if (mayWait(node))
+      waiting[node.output(0)] = &node;
+    else
+      translateNode(node);
+  }
+
+  void translateNode(const onnx::NodeProto &node) {
+    llvm::SmallVector<Value *, 8> inputs;
+    for (const std::string &name : node.input()) {
+      inputs.push_back(name.empty() ? nullptr : valueOf(name));
+      if (!name.empty() && !inputs.back())
+        return skip(node);
+    }
+    NodeTranslation translation(state, node, inputs);
+    TranslateFunction function = findTranslation(domainOf(node), node.op_type(), translation.opset);
+    try {
+      if (!function)
+        translation.reject("this op is not supported");
+      function(translation);
+      for (int i = 0; i < node.output_size(); ++i)
+        if (translation.wantsOutput(i) && !translation.results()[i])
+          translation.reject("its output " + llvm::Twine(i) + " '" + node.output(i) + "' is not supported");
+    } catch (const Rejection &rejection) {
+      report(node, inputs, rejection.why);
+      return skip(node);
+    }
+    for (int i = 0; i < node.output_size(); ++i)
+      if (translation.wantsOutput(i))
+        define(node.output(i), translation.results()[i]);
+  }
+
+  void define(llvm::StringRef name, Value *value) {
+    // Inputs, parameters and values that a node merely passes on keep their first name.
+    if (value->definer() && value->name().empty())
+      value->setName(name);
+    values[name] = value;
+  }
+
+  /// Outputs of a node that cannot be translated exist, without a value.
+  void skip(const onnx::NodeProto &node) {
+    for (const std::string &output : node.output())
+      values[output] = nullptr;
+  }
+
+  void report(const onnx::NodeProto &node, llvm::ArrayRef<Value *> inputs, llvm::StringRef why) {
+    std::vector<std::string> types;
+    for (const Value *input : inputs)
+      types.push_back(input ? toString(input->type()) : "-");
+    faults += "\n  " + describe(model, node) + ", inputs " + (types.empty() ? "none" : llvm::join(types, ", ")) + ": " +
+              why.str();
+  }
+
+  llvm::SmallVector<Value *, 4> outputs() {
+    llvm::SmallVector<Value *, 4> results;
+    for (const onnx::ValueInfoProto &output : model.graph().output()) {
+      Value *value = valueOf(output.name());
+      if (!value && faults.empty())
+        faults += "\n  nothing computes the output '" + output.name() + "'";
+      results.push_back(value);
+      resultNames.push_back(output.name());
+    }
+    return results;
+  }
+
+  /// From the end to the front, so that what only dead nodes use goes too.
+  void eraseUnused() {
+    for (Node *node = function.back(); node;) {
+      Node *previous = node->previous();
+      bool isUsed = node->op() == Op::ret;
+      for (unsigned i = 0; i < node->resultCount(); ++i)
+        isUsed |= node->result(i)->hasUses();
+      if (!isUsed)
+        node->erase();
+      node = previous;
+    }
+  }
+
+  void dropUnusedParameters() {
+    llvm::StringSet<> readStates;
+    for (Node *node : function)
+      if (node->op() == Op::read)
+        readStates.insert(node->get<StateAttributes>().state.name);
+    std::deque<State> states;
+    for (State &state : module->states)
+      if (readStates.contains(state.name))
+        states.push_back(std::move(state));
+    module->replaceStates(std::move(states));
+    auto isUnused = [&](const Parameter &parameter) { return !readStates.contains(parameter.name); };
+    for (const Parameter &parameter : module->parameters)
+      if (isUnused(parameter))
+        remarks.push_back("'" + parameter.name + "' influences no output and is left out");
+    llvm::erase_if(module->parameters, isUnused);
+  }
+
+  const OnnxModel &model;
+  const RecoveredParameters &recovered;
+  std::vector<std::string> &remarks;
+  std::unique_ptr<Module> module;
+  Function &function;
+  Builder builder;
+  TranslationState state;
+  llvm::StringMap<const onnx::TensorProto *> initializers;
+  llvm::StringMap<const onnx::NodeProto *> waiting;
+  llvm::StringMap<Value *> values;
+  std::vector<std::string> resultNames;
+  std::string faults;
+};
+
+} // namespace
+
+llvm::Expected<std::unique_ptr<Module>> translateGraph(const OnnxModel &model, const RecoveredParameters &recovered,
+                                                       llvm::ArrayRef<GraphInput> inputs, const ImportOptions &options,
+                                                       std::vector<std::string> &remarks) {
+  return GraphTranslation(model, recovered, options, remarks).run(inputs);
+}
+
+} // namespace fsdpc
