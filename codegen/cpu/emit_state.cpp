@@ -1,0 +1,266 @@
+// State, memory, collectives, optimizers.
+#include "codegen/cpu/emitters.h"
+#include "codegen/cpu/program_text.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// A copy unless both lie at one address: then the operand's pointer under another name, or nothing.
+void emitMove(SectionWriter &writer, const Node &node, llvm::StringRef comment) {
+  const Value *from = node.operand(0), *to = node.result();
+  if (from->place == to->place) {
+    writer.defineAlias(to, from, comment);
+    return;
+  }
+  std::string source = writer.use(from), destination = writer.define(to, comment);
+  writer.line("copyBytes(c, " + source + ", " + destination + ", " + llvm::Twine(to->type().bytes()) + ");");
+}
+
+void emitReshape(SectionWriter &writer, const Node &node) { emitMove(writer, node, "reshape"); }
+void emitCopyNode(SectionWriter &writer, const Node &node) { emitMove(writer, node, "copy"); }
+
+void emitRead(SectionWriter &writer, const Node &node) {
+  const State *state = writer.program.module.state(node.get<StateAttributes>().state.name);
+  const Value *value = node.result();
+  if (!state || !state->place.isPlaced() || state->place == value->place) {
+    writer.define(value, "read");
+    return;
+  }
+  std::string destination = writer.define(value, "read");
+  writer.line("copyBytes(c, c.at<std::byte>(" + writer.placeAt("state", state->place) + "), " + destination + ", " +
+              llvm::Twine(value->type().bytes()) + ");");
+}
+
+void emitWrite(SectionWriter &writer, const Node &node) {
+  const State *state = writer.program.module.state(node.get<StateAttributes>().state.name);
+  const Value *value = node.operand(0);
+  if (!state || state->place == value->place)
+    return;
+  std::string source = writer.use(value);
+  writer.line("copyBytes(c, " + source + ", c.at<std::byte>(" + writer.placeAt("state", state->place) + "), " +
+              llvm::Twine(value->type().bytes()) + ");");
+}
+
+void emitView(SectionWriter &writer, const Node &node) {
+  const Value *flat = node.operand(0), *part = node.result();
+  int64_t offsetBytes = node.get<ViewAttributes>().offset * byteSize(part->type().dtype());
+  std::string view = writer.define(part, "view");
+  if (part->place.space == flat->place.space && part->place.offsetBytes == flat->place.offsetBytes + offsetBytes)
+    return;
+  std::string source = writer.placeAt("part", {flat->place.space, flat->place.offsetBytes + offsetBytes});
+  writer.line("copyBytes(c, c.at<std::byte>(" + source + "), " + view + ", " + llvm::Twine(part->type().bytes()) +
+              ");");
+}
+
+/// Parts lie in place already; what is left is to clear the gaps between them.
+void emitPack(SectionWriter &writer, const Node &node) {
+  const auto &pack = node.get<PackAttributes>();
+  const Value *whole = node.result();
+  int64_t width = byteSize(whole->type().dtype());
+  std::string name = writer.define(whole, "pack");
+  auto clear = [&](int64_t from, int64_t to) {
+    if (from < to)
+      writer.line("zeroBytes(c, " + name + " + " + writer.hole("std::int64_t", "gap", llvm::Twine(from)) + ", " +
+                  writer.hole("std::int64_t", "gapBytes", llvm::Twine((to - from) * width)) + ");");
+  };
+  int64_t end = 0;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    const Value *part = node.operand(i);
+    clear(end, pack.offsets[i]);
+    end = pack.offsets[i] + part->type().elements();
+    if (part->place.space == whole->place.space &&
+        part->place.offsetBytes == whole->place.offsetBytes + pack.offsets[i] * width)
+      continue;
+    std::string source = writer.use(part), offset = writer.hole("std::int64_t", "part", llvm::Twine(pack.offsets[i]));
+    writer.line("copyBytes(c, " + source + ", " + name + " + " + offset + ", " + llvm::Twine(part->type().bytes()) +
+                ");");
+  }
+  clear(end, pack.elements);
+}
+
+void emitFree(SectionWriter &writer, const Node &node) { writer.end(node.operand(0)); }
+
+void emitTap(SectionWriter &writer, const Node &node) {
+  int parameter = writer.program.parameterOf(node.get<TapAttributes>().parameter.name);
+  if (parameter < 0)
+    return;
+  std::string data = writer.operand(node, 0);
+  writer.line("c.tap->take(" + writer.hole("int", "parameter", llvm::Twine(parameter)) + ", " + data + ");");
+}
+
+void emitReturn(SectionWriter &, const Node &) {}
+
+// ---- collectives
+// ------------------------------------------------------------------------------------------------------------
+
+/// `after 2 frees`: the edges that order the reuse of memory. On cpu they hold anyway, since a start is issued by the
+/// thread that frees. Left out where a section stands for several, whose edges may differ.
+std::string edgesComment(const Node &node) {
+  size_t count = node.afterTokens().size();
+  return count == 0 || node.outline >= 0 ? ""
+                                         : " // after " + std::to_string(count) + (count == 1 ? " free" : " frees");
+}
+
+std::string collective(SectionWriter &writer, const Node &start) {
+  return writer.hole("int", "collective", llvm::Twine(writer.program.collectiveOf(start)));
+}
+
+void emitStart(SectionWriter &writer, const Node &node, llvm::StringRef function, const std::string &amount) {
+  std::string source = writer.place(node.operand(0)), destination = writer.define(node.result(), "arrives");
+  std::string index = collective(writer, node);
+  writer.line("tickets[" + index + "] = " + function + "(c, " + index + ", " + source + ", " + destination + ", " +
+              amount + ");" + edgesComment(node));
+}
+
+std::string staging(SectionWriter &writer, const Node &node) {
+  return node.workspaceBytes == 0 ? "nullptr" : "c.at<std::byte>(" + writer.placeAt("staging", node.workspace) + ")";
+}
+
+std::string typedAmount(SectionWriter &writer, const Node &node) {
+  const Type &type = node.result()->type();
+  return std::to_string(type.elements()) + ", " + cppDType(type.dtype()) + ", " + staging(writer, node);
+}
+
+void emitAllGatherStart(SectionWriter &writer, const Node &node) {
+  emitStart(writer, node, "allGatherStart", std::to_string(node.operand(0)->type().bytes()));
+}
+void emitReduceScatterStart(SectionWriter &writer, const Node &node) {
+  emitStart(writer, node, "reduceScatterStart", typedAmount(writer, node));
+}
+void emitAllReduceStart(SectionWriter &writer, const Node &node) {
+  emitStart(writer, node, "allReduceStart", typedAmount(writer, node));
+}
+
+void emitWait(SectionWriter &writer, const Node &node) {
+  const Node *start = writer.program.startOf(node.operand(0));
+  assert(start && "a future comes from a start of this step");
+  std::string index = collective(writer, *start);
+  writer.line("wait(c, tickets[" + index + "]);");
+  writer.defineAlias(node.result(), node.operand(0), "complete");
+}
+
+// ---- optimizers
+// -------------------------------------------------------------------------------------------------------------
+
+/// kernel(c, count, {scalars}, tensors..., results...); absent ones are null.
+void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kernel, llvm::StringRef scalars,
+                   llvm::ArrayRef<std::string> tensors, llvm::ArrayRef<int> results) {
+  std::string text = (kernel + "(c, " + llvm::Twine(node.operand(0)->type().elements()) + ", " + scalars).str();
+  for (const std::string &tensor : tensors)
+    text += ", " + tensor;
+  for (int result : results)
+    text += ", " + (result < 0 ? std::string("nullptr") : writer.define(node.result(result)));
+  writer.line(text + ");");
+}
+
+void emitSgd(SectionWriter &writer, const Node &node) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  unsigned next = attributes.momentum ? 3 : 2;
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1),
+              buffer = attributes.momentum ? writer.operand(node, 2) : "nullptr";
+  CppFields fields;
+  fields.text("lr", writer.scalar(node, next)).text("weightDecay", writer.scalar(node, next + 1));
+  if (attributes.momentum)
+    fields.text("momentum", writer.scalar(node, next + 2))
+        .text("dampening", writer.scalar(node, next + 3))
+        .text("step", writer.scalar(node, next + 4))
+        .flag("nesterov", attributes.nesterov);
+  emitOptimizer(writer, node, "sgd", fields.str(), {p, g, buffer}, {0, attributes.momentum ? 1 : -1});
+}
+
+void emitAdam(SectionWriter &writer, const Node &node) {
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1), m = writer.operand(node, 2),
+              v = writer.operand(node, 3);
+  CppFields fields;
+  fields.text("lr", writer.scalar(node, 4))
+      .text("beta1", writer.scalar(node, 5))
+      .text("beta2", writer.scalar(node, 6))
+      .text("epsilon", writer.scalar(node, 7))
+      .text("weightDecay", writer.scalar(node, 8))
+      .text("step", writer.scalar(node, 9))
+      .flag("decoupled", node.get<OptimizerAttributes>().decoupled);
+  emitOptimizer(writer, node, "adam", fields.str(), {p, g, m, v}, {0, 1, 2});
+}
+
+void emitAdadelta(SectionWriter &writer, const Node &node) {
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1), square = writer.operand(node, 2),
+              delta = writer.operand(node, 3);
+  CppFields fields;
+  fields.text("lr", writer.scalar(node, 4))
+      .text("rho", writer.scalar(node, 5))
+      .text("epsilon", writer.scalar(node, 6))
+      .text("weightDecay", writer.scalar(node, 7));
+  emitOptimizer(writer, node, "adadelta", fields.str(), {p, g, square, delta}, {0, 1, 2});
+}
+
+void emitAdagrad(SectionWriter &writer, const Node &node) {
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1), sum = writer.operand(node, 2);
+  CppFields fields;
+  fields.text("lr", writer.scalar(node, 3))
+      .text("lrDecay", writer.scalar(node, 4))
+      .text("epsilon", writer.scalar(node, 5))
+      .text("weightDecay", writer.scalar(node, 6))
+      .text("step", writer.scalar(node, 7));
+  emitOptimizer(writer, node, "adagrad", fields.str(), {p, g, sum}, {0, 1});
+}
+
+void emitRmsprop(SectionWriter &writer, const Node &node) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1), square = writer.operand(node, 2);
+  unsigned next = 3;
+  std::string buffer = attributes.momentum ? writer.operand(node, next++) : "nullptr";
+  std::string average = attributes.centered ? writer.operand(node, next++) : "nullptr";
+  CppFields fields;
+  fields.text("lr", writer.scalar(node, next))
+      .text("alpha", writer.scalar(node, next + 1))
+      .text("epsilon", writer.scalar(node, next + 2))
+      .text("weightDecay", writer.scalar(node, next + 3));
+  if (attributes.momentum)
+    fields.text("momentum", writer.scalar(node, next + 4));
+  int bufferResult = attributes.momentum ? 2 : -1,
+      averageResult = attributes.centered ? (attributes.momentum ? 3 : 2) : -1;
+  emitOptimizer(writer, node, "rmsprop", fields.str(), {p, g, square, buffer, average},
+                {0, 1, bufferResult, averageResult});
+}
+
+std::optional<std::string> f32State(const Node &node) {
+  if (node.operand(0)->type().dtype() != DType::f32)
+    return "parameters are updated in f32, not " + nameOf(node.operand(0)->type().dtype()).str();
+  return std::nullopt;
+}
+
+std::optional<std::string> noneLeft(const Node &) { return "it is gone before the planned stage"; }
+
+} // namespace
+
+namespace emitters {
+
+const Emitter reshape = {emitReshape};
+const Emitter read = {emitRead};
+const Emitter write = {emitWrite};
+const Emitter view = {emitView};
+const Emitter pack = {emitPack};
+const Emitter copy = {emitCopyNode};
+const Emitter free = {emitFree};
+const Emitter tap = {emitTap};
+const Emitter ret = {emitReturn};
+
+const Emitter batchSum = {emitReturn, noneLeft};
+const Emitter allGather = batchSum;
+const Emitter reduceScatter = batchSum;
+const Emitter allReduce = batchSum;
+const Emitter allGatherStart = {emitAllGatherStart};
+const Emitter reduceScatterStart = {emitReduceScatterStart};
+const Emitter allReduceStart = {emitAllReduceStart};
+const Emitter wait = {emitWait};
+
+const Emitter sgd = {emitSgd, f32State};
+const Emitter adam = {emitAdam, f32State};
+const Emitter adadelta = {emitAdadelta, f32State};
+const Emitter adagrad = {emitAdagrad, f32State};
+const Emitter rmsprop = {emitRmsprop, f32State};
+
+} // namespace emitters
+
+} // namespace fsdpc

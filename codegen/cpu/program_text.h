@@ -1,0 +1,66 @@
+// What the sections of one program share: numbered primitives, constants, collectives and parameters.
+#pragma once
+
+#include "codegen/emit.h"
+#include "ir/attributes.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+/// A library primitive that start() creates: `Matmul matmul0;` and `matmul0.create(c, {...}, 640);`.
+struct PrimitiveText {
+  std::string type, name, create;
+};
+
+class ProgramText {
+public:
+  ProgramText(const Module &module, const EmitInfo &info);
+
+  const Module &module;
+  const EmitInfo &info;
+
+  /// The name of the primitive that `create` (the arguments of its create call after `c, `) makes; equal ones are one.
+  std::string primitive(llvm::StringRef type, llvm::StringRef stem, const std::string &create);
+  /// The name of the table that holds these elements; equal ones are one.
+  std::string constantTable(const Dense &dense);
+  /// Index of a started collective in the side table, of the node that makes the future.
+  int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
+  /// The start behind a future, also one that an earlier function of the step started; null if there is none.
+  const Node *startOf(const Value *future) const;
+  /// Index of a parameter in the side table, -1 if it has no place in any segment.
+  int parameterOf(llvm::StringRef name) const;
+
+  llvm::ArrayRef<PrimitiveText> primitives() const { return primitiveTexts; }
+  llvm::ArrayRef<Dense> constants() const { return constantValues; }
+  llvm::ArrayRef<const Node *> collectives() const { return collectiveNodes; }
+  /// The parameters of the side table, and where each lies.
+  struct PlacedParameter {
+    const Parameter *parameter;
+    int segment;
+    int64_t offsetElements;
+  };
+  llvm::ArrayRef<PlacedParameter> parameters() const { return placedParameters; }
+  llvm::ArrayRef<const State *> segments() const { return segmentStates; }
+
+private:
+  void collectCollectives();
+  void collectParameters();
+  llvm::StringMap<std::string> primitiveByCreate;
+  llvm::StringMap<int> primitiveStems;
+  std::vector<PrimitiveText> primitiveTexts;
+  llvm::StringMap<std::string> constantByBytes;
+  std::vector<Dense> constantValues;
+  llvm::DenseMap<const Node *, int> collectiveIndex;
+  std::vector<const Node *> collectiveNodes;
+  llvm::StringMap<const Node *> startByResultName;
+  llvm::StringMap<int> parameterIndex;
+  std::vector<PlacedParameter> placedParameters;
+  std::vector<const State *> segmentStates;
+};
+
+/// The files that hold tables: program_info.cpp and, if there are any constants, constants.cpp (else empty).
+std::string programInfoText(const ProgramText &program);
+std::string constantsText(const ProgramText &program);
+
+} // namespace fsdpc

@@ -1,0 +1,104 @@
+#include "codegen/cpu/target.h"
+
+#include "codegen/cpu/emitters.h"
+#include "codegen/cpu/primitives.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+namespace {
+
+// One core with AVX-512, measured: products, and everything else, which moves at the speed of memory.
+constexpr double productFlopsPerMicrosecond = 1.0e5;
+constexpr double memoryBytesPerMicrosecond = 1.0e4;
+constexpr double collectiveBytesPerMicrosecond = 5.0e3; ///< of the full buffer, between ranks of one host
+constexpr double collectiveMicroseconds = 5;
+constexpr double nodeMicroseconds = 0.2;
+
+class CpuTarget final : public Target {
+public:
+  explicit CpuTarget(const CpuTargetOptions &options) : options(options) {}
+
+  llvm::StringRef name() const override { return "cpu"; }
+  int64_t alignmentBytes() const override { return 64; }
+  int64_t arenaGranuleBytes() const override { return 4096; }
+  int64_t workspaceBytes(const Node &node) const override;
+  bool operandInWindow(const Node &collective, unsigned operand) const override {
+    return infoOf(collective).has(startsCollective) && operand == 0;
+  }
+  bool resultInWindow(const Node &) const override { return false; }
+  bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
+  double costMicroseconds(const Node &node) const override;
+  std::optional<std::string> unsupported(const Node &node) const override { return unsupportedOnCpu(node); }
+
+private:
+  /// Asking oneDNN takes milliseconds, and models repeat their shapes.
+  template <class Config>
+  int64_t scratchOf(const Config &config) const;
+  int64_t attentionBytes(const Node &node) const;
+
+  CpuTargetOptions options;
+  mutable llvm::StringMap<int64_t> scratchByText;
+};
+
+template <class Config>
+int64_t CpuTarget::scratchOf(const Config &config) const {
+  auto [entry, isNew] = scratchByText.try_emplace(config.name() + config.text(), 0);
+  // A program with fewer threads than planned needs no more than this: each count is asked for.
+  if (isNew)
+    for (int threads = 1; threads <= options.threads; ++threads)
+      entry->second = std::max(entry->second, scratchBytes(config, threads).value_or(0));
+  return entry->second;
+}
+
+/// Every thread works on a head of its own.
+int64_t CpuTarget::attentionBytes(const Node &node) const {
+  const auto &attributes = node.get<AttentionAttributes>();
+  const Type &q = node.operand(node.op() == Op::attention ? 0 : 1)->type();
+  int64_t heads = q.dim(0) * q.dim(attributes.sequenceFirst ? 2 : 1);
+  return attentionScratchBytes(node) * std::min<int64_t>(heads, options.threads);
+}
+
+int64_t CpuTarget::workspaceBytes(const Node &node) const {
+  switch (node.op()) {
+  case Op::matmul: return scratchOf(MatmulConfig::of(node));
+  case Op::convolution:
+  case Op::convolutionGradInput:
+  case Op::convolutionGradWeight: return scratchOf(ConvolutionConfig::of(node));
+  case Op::attention:
+  case Op::attentionGrad: return attentionBytes(node);
+  case Op::layerNormGrad: return layerNormGradScratchBytes(node);
+  case Op::reduceScatterStart: return options.plainMpi ? node.operand(0)->type().bytes() : 0;
+  case Op::allReduceStart:
+    return options.plainMpi ? node.operand(0)->type().bytes() * node.get<CollectiveAttributes>().ranks : 0;
+  default: return 0;
+  }
+}
+
+bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {
+  const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
+  if (from.elements() != to.elements() || byteSize(from.dtype()) != byteSize(to.dtype()))
+    return false;
+  // Other kernels read an operand again after writing, or may come to.
+  return node.op() == Op::fused || isElementwise(node);
+}
+
+double CpuTarget::costMicroseconds(const Node &node) const {
+  const OpInfo &info = infoOf(node);
+  if (info.has(startsCollective)) {
+    int64_t bytes = std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
+    return collectiveMicroseconds + static_cast<double>(bytes) / collectiveBytesPerMicrosecond;
+  }
+  if (info.has(aliasesOperand) || node.op() == Op::free || node.op() == Op::wait || node.op() == Op::read ||
+      node.op() == Op::write || node.op() == Op::ret || node.op() == Op::pack)
+    return 0;
+  Cost cost = info.cost(node);
+  return nodeMicroseconds + std::max(cost.flops / productFlopsPerMicrosecond,
+                                     (cost.bytesRead + cost.bytesWritten) / memoryBytesPerMicrosecond);
+}
+
+} // namespace
+
+std::unique_ptr<Target> makeCpuTarget(const CpuTargetOptions &options) { return std::make_unique<CpuTarget>(options); }
+
+} // namespace fsdpc

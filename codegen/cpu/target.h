@@ -1,0 +1,20 @@
+// The cpu target as passes see it.
+//
+// Facts: values start on 64 bytes and arenas are whole pages. Ranks of one host read each other's window, so the
+// operand of every collective lies there and its result need not. Scratch of oneDNN primitives is asked of oneDNN for
+// `threads` compute threads; a program started with more threads gives those primitives fewer rather than more memory.
+#pragma once
+
+#include "ir/target.h"
+#include <memory>
+
+namespace fsdpc {
+
+struct CpuTargetOptions {
+  bool plainMpi = false; ///< sums need staging: workspace of the start node, in use until the wait
+  int threads = 1;       ///< compute threads per rank that scratch is planned for
+};
+
+std::unique_ptr<Target> makeCpuTarget(const CpuTargetOptions &options);
+
+} // namespace fsdpc

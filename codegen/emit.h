@@ -1,0 +1,69 @@
+// A planned module as source text. Emitters decide nothing: streams, order, addresses and scratch are all in the
+// module.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/Support/Error.h"
+
+namespace fsdpc {
+
+/// One file of OUT/. The name may hold a folder ("runtime/main.cpp").
+struct EmittedFile {
+  std::string name;
+  std::string text;
+};
+
+/// One memory space of one rank, as planned.
+struct ArenaUse {
+  Space space = Space::privateSpace;
+  int64_t bytes = 0;     ///< a multiple of the target's granule; all of them add up to total_bytes
+  int64_t usedBytes = 0; ///< where the highest value ends
+};
+
+/// Bytes of one class at the peak, under its name in plan.json.
+struct ClassBytes {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+/// Where the bytes of a parameter start in the external data file of OUT/model.onnx.
+struct OnnxDataOffset {
+  std::string parameter;
+  int64_t bytes = 0;
+};
+
+/// What the program says about itself and the module does not hold.
+struct EmitInfo {
+  std::string planHash;       ///< hex digest of the planned module
+  std::string compileCommand; ///< fsdpc ..., for the message about a wrong world size
+  std::string settingsJson;   ///< the resolved compile options, one JSON object
+  int64_t microBatchSize = 1;
+  int64_t gradientAccumulationSteps = 1;
+  uint64_t seed = 0;
+  std::string optimizer; ///< adamw, sgd, ...
+  std::string loss;      ///< cross_entropy, ..., model
+  bool lossIsMean = true;
+  bool isClassification = false; ///< eval_step returns `correct` and `total`
+  bool plainMpi = false;         ///< planned with staging for the plain MPI path
+  std::string labels = "labels"; ///< the input that the loss compares with
+  std::string sampleWeight = "sample_weight";
+  std::optional<int64_t> ignoreIndex; ///< of the labels
+  int64_t classes = 0;                ///< integer labels lie in [0, classes); 0: not checked
+  std::vector<ArenaUse> arenas;
+  std::vector<ClassBytes> memoryClasses;
+  std::vector<OnnxDataOffset> onnxOffsets;
+  int64_t onnxDataBytes = 0; ///< size of the external data file that --save_onnx writes
+  std::string onnxDataFile;  ///< the file name OUT/model.onnx refers to
+  double predictedStepMicroseconds = 0;
+  double predictedExposedMicroseconds = 0;
+  std::string streams = "auto"; ///< where collectives run unless the program's --streams says otherwise
+};
+
+/// program.cpp, program_info.cpp, constants.cpp (if the module has tables) and CMakeLists.txt. The module must be at
+/// stage planned. An error is the user's: an op that the target cannot emit (all of them in one message).
+llvm::Expected<std::vector<EmittedFile>> emitCpu(const Module &module, const EmitInfo &info);
+
+/// The runtime sources of a cpu bundle, relative to the source tree; they go to the same path below OUT/.
+std::vector<std::string> runtimeFilesCpu(llvm::StringRef sourceTree);
+
+} // namespace fsdpc

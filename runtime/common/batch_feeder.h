@@ -1,0 +1,72 @@
+// Brings samples from a data set into the input places of a program: binding of inputs to fields, conversion, range
+// checks.
+//
+// An input is fed, in this order: by --fill; by --map; by the field of its own name; and, if it is the only one left,
+// by the field that the format is made for (tokens, images). Sample weights are the runtime's own.
+#pragma once
+
+#include "runtime/common/dataset.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fsdpc::rt {
+
+struct FeedOptions {
+  std::vector<std::string> maps;  ///< "INPUT=FIELD"
+  std::vector<std::string> fills; ///< "INPUT=1", "INPUT=0", "INPUT=iota": iota counts along the last axis
+};
+
+/// T of the [B, T] input that a token file would feed: the one --map gives it, else the only integer input that neither
+/// --fill nor the name `labels` takes. 0: there is none.
+std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &options);
+
+class BatchFeeder {
+public:
+  /// Binds every input. Throws Failure{usage} listing inputs without a field and the fields there are, or for a bad
+  /// --map or --fill; Failure{corrupt} for fields of another shape, type or number of samples.
+  BatchFeeder(const ProgramInfo &program, Dataset data, const FeedOptions &options);
+
+  std::int64_t samples() const { return sampleCount; }
+  const std::string &source() const { return data.pattern; }
+
+  /// Reads every `worldSize`-th block of the fields whose values have a range, up to `scanLimitBytes` per field and
+  /// rank, so that a bad label is known before the first step. Values beyond that are still checked when they are used.
+  void checkRanges(int rank, int worldSize) const;
+  static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
+
+  /// Fills all inputs of one micro-step. `rows` has one sample number per row of the micro-batch; -1 is padding: zeros,
+  /// the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
+  void fill(const Context &context, std::span<const std::int64_t> rows);
+
+  bool hasSampleWeight() const { return weighted; }
+
+private:
+  enum class Feed : std::uint8_t { field, zeros, ones, iota, weight };
+  struct Binding {
+    const InputInfo *input;
+    Feed feed;
+    std::size_t field; ///< index into data.fields when fed by a field
+  };
+
+  void bindFilled(const FeedOptions &options);
+  void bindMapped(const FeedOptions &options);
+  void bindByName();
+  bool isBound(const InputInfo &input) const;
+  void bind(const InputInfo &input, std::size_t field);
+  const InputInfo &inputNamed(const std::string &name, const std::string &option) const;
+  void convert(const Binding &binding, std::int64_t first, std::int64_t count, std::byte *destination);
+  void checkValues(const Binding &binding, std::int64_t first, std::int64_t count, const std::byte *values) const;
+  void fillField(const Binding &binding, const Context &context, std::span<const std::int64_t> rows);
+  void padRow(const InputInfo &input, std::byte *row) const;
+
+  const ProgramInfo &program;
+  Dataset data;
+  std::vector<Binding> bindings;
+  std::vector<std::byte> buffer; ///< one micro-batch of the largest converted field, as it lies in the file
+  std::int64_t sampleCount = 0;
+  bool weighted = false;
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,26 @@
+// Arithmetic on numbers that come from files: never wraps.
+#pragma once
+
+#include "runtime/common/failure.h"
+
+#include <cstdint>
+
+namespace fsdpc::rt {
+
+/// a * b; throws Failure{corrupt} with `what` if it does not fit or an operand is negative.
+inline std::int64_t checkedMultiply(std::int64_t a, std::int64_t b, const std::string &what) {
+  std::int64_t product = 0;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
+    throw Failure(ExitCode::corrupt, what + ": size overflows");
+  return product;
+}
+
+/// a + b; as above.
+inline std::int64_t checkedAdd(std::int64_t a, std::int64_t b, const std::string &what) {
+  std::int64_t sum = 0;
+  if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum))
+    throw Failure(ExitCode::corrupt, what + ": size overflows");
+  return sum;
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,26 @@
+// One function per data format: opens the files, checks every header, and adds the fields. See dataset.h.
+#pragma once
+
+#include "runtime/common/dataset.h"
+
+namespace fsdpc::rt {
+
+void openSafetensorsData(Dataset &data, const std::vector<std::string> &paths);
+
+/// With a known magic, a header of 256 int32: magic 20240520, version 1, uint16 tokens; or 20240801, version 7, uint32
+/// tokens; word 2 is the number of tokens, which the file size must confirm. Without, uint16 tokens up to the end if
+/// `headerless` allows.
+void openTokenData(Dataset &data, const std::vector<std::string> &paths, std::int64_t tokensPerSample, bool headerless);
+
+/// One image file (magic 0x00000803, or any rank above 1) and one label file (0x00000801), both of unsigned bytes; a
+/// label file that is not among `paths` is looked for under MNIST's name for it.
+void openIdxData(Dataset &data, const std::vector<std::string> &paths,
+                 const std::optional<std::pair<float, float>> &normalize);
+
+/// `pattern`: name=FILE.npy[,name=FILE.npy...]. Versions 1 to 3, C order, little-endian.
+void openNpyData(Dataset &data, const std::string &pattern);
+
+bool hasTokenMagic(const InputFile &file);
+bool hasIdxMagic(const InputFile &file);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,76 @@
+// A data set: named fields, each a run of equally large samples in one or more files, read by slice.
+//
+// Every supported format comes down to this: in each file the samples of a field lie one after the other from some byte
+// on. Nothing is copied into memory as a whole. Formats are recognised by extension or magic (interface.md section 4):
+//
+//   safetensors  fields are the tensors, dim 0 is the sample; several files are read as one, in the order of their
+//   names tokens       llm.c .bin, fields `tokens` (the first T of T + 1 tokens) and `labels` (the last T); sample s
+//   starts at token s T idx          fields `images` (float32, /255, then (x - mean) / std) and `labels` npy one field
+//   per `name=FILE.npy`
+//
+// All failures are Failure{corrupt} naming file and offset, except wrong options (Failure{usage}).
+#pragma once
+
+#include "runtime/common/element_type.h"
+#include "runtime/common/file.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdpc::rt {
+
+/// Samples [firstSample, firstSample + samples) of a field, one after the other in a file.
+struct Extent {
+  std::size_t file = 0; ///< index into Dataset::files
+  std::int64_t offsetBytes = 0;
+  std::int64_t firstSample = 0;
+  std::int64_t samples = 0;
+};
+
+struct Field {
+  std::string name;
+  ElementType type = ElementType::f32; ///< in the file
+  std::vector<std::int64_t> sampleDims;
+  std::int64_t sampleElements = 1;
+  std::int64_t samples = 0;
+  std::vector<Extent> extents;
+  std::vector<float> lookup; ///< u8 images: the value each byte stands for; empty otherwise
+  bool anyShape = false;     ///< only the number of elements has to agree with the input
+
+  std::int64_t sampleBytes() const { return sampleElements * byteSize(type); }
+  /// "labels I64[24]": of one sample.
+  std::string text() const;
+};
+
+class Dataset {
+public:
+  std::vector<InputFile> files;
+  std::vector<Field> fields;
+  std::string pattern;      ///< as given, for messages
+  std::string defaultField; ///< feeds the only input that nothing else feeds; "" if none is special
+
+  const Field *find(std::string_view name) const;
+  std::string fieldList() const; ///< "x F32[32], labels I64[]"
+
+  /// Samples [first, first + count) of `field` as they lie in the file.
+  void read(const Field &field, std::int64_t first, std::int64_t count, std::byte *destination) const;
+  /// "F.bin: byte 1060 (sample 2 of labels)"
+  std::string where(const Field &field, std::int64_t sample, std::int64_t element) const;
+
+  /// Adds samples to a field, creating it; used by the formats. `sampleDims` and `type` must agree with what is there.
+  /// The samples must lie inside the file.
+  void addExtent(const std::string &name, ElementType type, const std::vector<std::int64_t> &sampleDims,
+                 std::size_t file, std::int64_t offsetBytes, std::int64_t samples);
+};
+
+struct DataRequest {
+  std::string pattern;                                             ///< file, glob, or name=FILE.npy,...
+  std::string format = "auto";                                     ///< auto, safetensors, tokens, idx, npy
+  std::int64_t tokensPerSample = 0;                                ///< T; 0: no input can take tokens
+  std::optional<std::pair<float, float>> normalize = std::nullopt; ///< mean, std; images only
+};
+
+Dataset openDataset(const DataRequest &request);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,136 @@
+#include "runtime/common/evaluation.h"
+
+#include "runtime/common/scalars.h"
+#include "runtime/common/step_guard.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdpc::rt {
+namespace {
+
+std::vector<PredictedOutput> predictedOutputs(const ProgramInfo &program) {
+  std::vector<PredictedOutput> outputs;
+  for (const ResultInfo &result : program.evalResults) {
+    if (isFigure(result.name))
+      continue;
+    if (result.shape.rank == 0 || result.shape.dims[0] != program.microBatchSize)
+      throw Failure(ExitCode::usage, "--predict: dim 0 of output " + std::string(result.name) + " is not the batch");
+    std::string_view name = result.name;
+    if (name.starts_with("output."))
+      name.remove_prefix(7);
+    const std::int64_t rowElements = result.shape.elements() / program.microBatchSize;
+    outputs.push_back({&result, std::string(name), 0, rowElements * byteSize(result.dtype)});
+  }
+  if (outputs.empty())
+    throw Failure(ExitCode::usage, "--predict: this program's evaluation step has no outputs but the loss");
+  return outputs;
+}
+
+std::unique_ptr<SafetensorsWriter> openPredictions(std::vector<PredictedOutput> &outputs, const std::string &path,
+                                                   std::int64_t samples) {
+  std::vector<TensorSpec> specs;
+  for (const PredictedOutput &output : outputs) {
+    std::vector<std::int64_t> dims = dimsOf(output.result->shape);
+    dims[0] = samples;
+    specs.push_back({output.name, elementType(output.result->dtype), dims});
+  }
+  auto writer = std::make_unique<SafetensorsWriter>(path, specs);
+  for (PredictedOutput &output : outputs)
+    output.tensor = *writer->find(output.name);
+  return writer;
+}
+
+} // namespace
+
+Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit)
+    : job(job), feeder(feeder),
+      sampler(feeder.samples(), job.evaluationLayout(), /*shuffle=*/false, /*dropLast=*/false, 0),
+      batchCount(std::min(sampler.batchesPerEpoch(), batchLimit.value_or(sampler.batchesPerEpoch()))),
+      rows(static_cast<std::size_t>(job.program.microBatchSize)) {
+  if (!job.program.functions.evalStep)
+    throw Failure(ExitCode::usage, "this program has no evaluation step");
+  const std::int64_t globalBatch = job.evaluationLayout().globalBatch();
+  if (sampler.samplesInBatch(batchCount - 1) < globalBatch && !feeder.hasSampleWeight())
+    throw Failure(ExitCode::usage, feeder.source() + ": " + std::to_string(feeder.samples()) +
+                                       " samples do not fill batches of " + std::to_string(globalBatch) +
+                                       ", and this program cannot leave samples out");
+}
+
+void Evaluator::runBatch(std::int64_t batch) {
+  sampler.rows(batch, 0, rows);
+  feeder.fill(job.context, rows);
+  stepBegins();
+  job.program.functions.evalStep(job.context);
+  stepEnds();
+}
+
+EvaluationResult Evaluator::run() {
+  const auto results = job.program.evalResults;
+  const ResultInfo *lossSum = findResult(results, "loss_sum");
+  const ResultInfo *count = findResult(results, "count");
+  const ResultInfo *correct = findResult(results, "correct");
+  const ResultInfo *total = findResult(results, "total");
+  const auto read = [&](const ResultInfo *result) { return result ? readResult(job.context, *result) : 0.0; };
+  EvaluationResult sum;
+  sum.hasAccuracy = job.program.isClassification && correct && total;
+  for (std::int64_t batch = 0; batch < batchCount; ++batch) {
+    runBatch(batch);
+    sum.lossSum += read(lossSum);
+    sum.count += read(count);
+    sum.correct += std::llround(read(correct));
+    sum.total += std::llround(read(total));
+  }
+  return sum;
+}
+
+std::string evaluationText(const EvaluationResult &result) {
+  char text[160];
+  if (result.hasAccuracy)
+    std::snprintf(text, sizeof text, "test loss %.4f  correct %lld/%lld  %.1f %%", result.averageLoss(),
+                  static_cast<long long>(result.correct), static_cast<long long>(result.total), result.percent());
+  else
+    std::snprintf(text, sizeof text, "test loss %.4f", result.averageLoss());
+  return text;
+}
+
+void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch) {
+  JsonObject line;
+  line.add("step", step).add("epoch", epoch).add("val_loss", result.averageLoss());
+  if (result.hasAccuracy)
+    line.add("val_correct", result.correct).add("val_total", result.total).add("val_percent", result.percent());
+  job.log.write(line);
+}
+
+Predictor::Predictor(const Job &job, BatchFeeder &feeder, const std::string &path)
+    : job(job), evaluator(job, feeder, std::nullopt), outputs(predictedOutputs(job.program)) {
+  if (job.context.rank != 0)
+    return;
+  writer = openPredictions(outputs, path, feeder.samples());
+  std::int64_t largest = 0;
+  for (const PredictedOutput &output : outputs)
+    largest = std::max(largest, output.rowBytes * job.evaluationLayout().globalBatch());
+  gathered.resize(static_cast<std::size_t>(largest));
+}
+
+void Predictor::run() {
+  std::int64_t done = 0;
+  for (std::int64_t batch = 0; batch < evaluator.batches(); ++batch) {
+    evaluator.runBatch(batch);
+    const std::int64_t samples = evaluator.order().samplesInBatch(batch);
+    for (const PredictedOutput &output : outputs) {
+      job.platform.gatherToRoot(job.context.at<std::byte>(output.result->place),
+                                output.rowBytes * job.program.microBatchSize, writer ? gathered.data() : nullptr);
+      if (writer)
+        writer->writeRange(output.tensor, done * output.rowBytes, gathered.data(), samples * output.rowBytes);
+    }
+    done += samples;
+  }
+}
+
+void Predictor::finish() {
+  if (writer)
+    writer->commit();
+}
+
+} // namespace fsdpc::rt

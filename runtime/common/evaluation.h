@@ -1,0 +1,76 @@
+// Forward passes over a whole data set, dropout off: average loss and accuracy, or the model's outputs.
+//
+// Every sample counts exactly once, in the order of the data; the last global batch is padded with samples of weight 0.
+#pragma once
+
+#include "runtime/common/batch_feeder.h"
+#include "runtime/common/job.h"
+#include "runtime/common/safetensors.h"
+
+#include <memory>
+#include <optional>
+
+namespace fsdpc::rt {
+
+struct EvaluationResult {
+  double lossSum = 0;
+  double count = 0; ///< samples, or labels that count
+  std::int64_t correct = 0;
+  std::int64_t total = 0;
+  bool hasAccuracy = false;
+
+  double averageLoss() const { return lossSum / count; }
+  double percent() const { return total > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(total) : 0; }
+};
+
+/// Allocates on construction only.
+class Evaluator {
+public:
+  /// Throws Failure{usage} where the last batch would need padding and the program has no sample weights, or where the
+  /// program has no evaluation step.
+  Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit);
+
+  EvaluationResult run();
+  std::int64_t batches() const { return batchCount; }
+  /// Fills inputs of a batch and runs the evaluation step.
+  void runBatch(std::int64_t batch);
+  const Sampler &order() const { return sampler; }
+
+private:
+  const Job &job;
+  BatchFeeder &feeder;
+  Sampler sampler;
+  std::int64_t batchCount;
+  std::vector<std::int64_t> rows;
+};
+
+/// "test loss 0.2345  correct 340/360  94.4 %"
+std::string evaluationText(const EvaluationResult &result);
+/// Writes the evaluation line of the log.
+void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch);
+
+/// One output of the model on its way from all ranks to a file.
+struct PredictedOutput {
+  const ResultInfo *result;
+  std::string name;       ///< the model's own: without the `output.` that tells it from a figure
+  std::size_t tensor = 0; ///< in the writer; rank 0 only
+  std::int64_t rowBytes = 0;
+};
+
+/// Writes the model's outputs for every sample of `feeder`, rows in the order of the data. Outputs whose dim 0 is not
+/// the batch are an error. Only `run` calls collectives; rank 0 writes, and the file appears at `finish`.
+class Predictor {
+public:
+  Predictor(const Job &job, BatchFeeder &feeder, const std::string &path);
+  void run();
+  void finish();
+
+private:
+  const Job &job;
+  Evaluator evaluator;
+  std::vector<PredictedOutput> outputs;
+  std::unique_ptr<SafetensorsWriter> writer;
+  std::vector<std::byte> gathered; ///< the rows of one global batch
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,168 @@
+#include "runtime/common/file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fsdpc::rt {
+namespace {
+
+std::string systemMessage() { return std::strerror(errno); }
+
+[[noreturn]] void storageFailure(const std::string &path, const std::string &what) {
+  throw Failure(ExitCode::storage, path + ": " + what);
+}
+
+/// Reserves blocks so that a full disk shows before the work is done; file systems that cannot do it get a sparse file.
+void reserve(int descriptor, std::int64_t sizeBytes, const std::string &path) {
+  if (sizeBytes == 0)
+    return;
+  const int error = posix_fallocate(descriptor, 0, sizeBytes);
+  if (error == 0)
+    return;
+  if (error != EOPNOTSUPP && error != EINVAL)
+    storageFailure(path,
+                   std::string("cannot reserve ") + std::to_string(sizeBytes) + " bytes: " + std::strerror(error));
+  if (::ftruncate(descriptor, sizeBytes) != 0)
+    storageFailure(path, systemMessage());
+}
+
+} // namespace
+
+InputFile::InputFile(std::string path) : name(std::move(path)) {
+  descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    throw Failure(ExitCode::corrupt, name + ": cannot open: " + systemMessage());
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    throw Failure(ExitCode::corrupt, name + ": not a regular file");
+  }
+  size = status.st_size;
+}
+
+InputFile::InputFile(InputFile &&other) noexcept
+    : name(std::move(other.name)), size(other.size), descriptor(other.descriptor) {
+  other.descriptor = -1;
+}
+
+InputFile::~InputFile() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+void InputFile::read(std::int64_t offsetBytes, void *destination, std::int64_t bytes) const {
+  auto *at = static_cast<std::byte *>(destination);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor, at, static_cast<std::size_t>(bytes), offsetBytes);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      throw Failure(ExitCode::corrupt,
+                    name + ": cannot read at byte " + std::to_string(offsetBytes) + ": " + systemMessage());
+    if (got == 0)
+      throw Failure(ExitCode::corrupt, name + ": ends at byte " + std::to_string(offsetBytes) + ", " +
+                                           std::to_string(bytes) + " more are needed");
+    at += got;
+    offsetBytes += got;
+    bytes -= got;
+  }
+}
+
+OutputFile::OutputFile(std::string path, std::int64_t sizeBytes) : name(std::move(path)) {
+  temporaryName = name + ".tmp-" + std::to_string(::getpid());
+  descriptor = ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0)
+    storageFailure(name, "cannot create: " + systemMessage());
+  try {
+    reserve(descriptor, sizeBytes, name);
+  } catch (...) {
+    ::close(descriptor);
+    ::unlink(temporaryName.c_str());
+    throw;
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor < 0)
+    return;
+  ::close(descriptor);
+  ::unlink(temporaryName.c_str());
+}
+
+void OutputFile::write(std::int64_t offsetBytes, const void *source, std::int64_t bytes) {
+  const auto *at = static_cast<const std::byte *>(source);
+  while (bytes > 0) {
+    const ssize_t put = ::pwrite(descriptor, at, static_cast<std::size_t>(bytes), offsetBytes);
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put <= 0)
+      storageFailure(name, "cannot write: " + systemMessage());
+    at += put;
+    offsetBytes += put;
+    bytes -= put;
+  }
+}
+
+void OutputFile::commit() {
+  if (::fsync(descriptor) != 0)
+    storageFailure(name, "cannot write: " + systemMessage());
+  if (::rename(temporaryName.c_str(), name.c_str()) != 0)
+    storageFailure(name, "cannot rename to this name: " + systemMessage());
+  ::close(descriptor);
+  descriptor = -1;
+}
+
+std::vector<std::string> expandGlob(const std::string &pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos || fileExists(pattern)) {
+    if (!fileExists(pattern))
+      throw Failure(ExitCode::corrupt, pattern + ": no such file");
+    return {pattern};
+  }
+  glob_t matches{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &matches) == 0)
+    for (std::size_t i = 0; i < matches.gl_pathc; ++i)
+      if (fileExists(matches.gl_pathv[i]))
+        paths.emplace_back(matches.gl_pathv[i]);
+  ::globfree(&matches);
+  if (paths.empty())
+    throw Failure(ExitCode::corrupt, pattern + ": no file matches");
+  return paths;
+}
+
+std::string executableDirectory() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0 || length == static_cast<ssize_t>(sizeof path))
+    throw Failure(ExitCode::internal, "cannot find the folder of this program");
+  return parentDirectory(std::string(path, static_cast<std::size_t>(length)));
+}
+
+bool fileExists(const std::string &path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+std::string parentDirectory(const std::string &path) {
+  const auto slash = path.find_last_of('/');
+  if (slash == std::string::npos)
+    return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void requireWritable(const std::string &path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+    storageFailure(path, "is a directory");
+  const std::string folder = parentDirectory(path);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    storageFailure(path, "cannot create a file in " + folder + ": " + systemMessage());
+}
+
+bool endsWith(std::string_view text, std::string_view suffix) { return text.ends_with(suffix); }
+
+} // namespace fsdpc::rt

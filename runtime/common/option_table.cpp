@@ -1,0 +1,48 @@
+#include "runtime/common/options.h"
+
+namespace fsdpc::rt {
+
+std::span<const OptionRow> optionTable() {
+  using O = Options;
+  static constexpr OptionRow rows[] = {
+      {"train_data", "GLOB", &O::trainData, "training data: safetensors, llm.c tokens, IDX, or x=A.npy,labels=B.npy"},
+      {"val_data", "GLOB", &O::valData, "data for evaluation and prediction"},
+      {"data_format", "auto|safetensors|tokens|idx|npy", &O::dataFormat,
+       "headerless uint16 tokens are only read as `tokens`"},
+      {"normalize", "MEAN,STD", &O::normalize, "of IDX images, after the division by 255"},
+      {"map", "INPUT=FIELD", &O::maps, "list: which field feeds an input"},
+      {"fill", "INPUT=1|0|iota", &O::fills, "list: inputs that are constant"},
+      {"batch", "FILE.safetensors", &O::batch, "one fixed global batch, used in every step"},
+      {"steps", "N", &O::steps, "optimizer steps"},
+      {"epochs", "N", &O::epochs, "passes over the training data; 1 if --steps is not given either"},
+      {"lr_scheduler", "constant|cosine|linear|wsd|step", &O::lrScheduler, "course of the learning rate"},
+      {"warmup_steps", "N", &O::warmupSteps, "steps in which the learning rate rises to its value"},
+      {"min_lr", "X", &O::minLr, "where cosine, linear and wsd end"},
+      {"step_size", "N|Nepoch", &O::stepSize, "step: steps or epochs between two decays"},
+      {"gamma", "X", &O::gamma, "step: factor of a decay"},
+      {"shuffle", "", &O::shuffle, "a new global permutation in each epoch, the same for every world size"},
+      {"seed", "N", &O::seed, "for shuffling and dropout; default: the compiled one"},
+      {"drop_last", "", &O::dropLast, "leave out the last partial batch; --no_drop_last pads it with weight 0"},
+      {"eval_every", "N|Nepoch", &O::evalEvery, "evaluate on --val_data; default 1epoch", 1},
+      {"eval_steps", "N", &O::evalSteps, "evaluate on that many global batches only", 1},
+      {"eval_only", "", &O::evalOnly, "evaluate once, train nothing"},
+      {"predict", "F.safetensors", &O::predict,
+       "write the model's outputs on --val_data, after training if there is any"},
+      {"load_model", "F.safetensors", &O::loadModel, "start from these weights, by name"},
+      {"log", "FILE.jsonl", &O::log, "settings, then one JSON object per logged step; started anew"},
+      {"log_freq", "N", &O::logFreq, "steps between two lines", 1},
+      {"progress", "auto|bar|plain|none", &O::progress, "on stderr; auto: a bar on a terminal, else plain lines"},
+      {"save_model", "F.safetensors", &O::saveModel, "full weights at the end"},
+      {"save_onnx", "F.onnx", &O::saveOnnx, "full weights at the end, as an ONNX model with its data file beside it"},
+      {"save_gradients", "F.safetensors", &O::saveGradients, "full gradients of the first step, grad.<parameter>"},
+      {"memory_report", "", &O::memoryReport, "planned bytes per class, and mapped bytes"},
+      {"time_matmuls", "", &O::timeMatmuls, "after each step, run its matrix products once more, alone (matmul_ms)"},
+      {"threads", "T", &O::threads, "compute threads per rank; default: cores / ranks of this machine", 1},
+      {"streams", "auto|inline|threads", &O::streams, "where collectives run; default: as compiled"},
+      {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "how long a rank waits for another one", 1},
+      {"help", "", &O::help, "this text"},
+  };
+  return rows;
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,393 @@
+#include "runtime/common/options.h"
+
+#include "runtime/common/failure.h"
+#include "runtime/common/json.h"
+#include "runtime/common/spelling.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace fsdpc::rt {
+namespace {
+
+/// Options of optimizers that interface.md names; those the program has no scalar for are compiled in.
+constexpr std::string_view optimizerOptions[] = {"lr",       "betas",    "eps",       "weight_decay",
+                                                 "momentum", "nesterov", "dampening", "rho",
+                                                 "alpha",    "lr_decay", "max_norm",  "initial_accumulator_value"};
+
+/// Set by the runtime, not by options of their name.
+constexpr std::string_view runtimeScalars[] = {"step", "seed", "rank"};
+
+[[noreturn]] void usage(const std::string &message) { throw Failure(ExitCode::usage, message, true); }
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool isBeta(std::string_view name) { return name == "beta1" || name == "beta2"; }
+
+std::string lowered(std::string text) {
+  for (char &c : text)
+    if (c >= 'A' && c <= 'Z')
+      c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+template <class T>
+std::optional<T> parsedNumber(std::string_view text) {
+  T value{};
+  if (text.starts_with('+'))
+    text.remove_prefix(1);
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size())
+    return std::nullopt;
+  return value;
+}
+
+double requireDouble(const std::string &option, std::string_view text) {
+  const auto value = parsedNumber<double>(text);
+  if (!value || !std::isfinite(*value))
+    usage("--" + option + " '" + std::string(text) + "': expected a number");
+  return *value;
+}
+
+std::int64_t requireInteger(const OptionRow &row, std::string_view text) {
+  const auto value = parsedNumber<std::int64_t>(text);
+  if (!value || *value < row.minimum)
+    usage("--" + std::string(row.name) + " '" + std::string(text) + "': expected an integer of at least " +
+          std::to_string(row.minimum));
+  return *value;
+}
+
+Interval requireInterval(const OptionRow &row, const std::string &text) {
+  std::string_view digits = text;
+  Interval interval;
+  for (const std::string_view ending : {"epochs", "epoch"})
+    if (digits.ends_with(ending)) {
+      digits.remove_suffix(ending.size());
+      interval.inEpochs = true;
+      break;
+    }
+  const auto count = parsedNumber<std::int64_t>(digits);
+  if (!count || *count < 1)
+    usage("--" + std::string(row.name) + " '" + text + "': expected a number of steps, or of epochs as in 1epoch");
+  interval.count = *count;
+  return interval;
+}
+
+std::pair<double, double> requirePair(const std::string &option, std::string text) {
+  std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == ' '; });
+  const auto comma = text.find(',');
+  if (comma == std::string::npos)
+    usage("--" + option + " '" + text + "': expected two numbers, A,B");
+  return {requireDouble(option, std::string_view(text).substr(0, comma)),
+          requireDouble(option, std::string_view(text).substr(comma + 1))};
+}
+
+std::vector<std::string> choicesOf(const OptionRow &row) {
+  std::vector<std::string> choices;
+  std::string_view rest = row.value;
+  while (true) {
+    const auto bar = rest.find('|');
+    choices.emplace_back(rest.substr(0, bar));
+    if (bar == std::string_view::npos)
+      return choices;
+    rest.remove_prefix(bar + 1);
+  }
+}
+
+std::string requireChoice(const OptionRow &row, const std::string &text) {
+  const auto choices = choicesOf(row);
+  if (choices.size() == 1)
+    return text;
+  const std::string value = lowered(text);
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    usage("--" + std::string(row.name) + " '" + text + "': expected " + row.value + didYouMean(value, choices));
+  return value;
+}
+
+std::vector<std::string> splitList(const std::string &text) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (true) {
+    const auto comma = text.find(',', begin);
+    parts.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos)
+      return parts;
+    begin = comma + 1;
+  }
+}
+
+/// Sets the member of a row from text.
+struct Setter {
+  Options &options;
+  const OptionRow &row;
+  const std::string &text;
+
+  void operator()(bool Options::*member) const {
+    const std::string value = lowered(text);
+    const bool yes = value == "true" || value == "1" || value == "yes" || value == "on";
+    if (!yes && value != "false" && value != "0" && value != "no" && value != "off")
+      usage("--" + std::string(row.name) + "=" + text + ": expected true or false");
+    options.*member = yes;
+  }
+  void operator()(std::int64_t Options::*member) const { options.*member = requireInteger(row, text); }
+  void operator()(std::optional<std::int64_t> Options::*member) const { options.*member = requireInteger(row, text); }
+  void operator()(double Options::*member) const { options.*member = requireDouble(row.name, text); }
+  void operator()(Interval Options::*member) const { options.*member = requireInterval(row, text); }
+  void operator()(std::string Options::*member) const {
+    if (text.empty())
+      usage("--" + std::string(row.name) + " needs a value");
+    options.*member = requireChoice(row, text);
+  }
+  void operator()(std::vector<std::string> Options::*member) const {
+    for (std::string &part : splitList(text))
+      (options.*member).push_back(std::move(part));
+  }
+};
+
+/// A member of a row as JSON.
+struct Getter {
+  const Options &options;
+
+  std::string operator()(bool Options::*member) const { return options.*member ? "true" : "false"; }
+  std::string operator()(std::int64_t Options::*member) const { return std::to_string(options.*member); }
+  std::string operator()(std::optional<std::int64_t> Options::*member) const {
+    return options.*member ? std::to_string(*(options.*member)) : "null";
+  }
+  std::string operator()(double Options::*member) const { return jsonNumber(options.*member); }
+  std::string operator()(std::string Options::*member) const {
+    return (options.*member).empty() ? "null" : jsonString(options.*member);
+  }
+  std::string operator()(Interval Options::*member) const {
+    const Interval interval = options.*member;
+    if (interval.count == 0)
+      return "null";
+    return interval.inEpochs ? jsonString(std::to_string(interval.count) + "epoch") : std::to_string(interval.count);
+  }
+  std::string operator()(std::vector<std::string> Options::*member) const {
+    std::string text = "[";
+    for (const std::string &part : options.*member)
+      text += (text.size() > 1 ? "," : "") + jsonString(part);
+    return text + "]";
+  }
+};
+
+class Parser {
+public:
+  Parser(const ProgramInfo &program, std::span<const char *const> arguments) : program(program), arguments(arguments) {
+    for (const ScalarInfo &scalar : program.scalars)
+      if (!contains(runtimeScalars, scalar.name))
+        options.scalars.push_back({&scalar, scalar.defaultValue});
+  }
+
+  Options parse() {
+    while (at < arguments.size())
+      parseOne(arguments[at++]);
+    return std::move(options);
+  }
+
+private:
+  void parseOne(const std::string &argument) {
+    if (!argument.starts_with("--") || argument.size() == 2)
+      usage("unexpected argument '" + argument +
+            "': options begin with --, and a pattern that the shell must not expand needs quotes");
+    const auto equals = argument.find('=');
+    std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::optional<std::string> value;
+    if (equals != std::string::npos)
+      value = argument.substr(equals + 1);
+    if (!set(name, value) && !(name.starts_with("fsdp_") && set(name.substr(5), value)))
+      unknown(name);
+  }
+
+  bool set(const std::string &name, const std::optional<std::string> &value) {
+    for (const OptionRow &row : optionTable()) {
+      const bool isSwitch = std::holds_alternative<bool Options::*>(row.member);
+      const bool negated = isSwitch && name == "no_" + std::string(row.name);
+      if (name != row.name && !negated)
+        continue;
+      if (negated && value)
+        usage("--" + name + " takes no value");
+      const std::string text = isSwitch ? (negated ? "false" : value.value_or("true")) : valueOf(name, value);
+      std::visit(Setter{options, row, text}, row.member);
+      options.given.insert(row.name);
+      return true;
+    }
+    return setScalar(name, value);
+  }
+
+  bool setScalar(const std::string &name, const std::optional<std::string> &value) {
+    if (name == "betas" && find("beta1") && find("beta2")) {
+      const auto [first, second] = requirePair(name, valueOf(name, value));
+      find("beta1")->value = first;
+      find("beta2")->value = second;
+    } else if (ScalarValue *scalar = isBeta(name) ? nullptr : find(name)) {
+      scalar->value = requireDouble(name, valueOf(name, value));
+      if (scalar->scalar->isInteger && scalar->value != std::floor(scalar->value))
+        usage("--" + name + ": expected an integer");
+    } else if (contains(optimizerOptions, name) || name == "no_nesterov") {
+      usage("--" + name + " is compiled in: this program (optimizer " + program.optimizer +
+            ") has no such run-time value; compile again with it");
+    } else {
+      return false;
+    }
+    options.given.insert(name);
+    return true;
+  }
+
+  ScalarValue *find(std::string_view name) {
+    for (ScalarValue &scalar : options.scalars)
+      if (name == scalar.scalar->name)
+        return &scalar;
+    return nullptr;
+  }
+
+  std::string valueOf(const std::string &name, const std::optional<std::string> &value) {
+    if (value)
+      return *value;
+    if (at == arguments.size())
+      usage("--" + name + " needs a value");
+    return arguments[at++];
+  }
+
+  [[noreturn]] void unknown(const std::string &name) {
+    std::vector<std::string> names;
+    for (const OptionRow &row : optionTable()) {
+      names.emplace_back(row.name);
+      if (std::holds_alternative<bool Options::*>(row.member))
+        names.push_back("no_" + std::string(row.name));
+    }
+    for (const ScalarValue &scalar : options.scalars)
+      names.emplace_back(isBeta(scalar.scalar->name) ? "betas" : scalar.scalar->name);
+    usage("unknown option --" + name + didYouMean(name, names, "--"));
+  }
+
+  const ProgramInfo &program;
+  std::span<const char *const> arguments;
+  std::size_t at = 0;
+  Options options;
+};
+
+/// `option` was given although `why`: it could change nothing.
+void refuse(const Options &options, std::initializer_list<const char *> names, bool meaningless,
+            const std::string &why) {
+  for (const char *name : names)
+    if (meaningless && options.given.contains(name))
+      usage("--" + std::string(name) + " changes nothing " + why);
+}
+
+void checkSchedule(const Options &options) {
+  const std::string &kind = options.lrScheduler;
+  refuse(options, {"min_lr"}, kind == "constant" || kind == "step", "with --lr_scheduler " + kind);
+  refuse(options, {"step_size", "gamma"}, kind != "step", "with --lr_scheduler " + kind);
+  if (kind == "step" && options.stepSize.count == 0)
+    usage("--lr_scheduler step needs --step_size, as in --step_size 1epoch");
+}
+
+void checkData(const Options &options) {
+  const bool trains = !options.evalOnly && options.steps != 0 && (!options.trainData.empty() || !options.batch.empty());
+  if (!options.trainData.empty() && !options.batch.empty())
+    usage("--train_data and --batch exclude each other");
+  if (!options.batch.empty() && !options.steps)
+    usage("--batch needs --steps");
+  refuse(options, {"epochs", "shuffle", "drop_last"}, options.trainData.empty(), "without --train_data");
+  refuse(options, {"eval_every", "eval_steps", "eval_only", "predict"}, options.valData.empty(), "without --val_data");
+  refuse(options, {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every"}, options.evalOnly,
+         "with --eval_only");
+  refuse(options, {"save_gradients"}, !trains, "where nothing is trained");
+  const bool onlyWrites =
+      options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() || !options.saveOnnx.empty();
+  if (!trains && !options.evalOnly && !onlyWrites)
+    usage("nothing to do: give --train_data, --batch, or --val_data with --eval_only or --predict (see --help)");
+  if (!trains && options.steps.value_or(0) > 0)
+    usage("--steps needs --train_data or --batch");
+}
+
+void checkNormalize(Options &options) {
+  if (!options.normalize.empty() && options.meanAndStd().second == 0)
+    usage("--normalize " + options.normalize + ": the standard deviation is 0");
+}
+
+std::string defaultText(const OptionRow &row) {
+  const std::string text = std::visit(Getter{Options{}}, row.member);
+  if (row.value[0] == '\0' || text == "null" || text == "[]")
+    return "";
+  return " (" + (text[0] == '"' ? text.substr(1, text.size() - 2) : text) + ")";
+}
+
+std::string helpLine(const std::string &left, const std::string &right) {
+  const std::size_t column = 34;
+  const std::string gap =
+      left.size() < column ? std::string(column - left.size(), ' ') : "\n" + std::string(column + 2, ' ');
+  return "  " + left + gap + right + "\n";
+}
+
+} // namespace
+
+double Options::scalar(std::string_view name) const {
+  for (const ScalarValue &scalar : scalars)
+    if (name == scalar.scalar->name)
+      return scalar.value;
+  return 0;
+}
+
+std::pair<float, float> Options::meanAndStd() const {
+  const auto [mean, deviation] = requirePair("normalize", normalize);
+  return {static_cast<float>(mean), static_cast<float>(deviation)};
+}
+
+Options parseOptions(const ProgramInfo &program, std::span<const char *const> arguments) {
+  Options options = Parser(program, arguments).parse();
+  if (options.help)
+    return options;
+  checkSchedule(options);
+  checkData(options);
+  checkNormalize(options);
+  if (!options.valData.empty() && options.evalEvery.count == 0 && !options.evalOnly)
+    options.evalEvery = {1, true};
+  if (!options.trainData.empty() && !options.steps && !options.epochs)
+    options.epochs = 1;
+  if (!options.seed)
+    options.seed = static_cast<std::int64_t>(program.seed);
+  if (options.streams.empty())
+    options.streams = program.streams;
+  return options;
+}
+
+std::string helpText(const ProgramInfo &program) {
+  std::string text = std::string("Trains ") + program.modelName + " on " + std::to_string(program.worldSize) +
+                     " rank(s), " + std::to_string(program.microBatchSize) +
+                     " sample(s) per rank and step.\n\n  mpirun -n " + std::to_string(program.worldSize) +
+                     " train --train_data DATA --steps 100\n\nOptions (default)\n";
+  for (const OptionRow &row : optionTable()) {
+    const std::string value = row.value[0] ? " " + std::string(row.value) : "";
+    text += helpLine("--" + std::string(row.name) + value, row.help + defaultText(row));
+  }
+  text += "\nOptimizer values of this program (" + std::string(program.optimizer) + "), as compiled\n";
+  const auto find = [&](std::string_view name) {
+    return std::find_if(program.scalars.begin(), program.scalars.end(),
+                        [&](const ScalarInfo &scalar) { return name == scalar.name; });
+  };
+  for (const ScalarInfo &scalar : program.scalars)
+    if (!contains(runtimeScalars, scalar.name) && !isBeta(scalar.name))
+      text += helpLine("--" + std::string(scalar.name) + " X", jsonNumber(scalar.defaultValue));
+  if (find("beta1") != program.scalars.end() && find("beta2") != program.scalars.end())
+    text += helpLine("--betas X,Y",
+                     jsonNumber(find("beta1")->defaultValue) + "," + jsonNumber(find("beta2")->defaultValue));
+  return text;
+}
+
+std::string settingsJson(const Options &options) {
+  JsonObject settings;
+  for (const OptionRow &row : optionTable())
+    if (std::string_view(row.name) != "help")
+      settings.addRaw(row.name, std::visit(Getter{options}, row.member));
+  for (const ScalarValue &scalar : options.scalars)
+    settings.add(scalar.scalar->name, scalar.value);
+  return settings.str();
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,87 @@
+// Command line of an emitted program (interface.md section 3).
+//
+// One table, `optionTable()`, holds every option: parsing, the list of `--help`, "did you mean" and the settings in the
+// log come from it. The program's own scalars (learning rate, betas, ...) are added to it from ProgramInfo::scalars.
+// Rules: `-` and `_` are the same in names; `fsdp_` in front is accepted; `--key=value` or `--key value`, and values
+// may begin with
+// '-'; booleans are --x, --no_x, --x=true; choices ignore case; a repeated option's last value wins, except lists,
+// which grow.
+#pragma once
+
+#include "runtime/common/program.h"
+
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace fsdpc::rt {
+
+/// "100" (steps) or "1epoch".
+struct Interval {
+  std::int64_t count = 0; ///< 0: not given
+  bool inEpochs = false;
+};
+
+struct ScalarValue {
+  const ScalarInfo *scalar;
+  double value;
+};
+
+struct Options {
+  std::string trainData, valData, dataFormat = "auto", normalize, batch;
+  std::vector<std::string> maps, fills;
+  std::optional<std::int64_t> steps, epochs;
+  std::string lrScheduler = "constant";
+  std::int64_t warmupSteps = 0;
+  double minLr = 0;
+  Interval stepSize;
+  double gamma = 0.1;
+  bool shuffle = false;
+  bool dropLast = true;
+  std::optional<std::int64_t> seed; ///< default: the seed of the compile
+  Interval evalEvery;
+  std::optional<std::int64_t> evalSteps;
+  bool evalOnly = false;
+  std::string predict, loadModel, saveModel, saveOnnx, saveGradients;
+  std::string log;
+  std::int64_t logFreq = 10; ///< steps
+  std::string progress = "auto";
+  bool memoryReport = false;
+  bool timeMatmuls = false;
+  std::optional<std::int64_t> threads;
+  std::string streams; ///< default: as compiled
+  std::int64_t trainTimeoutSeconds = 100;
+  bool help = false;
+
+  std::vector<ScalarValue> scalars; ///< the run-time scalars that options set, with their resolved values
+  std::set<std::string> given;      ///< names of the options that were on the command line
+
+  double scalar(std::string_view name) const; ///< 0 if the program has none of that name
+  std::pair<float, float> meanAndStd() const; ///< of `normalize`, which is not empty
+};
+
+struct OptionRow {
+  using Member =
+      std::variant<bool Options::*, std::int64_t Options::*, double Options::*, std::string Options::*,
+                   std::vector<std::string> Options::*, Interval Options::*, std::optional<std::int64_t> Options::*>;
+  const char *name;
+  const char *value; ///< placeholder; "a|b|c" lists the only values of a string option; "" for booleans
+  Member member;
+  const char *help;
+  std::int64_t minimum = 0; ///< of integers
+};
+
+std::span<const OptionRow> optionTable();
+
+/// Throws Failure{usage}, on every rank the same, for unknown names and values and for combinations that mean nothing.
+Options parseOptions(const ProgramInfo &program, std::span<const char *const> arguments);
+
+std::string helpText(const ProgramInfo &program);
+
+/// Every option with its resolved value, as a JSON object.
+std::string settingsJson(const Options &options);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,76 @@
+// What the main program needs from a target: processes, arenas, host-side collectives outside the step, counters.
+//
+// Implemented once per target (runtime/cpu/platform.cpp). `main` starts the platform, checks the world size, and only
+// then opens the arenas. Everything here except `abort`, `rank`, `worldSize` and the counters is collective: every rank
+// calls it, in the same order. None of it is used inside a step, so none of it has to be fast; the collectives of the
+// step are the program's own.
+#pragma once
+
+#include "runtime/common/failure.h"
+#include "runtime/common/program.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace fsdpc::rt {
+
+enum class StreamMode : std::uint8_t {
+  automatic, ///< threads where this host has more cores than ranks, else inline
+  inlined,   ///< collectives run on the calling thread
+  threads,   ///< one worker thread per stream
+};
+
+struct PlatformOptions {
+  int threads = 0; ///< compute threads per rank; 0: cores / ranks of this host, at least 1
+  StreamMode streams = StreamMode::automatic;
+  double timeoutSeconds = 100; ///< how long a rank waits for another one in a collective before it ends the run
+};
+
+/// Accumulated since the last `takeCommunicationTimes`, on this rank.
+struct CommunicationTimes {
+  double communicationMicroseconds = 0; ///< collectives were running
+  double exposedMicroseconds = 0;       ///< compute stood in `wait` although every rank had come
+  double skewMicroseconds = 0;          ///< compute stood in `wait` because some rank had not
+};
+
+class Platform {
+public:
+  virtual ~Platform() = default; ///< unmaps, joins workers, finalizes the process group
+
+  virtual int rank() const = 0;
+  virtual int worldSize() const = 0;
+
+  /// Maps and checks the arenas (contents unspecified: `main` initializes the state), starts communicator, stream and
+  /// library threads. Called once, with worldSize() == program.worldSize. The context lives as long as the platform;
+  /// `threads` in it is the resolved number. Throws Failure{memory or device} with everyRank set: the ranks agree
+  /// before throwing.
+  virtual Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) = 0;
+
+  virtual void barrier() = 0;
+  virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
+  virtual std::int64_t maxOverRanks(std::int64_t value) = 0;
+  virtual std::int64_t sumOverRanks(std::int64_t value) = 0;
+  /// Rank 0 receives worldSize x `bytes` in rank order in `all` (null elsewhere).
+  virtual void gatherToRoot(const void *mine, std::int64_t bytes, void *all) = 0;
+
+  /// Bytes this rank mapped for its arenas (a window counts once, on its owner).
+  virtual std::int64_t mappedArenaBytes() const = 0;
+  /// This rank's part of the memory that opening the arenas and all that came after has added: its proportional set
+  /// size now, minus just before the arenas were mapped. Negative: the system does not tell.
+  virtual std::int64_t proportionalSetGrowthBytes() const = 0;
+  /// "inline" or "threads", as resolved.
+  virtual const char *streamModeName() const = 0;
+  virtual CommunicationTimes takeCommunicationTimes() = 0;
+
+  /// `--time_matmuls`: the matrix products between begin and end are noted, and replayed alone.
+  virtual void noteProducts(bool on) { static_cast<void>(on); }
+  virtual double replayProductsMicroseconds() { return 0; }
+
+  /// Ends the run on every rank with this exit code, at once. Output is flushed by the caller.
+  [[noreturn]] virtual void abort(int exitCode) = 0;
+};
+
+/// Joins the process group (or makes one of one rank when started alone). Throws Failure{device}.
+std::unique_ptr<Platform> startPlatform(int &argc, char **&argv);
+
+} // namespace fsdpc::rt

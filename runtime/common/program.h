@@ -1,0 +1,217 @@
+// What an emitted program tells the runtime about itself, and what the runtime hands to the program's functions.
+//
+// An emitted program is five or six functions and one table. The functions (`Functions`) are straight-line code over
+// fixed addresses; the table (`ProgramInfo`) says what lies at those addresses: inputs, parameter shards, optimizer
+// state, scalars, results. The runtime owns everything around a step: arguments, data, logging, files, arenas,
+// communication, time-outs.
+//
+// Every model string (names of parameters, units, inputs) lives in the table as an escaped literal, and nowhere else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace fsdpc::rt {
+
+class Communicator; // runtime/cpu/communicator.h
+class Stream;       // runtime/cpu/stream.h
+
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, boolean };
+
+/// Bytes of one element.
+constexpr std::int64_t byteSize(DType dtype) {
+  switch (dtype) {
+  case DType::f64:
+  case DType::i64: return 8;
+  case DType::f32:
+  case DType::i32: return 4;
+  case DType::bf16:
+  case DType::f16: return 2;
+  case DType::u8:
+  case DType::boolean: return 1;
+  }
+  return 0;
+}
+
+/// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read there.
+enum class Space : std::uint8_t { privateSpace, window };
+
+struct Place {
+  Space space = Space::privateSpace;
+  std::int64_t offsetBytes = 0;
+};
+
+inline constexpr int maxRank = 8;
+
+struct Shape {
+  int rank = 0;
+  std::int64_t dims[maxRank] = {};
+  constexpr std::int64_t elements() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank; ++i)
+      n *= dims[i];
+    return n;
+  }
+};
+
+enum class InputKind : std::uint8_t {
+  data,         ///< a graph input, filled from the data set, `--map` or `--fill`
+  labels,       ///< what the loss compares with
+  sampleWeight, ///< f32[B]: 1 for a real sample, 0 for padding of the last evaluation batch; filled by the runtime
+};
+
+/// A batch input of one rank and one micro-step; dim 0 is the sample.
+struct InputInfo {
+  const char *name;
+  InputKind kind;
+  DType dtype;
+  Shape shape;
+  Place place;
+  /// Integer inputs that index something must lie in [0, indexLimit); 0: not checked.
+  std::int64_t indexLimit = 0;
+  /// This value is allowed too: a label that does not count. Meaningful when `hasIgnoreIndex`.
+  std::int64_t ignoreIndex = 0;
+  bool hasIgnoreIndex = false;
+};
+
+/// One flat, padded, evenly split run of parameters (design: "Units, segments, placement").
+struct SegmentInfo {
+  const char *unit;
+  DType dtype;
+  std::int64_t paddedElements; ///< of all ranks together
+  std::int64_t shardElements;  ///< of one rank: paddedElements / worldSize; rank r holds [r, r + 1) x shardElements
+  Place place;                 ///< the shard of this rank
+};
+
+struct ParameterInfo {
+  const char *name;
+  DType dtype;
+  Shape shape;
+  int segment;                 ///< index into ProgramInfo::segments
+  std::int64_t offsetElements; ///< where the parameter starts in the padded segment
+  bool trainable;
+  const char *onnxInitializer; ///< its name in OUT/model.onnx
+  /// OUT/model.onnx holds the initializer with the dims permuted by this: file dim i is parameter dim
+  /// onnxPermutation[i].
+  int onnxPermutation[maxRank];
+  Shape onnxShape;              ///< as the file has it (same elements; may be a reshape of the permuted shape)
+  std::int64_t onnxOffsetBytes; ///< where its bytes start in the external data file of OUT/model.onnx
+  bool inWeightsFile;           ///< OUT/weights/model.safetensors has initial values; otherwise it starts at zero
+};
+
+/// Optimizer state of one segment, laid out and sharded like the segment.
+struct OptimizerStateInfo {
+  const char *name; ///< the field, e.g. "exp_avg"; a checkpoint calls it optimizer.<name>.<parameter>
+  int segment;
+  DType dtype;
+  Place place;
+  double initialValue; ///< every element starts at this (Adagrad's accumulator; else 0)
+};
+
+/// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ...
+/// "step" (1 in the first step), "seed", "rank" and "lr" are set by the runtime before each step;
+/// the others once at start from options of the same name.
+struct ScalarInfo {
+  const char *name;
+  bool isInteger;
+  double defaultValue;
+  Place place;
+};
+
+/// A result that the runtime reads after a function ran.
+struct ResultInfo {
+  const char *name; ///< "loss", "loss_sum", "count", "correct", "total" (f64 or f32 scalars); or output.<name of a
+                    ///< model output>
+  DType dtype;
+  Shape shape;
+  Place place;
+};
+
+struct ArenaInfo {
+  Space space;
+  std::int64_t bytes;     ///< a multiple of 4096; the sum over arenas is the plan's total_bytes
+  std::int64_t usedBytes; ///< the highest byte that the plan gives to a value, <= bytes
+};
+
+struct MemoryClassBytes {
+  const char *name; ///< as in plan.json `by_class`
+  std::int64_t bytes;
+};
+
+struct Context;
+
+struct Functions {
+  void (*start)(
+      Context &); ///< once, after the arenas exist: creates library primitives; the only place that may allocate
+  void (*prologue)(Context &);     ///< count of the labels that count
+  void (*microStep)(Context &);    ///< forward, loss, backward, reductions
+  void (*tapGradients)(Context &); ///< gathers each gradient and hands it to Context::tap; between microStep and update
+  void (*update)(Context &);       ///< optimizer
+  void (*evalStep)(Context &);     ///< forward only, dropout off
+  void (*exportWeights)(Context &); ///< gathers each parameter and hands it to Context::tap
+};
+
+struct ProgramInfo {
+  const char *modelName;
+  const char *planHash; ///< hex digest of the planned module
+  const char
+      *compileCommand; ///< fsdpc ... ; printed when the program is started with another world size (`%d` is not used)
+  const char *settingsJson; ///< the resolved compile options as one JSON object
+  int worldSize;
+  std::int64_t microBatchSize;
+  int gradientAccumulationSteps;
+  std::uint64_t seed;
+  const char *optimizer;
+  const char *loss; ///< cross_entropy, nll, mse, ...
+  bool lossIsMean;
+  bool isClassification; ///< evalStep counts correct/total
+  bool plainMpi; ///< planned for the MPI path: reduce-scatter has staging; otherwise ranks share one host's memory
+  std::span<const ArenaInfo> arenas;
+  std::span<const MemoryClassBytes> memoryClasses;
+  std::span<const InputInfo> inputs;
+  std::span<const SegmentInfo> segments;
+  std::span<const ParameterInfo> parameters;
+  std::span<const OptimizerStateInfo> optimizerStates;
+  std::span<const ScalarInfo> scalars;
+  std::span<const ResultInfo> stepResults; ///< of prologue and microStep
+  std::span<const ResultInfo> evalResults;
+  std::int64_t onnxDataBytes; ///< size of the external data file that --save_onnx writes
+  const char *onnxDataFile;   ///< the file name OUT/model.onnx refers to
+  double predictedStepMicroseconds;
+  double predictedExposedMicroseconds;
+  Functions functions;
+  const char *streams =
+      "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
+};
+
+/// Defined by the emitted program.
+const ProgramInfo &programInfo();
+
+/// Receives full tensors from `tap` nodes, one call per parameter, on every rank (only rank 0 writes).
+/// `parameter` indexes ProgramInfo::parameters; `data` is valid during the call only.
+class Tap {
+public:
+  virtual ~Tap() = default;
+  virtual void take(int parameter, const void *data) = 0;
+};
+
+/// What the functions of a program run in. Fixed after start-up.
+struct Context {
+  std::byte *privateArena = nullptr;
+  std::byte *windowArena = nullptr;
+  int rank = 0;
+  int worldSize = 1;
+  int threads = 1; ///< compute threads of this rank
+  Communicator *communicator = nullptr;
+  Stream *commStream = nullptr; ///< where collectives run: a worker thread, or inline
+  Tap *tap = nullptr;           ///< set around tapGradients and exportWeights
+
+  template <class T>
+  T *at(Place place) const {
+    std::byte *base = place.space == Space::window ? windowArena : privateArena;
+    return reinterpret_cast<T *>(base + place.offsetBytes);
+  }
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,196 @@
+#include "runtime/common/run_program.h"
+
+#include "runtime/common/agreement.h"
+#include "runtime/common/memory_report.h"
+#include "runtime/common/scalars.h"
+#include "runtime/common/taps.h"
+#include "runtime/common/trainer.h"
+#include "runtime/common/weights.h"
+
+#include <optional>
+
+namespace fsdpc::rt {
+namespace {
+
+/// What a run reads, opened and checked before any memory is mapped.
+struct Inputs {
+  std::optional<BatchFeeder> training;
+  std::optional<BatchFeeder> validation;
+  std::optional<Weights> weights;
+};
+
+bool hasCompiledWeights(const ProgramInfo &program) {
+  for (const ParameterInfo &parameter : program.parameters)
+    if (parameter.inWeightsFile)
+      return true;
+  return false;
+}
+
+DataRequest dataRequest(const ProgramInfo &program, const Options &options, const std::string &pattern) {
+  DataRequest request{pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {}};
+  if (!options.normalize.empty())
+    request.normalize = options.meanAndStd();
+  return request;
+}
+
+void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, const Options &options, int rank,
+              const DataRequest &request) {
+  feeder.emplace(program, openDataset(request), FeedOptions{options.maps, options.fills});
+  feeder->checkRanges(rank, program.worldSize);
+}
+
+void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &options, int rank,
+                const std::string &outDirectory) {
+  if (!options.trainData.empty())
+    openData(inputs.training, program, options, rank, dataRequest(program, options, options.trainData));
+  if (!options.batch.empty())
+    openData(inputs.training, program, options, rank, {options.batch, "safetensors", 0, {}});
+  if (!options.valData.empty())
+    openData(inputs.validation, program, options, rank, dataRequest(program, options, options.valData));
+  if (!options.loadModel.empty())
+    inputs.weights.emplace(program, options.loadModel, WeightsOrigin::user);
+  else if (hasCompiledWeights(program))
+    inputs.weights.emplace(program, outDirectory + "/weights/model.safetensors", WeightsOrigin::compiled);
+}
+
+void checkOutputs(const ProgramInfo &program, const Options &options) {
+  for (const std::string &path : {options.saveModel, options.saveGradients, options.predict, options.log})
+    if (!path.empty())
+      requireWritable(path);
+  if (!options.saveOnnx.empty())
+    requireOnnxWritable(program, options.saveOnnx);
+}
+
+void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs) {
+  resetState(program, context);
+  if (inputs.weights)
+    inputs.weights->load(context);
+  for (const ScalarValue &scalar : options.scalars)
+    setScalar(program, context, scalar.scalar->name, scalar.value);
+  // The evaluation step may run before the first training step.
+  setIntegerScalar(program, context, "step", 0);
+  setIntegerScalar(program, context, "seed", options.seed.value_or(0));
+  setIntegerScalar(program, context, "rank", context.rank);
+  if (program.functions.start)
+    program.functions.start(context);
+}
+
+void announce(const Job &job) {
+  const ProgramInfo &program = job.program;
+  JsonObject settings;
+  settings.addRaw("options", settingsJson(job.options));
+  settings.add("model", program.modelName).add("plan_hash", program.planHash).add("world_size", program.worldSize);
+  settings.add("micro_batch_size", program.microBatchSize).add("threads", job.context.threads);
+  settings.add("streams", job.platform.streamModeName());
+  if (program.settingsJson && program.settingsJson[0])
+    settings.addRaw("compiled", program.settingsJson);
+  job.log.write(JsonObject().addRaw("settings", settings.str()));
+  if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
+    std::fprintf(stderr, "%s: %d rank(s), %d compute thread(s) per rank, streams %s\n", program.modelName,
+                 program.worldSize, job.context.threads, job.platform.streamModeName());
+}
+
+/// What the arenas and all that came with them hold in memory after the last step, on all ranks together.
+void reportGrowth(const Job &job) {
+  const std::int64_t mine = job.platform.proportionalSetGrowthBytes();
+  const bool unknown = job.platform.maxOverRanks(mine < 0) != 0;
+  const std::int64_t all = unknown ? -1 : job.platform.sumOverRanks(mine);
+  if (job.options.memoryReport && job.context.rank == 0)
+    std::fputs(growthReport(job.program, all).c_str(), stdout);
+  JsonObject report;
+  report.add("planned_bytes", plannedBytes(job.program)).add("world_size", job.program.worldSize);
+  if (unknown)
+    report.addRaw("pss_growth_bytes", "null");
+  else
+    report.add("pss_growth_bytes", all);
+  job.log.write(JsonObject().addRaw("memory_report", report.str()));
+}
+
+void evaluateOnce(const Job &job, Evaluator &evaluator) {
+  const EvaluationResult result = evaluator.run();
+  logEvaluation(job, result, 0, 0);
+  if (job.context.rank == 0)
+    std::printf("%s\n", evaluationText(result).c_str());
+}
+
+void exportTo(const Job &job, const std::function<std::unique_ptr<FileTap>()> &open) {
+  std::unique_ptr<FileTap> tap;
+  agreed(job.platform, [&] { tap = open(); });
+  job.context.tap = tap.get();
+  job.program.functions.exportWeights(job.context);
+  job.context.tap = nullptr;
+  agreed(job.platform, [&] { tap->finish(); });
+}
+
+void save(const Job &job, const std::string &outDirectory) {
+  const int rank = job.context.rank;
+  if (!job.options.saveModel.empty())
+    exportTo(job, [&] { return weightsTap(job.program, job.options.saveModel, rank); });
+  if (!job.options.saveOnnx.empty())
+    exportTo(job, [&] { return onnxTap(job.program, job.options.saveOnnx, outDirectory, rank); });
+}
+
+void work(const Job &job, Inputs &inputs) {
+  std::optional<Evaluator> evaluator;
+  std::optional<Trainer> trainer;
+  std::optional<Predictor> predictor;
+  agreed(job.platform, [&] {
+    if (inputs.validation && (job.options.evalOnly || inputs.training))
+      evaluator.emplace(job, *inputs.validation, job.options.evalSteps);
+    if (inputs.training)
+      trainer.emplace(job, *inputs.training, evaluator ? &*evaluator : nullptr);
+  });
+  if (job.options.evalOnly)
+    evaluateOnce(job, *evaluator);
+  if (trainer) {
+    trainer->run();
+    reportGrowth(job);
+  }
+  if (job.options.predict.empty())
+    return;
+  agreed(job.platform, [&] { predictor.emplace(job, *inputs.validation, job.options.predict); });
+  predictor->run();
+  agreed(job.platform, [&] { predictor->finish(); });
+}
+
+} // namespace
+
+void requireWorldSize(const ProgramInfo &program, int worldSize) {
+  if (program.worldSize == worldSize)
+    return;
+  throw Failure(ExitCode::incompatible,
+                "this program is for " + std::to_string(program.worldSize) + " rank(s) and was started with " +
+                    std::to_string(worldSize) + ". Start it with mpirun -n " + std::to_string(program.worldSize) +
+                    ", or compile again:\n  " + program.compileCommand + " --world_size " + std::to_string(worldSize),
+                true);
+}
+
+void runProgram(const ProgramInfo &program, const Options &options, Platform &platform, const std::string &outDirectory,
+                RunPosition &position) {
+  requireWorldSize(program, platform.worldSize());
+  Inputs inputs;
+  agreed(platform, [&] {
+    openInputs(inputs, program, options, platform.rank(), outDirectory);
+    if (platform.rank() == 0)
+      checkOutputs(program, options);
+  });
+  PlatformOptions platformOptions;
+  platformOptions.threads = static_cast<int>(options.threads.value_or(0));
+  platformOptions.timeoutSeconds = static_cast<double>(options.trainTimeoutSeconds);
+  platformOptions.streams = options.streams == "inline"    ? StreamMode::inlined
+                            : options.streams == "threads" ? StreamMode::threads
+                                                           : StreamMode::automatic;
+  Context &context = platform.openArenas(program, platformOptions);
+  agreed(platform, [&] { initialize(program, options, context, inputs); });
+  std::optional<RunLog> log;
+  agreed(platform, [&] { log.emplace(options.log, platform.rank()); });
+  const Job job{program, options, platform, context, *log, position};
+  const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
+  if (options.memoryReport && context.rank == 0)
+    std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
+  announce(job);
+  work(job, inputs);
+  save(job, outDirectory);
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,28 @@
+// Which elements of a parameter lie in the shard of a rank.
+//
+// A segment is a flat, padded run of parameters, split evenly: rank r holds elements [r, r + 1) x shardElements. So a
+// rank holds one contiguous run of each parameter, possibly empty.
+#pragma once
+
+#include "runtime/common/program.h"
+
+namespace fsdpc::rt {
+
+struct ShardRange {
+  std::int64_t parameterElement = 0; ///< first element, counted in the flattened parameter
+  std::int64_t shardElement = 0;     ///< where it lies, counted in the shard
+  std::int64_t elements = 0;         ///< 0: this rank holds nothing of the parameter
+};
+
+constexpr ShardRange shardRange(const SegmentInfo &segment, const ParameterInfo &parameter, int rank) {
+  const std::int64_t shardBegin = rank * segment.shardElements;
+  const std::int64_t shardEnd = shardBegin + segment.shardElements;
+  const std::int64_t begin = parameter.offsetElements > shardBegin ? parameter.offsetElements : shardBegin;
+  const std::int64_t parameterEnd = parameter.offsetElements + parameter.shape.elements();
+  const std::int64_t end = parameterEnd < shardEnd ? parameterEnd : shardEnd;
+  if (end <= begin)
+    return {};
+  return {begin - parameter.offsetElements, begin - shardBegin, end - begin};
+}
+
+} // namespace fsdpc::rt

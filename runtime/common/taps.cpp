@@ -1,0 +1,169 @@
+#include "runtime/common/taps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace fsdpc::rt {
+namespace {
+
+constexpr std::int64_t chunkBytes = 1 << 16;
+
+class SafetensorsTap final : public FileTap {
+public:
+  SafetensorsTap(const ProgramInfo &program, const std::string &path, const std::string &prefix, bool trainableOnly,
+                 int rank)
+      : program(program), prefix(prefix) {
+    if (rank != 0)
+      return;
+    std::vector<TensorSpec> specs;
+    for (const ParameterInfo &parameter : program.parameters)
+      if (parameter.trainable || !trainableOnly)
+        specs.push_back({prefix + parameter.name, elementType(parameter.dtype), dimsOf(parameter.shape)});
+    writer.emplace(path, std::move(specs));
+  }
+
+  void take(int parameter, const void *data) override {
+    if (!writer)
+      return;
+    const auto tensor = writer->find(prefix + program.parameters[static_cast<std::size_t>(parameter)].name);
+    if (tensor)
+      writer->write(*tensor, data);
+  }
+
+  void finish() override {
+    if (writer)
+      writer->commit();
+  }
+
+private:
+  const ProgramInfo &program;
+  std::string prefix;
+  std::optional<SafetensorsWriter> writer;
+};
+
+class OnnxTap final : public FileTap {
+public:
+  OnnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory, int rank)
+      : program(program), modelPath(path), source(outDirectory + "/model.onnx") {
+    if (rank == 0)
+      data.emplace(parentDirectory(path) + "/" + program.onnxDataFile, program.onnxDataBytes);
+  }
+
+  void take(int parameter, const void *tensor) override {
+    if (data)
+      writePermuted(*data, program.parameters[static_cast<std::size_t>(parameter)],
+                    static_cast<const std::byte *>(tensor));
+  }
+
+  void finish() override {
+    if (!data)
+      return;
+    const InputFile model(source);
+    OutputFile copy(modelPath, model.sizeBytes());
+    std::vector<std::byte> buffer(static_cast<std::size_t>(chunkBytes));
+    for (std::int64_t at = 0; at < model.sizeBytes(); at += chunkBytes) {
+      const std::int64_t bytes = std::min(chunkBytes, model.sizeBytes() - at);
+      model.read(at, buffer.data(), bytes);
+      copy.write(at, buffer.data(), bytes);
+    }
+    data->commit();
+    copy.commit();
+  }
+
+private:
+  const ProgramInfo &program;
+  std::string modelPath;
+  std::string source;
+  std::optional<OutputFile> data;
+};
+
+/// Walks the elements of a permuted tensor in the order of the file.
+class PermutedWalk {
+public:
+  explicit PermutedWalk(const ParameterInfo &parameter) : rank(parameter.shape.rank) {
+    std::int64_t strides[maxRank] = {};
+    std::int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      strides[i] = stride;
+      stride *= parameter.shape.dims[i];
+    }
+    for (int i = 0; i < rank; ++i) {
+      dims[i] = parameter.shape.dims[parameter.onnxPermutation[i]];
+      step[i] = strides[parameter.onnxPermutation[i]];
+    }
+  }
+
+  /// Index in the parameter of the next element.
+  std::int64_t next() {
+    const std::int64_t result = at;
+    for (int i = rank - 1; i >= 0; --i) {
+      at += step[i];
+      if (++index[i] < dims[i])
+        break;
+      at -= step[i] * dims[i];
+      index[i] = 0;
+    }
+    return result;
+  }
+
+private:
+  int rank;
+  std::int64_t at = 0;
+  std::int64_t index[maxRank] = {};
+  std::int64_t dims[maxRank] = {};
+  std::int64_t step[maxRank] = {};
+};
+
+bool isIdentity(const ParameterInfo &parameter) {
+  for (int i = 0; i < parameter.shape.rank; ++i)
+    if (parameter.onnxPermutation[i] != i)
+      return false;
+  return true;
+}
+
+} // namespace
+
+void writePermuted(OutputFile &file, const ParameterInfo &parameter, const std::byte *data) {
+  const std::int64_t elementBytes = byteSize(parameter.dtype);
+  const std::int64_t elements = parameter.shape.elements();
+  if (isIdentity(parameter)) {
+    file.write(parameter.onnxOffsetBytes, data, elements * elementBytes);
+    return;
+  }
+  std::byte buffer[chunkBytes];
+  PermutedWalk walk(parameter);
+  const std::int64_t perChunk = chunkBytes / elementBytes;
+  for (std::int64_t done = 0; done < elements; done += perChunk) {
+    const std::int64_t count = std::min(perChunk, elements - done);
+    for (std::int64_t i = 0; i < count; ++i)
+      std::memcpy(buffer + i * elementBytes, data + walk.next() * elementBytes, static_cast<std::size_t>(elementBytes));
+    file.write(parameter.onnxOffsetBytes + done * elementBytes, buffer, count * elementBytes);
+  }
+}
+
+std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank) {
+  return std::make_unique<SafetensorsTap>(program, path, "", false, rank);
+}
+
+std::unique_ptr<FileTap> gradientsTap(const ProgramInfo &program, const std::string &path, int rank) {
+  return std::make_unique<SafetensorsTap>(program, path, "grad.", true, rank);
+}
+
+std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory,
+                                 int rank) {
+  return std::make_unique<OnnxTap>(program, path, outDirectory, rank);
+}
+
+void requireOnnxWritable(const ProgramInfo &program, const std::string &path) {
+  requireWritable(path);
+  const std::string dataPath = parentDirectory(path) + "/" + program.onnxDataFile;
+  if (path == dataPath || parentDirectory(path) + "/" + path == dataPath)
+    throw Failure(ExitCode::storage, path + ": this is the name of the model's data file; choose another");
+  if (fileExists(dataPath) && !fileExists(path))
+    throw Failure(ExitCode::storage,
+                  dataPath + " exists and belongs to another model; the model's data file has a fixed name, so " +
+                      "save " + path + " in a folder of its own");
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,237 @@
+#include "runtime/common/trainer.h"
+
+#include "runtime/common/agreement.h"
+#include "runtime/common/memory_report.h"
+#include "runtime/common/scalars.h"
+#include "runtime/common/step_guard.h"
+#include "runtime/common/taps.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdpc::rt {
+namespace {
+
+double microsecondsBetween(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double, std::micro>(end - begin).count();
+}
+
+std::int64_t stepsIn(const Interval &interval, std::int64_t stepsPerEpoch) {
+  return interval.inEpochs ? interval.count * stepsPerEpoch : interval.count;
+}
+
+ScheduleKind scheduleKind(const std::string &name) {
+  if (name == "cosine")
+    return ScheduleKind::cosine;
+  if (name == "linear")
+    return ScheduleKind::linear;
+  if (name == "wsd")
+    return ScheduleKind::wsd;
+  return name == "step" ? ScheduleKind::step : ScheduleKind::constant;
+}
+
+std::int64_t countSteps(const Options &options, std::int64_t stepsPerEpoch) {
+  const std::int64_t byEpochs = options.epochs ? *options.epochs * stepsPerEpoch : options.steps.value_or(0);
+  return std::min(byEpochs, options.steps.value_or(byEpochs));
+}
+
+LearningRateSchedule makeSchedule(const Options &options, std::int64_t total, std::int64_t stepsPerEpoch) {
+  LearningRateSchedule schedule;
+  schedule.kind = scheduleKind(options.lrScheduler);
+  schedule.baseRate = options.scalar("lr");
+  schedule.minRate = options.minLr;
+  schedule.gamma = options.gamma;
+  schedule.warmupSteps = options.warmupSteps;
+  schedule.totalSteps = total;
+  schedule.stepSize = std::max<std::int64_t>(1, stepsIn(options.stepSize, stepsPerEpoch));
+  return schedule;
+}
+
+std::int64_t tokensInSampleOf(const ProgramInfo &program) {
+  for (const InputInfo &input : program.inputs)
+    if (input.kind == InputKind::data && !isFloat(input.dtype) && input.shape.rank == 2)
+      return input.shape.dims[1];
+  return 0;
+}
+
+void checkFixedBatch(const Job &job, const BatchFeeder &feeder) {
+  const std::int64_t wanted = job.layout().globalBatch();
+  if (feeder.samples() != wanted)
+    throw Failure(ExitCode::corrupt, feeder.source() + ": holds " + std::to_string(feeder.samples()) +
+                                         " rows, the global batch of this program is " + std::to_string(wanted));
+  const bool evaluatesByEpoch = job.options.evalEvery.inEpochs && job.options.given.contains("eval_every");
+  if (job.options.stepSize.inEpochs || evaluatesByEpoch)
+    throw Failure(ExitCode::usage, "--batch has no epochs: give --step_size and --eval_every in steps");
+}
+
+} // namespace
+
+Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
+    : job(job), feeder(training), validation(validation), fixedBatch(!job.options.batch.empty()),
+      sampler(training.samples(), job.layout(), job.options.shuffle, job.options.dropLast,
+              static_cast<std::uint64_t>(job.options.seed.value_or(0))),
+      stepsPerEpoch(sampler.batchesPerEpoch()), total(countSteps(job.options, stepsPerEpoch)),
+      schedule(makeSchedule(job.options, total, stepsPerEpoch)),
+      progress(progressStyle(job.options.progress, job.context.rank), total),
+      rows(static_cast<std::size_t>(job.program.microBatchSize)),
+      lossResult(findResult(job.program.stepResults, "loss")), tokensInSample(tokensInSampleOf(job.program)),
+      plannedBytes(rt::plannedBytes(job.program)) {
+  if (job.program.gradientAccumulationSteps != 1 || !lossResult)
+    throw Failure(ExitCode::internal, "the training loop drives programs of one micro-step that report a loss");
+  if (fixedBatch)
+    checkFixedBatch(job, feeder);
+  if (stepsPerEpoch == 0)
+    throw Failure(ExitCode::corrupt, feeder.source() + ": " + std::to_string(feeder.samples()) +
+                                         " samples do not fill one global batch of " +
+                                         std::to_string(job.layout().globalBatch()) + " (see --no_drop_last)");
+  if (!job.options.dropLast && feeder.samples() % job.layout().globalBatch() != 0 && !feeder.hasSampleWeight())
+    throw Failure(ExitCode::usage, "--no_drop_last: this program has no sample weights to leave padding out");
+}
+
+void Trainer::run() {
+  peakBytes = job.platform.maxOverRanks(job.platform.mappedArenaBytes());
+  for (std::int64_t i = 1; i <= total; ++i) {
+    if ((i - 1) % stepsPerEpoch == 0) {
+      if (!fixedBatch)
+        sampler.startEpoch(epochOf(i));
+      epochBegin = Clock::now();
+      epochLossSum = 0;
+      epochSteps = 0;
+    }
+    step(i);
+    finishStep(i);
+  }
+  job.position.step = 0;
+}
+
+void Trainer::setStepScalars(std::int64_t step) {
+  setIntegerScalar(job.program, job.context, "step", step);
+  setIntegerScalar(job.program, job.context, "seed", job.options.seed.value_or(0));
+  setIntegerScalar(job.program, job.context, "rank", job.context.rank);
+  setScalar(job.program, job.context, "lr", schedule.at(step));
+}
+
+void Trainer::step(std::int64_t step) {
+  job.position.step = step;
+  job.platform.takeCommunicationTimes(); // what evaluation or start-up left
+  if (job.options.timeMatmuls && step == 1)
+    job.platform.noteProducts(true);
+  const auto begin = Clock::now();
+  lastLoss = computeStep(step);
+  window.microseconds += microsecondsBetween(begin, Clock::now());
+  const CommunicationTimes times = job.platform.takeCommunicationTimes();
+  window.communicationMicroseconds += times.communicationMicroseconds;
+  window.exposedMicroseconds += times.exposedMicroseconds;
+  window.skewMicroseconds += times.skewMicroseconds;
+  window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
+  ++window.steps;
+  epochLossSum += lastLoss;
+  ++epochSteps;
+  if (job.options.timeMatmuls)
+    timeProducts();
+}
+
+void Trainer::timeProducts() {
+  job.platform.noteProducts(false);
+  job.platform.barrier(); // all ranks at once, as in the step: they share caches and memory
+  window.productMicroseconds += job.platform.replayProductsMicroseconds();
+}
+
+double Trainer::computeStep(std::int64_t step) {
+  const Functions &functions = job.program.functions;
+  setStepScalars(step);
+  sampler.rows((step - 1) % stepsPerEpoch, 0, rows);
+  feeder.fill(job.context, rows);
+  stepBegins();
+  if (functions.prologue)
+    functions.prologue(job.context);
+  functions.microStep(job.context);
+  stepEnds();
+  const double loss = readResult(job.context, *lossResult);
+  if (!std::isfinite(loss))
+    throw Failure(ExitCode::nonFinite,
+                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+  if (step == 1 && !job.options.saveGradients.empty())
+    saveGradients();
+  stepBegins();
+  functions.update(job.context);
+  stepEnds();
+  return loss;
+}
+
+void Trainer::saveGradients() {
+  std::unique_ptr<FileTap> tap;
+  agreed(job.platform, [&] { tap = gradientsTap(job.program, job.options.saveGradients, job.context.rank); });
+  job.context.tap = tap.get();
+  job.program.functions.tapGradients(job.context);
+  job.context.tap = nullptr;
+  agreed(job.platform, [&] { tap->finish(); });
+}
+
+bool Trainer::isLogged(std::int64_t step) const { return step % job.options.logFreq == 0 || step == total; }
+
+void Trainer::logStep(std::int64_t step) {
+  const auto steps = static_cast<double>(window.steps);
+  const double seconds = window.microseconds * 1e-6;
+  const double samplesPerSecond = static_cast<double>(window.samples) / seconds;
+  JsonObject line;
+  line.add("step", step).add("loss", lastLoss).add("lr", schedule.at(step));
+  line.add("step_ms", window.microseconds / steps * 1e-3).add("samples_per_s", samplesPerSecond);
+  if (tokensInSample > 0)
+    line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
+  const double waited = window.exposedMicroseconds + window.skewMicroseconds;
+  line.add("compute_ms", (window.microseconds - waited) / steps * 1e-3);
+  line.add("comm_ms", window.communicationMicroseconds / steps * 1e-3);
+  line.add("comm_exposed_ms", window.exposedMicroseconds / steps * 1e-3);
+  line.add("comm_skew_ms", window.skewMicroseconds / steps * 1e-3);
+  if (job.options.timeMatmuls)
+    line.add("matmul_ms", window.productMicroseconds / steps * 1e-3);
+  line.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
+  line.add("memory_planned_bytes", plannedBytes).add("memory_peak_bytes", peakBytes);
+  job.log.write(line);
+}
+
+bool Trainer::evaluationDue(std::int64_t step) const {
+  if (!validation)
+    return false;
+  const Interval &every = job.options.evalEvery;
+  if (step == total)
+    return true;
+  if (every.inEpochs && fixedBatch)
+    return false;
+  return every.count > 0 && step % stepsIn(every, stepsPerEpoch) == 0;
+}
+
+void Trainer::finishStep(std::int64_t step) {
+  const bool logged = isLogged(step);
+  progress.step(step, lastLoss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
+                logged);
+  if (logged) {
+    logStep(step);
+    window = {};
+  }
+  std::optional<EvaluationResult> evaluation;
+  if (evaluationDue(step)) {
+    evaluation = validation->run();
+    logEvaluation(job, *evaluation, step, epochOf(step) + 1);
+  }
+  report(step, evaluation);
+}
+
+/// One line for people per epoch, and per evaluation in between.
+void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &evaluation) {
+  const bool epochEnds = !fixedBatch && endsEpoch(step);
+  if (job.context.rank != 0 || (!epochEnds && !evaluation))
+    return;
+  progress.clear();
+  const std::string figures = evaluation ? "  " + evaluationText(*evaluation) : "";
+  if (epochEnds)
+    std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(epochOf(step) + 1),
+                epochLossSum / static_cast<double>(epochSteps), figures.c_str(),
+                microsecondsBetween(epochBegin, Clock::now()) * 1e-6);
+  else
+    std::printf("step %lld%s\n", static_cast<long long>(step), figures.c_str());
+  std::fflush(stdout);
+}
+
+} // namespace fsdpc::rt

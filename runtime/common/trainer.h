@@ -1,0 +1,69 @@
+// The training loop: steps, epochs, learning rate, log lines, evaluation in between.
+#pragma once
+
+#include "runtime/common/evaluation.h"
+#include "runtime/common/learning_rate.h"
+
+#include <chrono>
+
+namespace fsdpc::rt {
+
+class Trainer {
+public:
+  /// `validation` is null without --val_data. Calls no collective. Throws Failure for too little data and for a program
+  /// this loop cannot drive.
+  Trainer(const Job &job, BatchFeeder &training, Evaluator *validation);
+
+  /// Runs all steps. Throws Failure{nonFinite}, on every rank, at the first loss that is no number: before its update.
+  void run();
+
+  std::int64_t totalSteps() const { return total; }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  /// Sums since the last line of the log.
+  struct Window {
+    double microseconds = 0;
+    double communicationMicroseconds = 0;
+    double exposedMicroseconds = 0;
+    double skewMicroseconds = 0;
+    double productMicroseconds = 0; ///< --time_matmuls
+    std::int64_t samples = 0;
+    std::int64_t steps = 0;
+  };
+
+  void step(std::int64_t step);
+  double computeStep(std::int64_t step);
+  void timeProducts();
+  void setStepScalars(std::int64_t step);
+  void saveGradients();
+  bool isLogged(std::int64_t step) const;
+  void logStep(std::int64_t step);
+  bool evaluationDue(std::int64_t step) const;
+  bool endsEpoch(std::int64_t step) const { return step % stepsPerEpoch == 0; }
+  std::int64_t epochOf(std::int64_t step) const { return fixedBatch ? 0 : (step - 1) / stepsPerEpoch; }
+  void finishStep(std::int64_t step);
+  void report(std::int64_t step, const std::optional<EvaluationResult> &evaluation);
+
+  const Job &job;
+  BatchFeeder &feeder;
+  Evaluator *validation;
+  bool fixedBatch;
+  Sampler sampler;
+  std::int64_t stepsPerEpoch;
+  std::int64_t total;
+  LearningRateSchedule schedule;
+  Progress progress;
+  std::vector<std::int64_t> rows;
+  const ResultInfo *lossResult;
+  std::int64_t tokensInSample = 0; ///< 0: no [B, T] integer input
+  std::int64_t plannedBytes = 0;
+  std::int64_t peakBytes = 0;
+  Window window;
+  double lastLoss = 0;
+  double epochLossSum = 0;
+  std::int64_t epochSteps = 0;
+  Clock::time_point epochBegin;
+};
+
+} // namespace fsdpc::rt

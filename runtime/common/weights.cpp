@@ -1,0 +1,105 @@
+#include "runtime/common/weights.h"
+
+#include "runtime/common/shards.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace fsdpc::rt {
+namespace {
+
+constexpr std::int64_t chunkElements = 1 << 16;
+
+/// Collects complaints about one file and lists the first ten of each kind.
+class Complaints {
+public:
+  void add(const std::string &complaint) {
+    if (++count <= 10)
+      text += "\n  " + complaint;
+  }
+  void throwIfAny(const std::string &path) const {
+    if (count == 0)
+      return;
+    const std::string more = count > 10 ? "\n  ... and " + std::to_string(count - 10) + " more" : "";
+    throw Failure(ExitCode::incompatible, path + ": the weights do not fit this program:" + text + more);
+  }
+
+private:
+  std::int64_t count = 0;
+  std::string text;
+};
+
+void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, const ShardRange &range,
+               std::byte *destination) {
+  const std::int64_t sourceBytes = byteSize(entry.type);
+  const std::int64_t offsetBytes = entry.offsetBytes + range.parameterElement * sourceBytes;
+  if (entry.type == elementType(dtype)) {
+    file.read(offsetBytes, destination, range.elements * sourceBytes);
+    return;
+  }
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(chunkElements, range.elements) * sourceBytes));
+  for (std::int64_t done = 0; done < range.elements; done += chunkElements) {
+    const std::int64_t elements = std::min(chunkElements, range.elements - done);
+    file.read(offsetBytes + done * sourceBytes, buffer.data(), elements * sourceBytes);
+    const std::int64_t misfit =
+        convertElements(entry.type, buffer.data(), dtype, destination + done * byteSize(dtype), elements);
+    if (misfit >= 0)
+      throw Failure(ExitCode::incompatible, file.path() + ": tensor '" + entry.name + "': element " +
+                                                std::to_string(range.parameterElement + done + misfit) +
+                                                " does not fit the parameter's type");
+  }
+}
+
+} // namespace
+
+Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin)
+    : program(program), file(path) {
+  Complaints complaints;
+  std::set<std::string_view> known;
+  for (const ParameterInfo &parameter : program.parameters) {
+    known.insert(parameter.name);
+    const bool wanted = origin == WeightsOrigin::user || parameter.inWeightsFile;
+    const TensorEntry *entry = wanted ? file.find(parameter.name) : nullptr;
+    entries.push_back(entry);
+    if (wanted && !entry)
+      complaints.add("missing: " + std::string(parameter.name) + " " + dimsText(dimsOf(parameter.shape)));
+    if (!entry)
+      continue;
+    if (entry->dims != dimsOf(parameter.shape))
+      complaints.add(entry->name + " is " + dimsText(entry->dims) + " there, " + dimsText(dimsOf(parameter.shape)) +
+                     " here");
+    else if (!isConvertible(entry->type, parameter.dtype))
+      complaints.add(entry->name + ": " + safetensorsName(entry->type) + " cannot become " +
+                     safetensorsName(elementType(parameter.dtype)));
+  }
+  if (origin == WeightsOrigin::user)
+    for (const TensorEntry &entry : file.tensors())
+      if (!known.contains(entry.name))
+        complaints.add("extra: " + entry.name + " " + dimsText(entry.dims));
+  complaints.throwIfAny(path);
+}
+
+void Weights::load(const Context &context) const {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!entries[i])
+      continue;
+    const ParameterInfo &parameter = program.parameters[i];
+    const SegmentInfo &segment = program.segments[static_cast<std::size_t>(parameter.segment)];
+    const ShardRange range = shardRange(segment, parameter, context.rank);
+    if (range.elements > 0)
+      readRange(file.file(), *entries[i], parameter.dtype, range,
+                context.at<std::byte>(segment.place) + range.shardElement * byteSize(segment.dtype));
+  }
+}
+
+void resetState(const ProgramInfo &program, const Context &context) {
+  for (const SegmentInfo &segment : program.segments)
+    std::memset(context.at<std::byte>(segment.place), 0,
+                static_cast<std::size_t>(segment.shardElements * byteSize(segment.dtype)));
+  for (const OptimizerStateInfo &state : program.optimizerStates)
+    fillElements(state.dtype, context.at<std::byte>(state.place),
+                 program.segments[static_cast<std::size_t>(state.segment)].shardElements, state.initialValue);
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,36 @@
+// Initial values of the state: parameter shards from a safetensors file, optimizer state, scalars.
+#pragma once
+
+#include "runtime/common/program.h"
+#include "runtime/common/safetensors.h"
+
+#include <string>
+#include <vector>
+
+namespace fsdpc::rt {
+
+enum class WeightsOrigin : std::uint8_t {
+  compiled, ///< OUT/weights/model.safetensors: holds the parameters with `inWeightsFile`; the rest start at zero
+  user,     ///< --load_model: holds every parameter, and nothing else
+};
+
+/// A weights file that fits the program. Opening it compares names, shapes and element types before anything is
+/// touched.
+class Weights {
+public:
+  /// Throws Failure{corrupt} for a bad file, Failure{incompatible} listing what is missing, extra or of another shape.
+  Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin);
+
+  /// Reads this rank's slices into its shards. Padding and the parameters that the file does not hold are left alone.
+  void load(const Context &context) const;
+
+private:
+  const ProgramInfo &program;
+  SafetensorsFile file;
+  std::vector<const TensorEntry *> entries; ///< per parameter; null: not in the file
+};
+
+/// Zeroes all parameter shards and sets every element of the optimizer state to its initial value.
+void resetState(const ProgramInfo &program, const Context &context);
+
+} // namespace fsdpc::rt

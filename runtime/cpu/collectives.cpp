@@ -1,0 +1,49 @@
+#include "runtime/cpu/collectives.h"
+
+#include "runtime/cpu/communicator.h"
+
+namespace fsdpc::rt {
+namespace {
+
+CollectiveRequest makeRequest(const Context &context, CollectiveOp op, int collective, Place source,
+                              void *destination) {
+  CollectiveRequest request;
+  request.op = op;
+  request.collective = collective;
+  request.sourceOffsetBytes = source.offsetBytes;
+  request.source = context.at<std::byte>(source);
+  request.destination = static_cast<std::byte *>(destination);
+  return request;
+}
+
+} // namespace
+
+__attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }
+
+Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes) {
+  CollectiveRequest request = makeRequest(context, CollectiveOp::allGather, collective, source, destination);
+  request.elements = shardBytes;
+  return context.communicator->start(*context.commStream, request);
+}
+
+Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
+                          DType dtype, void *staging) {
+  CollectiveRequest request = makeRequest(context, CollectiveOp::reduceScatter, collective, source, destination);
+  request.elements = shardElements;
+  request.dtype = dtype;
+  request.staging = static_cast<std::byte *>(staging);
+  return context.communicator->start(*context.commStream, request);
+}
+
+Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
+                      DType dtype, void *staging) {
+  CollectiveRequest request = makeRequest(context, CollectiveOp::allReduce, collective, source, destination);
+  request.elements = elements;
+  request.dtype = dtype;
+  request.staging = static_cast<std::byte *>(staging);
+  return context.communicator->start(*context.commStream, request);
+}
+
+void wait(Context &context, Ticket ticket) { context.communicator->wait(*context.commStream, ticket); }
+
+} // namespace fsdpc::rt

@@ -1,0 +1,276 @@
+#include "runtime/cpu/kernels/attention.h"
+
+#include "runtime/common/failure.h"
+#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/cpu/kernels/small_gemm.h"
+#include "runtime/cpu/kernels/vector_math.h"
+
+namespace fsdpc::rt {
+
+namespace {
+
+/// Queries per block: whole tiles of the product kernel; the scores of a block stay in cache up to a few thousand keys.
+constexpr std::int64_t queryBlock = 48;
+
+std::int64_t roundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// Addresses of one head: element (s, d) is data[s * rowStride + d].
+template <class T>
+struct Head {
+  T *data;
+  std::int64_t rowStride;
+};
+
+template <class T>
+Head<T> headOf(const AttentionShape &shape, T *data, std::int64_t sequence, std::int64_t width, std::int64_t head) {
+  const std::int64_t b = head / shape.heads, h = head % shape.heads;
+  if (shape.sequenceFirst)
+    return {data + (b * sequence * shape.heads + h) * width, shape.heads * width};
+  return {data + head * sequence * width, width};
+}
+
+/// Keys that some query below `queryEnd` sees.
+std::int64_t visibleKeys(const AttentionShape &shape, std::int64_t queryEnd) {
+  return shape.causal ? std::min(shape.keys, queryEnd) : shape.keys;
+}
+
+/// s * scale + mask of one row, -infinity where the key is not visible.
+void finishScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
+                  std::int64_t keys, float *row) {
+  const std::int64_t visible = shape.causal ? std::min(keys, query + 1) : keys;
+  const float scale = shape.scale;
+  if (mask) {
+    const float *m = mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
+                     query * shape.maskStrides[2];
+    const std::int64_t step = shape.maskStrides[3];
+#pragma omp simd
+    for (std::int64_t j = 0; j < visible; ++j)
+      row[j] = row[j] * scale + m[j * step];
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < visible; ++j)
+      row[j] *= scale;
+  }
+  for (std::int64_t j = visible; j < keys; ++j)
+    row[j] = -scalar::infinity;
+}
+
+float maximumOf(const float *row, std::int64_t count) {
+  float largest = -scalar::infinity;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < count; ++j)
+    largest = row[j] > largest ? row[j] : largest;
+  return largest;
+}
+
+/// A query that sees no key has a maximum (and lse) of -infinity; shifted by 0 instead, its exponentials are 0, not
+/// NaN.
+float finite(float shift) { return shift == -scalar::infinity ? 0 : shift; }
+
+/// row = exp(row - shift); returns the sum.
+float exponentials(float *row, std::int64_t count, float shift) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j) {
+    row[j] = scalar::exp(row[j] - shift);
+    sum += row[j];
+  }
+  return sum;
+}
+
+float dot(const float *a, const float *b, std::int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j)
+    sum += a[j] * b[j];
+  return sum;
+}
+
+/// Offsets in floats, each a multiple of 64 bytes; the last one is the size.
+struct ForwardLayout {
+  std::int64_t values, scores, size;
+  explicit ForwardLayout(const AttentionShape &s) {
+    values = roundUp(s.queryWidth * paddedColumns(s.keys), 16);
+    scores = values + roundUp(s.keys * paddedColumns(s.valueWidth), 16);
+    size = scores + queryBlock * paddedColumns(s.keys);
+  }
+};
+
+struct BackwardLayout {
+  std::int64_t keyRows, values, queries, outputs, scores, slopes, size;
+  explicit BackwardLayout(const AttentionShape &s) {
+    keyRows = roundUp(s.queryWidth * paddedColumns(s.keys), 16);
+    values = keyRows + roundUp(s.keys * paddedColumns(s.queryWidth), 16);
+    queries = values + roundUp(s.valueWidth * paddedColumns(s.keys), 16);
+    outputs = queries + queryBlock * paddedColumns(s.queryWidth);
+    scores = outputs + queryBlock * paddedColumns(s.valueWidth);
+    slopes = scores + queryBlock * paddedColumns(s.keys);
+    size = slopes + queryBlock * paddedColumns(s.keys);
+  }
+};
+
+void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q, const float *k, const float *v,
+                 const float *mask, float *o, float *lse, float *scratchFloats) {
+  const ForwardLayout layout(shape);
+  float *const packedKeys = scratchFloats;
+  float *const packedValues = scratchFloats + layout.values;
+  float *const scores = scratchFloats + layout.scores;
+  const std::int64_t scoreStride = paddedColumns(shape.keys);
+  const auto queries = headOf(shape, q, shape.queries, shape.queryWidth, head);
+  const auto keys = headOf(shape, k, shape.keys, shape.queryWidth, head);
+  const auto values = headOf(shape, v, shape.keys, shape.valueWidth, head);
+  const auto outputs = headOf(shape, o, shape.queries, shape.valueWidth, head);
+  packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, packedKeys);
+  packRows(values.data, values.rowStride, shape.keys, shape.valueWidth, packedValues);
+
+  for (std::int64_t begin = 0; begin < shape.queries; begin += queryBlock) {
+    const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
+    const std::int64_t seen = visibleKeys(shape, begin + rows);
+    // Whole panels: what lies beyond `seen` is never read.
+    smallGemm(rows, paddedColumns(seen), shape.queryWidth, queries.data + begin * queries.rowStride, queries.rowStride,
+              1, packedKeys, scores, scoreStride, false);
+    float factors[queryBlock];
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float *const row = scores + i * scoreStride;
+      finishScores(shape, mask, head, begin + i, seen, row);
+      const float largest = maximumOf(row, seen);
+      const float sum = exponentials(row, seen, finite(largest));
+      lse[head * shape.queries + begin + i] = largest + std::log(sum);
+      factors[i] = sum == 0 ? 0 : 1 / sum;
+    }
+    // Panels of v hold all keys, of which a causal block sees the first `seen` only: one panel of columns at a time.
+    for (std::int64_t column = 0; column < shape.valueWidth; column += panelColumns) {
+      const std::int64_t width = std::min(panelColumns, shape.valueWidth - column);
+      smallGemm(rows, width, seen, scores, scoreStride, 1, packedValues + column * shape.keys,
+                outputs.data + begin * outputs.rowStride + column, outputs.rowStride, false);
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float *const row = outputs.data + (begin + i) * outputs.rowStride;
+#pragma omp simd
+      for (std::int64_t d = 0; d < shape.valueWidth; ++d)
+        row[d] *= factors[i];
+    }
+  }
+}
+
+/// scores <- p, slopes <- scale * ds, both [rows, seen].
+void softmaxSlopes(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                   std::int64_t rows, std::int64_t seen, const float *lse, const float *deltas, float *scores,
+                   float *slopes) {
+  const std::int64_t stride = paddedColumns(shape.keys);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float *const p = scores + i * stride;
+    float *const ds = slopes + i * stride;
+    finishScores(shape, mask, head, begin + i, seen, p);
+    const float shift = finite(lse[i]), delta = deltas[i], scale = shape.scale;
+#pragma omp simd
+    for (std::int64_t j = 0; j < seen; ++j) {
+      p[j] = scalar::exp(p[j] - shift);
+      ds[j] = p[j] * (ds[j] - delta) * scale;
+    }
+  }
+}
+
+void backwardHead(const AttentionShape &shape, std::int64_t head, const float *dO, const float *q, const float *k,
+                  const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
+                  float *scratchFloats) {
+  const BackwardLayout layout(shape);
+  float *const packedKeys = scratchFloats;                     // k^T, for scores
+  float *const packedKeyRows = scratchFloats + layout.keyRows; // k, for dq
+  float *const packedValues = scratchFloats + layout.values;   // v^T, for dp
+  float *const packedQueries = scratchFloats + layout.queries;
+  float *const packedOutputs = scratchFloats + layout.outputs;
+  float *const scores = scratchFloats + layout.scores;
+  float *const slopes = scratchFloats + layout.slopes;
+  const std::int64_t scoreStride = paddedColumns(shape.keys);
+  const auto queries = headOf(shape, q, shape.queries, shape.queryWidth, head);
+  const auto keys = headOf(shape, k, shape.keys, shape.queryWidth, head);
+  const auto values = headOf(shape, v, shape.keys, shape.valueWidth, head);
+  const auto outputs = headOf(shape, o, shape.queries, shape.valueWidth, head);
+  const auto dOutputs = headOf(shape, dO, shape.queries, shape.valueWidth, head);
+  const auto dQueries = headOf(shape, dq, shape.queries, shape.queryWidth, head);
+  const auto dKeys = headOf(shape, dk, shape.keys, shape.queryWidth, head);
+  const auto dValues = headOf(shape, dv, shape.keys, shape.valueWidth, head);
+  packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, packedKeys);
+  packRows(keys.data, keys.rowStride, shape.keys, shape.queryWidth, packedKeyRows);
+  packColumns(values.data, values.rowStride, shape.valueWidth, shape.keys, packedValues);
+
+  // From the last block to the first: the first one visited sees every key that any block sees, and overwrites dk and
+  // dv.
+  const std::int64_t seenByAny = visibleKeys(shape, shape.queries);
+  for (std::int64_t j = seenByAny; j < shape.keys; ++j) {
+    std::memset(dKeys.data + j * dKeys.rowStride, 0, sizeof(float) * shape.queryWidth);
+    std::memset(dValues.data + j * dValues.rowStride, 0, sizeof(float) * shape.valueWidth);
+  }
+  const std::int64_t blocks = (shape.queries + queryBlock - 1) / queryBlock;
+  for (std::int64_t block = blocks - 1; block >= 0; --block) {
+    const std::int64_t begin = block * queryBlock;
+    const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
+    const std::int64_t seen = visibleKeys(shape, begin + rows);
+    const bool accumulate = block != blocks - 1;
+    const float *const qBlock = queries.data + begin * queries.rowStride;
+    const float *const dOBlock = dOutputs.data + begin * dOutputs.rowStride;
+    float deltas[queryBlock];
+    for (std::int64_t i = 0; i < rows; ++i)
+      deltas[i] =
+          dot(dOBlock + i * dOutputs.rowStride, outputs.data + (begin + i) * outputs.rowStride, shape.valueWidth);
+    // Whole panels: what lies beyond `seen` is never read.
+    const std::int64_t columns = paddedColumns(seen);
+    smallGemm(rows, columns, shape.queryWidth, qBlock, queries.rowStride, 1, packedKeys, scores, scoreStride, false);
+    smallGemm(rows, columns, shape.valueWidth, dOBlock, dOutputs.rowStride, 1, packedValues, slopes, scoreStride,
+              false);
+    softmaxSlopes(shape, mask, head, begin, rows, seen, lse + head * shape.queries + begin, deltas, scores, slopes);
+
+    for (std::int64_t column = 0; column < shape.queryWidth; column += panelColumns) {
+      const std::int64_t width = std::min(panelColumns, shape.queryWidth - column);
+      smallGemm(rows, width, seen, slopes, scoreStride, 1, packedKeyRows + column * shape.keys,
+                dQueries.data + begin * dQueries.rowStride + column, dQueries.rowStride, false);
+    }
+    packRows(qBlock, queries.rowStride, rows, shape.queryWidth, packedQueries);
+    packRows(dOBlock, dOutputs.rowStride, rows, shape.valueWidth, packedOutputs);
+    smallGemm(seen, shape.queryWidth, rows, slopes, 1, scoreStride, packedQueries, dKeys.data, dKeys.rowStride,
+              accumulate);
+    smallGemm(seen, shape.valueWidth, rows, scores, 1, scoreStride, packedOutputs, dValues.data, dValues.rowStride,
+              accumulate);
+  }
+}
+
+/// run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
+template <class Run>
+void forEachHead(const Context &c, const AttentionShape &shape, std::int64_t scratchBytes, Workspace workspace,
+                 const Run &run) {
+  const std::int64_t heads = shape.batch * shape.heads;
+  const std::int64_t parts =
+      std::min<std::int64_t>({c.threads, heads, workspace.bytes / std::max<std::int64_t>(scratchBytes, 1)});
+  if (parts < 1 && heads > 0)
+    throw Failure(ExitCode::internal, "attention has less scratch than it needs");
+  parallelFor(c, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      float *const scratchFloats = reinterpret_cast<float *>(workspace.data + part * scratchBytes);
+      for (std::int64_t head = heads * part / parts; head < heads * (part + 1) / parts; ++head)
+        run(head, scratchFloats);
+    }
+  });
+}
+
+} // namespace
+
+std::int64_t attentionScratchBytes(const AttentionShape &shape) { return ForwardLayout(shape).size * 4; }
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return BackwardLayout(shape).size * 4; }
+
+void attention(const Context &c, const AttentionShape &shape, const float *q, const float *k, const float *v,
+               const float *mask, float *o, float *lse, Workspace workspace) {
+  forEachHead(c, shape, attentionScratchBytes(shape), workspace, [&](std::int64_t head, float *scratchFloats) {
+    forwardHead(shape, head, q, k, v, mask, o, lse, scratchFloats);
+  });
+}
+
+void attentionGrad(const Context &c, const AttentionShape &shape, const float *dO, const float *q, const float *k,
+                   const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
+                   Workspace workspace) {
+  forEachHead(c, shape, attentionGradScratchBytes(shape), workspace, [&](std::int64_t head, float *scratchFloats) {
+    backwardHead(shape, head, dO, q, k, v, o, lse, mask, dq, dk, dv, scratchFloats);
+  });
+}
+
+} // namespace fsdpc::rt

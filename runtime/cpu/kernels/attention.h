@@ -1,0 +1,34 @@
+// Scaled dot-product attention and its derivative. Nothing of size Sq x Sk outlives a block of queries.
+//
+//   s = scale * q k^T + mask, key j visible to query i when j <= i if causal;   p = softmax(s);   o = p v
+//   lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it:
+//   dv = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
+//
+// Heads are independent and shared among threads. A head's sums have one order, whatever the number of threads.
+#pragma once
+
+#include "runtime/cpu/kernels/address.h"
+
+namespace fsdpc::rt {
+
+struct AttentionShape {
+  std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, queryWidth = 1,
+               valueWidth = 1; ///< D of q and k; D of v and o
+  float scale = 1;
+  bool causal = false;
+  bool sequenceFirst = false;                 ///< q, k, v, o are [B, S, H, D] instead of [B, H, S, D]
+  std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
+};
+
+/// Scratch of one thread, bytes. Both use as many threads as the workspace has room for, at least one.
+std::int64_t attentionScratchBytes(const AttentionShape &shape);
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
+
+/// `mask` may be null. lse [B, H, Sq].
+void attention(const Context &c, const AttentionShape &shape, const float *q, const float *k, const float *v,
+               const float *mask, float *o, float *lse, Workspace workspace);
+void attentionGrad(const Context &c, const AttentionShape &shape, const float *dO, const float *q, const float *k,
+                   const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
+                   Workspace workspace);
+
+} // namespace fsdpc::rt

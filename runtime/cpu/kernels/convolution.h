@@ -1,0 +1,45 @@
+// Convolutions through oneDNN. Tensors outside are plain (N C spatial, M C kernel); inside, oneDNN chooses layouts, and
+// what has to be rearranged goes through the node's scratch.
+#pragma once
+
+#include "runtime/cpu/kernels/library.h"
+
+namespace fsdpc::rt {
+
+/// x [batch, inputChannels, input...], w [outputChannels, inputChannels / groups, kernel...], y [batch, outputChannels,
+/// output...]
+struct ConvolutionShape {
+  int axes = 2; ///< spatial axes, 1 to 3
+  std::int64_t batch = 1, inputChannels = 1, outputChannels = 1, groups = 1;
+  std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
+  std::int64_t strides[3] = {1, 1, 1}, dilations[3] = {1, 1, 1}, padsBefore[3] = {0, 0, 0}, padsAfter[3] = {0, 0, 0};
+  bool bias = false; ///< forward only
+};
+
+/// One of the three passes. Its tensors are two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
+class Convolution {
+public:
+  enum class Pass { forward, gradInput, gradWeight };
+  /// Once, in start(). `workspaceBytes`: what the plan gives every run.
+  void create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t workspaceBytes);
+  void operator()(const float *a, const float *b, float *out, Workspace workspace) const;
+  /// forward with a bias [outputChannels]
+  void operator()(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+  std::int64_t scratchBytes() const { return neededBytes; }
+
+private:
+  struct Tensor {
+    Primitive reorder;            ///< between the plain layout and oneDNN's; absent where they are one
+    std::int64_t offsetBytes = 0; ///< of the rearranged tensor in the scratch
+  };
+  bool arrange(const Context &c, int threads, dnnl_primitive_desc_t description, Pass pass,
+               const dnnl_memory_desc_t *plain, std::int64_t workspaceBytes, dnnl_memory_desc_t *chosen);
+  void run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+  Tensor tensors[3]; ///< a, b, out
+  Primitive primitive;
+  std::int64_t scratchOffsetBytes = 0;
+  std::int64_t neededBytes = 0;
+  std::int64_t outputBytes = 0;
+};
+
+} // namespace fsdpc::rt

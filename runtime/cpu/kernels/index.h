@@ -1,0 +1,57 @@
+// Gathering and scattering along an axis. Negative indices count from the end; one outside the axis ends the program
+// (data is checked when it is loaded, so that is an index the model computed).
+#pragma once
+
+#include "runtime/cpu/kernels/address.h"
+
+namespace fsdpc::rt {
+
+/// x [outer, size, inner], indices [count]: y [outer, count, inner]
+struct GatherShape {
+  std::int64_t outer = 1, size = 1, inner = 1, count = 1;
+};
+
+/// y = x at the indices. T is an unsigned integer of the element's size.
+template <class T, class Index>
+void gather(const Context &c, const GatherShape &shape, const T *x, const Index *indices, T *y);
+/// x = 0, then every update is added at its index, in the order of the indices.
+template <class T, class Index>
+void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x);
+
+/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]
+struct GatherNdShape {
+  std::int64_t batch = 1, count = 1, inner = 1;
+  int depth = 1;
+  std::int64_t dims[maxRank] = {};
+};
+template <class T, class Index>
+void gatherNd(const Context &c, const GatherNdShape &shape, const T *x, const Index *indices, T *y);
+
+/// out [outer, count, inner] = start + step * position on `count`
+template <class T>
+void iota(std::int64_t outer, std::int64_t count, std::int64_t inner, double start, double step, T *out) {
+  for (std::int64_t i = 0; i < outer; ++i)
+    for (std::int64_t j = 0; j < count; ++j)
+      for (std::int64_t k = 0; k < inner; ++k)
+        out[(i * count + j) * inner + k] = static_cast<T>(start + step * static_cast<double>(j));
+}
+
+#define FSDPC_GATHERS(prefix, T, Index)                                                                                \
+  prefix template void gather(const Context &, const GatherShape &, const T *, const Index *, T *);                    \
+  prefix template void gatherNd(const Context &, const GatherNdShape &, const T *, const Index *, T *);
+#define FSDPC_SCATTERS(prefix, T, Index)                                                                               \
+  prefix template void scatterAdd(const Context &, const GatherShape &, const Index *, const T *, T *);
+#define FSDPC_INDEXING(prefix, Index)                                                                                  \
+  FSDPC_GATHERS(prefix, std::uint8_t, Index)                                                                           \
+  FSDPC_GATHERS(prefix, std::uint16_t, Index)                                                                          \
+  FSDPC_GATHERS(prefix, std::uint32_t, Index)                                                                          \
+  FSDPC_GATHERS(prefix, std::uint64_t, Index)                                                                          \
+  FSDPC_SCATTERS(prefix, float, Index)                                                                                 \
+  FSDPC_SCATTERS(prefix, double, Index)                                                                                \
+  FSDPC_SCATTERS(prefix, std::int64_t, Index)                                                                          \
+  FSDPC_SCATTERS(prefix, std::int32_t, Index)                                                                          \
+  FSDPC_SCATTERS(prefix, std::uint8_t, Index)
+FSDPC_INDEXING(extern, std::int64_t)
+FSDPC_INDEXING(extern, std::int32_t)
+
+} // namespace fsdpc::rt

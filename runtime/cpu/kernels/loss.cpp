@@ -1,0 +1,114 @@
+#include "runtime/cpu/kernels/loss.h"
+
+#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/cpu/kernels/vector_math.h"
+
+namespace fsdpc::rt {
+
+namespace {
+
+std::int64_t rowGrain(const LossShape &shape) {
+  return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(shape.classes, 1));
+}
+
+bool isClass(const LossShape &shape, std::int64_t label) { return label >= 0 && label < shape.classes; }
+
+float logSumExp(const float *x, std::int64_t count) {
+  float largest = -scalar::infinity;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < count; ++j)
+    largest = x[j] > largest ? x[j] : largest;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j)
+    sum += scalar::exp(x[j] - largest);
+  return largest + std::log(sum);
+}
+
+float meanOf(const float *x, std::int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j)
+    sum += x[j];
+  return sum / static_cast<float>(count);
+}
+
+float termOf(const LossShape &shape, const float *x, std::int64_t label, float lse) {
+  if (label == shape.ignoreIndex)
+    return 0;
+  if (!isClass(shape, label))
+    return scalar::notANumber;
+  const float term = lse - x[label];
+  if (shape.labelSmoothing == 0)
+    return term;
+  const float smoothing = static_cast<float>(shape.labelSmoothing);
+  return (1 - smoothing) * term + smoothing * (lse - meanOf(x, shape.classes));
+}
+
+void fillRow(float *out, std::int64_t count, float value) {
+  for (std::int64_t j = 0; j < count; ++j)
+    out[j] = value;
+}
+
+} // namespace
+
+void crossEntropy(const Context &c, const LossShape &shape, const float *logits, const std::int64_t *labels,
+                  float *terms, float *lse) {
+  parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float *const x = logits + i * shape.classes;
+      lse[i] = logSumExp(x, shape.classes);
+      terms[i] = termOf(shape, x, labels[i], lse[i]);
+    }
+  });
+}
+
+void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const float *logits,
+                      const std::int64_t *labels, const float *lse, float *dlogits) {
+  const std::int64_t classes = shape.classes;
+  const float smoothing = static_cast<float>(shape.labelSmoothing);
+  const float everyClass = smoothing / static_cast<float>(classes);
+  parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float *const x = logits + i * classes;
+      float *const dx = dlogits + i * classes;
+      const std::int64_t label = labels[i];
+      if (label == shape.ignoreIndex || !isClass(shape, label)) {
+        fillRow(dx, classes, label == shape.ignoreIndex ? 0 : scalar::notANumber);
+        continue;
+      }
+      const float scale = dterms[i], shift = lse[i];
+#pragma omp simd
+      for (std::int64_t j = 0; j < classes; ++j)
+        dx[j] = scale * (scalar::exp(x[j] - shift) - everyClass);
+      dx[label] -= scale * (1 - smoothing);
+    }
+  });
+}
+
+void nll(const Context &c, const LossShape &shape, const float *logProbabilities, const std::int64_t *labels,
+         float *terms) {
+  parallelFor(c, shape.rows, 4096, [=, &shape](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      terms[i] = termOf(shape, logProbabilities + i * shape.classes, labels[i], 0);
+  });
+}
+
+void nllGrad(const Context &c, const LossShape &shape, const float *dterms, const std::int64_t *labels,
+             float *dLogProbabilities) {
+  const std::int64_t classes = shape.classes;
+  const float smoothing = static_cast<float>(shape.labelSmoothing);
+  parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float *const dx = dLogProbabilities + i * classes;
+      const bool counts = labels[i] != shape.ignoreIndex;
+      fillRow(dx, classes, counts ? -dterms[i] * smoothing / static_cast<float>(classes) : 0);
+      if (counts && isClass(shape, labels[i]))
+        dx[labels[i]] -= dterms[i] * (1 - smoothing);
+      else if (counts)
+        fillRow(dx, classes, scalar::notANumber);
+    }
+  });
+}
+
+} // namespace fsdpc::rt

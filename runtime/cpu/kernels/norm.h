@@ -1,0 +1,35 @@
+// Layer normalisation, softmax and log-softmax with their derivatives. Sums over a row are f32, in an order that
+// depends on shapes only.
+#pragma once
+
+#include "runtime/cpu/kernels/address.h"
+
+namespace fsdpc::rt {
+
+/// x [rows, columns]; mean, rstd [rows]; gamma, beta, dgamma, dbeta [columns]
+struct LayerNormShape {
+  std::int64_t rows = 1, columns = 1;
+  double epsilon = 1e-5;
+};
+
+/// y may be x.
+void layerNorm(const Context &c, const LayerNormShape &shape, const float *x, const float *gamma, const float *beta,
+               float *y, float *mean, float *rstd);
+/// Scratch for the partial sums of dgamma and dbeta, bytes.
+std::int64_t layerNormGradScratchBytes(const LayerNormShape &shape);
+/// dx may be dy.
+void layerNormGrad(const Context &c, const LayerNormShape &shape, const float *dy, const float *x, const float *gamma,
+                   const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta, Workspace workspace);
+
+/// x [outer, count, inner], normalised over count
+struct SoftmaxShape {
+  std::int64_t outer = 1, count = 1, inner = 1;
+};
+
+/// y may be x; dx may be dy.
+void softmax(const Context &c, const SoftmaxShape &shape, const float *x, float *y);
+void softmaxGrad(const Context &c, const SoftmaxShape &shape, const float *y, const float *dy, float *dx);
+void logSoftmax(const Context &c, const SoftmaxShape &shape, const float *x, float *y);
+void logSoftmaxGrad(const Context &c, const SoftmaxShape &shape, const float *y, const float *dy, float *dx);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,50 @@
+// Reductions over any axes, with an order of summation that depends on the shape only.
+#pragma once
+
+#include "runtime/cpu/kernels/address.h"
+
+namespace fsdpc::rt {
+
+/// x is row-major with these dims; `reduced` says which go. The result has the others, in order.
+struct ReduceShape {
+  int rank = 0;
+  std::int64_t dims[maxRank] = {};
+  bool reduced[maxRank] = {};
+};
+
+/// Runs of f32 are summed in blocks whose sums are added in f64. T: float, double, int64, int32, uint8. An empty sum is
+/// 0, an empty product 1, the maximum of nothing the lowest value (-infinity). NaN in x gives NaN.
+template <class T>
+void reduceSum(const Context &c, const ReduceShape &shape, const T *x, T *out);
+template <class T>
+void reduceMax(const Context &c, const ReduceShape &shape, const T *x, T *out);
+template <class T>
+void reduceMin(const Context &c, const ReduceShape &shape, const T *x, T *out);
+template <class T>
+void reduceProd(const Context &c, const ReduceShape &shape, const T *x, T *out);
+
+/// x [outer, count, inner] -> out [outer, inner]: where the largest is; the first of equals; NaN is larger than any
+/// number.
+struct AxisShape {
+  std::int64_t outer = 1, count = 1, inner = 1;
+};
+template <class T>
+void argMax(const Context &c, const AxisShape &shape, const T *x, std::int64_t *out);
+/// Running sums along `count`; exclusive: without the element itself; reverse: from the end.
+template <class T>
+void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, bool reverse, const T *x, T *out);
+
+#define FSDPC_REDUCTIONS(prefix, T)                                                                                    \
+  prefix template void reduceSum(const Context &, const ReduceShape &, const T *, T *);                                \
+  prefix template void reduceMax(const Context &, const ReduceShape &, const T *, T *);                                \
+  prefix template void reduceMin(const Context &, const ReduceShape &, const T *, T *);                                \
+  prefix template void reduceProd(const Context &, const ReduceShape &, const T *, T *);                               \
+  prefix template void argMax(const Context &, const AxisShape &, const T *, std::int64_t *);                          \
+  prefix template void cumulativeSum(const Context &, const AxisShape &, bool, bool, const T *, T *);
+FSDPC_REDUCTIONS(extern, float)
+FSDPC_REDUCTIONS(extern, double)
+FSDPC_REDUCTIONS(extern, std::int64_t)
+FSDPC_REDUCTIONS(extern, std::int32_t)
+FSDPC_REDUCTIONS(extern, std::uint8_t)
+
+} // namespace fsdpc::rt

@@ -1,0 +1,53 @@
+// Collectives through the MPI library alone: between hosts, or when the program was compiled with `--transport mpi`.
+//
+// all_gather is MPI's, from the shard straight into the destination. reduce_scatter is an all-to-all into planned
+// staging, all_reduce an all-gather into planned staging; the sum is then this program's own tree (tree_sum.h), so its
+// bits are those of the shared path. MPI's own reductions are not used: their order is the library's choice.
+//
+// MPI is called on the stream only. When the body has run, MPI has sent the operand away, so its memory is free: `wait`
+// has nothing more to wait for.
+#pragma once
+
+#include "runtime/cpu/communicator.h"
+#include "runtime/cpu/mpi_roll_call.h"
+
+#include "runtime/cpu/mpi_library.h"
+
+namespace fsdpc::rt {
+
+class MpiCommunicator final : public Communicator {
+public:
+  /// One message of MPI counts in `int`; longer ones go in pieces of this size.
+  static constexpr std::int64_t defaultPieceBytes = std::int64_t{1} << 30;
+
+  /// Duplicates `communicator`. With a stream of threads MPI must have been started with MPI_THREAD_SERIALIZED or more.
+  MpiCommunicator(MPI_Comm communicator, CommunicatorOptions options, std::int64_t pieceBytes = defaultPieceBytes);
+  ~MpiCommunicator() override;
+
+private:
+  enum class Exchange : std::uint8_t { allGather, allToAll };
+
+  void announce(const CollectiveRequest &) override {}
+  void run(const CollectiveRequest &request) override;
+  void awaitReady(const CollectiveRequest &) override {}
+  void awaitBegun(const CollectiveRequest &) override {}
+  void awaitDone(const CollectiveRequest &) override {}
+
+  void awaitArrival(const CollectiveRequest &request);
+  /// Rank r's block (`bytes`: its operand, or the part of it meant for this rank) lands at `to` + r x bytes.
+  void exchange(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t bytes);
+  void exchangePiece(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t blockBytes,
+                     std::int64_t offsetBytes, int bytes);
+  void sumStaging(const CollectiveRequest &request) const;
+  /// Drives MPI until the operation has completed. `moving`: every rank is there and data flows, which it only does
+  /// while MPI is called; otherwise the wait may be long, and sleeps.
+  void complete(MPI_Request operation, const CollectiveRequest &request, bool moving);
+  void lookAround(const CollectiveRequest &request, Clock::time_point since);
+  [[noreturn]] void failLate(const CollectiveRequest &request);
+
+  MPI_Comm communicator_;
+  std::int64_t pieceBytes_;
+  RollCall rollCall_;
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,65 @@
+// The cpu target's Platform: MPI for processes and host-side exchange, arenas and transport as the program was planned.
+//
+// Ranks of one host map each other's windows (SharedCommunicator). A program planned for plain MPI keeps its window to
+// itself (MpiCommunicator). A world of one rank needs neither launcher nor shared memory.
+#pragma once
+
+#include "runtime/common/platform.h"
+#include "runtime/cpu/arena.h"
+#include "runtime/cpu/communicator.h"
+#include "runtime/cpu/cpu_share.h"
+#include "runtime/cpu/kernels/matmul.h"
+#include "runtime/cpu/mpi_window.h"
+#include "runtime/cpu/stream.h"
+
+#include <memory>
+#include <optional>
+
+namespace fsdpc::rt {
+
+class MpiPlatform final : public Platform {
+public:
+  /// MPI is initialized; it is finalized with this object.
+  explicit MpiPlatform(int providedThreadLevel);
+  ~MpiPlatform() override;
+
+  int rank() const override { return rank_; }
+  int worldSize() const override { return worldSize_; }
+  Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
+  void barrier() override;
+  void broadcast(void *data, std::int64_t bytes) override;
+  std::int64_t maxOverRanks(std::int64_t value) override;
+  std::int64_t sumOverRanks(std::int64_t value) override;
+  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override;
+  std::int64_t mappedArenaBytes() const override;
+  std::int64_t proportionalSetGrowthBytes() const override;
+  const char *streamModeName() const override;
+  CommunicationTimes takeCommunicationTimes() override;
+  void noteProducts(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
+  double replayProductsMicroseconds() override { return MatmulLog::replayMicroseconds(); }
+  [[noreturn]] void abort(int exitCode) override;
+
+private:
+  void checkPlacement(const ProgramInfo &program) const;
+  void mapArenas(const ProgramInfo &program);
+  void startStream(StreamMode requested, bool callsMpi, const CpuShare &share);
+  void startCommunicator(const ProgramInfo &program, const PlatformOptions &options, bool oversubscribed);
+  void reportChangedBytes() const;
+
+  const int threadLevel_;
+  int rank_ = 0;
+  int worldSize_ = 1;
+  MPI_Comm world_ = MPI_COMM_NULL; ///< host-side exchange; collectives of the step have a handle of their own
+  MPI_Comm host_ = MPI_COMM_NULL;  ///< the ranks of this host
+  const ProgramInfo *program_ = nullptr;
+  std::int64_t proportionalSetBytesBefore_ = 0;
+  Arena privateArena_;
+  Arena privateWindow_; ///< where peers do not read
+  Arena privateControl_;
+  std::optional<SharedWindows> sharedWindows_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Stream> commStream_;
+  Context context_;
+};
+
+} // namespace fsdpc::rt

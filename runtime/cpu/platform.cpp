@@ -1,0 +1,238 @@
+#include "runtime/cpu/allocation_guard.h"
+#include "runtime/cpu/host_memory.h"
+#include "runtime/cpu/mpi_communicator.h"
+#include "runtime/cpu/mpi_platform.h"
+#include "runtime/cpu/window_store.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+
+// There if a library of this process (oneDNN) computes with OpenMP.
+extern "C" void omp_set_num_threads(int) __attribute__((weak));
+
+namespace fsdpc::rt {
+namespace {
+
+/// MPI counts in `int`.
+constexpr std::int64_t pieceBytes = std::int64_t{1} << 30;
+
+int sizeOf(MPI_Comm communicator) {
+  int size;
+  MPI_Comm_size(communicator, &size);
+  return size;
+}
+
+std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
+  std::int64_t bytes = 0;
+  for (const ArenaInfo &arena : program.arenas)
+    if (arena.space == space)
+      bytes += arena.bytes;
+  return bytes;
+}
+
+std::int64_t usedBytes(const ProgramInfo &program, Space space) {
+  for (const ArenaInfo &arena : program.arenas)
+    if (arena.space == space)
+      return arena.usedBytes;
+  return 0;
+}
+
+void reportArena(const char *name, const ProgramInfo &program, Space space, const Arena &arena) {
+  char line[160];
+  const int length = std::snprintf(
+      line, sizeof line, "arena %s: planned %lld used %lld changed %lld\n", name, static_cast<long long>(arena.bytes()),
+      static_cast<long long>(usedBytes(program, space)), static_cast<long long>(arena.changedBytes()));
+  // One write, so that lines of different ranks do not mix.
+  std::fflush(stdout);
+  [[maybe_unused]] const auto written = write(STDOUT_FILENO, line, static_cast<std::size_t>(length));
+}
+
+} // namespace
+
+std::unique_ptr<Platform> startPlatform(int &argc, char **&argv) {
+  int provided = MPI_THREAD_SINGLE;
+  if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+    throw Failure(ExitCode::device, "MPI does not start");
+  leaveOutOtherThreads();
+  return std::make_unique<MpiPlatform>(provided);
+}
+
+MpiPlatform::MpiPlatform(int providedThreadLevel) : threadLevel_(providedThreadLevel) {
+  MPI_Comm_dup(MPI_COMM_WORLD, &world_);
+  MPI_Comm_rank(world_, &rank_);
+  MPI_Comm_size(world_, &worldSize_);
+  MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
+}
+
+MpiPlatform::~MpiPlatform() {
+  commStream_.reset();
+  communicator_.reset();
+#if defined(FSDPC_TEST_BUILD)
+  if (program_ && context_.communicator)
+    reportChangedBytes();
+#endif
+  sharedWindows_.reset();
+  MPI_Comm_free(&host_);
+  MPI_Comm_free(&world_);
+  MPI_Finalize();
+}
+
+Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
+  program_ = &program;
+  checkPlacement(program);
+  const CpuShare share = takeCpuShare(host_, options.threads);
+  proportionalSetBytesBefore_ = readProportionalSetSizeBytes();
+  mapArenas(program);
+  startStream(options.streams, program.plainMpi && worldSize_ > 1, share);
+  startCommunicator(program, options, share.oversubscribed);
+  context_.rank = rank_;
+  context_.worldSize = worldSize_;
+  context_.threads = options.threads > 0 ? options.threads : share.rankCores;
+  context_.communicator = communicator_.get();
+  context_.commStream = commStream_.get();
+  if (omp_set_num_threads)
+    omp_set_num_threads(context_.threads);
+  barrier();
+  return context_;
+}
+
+void MpiPlatform::checkPlacement(const ProgramInfo &program) const {
+  std::int64_t onThisHost = sizeOf(host_);
+  MPI_Allreduce(MPI_IN_PLACE, &onThisHost, 1, MPI_INT64_T, MPI_MIN, world_);
+  if (program.plainMpi || onThisHost == worldSize_)
+    return;
+  throw Failure(ExitCode::incompatible,
+                "the program was compiled for ranks that share one host's memory, but its " +
+                    std::to_string(worldSize_) + " ranks run on several hosts; recompile with\n  " +
+                    program.compileCommand + " --transport mpi",
+                true);
+}
+
+void MpiPlatform::mapArenas(const ProgramInfo &program) {
+  const std::int64_t privateBytes = arenaBytes(program, Space::privateSpace);
+  const std::int64_t windowBytes = arenaBytes(program, Space::window);
+  attemptTogether(world_, [&] {
+    const int ranks = sizeOf(host_);
+    checkHostMemory((privateBytes + windowBytes) * ranks, ranks, readAvailableMemoryBytes());
+  });
+  attemptTogether(world_, [&] { privateArena_ = Arena::mapPrivate(privateBytes); });
+  if (worldSize_ == 1 || program.plainMpi)
+    attemptTogether(world_, [&] { privateWindow_ = Arena::mapPrivate(windowBytes); });
+  else
+    sharedWindows_ = openSharedWindows(host_, windowBytes);
+  Arena &window = sharedWindows_ ? sharedWindows_->own : privateWindow_;
+#if defined(FSDPC_TEST_BUILD)
+  privateArena_.fillPattern();
+  window.fillPattern();
+#endif
+  context_.privateArena = privateArena_.data();
+  context_.windowArena = window.data();
+}
+
+void MpiPlatform::startStream(StreamMode requested, bool callsMpi, const CpuShare &share) {
+  bool threads = requested == StreamMode::threads ||
+                 (requested == StreamMode::automatic && worldSize_ > 1 && share.hostCores > sizeOf(host_));
+  // Where MPI tolerates one thread only, its collectives have to run on that one.
+  if (callsMpi && threadLevel_ < MPI_THREAD_SERIALIZED) {
+    if (requested == StreamMode::threads)
+      throw Failure(ExitCode::device,
+                    "--streams threads: this MPI library cannot be called from a worker thread; use "
+                    "--streams inline",
+                    true);
+    threads = false;
+  }
+  // The same on every rank, also where hosts differ.
+  threads = maxOverRanks(threads) != 0;
+  commStream_ = std::make_unique<Stream>(threads ? Stream::Mode::threads : Stream::Mode::inlined, share.oversubscribed);
+}
+
+void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOptions &platformOptions,
+                                    bool oversubscribed) {
+  CommunicatorOptions options;
+  options.timeoutSeconds = platformOptions.timeoutSeconds;
+  options.oversubscribed = oversubscribed;
+  options.collectives = programCollectives();
+  if (worldSize_ > 1 && program.plainMpi) {
+    communicator_ = std::make_unique<MpiCommunicator>(world_, options);
+  } else if (sharedWindows_) {
+    communicator_ = std::make_unique<SharedCommunicator>(rank_, sharedWindows_->controlBlock(),
+                                                         sharedWindows_->addresses(), options);
+  } else {
+    privateControl_ = Arena::mapPrivate(sysconf(_SC_PAGESIZE));
+    communicator_ = std::make_unique<SharedCommunicator>(
+        0, *ControlBlock::at(privateControl_.data()), std::vector<const std::byte *>{privateWindow_.data()}, options);
+  }
+}
+
+void MpiPlatform::reportChangedBytes() const {
+  reportArena("private", *program_, Space::privateSpace, privateArena_);
+  reportArena("window", *program_, Space::window, sharedWindows_ ? sharedWindows_->own : privateWindow_);
+}
+
+void MpiPlatform::barrier() { MPI_Barrier(world_); }
+
+void MpiPlatform::broadcast(void *data, std::int64_t bytes) {
+  auto *at = static_cast<std::byte *>(data);
+  for (std::int64_t offset = 0; offset < bytes; offset += pieceBytes)
+    MPI_Bcast(at + offset, static_cast<int>(std::min(pieceBytes, bytes - offset)), MPI_BYTE, 0, world_);
+}
+
+std::int64_t MpiPlatform::maxOverRanks(std::int64_t value) {
+  MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, world_);
+  return value;
+}
+
+std::int64_t MpiPlatform::sumOverRanks(std::int64_t value) {
+  MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_SUM, world_);
+  return value;
+}
+
+void MpiPlatform::gatherToRoot(const void *mine, std::int64_t bytes, void *all) {
+  constexpr int tag = 1;
+  const auto pieceAt = [&](std::int64_t offset) { return static_cast<int>(std::min(pieceBytes, bytes - offset)); };
+  if (rank_ != 0) {
+    const auto *from = static_cast<const std::byte *>(mine);
+    for (std::int64_t offset = 0; offset < bytes; offset += pieceBytes)
+      MPI_Send(from + offset, pieceAt(offset), MPI_BYTE, 0, tag, world_);
+    return;
+  }
+  auto *to = static_cast<std::byte *>(all);
+  std::memmove(to, mine, bytes);
+  for (int rank = 1; rank < worldSize_; ++rank)
+    for (std::int64_t offset = 0; offset < bytes; offset += pieceBytes)
+      MPI_Recv(to + rank * bytes + offset, pieceAt(offset), MPI_BYTE, rank, tag, world_, MPI_STATUS_IGNORE);
+}
+
+std::int64_t MpiPlatform::mappedArenaBytes() const {
+  return privateArena_.bytes() + (sharedWindows_ ? sharedWindows_->own : privateWindow_).bytes();
+}
+
+const char *MpiPlatform::streamModeName() const {
+  return commStream_ && commStream_->mode() == Stream::Mode::threads ? "threads" : "inline";
+}
+
+CommunicationTimes MpiPlatform::takeCommunicationTimes() {
+  const CommunicatorTimes times = communicator_->takeTimes();
+  CommunicationTimes result;
+  result.communicationMicroseconds = times.communicationMicroseconds;
+  result.exposedMicroseconds = times.exposedMicroseconds;
+  result.skewMicroseconds = times.skewMicroseconds;
+  return result;
+}
+
+std::int64_t MpiPlatform::proportionalSetGrowthBytes() const {
+  const std::int64_t now = readProportionalSetSizeBytes();
+  return now < 0 || proportionalSetBytesBefore_ < 0 ? -1 : std::max<std::int64_t>(0, now - proportionalSetBytesBefore_);
+}
+
+void MpiPlatform::abort(int exitCode) {
+  if (sharedWindows_)
+    sharedWindows_->controlBlock().endRun(rank_, exitCode);
+  MPI_Abort(MPI_COMM_WORLD, exitCode);
+  _exit(exitCode);
+}
+
+} // namespace fsdpc::rt

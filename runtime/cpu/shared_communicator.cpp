@@ -1,0 +1,112 @@
+#include "runtime/cpu/shared_communicator.h"
+
+#include "runtime/cpu/backoff.h"
+#include "runtime/cpu/tree_sum.h"
+
+#include <cstring>
+#include <thread>
+
+namespace fsdpc::rt {
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,
+              "counters are shared between processes");
+
+std::int64_t ControlBlock::bytesFor(int worldSize) {
+  return static_cast<std::int64_t>(sizeof(ControlBlock) + worldSize * sizeof(Progress));
+}
+
+void ControlBlock::endRun(int rank, int exitCode) {
+  std::uint32_t running = 0;
+  const auto value = static_cast<std::uint32_t>(rank + 1) << 16 | static_cast<std::uint32_t>(exitCode);
+  ended_.compare_exchange_strong(running, value, std::memory_order_acq_rel);
+}
+
+SharedCommunicator::SharedCommunicator(int rank, ControlBlock &control, std::vector<const std::byte *> windows,
+                                       CommunicatorOptions options)
+    : Communicator(rank, static_cast<int>(windows.size()), std::move(options)), control_(control),
+      windows_(std::move(windows)) {}
+
+void SharedCommunicator::announce(const CollectiveRequest &request) {
+  control_.of(rank()).ready.store(request.sequence, std::memory_order_release);
+}
+
+void SharedCommunicator::run(const CollectiveRequest &request) {
+  awaitEvery(&ControlBlock::Progress::ready, request);
+  ControlBlock::Progress &own = control_.of(rank());
+  own.begun.store(request.sequence, std::memory_order_release);
+  if (options().whenBegun)
+    options().whenBegun(request.sequence);
+  const auto begun = Clock::now();
+  switch (request.op) {
+  case CollectiveOp::allGather: copyAll(request); break;
+  case CollectiveOp::reduceScatter: sum(request, rank() * request.elements * byteSize(request.dtype)); break;
+  case CollectiveOp::allReduce: sum(request, 0); break;
+  }
+  countCommunication(begun);
+  own.done.store(request.sequence, std::memory_order_release);
+}
+
+void SharedCommunicator::copyAll(const CollectiveRequest &request) const {
+  // Own shard first, then round: so ranks do not all read the same peer at once.
+  for (int i = 0; i < worldSize(); ++i) {
+    const int peer = (rank() + i) % worldSize();
+    std::byte *to = request.destination + peer * request.elements;
+    const std::byte *from = operandOf(peer, request);
+    if (to != from) // in place: the own shard already lies where it goes
+      std::memcpy(to, from, request.elements);
+  }
+}
+
+void SharedCommunicator::sum(const CollectiveRequest &request, std::int64_t offsetBytes) const {
+  constexpr int atOnce = 1024;
+  if (worldSize() > atOnce)
+    throw Failure(ExitCode::internal, "more ranks on one host than the sum over ranks was built for");
+  const std::byte *sources[atOnce];
+  for (int peer = 0; peer < worldSize(); ++peer)
+    sources[peer] = operandOf(peer, request) + offsetBytes;
+  treeSum(sources, worldSize(), request.destination, request.elements, request.dtype);
+}
+
+void SharedCommunicator::awaitEvery(Counter counter, const CollectiveRequest &request) {
+  Backoff backoff(options().oversubscribed);
+  Clock::time_point since{};
+  for (int peer = 0; peer < worldSize(); ++peer)
+    while ((control_.of(peer).*counter).load(std::memory_order_acquire) < request.sequence) {
+      backoff.pause();
+      if (!backoff.isLong())
+        continue;
+      if (since == Clock::time_point{})
+        since = Clock::now();
+      throwIfEnded();
+      throwIfLate(counter, request, since);
+    }
+}
+
+void SharedCommunicator::throwIfEnded() const {
+  const std::uint32_t ended = control_.ended();
+  if (ended == 0)
+    return;
+  // The rank that ended the run has said why, and ends this process too; if it does not come to that, leave quietly.
+  std::this_thread::sleep_for(std::chrono::duration<double>(options().graceSeconds));
+  throw Failure(static_cast<ExitCode>(ended & 0xFFFF), "rank " + std::to_string((ended >> 16) - 1) + " ended the run");
+}
+
+void SharedCommunicator::throwIfLate(Counter counter, const CollectiveRequest &request, Clock::time_point since) const {
+  const double waitedSeconds = std::chrono::duration<double>(Clock::now() - since).count();
+  if (waitedSeconds < options().timeoutSeconds)
+    return;
+  int lowestPresent = -1;
+  int lowestMissing = -1;
+  for (int peer = worldSize() - 1; peer >= 0; --peer) {
+    const bool present = (control_.of(peer).*counter).load(std::memory_order_acquire) >= request.sequence;
+    (present ? lowestPresent : lowestMissing) = peer;
+  }
+  if (lowestMissing < 0)
+    return;
+  // The lowest rank that is there reports; the others only if it does not.
+  if (lowestPresent != rank() && waitedSeconds < options().timeoutSeconds + options().graceSeconds)
+    return;
+  throw timeoutFailure(request, lowestMissing);
+}
+
+} // namespace fsdpc::rt

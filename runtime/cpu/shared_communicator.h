@@ -1,0 +1,72 @@
+// Collectives between the ranks of one host: every rank reads its peers' windows where they lie.
+//
+// all_gather copies each peer's shard straight into the destination; reduce_scatter sums this rank's slice out of all
+// windows into the shard; all_reduce sums the whole on every rank. Nothing is staged. What orders the reads and writes
+// of different ranks are the counters of a control block: one cache line per counter's writer, each counter raised by
+// one rank only.
+#pragma once
+
+#include "runtime/cpu/communicator.h"
+
+#include <vector>
+
+namespace fsdpc::rt {
+
+/// What ranks share beside their windows. Lives in memory that every rank maps (or, in tests, in the memory of the
+/// process whose threads play the ranks); zero-filled memory is a valid start. Outside the plan.
+class ControlBlock {
+public:
+  static std::int64_t bytesFor(int worldSize);
+  /// `memory`: bytesFor(worldSize) zero bytes, on a cache line.
+  static ControlBlock *at(void *memory) { return static_cast<ControlBlock *>(memory); }
+
+  /// Written by one rank each; a number is the sequence of the last collective for which this moment has come.
+  struct Progress {
+    alignas(64) std::atomic<std::uint64_t> ready; ///< by the thread that starts collectives
+    alignas(64) std::atomic<std::uint64_t> begun; ///< by the stream
+    std::atomic<std::uint64_t> done;              ///< by the stream
+  };
+  Progress &of(int rank) { return progress()[rank]; }
+
+  /// Makes every rank that waits, or will wait, in a collective throw Failure{exitCode}. The first caller's code stays.
+  void endRun(int rank, int exitCode);
+  /// 0 while the run goes on; otherwise (rank + 1) << 16 | exitCode.
+  std::uint32_t ended() const { return ended_.load(std::memory_order_acquire); }
+
+private:
+  Progress *progress() { return reinterpret_cast<Progress *>(this + 1); }
+
+  alignas(64) std::atomic<std::uint32_t> ended_;
+};
+
+class SharedCommunicator final : public Communicator {
+public:
+  /// `windows[r]`: where rank r's window is mapped in this process (readable; windows[rank] is this rank's own).
+  /// Control block and windows outlive the communicator.
+  SharedCommunicator(int rank, ControlBlock &control, std::vector<const std::byte *> windows,
+                     CommunicatorOptions options);
+
+private:
+  using Counter = std::atomic<std::uint64_t> ControlBlock::Progress::*;
+
+  void announce(const CollectiveRequest &request) override;
+  void run(const CollectiveRequest &request) override;
+  void awaitReady(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::ready, request); }
+  void awaitBegun(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::begun, request); }
+  void awaitDone(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::done, request); }
+
+  /// Returns when the counter of every rank has reached the request's sequence.
+  void awaitEvery(Counter counter, const CollectiveRequest &request);
+  void throwIfEnded() const;
+  void throwIfLate(Counter counter, const CollectiveRequest &request, Clock::time_point since) const;
+  void copyAll(const CollectiveRequest &request) const;
+  void sum(const CollectiveRequest &request, std::int64_t offsetBytes) const;
+  const std::byte *operandOf(int peer, const CollectiveRequest &request) const {
+    return peer == rank() ? request.source : windows_[peer] + request.sourceOffsetBytes;
+  }
+
+  ControlBlock &control_;
+  const std::vector<const std::byte *> windows_;
+};
+
+} // namespace fsdpc::rt
