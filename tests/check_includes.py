@@ -1,0 +1,61 @@
+"""Who may include whom: holds every source file to the table below. Prints offenders; exits 0 or 1.
+
+An include of ours is written from the root of the repository ("ir/node.h"), so its first part is the folder it belongs to.
+"""
+import pathlib, re, sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LLVM = ["llvm/ADT/", "llvm/Support/"]
+ONEDNN = ["dnnl.h", "dnnl.hpp", "oneapi/dnnl/"]
+EVERYTHING = ["ir/", "passes/", "codegen/", "frontend/", "runtime/", "tests/", *LLVM]
+
+# Longest matching folder rules. System headers (<vector>, <sys/mman.h>) are free for all.
+RULES = {
+    "ir/": ["ir/", *LLVM],
+    "passes/": ["passes/", "ir/", *LLVM],
+    "passes/check/": ["passes/check/", "ir/", *LLVM],
+    "codegen/": ["codegen/", "ir/", *LLVM],
+    "codegen/cpu/": ["codegen/", "ir/", *LLVM, *ONEDNN],
+    "codegen/templates/": ["runtime/", "mpi.h", *ONEDNN],
+    "frontend/onnx/": ["frontend/onnx/", "ir/", *LLVM, "onnx/", "google/protobuf/"],
+    "frontend/": EVERYTHING,
+    "runtime/": ["runtime/", "mpi.h", *ONEDNN],
+    "tests/": [*EVERYTHING, *ONEDNN, "onnx/", "google/protobuf/", "gtest/", "gmock/"],
+    "tests/runtime/": ["tests/runtime/", "runtime/", "mpi.h", "gtest/", "gmock/", *ONEDNN],
+    "tests/bench/": ["tests/bench/", "runtime/", "mpi.h", *ONEDNN],
+}
+# What has an owner, and so is no system header, whichever brackets it is written in.
+OWNED = ("ir/", "passes/", "codegen/", "frontend/", "runtime/", "tests/", "llvm", "clang", "mlir", "onnx/", "google/", "gtest/", "gmock/",
+         "mpi.h", "dnnl", "oneapi/")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def faults(path, text):
+    folder = max((f for f in RULES if path.startswith(f)), key=len)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        bracket, header = match.groups()
+        if not header.startswith(OWNED):
+            if bracket == '"':
+                yield f"{path}:{number}: \"{header}\" is not written from the root of the repository"
+        elif not any(header == allowed or allowed.endswith("/") and header.startswith(allowed) for allowed in RULES[folder]):
+            yield f"{path}:{number}: {folder} must not include {header}"
+
+
+def main():
+    # A rule that no longer matches anything would pass in silence.
+    assert list(faults("ir/x.cpp", '#include "passes/passes.h"')) and not list(faults("ir/x.cpp", '#include <sys/mman.h>'))
+    found, files = [], 0
+    for top in ("frontend", "ir", "passes", "codegen", "runtime", "tests"):
+        for file in sorted((ROOT / top).rglob("*")):
+            if file.suffix in (".h", ".cpp", ".def", ".cu", ".cuh"):
+                files += 1
+                found += faults(file.relative_to(ROOT).as_posix(), file.read_text(errors="replace"))
+    print("\n".join(found) if found else f"includes: {files} files keep to the table")
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

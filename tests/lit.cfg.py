@@ -1,0 +1,41 @@
+# Text tests: a file whose first line is a sentence of claim, with RUN lines in comments.
+#
+#   %fsdpc              the compiler                  %exits N command...   the command must exit with status N
+#   %fixtures %samples  those folders                 %mpirun -n N ...      as in tests/run.sh
+#   %program LINK FIXTURE N ...   compiles once for all tests (program/Inputs/program.py); %data, %check: beside it
+#   %s %t %T            lit's own: this file, a scratch name, a scratch folder
+#   FileCheck, not, split-file                        from LLVM 19
+import os
+import pathlib
+
+import lit.formats
+
+root = pathlib.Path(__file__).resolve().parent.parent
+build = pathlib.Path(os.environ.get("FSDPC_BUILD", root / "build"))
+
+config.name = "fsdpc"
+# Bash, so that a RUN line means what it means in a terminal, exit codes included.
+config.test_format = lit.formats.ShTest(execute_external=True)
+config.suffixes = [".fsir", ".test", ".onnxtxt"]
+config.excludes = ["Inputs", "fixtures", "bench"]
+config.test_source_root = str(root / "tests")
+config.test_exec_root = str(build / "lit")
+
+config.environment["PATH"] = os.pathsep.join([str(root / "tests/bin"), "/usr/lib/llvm-19/bin", os.environ["PATH"]])
+for name, value in os.environ.items():
+    if name.startswith(("OMPI_", "CCACHE_", "CMAKE_")) or name in ("HOME", "TMPDIR", "XDG_CACHE_HOME"):
+        config.environment[name] = value
+# A failing test shows what it compared.
+config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error"
+
+config.substitutions += [
+    ("%fsdpc", str(build / "fsdpc")),
+    ("%exits", str(root / "tests/exits.sh")),
+    ("%fixtures", str(root / "tests/fixtures")),
+    ("%samples", str(root / "samples")),
+    ("%program", f"/usr/bin/python3 {root}/tests/program/Inputs/program.py"),
+    ("%data", f"/usr/bin/python3 {root}/tests/program/Inputs/data.py"),
+    ("%check", f"/usr/bin/python3 {root}/tests/program/Inputs/check.py"),
+    ("%python", "/usr/bin/python3"),
+    ("%mpirun", "mpirun"),
+]

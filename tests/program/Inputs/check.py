@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Compares what emitted programs wrote. Exits 0, or 1 with the first difference.
+
+    check.py losses LOG LOG... [--limit X]     the losses of all logs agree (relative; default: they are equal)
+    check.py first_loss LOG FIXTURE            the first loss is the fixture's last one: that of the trained model
+    check.py logits FILE FIXTURE               predictions are the reference's
+    check.py rows FILE FIRST.safetensors       FILE's tensors are the first rows of those in the other file
+    check.py arenas OUTPUT RANKS               every rank changed both arenas to the highest planned byte, less 64 at most
+    check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
+"""
+import argparse, json, pathlib, re, sys
+import numpy as np
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TESTS))
+import accept
+
+PADDING_BYTES = 64
+
+
+def require(condition, message):
+    if not condition:
+        sys.exit("check.py: " + message)
+
+
+def entries(log):
+    return [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
+
+
+def losses_of(log):
+    values = np.array([entry["loss"] for entry in entries(log) if "loss" in entry])
+    require(len(values) > 0, f"{log}: no losses")
+    return values
+
+
+def deviation(ours, reference):
+    return float(np.abs(ours - reference).max() / np.abs(reference).max())
+
+
+def losses(logs, limit):
+    first = losses_of(logs[0])
+    for log in logs[1:]:
+        other = losses_of(log)
+        require(len(other) == len(first), f"{log}: {len(other)} losses, {logs[0]} has {len(first)}")
+        require(deviation(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
+
+
+def first_loss(log, fixture):
+    meta = json.loads((TESTS / "fixtures" / fixture / "meta.json").read_text())
+    ours, wanted = losses_of(log)[0], meta["losses"][-1]
+    limit = max(1e-5, 16 * meta["torch_f32_error"]["losses"], 16 * meta["torch_f32_error"]["final"])
+    require(abs(ours - wanted) <= limit * abs(wanted), f"first loss {ours}, the trained model of the reference has {wanted}")
+
+
+def logits(file, fixture):
+    reference = accept.load_safetensors(TESTS / "fixtures" / fixture / "reference.safetensors")["logits"]
+    (ours,) = accept.load_safetensors(file).values()
+    require(ours.shape == reference.shape, f"{file}: {ours.shape}, the reference has {reference.shape}")
+    require(deviation(ours, reference) <= 1e-5, f"{file}: off by {deviation(ours, reference)}")
+
+
+def rows(file, whole):
+    ours, wanted = accept.load_safetensors(file), accept.load_safetensors(whole)
+    require(ours.keys() == wanted.keys(), f"{list(ours)} against {list(wanted)}")
+    for name, value in ours.items():
+        require(np.array_equal(value, wanted[name][:len(value)]), f"{name} differs")
+
+
+def arenas(output, ranks):
+    lines = re.findall(r"arena (\w+): planned (\d+) used (\d+) changed (\d+)", pathlib.Path(output).read_text())
+    require(len(lines) == 2 * ranks, f"{len(lines)} arenas reported, {2 * ranks} expected")
+    for name, *numbers in lines:
+        planned, used, changed = map(int, numbers)
+        require(used - PADDING_BYTES <= changed <= used <= planned, f"{name}: planned {planned} used {used} changed {changed}")
+
+
+def growth(log, limit):
+    (report,) = [entry["memory_report"] for entry in entries(log) if "memory_report" in entry]
+    planned, held = report["planned_bytes"] * report["world_size"], report["pss_growth_bytes"]
+    beside = (held - planned) / report["world_size"]
+    print(f"{report['world_size']} ranks: planned {planned}, held {held}, beside the plan {beside:.0f} per rank")
+    require(beside <= limit, f"more than {limit} bytes per rank beside the plan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what")
+    parser.add_argument("arguments", nargs="+")
+    parser.add_argument("--limit", type=float, default=0)
+    a = parser.parse_args()
+    if a.what == "losses":
+        losses(a.arguments, a.limit)
+    elif a.what in ("arenas", "growth"):
+        globals()[a.what](a.arguments[0], int(a.arguments[1]))
+    else:
+        {"first_loss": first_loss, "logits": logits, "rows": rows}[a.what](*a.arguments)
+
+
+if __name__ == "__main__":
+    main()

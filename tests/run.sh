@@ -1,0 +1,24 @@
+#!/bin/bash
+# Sets everything up, builds, and runs every test; the last line is `N passed, N failed`.
+#
+#   tests/run.sh                 everything
+#   tests/run.sh build lit unit  only these steps (build format includes unit unit_asan runtime lit acceptance)
+#
+# FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+if ! tests/setup.sh; then
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+
+# Containers run as root, with fewer cores than ranks, and two MPI jobs at once must not be bound to the same core.
+export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+# Emitted programs share the runtime's sources: in whatever folder they are built, ccache compiles each source once.
+export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=${TMPDIR:-/tmp} CCACHE_NOHASHDIR=1
+
+exec /usr/bin/python3 tests/steps.py "$@"

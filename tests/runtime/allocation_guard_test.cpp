@@ -1,0 +1,103 @@
+// The test build's proof that a step allocates nothing.
+#include "runtime/cpu/allocation_guard.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace fsdpc::rt {
+namespace {
+
+#if FSDPC_ALLOCATION_GUARD
+
+/// Allocates and frees where the compiler cannot see that nothing uses it.
+void allocate(std::size_t bytes) {
+  void *volatile memory = std::malloc(bytes);
+  std::free(memory);
+}
+
+TEST(AllocationGuardDeathTest, ALargeAllocationInsideAStepEndsTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto dies = [](auto allocation) {
+    EXPECT_EXIT(
+        {
+          stepBegins();
+          allocation();
+        },
+        testing::KilledBySignal(SIGABRT), "fsdpc: allocation of 4096 bytes inside step 1");
+  };
+  dies([] { allocate(4096); });
+  dies([] {
+    void *volatile memory = std::calloc(4, 1024);
+    std::free(memory);
+  });
+  dies([] {
+    void *volatile memory = std::realloc(std::malloc(8), 4096);
+    std::free(memory);
+  });
+  dies([] {
+    void *volatile memory = std::aligned_alloc(64, 4096);
+    std::free(memory);
+  });
+  dies([] {
+    void *memory = nullptr;
+    EXPECT_EQ(posix_memalign(&memory, 64, 4096), 0);
+  });
+  dies([] {
+    char *volatile values = new char[4096];
+    delete[] values;
+  });
+}
+
+TEST(AllocationGuardDeathTest, OnAnyThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::atomic<bool> go{false};
+        std::thread thread([&] {
+          while (!go)
+            std::this_thread::yield();
+          allocate(4096);
+        });
+        stepBegins();
+        go = true;
+        thread.join();
+      },
+      testing::KilledBySignal(SIGABRT), "allocation of 4096 bytes");
+}
+
+TEST(AllocationGuard, CountsSmallOnesAndThoseOfMpi) {
+  testing::internal::CaptureStderr();
+  stepBegins();
+  allocate(100);
+  allocate(200);
+  {
+    const MpiScope inMpi;
+    allocate(10000);
+  }
+  stepEnds();
+  allocate(1 << 20);
+  const std::string printed = testing::internal::GetCapturedStderr();
+  const AllocationCounts counts = stepAllocations();
+  EXPECT_EQ(counts.small, 2);
+  EXPECT_EQ(counts.smallBytes, 300);
+  EXPECT_EQ(counts.mpi, 1);
+  EXPECT_EQ(counts.mpiBytes, 10000);
+  EXPECT_NE(printed.find("2 small allocations (300 bytes), 1 by MPI (10000 bytes)"), std::string::npos) << printed;
+}
+
+#else
+
+TEST(AllocationGuard, IsNothingOutsideTheTestBuild) {
+  stepBegins();
+  void *volatile memory = std::malloc(1 << 20);
+  std::free(memory);
+  stepEnds();
+  EXPECT_EQ(stepAllocations().small, 0);
+}
+
+#endif
+
+} // namespace
+} // namespace fsdpc::rt

@@ -1,0 +1,370 @@
+// Copies, gathers, pooling, random numbers, scalar functions and optimizers.
+#include "runtime/common/failure.h"
+#include "runtime/common/philox.h"
+#include "runtime/cpu/kernels/copy.h"
+#include "runtime/cpu/kernels/index.h"
+#include "runtime/cpu/kernels/optimizer.h"
+#include "runtime/cpu/kernels/pool.h"
+#include "runtime/cpu/kernels/random.h"
+#include "runtime/cpu/kernels/vector_math.h"
+#include "tests/runtime/kernels_support.h"
+
+#include <algorithm>
+
+namespace fsdpc::rt {
+namespace {
+
+TEST(KernelsCopy, EveryPermutationOfOddDimsMatchesLoops) {
+  const std::int64_t dims[4] = {3, 17, 5, 33}, strides[4] = {17 * 5 * 33, 5 * 33, 33, 1};
+  const auto x = numbers(3 * 17 * 5 * 33, 1);
+  int order[4] = {0, 1, 2, 3};
+  do {
+    CopyShape shape{.rank = 4};
+    std::int64_t stride = 1;
+    for (int i = 3; i >= 0; --i) {
+      shape.dims[i] = dims[order[i]];
+      shape.fromStrides[i] = strides[order[i]];
+      shape.toStrides[i] = stride;
+      stride *= shape.dims[i];
+    }
+    std::vector<float> out(x.size(), NAN);
+    copyStrided(contextOf(2), shape, bits(x.data()), bits(out.data()));
+    std::size_t flat = 0;
+    bool same = true;
+    for (std::int64_t a = 0; a < shape.dims[0]; ++a)
+      for (std::int64_t b = 0; b < shape.dims[1]; ++b)
+        for (std::int64_t d = 0; d < shape.dims[2]; ++d)
+          for (std::int64_t e = 0; e < shape.dims[3]; ++e, ++flat)
+            same &= out[flat] == x[a * shape.fromStrides[0] + b * shape.fromStrides[1] + d * shape.fromStrides[2] +
+                                   e * shape.fromStrides[3]];
+    EXPECT_TRUE(same) << order[0] << order[1] << order[2] << order[3];
+  } while (std::next_permutation(order, order + 4));
+}
+
+TEST(KernelsCopy, ReversedBroadcastAndEmpty) {
+  const std::vector<std::uint8_t> x = {1, 2, 3};
+  std::vector<std::uint8_t> out(6);
+  copyStrided(contextOf(), {2, {2, 3}, {0, -1}, {3, 1}}, x.data() + 2, out.data());
+  EXPECT_EQ(out, (std::vector<std::uint8_t>{3, 2, 1, 3, 2, 1}));
+  copyStrided(contextOf(), {2, {0, 3}, {0, 1}, {3, 1}}, x.data(), static_cast<std::uint8_t *>(nullptr));
+  std::uint8_t one = 0;
+  copyStrided(contextOf(), {0, {}, {}, {}}, x.data(), &one);
+  EXPECT_EQ(one, 1);
+}
+
+TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
+  const std::vector<float> table = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::int32_t> indices = {2, -3, 2};
+  std::vector<float> rows(6);
+  gather(contextOf(), {1, 3, 2, 3}, bits(table.data()), indices.data(), bits(rows.data()));
+  EXPECT_EQ(rows, (std::vector<float>{5, 6, 1, 2, 5, 6}));
+  std::vector<float> back(6, NAN);
+  scatterAdd(contextOf(2), {1, 3, 2, 3}, indices.data(), rows.data(), back.data());
+  EXPECT_EQ(back, (std::vector<float>{1, 2, 0, 0, 10, 12}));
+}
+
+TEST(KernelsIndex, AnIndexOutsideEndsTheProgram) {
+  const std::vector<float> table(6);
+  const std::vector<std::int64_t> indices = {3};
+  std::vector<float> rows(2);
+  EXPECT_THROW(gather(contextOf(), {1, 3, 2, 1}, bits(table.data()), indices.data(), bits(rows.data())), Failure);
+}
+
+TEST(KernelsIndex, GatherNdPicksTuples) {
+  const std::vector<float> x = {0, 1, 2, 3, 4, 5, 6, 7}; // [2, 2, 2], batch 1
+  const std::vector<std::int64_t> indices = {1, 0, 0, 1, -1, -1};
+  std::vector<float> out(3);
+  gatherNd(contextOf(), {.batch = 1, .count = 3, .inner = 1, .depth = 2, .dims = {4, 2}}, bits(x.data()),
+           indices.data(), bits(out.data()));
+  EXPECT_EQ(out, (std::vector<float>{2, 1, 7}));
+}
+
+// ---- pooling
+// ----------------------------------------------------------------------------------------------------------------
+
+/// visit(input index or -1 for padding, output index) in order of the window.
+template <class Visit>
+void forEachWindowElement(const PoolShape &s, const Visit &visit) {
+  std::int64_t output = 0;
+  for (std::int64_t oy = 0; oy < s.output[1]; ++oy)
+    for (std::int64_t ox = 0; ox < s.output[2]; ++ox, ++output)
+      for (std::int64_t ky = 0; ky < s.kernel[1]; ++ky)
+        for (std::int64_t kx = 0; kx < s.kernel[2]; ++kx) {
+          const std::int64_t y = oy * s.strides[1] + ky * s.dilations[1] - s.padsBefore[1];
+          const std::int64_t x = ox * s.strides[2] + kx * s.dilations[2] - s.padsBefore[2];
+          const bool inside = y >= 0 && x >= 0 && y < s.input[1] && x < s.input[2];
+          visit(inside ? y * s.input[2] + x : -1, output);
+        }
+}
+
+void checkPools(PoolShape shape) {
+  const std::int64_t inputs = shape.input[1] * shape.input[2], outputs = shape.output[1] * shape.output[2];
+  const auto x = numbers(shape.planes * inputs, 2), dy = numbers(shape.planes * outputs, 3);
+  std::vector<double> largest(dy.size(), -INFINITY), mean(dy.size()), dMean(x.size()), dMax(x.size());
+  std::vector<std::int32_t> where(dy.size());
+  std::vector<double> inside(outputs);
+  forEachWindowElement(shape,
+                       [&](std::int64_t in, std::int64_t out) { inside[out] += in >= 0 || shape.countIncludePad; });
+  for (std::int64_t plane = 0; plane < shape.planes; ++plane)
+    forEachWindowElement(shape, [&](std::int64_t in, std::int64_t out) {
+      if (in < 0)
+        return;
+      const std::int64_t from = plane * inputs + in, to = plane * outputs + out;
+      if (x[from] > largest[to]) {
+        largest[to] = x[from];
+        where[to] = static_cast<std::int32_t>(in);
+      }
+      mean[to] += x[from] / inside[out];
+      dMean[from] += dy[to] / inside[out];
+    });
+  for (std::size_t to = 0; to < dy.size(); ++to)
+    dMax[static_cast<std::int64_t>(to) / outputs * inputs + where[to]] += dy[to];
+  std::vector<float> y(dy.size()), dx(x.size(), NAN);
+  std::vector<std::int32_t> indices(dy.size());
+  maxPool(contextOf(2), shape, x.data(), y.data(), indices.data());
+  EXPECT_EQ(distance(y, largest), 0);
+  EXPECT_EQ(indices, where);
+  maxPoolGrad(contextOf(2), shape, dy.data(), indices.data(), dx.data());
+  EXPECT_LT(distance(dx, dMax), 1e-6);
+  averagePool(contextOf(2), shape, x.data(), y.data());
+  EXPECT_LT(distance(y, mean), 1e-6);
+  averagePoolGrad(contextOf(2), shape, dy.data(), dx.data());
+  EXPECT_LT(distance(dx, dMean), 1e-6);
+}
+
+TEST(KernelsPool, HalvingMatchesLoops) {
+  checkPools({.planes = 5, .input = {1, 9, 7}, .output = {1, 4, 3}, .kernel = {1, 2, 2}, .strides = {1, 2, 2}});
+}
+TEST(KernelsPool, OverlapPaddingAndDilationMatchLoops) {
+  checkPools({.planes = 3,
+              .input = {1, 8, 6},
+              .output = {1, 4, 3},
+              .kernel = {1, 3, 3},
+              .strides = {1, 2, 2},
+              .padsBefore = {0, 1, 1}});
+  checkPools({.planes = 3,
+              .input = {1, 9, 9},
+              .output = {1, 7, 5},
+              .kernel = {1, 2, 3},
+              .strides = {1, 1, 1},
+              .dilations = {1, 2, 2},
+              .countIncludePad = true});
+}
+TEST(KernelsPool, TheFirstNaNWins) {
+  const std::vector<float> x = {1, NAN, 3, NAN};
+  float y = 0;
+  std::int32_t index = 0;
+  maxPool(contextOf(), {.planes = 1, .input = {1, 2, 2}, .kernel = {1, 2, 2}, .strides = {1, 2, 2}}, x.data(), &y,
+          &index);
+  EXPECT_TRUE(std::isnan(y));
+  EXPECT_EQ(index, 1);
+}
+
+// ---- random numbers
+// ---------------------------------------------------------------------------------------------------------
+
+float uniformAt(std::uint64_t key, std::uint64_t sample, std::uint64_t element) {
+  const std::uint64_t block = element / 4;
+  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                    static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
+  const std::uint32_t keys[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  return uniform01(philox(counter, keys).word[element % 4]);
+}
+
+TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
+  const RandomShape shape{3, 5, 37}; // sample axis in the middle
+  const std::uint64_t key = randomKey(7, 3, 1);
+  const std::int64_t n = 3 * 5 * 37;
+  std::vector<float> whole(n), pieces(n);
+  randomUniform(2, shape, key, 0, n, whole.data());
+  for (std::int64_t begin = 0; begin < n; begin += 41)
+    randomUniform(2, shape, key, begin, std::min<std::int64_t>(41, n - begin), pieces.data() + begin);
+  EXPECT_EQ(whole, pieces);
+  for (std::int64_t flat = 0; flat < n; ++flat) {
+    const std::int64_t outer = flat / (5 * 37), sample = flat / 37 % 5, inner = flat % 37;
+    EXPECT_EQ(whole[flat], uniformAt(key, 2 * 5 + sample, outer * 37 + inner)) << flat;
+  }
+}
+
+// ---- scalar functions
+// -------------------------------------------------------------------------------------------------------
+
+TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
+  const auto numbersIn = numbers(1000, 20);
+  std::vector<float> y(1000);
+  const auto check = [&](const char *name, double span, auto vector, auto exact) {
+    for (int i = 0; i < 1000; ++i)
+      y[i] = static_cast<float>(numbersIn[i] * span);
+    std::vector<float> out(1000);
+#pragma omp simd
+    for (int i = 0; i < 1000; ++i)
+      out[i] = vector(y[i]);
+    for (int i = 0; i < 1000; ++i) {
+      const double expected = exact(static_cast<double>(y[i]));
+      EXPECT_NEAR(out[i], expected, 5e-7 * std::max(1.0, std::abs(expected))) << name << " of " << y[i];
+    }
+  };
+  check("exp", 20, [](float x) { return scalar::exp(x); }, [](double x) { return std::exp(x); });
+  check("tanh", 5, [](float x) { return scalar::tanh(x); }, [](double x) { return std::tanh(x); });
+  check("erf", 4, [](float x) { return scalar::erf(x); }, [](double x) { return std::erf(x); });
+  check(
+      "gelu", 5, [](float x) { return scalar::gelu(x); },
+      [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); });
+  check(
+      "gelu_tanh", 5, [](float x) { return scalar::geluTanh(x); },
+      [](double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); });
+  check(
+      "gelu_grad", 5, [](float x) { return scalar::geluGrad(1.0f, x); },
+      [](double x) {
+        return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * 0.3989422804014327 * std::exp(-0.5 * x * x);
+      });
+}
+
+TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
+  const float nan = NAN;
+  EXPECT_TRUE(std::isnan(scalar::max(nan, 1.0f)) && std::isnan(scalar::max(1.0f, nan)) &&
+              std::isnan(scalar::min(nan, 1.0f)) && std::isnan(scalar::min(1.0f, nan)) &&
+              std::isnan(scalar::relu(nan)) && std::isnan(scalar::sign(nan)));
+  EXPECT_EQ(scalar::exp(-scalar::infinity), 0.0f);
+  EXPECT_EQ(scalar::round(2.5f), 2.0f);
+  EXPECT_EQ(scalar::mod<std::int64_t>(-7, 3), 2);
+  EXPECT_EQ(scalar::mod(-7.0f, 3.0f), -1.0f);
+  EXPECT_EQ(scalar::div<std::int64_t>(-7, 2), -3);
+  EXPECT_EQ(scalar::div<std::int64_t>(5, 0), 0);
+  EXPECT_EQ(scalar::integerPow<std::int64_t>(-3, 3), -27);
+  EXPECT_EQ(scalar::cast<std::int32_t>(-2.9f), -2);
+  EXPECT_EQ(scalar::cast<std::uint8_t>(300.0f), 44);
+  EXPECT_EQ(scalar::cast<std::int64_t>(nan), 0);
+  EXPECT_TRUE(scalar::cast<bool>(nan));
+}
+
+// ---- optimizers
+// -------------------------------------------------------------------------------------------------------------
+
+/// Three steps of `step(p, g, states)` in f64 beside the kernel.
+struct OptimizerCase {
+  std::vector<float> p = numbers(1001, 30), g = numbers(1001, 31);
+  std::vector<double> expected = std::vector<double>(p.begin(), p.end());
+  std::vector<std::vector<float>> states{std::vector<float>(1001), std::vector<float>(1001), std::vector<float>(1001)};
+  std::vector<std::vector<double>> exact{std::vector<double>(1001), std::vector<double>(1001),
+                                         std::vector<double>(1001)};
+
+  template <class Kernel, class Formula>
+  void run(const Kernel &kernel, const Formula &formula) {
+    for (int step = 1; step <= 3; ++step) {
+      kernel(step);
+      for (std::size_t i = 0; i < p.size(); ++i)
+        formula(step, expected[i], static_cast<double>(g[i]), exact[0][i], exact[1][i], exact[2][i]);
+    }
+    EXPECT_LT(distance(p, expected), 5e-7);
+  }
+};
+
+TEST(KernelsOptimizer, AdamWAndAdamFollowTorch) {
+  for (const bool decoupled : {false, true}) {
+    OptimizerCase test;
+    test.run(
+        [&](int step) {
+          adam(contextOf(2), 1001,
+               {.lr = 1e-2,
+                .beta1 = 0.9,
+                .beta2 = 0.95,
+                .epsilon = 1e-8,
+                .weightDecay = 0.1,
+                .step = step,
+                .decoupled = decoupled},
+               test.p.data(), test.g.data(), test.states[0].data(), test.states[1].data(), test.p.data(),
+               test.states[0].data(), test.states[1].data());
+        },
+        [&](int step, double &p, double g, double &m, double &v, double &) {
+          if (decoupled)
+            p *= 1 - 1e-2 * 0.1;
+          else
+            g += 0.1 * p;
+          m = 0.9 * m + 0.1 * g;
+          v = 0.95 * v + 0.05 * g * g;
+          p -= 1e-2 / (1 - std::pow(0.9, step)) * m / (std::sqrt(v) / std::sqrt(1 - std::pow(0.95, step)) + 1e-8);
+        });
+  }
+}
+
+TEST(KernelsOptimizer, SgdFollowsTorch) {
+  for (const int variant : {0, 1, 2}) { // plain, momentum, nesterov
+    OptimizerCase test;
+    float *const buffer = variant == 0 ? nullptr : test.states[0].data();
+    test.run(
+        [&](int step) {
+          sgd(contextOf(), 1001,
+              {.lr = 0.1,
+               .weightDecay = 0.01,
+               .momentum = 0.9,
+               .dampening = variant == 1 ? 0.2 : 0,
+               .step = step,
+               .nesterov = variant == 2},
+              test.p.data(), test.g.data(), buffer, test.p.data(), buffer);
+        },
+        [&](int step, double &p, double g, double &b, double &, double &) {
+          g += 0.01 * p;
+          if (variant > 0) {
+            b = step == 1 ? g : 0.9 * b + (variant == 1 ? 0.8 : 1) * g;
+            g = variant == 2 ? g + 0.9 * b : b;
+          }
+          p -= 0.1 * g;
+        });
+  }
+}
+
+TEST(KernelsOptimizer, AdadeltaAdagradAndRmspropFollowTorch) {
+  OptimizerCase adadeltaCase;
+  adadeltaCase.run(
+      [&](int) {
+        auto &t = adadeltaCase;
+        adadelta(contextOf(), 1001, {.lr = 1, .rho = 0.9, .epsilon = 1e-6, .weightDecay = 0.01}, t.p.data(), t.g.data(),
+                 t.states[0].data(), t.states[1].data(), t.p.data(), t.states[0].data(), t.states[1].data());
+      },
+      [](int, double &p, double g, double &s, double &a, double &) {
+        g += 0.01 * p;
+        s = 0.9 * s + 0.1 * g * g;
+        const double d = std::sqrt(a + 1e-6) / std::sqrt(s + 1e-6) * g;
+        a = 0.9 * a + 0.1 * d * d;
+        p -= d;
+      });
+  OptimizerCase adagradCase;
+  adagradCase.run(
+      [&](int step) {
+        auto &t = adagradCase;
+        adagrad(contextOf(), 1001, {.lr = 0.1, .lrDecay = 0.5, .epsilon = 1e-6, .weightDecay = 0, .step = step},
+                t.p.data(), t.g.data(), t.states[0].data(), t.p.data(), t.states[0].data());
+      },
+      [](int step, double &p, double g, double &s, double &, double &) {
+        s += g * g;
+        p -= 0.1 / (1 + (step - 1) * 0.5) * g / (std::sqrt(s) + 1e-6);
+      });
+  for (const bool full : {false, true}) {
+    OptimizerCase test;
+    test.run(
+        [&](int) {
+          float *const m = full ? test.states[1].data() : nullptr, *const average =
+                                                                       full ? test.states[2].data() : nullptr;
+          rmsprop(contextOf(), 1001, {.lr = 0.01, .alpha = 0.9, .epsilon = 1e-3, .weightDecay = 0.1, .momentum = 0.5},
+                  test.p.data(), test.g.data(), test.states[0].data(), m, average, test.p.data(), test.states[0].data(),
+                  m, average);
+        },
+        [&](int, double &p, double g, double &s, double &m, double &a) {
+          g += 0.1 * p;
+          s = 0.9 * s + 0.1 * g * g;
+          double spread = s;
+          if (full) {
+            a = 0.9 * a + 0.1 * g;
+            spread -= a * a;
+          }
+          double change = g / (std::sqrt(spread) + 1e-3);
+          if (full)
+            change = m = 0.5 * m + change;
+          p -= 0.01 * change;
+        });
+  }
+}
+
+} // namespace
+} // namespace fsdpc::rt

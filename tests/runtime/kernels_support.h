@@ -1,0 +1,69 @@
+// What the kernel tests share: data without pattern, aligned buffers, comparison against f64.
+#pragma once
+
+#include "runtime/cpu/kernels/address.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+namespace fsdpc::rt {
+
+inline Context contextOf(int threads = 1) {
+  Context c;
+  c.threads = threads;
+  return c;
+}
+
+/// Values in [-1, 1), the same for the same seed.
+inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (float &value : values) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    value = static_cast<float>(static_cast<double>(state >> 40) / (1 << 23) - 1);
+  }
+  return values;
+}
+
+/// Largest difference, relative to the largest value (at least 1).
+inline double distance(const std::vector<float> &actual, const std::vector<double> &expected) {
+  double scale = 1, largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    scale = std::max(scale, std::abs(expected[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(actual[i]) - expected[i]));
+  }
+  return actual.size() == expected.size() ? largest / scale : std::numeric_limits<double>::infinity();
+}
+
+/// Scratch on 64 bytes, as the plan aligns it, with a watched border behind it.
+class ScratchBuffer {
+public:
+  explicit ScratchBuffer(std::int64_t bytes) : bytes_(bytes) {
+    data_.reset(
+        static_cast<std::byte *>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 127) / 64 * 64 + 64))));
+    for (int i = 0; i < 64; ++i)
+      data_.get()[bytes + i] = std::byte{0x5A};
+  }
+  Workspace workspace() const { return {data_.get(), bytes_}; }
+  bool borderIntact() const {
+    for (int i = 0; i < 64; ++i)
+      if (data_.get()[bytes_ + i] != std::byte{0x5A})
+        return false;
+    return true;
+  }
+
+private:
+  struct Free {
+    void operator()(std::byte *data) const { std::free(data); }
+  };
+  std::int64_t bytes_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+} // namespace fsdpc::rt

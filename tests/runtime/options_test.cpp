@@ -1,0 +1,114 @@
+#include "runtime/common/json.h"
+#include "runtime/common/options.h"
+#include "tests/runtime/fake_program.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace fsdpc::rt {
+namespace {
+
+Options parse(std::vector<const char *> arguments) {
+  static const FakeProgram program(1); // options refer to its scalars
+  return parseOptions(program.info, arguments);
+}
+
+TEST(OptionsOfAProgram, EverySpellingOfAName) {
+  EXPECT_EQ(parse({"--train_data", "a.npy"}).trainData, "a.npy");
+  EXPECT_EQ(parse({"--train-data=a.npy"}).trainData, "a.npy");
+  EXPECT_EQ(parse({"--fsdp_train_data", "a.npy"}).trainData, "a.npy");
+  EXPECT_EQ(parse({"--train_data", "x=A.npy,labels=B.npy"}).trainData, "x=A.npy,labels=B.npy");
+  EXPECT_EQ(parse({"--train_data=x=A.npy"}).trainData, "x=A.npy");
+}
+
+TEST(OptionsOfAProgram, BooleansAndRepetition) {
+  EXPECT_TRUE(parse({"--train_data", "d", "--shuffle"}).shuffle);
+  EXPECT_FALSE(parse({"--train_data", "d", "--shuffle", "--no_shuffle"}).shuffle);
+  EXPECT_TRUE(parse({"--train_data", "d", "--shuffle=True"}).shuffle);
+  EXPECT_FALSE(parse({"--train_data", "d", "--no-drop-last"}).dropLast);
+  EXPECT_EQ(parse({"--train_data", "d", "--steps", "1", "--steps", "2"}).steps, 2);
+  EXPECT_EQ(parse({"--train_data", "d", "--map", "a=b", "--map", "c=d,e=f"}).maps,
+            (std::vector<std::string>{"a=b", "c=d", "e=f"}));
+}
+
+TEST(OptionsOfAProgram, ValuesMayBeginWithADash) {
+  EXPECT_EQ(parse({"--train_data", "d", "--lr", "-0.5"}).scalar("lr"), -0.5);
+  EXPECT_FAILURE(parse({"--train_data", "d", "--steps", "-1"}), usage,
+                 "--steps '-1': expected an integer of at least 0");
+}
+
+TEST(OptionsOfAProgram, ScalarsComeFromTheProgram) {
+  const Options options = parse({"--train_data", "d", "--betas", "0.8,0.9"});
+  EXPECT_EQ(options.scalar("lr"), 0.1);
+  EXPECT_EQ(options.scalar("beta1"), 0.8);
+  EXPECT_EQ(options.scalar("beta2"), 0.9);
+  EXPECT_FAILURE(parse({"--momentum", "0.9"}), usage, "--momentum is compiled in");
+  EXPECT_FAILURE(parse({"--nesterov"}), usage, "--nesterov is compiled in");
+  EXPECT_FAILURE(parse({"--betas", "0.8"}), usage, "expected two numbers");
+  EXPECT_FAILURE(parse({"--lr", "fast"}), usage, "expected a number");
+}
+
+TEST(OptionsOfAProgram, StreamsAreAsCompiledUnlessGiven) {
+  FakeProgram program(1);
+  const auto streams = [&](std::vector<const char *> arguments) {
+    arguments.insert(arguments.end(), {"--train_data", "d"});
+    return parseOptions(program.info, arguments).streams;
+  };
+  EXPECT_EQ(streams({}), "auto");
+  program.info.streams = "threads";
+  EXPECT_EQ(streams({}), "threads");
+  EXPECT_EQ(streams({"--streams", "inline"}), "inline");
+  EXPECT_EQ(streams({"--streams", "auto"}), "auto");
+}
+
+TEST(OptionsOfAProgram, UnknownNamesAndValuesNameTheNearest) {
+  EXPECT_FAILURE(parse({"--train_dat", "d"}), usage, "unknown option --train_dat; did you mean '--train_data'?");
+  EXPECT_FAILURE(parse({"--no_shufle"}), usage, "did you mean '--no_shuffle'?");
+  EXPECT_FAILURE(parse({"--checkpoint_folder", "d"}), usage, "unknown option --checkpoint_folder");
+  EXPECT_FAILURE(parse({"--lr_scheduler", "cosin"}), usage, "did you mean 'cosine'?");
+  EXPECT_FAILURE(parse({"--step", "3"}), usage, "did you mean '--steps'?");
+  EXPECT_FAILURE(parse({"data.safetensors"}), usage, "unexpected argument");
+  EXPECT_FAILURE(parse({"--log"}), usage, "--log needs a value");
+  EXPECT_EQ(parse({"--train_data", "d", "--progress", "NONE"}).progress, "none");
+}
+
+TEST(OptionsOfAProgram, WhatChangesNothingIsRefused) {
+  EXPECT_FAILURE(parse({}), usage, "nothing to do");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--gamma", "0.5"}), usage, "--gamma changes nothing");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--min_lr", "0.5"}), usage, "--min_lr changes nothing");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--eval_every", "1epoch"}), usage, "without --val_data");
+  EXPECT_FAILURE(parse({"--val_data", "d", "--eval_only", "--steps", "3"}), usage, "with --eval_only");
+  EXPECT_FAILURE(parse({"--batch", "b", "--train_data", "d", "--steps", "3"}), usage, "exclude each other");
+  EXPECT_FAILURE(parse({"--batch", "b"}), usage, "--batch needs --steps");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--lr_scheduler", "step"}), usage, "needs --step_size");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--normalize", "0.5,0"}), usage, "standard deviation is 0");
+}
+
+TEST(OptionsOfAProgram, IntervalsAreStepsOrEpochs) {
+  const Options options = parse(
+      {"--train_data", "d", "--lr_scheduler", "step", "--step_size", "2epoch", "--val_data", "v", "--eval_every", "7"});
+  EXPECT_TRUE(options.stepSize.inEpochs);
+  EXPECT_EQ(options.stepSize.count, 2);
+  EXPECT_FALSE(options.evalEvery.inEpochs);
+  EXPECT_EQ(options.evalEvery.count, 7);
+  EXPECT_FAILURE(parse({"--train_data", "d", "--val_data", "v", "--eval_every", "0"}), usage,
+                 "expected a number of steps");
+}
+
+TEST(OptionsOfAProgram, HelpListsEveryOptionAndTheSettingsResolveThem) {
+  const std::string help = helpText(FakeProgram(1).info);
+  const std::string settings = settingsJson(parse({"--train_data", "d"}));
+  for (const OptionRow &row : optionTable()) {
+    EXPECT_NE(help.find("--" + std::string(row.name)), std::string::npos);
+    if (std::string(row.name) != "help") {
+      EXPECT_NE(settings.find("\"" + std::string(row.name) + "\":"), std::string::npos);
+    }
+  }
+  EXPECT_NE(help.find("--betas"), std::string::npos);
+  EXPECT_NE(settings.find("\"seed\":3"), std::string::npos);
+  EXPECT_NE(settings.find("\"epochs\":1"), std::string::npos);
+  JsonReader reader(settings, "settings");
+  while (reader.next() != JsonToken::end) {
+  }
+}
+
+} // namespace
+} // namespace fsdpc::rt

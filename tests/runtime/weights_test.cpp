@@ -1,0 +1,130 @@
+#include "runtime/common/shards.h"
+#include "runtime/common/taps.h"
+#include "runtime/common/weights.h"
+#include "tests/runtime/fake_program.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace fsdpc::rt {
+namespace {
+
+TEST(Shards, RangesOfAllRanksCoverAParameterOnce) {
+  const SegmentInfo segment{"u", DType::f32, 24, 8, {}};
+  const ParameterInfo parameter{"p", DType::f32, {1, {13}}, 0, 6, true, "p", {0}, {1, {13}}, 0, true};
+  EXPECT_EQ(shardRange(segment, parameter, 0).shardElement, 6);
+  std::int64_t next = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const ShardRange range = shardRange(segment, parameter, rank);
+    EXPECT_EQ(range.parameterElement, next);
+    EXPECT_EQ(range.shardElement + rank * 8, parameter.offsetElements + next);
+    next += range.elements;
+  }
+  EXPECT_EQ(next, 13);
+  const ParameterInfo small{"q", DType::f32, {1, {2}}, 0, 0, true, "q", {0}, {1, {2}}, 0, true};
+  EXPECT_EQ(shardRange(segment, small, 2).elements, 0);
+}
+
+class WeightsFile : public ::testing::Test {
+protected:
+  std::string write(const std::string &wName, const std::vector<std::int64_t> &wDims,
+                    ElementType type = ElementType::f32) {
+    const std::string path = folder.path("w.safetensors");
+    SafetensorsWriter writer(path, {{wName, type, wDims}, {"scale", ElementType::f32, {2, 2}}});
+    if (type == ElementType::f32)
+      writer.write(*writer.find(wName), bytesOf<float>({1, 2, 3, 0}).data());
+    else
+      writer.write(*writer.find(wName), bytesOf<double>({1, 2, 3}).data());
+    writer.write(*writer.find("scale"), bytesOf<float>({5, 6, 7, 8}).data());
+    writer.commit();
+    return path;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(WeightsFile, EachRankReadsItsSliceAndPaddingStaysZero) {
+  for (const ElementType type : {ElementType::f32, ElementType::f64}) {
+    const std::string path = write("w", {3}, type);
+    const FakeProgram program(2);
+    alignas(64) std::byte arena[1024];
+    std::memset(arena, 0x7f, sizeof arena);
+    Context context;
+    context.privateArena = arena;
+    context.rank = 1;
+    context.worldSize = 2;
+    resetState(program.info, context);
+    Weights(program.info, path, WeightsOrigin::user).load(context);
+    EXPECT_EQ(context.at<float>(at::shard)[0], 3.0f);
+    EXPECT_EQ(context.at<float>(at::shard)[1], 0.0f);
+    EXPECT_EQ(context.at<float>(at::frozen)[0], 7.0f);
+    EXPECT_EQ(context.at<float>(at::state)[1], 0.5f);
+  }
+}
+
+TEST_F(WeightsFile, MissingExtraAndMisshapenNamesAreListed) {
+  const FakeProgram program(1);
+  EXPECT_FAILURE(Weights(program.info, write("v", {3}), WeightsOrigin::user), incompatible,
+                 "missing: w [3]\n  extra: v [3]");
+  EXPECT_FAILURE(Weights(program.info, write("w", {4}), WeightsOrigin::user), incompatible, "w is [4] there, [3] here");
+  EXPECT_FAILURE(Weights(program.info, folder.path("absent"), WeightsOrigin::user), corrupt, "cannot open");
+}
+
+TEST_F(WeightsFile, TheCompiledFileHoldsOnlyWhatTheTableSays) {
+  FakeProgram program(1);
+  program.parameters[0].inWeightsFile = false;
+  alignas(64) std::byte arena[1024] = {};
+  Context context;
+  context.privateArena = arena;
+  Weights(program.info, write("other", {3}), WeightsOrigin::compiled).load(context);
+  EXPECT_EQ(context.at<float>(at::shard)[0], 0.0f);
+  EXPECT_EQ(context.at<float>(at::frozen)[3], 8.0f);
+}
+
+TEST(OnnxData, ElementsArePermutedAsTheModelHasThem) {
+  const TemporaryFolder folder;
+  ParameterInfo parameter{"p", DType::f32, {3, {2, 3, 4}}, 0, 0, true, "p", {2, 0, 1}, {3, {4, 2, 3}}, 8, true};
+  std::vector<float> values(24);
+  for (std::size_t i = 0; i < 24; ++i)
+    values[i] = static_cast<float>(i);
+  {
+    OutputFile file(folder.path("d"), 8 + 96);
+    writePermuted(file, parameter, reinterpret_cast<const std::byte *>(values.data()));
+    file.commit();
+  }
+  const auto written = valuesOf<float>(contentOf(folder.path("d")).substr(8));
+  for (std::size_t i = 0; i < 4; ++i) // file [4, 2, 3] at (i, j, k) is the parameter [2, 3, 4] at (j, k, i)
+    for (std::size_t j = 0; j < 2; ++j)
+      for (std::size_t k = 0; k < 3; ++k)
+        EXPECT_EQ(written[i * 6 + j * 3 + k], values[j * 12 + k * 4 + i]);
+}
+
+TEST(OnnxData, LargeTransposesGoThroughSeveralChunks) {
+  const TemporaryFolder folder;
+  const std::int64_t rows = 300, columns = 257;
+  ParameterInfo parameter{"p", DType::i32, {2, {rows, columns}}, 0, 0,   true,
+                          "p", {1, 0},     {2, {columns, rows}}, 0, true};
+  std::vector<std::int32_t> values(static_cast<std::size_t>(rows * columns));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<std::int32_t>(i);
+  OutputFile file(folder.path("d"), rows * columns * 4);
+  writePermuted(file, parameter, reinterpret_cast<const std::byte *>(values.data()));
+  file.commit();
+  const auto written = valuesOf<std::int32_t>(contentOf(folder.path("d")));
+  for (std::int64_t i = 0; i < columns; ++i)
+    for (std::int64_t j = 0; j < rows; ++j)
+      ASSERT_EQ(written[static_cast<std::size_t>(i * rows + j)], j * columns + i);
+}
+
+TEST(OnnxData, DataOfAnotherModelIsNotOverwritten) {
+  const TemporaryFolder folder;
+  const FakeProgram program(1);
+  requireOnnxWritable(program.info, folder.path("a.onnx"));
+  folder.write("model.onnx.data", "somebody's");
+  EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("a.onnx")), storage, "belongs to another model");
+  folder.write("a.onnx", "saved before");
+  requireOnnxWritable(program.info, folder.path("a.onnx"));
+  EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("model.onnx.data")), storage,
+                 "name of the model's data file");
+  EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("no/a.onnx")), storage, "cannot create a file");
+}
+
+} // namespace
+} // namespace fsdpc::rt

@@ -1,0 +1,191 @@
+"""The steps of tests/run.sh. Each counts what it ran; a step that crashes counts as one failure.
+
+Counted once each: a GoogleTest case, a lit file, an acceptance run, the format check, the include check. What was skipped
+or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and counted neither way.
+"""
+import concurrent.futures, dataclasses, json, os, pathlib, signal, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+BUILD_ASAN = ROOT / "build-asan"
+LIT = "/usr/lib/llvm-19/build/utils/lit/lit.py"
+JOBS = max(2, min(4, (os.cpu_count() or 2) // 2))
+
+
+@dataclasses.dataclass
+class Result:
+    passed: int = 0
+    failed: int = 0
+    note: str = ""                  # beside the counts
+    output: str = ""                # shown when something failed
+
+    def __add__(self, other):
+        return Result(self.passed + other.passed, self.failed + other.failed, "; ".join(filter(None, (self.note, other.note))),
+                      "\n".join(filter(None, (self.output, other.output))))
+
+
+def run(command, timeout=1800, **environment):
+    """(exit status, output); a command past its time is stopped with all it started, and its status is None."""
+    process = subprocess.Popen([str(c) for c in command], cwd=ROOT, env={**os.environ, **environment}, text=True, errors="replace",
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        # Ranks are in process groups of their own: mpirun ends them when it is asked to, not when it is killed.
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, signal_number)
+                output, _ = process.communicate(timeout=10)
+                break
+            except subprocess.TimeoutExpired:
+                output = ""
+            except ProcessLookupError:
+                output, _ = process.communicate()
+                break
+        return None, f"{output}\nstopped after {timeout} s: {' '.join(map(str, command))}"
+
+
+def check(command):
+    status, output = run(command)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=output)
+
+
+def build():
+    for preset in ("default", "asan"):
+        for command in (["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset]):
+            status, output = run(command, timeout=3600)
+            if status != 0:
+                return Result(0, 1, " ".join(command) + " failed", output)
+    return Result(note="build/ and build-asan/ are up to date")
+
+
+def gtest(program, launcher=(), ranks=1, arguments=(), **environment):
+    """Runs a GoogleTest program; under mpirun a case has passed if it passed on every rank."""
+    program = pathlib.Path(program)
+    if not program.exists():
+        return Result(0, 1, output=f"{program.relative_to(ROOT)} was not built")
+    with tempfile.TemporaryDirectory(prefix="fsdpc-gtest-") as folder:
+        # The rank is known only to the launched process, hence the shell.
+        script = f'exec "$0" --gtest_output=json:{folder}/${{OMPI_COMM_WORLD_RANK:-0}}.json "$@"'
+        status, output = run([*launcher, "/bin/sh", "-c", script, program, "--gtest_brief=1", *arguments], **environment)
+        cases = {}
+        for rank in range(ranks):
+            file = pathlib.Path(folder, f"{rank}.json")
+            if not file.exists():
+                return Result(0, 1, output=f"{output}\n{program.name} ended early (status {status})")
+            for suite in json.loads(file.read_text())["testsuites"]:
+                for case in suite["testsuite"]:
+                    state = ("failed" if case.get("failures") else
+                             "passed" if case["status"] == "RUN" and case["result"] == "COMPLETED" else "skipped")
+                    cases.setdefault(f"{suite['name']}.{case['name']}", set()).add(state)
+    failed = sum("failed" in states for states in cases.values())
+    passed = sum(states == {"passed"} for states in cases.values())
+    skipped = len(cases) - passed - failed
+    if status != 0 and not failed:
+        failed += 1
+        output += f"\n{program.name}: status {status} although no case failed"
+    if not cases:
+        failed += 1
+        output += f"\n{program.name}: no cases"
+    return Result(passed, failed, f"{skipped} skipped" if skipped else "", output if failed else "")
+
+
+def unit():
+    return gtest(BUILD / "tests/fsdpc_unit_tests")
+
+
+def unit_asan():
+    result = Result()
+    for program in ("fsdpc_unit_tests", "fsdpc_runtime_common_tests"):
+        result += gtest(BUILD_ASAN / "tests" / program, ASAN_OPTIONS="detect_stack_use_after_return=1", UBSAN_OPTIONS="print_stacktrace=1")
+    return result
+
+
+def runtime():
+    """Everything on one rank; the suites named Ranks... also on 2, 3 and 4."""
+    program = BUILD / "tests/fsdpc_runtime_tests"
+    result = gtest(program)
+    if program.exists():
+        for ranks in (2, 3, 4):
+            result += gtest(program, ["mpirun", "-n", ranks], ranks, ["--gtest_filter=Ranks*"])
+    return result
+
+
+def lit():
+    with tempfile.TemporaryDirectory(prefix="fsdpc-lit-") as folder:
+        report = pathlib.Path(folder, "lit.json")
+        status, output = run(["/usr/bin/python3", LIT, "-v", "-j", JOBS, "--skip-test-time-recording", "-o", report, "tests"], timeout=3600)
+        if not report.exists():
+            return Result(0, 1, output=output)
+        codes = [test["code"] for test in json.loads(report.read_text())["tests"]]
+    passed = codes.count("PASS")
+    other = sum(code in ("XFAIL", "UNSUPPORTED", "SKIPPED", "EXCLUDED") for code in codes)
+    failed = len(codes) - passed - other
+    if not failed and (status != 0 or not codes):
+        failed = 1
+    return Result(passed, failed, f"{other} expected to fail or unsupported" if other else "", output if failed else "")
+
+
+def acceptance_run(fixture, world_size, streams):
+    extra = ["--", "--streams", streams] if streams else []
+    name = f"{fixture.name} N={world_size}" + (f" --streams {streams}" if streams else "")
+    started = time.monotonic()
+    status, output = run(["/usr/bin/python3", "tests/accept.py", fixture, "--fsdpc", BUILD / "fsdpc", "--world_size", world_size, *extra],
+                         timeout=900)
+    ok = status == 0 and output.rstrip().endswith("accept: ok")
+    print(f"  {'ok  ' if ok else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if ok else Result(0, 1, output=f"--- acceptance of {name}\n{output}")
+
+
+def acceptance():
+    wanted = os.environ.get("FSDPC_FIXTURES", "").split()
+    fixtures = [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
+    runs = [(f, n, None) for n in (1, 2, 4) for f in fixtures] + [(f, 2, s) for s in ("threads", "inline") for f in fixtures]
+    if not runs:
+        return Result(0, 1, output="no fixtures")
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return sum(pool.map(lambda r: acceptance_run(*r), runs), Result())
+
+
+STEPS = {
+    "build": build,
+    "format": lambda: check(["tests/check_format.sh"]),
+    "includes": lambda: check(["/usr/bin/python3", "tests/check_includes.py"]),
+    "unit": unit,
+    "unit_asan": unit_asan,
+    "runtime": runtime,
+    "lit": lit,
+    "acceptance": acceptance,
+}
+WITHOUT_BUILD = {"build", "format", "includes"}
+
+
+def main():
+    names = sys.argv[1:] or list(STEPS)
+    unknown = [n for n in names if n not in STEPS]
+    if unknown:
+        print(f"unknown step {unknown[0]}; there are: {' '.join(STEPS)}", file=sys.stderr)
+        return 2
+    total, broken = Result(), False
+    for name in names:
+        if broken and name not in WITHOUT_BUILD:
+            print(f"{name}: not run, because the build failed", flush=True)
+            continue
+        started = time.monotonic()
+        try:
+            result = STEPS[name]()
+        except Exception as error:                       # our own mistake is a failed step, not a missing last line
+            result = Result(0, 1, output=f"{type(error).__name__}: {error}")
+        if result.output:
+            print(result.output.rstrip(), flush=True)
+        note = f", {result.note}" if result.note else ""
+        print(f"{name}: {result.passed} passed, {result.failed} failed{note} ({time.monotonic() - started:.0f} s)", flush=True)
+        total += result
+        broken = broken or (name == "build" and result.failed > 0)
+    print(f"{total.passed} passed, {total.failed} failed")
+    return 1 if total.failed or not total.passed and names != ["build"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

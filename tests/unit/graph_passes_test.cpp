@@ -1,0 +1,698 @@
+// Graph passes keep what a model computes, and recognise its patterns in every form that exporters write.
+#include "ir/eval/evaluate.h"
+#include "ir/ops/attributes.h"
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "passes/passes.h"
+#include "tests/unit/plain_target.h"
+
+#include "ir/builder.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace fsdpc {
+namespace {
+
+using Tensors = std::map<std::string, HostTensor>;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// A graph under construction and what passes make of it.
+class Graph {
+public:
+  Graph() : function(*module.addFunction(FunctionKind::forward)), b(function) {}
+
+  Value *input(const std::string &name, Shape shape, DType dtype = DType::f32) {
+    return function.addArgument(ArgumentKind::input, name, Type(dtype, shape));
+  }
+  Value *parameter(const std::string &name, Shape shape, bool trainable = true) {
+    Parameter parameter;
+    parameter.name = parameter.initializer = name;
+    parameter.type = Type(DType::f32, shape);
+    parameter.trainable = trainable;
+    module.parameters.push_back(parameter);
+    State state;
+    state.name = name;
+    state.type = parameter.type;
+    return b.readState(module.addState(std::move(state)));
+  }
+  Value *number(Value *like, double value) { return b.constantLike(like, value); }
+  Value *mean(Value *x, bool divides) {
+    double count = static_cast<double>(x->type().dim(-1));
+    Value *sum = b.reduceSum(x, {x->type().rank() - 1}, true);
+    return divides ? b.div(sum, number(sum, count)) : b.mul(sum, number(sum, 1 / count));
+  }
+  void result(Value *value) { b.ret({value}, {"y"}); }
+
+  /// Runs the passes; the result must stay what it was.
+  void run(std::initializer_list<const Pass *> passes) {
+    HostTensor before = value();
+    runBlindly(passes);
+    HostTensor after = value();
+    ASSERT_EQ(before.values.size(), after.values.size());
+    ASSERT_FALSE(before.values.empty());
+    for (size_t i = 0; i < before.values.size(); ++i)
+      ASSERT_NEAR(before.values[i], after.values[i], 2e-4 + 1e-4 * std::abs(before.values[i])) << toText(module);
+  }
+  /// For what would take too long or too much memory to evaluate.
+  void runBlindly(std::initializer_list<const Pass *> passes, const PipelineOptions &options = {}) {
+    for (const Pass *pass : passes) {
+      PlainTarget target;
+      PassContext context{options, target, remarks};
+      ASSERT_FALSE(pass->run(module, context)) << pass->name.str();
+      llvm::Error error = verify(module);
+      ASSERT_FALSE(static_cast<bool>(error))
+          << pass->name.str() << ": " << llvm::toString(std::move(error)) << toText(module);
+    }
+  }
+  void recognize() {
+    run({&foldConstants, &canonicalize, &eliminateCommon, &recognizePatterns, &canonicalize, &eliminateDead});
+  }
+
+  int count(Op op) const {
+    int count = 0;
+    for (Node *node : function)
+      count += node->op() == op;
+    return count;
+  }
+  Node *only(Op op) const {
+    Node *found = nullptr;
+    for (Node *node : function)
+      if (node->op() == op) {
+        EXPECT_FALSE(found) << "two of " << infoOf(op).name.str();
+        found = node;
+      }
+    EXPECT_TRUE(found) << "no " << infoOf(op).name.str() << "\n" << toText(module);
+    return found;
+  }
+
+  HostTensor value() {
+    std::mt19937 generator(3);
+    std::normal_distribution<double> normal;
+    auto random = [&](const Type &type) {
+      HostTensor tensor(type);
+      for (double &element : tensor.values)
+        element = type.dtype() == DType::boolean ? generator() % 4 != 0 : normal(generator);
+      return tensor;
+    };
+    Tensors inputs, parameters;
+    for (const Argument &argument : function.arguments())
+      inputs[argument.name] = random(argument.value->type());
+    for (const Parameter &parameter : module.parameters)
+      parameters[parameter.name] = random(parameter.type);
+    EvaluationState state = makeEvaluationState(module, parameters);
+    auto results = evaluate(module, {FunctionKind::forward}, {inputs}, state);
+    if (!results) {
+      ADD_FAILURE() << llvm::toString(results.takeError());
+      return {};
+    }
+    return (*results)[0]["y"];
+  }
+
+  Module module;
+  Function &function;
+  Builder b;
+  std::vector<std::string> remarks;
+};
+
+// ---- LayerNorm
+// --------------------------------------------------------------------------------------------------------------
+
+enum class Root { division, powHalf, rsqrt, reciprocal, powMinusHalf };
+struct NormForm {
+  Root root = Root::division;
+  bool squareIsPow = false, meanDivides = false, twoDifferences = false, keepsDims = true;
+};
+
+Value *normalize(Graph &g, Value *x, const NormForm &form) {
+  Builder &b = g.b;
+  Shape shape(x->type().shape());
+  auto difference = [&] { return b.sub(x, b.broadcast(g.mean(x, form.meanDivides), shape)); };
+  Value *d = difference(), *other = form.twoDifferences ? difference() : d;
+  Value *square = form.squareIsPow ? b.binary(Op::pow, other, g.number(d, 2)) : b.mul(other, other);
+  Value *variance = g.mean(square, form.meanDivides);
+  if (!form.keepsDims)
+    variance = b.reshape(b.reshape(variance, llvm::ArrayRef<int64_t>(shape).drop_back()), variance->type().shape());
+  Value *sum = b.add(variance, g.number(variance, 1e-5));
+  auto wide = [&](Value *value) { return b.broadcast(value, shape); };
+  switch (form.root) {
+  case Root::division: return b.div(d, wide(b.unary(Op::sqrt, sum)));
+  case Root::powHalf: return b.div(d, wide(b.binary(Op::pow, sum, g.number(sum, 0.5))));
+  case Root::rsqrt: return b.mul(wide(b.unary(Op::rsqrt, sum)), d);
+  case Root::reciprocal: return b.mul(d, wide(b.div(g.number(sum, 1), b.unary(Op::sqrt, sum))));
+  case Root::powMinusHalf: return b.mul(d, b.binary(Op::pow, wide(sum), g.number(d, -0.5)));
+  }
+  return nullptr;
+}
+
+TEST(RecognizeLayerNorm, EveryDecomposedForm) {
+  for (Root root : {Root::division, Root::powHalf, Root::rsqrt, Root::reciprocal, Root::powMinusHalf})
+    for (int bits = 0; bits < 16; ++bits) {
+      Graph g;
+      Value *x = g.input("x", {2, 3, 8});
+      NormForm form{root, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+      Value *n = normalize(g, x, form);
+      Value *gamma = g.b.broadcast(g.parameter("ln.weight", {8}), {2, 3, 8});
+      Value *beta = g.b.broadcast(g.parameter("ln.bias", {8}), {2, 3, 8});
+      g.result(bits & 1 ? g.b.add(g.b.mul(n, gamma), beta) : g.b.add(beta, g.b.mul(gamma, n)));
+      g.recognize();
+      Node *norm = g.only(Op::layerNorm);
+      ASSERT_TRUE(norm) << "root " << int(root) << " bits " << bits;
+      EXPECT_EQ(norm->get<NormAttributes>().axis, 2);
+      EXPECT_EQ(norm->operand(2)->definer()->op(), Op::read);
+      EXPECT_EQ(g.count(Op::reduceSum) + g.count(Op::mul) + g.count(Op::add), 0) << toText(g.module);
+    }
+}
+
+TEST(RecognizeLayerNorm, WithoutAffineAndInOneRow) {
+  for (int64_t rows : {1, 3}) {
+    Graph g;
+    Value *x = g.input("x", {rows, 8});
+    g.result(normalize(g, x, {}));
+    g.recognize();
+    g.only(Op::layerNorm);
+    EXPECT_EQ(g.count(Op::reduceSum), 0);
+  }
+}
+
+TEST(RecognizeLayerNorm, ScaledFormOfKeras) {
+  Graph g;
+  Builder &b = g.b;
+  Shape shape = {2, 3, 8};
+  Value *x = g.input("x", shape);
+  Value *mean = b.broadcast(g.mean(x, false), shape);
+  Value *d = b.sub(x, mean);
+  Value *variance = g.mean(b.mul(d, d), false);
+  Value *root = b.broadcast(b.unary(Op::rsqrt, b.add(variance, g.number(variance, 1e-3))), shape);
+  Value *scale = b.mul(root, b.broadcast(g.parameter("gamma", {8}), shape));
+  Value *beta = b.broadcast(g.parameter("beta", {8}), shape);
+  g.result(b.add(b.mul(x, scale), b.sub(beta, b.mul(mean, scale))));
+  g.recognize();
+  EXPECT_DOUBLE_EQ(g.only(Op::layerNorm)->get<NormAttributes>().epsilon, static_cast<float>(1e-3));
+}
+
+TEST(RecognizeLayerNorm, LooksAlikeButIsNot) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {8, 8});
+  // The mean over columns, broadcast over rows: square, so only the axes tell.
+  Value *mean = b.mul(b.reduceSum(x, {0}, true), b.constant(Type(DType::f32, {1, 8}), 0.125));
+  Value *d = b.sub(x, b.broadcast(mean, {8, 8}));
+  Value *variance = g.mean(b.mul(d, d), false);
+  g.result(b.div(d, b.broadcast(b.unary(Op::sqrt, b.add(variance, g.number(variance, 1e-5))), {8, 8})));
+  g.recognize();
+  EXPECT_EQ(g.count(Op::layerNorm), 0);
+}
+
+// ---- GELU
+// -------------------------------------------------------------------------------------------------------------------
+
+/// x * g / 2 in five ways of grouping.
+Value *half(Graph &g, Value *x, Value *gate, int grouping) {
+  Builder &b = g.b;
+  Value *h = g.number(x, 0.5), *two = g.number(x, 2);
+  switch (grouping) {
+  case 0: return b.mul(b.mul(x, h), gate);
+  case 1: return b.mul(b.mul(x, gate), h);
+  case 2: return b.mul(x, b.mul(h, gate));
+  case 3: return b.div(b.mul(gate, x), two);
+  default: return b.mul(gate, b.div(x, two));
+  }
+}
+
+TEST(RecognizeGelu, ErfInEveryGrouping) {
+  for (int grouping = 0; grouping < 5; ++grouping)
+    for (bool divides : {false, true})
+      for (bool scaled : {false, true}) {
+        Graph g;
+        Builder &b = g.b;
+        Value *x = g.input("x", {3, 8});
+        if (scaled)
+          x = b.mul(x, g.number(x, 0.3));
+        Value *u = divides ? b.div(x, g.number(x, 1.4142135)) : b.mul(g.number(x, 0.70710677), x);
+        Value *gate = b.add(b.unary(Op::erf, u), g.number(x, 1));
+        g.result(half(g, x, gate, grouping));
+        g.recognize();
+        g.only(Op::gelu);
+        EXPECT_EQ(g.count(Op::erf), 0);
+        EXPECT_EQ(g.count(Op::mul), scaled ? 1 : 0);
+      }
+}
+
+TEST(RecognizeGelu, TanhInEveryGrouping) {
+  for (int grouping = 0; grouping < 5; ++grouping)
+    for (int cubic = 0; cubic < 3; ++cubic) {
+      Graph g;
+      Builder &b = g.b;
+      Value *x = g.input("x", {3, 8});
+      Value *k = g.number(x, 0.044715), *root = g.number(x, 0.7978845834732056), *one = g.number(x, 1);
+      Value *u = nullptr;
+      if (cubic == 0)
+        u = b.mul(b.add(x, b.mul(b.binary(Op::pow, x, g.number(x, 3)), k)), root);
+      else if (cubic == 1)
+        u = b.mul(root, b.add(x, b.mul(k, b.mul(x, b.mul(x, x)))));
+      else
+        u = b.mul(b.mul(x, root), b.add(one, b.mul(b.mul(k, x), x)));
+      g.result(half(g, x, b.add(one, b.unary(Op::tanh, u)), grouping));
+      g.recognize();
+      g.only(Op::geluTanh);
+      EXPECT_EQ(g.count(Op::tanh) + g.count(Op::mul), 0);
+    }
+}
+
+TEST(RecognizeGelu, OtherGatesStay) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {3, 8}), *other = g.input("other", {3, 8});
+  Value *one = g.number(x, 1);
+  Value *wrongConstant = half(g, x, b.add(b.unary(Op::erf, x), one), 0);
+  Value *wrongArgument = half(g, x, b.add(b.unary(Op::erf, b.mul(other, g.number(x, 0.70710677))), one), 0);
+  g.result(b.add(wrongConstant, wrongArgument));
+  g.recognize();
+  EXPECT_EQ(g.count(Op::gelu), 0);
+}
+
+// ---- Attention
+// --------------------------------------------------------------------------------------------------------------
+
+constexpr int64_t batch = 2, heads = 3, queries = 4, width = 5;
+
+Dense causalDense(double hidden) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < queries; ++i)
+    for (int64_t j = 0; j < queries; ++j)
+      values.push_back(j <= i ? 0 : hidden);
+  return Dense::fromDoubles(DType::f32, values);
+}
+
+Value *softmaxOf(Builder &b, Value *scores) {
+  return b.create(Op::softmax, {scores}, AxisAttributes{scores->type().rank() - 1})->result();
+}
+
+enum class ScaleOn { query, key, both, scores, scoresDivided, none };
+enum class KeyForm { flag, swap, fourAxes, threeAxes };
+
+/// softmax(q k^T) v with q, k, v from [B,S,H,D]; `mask` turns scores into masked scores.
+Value *attend(Graph &g, ScaleOn scale, KeyForm form, llvm::function_ref<Value *(Value *)> mask, bool guard) {
+  Builder &b = g.b;
+  auto head = [&](const char *name) {
+    return b.transpose(g.input(name, {batch, queries, heads, width}), {0, 2, 1, 3});
+  };
+  Value *q = head("q"), *v = head("v");
+  Value *k = nullptr;
+  if (form == KeyForm::fourAxes) {
+    k = b.transpose(g.input("k", {batch, queries, heads, width}), {0, 2, 3, 1});
+  } else if (k = head("k"); form == KeyForm::swap) {
+    k = b.swapLastTwo(k);
+  } else if (form == KeyForm::threeAxes) {
+    k = b.swapLastTwo(b.reshape(k, {batch * heads, queries, width}));
+    k = b.reshape(k, {batch, heads, width, queries});
+  }
+  double root = std::sqrt(0.4);
+  if (scale == ScaleOn::query || scale == ScaleOn::both)
+    q = b.mul(q, g.number(q, scale == ScaleOn::both ? root : 0.4));
+  if (scale == ScaleOn::key || scale == ScaleOn::both)
+    k = b.mul(k, g.number(k, scale == ScaleOn::both ? root : 0.4));
+  Value *scores = b.matmul(q, k, false, form == KeyForm::flag);
+  if (scale == ScaleOn::scores)
+    scores = b.mul(scores, g.number(scores, 0.4));
+  if (scale == ScaleOn::scoresDivided)
+    scores = b.div(scores, g.number(scores, 2.5));
+  Value *p = softmaxOf(b, mask(scores));
+  if (guard)
+    p = b.select(b.unary(Op::isNan, p), g.number(p, 0), p);
+  return b.reshape(b.transpose(b.matmul(p, v), {0, 2, 1, 3}), {batch, queries, heads * width});
+}
+
+TEST(RecognizeAttention, EveryScaleAndKeyForm) {
+  for (ScaleOn scale :
+       {ScaleOn::query, ScaleOn::key, ScaleOn::both, ScaleOn::scores, ScaleOn::scoresDivided, ScaleOn::none})
+    for (KeyForm form : {KeyForm::flag, KeyForm::swap, KeyForm::fourAxes, KeyForm::threeAxes})
+      for (bool guard : {false, true}) {
+        Graph g;
+        g.result(attend(g, scale, form, [](Value *scores) { return scores; }, guard));
+        g.recognize();
+        Node *attention = g.only(Op::attention);
+        ASSERT_TRUE(attention);
+        const auto &attributes = attention->get<AttentionAttributes>();
+        EXPECT_NEAR(attributes.scale, scale == ScaleOn::none ? 1 : 0.4, 1e-6);
+        EXPECT_TRUE(attributes.sequenceFirst);
+        EXPECT_FALSE(attributes.causal);
+        EXPECT_EQ(attention->operandCount(), 3u);
+        EXPECT_EQ(g.count(Op::transpose) + g.count(Op::matmul) + g.count(Op::softmax), 0) << toText(g.module);
+      }
+}
+
+TEST(RecognizeAttention, CausalMasksBecomeAnAttribute) {
+  for (double hidden : {-1e4, -infinity, -3.4028234663852886e38})
+    for (int form = 0; form < 5; ++form) {
+      Graph g;
+      auto mask = [&](Value *scores) -> Value * {
+        Builder &b = g.b;
+        Shape shape(scores->type().shape());
+        Value *added = b.constant(Type(DType::f32, {1, 1, queries, queries}), causalDense(hidden));
+        Value *seen = b.constant(Type(DType::boolean, {queries, queries}), [&] {
+          Dense dense = causalDense(1);
+          std::vector<double> values;
+          for (int64_t i = 0; i < queries * queries; ++i)
+            values.push_back(dense.at(i) == 0);
+          return Dense::fromDoubles(DType::boolean, values);
+        }());
+        switch (form) {
+        case 0: return b.add(scores, b.broadcast(added, shape));
+        case 1: return b.add(b.broadcast(added, shape), scores);
+        case 2: return b.select(b.broadcast(seen, shape), scores, g.number(scores, hidden));
+        case 3: return b.select(b.unary(Op::logicalNot, b.broadcast(seen, shape)), g.number(scores, hidden), scores);
+        default: return b.sub(scores, b.broadcast(b.unary(Op::neg, added), shape));
+        }
+      };
+      g.result(attend(g, ScaleOn::scores, KeyForm::swap, mask, form == 0));
+      g.recognize();
+      Node *attention = g.only(Op::attention);
+      ASSERT_TRUE(attention);
+      EXPECT_TRUE(attention->get<AttentionAttributes>().causal) << "form " << form << " hidden " << hidden;
+      EXPECT_EQ(attention->operandCount(), 3u);
+    }
+}
+
+TEST(RecognizeAttention, OtherMasksBecomeAnOperand) {
+  for (int form = 0; form < 4; ++form) {
+    Graph g;
+    auto mask = [&](Value *scores) -> Value * {
+      Builder &b = g.b;
+      Shape shape(scores->type().shape());
+      Value *causal = b.broadcast(b.constant(Type(DType::f32, {1, 1, queries, queries}), causalDense(-1e4)), shape);
+      if (form == 0)
+        return b.add(scores, b.broadcast(g.input("mask", {batch, 1, 1, queries}), shape));
+      if (form == 1)
+        return b.add(b.add(scores, causal), b.broadcast(g.input("mask", {batch, 1, 1, queries}), shape));
+      if (form == 2)
+        return b.add(scores, b.constant(scores->type(), 0));
+      Value *keep = b.broadcast(g.input("keep", {batch, 1, 1, queries}, DType::boolean), shape);
+      return b.select(keep, scores, g.number(scores, -1e4));
+    };
+    g.result(attend(g, ScaleOn::both, KeyForm::threeAxes, mask, true));
+    g.recognize();
+    Node *attention = g.only(Op::attention);
+    ASSERT_TRUE(attention);
+    EXPECT_EQ(attention->get<AttentionAttributes>().causal, form == 1);
+    ASSERT_EQ(attention->operandCount(), form == 2 ? 3u : 4u);
+    if (form != 2) {
+      EXPECT_EQ(attention->operand(3)->type(), Type(DType::f32, {batch, 1, 1, queries}));
+    }
+  }
+}
+
+TEST(RecognizeAttention, ScoresChangeBetweenThreeAndFourAxes) {
+  Graph g;
+  Builder &b = g.b;
+  auto head = [&](const char *name) {
+    Value *x = b.transpose(g.input(name, {batch, queries, heads, width}), {0, 2, 1, 3});
+    return b.reshape(x, {batch * heads, queries, width});
+  };
+  Value *q = head("q"), *k = head("k"), *v = head("v");
+  Value *scores = b.reshape(b.matmul(q, k, false, true), {batch, heads, queries, queries});
+  scores = b.add(scores, b.broadcast(g.input("mask", {batch, 1, queries, queries}), {batch, heads, queries, queries}));
+  Value *p = softmaxOf(b, b.reshape(scores, {batch * heads, queries, queries}));
+  Value *o = b.reshape(b.matmul(p, v), {batch, heads, queries, width});
+  g.result(b.reshape(b.transpose(o, {0, 2, 1, 3}), {batch, queries, heads * width}));
+  g.recognize();
+  EXPECT_TRUE(g.only(Op::attention)->get<AttentionAttributes>().sequenceFirst);
+  EXPECT_EQ(g.count(Op::transpose), 0) << toText(g.module);
+}
+
+TEST(RecognizeAttention, ThreeAxesWithAMaskOfTheirOwn) {
+  Graph g;
+  Builder &b = g.b;
+  auto input = [&](const char *name) { return g.input(name, {batch * heads, queries, width}); };
+  Value *scores = b.matmul(input("q"), input("k"), false, true);
+  scores = b.add(scores, g.input("mask", {batch * heads, queries, queries}));
+  g.result(b.matmul(softmaxOf(b, scores), input("v")));
+  g.recognize();
+  EXPECT_EQ(g.only(Op::attention)->operand(3)->type(), Type(DType::f32, {batch * heads, 1, queries, queries}));
+}
+
+TEST(RecognizeAttention, OneHeadWithoutABatch) {
+  Graph g;
+  Builder &b = g.b;
+  Value *scores = b.matmul(g.input("q", {3, width}), g.input("k", {queries, width}), false, true);
+  g.result(b.matmul(softmaxOf(b, scores), g.input("v", {queries, width})));
+  g.recognize();
+  g.only(Op::attention);
+}
+
+TEST(RecognizeAttention, PositionBiasKeepsItsGradient) {
+  for (bool trainable : {true, false}) {
+    Graph g;
+    auto mask = [&](Value *scores) {
+      Value *bias = g.parameter("relative_attention_bias.weight", {heads, queries, queries}, trainable);
+      return g.b.add(scores, g.b.broadcast(bias, scores->type().shape()));
+    };
+    g.result(attend(g, ScaleOn::scores, KeyForm::swap, mask, false));
+    g.recognize();
+    EXPECT_EQ(g.count(Op::attention), trainable ? 0 : 1);
+  }
+}
+
+TEST(RecognizeAttention, ProbabilitiesThatAreUsedStay) {
+  Graph g;
+  Builder &b = g.b;
+  auto input = [&](const char *name) { return g.input(name, {batch, queries, width}); };
+  Value *p = softmaxOf(b, b.matmul(input("q"), input("k"), false, true));
+  Value *o = b.matmul(p, input("v"));
+  g.result(b.add(b.reduceSum(o, {2}, false), b.reduceSum(b.mul(p, p), {2}, false)));
+  g.recognize();
+  EXPECT_EQ(g.count(Op::attention), 0);
+}
+
+// ---- canonicalize, folding, merging
+// -----------------------------------------------------------------------------------------
+
+TEST(Canonicalize, ReshapesMoveInFrontOfTransposesWhereTheyCan) {
+  struct Case {
+    Shape shape, permutation, reshaped;
+    bool moves;
+  };
+  const Case cases[] = {
+      {{24, 8, 16}, {1, 0, 2}, {2, 4, 24, 16}, true},
+      {{1, 6, 4, 3, 8}, {3, 1, 2, 0, 4}, {3, 6, 4, 8}, true},
+      {{2, 3, 4, 5}, {0, 2, 1, 3}, {2, 4, 15}, false},
+      {{2, 3, 4, 5}, {2, 3, 0, 1}, {20, 6}, true},
+      {{2, 3, 4, 5}, {2, 3, 0, 1}, {4, 1, 5, 2, 3, 1}, true},
+      {{4, 6}, {1, 0}, {3, 8}, false},
+      {{4, 6}, {1, 0}, {3, 2, 1, 4}, true},
+      {{2, 1, 3}, {2, 1, 0}, {3, 2}, true},
+  };
+  for (const Case &c : cases) {
+    Graph g;
+    g.result(g.b.reshape(g.b.transpose(g.input("x", c.shape), c.permutation), c.reshaped));
+    g.run({&canonicalize});
+    EXPECT_EQ(g.function.returnNode()->operand(0)->definer()->op(), c.moves ? Op::transpose : Op::reshape)
+        << toText(g.module);
+  }
+}
+
+TEST(Canonicalize, IsDoneAfterOneRun) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {4, 6});
+  Value *t = b.transpose(b.transpose(b.reshape(x, {2, 2, 6}), {2, 0, 1}), {1, 0, 2});
+  Value *y = b.binary(Op::pow, b.mul(b.constant(t->type(), 1), t), g.number(t, 2));
+  y = b.matmul(y, b.swapLastTwo(t), true, true);
+  g.result(b.unary(Op::neg, b.unary(Op::neg, b.add(g.number(y, 0), y))));
+  g.run({&canonicalize});
+  std::string once = toText(g.module);
+  g.run({&canonicalize});
+  EXPECT_EQ(once, toText(g.module));
+}
+
+TEST(Canonicalize, GatherOfNeighboursIsASlice) {
+  for (std::vector<double> indices : {std::vector<double>{1, 2, 3}, {0, 2, 4}, {-1}, {3, 2}, {1, 1}}) {
+    Graph g;
+    Value *x = g.input("x", {2, 5});
+    auto count = static_cast<int64_t>(indices.size());
+    Value *at = g.b.constant(Type(DType::i64, {count}), Dense::fromDoubles(DType::i64, indices));
+    g.result(g.b.create(Op::gather, {x, at}, AxisAttributes{1})->result());
+    g.run({&canonicalize});
+    bool ascends = count == 1 || indices[1] > indices[0];
+    EXPECT_EQ(g.count(Op::slice), ascends ? 1 : 0);
+  }
+}
+
+TEST(Canonicalize, ComputesBeforeItBroadcasts) {
+  Graph g;
+  Builder &b = g.b;
+  Value *small = g.input("x", {2, 1});
+  Value *wide = b.broadcast(small, {2, 64});
+  g.result(b.unary(Op::exp, b.mul(b.sub(g.number(wide, 1), wide), g.number(wide, -3))));
+  g.run({&canonicalize});
+  EXPECT_EQ(g.only(Op::exp)->result()->type(), Type(DType::f32, {2, 1}));
+}
+
+TEST(FoldConstants, SplatsStaySplats) {
+  Graph g;
+  Builder &b = g.b;
+  Value *number = b.constant(Type(DType::f32, {1}), 0.25);
+  Value *wide = b.broadcast(b.unary(Op::sqrt, number), {4096, 4096, 4096});
+  g.input("x", {2});
+  g.result(b.create(Op::slice, {wide}, SliceAttributes{{0, 0, 0}, {2, 1, 1}, {1, 1, 1}})->result());
+  g.runBlindly({&foldConstants});
+  Node *constant = g.function.returnNode()->operand(0)->definer();
+  ASSERT_EQ(constant->op(), Op::constant);
+  EXPECT_TRUE(constant->get<ConstantAttributes>().value.isSplat());
+  EXPECT_EQ(g.count(Op::broadcast), 0);
+}
+
+// A chain as deep as a program is long must neither overflow the stack nor take quadratic time.
+TEST(GraphPasses, LongChains) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {4});
+  Value *y = x;
+  for (int i = 0; i < 100000; ++i)
+    y = i % 2 ? b.mul(y, x) : i % 3 ? b.add(y, x) : b.add(y, g.number(y, 0));
+  b.ret({y}, {"y"});
+  g.runBlindly({&foldConstants, &canonicalize, &eliminateCommon, &recognizePatterns, &canonicalize, &eliminateDead,
+                &assignUnits});
+  EXPECT_LT(g.function.size(), 100000u);
+}
+
+// ---- assignUnits
+// ------------------------------------------------------------------------------------------------------------
+
+/// y = x w for each parameter in turn, all of them [2,2] unless said otherwise.
+std::vector<std::string> unitsOf(const std::vector<std::pair<std::string, int64_t>> &parameters,
+                                 PipelineOptions options = {}) {
+  Graph g;
+  Value *y = g.input("x", {2, 1});
+  for (const auto &[name, columns] : parameters) {
+    Value *w = g.parameter(name, {1, columns});
+    y = g.b.reduceSum(g.b.matmul(y, w), {1}, true);
+  }
+  g.result(y);
+  g.runBlindly({&assignUnits}, options);
+  int32_t latest = 0;
+  for (Node *node : g.function)
+    if (node->op() != Op::ret) {
+      EXPECT_GE(node->unit, latest) << "units are contiguous";
+      latest = node->unit;
+    }
+  std::vector<std::string> units;
+  for (const Unit &unit : g.module.units) {
+    std::string text = unit.name + ":";
+    for (const Parameter &parameter : g.module.parameters)
+      text += parameter.unit == unit.name ? " " + parameter.name : "";
+    units.push_back(text);
+  }
+  return units;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(AssignUnits, RepeatedBlocksAndWhatIsAround) {
+  EXPECT_EQ(unitsOf({{"t.wte.weight", 8},
+                     {"t.wpe.weight", 8},
+                     {"t.h.0.attn.weight", 8},
+                     {"t.h.0.mlp.weight", 8},
+                     {"t.h.1.attn.weight", 8},
+                     {"t.h.1.mlp.weight", 8},
+                     {"t.ln_f.weight", 8}}),
+            (Names{"t.pre: t.wte.weight t.wpe.weight", "t.h.0: t.h.0.attn.weight t.h.0.mlp.weight",
+                   "t.h.1: t.h.1.attn.weight t.h.1.mlp.weight", "t.ln_f: t.ln_f.weight"}));
+}
+
+TEST(AssignUnits, NumbersAtTheEndOfNames) {
+  EXPECT_EQ(unitsOf({{"conv_proj.weight", 8},
+                     {"encoder.layers.encoder_layer_0.ln_1.weight", 8},
+                     {"encoder.layers.encoder_layer_0.mlp.0.weight", 8},
+                     {"encoder.layers.encoder_layer_1.ln_1.weight", 8},
+                     {"encoder.layers.encoder_layer_1.mlp.0.weight", 8},
+                     {"heads.head.weight", 8}}),
+            (Names{"conv_proj: conv_proj.weight",
+                   "encoder.layers.encoder_layer_0: encoder.layers.encoder_layer_0.ln_1.weight "
+                   "encoder.layers.encoder_layer_0.mlp.0.weight",
+                   "encoder.layers.encoder_layer_1: encoder.layers.encoder_layer_1.ln_1.weight "
+                   "encoder.layers.encoder_layer_1.mlp.0.weight",
+                   "heads.head: heads.head.weight"}));
+}
+
+TEST(AssignUnits, BlocksOfResNet) {
+  EXPECT_EQ(unitsOf({{"conv1.weight", 8},
+                     {"layer1.0.conv1.weight", 8},
+                     {"layer1.0.conv2.weight", 8},
+                     {"layer1.1.conv1.weight", 8},
+                     {"layer1.1.conv2.weight", 8},
+                     {"layer2.0.conv1.weight", 8},
+                     {"layer2.0.conv2.weight", 8},
+                     {"layer2.0.downsample.0.weight", 8},
+                     {"layer2.1.conv1.weight", 8},
+                     {"layer2.1.conv2.weight", 8},
+                     {"fc.weight", 8}})
+                .size(),
+            6u);
+}
+
+TEST(AssignUnits, ASequenceOfDifferentModulesIsNoList) {
+  EXPECT_EQ(unitsOf({{"0.layers.0.a.weight", 8}, {"0.layers.1.a.weight", 8}, {"1.fc.weight", 8}}),
+            (Names{"0.layers.0: 0.layers.0.a.weight", "0.layers.1: 0.layers.1.a.weight", "1.fc: 1.fc.weight"}));
+}
+
+TEST(AssignUnits, BySizeWhereNothingRepeats) {
+  EXPECT_EQ(unitsOf({{"conv1.weight", 32}, {"conv2.weight", 1800}, {"fc1.weight", 110000}, {"fc2.weight", 129}}),
+            (Names{"conv1_to_conv2: conv1.weight conv2.weight", "fc1_to_fc2: fc1.weight fc2.weight"}));
+}
+
+TEST(AssignUnits, Policies) {
+  PipelineOptions options;
+  options.autoWrapPolicy = "no_wrap";
+  EXPECT_EQ(unitsOf({{"a.weight", 8}, {"b.weight", 8}}, options), (Names{"model: a.weight b.weight"}));
+  options.autoWrapPolicy = "size_based_wrap";
+  options.minNumParams = 16;
+  EXPECT_EQ(unitsOf({{"a.weight", 8}, {"b.weight", 8}, {"c.weight", 20}, {"d.weight", 1}}, options),
+            (Names{"a_to_b: a.weight b.weight", "c: c.weight", "d: d.weight"}));
+}
+
+TEST(AssignUnits, TiedParameterBelongsToItsFirstUseAndIsReadInBoth) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {2, 3});
+  Value *tied = g.parameter("wte.weight", {3, 3});
+  Value *y = b.matmul(x, tied);
+  for (const char *name : {"h.0.mlp.weight", "h.1.mlp.weight"})
+    y = b.matmul(y, g.parameter(name, {3, 3}));
+  y = b.mul(y, b.broadcast(g.parameter("ln_f.weight", {3}), {2, 3}));
+  g.result(b.matmul(y, tied, false, true));
+  g.run({&assignUnits});
+  EXPECT_EQ(g.module.parameter("wte.weight")->unit, "wte");
+  std::vector<int32_t> readIn;
+  for (Node *node : g.function)
+    if (node->op() == Op::read && node->get<StateAttributes>().state.name == "wte.weight")
+      readIn.push_back(node->unit);
+  EXPECT_EQ(readIn, (std::vector<int32_t>{0, 3}));
+}
+
+TEST(AssignUnits, ScopesPlaceNodesAndUnusedParametersFollowTheirBlock) {
+  Graph g;
+  Builder &b = g.b;
+  Parameter unused;
+  unused.name = "h.0.unused.weight";
+  unused.type = Type(DType::f32, {1});
+  Value *y = g.input("x", {2, 3});
+  for (const char *block : {"h.0", "h.1"}) {
+    std::string path = block;
+    b.setSource(path + ".mlp|node_" + path);
+    y = b.matmul(y, g.parameter(path + ".mlp.weight", {3, 3}));
+    b.setSource(path + "|node_act_" + path);
+    y = b.unary(Op::relu, y);
+  }
+  g.module.parameters.push_back(unused);
+  g.result(y);
+  g.runBlindly({&assignUnits});
+  EXPECT_EQ(y->definer()->unit, 1);
+  EXPECT_EQ(y->definer()->section, (Section{1, Phase::forward}));
+  EXPECT_EQ(g.module.parameter("h.0.unused.weight")->unit, "h.0");
+  EXPECT_EQ(g.module.units[0].name, "h.0");
+}
+
+} // namespace
+} // namespace fsdpc

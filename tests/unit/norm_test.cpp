@@ -1,0 +1,185 @@
+// softmax, log_softmax and layer_norm: values by hand, derivatives, constraints.
+#include "tests/unit/gradient_check.h"
+#include "gmock/gmock.h"
+#include <cmath>
+#include <limits>
+
+namespace fsdpc {
+namespace {
+
+using testing::DoubleNear;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+Type f32(llvm::ArrayRef<int64_t> shape) { return Type(DType::f32, shape); }
+
+BuildFunction along(Op op, int64_t axis) {
+  return [op, axis](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    return {builder.create(op, inputs, AxisAttributes{axis})->result()};
+  };
+}
+
+std::vector<double> valuesAlong(Op op, int64_t axis, const std::vector<HostTensor> &inputs) {
+  return valuesOf(inputs, along(op, axis))[0].values;
+}
+
+/// Equal up to rounding.
+auto near(std::vector<double> expected) { return Pointwise(DoubleNear(1e-12), std::move(expected)); }
+
+OP_TEST(softmax, DividesExponentialsByTheirSumAlongTheAxis) {
+  double l2 = std::log(2), l5 = std::log(5);
+  EXPECT_THAT(valuesAlong(Op::softmax, 0, {tensorOf(f32({3}), {0, l2, l5})}), near({0.125, 0.25, 0.625}));
+  HostTensor columns = tensorOf(f32({2, 2, 2}), {0, l2, 0, l2, l5, 0, l5, 0});
+  EXPECT_THAT(valuesAlong(Op::softmax, 1, {columns}), near({0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}));
+  EXPECT_THAT(valuesAlong(Op::softmax, 1, {tensorOf(f32({2, 1}), {3, 7})}), near({1, 1}));
+}
+
+OP_TEST(softmax, NeitherOverflowsNorMindsMaskedElements) {
+  double masked = -std::numeric_limits<double>::infinity();
+  EXPECT_THAT(valuesAlong(Op::softmax, 0, {tensorOf(f32({3}), {5000, masked, 5000})}), near({0.5, 0, 0.5}));
+}
+
+OP_TEST(softmax, HasTheDerivativeAlongEveryAxis) {
+  for (int64_t axis = 0; axis < 4; ++axis)
+    checkGradients({.inputs = {{f32({3, 1, 5, 2}), -2, 2}}, .build = along(Op::softmax, axis)});
+}
+
+OP_TEST(softmaxGrad, ProjectsTheCotangent) {
+  EXPECT_THAT(valuesAlong(Op::softmaxGrad, 0, {tensorOf(f32({2}), {0.25, 0.75}), tensorOf(f32({2}), {1, 0})}),
+              near({0.1875, -0.1875}));
+}
+
+OP_TEST(logSoftmax, IsTheLogarithmOfSoftmax) {
+  EXPECT_THAT(valuesAlong(Op::logSoftmax, 0, {tensorOf(f32({3}), {0, std::log(2), std::log(5)})}),
+              near({std::log(0.125), std::log(0.25), std::log(0.625)}));
+  EXPECT_THAT(valuesAlong(Op::logSoftmax, 0, {tensorOf(f32({2}), {-3000, 3000})}), near({-6000, 0}));
+}
+
+OP_TEST(logSoftmax, HasTheDerivativeAlongEveryAxis) {
+  for (int64_t axis = 0; axis < 4; ++axis)
+    checkGradients({.inputs = {{f32({3, 1, 5, 2}), -2, 2}}, .build = along(Op::logSoftmax, axis)});
+}
+
+OP_TEST(logSoftmaxGrad, TakesTheCotangentsSumOffByProbability) {
+  std::vector<HostTensor> inputs = {tensorOf(f32({2}), {std::log(0.25), std::log(0.75)}), tensorOf(f32({2}), {1, 3})};
+  EXPECT_THAT(valuesAlong(Op::logSoftmaxGrad, 0, inputs), near({0, 0}));
+}
+
+OP_TEST(softmax, OfAnEmptyTensorIsEmpty) {
+  EXPECT_TRUE(valuesAlong(Op::softmax, 1, {HostTensor(f32({0, 3}))}).empty());
+  EXPECT_TRUE(valuesAlong(Op::softmax, 1, {HostTensor(f32({2, 0}))}).empty());
+}
+
+/// What softmax, log_softmax and their derivatives share; the derivatives take y and dy.
+void expectAxisConstraints(Op op, bool gradient) {
+  auto message = [&](Type type, int64_t axis) {
+    std::vector<Type> operands(gradient ? 2 : 1, type);
+    return inferMessage(op, operands, AxisAttributes{axis});
+  };
+  EXPECT_EQ(message(f32({2, 3}), 1), "");
+  EXPECT_THAT(message(f32({2, 3}), 2), HasSubstr("(C1)"));
+  EXPECT_THAT(message(f32({2, 3}), -1), HasSubstr("(C1)"));
+  EXPECT_THAT(message(f32({}), 0), HasSubstr("(C1)"));
+  EXPECT_THAT(message(Type(DType::i64, {2, 3}), 1), HasSubstr("(C2)"));
+  if (gradient) {
+    EXPECT_THAT(inferMessage(op, {f32({2, 3}), f32({3, 2})}, AxisAttributes{1}), HasSubstr("(C3)"));
+  }
+}
+
+TEST(SoftmaxFamily, ReportsEveryBrokenConstraint) {
+  expectAxisConstraints(Op::softmax, false);
+  expectAxisConstraints(Op::logSoftmax, false);
+  expectAxisConstraints(Op::softmaxGrad, true);
+  expectAxisConstraints(Op::logSoftmaxGrad, true);
+}
+
+/// layer_norm's results 0 to `results`: only y may meet a cotangent.
+BuildFunction layerNorm(NormAttributes attributes, unsigned results) {
+  return [attributes, results](Builder &builder, llvm::ArrayRef<Value *> inputs) {
+    Node *node = builder.create(Op::layerNorm, inputs, attributes);
+    llvm::SmallVector<Value *, 4> values;
+    for (unsigned i = 0; i < results; ++i)
+      values.push_back(node->result(i));
+    return values;
+  };
+}
+
+OP_TEST(layerNorm, CentresScalesAndShifts) {
+  std::vector<HostTensor> inputs = {tensorOf(f32({1, 4}), {1, 2, 3, 6}), tensorOf(f32({4}), {1, 2, 3, 4}),
+                                    tensorOf(f32({4}), {0, 0, 0, 10})};
+  std::vector<HostTensor> results = valuesOf(inputs, layerNorm({1, 0.5}, 3)); // variance 3.5
+  EXPECT_THAT(results[0].values, near({-1, -1, 0, 16}));
+  EXPECT_EQ(results[1].type, f32({1}));
+  EXPECT_THAT(results[1].values, near({3}));
+  EXPECT_THAT(results[2].values, near({0.5}));
+}
+
+OP_TEST(layerNorm, NormalisesSeveralDimsTogether) {
+  HostTensor ones(f32({2, 1}), 1), zeros(f32({2, 1}), 0);
+  std::vector<HostTensor> results =
+      valuesOf({tensorOf(f32({2, 2, 1}), {1, 3, 10, 30}), ones, zeros}, layerNorm({1, 0}, 3));
+  EXPECT_THAT(results[0].values, near({-1, 1, -1, 1}));
+  EXPECT_THAT(results[1].values, near({2, 20}));
+  EXPECT_THAT(results[2].values, near({1, 0.1}));
+}
+
+OP_TEST(layerNorm, HasTheDerivativeOfEveryOperandOverEveryAxis) {
+  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}, {f32({5})}}, .build = layerNorm({2, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}, {f32({3, 1})}}, .build = layerNorm({1, 1e-2}, 1)});
+  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}, {f32({3, 2})}}, .build = layerNorm({0, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({3, 1})}, {f32({1})}, {f32({1})}}, .build = layerNorm({1, 1e-2}, 1)});
+}
+
+OP_TEST(layerNorm, HasTheDerivativeOfSomeOperandsOnly) {
+  GradientInput fixedX{f32({2, 3}), -1, 1, {}, false}, fixedScale{f32({3}), -1, 1, {}, false};
+  checkGradients({.inputs = {fixedX, {f32({3})}, {f32({3})}}, .build = layerNorm({1, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3})}, fixedScale, fixedScale}, .build = layerNorm({1, 1e-5}, 1)});
+}
+
+OP_TEST(layerNormGrad, OfOneRowMatchesTheHandComputedTable) {
+  // n = (-1, 0, 1), h = dy * gamma = (6, 0, 0): average(h) = 2, average(h * n) = -2, dx = rstd * (h - 2 + 2 * n).
+  auto build = [](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Node *node = builder.create(Op::layerNormGrad, inputs, NormAttributes{1, 1e-5});
+    return {node->result(0), node->result(1), node->result(2)};
+  };
+  std::vector<HostTensor> results =
+      valuesOf({tensorOf(f32({1, 3}), {3, 0, 0}), tensorOf(f32({1, 3}), {3, 5, 7}), tensorOf(f32({3}), {2, 5, 1}),
+                tensorOf(f32({1}), {5}), tensorOf(f32({1}), {0.5})},
+               build);
+  EXPECT_THAT(results[0].values, near({1, -1, 0}));
+  EXPECT_THAT(results[1].values, near({-3, 0, 0}));
+  EXPECT_THAT(results[2].values, near({3, 0, 0}));
+}
+
+OP_TEST(layerNorm, OfNoRowsIsEmpty) {
+  std::vector<HostTensor> inputs = {HostTensor(f32({0, 3})), HostTensor(f32({3})), HostTensor(f32({3}))};
+  EXPECT_EQ(valuesOf(inputs, layerNorm({1, 0}, 1))[0].type, f32({0, 3}));
+}
+
+TEST(LayerNormConstraints, AreReportedByLabel) {
+  auto message = [](Type x, Type gamma, Type beta, NormAttributes attributes) {
+    return inferMessage(Op::layerNorm, {std::move(x), std::move(gamma), std::move(beta)}, attributes);
+  };
+  EXPECT_EQ(message(f32({2, 3}), f32({3}), f32({3}), {1, 1e-5}), "");
+  EXPECT_THAT(message(f32({2, 3}), f32({3}), f32({3}), {2, 1e-5}), HasSubstr("(C1)"));
+  EXPECT_THAT(message(f32({2, 0}), f32({0}), f32({0}), {1, 1e-5}), HasSubstr("(C2)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({2}), f32({3}), {1, 1e-5}), HasSubstr("(C3)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({3}), f32({1, 3}), {1, 1e-5}), HasSubstr("(C3)"));
+  EXPECT_THAT(message(f32({2, 3}), Type(DType::f64, {3}), f32({3}), {1, 1e-5}), HasSubstr("(C3)"));
+  Type integers(DType::i64, {3});
+  EXPECT_THAT(message(Type(DType::i64, {2, 3}), integers, integers, {1, 1e-5}), HasSubstr("(C4)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({3}), f32({3}), {1, -1}), HasSubstr("(C5)"));
+}
+
+TEST(LayerNormGradConstraints, AreReportedByLabel) {
+  auto message = [](Type dy, Type x, Type mean) {
+    return inferMessage(Op::layerNormGrad, {std::move(dy), std::move(x), f32({3}), mean, f32({2})},
+                        NormAttributes{1, 1e-5});
+  };
+  EXPECT_EQ(message(f32({2, 3}), f32({2, 3}), f32({2})), "");
+  EXPECT_THAT(message(f32({3}), f32({2, 3}), f32({2})), HasSubstr("(C6)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({2, 3}), f32({2, 1})), HasSubstr("(C7)"));
+}
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,180 @@
+// Every stage computes the same: loss, gradients and the updated parameters of a small net, on 1, 2, 3 and 4 ranks.
+#include "ir/eval/evaluate.h"
+#include "ir/text/text.h"
+#include "passes/check/check_schedule.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "passes/runner.h"
+#include "tests/unit/plain_target.h"
+#include "tests/unit/small_net.h"
+
+#include <gtest/gtest.h>
+
+namespace fsdpc {
+namespace {
+
+using Tensors = std::map<std::string, HostTensor>;
+
+Tensors randomParameters(const Module &module) {
+  std::mt19937 generator(7);
+  std::normal_distribution<double> normal(0, 0.5);
+  Tensors tensors;
+  for (const Parameter &parameter : module.parameters) {
+    HostTensor tensor(parameter.type);
+    for (double &value : tensor.values)
+      value = normal(generator);
+    tensors[parameter.name] = std::move(tensor);
+  }
+  return tensors;
+}
+
+/// The global batch of 12 samples, cut over ranks. Label -100 is ignored; ranks ignore different numbers of samples.
+std::vector<Tensors> batches(int64_t ranks, int64_t batch) {
+  std::mt19937 generator(11);
+  std::normal_distribution<double> normal;
+  std::vector<Tensors> inputs(ranks);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    HostTensor x(Type(DType::f32, {batch, SmallNet::inputs})), labels(Type(DType::i64, {batch})),
+        weight(Type(DType::f32, {batch}), 1);
+    for (double &value : x.values)
+      value = normal(generator);
+    for (int64_t i = 0; i < batch; ++i) {
+      int64_t sample = rank * batch + i;
+      labels.values[i] = sample == 1 || sample == 2 || sample == 7 ? -100 : static_cast<double>(sample % 3);
+    }
+    inputs[rank] = {{"x", x}, {"labels", labels}, {"sample_weight", weight}};
+  }
+  return inputs;
+}
+
+struct Outcome {
+  double loss = 0;
+  Tensors gradients, parameters;
+};
+
+class Pipeline : public testing::TestWithParam<std::tuple<int64_t, std::string>> {
+protected:
+  PipelineOptions options(int64_t ranks, const std::string &optimizer) {
+    PipelineOptions options;
+    options.worldSize = ranks;
+    options.microBatchSize = 12 / ranks;
+    options.loss.kind = "cross_entropy";
+    options.optimizer.kind = optimizer;
+    options.optimizer.scalars = {{"lr", 0.1},   {"weight_decay", 0.01}, {"beta1", 0.9},    {"beta2", 0.99},
+                                 {"eps", 1e-3}, {"rho", 0.9},           {"momentum", 0.9}, {"alpha", 0.9}};
+    return options;
+  }
+
+  std::unique_ptr<Module> compile(const PipelineOptions &options, Stage stage,
+                                  const std::vector<std::string> &skip = {}) {
+    auto module = SmallNet::make(options.microBatchSize);
+    PlainTarget target;
+    std::vector<std::string> remarks;
+    PassContext context{options, target, remarks};
+    RunnerOptions runner;
+    runner.stopAfter = stage;
+    runner.skip = skip;
+    std::vector<PassTime> times;
+    std::string train;
+    auto observer = [&](Stage left, const Module &at) {
+      if (left == Stage::train)
+        train = toText(at);
+    };
+    llvm::Error error = runPasses(*module, context, runner, times, observer);
+    EXPECT_FALSE(static_cast<bool>(error)) << toString(std::move(error));
+    if (module->stage == Stage::planned)
+      checkPlan(*module, train);
+    return module;
+  }
+
+  void checkPlan(const Module &planned, const std::string &train) {
+    if (llvm::Error error = checkPlanned(planned))
+      ADD_FAILURE() << toString(std::move(error)) << toText(planned);
+    auto parsed = parse(llvm::MemoryBufferRef(train, "train"));
+    ASSERT_TRUE(static_cast<bool>(parsed)) << toString(parsed.takeError());
+    if (llvm::Error error = checkAgainstTrain(**parsed, planned))
+      ADD_FAILURE() << toString(std::move(error)) << toText(planned);
+  }
+
+  Outcome run(const Module &module, const PipelineOptions &options) {
+    Outcome outcome;
+    EvaluationState state = makeEvaluationState(module, randomParameters(module));
+    auto results = evaluate(
+        module, {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients, FunctionKind::update},
+        batches(options.worldSize, options.microBatchSize), state, &outcome.gradients);
+    if (!results) {
+      ADD_FAILURE() << toString(results.takeError()) << toText(module);
+      return outcome;
+    }
+    outcome.loss = results->front().at("loss").values[0];
+    outcome.parameters = fullParameters(module, state);
+    return outcome;
+  }
+
+  static void expectClose(const Tensors &actual, const Tensors &expected, const char *what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    for (const auto &[name, tensor] : expected) {
+      ASSERT_TRUE(actual.count(name)) << what << " " << name;
+      for (size_t i = 0; i < tensor.values.size(); ++i)
+        ASSERT_NEAR(actual.at(name).values[i], tensor.values[i], 1e-9) << what << " " << name << "[" << i << "]";
+    }
+  }
+};
+
+TEST_P(Pipeline, EveryStageComputesTheSameOnAnyNumberOfRanks) {
+  auto [ranks, optimizer] = GetParam();
+  PipelineOptions one = options(1, optimizer);
+  Outcome expected = run(*compile(one, Stage::train), one);
+  EXPECT_EQ(expected.gradients.size(), 4u) << "the frozen bias has no gradient";
+  PipelineOptions many = options(ranks, optimizer);
+  for (Stage stage : {Stage::train, Stage::sharded, Stage::async, Stage::planned}) {
+    SCOPED_TRACE(nameOf(stage).str());
+    Outcome actual = run(*compile(many, stage), many);
+    EXPECT_NEAR(actual.loss, expected.loss, 1e-12);
+    expectClose(actual.gradients, expected.gradients, "gradient");
+    expectClose(actual.parameters, expected.parameters, "parameter");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RanksAndOptimizers, Pipeline,
+                         testing::Combine(testing::Values(1, 2, 3, 4),
+                                          testing::Values("adamw", "sgd", "adadelta", "adagrad", "rmsprop")));
+
+TEST_F(Pipeline, IsRightWithoutAnyOptionalPass) {
+  PipelineOptions two = options(2, "adam");
+  Outcome expected = run(*compile(two, Stage::train), two);
+  for (const Pass *pass : pipeline()) {
+    if (!pass->optional)
+      continue;
+    SCOPED_TRACE(pass->name.str());
+    Outcome actual = run(*compile(two, Stage::planned, {pass->name.str()}), two);
+    expectClose(actual.parameters, expected.parameters, "parameter");
+  }
+}
+
+TEST_F(Pipeline, PrintsAndReadsBackEveryStage) {
+  PipelineOptions two = options(2, "adamw");
+  for (Stage stage : {Stage::graph, Stage::train, Stage::sharded, Stage::async, Stage::planned}) {
+    std::string text = toText(*compile(two, stage));
+    auto parsed = parse(llvm::MemoryBufferRef(text, "stage"));
+    ASSERT_TRUE(static_cast<bool>(parsed)) << toString(parsed.takeError());
+    EXPECT_EQ(toText(**parsed), text);
+  }
+}
+
+TEST_F(Pipeline, HoldsAtMostTwoGatheredUnits) {
+  PipelineOptions two = options(2, "adamw");
+  auto module = compile(two, Stage::planned);
+  for (const std::unique_ptr<Function> &function : module->functions) {
+    int held = 0;
+    for (Node *node : *function) {
+      held += node->op() == Op::allGatherStart;
+      if (node->op() == Op::free && node->operand(0)->definer() && node->operand(0)->definer()->op() == Op::wait)
+        held -= node->operand(0)->definer()->operand(0)->definer()->op() == Op::allGatherStart;
+      EXPECT_LE(held, 2) << nameOf(function->kind()).str();
+    }
+  }
+}
+
+} // namespace
+} // namespace fsdpc
