@@ -1,6 +1,7 @@
 #include "ir/module.h"
 
 #include "ir/op.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc {
 
@@ -26,7 +27,7 @@ llvm::StringRef nameOf(FunctionKind kind) {
 }
 
 llvm::StringRef nameOf(StateRole role) {
-  static constexpr llvm::StringRef names[] = {"parameter", "segment", "optimizer", "scalar", "buffer"};
+  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica", "optimizer", "scalar", "buffer"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -137,10 +138,15 @@ Function *Module::addFunction(FunctionKind kind) {
 }
 
 int64_t Module::worldSize() const {
-  int64_t product = 1;
+  int64_t ranks = 1;
   for (const MeshAxis &axis : mesh)
-    product *= axis.size;
-  return product;
+    ranks = std::max(ranks, axis.size * axis.stride);
+  return ranks;
+}
+
+const MeshAxis *Module::axis(llvm::StringRef name) const {
+  auto found = llvm::find_if(mesh, [&](const MeshAxis &axis) { return axis.name == name; });
+  return found == mesh.end() ? nullptr : &*found;
 }
 
 int32_t Module::unitIndex(llvm::StringRef name) const {

@@ -103,12 +103,14 @@ struct Parameter {
   std::string recovered;   ///< what the import repaired, for people; empty: nothing
   std::vector<ParameterUse> uses;
   bool hasValue = true; ///< the file held initial values (OUT/weights/model.safetensors has them)
+  bool ignored = false; ///< --ignored_params: whole on every rank, whatever its unit's strategy
   std::string unit;     ///< from assignUnits on
 };
 
 enum class StateRole : uint8_t {
   parameter, ///< a whole parameter (graph, train; name = parameter's name)
-  segment,   ///< this rank's shard of a flat run of parameters (sharded on)
+  segment,   ///< this rank's part of a flat run of parameters (sharded on)
+  replica,   ///< the whole of segment `owner` on every rank, kept over steps and refreshed when the segment is updated
   optimizer, ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
   scalar,    ///< f64[] or i64[]: lr, beta1, ..., step, seed
   buffer,    ///< not trained, carried over steps (running statistics)
@@ -132,9 +134,10 @@ struct State {
   std::string field; ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
   double initialValue = 0;    ///< optimizer: of every element; scalar: the compiled default
   std::string unit;           ///< segments
-  int64_t paddedElements = 0; ///< segments: all ranks together = shard x mesh axis
+  std::string over;           ///< segments: the mesh axis they are split over, and their optimizer state; empty: whole
+  int64_t paddedElements = 0; ///< segments: shard x size of the axis
   bool trainable = true;
-  std::vector<SegmentSlot> slots; ///< segments: ascending, disjoint, each start aligned to 128 bytes
+  std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes
   Place place;
 };
 
@@ -142,8 +145,10 @@ struct State {
 struct Unit {
   std::string name;
   std::string source; ///< how it was found: "name_scopes", "names", "size", "all"
-  std::string strategy = "full_shard";
-  bool reshardAfterForward = true;
+  std::string strategy = "full_shard";           ///< a row of passes/shard/placement.h
+  std::string reshardAfterForward = "default";   ///< default, always, never, or the size of the smaller group
+  std::string forwardPrefetch = {};              ///< on, off; empty: as Decisions say
+  std::string backwardPrefetch = {};             ///< as in Decisions; empty: as there
 };
 
 /// Choices for the whole module.
@@ -151,11 +156,21 @@ struct Decisions {
   int64_t maxInflightAllGathers = 2;
   bool forwardPrefetch = true;
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
+  bool ownReduceCommunicator = false;            ///< reductions on a communicator and a stream of their own
 };
 
+/// One way to cut the ranks into groups of equal size. The members of a group are `stride` apart: with 4 ranks, size 2
+/// and stride 1 the groups are {0, 1} and {2, 3}; with stride 2 they are {0, 2} and {1, 3}. Axes may overlap: `world`
+/// spans what `shard` and `replicate` cut.
 struct MeshAxis {
-  std::string name; ///< "shard"
+  std::string name; ///< shard, replicate, reshard, world
   int64_t size = 1;
+  int64_t stride = 1;
+
+  /// Which member of its group a rank is.
+  int64_t memberOf(int64_t rank) const { return rank / stride % size; }
+  /// The rank that is member `member` of the group of `rank`.
+  int64_t rankOf(int64_t rank, int64_t member) const { return rank + (member - memberOf(rank)) * stride; }
 };
 
 class Module {
@@ -184,7 +199,8 @@ public:
   Function *function(FunctionKind kind) const; ///< null if there is none
   Function *addFunction(FunctionKind kind);
 
-  int64_t worldSize() const;                     ///< product of the mesh axes
+  int64_t worldSize() const;                     ///< ranks that the mesh spans
+  const MeshAxis *axis(llvm::StringRef name) const; ///< null if there is none
   int32_t unitIndex(llvm::StringRef name) const; ///< -1 if there is none
   int32_t addUnit(Unit unit);
 

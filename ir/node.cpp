@@ -9,7 +9,8 @@ llvm::StringRef nameOf(Space space) {
 }
 
 llvm::StringRef nameOf(Stream stream) {
-  return stream == Stream::compute ? "compute" : stream == Stream::comm ? "comm" : "none";
+  static constexpr llvm::StringRef names[] = {"none", "compute", "comm", "reduce"};
+  return names[static_cast<size_t>(stream)];
 }
 
 llvm::StringRef nameOf(Phase phase) {

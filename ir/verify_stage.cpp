@@ -27,6 +27,7 @@ Stages stagesOf(Op op) {
   case Op::view:
   case Op::pack:
   case Op::copy:
+  case Op::takeShard:
   case Op::free:
   case Op::fused: return {Stage::sharded, Stage::planned};
   case Op::allGather:
@@ -51,11 +52,11 @@ llvm::Error checkOp(const Module &module, const Node &node) {
 }
 
 llvm::Error checkCollective(const Module &module, const Node &node) {
-  if (!infoOf(node).has(collective) || node.op() == Op::batchSum)
+  if ((!infoOf(node).has(collective) && node.op() != Op::takeShard) || node.op() == Op::batchSum)
     return llvm::Error::success();
   const auto &attributes = node.get<CollectiveAttributes>();
-  auto axis = llvm::find_if(module.mesh, [&](const MeshAxis &axis) { return axis.name == attributes.over.name; });
-  if (axis == module.mesh.end())
+  const MeshAxis *axis = module.axis(attributes.over.name);
+  if (!axis)
     return broken("V11", node, "the mesh has no axis " + symbolText('@', attributes.over.name));
   if (axis->size != attributes.ranks)
     return broken("V11", node,
@@ -66,20 +67,26 @@ llvm::Error checkCollective(const Module &module, const Node &node) {
 llvm::Error checkStream(const Module &module, const Node &node) {
   if (module.stage < Stage::async || node.op() == Op::ret)
     return llvm::Error::success();
-  Stream stream = infoOf(node).has(startsCollective) ? Stream::comm : Stream::compute;
+  bool starts = infoOf(node).has(startsCollective);
+  bool reduces = starts && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
+  Stream stream = reduces ? Stream::reduce : starts ? Stream::comm : Stream::compute;
   return node.stream == stream ? llvm::Error::success() : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
 }
 
 /// The slots of a segment lie in it one behind the other, and the ranks' shards make up the whole.
-llvm::Error checkSegment(const State &state) {
+llvm::Error checkSegment(const Module &module, const State &state) {
   auto wrong = [&](const llvm::Twine &message) {
     return broken("V13", "segment " + symbolText('@', state.name) + ": " + message);
   };
   int64_t shard = state.type.elements();
   if (state.type.rank() != 1)
     return wrong("a shard is flat, not " + toString(state.type));
-  if (state.paddedElements < shard || (shard == 0 ? state.paddedElements != 0 : state.paddedElements % shard != 0))
-    return wrong(llvm::Twine(state.paddedElements) + " padded elements do not split into shards of " +
+  const MeshAxis *axis = state.over.empty() ? nullptr : module.axis(state.over);
+  if (!state.over.empty() && !axis)
+    return wrong("the mesh has no axis " + symbolText('@', state.over));
+  int64_t ranks = axis ? axis->size : 1, whole;
+  if (__builtin_mul_overflow(shard, ranks, &whole) || whole != state.paddedElements)
+    return wrong(llvm::Twine(state.paddedElements) + " padded elements are not " + llvm::Twine(ranks) + " shards of " +
                  llvm::Twine(shard));
   int64_t end = 0;
   for (const SegmentSlot &slot : state.slots) {
@@ -93,6 +100,13 @@ llvm::Error checkSegment(const State &state) {
   return llvm::Error::success();
 }
 
+/// Whole, and with the slots of the segment that it repeats.
+bool isReplica(const Module &module, const State &state) {
+  const State *owner = module.state(state.owner);
+  return owner && owner->role == StateRole::segment && state.over.empty() && owner->slots == state.slots &&
+         owner->paddedElements == state.paddedElements && owner->type.dtype() == state.type.dtype();
+}
+
 llvm::Error checkStates(const Module &module) {
   bool whole = module.stage < Stage::sharded;
   for (const State &state : module.states) {
@@ -100,9 +114,11 @@ llvm::Error checkStates(const Module &module) {
     if (state.role == (whole ? StateRole::segment : StateRole::parameter))
       return broken("V13", "state " + name + ": stage " + nameOf(module.stage) + " has no state of role " +
                                nameOf(state.role));
-    if (state.role == StateRole::segment)
-      if (llvm::Error error = checkSegment(state))
+    if (state.role == StateRole::segment || state.role == StateRole::replica)
+      if (llvm::Error error = checkSegment(module, state))
         return error;
+    if (state.role == StateRole::replica && !isReplica(module, state))
+      return broken("V13", "replica " + name + " holds not what its owner " + symbolText('@', state.owner) + " holds");
     const Parameter *parameter = module.parameter(state.name);
     if (state.role == StateRole::parameter && !module.parameters.empty() &&
         !(parameter && parameter->type == state.type))

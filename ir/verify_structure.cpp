@@ -26,12 +26,13 @@ llvm::Error checkUnique(llvm::StringRef kind, llvm::StringRef name, llvm::String
 
 llvm::Error checkMesh(const Module &module) {
   llvm::StringSet<> axes;
-  int64_t ranks = 1;
+  int64_t ranks = module.worldSize();
   for (const MeshAxis &axis : module.mesh) {
     if (llvm::Error error = checkUnique("mesh axis", axis.name, axes))
       return error;
-    if (axis.size < 1 || __builtin_mul_overflow(ranks, axis.size, &ranks))
-      return broken("V1", "mesh axis " + axis.name + " has " + llvm::Twine(axis.size) + " ranks");
+    if (axis.size < 1 || axis.stride < 1 || ranks % (axis.size * axis.stride) != 0)
+      return broken("V1", "mesh axis " + axis.name + " of " + llvm::Twine(axis.size) + " ranks, " +
+                              llvm::Twine(axis.stride) + " apart, does not cut " + llvm::Twine(ranks) + " ranks");
   }
   return llvm::Error::success();
 }

@@ -79,6 +79,16 @@ void emitPack(SectionWriter &writer, const Node &node) {
   clear(end, pack.elements);
 }
 
+/// Which share is this rank's is known at run time only.
+void emitTakeShard(SectionWriter &writer, const Node &node) {
+  const auto &attributes = node.get<CollectiveAttributes>();
+  const MeshAxis &axis = *writer.program.module.axis(attributes.over.name);
+  int64_t bytes = node.result()->type().bytes();
+  std::string source = writer.use(node.operand(0)), destination = writer.define(node.result(), "take_shard");
+  writer.line("takeShard(c, " + source + ", " + destination + ", " + llvm::Twine(bytes) + ", " +
+              llvm::Twine(axis.size) + ", " + llvm::Twine(axis.stride) + ");");
+}
+
 void emitFree(SectionWriter &writer, const Node &node) { writer.end(node.operand(0)); }
 
 void emitTap(SectionWriter &writer, const Node &node) {
@@ -242,6 +252,7 @@ const Emitter write = {emitWrite};
 const Emitter view = {emitView};
 const Emitter pack = {emitPack};
 const Emitter copy = {emitCopyNode};
+const Emitter takeShard = {emitTakeShard};
 const Emitter free = {emitFree};
 const Emitter tap = {emitTap};
 const Emitter ret = {emitReturn};

@@ -27,6 +27,8 @@ public:
   virtual const HostTensor &readState(llvm::StringRef name) = 0;
   virtual void writeState(llvm::StringRef name, const HostTensor &value) = 0;
   virtual void tap(llvm::StringRef parameter, const HostTensor &value) = 0;
+  /// The axis of the module's mesh, which must have it.
+  virtual const MeshAxis &axis(llvm::StringRef name) const = 0;
   /// Every rank calls with its tensor and gets all of them in rank order.
   virtual std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) = 0;
 };

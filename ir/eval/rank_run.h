@@ -32,6 +32,7 @@ private:
 
   int64_t rank() const override { return ownRank; }
   int64_t worldSize() const override { return rendezvous.rankCount(); }
+  const MeshAxis &axis(llvm::StringRef name) const override { return *current->function.module()->axis(name); }
   const HostTensor &readState(llvm::StringRef name) override;
   void writeState(llvm::StringRef name, const HostTensor &value) override;
   void tap(llvm::StringRef parameter, const HostTensor &value) override;

@@ -1,6 +1,8 @@
 // Between full parameters, as people name them, and the states of one stage.
 #include "ir/eval/evaluate.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace fsdpc {
 
 namespace {
@@ -36,6 +38,11 @@ HostTensor wholeState(const State &state, const std::map<std::string, HostTensor
   return tensor;
 }
 
+/// Which of its shards a rank holds.
+int64_t memberOf(const Module &module, const State &segment, int64_t rank) {
+  return segment.over.empty() ? 0 : module.axis(segment.over)->memberOf(rank);
+}
+
 } // namespace
 
 EvaluationState makeEvaluationState(const Module &module, const std::map<std::string, HostTensor> &parameters,
@@ -43,7 +50,7 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
   EvaluationState all;
   all.states.resize(module.worldSize());
   for (const State &state : module.states) {
-    if (state.role != StateRole::segment) {
+    if (state.role != StateRole::segment && state.role != StateRole::replica) {
       HostTensor whole = wholeState(state, parameters, scalars);
       for (auto &rank : all.states)
         rank[state.name] = whole;
@@ -51,10 +58,9 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
     }
     std::vector<double> padded = paddedSegment(state, parameters);
     int64_t shard = state.type.elements();
-    assert(shard * module.worldSize() == state.paddedElements && "a segment splits evenly");
     for (size_t rank = 0; rank < all.states.size(); ++rank) {
       HostTensor tensor(state.type);
-      std::copy_n(padded.begin() + static_cast<int64_t>(rank) * shard, shard, tensor.values.begin());
+      std::copy_n(padded.begin() + memberOf(module, state, rank) * shard, shard, tensor.values.begin());
       all.states[rank][state.name] = std::move(tensor);
     }
   }
@@ -68,10 +74,10 @@ std::map<std::string, HostTensor> fullParameters(const Module &module, const Eva
       parameters[own.name] = state.states[0].at(own.name);
     if (own.role != StateRole::segment)
       continue;
-    std::vector<double> padded;
-    for (const auto &rank : state.states) {
-      const std::vector<double> &shard = rank.at(own.name).values;
-      padded.insert(padded.end(), shard.begin(), shard.end());
+    std::vector<double> padded(own.paddedElements);
+    for (size_t rank = 0; rank < state.states.size(); ++rank) {
+      const std::vector<double> &shard = state.states[rank].at(own.name).values;
+      llvm::copy(shard, padded.begin() + memberOf(module, own, rank) * own.type.elements());
     }
     for (const SegmentSlot &slot : own.slots) {
       const Parameter *parameter = module.parameter(slot.parameter);

@@ -74,6 +74,17 @@ llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attribute
   return llvm::Error::success();
 }
 
+llvm::Error deliverShare(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
+                         llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkFlat(info, full))
+    return error;
+  if (full.dim(0) % attributes.ranks != 0)
+    return constraintError(info.name, "C4",
+                           toString(full) + " does not divide by " + llvm::Twine(attributes.ranks) + " ranks");
+  results.push_back(full.withShape({full.dim(0) / attributes.ranks}));
+  return llvm::Error::success();
+}
+
 llvm::Error inferBatchSum(llvm::ArrayRef<Type> operands, const AttributesBase *, llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(batchSumInfo, operands))
     return error;
@@ -95,6 +106,12 @@ double treeSum(llvm::ArrayRef<HostTensor> parts, size_t element) {
   return treeSum(parts.take_front(left), element) + treeSum(parts.drop_front(left), element);
 }
 
+/// The group of this rank, by the mesh of the module that runs.
+const MeshAxis &axisOf(EvaluateContext &context) {
+  assert(context.environment && "an op that uses the environment is not evaluated alone");
+  return context.environment->axis(context.get<CollectiveAttributes>().over.name);
+}
+
 /// This rank's operand goes out, those of all ranks come back. The name shows when ranks issue different collectives.
 std::vector<HostTensor> exchange(EvaluateContext &context, const llvm::Twine &name) {
   assert(context.environment && "an op that uses the environment is not evaluated alone");
@@ -104,8 +121,12 @@ std::vector<HostTensor> exchange(EvaluateContext &context, const llvm::Twine &na
 template <const OpInfo &info>
 std::vector<HostTensor> exchangeOf(EvaluateContext &context) {
   const auto &attributes = context.get<CollectiveAttributes>();
-  std::vector<HostTensor> parts = exchange(context, info.name + "#" + llvm::Twine(attributes.id));
-  assert(static_cast<int64_t>(parts.size()) == attributes.ranks && "the mesh axis spans all ranks");
+  const MeshAxis &axis = axisOf(context);
+  assert(axis.size == attributes.ranks && "verify compares the ranks with the mesh");
+  std::vector<HostTensor> all = exchange(context, info.name + "#" + llvm::Twine(attributes.id));
+  std::vector<HostTensor> parts;
+  for (int64_t member = 0; member < axis.size; ++member)
+    parts.push_back(std::move(all[axis.rankOf(context.environment->rank(), member)]));
   return parts;
 }
 
@@ -124,7 +145,8 @@ void evaluateGather(EvaluateContext &context) {
 template <const OpInfo &info>
 void evaluateScatter(EvaluateContext &context) {
   std::vector<HostTensor> parts = exchangeOf<info>(context);
-  sumInto(context.results[0], parts, context.environment->rank() * context.results[0].values.size());
+  size_t member = axisOf(context).memberOf(context.environment->rank());
+  sumInto(context.results[0], parts, member * context.results[0].values.size());
 }
 
 template <const OpInfo &info>
@@ -133,6 +155,12 @@ void evaluateReduce(EvaluateContext &context) {
 }
 
 void evaluateBatchSum(EvaluateContext &context) { sumInto(context.results[0], exchange(context, batchSumInfo.name)); }
+
+void evaluateTakeShard(EvaluateContext &context) {
+  size_t member = axisOf(context).memberOf(context.environment->rank());
+  std::vector<double> &share = context.results[0].values;
+  std::copy_n(context.operands[0]->values.begin() + member * share.size(), share.size(), share.begin());
+}
 
 void evaluateWait(EvaluateContext &context) { context.results[0].values = context.operands[0]->values; }
 
@@ -189,6 +217,19 @@ const OpInfo allGatherInfo = {
     .evaluate = evaluateGather<allGatherInfo>,
     .vjp = notDifferentiable,
     .cost = costOfGather,
+};
+
+const OpInfo takeShardInfo = {
+    .name = "take_shard",
+    .doc = "This rank's equal share of full, in memory of its own: what an all_gather over the same axis puts together "
+           "again. (C1) one rank or more. (C2) the operand has rank 1. (C4) it divides by the ranks.",
+    .operandNames = fullNames,
+    .traits = usesEnvironment,
+    .makeAttributes = makeAttributes<CollectiveAttributes>,
+    .infer = infer<takeShardInfo, deliverShare>,
+    .evaluate = evaluateTakeShard,
+    .vjp = notDifferentiable,
+    .cost = costOfTypes,
 };
 
 const OpInfo reduceScatterInfo = {

@@ -159,9 +159,9 @@ std::string planText(const Node &node) {
   }
   if (node.stream != Stream::none)
     out << space << "on(" << nameOf(node.stream) << ')';
-  // Places stand in one column behind on(comm) and on(compute).
-  if (node.stream == Stream::comm && placed)
-    out.indent(3);
+  // Places stand in one column, whatever the stream.
+  if (node.stream != Stream::none && placed)
+    out.indent(nameOf(Stream::compute).size() - nameOf(node.stream).size());
   if (placed)
     out << space << "at(" << list(places, placeText) << ')';
   if (node.workspaceBytes != 0 || node.workspace.isPlaced())

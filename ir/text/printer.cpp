@@ -52,7 +52,8 @@ void ModulePrinter::writeHeader() {
     out << " mesh(";
     llvm::ListSeparator comma;
     for (const MeshAxis &axis : module.mesh)
-      out << comma << wordOrString(axis.name) << " = " << axis.size;
+      out << comma << wordOrString(axis.name) << " = " << axis.size
+          << (axis.stride == 1 ? "" : " stride " + llvm::itostr(axis.stride));
     out << ')';
   }
   out << '\n';
@@ -75,6 +76,8 @@ void ModulePrinter::writeDecisions() {
     text += " no_forward_prefetch";
   if (decisions.backwardPrefetch != standard.backwardPrefetch)
     text += " backward_prefetch(" + wordOrString(decisions.backwardPrefetch) + ")";
+  if (decisions.ownReduceCommunicator)
+    text += " own_reduce_communicator";
   if (!text.empty())
     out << "decisions" << text << '\n';
 }
@@ -85,7 +88,13 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " source(" << wordOrString(unit.source) << ')';
   if (unit.strategy != Unit().strategy)
     out << " strategy(" << wordOrString(unit.strategy) << ')';
-  out << (unit.reshardAfterForward ? "\n" : " no_reshard\n");
+  if (unit.reshardAfterForward != Unit().reshardAfterForward)
+    out << " reshard_after_forward(" << wordOrString(unit.reshardAfterForward) << ')';
+  if (!unit.forwardPrefetch.empty())
+    out << " forward_prefetch(" << wordOrString(unit.forwardPrefetch) << ')';
+  if (!unit.backwardPrefetch.empty())
+    out << " backward_prefetch(" << wordOrString(unit.backwardPrefetch) << ')';
+  out << '\n';
 }
 
 void ModulePrinter::writeSlots(const State &state) {
@@ -108,6 +117,8 @@ void ModulePrinter::writeState(const State &state) {
     out << " init(" << doubleText(state.initialValue) << ')';
   if (!state.unit.empty())
     out << " unit(" << symbol(state.unit) << ')';
+  if (!state.over.empty())
+    out << " over(" << symbol(state.over) << ')';
   if (state.paddedElements != 0)
     out << " padded(" << state.paddedElements << ')';
   if (!state.trainable)
@@ -125,6 +136,8 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
     out << " frozen";
   if (!parameter.hasValue)
     out << " no_value";
+  if (parameter.ignored)
+    out << " ignored";
   if (parameter.initializer != parameter.name)
     out << " initializer(" << quoted(parameter.initializer) << ')';
   if (!parameter.permutation.empty())

@@ -226,9 +226,12 @@ bool Reader::readClause(NodeText &node) {
     });
   if (clause.isWord("on"))
     return parenthesized([&] {
-      node.stream = token.isWord("compute") ? Stream::compute : token.isWord("comm") ? Stream::comm : Stream::none;
-      return acceptWord(nameOf(Stream::compute)) || acceptWord(nameOf(Stream::comm)) ||
-             failHere("expected compute or comm");
+      for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce})
+        if (acceptWord(nameOf(stream))) {
+          node.stream = stream;
+          return true;
+        }
+      return failHere("expected compute, comm or reduce");
     });
   if (clause.isWord("at"))
     return parenthesized([&] { return commaSeparated([&] { return readPlace(node.places.emplace_back()); }); });

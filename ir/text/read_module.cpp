@@ -56,9 +56,11 @@ bool Reader::readMeshAxis() {
   MeshAxis axis;
   if (!readWordOrString(axis.name) || !expect('=') || !readInteger(axis.size))
     return false;
+  if (acceptWord("stride") && !readInteger(axis.stride))
+    return false;
   int64_t ranks;
-  if (axis.size < 1 || __builtin_mul_overflow(module->worldSize(), axis.size, &ranks) || ranks > INT32_MAX)
-    return fail(at, "a mesh axis has at least 1 rank, and all axes together fewer than 2^31");
+  if (axis.size < 1 || axis.stride < 1 || __builtin_mul_overflow(axis.stride, axis.size, &ranks) || ranks > INT32_MAX)
+    return fail(at, "a mesh axis has at least 1 rank and stride, and spans fewer than 2^31 ranks");
   module->mesh.push_back(std::move(axis));
   return true;
 }
@@ -76,6 +78,8 @@ bool Reader::readDecisions() {
   while (clauseFollows()) {
     if (acceptWord("no_forward_prefetch")) {
       decisions.forwardPrefetch = false;
+    } else if (acceptWord("own_reduce_communicator")) {
+      decisions.ownReduceCommunicator = true;
     } else if (acceptWord("max_inflight_all_gathers")) {
       if (!parenthesized([&] { return readInteger(decisions.maxInflightAllGathers); }))
         return false;
@@ -83,7 +87,8 @@ bool Reader::readDecisions() {
       if (!parenthesized([&] { return readWordOrString(decisions.backwardPrefetch); }))
         return false;
     } else {
-      return failHere("expected max_inflight_all_gathers, no_forward_prefetch or backward_prefetch");
+      return failHere("expected max_inflight_all_gathers, no_forward_prefetch, backward_prefetch or "
+                      "own_reduce_communicator");
     }
   }
   return true;
@@ -94,18 +99,19 @@ bool Reader::readUnit() {
   Unit unit;
   if (!readSymbol(unit.name))
     return false;
+  const std::pair<llvm::StringRef, std::string *> clauses[] = {{"source", &unit.source},
+                                                               {"strategy", &unit.strategy},
+                                                               {"reshard_after_forward", &unit.reshardAfterForward},
+                                                               {"forward_prefetch", &unit.forwardPrefetch},
+                                                               {"backward_prefetch", &unit.backwardPrefetch}};
   while (clauseFollows()) {
-    if (acceptWord("no_reshard")) {
-      unit.reshardAfterForward = false;
-    } else if (acceptWord("source")) {
-      if (!parenthesized([&] { return readWordOrString(unit.source); }))
-        return false;
-    } else if (acceptWord("strategy")) {
-      if (!parenthesized([&] { return readWordOrString(unit.strategy); }))
-        return false;
-    } else {
-      return failHere("a unit has source, strategy and no_reshard, not '" + token.text + "'");
-    }
+    const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
+    if (clause == std::end(clauses))
+      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch and backward_prefetch, not '" +
+                      token.text + "'");
+    advance();
+    if (!parenthesized([&] { return readWordOrString(*clause->second); }))
+      return false;
   }
   if (!units.try_emplace(unit.name, static_cast<int32_t>(module->units.size())).second)
     return fail(at, "unit " + at.text + " is declared twice");
@@ -133,13 +139,14 @@ bool Reader::readState() {
     return fail(at, "state " + at.text + " is declared twice");
   bool known = false;
   for (StateRole role :
-       {StateRole::parameter, StateRole::segment, StateRole::optimizer, StateRole::scalar, StateRole::buffer})
+       {StateRole::parameter, StateRole::segment, StateRole::replica, StateRole::optimizer, StateRole::scalar,
+        StateRole::buffer})
     if (!known && token.isWord(nameOf(role))) {
       state.role = role;
       known = true;
     }
   if (!known)
-    return failHere("expected the state's role: parameter, segment, optimizer, scalar or buffer");
+    return failHere("expected the state's role: parameter, segment, replica, optimizer, scalar or buffer");
   advance();
   if (!expect(':') || !readTensorType(state.type))
     return false;
@@ -167,6 +174,8 @@ bool Reader::readStateClause(State &state) {
       return readDouble(state.initialValue);
     if (clause.isWord("unit"))
       return readSymbol(state.unit);
+    if (clause.isWord("over"))
+      return readSymbol(state.over);
     if (clause.isWord("padded"))
       return readInteger(state.paddedElements);
     if (clause.isWord("at"))
@@ -174,7 +183,7 @@ bool Reader::readStateClause(State &state) {
     if (clause.isWord("slots"))
       return commaSeparated([&] { return readSlot(state); });
     return fail(clause,
-                "a state has owner, field, init, unit, padded, frozen, at and slots, not '" + clause.text + "'");
+                "a state has owner, field, init, unit, over, padded, frozen, at and slots, not '" + clause.text + "'");
   });
 }
 
@@ -211,11 +220,16 @@ bool Reader::readParameter() {
 }
 
 bool Reader::readParameterClause(Parameter &parameter) {
-  if (token.isWord("frozen") || token.isWord("no_value")) {
-    (token.isWord("frozen") ? parameter.trainable : parameter.hasValue) = false;
-    advance();
+  if (acceptWord("frozen")) {
+    parameter.trainable = false;
     return true;
   }
+  if (acceptWord("no_value")) {
+    parameter.hasValue = false;
+    return true;
+  }
+  if (acceptWord("ignored"))
+    return parameter.ignored = true;
   Token clause = token;
   advance();
   return parenthesized([&] {
@@ -233,7 +247,7 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return commaSeparated([&] { return readParameterUse(parameter); });
     return fail(
         clause,
-        "a parameter has frozen, no_value, initializer, permutation, file_shape, unit, recovered and uses, not '" +
+        "a parameter has frozen, no_value, ignored, initializer, permutation, file_shape, unit, recovered and uses, not '" +
             clause.text + "'");
   });
 }

@@ -15,14 +15,14 @@ std::optional<Op> startOf(Op op) {
   }
 }
 
-void split(Function &function, Node &node, Op start, int64_t id) {
+void split(Function &function, Node &node, Op start, int64_t id, Stream stream) {
   Builder builder(function, &node);
   builder.inherit(node);
   CollectiveAttributes attributes = node.get<CollectiveAttributes>();
   attributes.id = id;
   Node *started = builder.create(start, node.operands(), attributes);
   started->unit = node.unit;
-  started->stream = Stream::comm;
+  started->stream = stream;
   if (!node.result()->name().empty())
     started->result()->setName(node.result()->name().str() + ".future");
   Node *wait = builder.create(Op::wait, {started->result()});
@@ -35,10 +35,11 @@ void split(Function &function, Node &node, Op start, int64_t id) {
 
 llvm::Error run(Module &module, const PassContext &) {
   int64_t id = 0;
+  Stream reductions = module.decisions.ownReduceCommunicator ? Stream::reduce : Stream::comm;
   for (const std::unique_ptr<Function> &function : module.functions)
     for (Node *node : *function) {
       if (std::optional<Op> start = startOf(node->op()))
-        split(*function, *node, *start, id++);
+        split(*function, *node, *start, id++, start == Op::allGatherStart ? Stream::comm : reductions);
       else
         node->stream = Stream::compute;
     }

@@ -90,6 +90,8 @@ private:
     // Whole atoms per rank keep every shard's start aligned.
     segment.paddedElements = roundUp(std::max<int64_t>(end, 1), ranks * atom);
     segment.type = Type(dtype, {segment.paddedElements / ranks});
+    if (ranks > 1)
+      segment.over = shardAxis.str();
     segment.name = freshName(segment.unit + (segment.trainable ? ".p" : ".frozen"), dtype);
     return segment;
   }

@@ -63,6 +63,52 @@ OP_TEST(allReduce, DeliversTheSumToEveryRank) {
     EXPECT_THAT(result, ElementsAre(111, 222, 333));
 }
 
+/// Four ranks, in pairs.
+CollectiveAttributes overPairs(llvm::StringRef axis) { return {{axis.str()}, 2, 0}; }
+
+std::vector<std::vector<double>> inPairs(Op op, llvm::StringRef axis, const std::vector<std::vector<double>> &rows) {
+  std::vector<std::vector<HostTensor>> inputs;
+  for (const std::vector<double> &row : rows)
+    inputs.push_back({tensorOf(f32({static_cast<int64_t>(row.size())}), row)});
+  auto build = [&](Builder &builder, llvm::ArrayRef<Value *> operands) -> llvm::SmallVector<Value *, 4> {
+    return {builder.create(op, operands, overPairs(axis))->result()};
+  };
+  std::vector<std::vector<double>> results;
+  std::vector<MeshAxis> mesh = {{"shard", 2}, {"replicate", 2, 2}};
+  for (const std::vector<HostTensor> &rank : valuesOnRanks(inputs, build, mesh))
+    results.push_back(rank[0].values);
+  return results;
+}
+
+OP_TEST(allGather, StaysInItsGroup) {
+  std::vector<std::vector<double>> rows = {{1}, {2}, {3}, {4}};
+  EXPECT_THAT(inPairs(Op::allGather, "shard", rows),
+              ElementsAre(ElementsAre(1, 2), ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(3, 4)));
+  EXPECT_THAT(inPairs(Op::allGather, "replicate", rows),
+              ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4), ElementsAre(1, 3), ElementsAre(2, 4)));
+}
+
+OP_TEST(reduceScatter, StaysInItsGroup) {
+  std::vector<std::vector<double>> rows = {{1, 2}, {10, 20}, {3, 4}, {30, 40}};
+  EXPECT_THAT(inPairs(Op::reduceScatter, "shard", rows),
+              ElementsAre(ElementsAre(11), ElementsAre(22), ElementsAre(33), ElementsAre(44)));
+  EXPECT_THAT(inPairs(Op::allReduce, "replicate", rows),
+              ElementsAre(ElementsAre(4, 6), ElementsAre(40, 60), ElementsAre(4, 6), ElementsAre(40, 60)));
+}
+
+OP_TEST(takeShard, IsTheShareThatAGatherPutsTogetherAgain) {
+  std::vector<std::vector<double>> rows(4, {1, 2, 3, 4});
+  EXPECT_THAT(inPairs(Op::takeShard, "shard", rows),
+              ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(1, 2), ElementsAre(3, 4)));
+  EXPECT_THAT(inPairs(Op::takeShard, "replicate", rows),
+              ElementsAre(ElementsAre(1, 2), ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(3, 4)));
+}
+
+OP_TEST(takeShard, QuotesItsConstraints) {
+  EXPECT_THAT(inferMessage(Op::takeShard, {f32({5})}, overPairs("shard")), HasSubstr("(C4)"));
+  EXPECT_THAT(inferMessage(Op::takeShard, {f32({2, 2})}, overPairs("shard")), HasSubstr("(C2)"));
+}
+
 OP_TEST(allReduce, AddsUpInABalancedTreeInRankOrder) {
   // In f64, 1e16 + 1 = 1e16, so the order of the additions shows.
   auto sum = [](const std::vector<std::vector<double>> &rows) {

@@ -48,9 +48,9 @@ std::vector<HostTensor> gradientsOf(const std::vector<HostTensor> &inputs, const
 
 /// Results of a function of `inputs` on one rank. Records the ops used.
 std::vector<HostTensor> valuesOf(const std::vector<HostTensor> &inputs, const BuildFunction &build);
-/// The same on inputs.size() ranks: [rank][result].
+/// The same on inputs.size() ranks: [rank][result]. Without a mesh all ranks are axis `shard`.
 std::vector<std::vector<HostTensor>> valuesOnRanks(const std::vector<std::vector<HostTensor>> &inputs,
-                                                   const BuildFunction &build);
+                                                   const BuildFunction &build, const std::vector<MeshAxis> &mesh = {});
 
 /// A tensor with these values: tensorOf(Type(DType::f32, {2, 2}), {1, 2, 3, 4}).
 HostTensor tensorOf(Type type, std::vector<double> values);

@@ -266,12 +266,13 @@ std::vector<HostTensor> valuesOf(const std::vector<HostTensor> &inputs, const Bu
 }
 
 std::vector<std::vector<HostTensor>> valuesOnRanks(const std::vector<std::vector<HostTensor>> &inputs,
-                                                   const BuildFunction &build) {
+                                                   const BuildFunction &build, const std::vector<MeshAxis> &mesh) {
   llvm::SmallVector<Type, 4> types;
   for (const HostTensor &input : inputs[0])
     types.push_back(input.type);
   std::unique_ptr<BuiltFunction> built = buildFunction(types, build);
   endFunction(*built, built->results);
+  built->module.mesh = mesh.empty() ? std::vector<MeshAxis>{{"shard", static_cast<int64_t>(inputs.size())}} : mesh;
   return runOnRanks(*built, inputs);
 }
 

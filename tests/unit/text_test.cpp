@@ -133,22 +133,23 @@ TEST(Text, HandWrittenLayoutIsFree) {
 
 TEST(Text, TablesPrintAsTheyWereRead) {
   std::string text =
-      "module @\"odd name\" stage(planned) mesh(replicate = 2, shard = 4)\n"
+      "module @\"odd name\" stage(planned) mesh(replicate = 2 stride 4, shard = 4)\n"
       "setting \"a key\" \"a \\22value\\22\"\n"
       "setting loss \"mse\"\n"
-      "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post)\n"
-      "unit @layers.0 source(name_scopes) strategy(\"two words\") no_reshard\n"
-      "unit @layers.1\n"
+      "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) own_reduce_communicator\n"
+      "unit @layers.0 source(name_scopes) strategy(\"two words\") reshard_after_forward(never)\n"
+      "unit @layers.1 reshard_after_forward(\"2\") forward_prefetch(off) backward_prefetch(no_prefetch)\n"
       "outline @layer\n"
-      "state @p segment : bf16[8] unit(@layers.0) padded(32) frozen at(window+0x40)\n"
+      "state @p segment : bf16[8] unit(@layers.0) over(@shard) padded(32) frozen at(window+0x40)\n"
       "  slots(@a at 0 size 3,\n"
       "        @\"b c\" at 8 size 4,\n"
       "        @d at 16 size 1)\n"
+      "state @p.full replica : bf16[32] owner(@p)\n"
       "state @p.m optimizer : f32[8] owner(@p) field(exp_avg) init(-0)\n"
       "state @lr scalar : f64[] init(0.001) at(private+0x0)\n"
       "state @mean buffer : f32[3]\n"
       "\n"
-      "parameter @a : f32[3] frozen no_value initializer(\"\") permutation(1, 0) file_shape(3, 1) unit(@layers.0)"
+      "parameter @a : f32[3] frozen no_value ignored initializer(\"\") permutation(1, 0) file_shape(3, 1) unit(@layers.0)"
       " recovered(\"was folded\") uses(\"Gemm 1\": 1, \"Gemm 2\": 0)\n"
       "parameter @\"b c\" : f32[2,2]\n";
   EXPECT_EQ(reprinted(text), text);

@@ -113,6 +113,10 @@ void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes)
   });
 }
 
+void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride) {
+  copyBytes(c, static_cast<const std::byte *>(from) + c.rank / stride % groupSize * shardBytes, to, shardBytes);
+}
+
 void zeroBytes(const Context &c, void *to, std::int64_t bytes) {
   parallelFor(c, bytes, 1 << 18, [=](std::int64_t begin, std::int64_t end) {
     std::memset(static_cast<std::byte *>(to) + begin, 0, static_cast<std::size_t>(end - begin));

@@ -22,6 +22,8 @@ extern template void copyStrided(const Context &, const CopyShape &, const std::
 
 /// Does nothing when both are the same place.
 void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes);
+/// This rank's share of `from`, where the ranks of its group, `stride` apart, hold equal shares one after the other.
+void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
 void zeroBytes(const Context &c, void *to, std::int64_t bytes);
 template <class T>
 void fill(T *to, std::int64_t count, T value) {
