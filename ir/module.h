@@ -144,11 +144,11 @@ struct State {
 /// Choices per unit: decisions are data that passes apply (design.md section 2).
 struct Unit {
   std::string name;
-  std::string source; ///< how it was found: "name_scopes", "names", "size", "all"
-  std::string strategy = "full_shard";           ///< a row of passes/shard/placement.h
-  std::string reshardAfterForward = "default";   ///< default, always, never, or the size of the smaller group
-  std::string forwardPrefetch = {};              ///< on, off; empty: as Decisions say
-  std::string backwardPrefetch = {};             ///< as in Decisions; empty: as there
+  std::string source;                          ///< how it was found: "name_scopes", "names", "size", "all"
+  std::string strategy = "full_shard";         ///< a row of passes/shard/placement.h
+  std::string reshardAfterForward = "default"; ///< default, always, never, or the size of the smaller group
+  std::string forwardPrefetch = {};            ///< on, off; empty: as Decisions say
+  std::string backwardPrefetch = {};           ///< as in Decisions; empty: as there
 };
 
 /// Choices for the whole module.
@@ -199,9 +199,9 @@ public:
   Function *function(FunctionKind kind) const; ///< null if there is none
   Function *addFunction(FunctionKind kind);
 
-  int64_t worldSize() const;                     ///< ranks that the mesh spans
+  int64_t worldSize() const;                        ///< ranks that the mesh spans
   const MeshAxis *axis(llvm::StringRef name) const; ///< null if there is none
-  int32_t unitIndex(llvm::StringRef name) const; ///< -1 if there is none
+  int32_t unitIndex(llvm::StringRef name) const;    ///< -1 if there is none
   int32_t addUnit(Unit unit);
 
 private:

@@ -24,7 +24,8 @@ struct Place {
   friend bool operator==(const Place &, const Place &) = default;
 };
 
-/// `reduce` carries reductions where they have a communicator of their own; else they are on `comm` with everything else.
+/// `reduce` carries reductions where they have a communicator of their own; else they are on `comm` with everything
+/// else.
 enum class Stream : uint8_t { none, compute, comm, reduce };
 llvm::StringRef nameOf(Stream stream);
 

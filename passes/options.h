@@ -36,7 +36,13 @@ struct PipelineOptions {
   LossOptions loss;
   OptimizerOptions optimizer;
 
-  std::string strategy = "full_shard";
+  std::string strategy = "full_shard";         ///< of every unit; a row of passes/shard/placement.h
+  std::string reshardAfterForward = "default"; ///< of every unit: default, always, never, or a group size
+  int64_t shardDegree = -1;                    ///< ranks of one replica; -1: what replicateDegree leaves
+  int64_t replicateDegree = 1;
+  int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit
+  int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
+  bool ownReduceCommunicator = false;
   std::string autoWrapPolicy = "auto"; ///< auto, size_based_wrap, no_wrap
   int64_t minNumParams = 100000000;    ///< size_based_wrap
   bool forwardPrefetch = true;

@@ -41,10 +41,15 @@ llvm::Error checkPlan(const FunctionPlan &plan, int64_t ranks) {
     const AttributesBase *attributes = nodePlan.node->attributes();
     if (!attributes || attributes->typeId() != Attributes<CollectiveAttributes>::id())
       continue;
-    int64_t wanted = nodePlan.node->get<CollectiveAttributes>().ranks;
-    if (wanted != ranks)
-      return llvm::createStringError(llvm::Twine(nameOf(plan.function.kind())) + ": " + infoOf(*nodePlan.node).name +
-                                     " is over " + llvm::Twine(wanted) + " ranks, but " + llvm::Twine(ranks) + " run");
+    const auto &collective = nodePlan.node->get<CollectiveAttributes>();
+    const MeshAxis *axis = plan.function.module()->axis(collective.over.name);
+    std::string what = (nameOf(plan.function.kind()) + ": " + infoOf(*nodePlan.node).name).str();
+    if (!axis || axis->size != collective.ranks)
+      return llvm::createStringError(what + " is over " + llvm::Twine(collective.ranks) + " ranks of axis " +
+                                     symbolText('@', collective.over.name) + ", which the mesh does not have");
+    if (ranks % (axis->size * axis->stride) != 0)
+      return llvm::createStringError(what + " is over " + llvm::Twine(axis->size) + " ranks, but " +
+                                     llvm::Twine(ranks) + " run");
   }
   return llvm::Error::success();
 }

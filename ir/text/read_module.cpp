@@ -107,8 +107,9 @@ bool Reader::readUnit() {
   while (clauseFollows()) {
     const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
     if (clause == std::end(clauses))
-      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch and backward_prefetch, not '" +
-                      token.text + "'");
+      return failHere(
+          "a unit has source, strategy, reshard_after_forward, forward_prefetch and backward_prefetch, not '" +
+          token.text + "'");
     advance();
     if (!parenthesized([&] { return readWordOrString(*clause->second); }))
       return false;
@@ -138,9 +139,8 @@ bool Reader::readState() {
   if (module->state(state.name))
     return fail(at, "state " + at.text + " is declared twice");
   bool known = false;
-  for (StateRole role :
-       {StateRole::parameter, StateRole::segment, StateRole::replica, StateRole::optimizer, StateRole::scalar,
-        StateRole::buffer})
+  for (StateRole role : {StateRole::parameter, StateRole::segment, StateRole::replica, StateRole::optimizer,
+                         StateRole::scalar, StateRole::buffer})
     if (!known && token.isWord(nameOf(role))) {
       state.role = role;
       known = true;
@@ -245,10 +245,9 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return readString(parameter.recovered);
     if (clause.isWord("uses"))
       return commaSeparated([&] { return readParameterUse(parameter); });
-    return fail(
-        clause,
-        "a parameter has frozen, no_value, ignored, initializer, permutation, file_shape, unit, recovered and uses, not '" +
-            clause.text + "'");
+    return fail(clause, "a parameter has frozen, no_value, ignored, initializer, permutation, file_shape, unit, "
+                        "recovered and uses, not '" +
+                            clause.text + "'");
   });
 }
 

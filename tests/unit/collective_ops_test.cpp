@@ -104,7 +104,7 @@ OP_TEST(takeShard, IsTheShareThatAGatherPutsTogetherAgain) {
               ElementsAre(ElementsAre(1, 2), ElementsAre(1, 2), ElementsAre(3, 4), ElementsAre(3, 4)));
 }
 
-OP_TEST(takeShard, QuotesItsConstraints) {
+TEST(TakeShard, QuotesItsConstraints) {
   EXPECT_THAT(inferMessage(Op::takeShard, {f32({5})}, overPairs("shard")), HasSubstr("(C4)"));
   EXPECT_THAT(inferMessage(Op::takeShard, {f32({2, 2})}, overPairs("shard")), HasSubstr("(C2)"));
 }

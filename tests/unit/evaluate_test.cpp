@@ -114,6 +114,7 @@ TEST(Evaluate, CutsParametersIntoShardsAndPutsThemTogetherAgain) {
   program.addParameter("a", Type(DType::f32, {2, 2}));
   program.addParameter("b", Type(DType::f32, {3}));
   State &segment = program.addState("unit.p", StateRole::segment, Type(DType::f32, {4}));
+  segment.over = "shard";
   segment.paddedElements = 12;
   segment.slots = {{"a", 0, 4}, {"b", 6, 3}};
   program.addState("unit.p.exp_avg", StateRole::optimizer, Type(DType::f32, {4})).initialValue = 0.5;
@@ -157,7 +158,8 @@ TEST(Evaluate, RefusesACollectiveOverAnotherNumberOfRanks) {
   Program program(2, Stage::sharded);
   Builder builder(program.add(FunctionKind::microStep));
   builder.ret({builder.create(Op::allReduce, {ones(builder)}, CollectiveAttributes{{"shard"}, 3, 0})->result()}, {"y"});
-  EXPECT_EQ(program.fault({FunctionKind::microStep}), "micro_step: all_reduce is over 3 ranks, but 2 run");
+  EXPECT_EQ(program.fault({FunctionKind::microStep}),
+            "micro_step: all_reduce is over 3 ranks of axis @shard, which the mesh does not have");
 }
 
 TEST(Evaluate, AChainOfAHundredThousandNodesNeedsNoDeepStack) {

@@ -52,7 +52,7 @@ TEST_P(StageText, PrintsAsItWasRead) {
   EXPECT_EQ(reprinted(text), text);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllStages, StageText, testing::Values("graph", "train", "sharded", "async", "planned"),
+INSTANTIATE_TEST_SUITE_P(AllStages, StageText, testing::Values("graph", "stage_train", "sharded", "async", "planned"),
                          [](const auto &info) { return std::string(info.param); });
 
 /// Lines of nodes that print as they are written. Each file-wide rule of the text form has a line here.
@@ -136,7 +136,8 @@ TEST(Text, TablesPrintAsTheyWereRead) {
       "module @\"odd name\" stage(planned) mesh(replicate = 2 stride 4, shard = 4)\n"
       "setting \"a key\" \"a \\22value\\22\"\n"
       "setting loss \"mse\"\n"
-      "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) own_reduce_communicator\n"
+      "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) "
+      "own_reduce_communicator\n"
       "unit @layers.0 source(name_scopes) strategy(\"two words\") reshard_after_forward(never)\n"
       "unit @layers.1 reshard_after_forward(\"2\") forward_prefetch(off) backward_prefetch(no_prefetch)\n"
       "outline @layer\n"
@@ -149,7 +150,8 @@ TEST(Text, TablesPrintAsTheyWereRead) {
       "state @lr scalar : f64[] init(0.001) at(private+0x0)\n"
       "state @mean buffer : f32[3]\n"
       "\n"
-      "parameter @a : f32[3] frozen no_value ignored initializer(\"\") permutation(1, 0) file_shape(3, 1) unit(@layers.0)"
+      "parameter @a : f32[3] frozen no_value ignored initializer(\"\") permutation(1, 0) file_shape(3, 1) "
+      "unit(@layers.0)"
       " recovered(\"was folded\") uses(\"Gemm 1\": 1, \"Gemm 2\": 0)\n"
       "parameter @\"b c\" : f32[2,2]\n";
   EXPECT_EQ(reprinted(text), text);
@@ -243,7 +245,7 @@ constexpr BrokenText brokenModules[] = {
     {"module @m stage(graph) stage(graph)", "twice"},
     {"module @m stage(graph", "expected ')'"},
     {"module @m stage(graph) mesh(a = 0)", "at least 1 rank"},
-    {"module @m stage(graph) mesh(a = 65536, b = 65536)", "fewer than 2^31"},
+    {"module @m stage(graph) mesh(a = 65536 stride 65536)", "fewer than 2^31"},
     {"module @m stage(graph) mesh(a = 99999999999999999999)", "fits in 64 bits"},
     {"module @\"m stage(graph)", "closing quote"},
     {"module @\"\\q\" stage(graph)", "unknown escape"},
@@ -300,7 +302,7 @@ constexpr BrokenText brokenNodes[] = {
     {"%y = reduce_sum %x axes(0.5) : f32[]", "fits in 64 bits"},
     {"%y = neg %x : future<future<f32[]>>", "expected an element type"},
     {"%y = neg %x : f32[] at(private+0, private+0)", "2 places for 1 results"},
-    {"%y = neg %x : f32[] on(moon)", "expected compute or comm"},
+    {"%y = neg %x : f32[] on(moon)", "expected compute, comm or reduce"},
     {"%y = neg %x after(%x) : f32[]", "names tokens"},
     {"%y = neg %x unit(@u) : f32[]", "unit @u is not declared"},
     {"%y = neg %x : f32[] %x", "expected an attribute"},
@@ -354,7 +356,7 @@ void readAndVerify(llvm::StringRef text) {
 }
 
 TEST(Text, EveryPrefixOfAModuleIsAnswered) {
-  for (const char *stage : {"train", "planned"}) {
+  for (const char *stage : {"stage_train", "planned"}) {
     std::string text = fileText(std::string(stage) + ".fsir");
     for (size_t length = 0; length < text.size(); ++length)
       readAndVerify(llvm::StringRef(text).take_front(length));
@@ -367,7 +369,7 @@ TEST(Text, DamagedModulesAreAnswered) {
                                     ":",   "=",   "%x",    "@fc",     "\"", "-1",    "9223372036854775807",
                                     "0",   "\n",  "token", "future<", ">",  "yield", "\\",
                                     "inf", "f32", "free",  "return",  "[0]"};
-  for (const char *stage : {"graph", "train", "sharded", "async", "planned"}) {
+  for (const char *stage : {"graph", "stage_train", "sharded", "async", "planned"}) {
     std::string original = fileText(std::string(stage) + ".fsir");
     for (int round = 0; round < 400; ++round) {
       std::string text = original;

@@ -65,7 +65,7 @@ TEST(Verify, TheManualListsEveryInvariant) {
 }
 
 TEST(Verify, ModulesOfEveryStagePass) {
-  for (const char *stage : {"graph", "train", "sharded", "async", "planned"}) {
+  for (const char *stage : {"graph", "stage_train", "sharded", "async", "planned"}) {
     auto buffer = llvm::MemoryBuffer::getFile(FSDPC_SOURCE_DIR "/tests/text/" + std::string(stage) + ".fsir");
     ASSERT_TRUE(static_cast<bool>(buffer));
     llvm::Expected<std::unique_ptr<Module>> module = parse(**buffer);
