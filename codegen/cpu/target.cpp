@@ -8,13 +8,6 @@ namespace fsdpc {
 
 namespace {
 
-// One core with AVX-512, measured: products, and everything else, which moves at the speed of memory.
-constexpr double productFlopsPerMicrosecond = 1.0e5;
-constexpr double memoryBytesPerMicrosecond = 1.0e4;
-constexpr double collectiveBytesPerMicrosecond = 5.0e3; ///< of the full buffer, between ranks of one host
-constexpr double collectiveMicroseconds = 5;
-constexpr double nodeMicroseconds = 0.2;
-
 class CpuTarget final : public Target {
 public:
   explicit CpuTarget(const CpuTargetOptions &options) : options(options) {}
@@ -28,7 +21,9 @@ public:
   }
   bool resultInWindow(const Node &) const override { return false; }
   bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
-  double costMicroseconds(const Node &node) const override;
+  double costMicroseconds(const Node &node) const override {
+    return options.costMicroseconds ? options.costMicroseconds(node) : 0;
+  }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedOnCpu(node); }
 
 private:
@@ -81,20 +76,6 @@ bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned 
     return false;
   // Other kernels read an operand again after writing, or may come to.
   return node.op() == Op::fused || isElementwise(node);
-}
-
-double CpuTarget::costMicroseconds(const Node &node) const {
-  const OpInfo &info = infoOf(node);
-  if (info.has(startsCollective)) {
-    int64_t bytes = std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
-    return collectiveMicroseconds + static_cast<double>(bytes) / collectiveBytesPerMicrosecond;
-  }
-  if (info.has(aliasesOperand) || node.op() == Op::free || node.op() == Op::wait || node.op() == Op::read ||
-      node.op() == Op::write || node.op() == Op::ret || node.op() == Op::pack)
-    return 0;
-  Cost cost = info.cost(node);
-  return nodeMicroseconds + std::max(cost.flops / productFlopsPerMicrosecond,
-                                     (cost.bytesRead + cost.bytesWritten) / memoryBytesPerMicrosecond);
 }
 
 } // namespace

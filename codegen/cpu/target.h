@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/target.h"
+#include <functional>
 #include <memory>
 
 namespace fsdpc {
@@ -13,6 +14,8 @@ namespace fsdpc {
 struct CpuTargetOptions {
   bool plainMpi = false; ///< sums need staging: workspace of the start node, in use until the wait
   int threads = 1;       ///< compute threads per rank that scratch is planned for
+  /// From the hardware table, which is the driver's to choose. Empty: everything is free.
+  std::function<double(const Node &)> costMicroseconds = {};
 };
 
 std::unique_ptr<Target> makeCpuTarget(const CpuTargetOptions &options);

@@ -8,7 +8,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
-#include <thread>
 
 namespace fsdpc {
 
@@ -57,7 +56,7 @@ std::string commandLine(const OptionValues &values, llvm::StringRef input) {
 }
 
 EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, llvm::StringRef input,
-                  const MemoryReport &memory, const StepPrediction &prediction, const ExternalLayout &layout) {
+                  const MemoryReport &memory, const Timeline &timeline, const ExternalLayout &layout) {
   const Module &module = *compilation.module;
   EmitInfo info;
   info.planHash = sha256Of(compilation.stageText.at(Stage::planned));
@@ -85,8 +84,8 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
     info.onnxOffsets.push_back({entry.parameter, entry.offsetBytes});
   info.onnxDataBytes = layout.totalBytes;
   info.onnxDataFile = dataFileName.str();
-  info.predictedStepMicroseconds = prediction.stepMicroseconds;
-  info.predictedExposedMicroseconds = prediction.exposedMicroseconds;
+  info.predictedStepMicroseconds = timeline.stepMicroseconds;
+  info.predictedExposedMicroseconds = timeline.exposedMicroseconds;
   return info;
 }
 
@@ -131,19 +130,12 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   return llvm::Error::success();
 }
 
-bool collectivesRunInline(const OptionValues &values, int64_t worldSize) {
-  if (values.text("streams") != "auto")
-    return values.text("streams") == "inline";
-  return static_cast<int64_t>(std::thread::hardware_concurrency()) <= worldSize;
-}
-
 } // namespace
 
 llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input) {
   const Module &module = *compilation.module;
   MemoryReport memory = reportMemory(module, *compilation.target);
-  StepPrediction prediction =
-      predictStep(module, *compilation.target, collectivesRunInline(values, compilation.options.worldSize));
+  Timeline timeline = simulate(module, compilation.machine.predicting);
   printMemoryReport(memory, llvm::outs());
   if (values.flag("dry_run"))
     return llvm::Error::success();
@@ -154,7 +146,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   if (!layout)
     return layout.takeError();
   llvm::Expected<std::vector<EmittedFile>> files =
-      emitCpu(module, emitInfo(compilation, values, input, memory, prediction, *layout));
+      emitCpu(module, emitInfo(compilation, values, input, memory, timeline, *layout));
   if (!files)
     return files.takeError();
   std::vector<std::string> sources;
@@ -167,7 +159,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   for (const std::string &file : runtimeFilesCpu(FSDPC_SOURCE_DIR))
     if (llvm::Error error = folder->copyFrom(FSDPC_SOURCE_DIR, file))
       return error;
-  if (llvm::Error error = folder->write("plan.json", planJson(module, memory, prediction)))
+  if (llvm::Error error = folder->write("plan.json", planJson(module, memory, timeline)))
     return error;
   if (llvm::Error error = folder->write("options.json", values.toJson(true) + "\n"))
     return error;

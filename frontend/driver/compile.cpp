@@ -74,7 +74,13 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
     return options.takeError();
   result.options = *options;
   resolveStates(*result.module, result.options);
-  result.target = makeCpuTarget(cpuTargetOptions(values));
+  CpuTargetOptions targetOptions = cpuTargetOptions(values);
+  llvm::Expected<Machine> machine = machineOf(values);
+  if (!machine)
+    return machine.takeError();
+  result.machine = *machine;
+  targetOptions.costMicroseconds = [model = machine->deciding](const Node &node) { return model.microseconds(node); };
+  result.target = makeCpuTarget(targetOptions);
   PassContext context{result.options, *result.target, result.remarks};
   runner->reproducerPath = "fsdpc-reproducer.fsir";
   CrashReproducer crash(runner->reproducerPath);

@@ -1,6 +1,7 @@
 // One compile, from a file to a module at the stage asked for.
 #pragma once
 
+#include "frontend/driver/machine.h"
 #include "frontend/driver/resolve.h"
 #include "frontend/onnx/import.h"
 #include <map>
@@ -11,6 +12,7 @@ struct Compilation {
   std::unique_ptr<Module> module;
   ImportedModel imported;                 ///< model is null when a stage was read
   std::map<Stage, std::string> stageText; ///< of every stage passed through, and the last
+  Machine machine;
   std::unique_ptr<Target> target;
   PipelineOptions options;
   std::vector<std::string> remarks;

@@ -60,6 +60,9 @@ constexpr OptionRow rows[] = {
      "cpu: collectives on a thread of their own, or inline"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
+    {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
+     "whose costs predictions read: what calibrate measured here, else cpu; cpu, a100_8, h100_8, h200_8, b200_8; a "
+     "table"},
     {"transport", choice, "shared", "shared|mpi", "sharding",
      "cpu: shared memory of one host, or MPI messages between hosts"},
 

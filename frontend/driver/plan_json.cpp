@@ -9,76 +9,6 @@ namespace fsdpc {
 
 namespace {
 
-/// A step of the two-stream simulation over one function.
-class FunctionTimeline {
-public:
-  FunctionTimeline(const Module &module, const Target &target, bool inlineStreams)
-      : module(module), target(target), inlineStreams(inlineStreams) {}
-
-  std::vector<CollectiveTime> collectives;
-  double computeMicroseconds = 0; ///< when the compute stream is done
-  double exposedMicroseconds = 0;
-
-  void run(const Function &function) {
-    for (Node *node : function) {
-      if (infoOf(*node).has(startsCollective))
-        start(*node);
-      else if (node->op() == Op::wait)
-        wait(*node);
-      else
-        compute(*node);
-    }
-  }
-
-private:
-  struct Pending {
-    size_t index;
-    double end;
-    llvm::StringSet<> units;
-  };
-
-  void start(Node &node) {
-    double cost = target.costMicroseconds(node);
-    collectives.push_back({&node, nullptr, cost, 0, ""});
-    double begin = std::max(commMicroseconds, computeMicroseconds);
-    commMicroseconds = inlineStreams ? commMicroseconds : begin + cost;
-    pending[&node] = {collectives.size() - 1, begin + cost, {}};
-  }
-
-  void wait(Node &node) {
-    auto entry = pending.find(node.operand(0)->definer());
-    Pending &started = entry->second;
-    CollectiveTime &time = collectives[started.index];
-    time.wait = &node;
-    time.exposedMicroseconds =
-        inlineStreams ? time.predictedMicroseconds : std::max(0.0, started.end - computeMicroseconds);
-    computeMicroseconds += time.exposedMicroseconds;
-    exposedMicroseconds += time.exposedMicroseconds;
-    for (const auto &unit : started.units)
-      time.hiddenBehind += (time.hiddenBehind.empty() ? "" : ",") + unit.getKey().str();
-    pending.erase(entry);
-  }
-
-  void compute(Node &node) {
-    computeMicroseconds += target.costMicroseconds(node);
-    if (inlineStreams || node.section.unit < 0)
-      return;
-    for (auto &[start, started] : pending)
-      if (started.end > computeMicroseconds)
-        started.units.insert(module.units[node.section.unit].name);
-  }
-
-  const Module &module;
-  const Target &target;
-  bool inlineStreams;
-  double commMicroseconds = 0;
-  std::map<const Node *, Pending> pending;
-};
-
-int64_t positionOf(const llvm::DenseMap<const Node *, int64_t> &positions, const Node *node) {
-  return positions.lookup(node);
-}
-
 /// "all_gather.start" -> "all_gather"
 llvm::StringRef collectiveName(const Node &start) { return infoOf(start).name.split('.').first; }
 
@@ -138,7 +68,27 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
                             {"theoretical_min_bytes", memory.theoreticalMinBytes}};
 }
 
-llvm::json::Array collectivesJson(const Module &module, const StepPrediction &prediction) {
+llvm::json::Object collectiveJson(const Module &module, const TimelineCollective &collective,
+                                  const llvm::DenseMap<const Node *, int64_t> &positions) {
+  const Node &start = *collective.start;
+  const auto &attributes = start.get<CollectiveAttributes>();
+  int64_t fullBytes = std::max(start.operand(0)->type().bytes(), start.result()->type().bytes());
+  return llvm::json::Object{{"id", attributes.id},
+                            {"op", collectiveName(start)},
+                            {"unit", start.unit < 0 ? "" : module.units[start.unit].name},
+                            {"function", nameOf(start.function()->kind())},
+                            {"dtype", nameOf(start.result()->type().dtype())},
+                            {"bytes", fullBytes},
+                            {"group", attributes.over.name},
+                            {"start", positions.lookup(collective.start)},
+                            {"wait", collective.wait ? positions.lookup(collective.wait) : -1},
+                            {"hidden_behind", hiddenBehindText(collective)},
+                            {"predicted_us", collective.endMicroseconds - collective.beginMicroseconds},
+                            {"predicted_exposed_us", collective.exposedMicroseconds},
+                            {"why_not_earlier", whyNotEarlier(collective)}};
+}
+
+llvm::json::Array collectivesJson(const Module &module, const Timeline &timeline) {
   llvm::DenseMap<const Node *, int64_t> positions;
   for (const std::unique_ptr<Function> &function : module.functions) {
     int64_t position = 0;
@@ -146,23 +96,9 @@ llvm::json::Array collectivesJson(const Module &module, const StepPrediction &pr
       positions[node] = position++;
   }
   llvm::json::Array collectives;
-  for (const CollectiveTime &time : prediction.collectives) {
-    const Node &start = *time.start;
-    const auto &attributes = start.get<CollectiveAttributes>();
-    int64_t fullBytes = std::max(start.operand(0)->type().bytes(), start.result()->type().bytes());
-    collectives.push_back(llvm::json::Object{{"id", attributes.id},
-                                             {"op", collectiveName(start)},
-                                             {"unit", start.unit < 0 ? "" : module.units[start.unit].name},
-                                             {"function", nameOf(start.function()->kind())},
-                                             {"dtype", nameOf(start.result()->type().dtype())},
-                                             {"bytes", fullBytes},
-                                             {"group", attributes.over.name},
-                                             {"start", positionOf(positions, time.start)},
-                                             {"wait", positionOf(positions, time.wait)},
-                                             {"hidden_behind", time.hiddenBehind},
-                                             {"predicted_us", time.predictedMicroseconds},
-                                             {"predicted_exposed_us", time.exposedMicroseconds}});
-  }
+  for (const FunctionTimeline &function : timeline.functions)
+    for (const TimelineCollective &collective : function.collectives)
+      collectives.push_back(collectiveJson(module, collective, positions));
   return collectives;
 }
 
@@ -191,22 +127,7 @@ llvm::json::Array parametersJson(const Module &module) {
 
 } // namespace
 
-StepPrediction predictStep(const Module &planned, const Target &target, bool inlineStreams) {
-  StepPrediction prediction;
-  for (const std::unique_ptr<Function> &function : planned.functions) {
-    FunctionTimeline timeline(planned, target, inlineStreams);
-    timeline.run(*function);
-    llvm::append_range(prediction.collectives, timeline.collectives);
-    FunctionKind kind = function->kind();
-    if (kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update) {
-      prediction.stepMicroseconds += timeline.computeMicroseconds;
-      prediction.exposedMicroseconds += timeline.exposedMicroseconds;
-    }
-  }
-  return prediction;
-}
-
-std::string planJson(const Module &planned, const MemoryReport &memory, const StepPrediction &prediction) {
+std::string planJson(const Module &planned, const MemoryReport &memory, const Timeline &timeline) {
   llvm::json::Object mesh;
   for (const MeshAxis &axis : planned.mesh)
     mesh[axis.name] = axis.size;
@@ -215,8 +136,8 @@ std::string planJson(const Module &planned, const MemoryReport &memory, const St
                           {"mesh", std::move(mesh)},
                           {"units", unitsJson(planned)},
                           {"memory", memoryJson(planned, memory)},
-                          {"collectives", collectivesJson(planned, prediction)},
-                          {"predicted_step_us", prediction.stepMicroseconds},
+                          {"collectives", collectivesJson(planned, timeline)},
+                          {"predicted_step_us", timeline.stepMicroseconds},
                           {"parameters", parametersJson(planned)}};
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(plan))).str();
 }

@@ -1,0 +1,50 @@
+#include "frontend/driver/machine.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <thread>
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Expected<Hardware> readTable(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::make_error<UsageError>(("--hardware " + path + ": " + buffer.getError().message() + "; built in are " +
+                                         llvm::join(builtInHardwareNames(), ", "))
+                                            .str());
+  return readHardware((*buffer)->getBuffer(), path);
+}
+
+CostModel modelOn(const Hardware &hardware, const OptionValues &values) {
+  CostModel model;
+  model.hardware = hardware;
+  model.inlineStreams = !hardware.hostRunsAhead && collectivesRunInline(values);
+  model.networkOnly = !hardware.hostRunsAhead && values.text("transport") == "mpi";
+  model.threads = hardware.hostRunsAhead ? 1 : values.integer("threads");
+  return model;
+}
+
+} // namespace
+
+bool collectivesRunInline(const OptionValues &values) {
+  if (values.text("streams") != "auto")
+    return values.text("streams") == "inline";
+  return static_cast<int64_t>(std::thread::hardware_concurrency()) <= values.integer("world_size");
+}
+
+llvm::Expected<Machine> machineOf(const OptionValues &values) {
+  llvm::StringRef name = values.text("hardware");
+  Hardware builtIn = *builtInHardware("cpu");
+  if (name == "auto")
+    return Machine{modelOn(builtIn, values), modelOn(builtIn, values)};
+  if (std::optional<Hardware> table = builtInHardware(name))
+    return Machine{modelOn(*table, values), modelOn(*table, values)};
+  llvm::Expected<Hardware> table = readTable(name);
+  if (!table)
+    return table.takeError();
+  return Machine{modelOn(*table, values), modelOn(*table, values)};
+}
+
+} // namespace fsdpc

@@ -1,0 +1,189 @@
+#include "passes/cost/cost_model.h"
+
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+/// Vector instructions of one element of an elementwise op: polynomials for transcendentals, ten rounds for Philox.
+double operationsOf(Op op) {
+  switch (op) {
+  case Op::exp:
+  case Op::log:
+  case Op::log1p:
+  case Op::sin:
+  case Op::cos:
+  case Op::tanh:
+  case Op::sigmoid:
+  case Op::erf: return 16;
+  case Op::gelu:
+  case Op::geluTanh: return 20;
+  case Op::geluGrad:
+  case Op::geluTanhGrad:
+  case Op::pow: return 30;
+  case Op::randomUniform: return 40;
+  case Op::div:
+  case Op::sqrt:
+  case Op::rsqrt: return 4;
+  default: return 1;
+  }
+}
+
+double loopOperations(const Node &node) {
+  auto elements = static_cast<double>(node.result()->type().elements());
+  if (node.op() != Op::fused)
+    return elements * operationsOf(node.op());
+  double perElement = 0;
+  for (const Expression::Step &step : node.get<FusedAttributes>().body.steps)
+    perElement += operationsOf(step.op);
+  return elements * perElement;
+}
+
+bool isHalf(const Node &node) {
+  return node.operandCount() > 0 && !node.operand(0)->type().isToken() &&
+         byteSize(node.operand(0)->type().dtype()) == 2;
+}
+
+bool isAllReduce(const Node &node) { return node.op() == Op::allReduce || node.op() == Op::allReduceStart; }
+
+/// "all_gather.start" -> "all_gather"
+llvm::StringRef collectiveName(const Node &node) { return infoOf(node).name.split('.').first; }
+
+/// The group of a collective as links see it.
+struct Group {
+  int64_t ranks = 1;
+  int64_t nodes = 1; ///< that it spans
+};
+
+Group groupOf(const Node &node, const Hardware &hardware) {
+  Group group{node.get<CollectiveAttributes>().ranks, 1};
+  const Module &module = *node.function()->module();
+  const MeshAxis *axis = module.axis(node.get<CollectiveAttributes>().over.name);
+  int64_t perNode = hardware.ranksPerNode;
+  if (!axis || perNode <= 0 || module.worldSize() <= perNode || perNode % (axis->size * axis->stride) == 0)
+    return group;
+  int64_t members = std::max<int64_t>(1, perNode / axis->stride);
+  group.nodes = (group.ranks + members - 1) / members;
+  return group;
+}
+
+/// Bytes one rank moves.
+double movedBytes(const Node &node, Algorithm algorithm, int64_t ranks) {
+  auto bytes = static_cast<double>(std::max(node.operand(0)->type().bytes(), node.result()->type().bytes()));
+  auto count = static_cast<double>(ranks);
+  if (algorithm == Algorithm::peerRead)
+    return isAllReduce(node) ? bytes * count : bytes;
+  return bytes * (count - 1) / count * (isAllReduce(node) ? 2 : 1);
+}
+
+/// Hops between nodes cost `far`, those within one `near` (nccl src/graph/tuning.cc: nsteps - nInterSteps and
+/// nInterSteps).
+double hopMicroseconds(const Node &node, const Group &group, double near, double far) {
+  auto between = static_cast<double>(group.nodes - 1), all = static_cast<double>(group.ranks - 1);
+  double rounds = isAllReduce(node) ? 2 : 1;
+  return rounds * ((all - between) * near + between * far);
+}
+
+double slowedDown(const Link &link, double bytes) {
+  return link.slowMicroseconds + (link.slowBytesPerMicrosecond > 0 ? bytes / link.slowBytesPerMicrosecond : 0);
+}
+
+} // namespace
+
+std::optional<ComputeClass> computeClassOf(const Node &node) {
+  const OpInfo &info = infoOf(node);
+  if (info.has(collective) || info.has(aliasesOperand))
+    return std::nullopt;
+  switch (node.op()) {
+  case Op::read:
+  case Op::write:
+  case Op::wait:
+  case Op::free:
+  case Op::pack:
+  case Op::tap:
+  case Op::ret:
+  case Op::constant: return std::nullopt;
+  case Op::matmul: return ComputeClass::product;
+  case Op::convolution:
+  case Op::convolutionGradInput:
+  case Op::convolutionGradWeight: return ComputeClass::convolution;
+  case Op::attention:
+  case Op::attentionGrad: return ComputeClass::attention;
+  case Op::softmax:
+  case Op::softmaxGrad:
+  case Op::logSoftmax:
+  case Op::logSoftmaxGrad:
+  case Op::layerNorm:
+  case Op::layerNormGrad:
+  case Op::crossEntropy:
+  case Op::crossEntropyGrad:
+  case Op::nll:
+  case Op::nllGrad: return ComputeClass::rows;
+  case Op::reduceSum:
+  case Op::reduceMax:
+  case Op::reduceMin:
+  case Op::reduceProd:
+  case Op::argMax:
+  case Op::cumulativeSum:
+  case Op::maxPool:
+  case Op::maxPoolGrad:
+  case Op::averagePool:
+  case Op::averagePoolGrad: return ComputeClass::reduce;
+  case Op::sgd:
+  case Op::adam:
+  case Op::adadelta:
+  case Op::adagrad:
+  case Op::rmsprop: return ComputeClass::optimizer;
+  default: return node.op() == Op::fused || isElementwise(node) ? ComputeClass::loop : ComputeClass::move;
+  }
+}
+
+double CostModel::nodeMicroseconds(const Node &node) const {
+  std::optional<ComputeClass> computeClass = computeClassOf(node);
+  if (!computeClass)
+    return 0;
+  const ComputeRate &rate = hardware.rateOf(*computeClass);
+  Cost cost = infoOf(node).cost(node);
+  double flops = *computeClass == ComputeClass::loop ? loopOperations(node) : cost.flops;
+  double flopsPerMicrosecond = isHalf(node) ? rate.halfFlopsPerMicrosecond : rate.flopsPerMicrosecond;
+  double roofline = std::max(flops / (flopsPerMicrosecond * static_cast<double>(threads)),
+                             (cost.bytesRead + cost.bytesWritten) / rate.bytesPerMicrosecond);
+  return std::max(hardware.floorMicroseconds, rate.overheadMicroseconds + roofline);
+}
+
+double CostModel::microseconds(const Node &node) const {
+  return infoOf(node).has(collective) ? collectiveMicroseconds(node) : nodeMicroseconds(node);
+}
+
+double CostModel::collectiveMicroseconds(const Node &start) const {
+  Group group = groupOf(start, hardware);
+  if (networkOnly)
+    group.nodes = group.ranks;
+  if (group.ranks <= 1)
+    return 0;
+  bool crosses = group.nodes > 1;
+  const Link &link = crosses ? hardware.network : hardware.nodeLocal;
+  double bytes = movedBytes(start, link.algorithm, group.ranks);
+  // Ranks of a group that share a node share its adapters too: the ring enters and leaves the node through each.
+  double adapters = crosses ? static_cast<double>(group.ranks) / static_cast<double>(group.nodes) : 1;
+  double best = -1;
+  for (size_t i = 0; i < link.rates.size(); ++i) {
+    const CollectiveRate &rate = link.rates[i];
+    if (!rate.op.empty() && rate.op != collectiveName(start))
+      continue;
+    const CollectiveRate &within = hardware.nodeLocal.rates[std::min(i, hardware.nodeLocal.rates.size() - 1)];
+    double bandwidth = rate.bytesPerMicrosecond * adapters;
+    if (crosses && adapters > 1)
+      bandwidth = std::min(bandwidth, within.bytesPerMicrosecond);
+    double time = rate.alphaMicroseconds + bytes / bandwidth +
+                  hopMicroseconds(start, group, within.hopMicroseconds, rate.hopMicroseconds);
+    best = best < 0 ? time : std::min(best, time);
+  }
+  assert(best >= 0 && "a link has a rate for every collective");
+  return best + slowedDown(link, bytes);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,80 @@
+// What a machine is, in figures: how fast its ranks compute, and what a collective over each kind of link costs.
+//
+// A table has a name and comes from three places: built in (common GPU nodes, and a CPU nobody measured), measured by
+// `fsdpc calibrate`, or a file (schema fsdpc.hardware/1, what `fsdpc calibrate` writes). Units: microseconds, bytes and
+// operations per microsecond (10^6 per microsecond = 10^12 per second).
+#pragma once
+
+#include "ir/node.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdpc {
+
+/// Nodes of one class run at one rate. `product`: matmul. `rows`: softmax, normalisation, losses. `loop`: fused and
+/// elementwise nodes. `move`: transposes, gathers, concatenations, everything else that only copies.
+enum class ComputeClass : uint8_t { product, convolution, attention, rows, loop, reduce, move, optimizer };
+inline constexpr size_t computeClassCount = 8;
+llvm::StringRef nameOf(ComputeClass computeClass);
+
+/// microseconds = overhead + max(flops / flopsPerMicrosecond, bytes / bytesPerMicrosecond), a roofline on the node as
+/// it runs, after fusion; never less than Hardware::floorMicroseconds. Flops and bytes are the op's own (OpInfo::cost);
+/// a transcendental step of a loop counts as several flops.
+struct ComputeRate {
+  double flopsPerMicrosecond = 1e5;
+  double halfFlopsPerMicrosecond = 1e5; ///< operands of 16 bits
+  double bytesPerMicrosecond = 1e4;
+  double overheadMicroseconds = 0; ///< of a call
+};
+
+/// How a collective moves its bytes. `ring`: every rank sends to its neighbour, n - 1 times (2 (n - 1) for all_reduce);
+/// a rank moves (n - 1) / n of the full buffer, twice for all_reduce. `peerRead`: every rank reads its peers' memory: a
+/// rank moves the full buffer, n full buffers for all_reduce.
+enum class Algorithm : uint8_t { ring, peerRead };
+
+/// microseconds = alpha + hops * hop + bytes moved by a rank / bytesPerMicrosecond
+struct CollectiveRate {
+  std::string op; ///< all_gather, reduce_scatter, all_reduce; empty: any
+  double alphaMicroseconds = 0;
+  double hopMicroseconds = 0;
+  double bytesPerMicrosecond = 1e4;
+};
+
+/// The way between two ranks. Of the rates that fit a collective, the cheapest is taken: a library picks its protocol
+/// by size.
+struct Link {
+  Algorithm algorithm = Algorithm::ring;
+  std::vector<CollectiveRate> rates;
+  /// A link slowed down on purpose (`train --slow_link_microseconds A --slow_link_bytes_per_microsecond B`): every
+  /// collective takes A + bytes moved / B more. 0: not slowed down.
+  double slowMicroseconds = 0;
+  double slowBytesPerMicrosecond = 0;
+};
+
+struct Hardware {
+  std::string name;
+  int64_t ranksPerNode = 0; ///< of one node; 0: all ranks are in one
+  /// The host issues ahead of the device: a start waits for its operand and its tokens only. Otherwise for its place in
+  /// the program too.
+  bool hostRunsAhead = false;
+  double floorMicroseconds = 0; ///< no node is faster: launch of a kernel
+  ComputeRate compute[computeClassCount];
+  Link nodeLocal; ///< between ranks of one node
+  Link network;   ///< between nodes; figures of one rank's share of the node's network
+
+  ComputeRate &rateOf(ComputeClass computeClass) { return compute[static_cast<size_t>(computeClass)]; }
+  const ComputeRate &rateOf(ComputeClass computeClass) const { return compute[static_cast<size_t>(computeClass)]; }
+};
+
+/// Names of the built-in tables: cpu, a100_8, h100_8, h200_8, b200_8.
+llvm::ArrayRef<llvm::StringRef> builtInHardwareNames();
+std::optional<Hardware> builtInHardware(llvm::StringRef name);
+
+/// Every figure must be finite and, but for overheads and latencies, above 0. `source` names the text in errors.
+llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef source);
+std::string toJson(const Hardware &hardware);
+
+} // namespace fsdpc

@@ -1,0 +1,72 @@
+// The predicted step: when every node runs, on which stream, and what every collective waits for.
+//
+// One list simulation over program order. The compute stream takes its nodes in order. A collective starts when its
+// operand is made, its `after` tokens are there, its stream (a FIFO) is free and, where the host does not run ahead,
+// the program has come to its start. A wait joins the streams. All ranks are alike, so nobody waits for a late rank.
+// Times are microseconds from the start of the function.
+#pragma once
+
+#include "ir/module.h"
+#include "passes/cost/cost_model.h"
+
+namespace fsdpc {
+
+/// A node that takes time on the compute stream.
+struct TimelineNode {
+  const Node *node = nullptr;
+  double beginMicroseconds = 0;
+  double endMicroseconds = 0;
+};
+
+/// Which constraint on the beginning of a collective was the last to be satisfied.
+enum class StartReason : uint8_t {
+  none,          ///< it begins with the function
+  dependency,    ///< its operand had to be made
+  memory,        ///< its result lies where something else had to be freed
+  inflightBound, ///< as many gathered units are held as are allowed
+  order,         ///< a collective ahead of it, or the place that the schedule gave it
+};
+llvm::StringRef nameOf(StartReason reason); // "none", "dependency", "memory", "in-flight bound", "order"
+
+/// One collective, from start to wait.
+struct TimelineCollective {
+  const Node *start = nullptr;
+  const Node *wait = nullptr;    ///< null if the function does not wait for it
+  double issuedMicroseconds = 0; ///< the compute stream came to the start
+  double beginMicroseconds = 0;  ///< the body runs
+  double endMicroseconds = 0;
+  double waitMicroseconds = 0;    ///< the compute stream came to the wait
+  double exposedMicroseconds = 0; ///< of its time, what the compute stream stood still
+  StartReason reason = StartReason::none;
+  const Node *blocker = nullptr;     ///< what the reason is about: producer, free, collective ahead; may be null
+  std::vector<int32_t> hiddenBehind; ///< units that computed meanwhile, in order (Module::units)
+};
+
+struct FunctionTimeline {
+  const Function *function = nullptr;
+  int64_t callsPerStep = 0; ///< 0: not part of a training step (evaluation, export)
+  std::vector<TimelineNode> nodes;
+  std::vector<TimelineCollective> collectives; ///< in program order of their starts
+  double microseconds = 0;                     ///< when the compute stream is done
+  double exposedMicroseconds = 0;
+  double communicationMicroseconds = 0; ///< all bodies
+};
+
+struct Timeline {
+  std::vector<FunctionTimeline> functions; ///< in the module's order
+  double stepMicroseconds = 0;             ///< of one training step: functions times their calls
+  double exposedMicroseconds = 0;          ///< of one training step
+  double communicationMicroseconds = 0;    ///< of one training step
+};
+
+/// Requires stage async or planned. Linear in the number of nodes.
+Timeline simulate(const Module &planned, const CostModel &model);
+
+/// "memory: free %fc1.p.full of fc1" for people and plan.json: the reason and what it is about.
+std::string whyNotEarlier(const TimelineCollective &collective);
+/// "all_gather 3 of fc2": op, id and unit of a collective's start.
+std::string collectiveText(const Node &start);
+/// Names of the units it is hidden behind, with commas between.
+std::string hiddenBehindText(const TimelineCollective &collective);
+
+} // namespace fsdpc
