@@ -48,6 +48,8 @@ public:
   explicit InfoWriter(const ProgramText &program) : program(program), module(program.module), info(program.info) {
     for (const OnnxDataOffset &entry : info.onnxOffsets)
       onnxOffsets[entry.parameter] = entry.bytes;
+    for (const State *segment : program.segments())
+      segmentIndex.try_emplace(segment->name, static_cast<int>(segmentIndex.size()));
   }
   std::string write();
 
@@ -65,8 +67,10 @@ private:
   const Module &module;
   const EmitInfo &info;
   llvm::StringMap<int64_t> onnxOffsets;
+  llvm::StringMap<int> segmentIndex;
   Table arenas{"ArenaInfo", "arenas"}, memoryClasses{"MemoryClassBytes", "memoryClasses"},
       inputs{"InputInfo", "inputs"};
+  Table axes{"MeshAxisInfo", "axes"};
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
@@ -120,9 +124,14 @@ std::string InfoWriter::onnxText(const Parameter &parameter) const {
 }
 
 void InfoWriter::fillParameters() {
-  for (const State *segment : program.segments())
+  for (const MeshAxis &axis : module.mesh)
+    axes.row({cppString(axis.name), std::to_string(axis.size), std::to_string(axis.stride)});
+  for (const State *segment : program.segments()) {
+    int repeated = segment->role == StateRole::replica ? segmentIndex.lookup(segment->owner) : -1;
     segments.row({cppString(segment->unit), cppDType(segment->type.dtype()), std::to_string(segment->paddedElements),
-                  std::to_string(segment->type.elements()), placeText(segment->place)});
+                  std::to_string(segment->type.elements()), placeText(segment->place),
+                  std::to_string(program.axisOf(segment->over)), std::to_string(repeated)});
+  }
   for (const ProgramText::PlacedParameter &placed : program.parameters()) {
     const Parameter &parameter = *placed.parameter;
     parameters.row({cppString(parameter.name), cppDType(parameter.type.dtype()), shapeText(parameter.type.shape()),
@@ -132,9 +141,6 @@ void InfoWriter::fillParameters() {
 }
 
 void InfoWriter::fillStates() {
-  llvm::StringMap<int> segmentIndex;
-  for (const State *segment : program.segments())
-    segmentIndex.try_emplace(segment->name, static_cast<int>(segmentIndex.size()));
   for (const State &state : module.states) {
     if (state.role == StateRole::optimizer)
       optimizerStates.row({cppString(state.field), std::to_string(segmentIndex.lookup(state.owner)),
@@ -167,8 +173,9 @@ void InfoWriter::fillCollectives() {
     llvm::StringRef name = infoOf(*node).name.split('.').first;
     std::string unit = node->unit >= 0 ? module.units[node->unit].name : "";
     int64_t bytes = std::max(node->operand(0)->type().bytes(), node->result()->type().bytes());
-    collectives.row(
-        {cppString(name), cppString(unit), cppString(std::to_string(attributes.id)), std::to_string(bytes)});
+    collectives.row({cppString(name), cppString(unit), cppString(std::to_string(attributes.id)), std::to_string(bytes),
+                     std::to_string(program.axisOf(attributes.over.name)),
+                     node->stream == Stream::reduce ? "Channel::reduce" : "Channel::comm"});
   }
 }
 
@@ -190,6 +197,7 @@ std::string InfoWriter::programInfo() const {
       .text("arenas", arenas.reference())
       .text("memoryClasses", memoryClasses.reference())
       .text("inputs", inputs.reference())
+      .text("axes", axes.reference())
       .text("segments", segments.reference())
       .text("parameters", parameters.reference())
       .text("optimizerStates", optimizerStates.reference())
@@ -218,8 +226,8 @@ std::string InfoWriter::write() {
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/cpu/collectives.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
-  for (const Table *table : {&arenas, &memoryClasses, &inputs, &segments, &parameters, &optimizerStates, &scalars,
-                             &stepResults, &evalResults, &collectives})
+  for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
+                             &scalars, &stepResults, &evalResults, &collectives})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

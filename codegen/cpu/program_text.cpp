@@ -40,6 +40,9 @@ void ProgramText::collectParameters() {
       slots[slot.parameter] = {static_cast<int>(segmentStates.size()), slot.offsetElements};
     segmentStates.push_back(&state);
   }
+  for (const State &state : module.states)
+    if (state.role == StateRole::replica)
+      segmentStates.push_back(&state);
   for (const Parameter &parameter : module.parameters) {
     auto slot = slots.find(parameter.name);
     if (slot == slots.end())
@@ -77,6 +80,13 @@ const Node *ProgramText::startOf(const Value *future) const {
     if (argument.value.get() == future)
       return startByResultName.lookup(argument.name);
   return nullptr;
+}
+
+int ProgramText::axisOf(llvm::StringRef name) const {
+  for (size_t i = 0; i < module.mesh.size(); ++i)
+    if (module.mesh[i].name == name)
+      return static_cast<int>(i);
+  return -1;
 }
 
 int ProgramText::parameterOf(llvm::StringRef name) const {

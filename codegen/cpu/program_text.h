@@ -28,6 +28,8 @@ public:
   int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
   /// The start behind a future, also one that an earlier function of the step started; null if there is none.
   const Node *startOf(const Value *future) const;
+  /// Index of a mesh axis in the side table, -1 for the empty name: no axis.
+  int axisOf(llvm::StringRef name) const;
   /// Index of a parameter in the side table, -1 if it has no place in any segment.
   int parameterOf(llvm::StringRef name) const;
 
@@ -41,6 +43,7 @@ public:
     int64_t offsetElements;
   };
   llvm::ArrayRef<PlacedParameter> parameters() const { return placedParameters; }
+  /// Segments, then replicas.
   llvm::ArrayRef<const State *> segments() const { return segmentStates; }
 
 private:

@@ -75,20 +75,35 @@ struct InputInfo {
   bool hasIgnoreIndex = false;
 };
 
-/// One flat, padded, evenly split run of parameters (design: "Units, segments, placement").
+/// One way to cut the ranks into groups of equal size. The members of a group are `stride` ranks apart: with 4 ranks,
+/// size 2 and stride 1 the groups are {0, 1} and {2, 3}; with stride 2 they are {0, 2} and {1, 3}.
+struct MeshAxisInfo {
+  const char *name; ///< shard, replicate, reshard, world
+  int size;         ///< members of a group
+  int stride;
+
+  /// Which member of its group a rank is, and the rank that is member `member` of the group of `rank`.
+  constexpr int memberOf(int rank) const { return rank / stride % size; }
+  constexpr int rankOf(int rank, int member) const { return rank + (member - memberOf(rank)) * stride; }
+};
+
+/// One flat, padded run of parameters, split evenly over the groups of a mesh axis or whole on every rank (design:
+/// "Units, segments, placement").
 struct SegmentInfo {
   const char *unit;
   DType dtype;
-  std::int64_t paddedElements; ///< of all ranks together
-  std::int64_t shardElements;  ///< of one rank: paddedElements / worldSize; rank r holds [r, r + 1) x shardElements
+  std::int64_t paddedElements; ///< of all members together
+  std::int64_t shardElements;  ///< of one member: member m of a group holds [m, m + 1) x shardElements
   Place place;                 ///< the shard of this rank
+  int axis = -1;               ///< index into ProgramInfo::axes; -1: whole on every rank
+  int replicaOf = -1;          ///< index of the split segment whose whole this one repeats; -1: it is none
 };
 
 struct ParameterInfo {
   const char *name;
   DType dtype;
   Shape shape;
-  int segment;                 ///< index into ProgramInfo::segments
+  int segment;                 ///< index into ProgramInfo::segments; never that of a replica
   std::int64_t offsetElements; ///< where the parameter starts in the padded segment
   bool trainable;
   const char *onnxInitializer; ///< its name in OUT/model.onnx
@@ -170,6 +185,7 @@ struct ProgramInfo {
   std::span<const ArenaInfo> arenas;
   std::span<const MemoryClassBytes> memoryClasses;
   std::span<const InputInfo> inputs;
+  std::span<const MeshAxisInfo> axes;
   std::span<const SegmentInfo> segments;
   std::span<const ParameterInfo> parameters;
   std::span<const OptimizerStateInfo> optimizerStates;
@@ -204,8 +220,9 @@ struct Context {
   int worldSize = 1;
   int threads = 1; ///< compute threads of this rank
   Communicator *communicator = nullptr;
-  Stream *commStream = nullptr; ///< where collectives run: a worker thread, or inline
-  Tap *tap = nullptr;           ///< set around tapGradients and exportWeights
+  Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
+  Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null
+  Tap *tap = nullptr;             ///< set around tapGradients and exportWeights
 
   template <class T>
   T *at(Place place) const {

@@ -1,7 +1,8 @@
 // Which elements of a parameter lie in the shard of a rank.
 //
-// A segment is a flat, padded run of parameters, split evenly: rank r holds elements [r, r + 1) x shardElements. So a
-// rank holds one contiguous run of each parameter, possibly empty.
+// A segment is a flat, padded run of parameters. Split over a mesh axis, member m of a group holds elements
+// [m, m + 1) x shardElements; whole, every rank holds all of it. So a rank holds one contiguous run of each parameter,
+// possibly empty.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -14,8 +15,14 @@ struct ShardRange {
   std::int64_t elements = 0;         ///< 0: this rank holds nothing of the parameter
 };
 
-constexpr ShardRange shardRange(const SegmentInfo &segment, const ParameterInfo &parameter, int rank) {
-  const std::int64_t shardBegin = rank * segment.shardElements;
+/// Which of the segment's shards a rank holds.
+constexpr int shardIndex(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
+  return segment.axis < 0 ? 0 : program.axes[static_cast<std::size_t>(segment.axis)].memberOf(rank);
+}
+
+/// `shard`: which of the segment's shards.
+constexpr ShardRange shardRange(const SegmentInfo &segment, const ParameterInfo &parameter, int shard) {
+  const std::int64_t shardBegin = shard * segment.shardElements;
   const std::int64_t shardEnd = shardBegin + segment.shardElements;
   const std::int64_t begin = parameter.offsetElements > shardBegin ? parameter.offsetElements : shardBegin;
   const std::int64_t parameterEnd = parameter.offsetElements + parameter.shape.elements();

@@ -51,6 +51,16 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
   }
 }
 
+/// Per segment, all that hold its parameters: itself and its replica, if it has one. Nothing for replicas.
+std::vector<std::vector<const SegmentInfo *>> copiesOfSegments(const ProgramInfo &program) {
+  std::vector<std::vector<const SegmentInfo *>> copies(program.segments.size());
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    const SegmentInfo &segment = program.segments[i];
+    copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
+  }
+  return copies;
+}
+
 } // namespace
 
 Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin)
@@ -81,15 +91,17 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
 }
 
 void Weights::load(const Context &context) const {
+  const std::vector<std::vector<const SegmentInfo *>> copies = copiesOfSegments(program);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!entries[i])
       continue;
     const ParameterInfo &parameter = program.parameters[i];
-    const SegmentInfo &segment = program.segments[static_cast<std::size_t>(parameter.segment)];
-    const ShardRange range = shardRange(segment, parameter, context.rank);
-    if (range.elements > 0)
-      readRange(file.file(), *entries[i], parameter.dtype, range,
-                context.at<std::byte>(segment.place) + range.shardElement * byteSize(segment.dtype));
+    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
+      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
+      if (range.elements > 0)
+        readRange(file.file(), *entries[i], parameter.dtype, range,
+                  context.at<std::byte>(segment->place) + range.shardElement * byteSize(segment->dtype));
+    }
   }
 }
 

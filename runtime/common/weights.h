@@ -21,7 +21,8 @@ public:
   /// Throws Failure{corrupt} for a bad file, Failure{incompatible} listing what is missing, extra or of another shape.
   Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin);
 
-  /// Reads this rank's slices into its shards. Padding and the parameters that the file does not hold are left alone.
+  /// Reads this rank's slices into its shards, and the whole of what is whole here (segments that no axis splits,
+  /// replicas). Padding and the parameters that the file does not hold are left alone.
   void load(const Context &context) const;
 
 private:
@@ -30,7 +31,7 @@ private:
   std::vector<const TensorEntry *> entries; ///< per parameter; null: not in the file
 };
 
-/// Zeroes all parameter shards and sets every element of the optimizer state to its initial value.
+/// Zeroes all parameter shards and replicas and sets every element of the optimizer state to its initial value.
 void resetState(const ProgramInfo &program, const Context &context);
 
 } // namespace fsdpc::rt

@@ -16,6 +16,12 @@ CollectiveRequest makeRequest(const Context &context, CollectiveOp op, int colle
   return request;
 }
 
+Ticket start(Context &context, const CollectiveRequest &request) {
+  Communicator &communicator = *context.communicator;
+  const bool reduces = communicator.channelOf(request.collective) == Channel::reduce;
+  return communicator.start(reduces ? *context.reduceStream : *context.commStream, request);
+}
+
 } // namespace
 
 __attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }
@@ -23,7 +29,7 @@ __attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { ret
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::allGather, collective, source, destination);
   request.elements = shardBytes;
-  return context.communicator->start(*context.commStream, request);
+  return start(context, request);
 }
 
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
@@ -32,7 +38,7 @@ Ticket reduceScatterStart(Context &context, int collective, Place source, void *
   request.elements = shardElements;
   request.dtype = dtype;
   request.staging = static_cast<std::byte *>(staging);
-  return context.communicator->start(*context.commStream, request);
+  return start(context, request);
 }
 
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
@@ -41,9 +47,9 @@ Ticket allReduceStart(Context &context, int collective, Place source, void *dest
   request.elements = elements;
   request.dtype = dtype;
   request.staging = static_cast<std::byte *>(staging);
-  return context.communicator->start(*context.commStream, request);
+  return start(context, request);
 }
 
-void wait(Context &context, Ticket ticket) { context.communicator->wait(*context.commStream, ticket); }
+void wait(Context &context, Ticket ticket) { context.communicator->wait(ticket); }
 
 } // namespace fsdpc::rt

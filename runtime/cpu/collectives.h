@@ -5,6 +5,9 @@
 // Sums over ranks are one balanced binary tree in rank order, ((r0+r1)+(r2+r3))+..., in every transport and collective,
 // so a result has the same bits on every rank, in every run, on every transport.
 //
+// A collective runs among the ranks of one group: the mesh axis of its entry in the side table says which. Every group
+// of the axis runs it at once, and members are counted in rank order.
+//
 // Two transports: ranks of one host read each other's `window` arena directly; the plain MPI path (chosen at compile
 // time, ProgramInfo::plainMpi) exchanges into planned staging and then sums locally in the same tree.
 #pragma once
@@ -13,34 +16,47 @@
 
 namespace fsdpc::rt {
 
-/// One entry per collective of the program, in the side table: what a time-out or a trace names.
+/// What runs one after the other: each channel has a stream of its own and, on the plain MPI path, handles of its own.
+enum class Channel : std::uint8_t {
+  comm,   ///< everything, unless reductions have a communicator of their own
+  reduce, ///< reductions, with `--reduce_communicator own`
+};
+inline constexpr int channelCount = 2;
+
+/// One entry per collective of the program, in the side table: among whom and where it runs, and what a time-out or a
+/// trace names.
 struct CollectiveInfo {
   const char *op;     ///< "all_gather", "reduce_scatter", "all_reduce"
   const char *unit;   ///< "" for scalars
   const char *name;   ///< id as in plan.json
   std::int64_t bytes; ///< of the full buffer
+  int axis = -1;      ///< index into ProgramInfo::axes; -1: all ranks are one group
+  Channel channel = Channel::comm;
 };
 
 /// The side table; the `collective` argument below is an index of it. Defined by the emitted program; without that
-/// (weak) definition messages name no unit.
+/// (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages name no unit.
 std::span<const CollectiveInfo> programCollectives();
 
-/// A started collective. Trivially copyable; valid until waited for, exactly once.
+/// A started collective. Trivially copyable. It stays outstanding until it is waited for, also from one function of
+/// the program to a later one and from one step to the next; waiting for it again returns at once. Until then the same
+/// collective is not started again.
 struct Ticket {
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0; ///< 0: not started yet
+  int collective = 0;
 };
 
-/// Gathers `shardBytes` from every rank's `source` (in the window) into `destination`[worldSize x shardBytes], rank
-/// order.
+/// Gathers `shardBytes` from every member's `source` (in the window) into `destination`[members x shardBytes], in
+/// member order.
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes);
 
-/// Sums `source`[worldSize x shardElements] (in the window) over ranks; rank r keeps slice r in `destination`.
-/// `staging`: worldSize x shardElements on the plain MPI path, null otherwise.
+/// Sums `source`[members x shardElements] (in the window) over the group; member m keeps slice m in `destination`.
+/// `staging`: members x shardElements on the plain MPI path, null otherwise.
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
                           DType dtype, void *staging);
 
-/// Sums `source`[elements] (in the window) over ranks into `destination` on every rank.
-/// `staging`: worldSize x elements on the plain MPI path, null otherwise.
+/// Sums `source`[elements] (in the window) over the group into `destination` on every member.
+/// `staging`: members x elements on the plain MPI path, null otherwise.
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
                       DType dtype, void *staging);
 

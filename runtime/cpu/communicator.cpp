@@ -11,6 +11,9 @@ std::int64_t nanosecondsBetween(std::chrono::steady_clock::time_point from, std:
   return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
 }
 
+/// What a program without a side table may use.
+constexpr std::size_t unlistedCollectives = 16;
+
 } // namespace
 
 const char *nameOf(CollectiveOp op) {
@@ -23,28 +26,70 @@ const char *nameOf(CollectiveOp op) {
 }
 
 Communicator::Communicator(int rank, int worldSize, CommunicatorOptions options)
-    : rank_(rank), worldSize_(worldSize), options_(std::move(options)) {}
-
-Ticket Communicator::start(Stream &stream, CollectiveRequest request) {
-  request.sequence = ++sequence_;
-  Outstanding &entry = outstanding_[request.sequence % capacity];
-  entry.request = request;
-  announce(request);
-  // The request stays in the ring; the task is two pointers.
-  const CollectiveRequest *stored = &entry.request;
-  entry.event = stream.enqueue([this, stored] { run(*stored); });
-  return {request.sequence};
+    : rank_(rank), worldSize_(worldSize), options_(std::move(options)),
+      outstanding_(std::max(options_.collectives.size(), unlistedCollectives)) {
+  groups_.push_back({0, 1, worldSize, rank});
+  for (const MeshAxisInfo &axis : options_.axes)
+    groups_.push_back({axis.rankOf(rank, 0), axis.stride, axis.size, axis.memberOf(rank)});
 }
 
-void Communicator::wait(Stream &stream, Ticket ticket) {
-  const Outstanding &entry = outstanding_[ticket.sequence % capacity];
-  if (entry.request.sequence != ticket.sequence)
-    throw Failure(ExitCode::internal, "wait for a collective that was never started, or too long ago");
-  const std::int64_t skewBefore = bodySkewNanoseconds_.load(std::memory_order_relaxed);
+Communicator::Outstanding &Communicator::entryOf(int collective) {
+  if (collective < 0 || static_cast<std::size_t>(collective) >= outstanding_.size())
+    throw Failure(ExitCode::internal, "collective " + std::to_string(collective) + " is not in the side table");
+  return outstanding_[static_cast<std::size_t>(collective)];
+}
+
+Channel Communicator::channelOf(int collective) const {
+  const auto index = static_cast<std::size_t>(collective);
+  return index < options_.collectives.size() ? options_.collectives[index].channel : Channel::comm;
+}
+
+int Communicator::axisOf(int collective) const {
+  const auto index = static_cast<std::size_t>(collective);
+  return index < options_.collectives.size() ? options_.collectives[index].axis : -1;
+}
+
+Ticket Communicator::start(Stream &stream, CollectiveRequest request) {
+  Outstanding &entry = entryOf(request.collective);
+  if (!entry.waited)
+    throw Failure(ExitCode::internal, "a collective is started again before it was waited for");
+  request.sequence = ++sequence_;
+  request.channel = channelOf(request.collective);
+  request.group = &groups_[static_cast<std::size_t>(axisOf(request.collective) + 1)];
+  entry.request = request;
+  entry.stream = &stream;
+  entry.waited = false;
+  announce(request);
+  // The request stays in the table; the task is two pointers.
+  const CollectiveRequest *stored = &entry.request;
+  entry.event = stream.enqueue([this, stored] { run(*stored); });
+  return {request.sequence, request.collective};
+}
+
+void Communicator::wait(Ticket ticket) {
+  Outstanding &entry = entryOf(ticket.collective);
+  if (ticket.sequence == 0 || entry.request.sequence != ticket.sequence)
+    throw Failure(ExitCode::internal, "wait for a collective that was never started, or was started again");
+  if (entry.waited)
+    return;
+  complete(entry);
+  entry.waited = true;
+}
+
+void Communicator::drain() {
+  // Not in order of sequence, but in an order that is the same on every rank.
+  for (Outstanding &entry : outstanding_)
+    if (!entry.waited)
+      wait({entry.request.sequence, entry.request.collective});
+}
+
+void Communicator::complete(const Outstanding &entry) {
+  const auto &bodySkew = bodySkewNanoseconds_[static_cast<std::size_t>(entry.request.channel)];
+  const std::int64_t skewBefore = bodySkew.load(std::memory_order_relaxed);
   const auto entered = Clock::now();
   awaitReady(entry.request);
   const auto ready = Clock::now();
-  stream.synchronize(entry.event);
+  entry.stream->synchronize(entry.event);
   const auto ran = Clock::now();
   awaitBegun(entry.request);
   const auto begun = Clock::now();
@@ -52,13 +97,12 @@ void Communicator::wait(Stream &stream, Ticket ticket) {
   const auto done = Clock::now();
 
   const std::int64_t inBody = nanosecondsBetween(ready, ran);
-  const std::int64_t skewInBody = std::min(inBody, bodySkewNanoseconds_.load(std::memory_order_relaxed) - skewBefore);
+  const std::int64_t skewInBody = std::min(inBody, bodySkew.load(std::memory_order_relaxed) - skewBefore);
   exposedNanoseconds_ += inBody - skewInBody + nanosecondsBetween(begun, done);
   skewNanoseconds_ += nanosecondsBetween(entered, ready) + skewInBody + nanosecondsBetween(ran, begun);
 }
 
 CommunicatorTimes Communicator::takeTimes() {
-  bodySkewNanoseconds_.store(0, std::memory_order_relaxed);
   CommunicatorTimes times;
   times.communicationMicroseconds = communicationNanoseconds_.exchange(0, std::memory_order_relaxed) * 1e-3;
   times.exposedMicroseconds = std::exchange(exposedNanoseconds_, 0) * 1e-3;
@@ -70,8 +114,9 @@ void Communicator::countCommunication(Clock::time_point since) {
   communicationNanoseconds_.fetch_add(nanosecondsBetween(since, Clock::now()), std::memory_order_relaxed);
 }
 
-void Communicator::countSkew(Clock::time_point since) {
-  bodySkewNanoseconds_.fetch_add(nanosecondsBetween(since, Clock::now()), std::memory_order_relaxed);
+void Communicator::countSkew(const CollectiveRequest &request, Clock::time_point since) {
+  bodySkewNanoseconds_[static_cast<std::size_t>(request.channel)].fetch_add(nanosecondsBetween(since, Clock::now()),
+                                                                            std::memory_order_relaxed);
 }
 
 Failure Communicator::timeoutFailure(const CollectiveRequest &request, int missingRank) const {

@@ -22,6 +22,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace fsdpc::rt {
 
@@ -30,11 +31,23 @@ enum class CollectiveOp : std::uint8_t { allGather, reduceScatter, allReduce };
 /// As in plan.json: "all_gather", "reduce_scatter", "all_reduce".
 const char *nameOf(CollectiveOp op);
 
+/// The ranks among which a collective runs: `stride` apart, counted in rank order.
+struct RankGroup {
+  int first = 0;
+  int stride = 1;
+  int size = 1;
+  int member = 0; ///< which of them this rank is
+
+  int rankOf(int index) const { return first + index * stride; }
+};
+
 struct CollectiveRequest {
   CollectiveOp op = CollectiveOp::allGather;
   DType dtype = DType::u8;
-  int collective = 0;                 ///< index of the side table
-  std::uint64_t sequence = 0;         ///< given by Communicator::start
+  Channel channel = Channel::comm; ///< given by Communicator::start, as are group and sequence
+  int collective = 0;              ///< index of the side table
+  const RankGroup *group = nullptr;
+  std::uint64_t sequence = 0;
   std::int64_t sourceOffsetBytes = 0; ///< in every rank's window
   const std::byte *source = nullptr;  ///< the same place in this rank's window
   std::byte *destination = nullptr;
@@ -49,6 +62,7 @@ struct CommunicatorOptions {
   double graceSeconds = 5;
   bool oversubscribed = false; ///< more ranks than cores on this host
   std::span<const CollectiveInfo> collectives = {};
+  std::span<const MeshAxisInfo> axes = {};
   /// Tests delay ranks here: called on the thread that runs the body, after all ranks are ready and before anything is
   /// read.
   std::function<void(std::uint64_t sequence)> whenBegun = {};
@@ -67,17 +81,23 @@ public:
   Communicator(const Communicator &) = delete;
   Communicator &operator=(const Communicator &) = delete;
 
-  /// Announces the operand and enqueues the body.
+  /// Announces the operand and enqueues the body on the stream, which is that of the collective's channel.
   Ticket start(Stream &stream, CollectiveRequest request);
   /// Throws Failure{timeout} if some rank does not come, with the details of the closing line
-  /// `[unit=<unit>] seq=<sequence> op=<op> missing=<the lowest missing rank>`.
-  void wait(Stream &stream, Ticket ticket);
+  /// `[unit=<unit>] seq=<sequence> op=<op> missing=<the lowest missing rank>`; where a group is not all ranks, a
+  /// missing member may wait for a rank of another group, and that one is named.
+  void wait(Ticket ticket);
+  /// Waits for everything that is outstanding: at the end of a run a collective may be that was started for a step that
+  /// does not come. Called by all ranks at the same place of the program.
+  void drain();
 
-  /// What accumulated since the last call. Called with nothing outstanding.
+  /// What accumulated since the last call, from the thread that waits. Collectives may be outstanding: a body counts
+  /// when it ends, the times in `wait` when `wait` returns.
   CommunicatorTimes takeTimes();
 
   int rank() const { return rank_; }
   int worldSize() const { return worldSize_; }
+  Channel channelOf(int collective) const;
 
 protected:
   using Clock = std::chrono::steady_clock;
@@ -93,26 +113,33 @@ protected:
   virtual void awaitDone(const CollectiveRequest &request) = 0;
 
   void countCommunication(Clock::time_point since);
-  void countSkew(Clock::time_point since);
+  void countSkew(const CollectiveRequest &request, Clock::time_point since);
   const CommunicatorOptions &options() const { return options_; }
+  /// Index into the mesh axes; -1: all ranks.
+  int axisOf(int collective) const;
   /// The failure of a collective that `missingRank` did not reach in time.
   Failure timeoutFailure(const CollectiveRequest &request, int missingRank) const;
 
 private:
-  /// More than a stream's ring holds, so an entry is not overwritten while its body has not run.
-  static constexpr std::uint64_t capacity = 2 * Stream::capacity;
+  /// Of a collective of the side table: it is outstanding at most once.
   struct Outstanding {
     CollectiveRequest request;
+    Stream *stream = nullptr;
     Stream::Event event = 0;
+    bool waited = true;
   };
+
+  Outstanding &entryOf(int collective);
+  void complete(const Outstanding &entry);
 
   const int rank_;
   const int worldSize_;
   const CommunicatorOptions options_;
+  std::vector<RankGroup> groups_; ///< all ranks, then one per mesh axis
   std::uint64_t sequence_ = 0;
-  std::array<Outstanding, capacity> outstanding_;
+  std::vector<Outstanding> outstanding_; ///< by index of the side table
   std::atomic<std::int64_t> communicationNanoseconds_{0};
-  std::atomic<std::int64_t> bodySkewNanoseconds_{0};
+  std::array<std::atomic<std::int64_t>, channelCount> bodySkewNanoseconds_{};
   std::int64_t exposedNanoseconds_ = 0;
   std::int64_t skewNanoseconds_ = 0;
 };

@@ -24,12 +24,6 @@ int sizeOf(MPI_Comm communicator) {
   return size;
 }
 
-MPI_Comm duplicate(MPI_Comm communicator) {
-  MPI_Comm copy;
-  MPI_Comm_dup(communicator, &copy);
-  return copy;
-}
-
 /// `bytes` bytes, the next ones `strideBytes` further on.
 class StridedBlock {
 public:
@@ -51,11 +45,41 @@ private:
 
 } // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm communicator, CommunicatorOptions options, std::int64_t pieceBytes)
-    : Communicator(rankIn(communicator), sizeOf(communicator), std::move(options)),
-      communicator_(duplicate(communicator)), pieceBytes_(pieceBytes), rollCall_(communicator_, rank(), worldSize()) {}
+MpiCommunicator::MpiCommunicator(MPI_Comm communicator, CommunicatorOptions givenOptions, std::int64_t pieceBytes)
+    : Communicator(rankIn(communicator), sizeOf(communicator), std::move(givenOptions)), pieceBytes_(pieceBytes) {
+  const auto isUsed = [this](int channel) {
+    return channel == 0 || std::any_of(options().collectives.begin(), options().collectives.end(),
+                                       [&](const auto &info) { return static_cast<int>(info.channel) == channel; });
+  };
+  for (int channel = 0; channel < channelCount; ++channel)
+    if (isUsed(channel))
+      openChannel(channels_[channel], communicator);
+}
 
-MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&communicator_); }
+MpiCommunicator::~MpiCommunicator() {
+  for (ChannelHandles &channel : channels_) {
+    for (MPI_Comm &axis : channel.axes)
+      MPI_Comm_free(&axis);
+    if (channel.all != MPI_COMM_NULL)
+      MPI_Comm_free(&channel.all);
+  }
+}
+
+void MpiCommunicator::openChannel(ChannelHandles &channel, MPI_Comm communicator) {
+  MPI_Comm_dup(communicator, &channel.all);
+  for (const MeshAxisInfo &axis : options().axes) {
+    MPI_Comm group;
+    MPI_Comm_split(communicator, axis.rankOf(rank(), 0), axis.memberOf(rank()), &group);
+    channel.axes.push_back(group);
+  }
+  channel.rollCall.emplace(channel.all, rank(), worldSize());
+}
+
+MPI_Comm MpiCommunicator::handleFor(const CollectiveRequest &request) {
+  const ChannelHandles &channel = channelFor(request);
+  const int axis = axisOf(request.collective);
+  return axis < 0 ? channel.all : channel.axes[static_cast<std::size_t>(axis)];
+}
 
 void MpiCommunicator::run(const CollectiveRequest &request) {
   const MpiScope allocationsAreMpis;
@@ -82,9 +106,9 @@ void MpiCommunicator::run(const CollectiveRequest &request) {
 void MpiCommunicator::awaitArrival(const CollectiveRequest &request) {
   const auto since = Clock::now();
   MPI_Request barrier;
-  MPI_Ibarrier(communicator_, &barrier);
+  MPI_Ibarrier(handleFor(request), &barrier);
   complete(barrier, request, false);
-  countSkew(since);
+  countSkew(request, since);
 }
 
 void MpiCommunicator::exchange(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t bytes) {
@@ -96,26 +120,26 @@ void MpiCommunicator::exchangePiece(Exchange kind, const CollectiveRequest &requ
                                     std::int64_t blockBytes, std::int64_t offsetBytes, int bytes) {
   const StridedBlock block(bytes, blockBytes);
   MPI_Request operation;
+  const MPI_Comm group = handleFor(request);
   if (kind == Exchange::allToAll)
-    MPI_Ialltoall(request.source + offsetBytes, 1, block.type(), to + offsetBytes, 1, block.type(), communicator_,
-                  &operation);
-  else if (request.source == to + rank() * blockBytes)
-    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to + offsetBytes, 1, block.type(), communicator_, &operation);
+    MPI_Ialltoall(request.source + offsetBytes, 1, block.type(), to + offsetBytes, 1, block.type(), group, &operation);
+  else if (request.source == to + request.group->member * blockBytes)
+    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to + offsetBytes, 1, block.type(), group, &operation);
   else
-    MPI_Iallgather(request.source + offsetBytes, bytes, MPI_BYTE, to + offsetBytes, 1, block.type(), communicator_,
-                   &operation);
+    MPI_Iallgather(request.source + offsetBytes, bytes, MPI_BYTE, to + offsetBytes, 1, block.type(), group, &operation);
   complete(operation, request, true);
 }
 
 void MpiCommunicator::sumStaging(const CollectiveRequest &request) const {
   const std::int64_t bytes = request.elements * byteSize(request.dtype);
   constexpr int atOnce = 4096;
-  if (worldSize() > atOnce)
+  const int members = request.group->size;
+  if (members > atOnce)
     throw Failure(ExitCode::internal, "more ranks than the sum over ranks was built for");
   const std::byte *sources[atOnce];
-  for (int peer = 0; peer < worldSize(); ++peer)
-    sources[peer] = request.staging + peer * bytes;
-  treeSum(sources, worldSize(), request.destination, request.elements, request.dtype);
+  for (int member = 0; member < members; ++member)
+    sources[member] = request.staging + member * bytes;
+  treeSum(sources, members, request.destination, request.elements, request.dtype);
 }
 
 void MpiCommunicator::complete(MPI_Request operation, const CollectiveRequest &request, bool moving) {
@@ -136,21 +160,29 @@ void MpiCommunicator::complete(MPI_Request operation, const CollectiveRequest &r
 }
 
 void MpiCommunicator::lookAround(const CollectiveRequest &request, Clock::time_point since) {
-  rollCall_.answer();
+  channelFor(request).rollCall->answer();
   if (std::chrono::duration<double>(Clock::now() - since).count() > options().timeoutSeconds)
     failLate(request);
 }
 
 void MpiCommunicator::failLate(const CollectiveRequest &request) {
-  const std::vector<bool> present = rollCall_.ask(std::min(options().graceSeconds, 2.0));
-  const auto lowestWith = [&](bool state) {
-    return static_cast<int>(std::find(present.begin(), present.end(), state) - present.begin());
-  };
+  const std::vector<bool> present = channelFor(request).rollCall->ask(std::min(options().graceSeconds, 2.0));
+  int lowestPresent = 0;
+  while (!present[request.group->rankOf(lowestPresent)])
+    ++lowestPresent;
   // The lowest rank that is there reports; the others only if it does not.
-  if (lowestWith(true) != rank())
+  if (lowestPresent != request.group->member)
     std::this_thread::sleep_for(std::chrono::duration<double>(options().graceSeconds));
-  const int missing = lowestWith(false);
-  throw timeoutFailure(request, missing < worldSize() ? missing : rank());
+  throw timeoutFailure(request, missingRank(request, present));
+}
+
+/// The lowest member that is missing. If all wait, one of them waits for a rank of another group: the lowest of those.
+int MpiCommunicator::missingRank(const CollectiveRequest &request, const std::vector<bool> &present) const {
+  for (int member = 0; member < request.group->size; ++member)
+    if (const int peer = request.group->rankOf(member); !present[peer])
+      return peer;
+  const auto lowest = std::find(present.begin(), present.end(), false);
+  return lowest == present.end() ? rank() : static_cast<int>(lowest - present.begin());
 }
 
 } // namespace fsdpc::rt

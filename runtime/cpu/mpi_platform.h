@@ -42,8 +42,9 @@ public:
 private:
   void checkPlacement(const ProgramInfo &program) const;
   void mapArenas(const ProgramInfo &program);
-  void startStream(StreamMode requested, bool callsMpi, const CpuShare &share);
+  void startStreams(StreamMode requested, bool callsMpi, const CpuShare &share);
   void startCommunicator(const ProgramInfo &program, const PlatformOptions &options, bool oversubscribed);
+  void drainCollectives();
   void reportChangedBytes() const;
 
   const int threadLevel_;
@@ -59,6 +60,7 @@ private:
   std::optional<SharedWindows> sharedWindows_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Stream> commStream_;
+  std::unique_ptr<Stream> reduceStream_; ///< null unless some collective runs there
   Context context_;
 };
 

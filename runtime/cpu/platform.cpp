@@ -68,7 +68,9 @@ MpiPlatform::MpiPlatform(int providedThreadLevel) : threadLevel_(providedThreadL
 }
 
 MpiPlatform::~MpiPlatform() {
+  drainCollectives();
   commStream_.reset();
+  reduceStream_.reset();
   communicator_.reset();
 #if defined(FSDPC_TEST_BUILD)
   if (program_ && context_.communicator)
@@ -80,19 +82,32 @@ MpiPlatform::~MpiPlatform() {
   MPI_Finalize();
 }
 
+/// All ranks end at the same place of the program. A collective that only some of them ran would leave the others
+/// waiting in MPI.
+void MpiPlatform::drainCollectives() {
+  if (!communicator_)
+    return;
+  try {
+    communicator_->drain();
+  } catch (const Failure &) {
+    // The run has ended, well or with a message of its own.
+  }
+}
+
 Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
   program_ = &program;
   checkPlacement(program);
   const CpuShare share = takeCpuShare(host_, options.threads);
   proportionalSetBytesBefore_ = readProportionalSetSizeBytes();
   mapArenas(program);
-  startStream(options.streams, program.plainMpi && worldSize_ > 1, share);
+  startStreams(options.streams, program.plainMpi && worldSize_ > 1, share);
   startCommunicator(program, options, share.oversubscribed);
   context_.rank = rank_;
   context_.worldSize = worldSize_;
   context_.threads = options.threads > 0 ? options.threads : share.rankCores;
   context_.communicator = communicator_.get();
   context_.commStream = commStream_.get();
+  context_.reduceStream = reduceStream_.get();
   if (omp_set_num_threads)
     omp_set_num_threads(context_.threads);
   barrier();
@@ -132,21 +147,25 @@ void MpiPlatform::mapArenas(const ProgramInfo &program) {
   context_.windowArena = window.data();
 }
 
-void MpiPlatform::startStream(StreamMode requested, bool callsMpi, const CpuShare &share) {
+void MpiPlatform::startStreams(StreamMode requested, bool callsMpi, const CpuShare &share) {
   bool threads = requested == StreamMode::threads ||
                  (requested == StreamMode::automatic && worldSize_ > 1 && share.hostCores > sizeOf(host_));
-  // Where MPI tolerates one thread only, its collectives have to run on that one.
-  if (callsMpi && threadLevel_ < MPI_THREAD_SERIALIZED) {
+  // Where MPI tolerates one thread at a time, its collectives have to run on the one that also calls it between steps,
+  // when a collective may be outstanding.
+  if (callsMpi && threadLevel_ < MPI_THREAD_MULTIPLE) {
     if (requested == StreamMode::threads)
       throw Failure(ExitCode::device,
-                    "--streams threads: this MPI library cannot be called from a worker thread; use "
-                    "--streams inline",
+                    "--streams threads: this MPI library cannot be called from several threads; use --streams inline",
                     true);
     threads = false;
   }
   // The same on every rank, also where hosts differ.
   threads = maxOverRanks(threads) != 0;
-  commStream_ = std::make_unique<Stream>(threads ? Stream::Mode::threads : Stream::Mode::inlined, share.oversubscribed);
+  const Stream::Mode mode = threads ? Stream::Mode::threads : Stream::Mode::inlined;
+  commStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
+  const auto collectives = programCollectives();
+  if (std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; }))
+    reduceStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
 }
 
 void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOptions &platformOptions,
@@ -155,6 +174,7 @@ void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOp
   options.timeoutSeconds = platformOptions.timeoutSeconds;
   options.oversubscribed = oversubscribed;
   options.collectives = programCollectives();
+  options.axes = program.axes;
   if (worldSize_ > 1 && program.plainMpi) {
     communicator_ = std::make_unique<MpiCommunicator>(world_, options);
   } else if (sharedWindows_) {

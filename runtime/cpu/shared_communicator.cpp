@@ -31,15 +31,17 @@ void SharedCommunicator::announce(const CollectiveRequest &request) {
 }
 
 void SharedCommunicator::run(const CollectiveRequest &request) {
-  awaitEvery(&ControlBlock::Progress::ready, request);
-  ControlBlock::Progress &own = control_.of(rank());
+  awaitMembers(Moment::ready, request);
+  ControlBlock::ChannelProgress &own = control_.of(rank()).channels[static_cast<int>(request.channel)];
   own.begun.store(request.sequence, std::memory_order_release);
   if (options().whenBegun)
     options().whenBegun(request.sequence);
   const auto begun = Clock::now();
   switch (request.op) {
   case CollectiveOp::allGather: copyAll(request); break;
-  case CollectiveOp::reduceScatter: sum(request, rank() * request.elements * byteSize(request.dtype)); break;
+  case CollectiveOp::reduceScatter:
+    sum(request, request.group->member * request.elements * byteSize(request.dtype));
+    break;
   case CollectiveOp::allReduce: sum(request, 0); break;
   }
   countCommunication(begun);
@@ -47,11 +49,12 @@ void SharedCommunicator::run(const CollectiveRequest &request) {
 }
 
 void SharedCommunicator::copyAll(const CollectiveRequest &request) const {
+  const RankGroup &group = *request.group;
   // Own shard first, then round: so ranks do not all read the same peer at once.
-  for (int i = 0; i < worldSize(); ++i) {
-    const int peer = (rank() + i) % worldSize();
-    std::byte *to = request.destination + peer * request.elements;
-    const std::byte *from = operandOf(peer, request);
+  for (int i = 0; i < group.size; ++i) {
+    const int member = (group.member + i) % group.size;
+    std::byte *to = request.destination + member * request.elements;
+    const std::byte *from = operandOf(group.rankOf(member), request);
     if (to != from) // in place: the own shard already lies where it goes
       std::memcpy(to, from, request.elements);
   }
@@ -59,26 +62,36 @@ void SharedCommunicator::copyAll(const CollectiveRequest &request) const {
 
 void SharedCommunicator::sum(const CollectiveRequest &request, std::int64_t offsetBytes) const {
   constexpr int atOnce = 1024;
-  if (worldSize() > atOnce)
+  const RankGroup &group = *request.group;
+  if (group.size > atOnce)
     throw Failure(ExitCode::internal, "more ranks on one host than the sum over ranks was built for");
   const std::byte *sources[atOnce];
-  for (int peer = 0; peer < worldSize(); ++peer)
-    sources[peer] = operandOf(peer, request) + offsetBytes;
-  treeSum(sources, worldSize(), request.destination, request.elements, request.dtype);
+  for (int member = 0; member < group.size; ++member)
+    sources[member] = operandOf(group.rankOf(member), request) + offsetBytes;
+  treeSum(sources, group.size, request.destination, request.elements, request.dtype);
 }
 
-void SharedCommunicator::awaitEvery(Counter counter, const CollectiveRequest &request) {
+bool SharedCommunicator::hasCome(Moment moment, const CollectiveRequest &request, int peer) const {
+  const ControlBlock::Progress &progress = control_.of(peer);
+  const ControlBlock::ChannelProgress &channel = progress.channels[static_cast<int>(request.channel)];
+  const std::atomic<std::uint64_t> &counter = moment == Moment::ready   ? progress.ready
+                                              : moment == Moment::begun ? channel.begun
+                                                                        : channel.done;
+  return counter.load(std::memory_order_acquire) >= request.sequence;
+}
+
+void SharedCommunicator::awaitMembers(Moment moment, const CollectiveRequest &request) {
   Backoff backoff(options().oversubscribed);
   Clock::time_point since{};
-  for (int peer = 0; peer < worldSize(); ++peer)
-    while ((control_.of(peer).*counter).load(std::memory_order_acquire) < request.sequence) {
+  for (int member = 0; member < request.group->size; ++member)
+    while (!hasCome(moment, request, request.group->rankOf(member))) {
       backoff.pause();
       if (!backoff.isLong())
         continue;
       if (since == Clock::time_point{})
         since = Clock::now();
       throwIfEnded();
-      throwIfLate(counter, request, since);
+      throwIfLate(moment, request, since);
     }
 }
 
@@ -91,22 +104,31 @@ void SharedCommunicator::throwIfEnded() const {
   throw Failure(static_cast<ExitCode>(ended & 0xFFFF), "rank " + std::to_string((ended >> 16) - 1) + " ended the run");
 }
 
-void SharedCommunicator::throwIfLate(Counter counter, const CollectiveRequest &request, Clock::time_point since) const {
+int SharedCommunicator::furthestBehind(int missing) const {
+  const auto readyOf = [this](int peer) { return control_.of(peer).ready.load(std::memory_order_acquire); };
+  for (int peer = 0; peer < worldSize(); ++peer)
+    if (readyOf(peer) < readyOf(missing))
+      missing = peer;
+  return missing;
+}
+
+void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const {
   const double waitedSeconds = std::chrono::duration<double>(Clock::now() - since).count();
   if (waitedSeconds < options().timeoutSeconds)
     return;
+  const RankGroup &group = *request.group;
   int lowestPresent = -1;
   int lowestMissing = -1;
-  for (int peer = worldSize() - 1; peer >= 0; --peer) {
-    const bool present = (control_.of(peer).*counter).load(std::memory_order_acquire) >= request.sequence;
-    (present ? lowestPresent : lowestMissing) = peer;
+  for (int member = group.size - 1; member >= 0; --member) {
+    const int peer = group.rankOf(member);
+    (hasCome(moment, request, peer) ? lowestPresent : lowestMissing) = peer;
   }
   if (lowestMissing < 0)
     return;
   // The lowest rank that is there reports; the others only if it does not.
   if (lowestPresent != rank() && waitedSeconds < options().timeoutSeconds + options().graceSeconds)
     return;
-  throw timeoutFailure(request, lowestMissing);
+  throw timeoutFailure(request, group.size == worldSize() ? lowestMissing : furthestBehind(lowestMissing));
 }
 
 } // namespace fsdpc::rt

@@ -20,11 +20,15 @@ public:
   /// `memory`: bytesFor(worldSize) zero bytes, on a cache line.
   static ControlBlock *at(void *memory) { return static_cast<ControlBlock *>(memory); }
 
-  /// Written by one rank each; a number is the sequence of the last collective for which this moment has come.
+  /// Written by one rank each; a number is the sequence of the last collective for which this moment has come. The
+  /// sequence counts over all channels, and within a channel it ascends.
+  struct ChannelProgress {
+    alignas(64) std::atomic<std::uint64_t> begun; ///< by the channel's stream, as is `done`
+    std::atomic<std::uint64_t> done;
+  };
   struct Progress {
     alignas(64) std::atomic<std::uint64_t> ready; ///< by the thread that starts collectives
-    alignas(64) std::atomic<std::uint64_t> begun; ///< by the stream
-    std::atomic<std::uint64_t> done;              ///< by the stream
+    ChannelProgress channels[channelCount];
   };
   Progress &of(int rank) { return progress()[rank]; }
 
@@ -47,18 +51,22 @@ public:
                      CommunicatorOptions options);
 
 private:
-  using Counter = std::atomic<std::uint64_t> ControlBlock::Progress::*;
+  enum class Moment : std::uint8_t { ready, begun, done };
 
   void announce(const CollectiveRequest &request) override;
   void run(const CollectiveRequest &request) override;
-  void awaitReady(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::ready, request); }
-  void awaitBegun(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::begun, request); }
-  void awaitDone(const CollectiveRequest &request) override { awaitEvery(&ControlBlock::Progress::done, request); }
+  void awaitReady(const CollectiveRequest &request) override { awaitMembers(Moment::ready, request); }
+  void awaitBegun(const CollectiveRequest &request) override { awaitMembers(Moment::begun, request); }
+  void awaitDone(const CollectiveRequest &request) override { awaitMembers(Moment::done, request); }
 
-  /// Returns when the counter of every rank has reached the request's sequence.
-  void awaitEvery(Counter counter, const CollectiveRequest &request);
+  /// Returns when the moment has come on every rank of the request's group.
+  void awaitMembers(Moment moment, const CollectiveRequest &request);
+  bool hasCome(Moment moment, const CollectiveRequest &request, int peer) const;
   void throwIfEnded() const;
-  void throwIfLate(Counter counter, const CollectiveRequest &request, Clock::time_point since) const;
+  void throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const;
+  /// A member that is missing may itself wait for a rank of another group: the rank that is behind all others, or
+  /// `missing` if it is that.
+  int furthestBehind(int missing) const;
   void copyAll(const CollectiveRequest &request) const;
   void sum(const CollectiveRequest &request, std::int64_t offsetBytes) const;
   const std::byte *operandOf(int peer, const CollectiveRequest &request) const {

@@ -253,15 +253,20 @@ TEST(SharedCollectives, ARankThatEndsTheRunEndsTheWaitingOnes) {
 }
 
 TEST(SharedCollectives, RunThousandsWithManyOutstanding) {
+  // More than the stream's ring holds, so starting has to make room.
+  constexpr std::size_t outstanding = Stream::capacity + 100;
+  const std::vector<CollectiveInfo> infos(outstanding, {"all_reduce", "", "", 0});
+  CommunicatorOptions options;
+  options.collectives = infos;
   for (Stream::Mode mode : bothModes) {
-    ThreadRanks world(2, mode, 2 * 4 * 4);
+    ThreadRanks world(2, mode, 2 * 4 * 4, options);
     world.run([&](Context &context) {
       Step step(context, 4);
       step.fill(0);
-      // More than the stream's ring holds, so starting has to make room.
       std::vector<Ticket> tickets;
-      for (std::uint64_t i = 0; i < Stream::capacity + 100; ++i)
-        tickets.push_back(step.reduce());
+      for (std::size_t i = 0; i < outstanding; ++i)
+        tickets.push_back(allReduceStart(context, static_cast<int>(i), Step::operand, step.all.data(), step.whole,
+                                         DType::f32, nullptr));
       for (Ticket ticket : tickets)
         wait(context, ticket);
       step.expectAll(0);

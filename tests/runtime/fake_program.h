@@ -201,7 +201,8 @@ class FakeProgram {
 public:
   explicit FakeProgram(int worldSize) {
     const std::int64_t shard = 4 / worldSize;
-    segments = {{"body", DType::f32, 4, shard, at::shard}, {"frozen", DType::f32, 4, shard, at::frozen}};
+    axes = {{"shard", worldSize, 1}};
+    segments = {{"body", DType::f32, 4, shard, at::shard, 0}, {"frozen", DType::f32, 4, shard, at::frozen, 0}};
     parameters = {{"w", DType::f32, {1, {3}}, 0, 0, true, "w", {0}, {1, {3}}, 0, true},
                   {"scale", DType::f32, {2, {2, 2}}, 1, 0, false, "scale", {1, 0}, {2, {2, 2}}, 16, true}};
     states = {{"sum", 0, DType::f32, at::state, 0.5}};
@@ -219,6 +220,7 @@ public:
     info.isClassification = true;
     info.arenas = arenas;
     info.inputs = inputs;
+    info.axes = axes;
     info.segments = segments;
     info.parameters = parameters;
     info.optimizerStates = states;
@@ -233,6 +235,7 @@ public:
   FakeProgram(const FakeProgram &) = delete;
 
   ProgramInfo info{};
+  std::vector<MeshAxisInfo> axes;
   std::vector<SegmentInfo> segments;
   std::vector<ParameterInfo> parameters;
   std::vector<OptimizerStateInfo> states;

@@ -3,6 +3,7 @@
 #include "runtime/cpu/mpi_communicator.h"
 #include "runtime/cpu/mpi_platform.h"
 #include "runtime/cpu/mpi_window.h"
+#include "tests/runtime/group_program.h"
 #include "tests/runtime/mpi_world.h"
 #include "tests/runtime/thread_ranks.h"
 
@@ -85,6 +86,38 @@ TEST(RanksTransports, PlainMpiAndSharedWindowsGiveTheSameBits) {
       EXPECT_TRUE(runCollectives(plainContext) == expected) << pieceBytes;
     }
     platform().barrier();
+  }
+}
+
+/// `program` on this rank through `communicator`, delayed at random.
+void runGroups(GroupProgram &program, Communicator &communicator, Stream::Mode mode, std::byte *window) {
+  const auto commStream = std::make_unique<Stream>(mode, true);
+  const auto reduceStream = std::make_unique<Stream>(mode, true);
+  Context context = contextFor(communicator, *commStream, window);
+  context.reduceStream = reduceStream.get();
+  RandomPause pause(static_cast<unsigned>(mode), context.rank);
+  program.run(context, static_cast<unsigned>(context.worldSize), 3, pause);
+  platform().barrier();
+}
+
+TEST(RanksGroups, GetTheirOwnResultsOnBothTransports) {
+  const Platform &world = platform();
+  for (bool ownReduce : {false, true}) {
+    GroupProgram program(world.worldSize(), ownReduce);
+    CommunicatorOptions options;
+    options.oversubscribed = true;
+    options.axes = program.axes;
+    options.collectives = program.infos;
+    options.whenBegun = [&](std::uint64_t sequence) { RandomPause(static_cast<unsigned>(sequence), world.rank())(); };
+    SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, (program.windowBytes() + 4095) / 4096 * 4096);
+    for (Stream::Mode mode : bothModes) {
+      // A control block is for one communicator: its counters go on.
+      SharedWindows counters = openSharedWindows(MPI_COMM_WORLD, 4096);
+      SharedCommunicator shared(world.rank(), counters.controlBlock(), windows.addresses(), options);
+      runGroups(program, shared, mode, windows.own.data());
+      MpiCommunicator plain(MPI_COMM_WORLD, options);
+      runGroups(program, plain, mode, windows.own.data());
+    }
   }
 }
 

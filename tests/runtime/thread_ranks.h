@@ -1,4 +1,4 @@
-// Ranks as threads of one process: each has a window, a stream and a SharedCommunicator over the same control block.
+// Ranks as threads of one process: each has a window, two streams and a SharedCommunicator over the same control block.
 #pragma once
 
 #include "runtime/cpu/shared_communicator.h"
@@ -55,12 +55,14 @@ private:
       addresses.push_back(window.data()->bytes);
     SharedCommunicator communicator(rank, control(), addresses, options);
     const auto stream = std::make_unique<Stream>(mode_, true);
+    const auto reduceStream = std::make_unique<Stream>(mode_, true);
     Context context;
     context.windowArena = windows_[rank].data()->bytes;
     context.rank = rank;
     context.worldSize = ranks_;
     context.communicator = &communicator;
     context.commStream = stream.get();
+    context.reduceStream = reduceStream.get();
     try {
       body(context);
     } catch (const std::exception &error) {

@@ -7,15 +7,15 @@
 namespace fsdpc::rt {
 namespace {
 
-TEST(Shards, RangesOfAllRanksCoverAParameterOnce) {
+TEST(Shards, RangesOfAllShardsCoverAParameterOnce) {
   const SegmentInfo segment{"u", DType::f32, 24, 8, {}};
   const ParameterInfo parameter{"p", DType::f32, {1, {13}}, 0, 6, true, "p", {0}, {1, {13}}, 0, true};
   EXPECT_EQ(shardRange(segment, parameter, 0).shardElement, 6);
   std::int64_t next = 0;
-  for (int rank = 0; rank < 3; ++rank) {
-    const ShardRange range = shardRange(segment, parameter, rank);
+  for (int shard = 0; shard < 3; ++shard) {
+    const ShardRange range = shardRange(segment, parameter, shard);
     EXPECT_EQ(range.parameterElement, next);
-    EXPECT_EQ(range.shardElement + rank * 8, parameter.offsetElements + next);
+    EXPECT_EQ(range.shardElement + shard * 8, parameter.offsetElements + next);
     next += range.elements;
   }
   EXPECT_EQ(next, 13);
@@ -56,6 +56,37 @@ TEST_F(WeightsFile, EachRankReadsItsSliceAndPaddingStaysZero) {
     EXPECT_EQ(context.at<float>(at::shard)[1], 0.0f);
     EXPECT_EQ(context.at<float>(at::frozen)[0], 7.0f);
     EXPECT_EQ(context.at<float>(at::state)[1], 0.5f);
+  }
+}
+
+TEST_F(WeightsFile, ShardsOfAnAxisWholeSegmentsAndReplicasAreFilled) {
+  // Four ranks in two copies of two shards: `w` is split over the axis of neighbours and repeated whole, `scale` is
+  // whole everywhere.
+  const Place replica{Space::privateSpace, 640};
+  FakeProgram program(2);
+  program.info.worldSize = 4;
+  program.axes = {{"replicate", 2, 2}, {"shard", 2, 1}};
+  program.segments = {{"body", DType::f32, 4, 2, at::shard, 1},
+                      {"frozen", DType::f32, 4, 4, at::frozen},
+                      {"body", DType::f32, 4, 4, replica, -1, 0}};
+  program.info.axes = program.axes;
+  program.info.segments = program.segments;
+  const Weights weights(program.info, write("w", {3}), WeightsOrigin::user);
+  for (int rank = 0; rank < 4; ++rank) {
+    alignas(64) std::byte arena[1024];
+    std::memset(arena, 0x7f, sizeof arena);
+    Context context;
+    context.privateArena = arena;
+    context.rank = rank;
+    context.worldSize = 4;
+    resetState(program.info, context);
+    weights.load(context);
+    const auto valuesAt = [&](Place place, std::size_t count) {
+      return std::vector<float>(context.at<float>(place), context.at<float>(place) + count);
+    };
+    EXPECT_EQ(valuesAt(at::shard, 2), (rank % 2 == 0 ? std::vector<float>{1, 2} : std::vector<float>{3, 0})) << rank;
+    EXPECT_EQ(valuesAt(at::frozen, 4), (std::vector<float>{5, 6, 7, 8})) << rank;
+    EXPECT_EQ(valuesAt(replica, 4), (std::vector<float>{1, 2, 3, 0})) << rank;
   }
 }
 
