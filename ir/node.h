@@ -37,7 +37,7 @@ llvm::StringRef nameOf(Phase phase);
 struct Section {
   int32_t unit = -1;
   Phase phase = Phase::none;
-  friend bool operator==(const Section &, const Section &) = default;
+  friend auto operator<=>(const Section &, const Section &) = default;
 };
 
 /// One operand slot of a node; the uses of a value form a doubly linked list.

@@ -2,6 +2,7 @@
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
@@ -26,9 +27,19 @@ Value *stateRead(const Node &write) {
   return nullptr;
 }
 
+/// What the value is waited for from; null if it is no result of a wait.
+const Value *futureOf(const Value &value) {
+  const Node *definer = value.definer();
+  return definer && definer->op() == Op::wait ? definer->operand(0) : nullptr;
+}
+
 } // namespace
 
 BufferAnalysis::BufferAnalysis(const Function &function) {
+  llvm::StringSet<> statesRead;
+  for (Node *node : function)
+    if (node->op() == Op::read)
+      statesRead.insert(node->get<StateAttributes>().state.name);
   for (Node *node : function) {
     if (node->op() == Op::view) {
       const auto &attributes = node->get<ViewAttributes>();
@@ -43,6 +54,9 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
     } else if (node->op() == Op::write) {
       if (Value *read = stateRead(*node))
         parentOf[node->operand(0)] = {read, 0};
+      const std::string &state = node->get<StateAttributes>().state.name;
+      if (const Value *future = futureOf(*node->operand(0)); future && !statesRead.contains(state))
+        deliveredTo[future] = state;
     }
   }
 }
@@ -54,10 +68,11 @@ BufferRef BufferAnalysis::bufferOf(Value *value) const {
   return ref;
 }
 
-llvm::StringRef BufferAnalysis::stateOf(const Value *root) {
+llvm::StringRef BufferAnalysis::stateOf(const Value *root) const {
   const Node *definer = root->definer();
-  return definer && definer->op() == Op::read ? llvm::StringRef(definer->get<StateAttributes>().state.name)
-                                              : llvm::StringRef();
+  if (definer && definer->op() == Op::read)
+    return definer->get<StateAttributes>().state.name;
+  return deliveredTo.lookup(root);
 }
 
 } // namespace fsdpc

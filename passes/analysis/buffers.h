@@ -13,17 +13,18 @@ struct BufferRef {
 };
 
 /// Aliases are views and reshapes of their operand, the result of `wait` (its future's buffer), parts of a `pack`
-/// (inside the pack's buffer) and optimizer results that are written back to the state they were read from (the state's
-/// memory). Valid while the function's nodes do not change.
+/// (inside the pack's buffer), optimizer results that are written back to the state they were read from and what a
+/// collective delivers for a state whose old version the function does not read (the state's memory). Valid while the function's nodes do not change.
 class BufferAnalysis {
 public:
   explicit BufferAnalysis(const Function &function);
 
   BufferRef bufferOf(Value *value) const;
-  /// The state whose memory the root is; empty if the root is not a state's read.
-  static llvm::StringRef stateOf(const Value *root);
+  /// The state whose memory the root is; empty if it is none's.
+  llvm::StringRef stateOf(const Value *root) const;
 
 private:
+  llvm::DenseMap<const Value *, llvm::StringRef> deliveredTo; ///< future -> the state that it is written to
   llvm::DenseMap<Value *, BufferRef> parentOf; ///< one step towards the root
 };
 

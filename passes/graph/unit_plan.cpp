@@ -62,7 +62,7 @@ private:
     return unique;
   }
   int32_t addUnit(std::string name, llvm::StringRef source) {
-    plan.units.push_back({std::move(name), source.str(), options.strategy});
+    plan.units.push_back({std::move(name), source.str(), options.strategy, options.reshardAfterForward});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
   int32_t blockUnit(const UsedParameter &parameter, const std::string &block);

@@ -38,7 +38,8 @@ MemoryClass classOf(const Value &root) {
 MemoryClass classOf(const State &state) {
   switch (state.role) {
   case StateRole::parameter:
-  case StateRole::segment: return MemoryClass::parameters;
+  case StateRole::segment:
+  case StateRole::replica: return MemoryClass::parameters;
   case StateRole::optimizer: return MemoryClass::optimizer;
   default: return MemoryClass::other;
   }
@@ -114,18 +115,20 @@ private:
   void addNode(Node &node, int64_t position, const BufferAnalysis &analysis) {
     for (unsigned i = 0; i < node.resultCount(); ++i)
       if (!node.result(i)->type().isToken())
-        begin(analysis.bufferOf(node.result(i)).root, node, position);
+        begin(analysis.bufferOf(node.result(i)).root, node, position, analysis);
     placeOperandsInWindow(node, analysis);
+    if (node.op() == Op::wait)
+      endCollective(node);
     if (node.op() == Op::free) {
-      ranges.buffers[indexOf(analysis.bufferOf(node.operand(0)).root)].end = position;
+      ranges.buffers[indexOf(analysis.bufferOf(node.operand(0)).root, analysis)].end = position;
       endWorkspaces(position);
     }
     if (node.workspaceBytes > 0)
       addWorkspace(node, position);
   }
 
-  size_t indexOf(Value *root) const {
-    llvm::StringRef state = BufferAnalysis::stateOf(root);
+  size_t indexOf(Value *root, const BufferAnalysis &analysis) const {
+    llvm::StringRef state = analysis.stateOf(root);
     if (!state.empty())
       return ranges.bufferOfState.lookup(state);
     auto found = ranges.bufferOfRoot.find(root);
@@ -133,8 +136,8 @@ private:
     return found->second;
   }
 
-  void begin(Value *root, Node &node, int64_t position) {
-    if (!BufferAnalysis::stateOf(root).empty() || ranges.bufferOfRoot.contains(root))
+  void begin(Value *root, Node &node, int64_t position, const BufferAnalysis &analysis) {
+    if (!analysis.stateOf(root).empty() || ranges.bufferOfRoot.contains(root))
       return;
     Buffer buffer;
     buffer.root = root;
@@ -154,9 +157,9 @@ private:
       return;
     for (unsigned i = 0; i < node.operandCount(); ++i)
       if (target.operandInWindow(node, i))
-        ranges.buffers[indexOf(analysis.bufferOf(node.operand(i)).root)].space = Space::window;
+        ranges.buffers[indexOf(analysis.bufferOf(node.operand(i)).root, analysis)].space = Space::window;
     if (target.resultInWindow(node))
-      ranges.buffers[indexOf(node.result())].space = Space::window;
+      ranges.buffers[indexOf(node.result(), analysis)].space = Space::window;
   }
 
   void addWorkspace(Node &node, int64_t position) {
@@ -175,6 +178,15 @@ private:
       untilFree.push_back(index);
   }
 
+  /// A collective works until its wait; what orders others behind that is the next free.
+  void endCollective(Node &wait) {
+    auto found = untilWait.find(&wait);
+    if (found == untilWait.end())
+      return;
+    untilFree.push_back(found->second);
+    untilWait.erase(found);
+  }
+
   /// A workspace has no free of its own: the next one's token says that its node is done.
   void endWorkspaces(int64_t position) {
     for (size_t index : untilFree)
@@ -185,14 +197,11 @@ private:
   /// Results of step functions may be carried on; what nobody frees is read by the runtime when the step, or the
   /// function, is over.
   void finishFunction(Function &function, const BufferAnalysis &analysis) {
-    for (auto &[wait, index] : untilWait)
-      ranges.buffers[index].end = positions.lookup(wait);
-    untilWait.clear();
     Node *ret = function.returnNode();
     endWorkspaces(positions.lookup(ret));
     const std::vector<std::string> &names = ret->get<ReturnAttributes>().names;
     for (unsigned i = 0; i < ret->operandCount(); ++i) {
-      size_t index = indexOf(analysis.bufferOf(ret->operand(i)).root);
+      size_t index = indexOf(analysis.bufferOf(ret->operand(i)).root, analysis);
       carried[names[i]] = index;
       if (!isStepFunction(function.kind()) && !ranges.buffers[index].permanent)
         ranges.buffers[index].end = positions.lookup(ret);
@@ -223,14 +232,13 @@ private:
   bool takeOver(Node &node, Value *result, Value *operand, const BufferAnalysis &analysis,
                 llvm::SmallDenseSet<size_t, 4> &taken) {
     BufferRef from = analysis.bufferOf(operand);
-    if (analysis.bufferOf(result).root != result || !BufferAnalysis::stateOf(from.root).empty() ||
-        !from.root->definer())
+    if (analysis.bufferOf(result).root != result || !analysis.stateOf(from.root).empty() || !from.root->definer())
       return false;
     // Read twice, perhaps in another shape: writing it would spoil the other reading.
     if (llvm::count_if(node.operands(), [&](Value *other) { return analysis.bufferOf(other).root == from.root; }) > 1)
       return false;
-    size_t oldIndex = indexOf(from.root);
-    size_t newIndex = indexOf(result);
+    size_t oldIndex = indexOf(from.root, analysis);
+    size_t newIndex = indexOf(result, analysis);
     Buffer &before = ranges.buffers[oldIndex];
     Buffer &after = ranges.buffers[newIndex];
     bool fits = !before.permanent && !after.permanent && before.space == after.space && before.bytes == after.bytes &&

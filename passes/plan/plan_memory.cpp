@@ -159,7 +159,7 @@ private:
   void writePlaces(Function &function, LiveRanges &ranges) {
     BufferAnalysis analysis(function);
     auto placeOf = [&](Value *root) {
-      llvm::StringRef state = BufferAnalysis::stateOf(root);
+      llvm::StringRef state = analysis.stateOf(root);
       size_t index = state.empty() ? ranges.bufferOfRoot.lookup(root) : ranges.bufferOfState.lookup(state);
       return ranges.buffers[index].place;
     };
@@ -199,6 +199,9 @@ private:
         if (!starts)
           scratchUsers.push_back(node);
       }
+      Node *start = node->op() == Op::wait ? node->operand(0)->definer() : nullptr;
+      if (start && start->workspaceBytes > 0)
+        scratchUsers.push_back(start);
     }
   }
 

@@ -54,7 +54,7 @@ private:
   }
 
   void touch(Value *root, Node *node) {
-    if (!BufferAnalysis::stateOf(root).empty() || isPermanent(root))
+    if (!buffers.stateOf(root).empty() || isPermanent(root))
       return;
     lastUse[root] = node;
     // The comm stream reads a collective's operand until the wait.

@@ -2,6 +2,7 @@
 // down.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
+#include "passes/shard/placement.h"
 
 namespace fsdpc {
 
@@ -12,16 +13,18 @@ struct Gather {
   Node *start = nullptr;
   Node *wait = nullptr;
   Node *free = nullptr;
+  bool isHeld = false; ///< counts against the bound: it lives for one use
 };
 
 class CommScheduler {
 public:
-  CommScheduler(Function &function, const Decisions &decisions) : function(function), decisions(decisions) {}
+  explicit CommScheduler(Function &function) : function(function), module(*function.module()) {}
 
   void run() {
     collect();
     for (size_t i = 1; i < gathers.size(); ++i)
       prefetch(i);
+    delayReplicas();
     delayReductionWaits();
     delayScalarWaits();
     numberInOrder();
@@ -30,15 +33,18 @@ public:
 private:
   void collect() {
     for (Node *node : function) {
-      if (node->op() == Op::allGatherStart) {
-        Gather gather{node, waitOf(*node), nullptr};
-        for (Use *use = gather.wait->result()->uses(); use; use = use->next())
-          if (use->user()->op() == Op::free)
-            gather.free = use->user();
-        gathers.push_back(gather);
-      }
+      if (node->op() != Op::allGatherStart)
+        continue;
+      Gather gather{node, waitOf(*node)};
+      for (Use *use = gather.wait->result()->uses(); use; use = use->next())
+        if (use->user()->op() == Op::free)
+          gather.free = use->user();
+      gather.isHeld = gather.free && (node->unit < 0 || placementOf(unitOf(*node)).copy == WholeCopy::perUse);
+      gathers.push_back(gather);
     }
   }
+
+  const Unit &unitOf(const Node &node) const { return module.units[node.unit]; }
 
   static Node *waitOf(Node &start) {
     Node *wait = start.result()->uses()->user();
@@ -46,42 +52,63 @@ private:
     return wait;
   }
 
-  /// Starts gather i as soon as its predecessor has arrived, unless too many units would be held: then after the free
-  /// that makes room.
+  bool prefetchesForward(const Node &start) const {
+    llvm::StringRef own = start.unit < 0 ? "" : llvm::StringRef(unitOf(start).forwardPrefetch);
+    return own.empty() ? module.decisions.forwardPrefetch : own == "on";
+  }
+
+  llvm::StringRef backwardPrefetch(const Node &start) const {
+    llvm::StringRef own = start.unit < 0 ? "" : llvm::StringRef(unitOf(start).backwardPrefetch);
+    return own.empty() ? llvm::StringRef(module.decisions.backwardPrefetch) : own;
+  }
+
+  int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
+
+  /// Starts gather i as soon as the one that the bound puts before it has arrived, unless too many units would be held:
+  /// then after the free that makes room.
   void prefetch(size_t i) {
-    const Gather &before = gathers[i - 1];
+    size_t depth = std::min<size_t>(std::max<int64_t>(allowed() - 1, 1), i);
+    const Gather &before = gathers[i - depth];
     Gather &gather = gathers[i];
     bool backward = gather.wait->section.phase == Phase::backward;
-    if (backward ? decisions.backwardPrefetch == "no_prefetch" : !decisions.forwardPrefetch)
+    llvm::StringRef mode = backwardPrefetch(*gather.start);
+    if (backward ? mode == "no_prefetch" : !prefetchesForward(*gather.start))
       return;
     Node *position = before.wait;
-    if (backward && decisions.backwardPrefetch == "backward_post" && before.free && before.free->isBefore(gather.start))
+    if (backward && mode == "backward_post" && before.free && before.free->isBefore(gather.start))
       position = before.free->previous();
+    position = latest(position, gathers[i - 1].start);
+    position = latest(position, operandOf(gather));
     position = latest(position, roomFor(i, position));
     if (position && position->isBefore(gather.start))
       moveStart(gather, position);
+  }
+
+  /// What a gather cannot overtake. A state's read moves along with it.
+  static Node *operandOf(const Gather &gather) {
+    Node *definer = gather.start->operand(0)->definer();
+    return definer && definer->op() != Op::read ? definer : gather.start->function()->front();
   }
 
   /// The free after which gather i is at most the last allowed one to be held; `position` itself if there is room
   /// already. Gathers are freed roughly in order, so looking back a few is enough; null: there never is room before its
   /// own use.
   Node *roomFor(size_t i, Node *position) {
-    int64_t allowed = std::max<int64_t>(decisions.maxInflightAllGathers, 1);
+    if (!gathers[i].isHeld)
+      return position;
     llvm::SmallVector<Node *, 8> frees;
     int64_t held = 0;
     for (size_t j = i; j-- > 0 && i - j <= lookBack;) {
       Node *free = gathers[j].free;
-      if (free && free->isBefore(position))
+      if (!gathers[j].isHeld || free->isBefore(position))
         continue;
       ++held;
-      if (free)
-        frees.push_back(free);
+      frees.push_back(free);
     }
-    if (held < allowed)
+    if (held < allowed())
       return position;
     llvm::sort(frees, [](Node *a, Node *b) { return a->isBefore(b); });
-    int64_t toFree = held - allowed + 1;
-    return toFree <= static_cast<int64_t>(frees.size()) ? frees[toFree - 1] : nullptr;
+    return frees[held - allowed()];
   }
 
   static Node *latest(Node *a, Node *b) { return !a || !b ? nullptr : a->isBefore(b) ? b : a; }
@@ -97,24 +124,69 @@ private:
     }
   }
 
-  /// A reduction is waited for when the next one starts: its buffer would be the third.
-  void delayReductionWaits() {
-    Node *pending = nullptr;
-    for (Node *node : function) {
-      if (node->op() == Op::ret && pending)
-        moveWait(*pending, *node);
-      if (node->op() != Op::reduceScatterStart)
+  /// A replica is refreshed behind the other updates: nothing reads it before the next step.
+  void delayReplicas() {
+    for (const Gather &gather : gathers) {
+      Use *use = gather.wait->result()->uses();
+      if (!use || use->next() || use->user()->op() != Op::write)
         continue;
-      if (pending)
-        moveWait(*pending, *node);
-      pending = waitOf(*node);
+      Node *write = use->user();
+      gather.wait->moveBefore(function.returnNode());
+      write->moveBefore(function.returnNode());
     }
+  }
+
+  /// A pack's sum over ranks begins: by reduce_scatter, or by all_reduce where every rank holds the whole.
+  static bool beginsReduction(const Node &node) {
+    const Node *operand = infoOf(node).has(startsCollective) ? node.operand(0)->definer() : nullptr;
+    return operand && operand->op() == Op::pack;
+  }
+
+  /// The all_reduce over replicas that follows a reduce_scatter; null if there is none.
+  static Node *continuationOf(const Node &wait) {
+    for (Use *use = wait.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::allReduceStart)
+        return use->user();
+    return nullptr;
+  }
+
+  /// A reduction is waited for when the next one starts: its buffer would be the third. What continues it over the
+  /// replicas starts there, and is waited for one later.
+  void delayReductionWaits() {
+    std::vector<Node *> pending;
+    for (Node *node : function) {
+      if (node->op() == Op::ret)
+        while (!pending.empty())
+          pending = finish(pending, *node);
+      if (!beginsReduction(*node))
+        continue;
+      pending = finish(pending, *node);
+      pending.push_back(node);
+    }
+  }
+
+  /// Waits before `position`; returns what continues.
+  std::vector<Node *> finish(llvm::ArrayRef<Node *> starts, Node &position) {
+    std::vector<Node *> continued;
+    for (Node *start : starts) {
+      Node *wait = waitOf(*start), *next = continuationOf(*wait);
+      if (!next) {
+        moveWait(*wait, position);
+        continue;
+      }
+      for (Node *node : {wait, next, waitOf(*next)}) {
+        node->moveBefore(&position);
+        node->section = position.op() == Op::ret ? start->section : position.section;
+      }
+      continued.push_back(next);
+    }
+    return continued;
   }
 
   void delayScalarWaits() {
     Node *ret = function.returnNode();
     for (Node *node : function)
-      if (node->op() == Op::allReduceStart)
+      if (node->op() == Op::allReduceStart && node->result()->type().delivered().isScalar())
         moveWait(*waitOf(*node), *ret);
   }
 
@@ -148,13 +220,13 @@ private:
 
   static constexpr size_t lookBack = 64;
   Function &function;
-  const Decisions &decisions;
+  const Module &module;
   std::vector<Gather> gathers;
 };
 
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions)
-    CommScheduler(*function, module.decisions).run();
+    CommScheduler(*function).run();
   return llvm::Error::success();
 }
 

@@ -50,9 +50,19 @@ private:
     if (!last)
       return;
     place(packed, last);
-    for (Use *use = packed.result()->uses(); use; use = use->next())
-      if (use->user()->op() == Op::reduceScatter)
-        return place(*use->user(), &packed);
+    Node *end = &packed;
+    while (Node *reduction = reductionOf(*end)) {
+      place(*reduction, end);
+      end = reduction;
+    }
+  }
+
+  /// The next of the collectives that sum a pack over all ranks.
+  static Node *reductionOf(const Node &summand) {
+    for (Use *use = summand.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::reduceScatter || use->user()->op() == Op::allReduce)
+        return use->user();
+    return nullptr;
   }
 
   static void place(Node &node, Node *after) {

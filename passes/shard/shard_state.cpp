@@ -3,9 +3,10 @@
 // where they cost least.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
+#include "passes/shard/placement.h"
+#include "passes/shard/segments.h"
 #include "passes/support/clone.h"
 #include "passes/support/optimizer_layout.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
@@ -13,10 +14,6 @@ namespace fsdpc {
 namespace {
 
 constexpr llvm::StringLiteral gradientPrefix = "grad.";
-constexpr llvm::StringLiteral shardAxis = "shard";
-constexpr int64_t slotAlignmentBytes = 128;
-
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 struct SlotOf {
   const State *segment;
@@ -26,13 +23,12 @@ struct SlotOf {
 class StateSharder {
 public:
   StateSharder(Module &module, const PassContext &context)
-      : module(module), ranks(context.options.worldSize), layout(optimizerLayout(module)) {}
+      : module(module), options(context.options), layout(optimizerLayout(module)) {}
 
   void run() {
-    collectTrained();
     makeSegments();
     for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights})
-      gatherReads(*module.function(kind));
+      replaceReads(*module.function(kind));
     returnShards(*module.function(FunctionKind::microStep));
     for (const std::unique_ptr<Function> &function : module.functions)
       reduceScalars(*function);
@@ -44,64 +40,50 @@ public:
   }
 
 private:
-  CollectiveAttributes overShards() const { return {{shardAxis.str()}, ranks, -1}; }
+  CollectiveAttributes over(llvm::StringRef axis) const { return {{axis.str()}, module.axis(axis)->size, -1}; }
 
-  void collectTrained() {
-    for (const std::string &name :
-         module.function(FunctionKind::microStep)->returnNode()->get<ReturnAttributes>().names)
-      if (llvm::StringRef(name).starts_with(gradientPrefix))
-        trained.insert(llvm::StringRef(name).drop_front(gradientPrefix.size()));
+  const Unit &unitOf(const State &segment) const { return module.units[module.unitIndex(segment.unit)]; }
+
+  /// The whole of a segment; where it is split, `name` is what arrives.
+  Value *gather(Builder &builder, Value *shard, const State &segment, llvm::StringRef name) {
+    if (segment.over.empty())
+      return shard;
+    Value *full = builder.create(Op::allGather, {shard}, over(segment.over))->result();
+    full->setName(name);
+    return full;
   }
 
-  /// One segment per unit, dtype and "has a gradient": what is gathered, reduced and updated together.
+  static Value *named(Value *value, llvm::StringRef name) {
+    value->setName(name);
+    return value;
+  }
+
   void makeSegments() {
-    llvm::MapVector<std::pair<int64_t, int64_t>, std::vector<const Parameter *>> groups;
-    for (const Parameter &parameter : module.parameters)
-      if (module.state(parameter.name)) {
-        bool isTrained = trained.contains(parameter.name);
-        groups[{module.unitIndex(parameter.unit), int64_t(isTrained) * 16 + int64_t(parameter.type.dtype())}].push_back(
-            &parameter);
-      }
-    std::vector<State> segments;
-    for (auto &[key, members] : groups)
-      segments.push_back(makeSegment(members));
-    for (State &segment : segments) {
+    llvm::StringSet<> trained, inBackward;
+    const Function &step = *module.function(FunctionKind::microStep);
+    for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
+      if (llvm::StringRef(name).starts_with(gradientPrefix))
+        trained.insert(llvm::StringRef(name).drop_front(gradientPrefix.size()));
+    for (const Node *node : step)
+      if (node->op() == Op::read && isReadInBackward(*node))
+        inBackward.insert(node->get<StateAttributes>().state.name);
+    SegmentRequest request{trained, inBackward, options.allGatherBucketBytes, options.reduceBucketBytes};
+    for (State &segment : planSegments(module, request)) {
       const State &added = module.addState(std::move(segment));
       for (const SegmentSlot &slot : added.slots)
         slots[slot.parameter] = {&added, &slot};
       if (added.trainable)
         addOptimizerStates(added);
+      if (!added.over.empty() && placementOf(unitOf(added)).copy == WholeCopy::always)
+        addReplica(added);
     }
   }
 
-  State makeSegment(llvm::ArrayRef<const Parameter *> members) {
-    State segment;
-    segment.role = StateRole::segment;
-    segment.unit = members[0]->unit;
-    segment.trainable = trained.contains(members[0]->name);
-    DType dtype = members[0]->type.dtype();
-    int64_t atom = slotAlignmentBytes / byteSize(dtype);
-    int64_t end = 0;
-    for (const Parameter *parameter : members) {
-      int64_t start = roundUp(end, atom);
-      segment.slots.push_back({parameter->name, start, parameter->type.elements()});
-      end = start + parameter->type.elements();
-    }
-    // Whole atoms per rank keep every shard's start aligned.
-    segment.paddedElements = roundUp(std::max<int64_t>(end, 1), ranks * atom);
-    segment.type = Type(dtype, {segment.paddedElements / ranks});
-    if (ranks > 1)
-      segment.over = shardAxis.str();
-    segment.name = freshName(segment.unit + (segment.trainable ? ".p" : ".frozen"), dtype);
-    return segment;
-  }
-
-  std::string freshName(std::string name, DType dtype) {
-    if (dtype != DType::f32)
-      name += "." + nameOf(dtype).str();
-    while (module.state(name) || !segmentNames.insert(name).second)
-      name += "_";
-    return name;
+  static bool isReadInBackward(const Node &read) {
+    for (const Use *use = read.result()->uses(); use; use = use->next())
+      if (use->user()->section.phase == Phase::backward)
+        return true;
+    return false;
   }
 
   void addOptimizerStates(const State &segment) {
@@ -117,16 +99,22 @@ private:
     }
   }
 
-  /// The whole flat segment: gathered, or the shard itself when one rank holds everything.
-  Value *fullSegment(Builder &builder, Value *shard, llvm::StringRef name) {
-    if (ranks == 1)
-      return shard;
-    Value *full = builder.create(Op::allGather, {shard}, overShards())->result();
-    full->setName(name);
-    return full;
+  void addReplica(const State &segment) {
+    State state;
+    state.name = segment.name + ".full";
+    state.role = StateRole::replica;
+    state.type = Type(segment.type.dtype(), {segment.paddedElements});
+    state.owner = segment.name;
+    state.unit = segment.unit;
+    state.paddedElements = segment.paddedElements;
+    state.trainable = segment.trainable;
+    state.slots = segment.slots;
+    replicas[segment.name] = &module.addState(std::move(state));
   }
 
-  void gatherReads(Function &function) {
+  /// A parameter becomes a view of its segment's whole: gathered right here, or where a copy of it lives.
+  void replaceReads(Function &function) {
+    std::map<std::pair<const State *, Section>, Value *> wholes; ///< what is whole is read once per section
     for (Node *node : function) {
       if (node->op() != Op::read)
         continue;
@@ -138,7 +126,14 @@ private:
       builder.inherit(*node);
       builder.setSource("");
       builder.setUnit(module.unitIndex(segment->unit));
-      Value *full = fullSegment(builder, builder.readState(*segment), segment->name + ".full");
+      const State *replica = replicas.lookup(segment->name), &source = replica ? *replica : *segment;
+      Value *full;
+      if (source.over.empty()) {
+        Value *&whole = wholes[{&source, node->section}];
+        full = whole ? whole : whole = builder.readState(source);
+      } else {
+        full = gather(builder, builder.readState(source), source, source.name + ".full");
+      }
       ViewAttributes attributes{slot->offsetElements, Shape(node->result()->type().shape())};
       Value *view = builder.create(Op::view, {full}, attributes)->result();
       view->setName(slot->parameter);
@@ -180,33 +175,41 @@ private:
     builder.ret(values, names);
   }
 
-  Value *reduceSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
-    builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+  Value *packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
     PackAttributes attributes{{}, segment.paddedElements};
     llvm::SmallVector<Value *, 8> parts;
     for (const SegmentSlot &slot : segment.slots) {
       parts.push_back(local.lookup(slot.parameter));
       attributes.offsets.push_back(slot.offsetElements);
     }
-    Value *packed = builder.create(Op::pack, parts, attributes)->result();
-    packed->setName(gradientPrefix.str() + segment.name + ".full");
-    if (ranks == 1)
-      return packed;
-    Value *shard = builder.create(Op::reduceScatter, {packed}, overShards())->result();
-    shard->setName(gradientPrefix.str() + segment.name);
-    return shard;
+    return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix.str() + segment.name + ".full");
+  }
+
+  /// Over the ranks that split the segment each keeps its share; the others hold the same share and sum it.
+  Value *reduceSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
+    builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+    Value *sum = packed(builder, segment, local);
+    Split split = segment.over.empty() ? Split::none : placementOf(unitOf(segment)).split;
+    std::string replicas = axisOfReplicas(module, split);
+    if (!segment.over.empty())
+      sum = named(builder.create(Op::reduceScatter, {sum}, over(segment.over))->result(),
+                  gradientPrefix.str() + segment.name + (replicas.empty() ? "" : ".replica"));
+    if (!replicas.empty())
+      sum = named(builder.create(Op::allReduce, {sum}, over(replicas))->result(), gradientPrefix.str() + segment.name);
+    return sum;
   }
 
   /// What is left of batch_sum are scalars and other values every rank needs whole.
   void reduceScalars(Function &function) {
+    std::string everybody = axisOfAll(module);
     for (Node *node : function) {
       if (node->op() != Op::batchSum)
         continue;
       Value *result = node->operand(0);
-      if (ranks > 1) {
+      if (!everybody.empty()) {
         Builder builder(function, node);
         builder.inherit(*node);
-        result = builder.create(Op::allReduce, {node->operand(0)}, overShards())->result();
+        result = builder.create(Op::allReduce, {node->operand(0)}, over(everybody))->result();
         result->setName(node->result()->name());
       }
       node->result()->replaceAllUsesWith(result);
@@ -234,7 +237,7 @@ private:
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
       Value *shard = gradientArgument(tap, segment);
-      Value *full = fullSegment(builder, shard, gradientPrefix.str() + segment.name + ".full");
+      Value *full = gather(builder, shard, segment, gradientPrefix.str() + segment.name + ".full");
       for (const SegmentSlot &slot : segment.slots) {
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
         Value *view = builder.create(Op::view, {full}, attributes)->result();
@@ -262,6 +265,8 @@ private:
       operands.append(scalars.begin(), scalars.end());
       Node *node = builder.create(layout.op, operands, layout.attributes);
       builder.writeState(segment, node->result(0));
+      if (const State *replica = replicas.lookup(segment.name))
+        builder.writeState(*replica, gather(builder, node->result(0), segment, replica->name));
       for (size_t i = 0; i < layout.fields.size(); ++i)
         builder.writeState(*module.state(segment.name + "." + layout.fields[i]),
                            node->result(static_cast<unsigned>(i + 1)));
@@ -290,16 +295,18 @@ private:
   }
 
   Module &module;
-  int64_t ranks;
+  const PipelineOptions &options;
   OptimizerLayout layout;
-  llvm::StringSet<> trained;
-  llvm::StringSet<> segmentNames;
+  llvm::StringMap<const State *> replicas; ///< by the segment whose whole they are
   llvm::StringMap<SlotOf> slots;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {
-  module.decisions = {context.options.maxInflightAllGathers, context.options.forwardPrefetch,
-                      context.options.backwardPrefetch};
+  const PipelineOptions &options = context.options;
+  module.decisions = {options.maxInflightAllGathers, options.forwardPrefetch, options.backwardPrefetch,
+                      options.ownReduceCommunicator};
+  if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
+    return error;
   StateSharder(module, context).run();
   return llvm::Error::success();
 }

@@ -1,6 +1,7 @@
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
+#include "passes/shard/placement.h"
 #include "passes/support/clone.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -22,16 +23,24 @@ public:
   void run() {
     numberRuns();
     for (Node *node : function)
-      if (node->op() == Op::allGather)
+      if (node->op() == Op::allGather && gathersWhatIsThere(*node))
         collect(*node);
     for (auto &[key, site] : sites)
       materialize(key.first, site);
     for (Node *node : obsolete)
       eraseTree(*node);
     keepAcrossBoundaries();
+    if (function.kind() == FunctionKind::microStep)
+      reshardToSmallerGroups();
   }
 
 private:
+  /// A state or a carried gradient; what is computed first is gathered where it stands.
+  static bool gathersWhatIsThere(const Node &gather) {
+    const Node *definer = gather.operand(0)->definer();
+    return !definer || definer->op() == Op::read;
+  }
+
   void numberRuns() {
     size_t index = 0;
     const Node *previous = nullptr;
@@ -66,9 +75,23 @@ private:
       }
   }
 
+  /// The unit whose segment is gathered; null for a carried gradient.
+  const Unit *unitOf(const Node &gather) const {
+    const Node *read = gather.operand(0)->definer();
+    if (!read || read->op() != Op::read)
+      return nullptr;
+    const Module &module = *function.module();
+    return &module.units[module.unitIndex(module.state(read->get<StateAttributes>().state.name)->unit)];
+  }
+
+  bool livesToBackward(const Node &gather) const {
+    const Unit *unit = unitOf(gather);
+    return unit && placementOf(*unit).copy == WholeCopy::forwardToBackward;
+  }
+
   void add(const std::string &key, Use *use) {
     Node *user = use->user();
-    Site &site = sites[{key, runOf.lookup(user)}];
+    Site &site = sites[{key, livesToBackward(*sources.lookup(key)) ? 0 : runOf.lookup(user)}];
     site.uses.push_back(use);
     if (!site.firstUser || user->isBefore(site.firstUser))
       site.firstUser = user;
@@ -143,7 +166,7 @@ private:
     for (Node *node : function) {
       if (node->op() == Op::allGather) {
         bool same = lastFree && lastGather && lastFree->operand(0) == lastGather->result() &&
-                    keyOf(*lastGather) == keyOf(*node);
+                    keyOf(*lastGather) == keyOf(*node) && mayStay(*lastFree, *node);
         if (same) {
           lastFree->erase();
           node->result()->replaceAllUsesWith(lastGather->result());
@@ -162,7 +185,60 @@ private:
     }
   }
 
+  /// Between forward and backward only the default keeps what is used next.
+  bool mayStay(const Node &free, const Node &gather) const {
+    const Unit *unit = unitOf(gather);
+    bool turns = free.section.phase == Phase::forward && gather.section.phase == Phase::backward;
+    return !turns || !unit || unit->reshardAfterForward == "default";
+  }
+
+  /// Units with a reshard group keep this rank's part of it when forward frees them; backward gathers those parts.
+  void reshardToSmallerGroups() {
+    llvm::StringMap<Node *> kept; ///< segment -> take_shard behind its last use in forward
+    for (Node *node : function) {
+      if (node->op() != Op::allGather)
+        continue;
+      const Unit *unit = unitOf(*node);
+      std::string axis = unit ? axisOfReshard(*function.module(), *unit) : "";
+      if (axis.empty())
+        continue;
+      std::string key = keyOf(*node);
+      if (node->section.phase == Phase::forward)
+        kept[key] = freeOf(*node);
+      else if (Node *free = kept.lookup(key))
+        gatherPart(*node, partOf(*free, key, axis));
+    }
+  }
+
+  static Node *freeOf(const Node &gather) {
+    for (Use *use = gather.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::free)
+        return use->user();
+    return nullptr;
+  }
+
+  Node *partOf(Node &free, const std::string &key, const std::string &axis) {
+    Node *&part = parts[&free];
+    if (!part) {
+      Builder builder(function, &free);
+      builder.inherit(free);
+      part = builder.create(Op::takeShard, {free.operand(0)},
+                            CollectiveAttributes{{axis}, function.module()->axis(axis)->size, -1});
+      part->result()->setName(key + ".part");
+    }
+    return part;
+  }
+
+  void gatherPart(Node &gather, Node *part) {
+    Node *read = gather.operand(0)->definer();
+    gather.setOperand(0, part->result());
+    gather.get<CollectiveAttributes>() = part->get<CollectiveAttributes>();
+    if (!read->result()->hasUses())
+      read->erase();
+  }
+
   Function &function;
+  llvm::DenseMap<Node *, Node *> parts; ///< free -> the take_shard before it
   llvm::DenseMap<Node *, size_t> runOf;
   llvm::StringMap<Node *> sources;
   llvm::MapVector<std::pair<std::string, size_t>, Site, std::map<std::pair<std::string, size_t>, unsigned>> sites;

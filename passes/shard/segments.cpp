@@ -1,0 +1,189 @@
+#include "passes/shard/segments.h"
+
+#include "passes/shard/placement.h"
+#include "llvm/ADT/STLExtras.h"
+#include <map>
+#include <tuple>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr int64_t slotAlignmentBytes = 128;
+// A gather of their own for the parameters that backward needs pays if it spares at least this part of the unit.
+constexpr int64_t sparedPart = 4;
+
+int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// What parameters of one segment have in common.
+struct Kind {
+  bool isWhole = false;
+  bool isFrozen = false;
+  bool isForwardOnly = false;
+  DType dtype = DType::f32;
+  friend auto operator<=>(const Kind &, const Kind &) = default;
+};
+
+struct Group {
+  int32_t unit = 0;
+  Kind kind;
+  int64_t bytes = 0;
+  std::vector<const Parameter *> members;
+};
+
+class SegmentPlanner {
+public:
+  SegmentPlanner(const Module &module, const SegmentRequest &request) : module(module), request(request) {}
+
+  std::vector<State> run() {
+    collectGroups();
+    std::vector<State> segments;
+    for (const Group &group : bucketed())
+      segments.push_back(segmentOf(group));
+    return segments;
+  }
+
+private:
+  void collectGroups() {
+    std::map<int32_t, std::map<Kind, Group>> perUnit;
+    for (const Parameter &parameter : module.parameters) {
+      if (!module.state(parameter.name))
+        continue;
+      int32_t unit = module.unitIndex(parameter.unit);
+      Kind kind = kindOf(parameter);
+      Group &group = perUnit[unit][kind];
+      group.unit = unit;
+      group.kind = kind;
+      group.bytes += parameter.type.bytes();
+      group.members.push_back(&parameter);
+    }
+    for (auto &[unit, kinds] : perUnit) {
+      joinSmallParts(kinds);
+      for (auto &[kind, group] : kinds)
+        groups.push_back(std::move(group));
+    }
+  }
+
+  Kind kindOf(const Parameter &parameter) const {
+    Placement placement = placementOf(module.units[module.unitIndex(parameter.unit)]);
+    Kind kind;
+    kind.isWhole = parameter.ignored || placement.split == Split::none;
+    kind.isFrozen = !request.trained.contains(parameter.name);
+    // Only a second gather can be spared.
+    kind.isForwardOnly =
+        !kind.isWhole && placement.copy == WholeCopy::perUse && !request.inBackward.contains(parameter.name);
+    kind.dtype = parameter.type.dtype();
+    return kind;
+  }
+
+  /// What backward does not need travels with the rest, if that is there and this is few bytes.
+  static void joinSmallParts(std::map<Kind, Group> &kinds) {
+    for (auto entry = kinds.begin(); entry != kinds.end();) {
+      Group &group = entry->second;
+      if (!group.kind.isForwardOnly) {
+        ++entry;
+        continue;
+      }
+      Kind kind = group.kind;
+      kind.isForwardOnly = false;
+      auto rest = kinds.find(kind);
+      if (rest != kinds.end() && group.bytes > rest->second.bytes / (sparedPart - 1)) {
+        ++entry;
+        continue;
+      }
+      Group joined = std::move(group);
+      entry = kinds.erase(entry);
+      if (rest != kinds.end()) {
+        joined.bytes += rest->second.bytes;
+        joined.members.insert(joined.members.end(), rest->second.members.begin(), rest->second.members.end());
+      }
+      joined.kind = kind;
+      llvm::sort(joined.members); // as the module lists them
+      kinds[kind] = std::move(joined);
+    }
+  }
+
+  int64_t bucketBytes(const Kind &kind) const {
+    return kind.isWhole ? request.reduceBucketBytes : request.allGatherBucketBytes;
+  }
+
+  std::vector<Group> bucketed() const {
+    std::vector<Group> buckets;
+    std::map<Kind, size_t> open; ///< the bucket of each kind that may grow
+    for (const Group &group : groups) {
+      int64_t limit = bucketBytes(group.kind);
+      if (limit == 0) {
+        buckets.push_back(group);
+        continue;
+      }
+      for (const Parameter *parameter : group.members) {
+        auto found = open.find(group.kind);
+        bool fits = found != open.end() && mayShare(buckets[found->second], group) &&
+                    buckets[found->second].bytes + parameter->type.bytes() <= limit;
+        if (!fits) {
+          open[group.kind] = buckets.size();
+          buckets.push_back({group.unit, group.kind, 0, {}});
+        }
+        Group &bucket = buckets[open[group.kind]];
+        bucket.bytes += parameter->type.bytes();
+        bucket.members.push_back(parameter);
+      }
+    }
+    return buckets;
+  }
+
+  /// One unit, or neighbours that are placed alike.
+  bool mayShare(const Group &bucket, const Group &group) const {
+    const Unit &a = module.units[bucket.unit], &b = module.units[group.unit];
+    int32_t last = module.unitIndex(bucket.members.back()->unit);
+    return group.unit - last <= 1 && a.strategy == b.strategy && a.reshardAfterForward == b.reshardAfterForward;
+  }
+
+  State segmentOf(const Group &group) {
+    const Unit &unit = module.units[group.unit];
+    State segment;
+    segment.role = StateRole::segment;
+    segment.unit = unit.name;
+    segment.trainable = !group.kind.isFrozen;
+    segment.over = group.kind.isWhole ? "" : axisOf(module, placementOf(unit).split);
+    int64_t ranks = segment.over.empty() ? 1 : module.axis(segment.over)->size;
+    int64_t atom = slotAlignmentBytes / byteSize(group.kind.dtype);
+    int64_t end = 0;
+    for (const Parameter *parameter : group.members) {
+      int64_t start = roundUp(end, atom);
+      segment.slots.push_back({parameter->name, start, parameter->type.elements()});
+      end = start + parameter->type.elements();
+    }
+    segment.paddedElements = roundUp(std::max<int64_t>(end, 1), ranks * atom);
+    segment.type = Type(group.kind.dtype, {segment.paddedElements / ranks});
+    segment.name = freshName(unit, group.kind);
+    return segment;
+  }
+
+  std::string freshName(const Unit &unit, const Kind &kind) {
+    std::string name = unit.name + (kind.isFrozen ? ".frozen" : ".p");
+    if (kind.isWhole && placementOf(unit).split != Split::none)
+      name += ".ignored";
+    if (kind.isForwardOnly)
+      name += ".forward";
+    if (kind.dtype != DType::f32)
+      name += "." + nameOf(kind.dtype).str();
+    std::string unique = name;
+    for (int i = 1; module.state(unique) || !names.insert(unique).second; ++i)
+      unique = name + "." + std::to_string(i);
+    return unique;
+  }
+
+  const Module &module;
+  const SegmentRequest &request;
+  std::vector<Group> groups;
+  llvm::StringSet<> names;
+};
+
+} // namespace
+
+std::vector<State> planSegments(const Module &module, const SegmentRequest &request) {
+  return SegmentPlanner(module, request).run();
+}
+
+} // namespace fsdpc
