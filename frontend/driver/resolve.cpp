@@ -51,12 +51,6 @@ bool sameValue(llvm::StringRef a, llvm::StringRef b) {
   return a == b || (!a.getAsDouble(x) && !b.getAsDouble(y) && x == y);
 }
 
-/// Said something that its default does not say already.
-bool changed(const OptionValues &values, llvm::StringRef name) {
-  const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
-  return values.given(name) && !sameValue(values.text(name), row.defaultValue);
-}
-
 /// An optimizer option that the chosen optimizer does not have is an error, unless it has its default.
 llvm::Error rejectForeignScalars(const OptionValues &values, const OptimizerDefaults &defaults) {
   for (const OptimizerDefaults &row : optimizerDefaults())
@@ -134,59 +128,12 @@ llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t
              : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
 }
 
-/// 25000000, 25MB, 16MiB, 1.5GiB.
-llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {
-  static constexpr std::pair<llvm::StringRef, double> suffixes[] = {
-      {"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40}, {"kb", 1e3},
-      {"mb", 1e6},     {"gb", 1e9},     {"tb", 1e12},    {"b", 1}};
-  std::string lower = values.text(name).lower();
-  llvm::StringRef digits = lower;
-  double scale = 1, number;
-  for (const auto &[suffix, factor] : suffixes)
-    if (digits.consume_back(suffix)) {
-      scale = factor;
-      break;
-    }
-  if (digits.trim().getAsDouble(number) || !(number >= 0) || number * scale > 0x1p60)
-    return usage("--" + name + " " + values.text(name) + ": bytes are expected, e.g. 25000000 or 16MiB");
-  return static_cast<int64_t>(number * scale);
-}
-
-/// default, always, never, or a number of ranks.
-llvm::Error checkReshard(llvm::StringRef value, llvm::StringRef option) {
-  int64_t size;
-  bool known = value == "default" || value == "always" || value == "never" || !value.getAsInteger(10, size);
-  return known ? llvm::Error::success()
-               : usage("--" + option + " " + value + ": default, always, never or a number of ranks is expected");
-}
-
-/// Degrees of the hybrid mesh; their product is checked where the mesh is made.
-llvm::Error hybridOptions(OptionValues &values, PipelineOptions &options) {
-  options.shardDegree = values.integer("data_parallel_shard_degree");
-  options.replicateDegree = values.integer("data_parallel_replicate_degree");
-  for (llvm::StringRef name : {"data_parallel_shard_degree", "data_parallel_replicate_degree"})
-    if (changed(values, name) && (values.integer(name) < 1 || options.worldSize % values.integer(name) != 0))
-      return usage("--" + name + " " + values.text(name) + ": does not divide the world size " +
-                   llvm::Twine(options.worldSize));
-  return llvm::Error::success();
-}
-
-llvm::Error shardingOptions(OptionValues &values, PipelineOptions &options) {
-  options.strategy = values.text("strategy").str();
-  options.reshardAfterForward = values.text("reshard_after_forward").str();
-  if (llvm::Error error = checkReshard(options.reshardAfterForward, "reshard_after_forward"))
-    return error;
-  if (llvm::Error error = hybridOptions(values, options))
-    return error;
-  if (llvm::Error error = bytesOf(values, "allgather_bucket_size").moveInto(options.allGatherBucketBytes))
-    return error;
-  if (llvm::Error error = bytesOf(values, "reduce_bucket_size").moveInto(options.reduceBucketBytes))
-    return error;
-  options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
-  return llvm::Error::success();
-}
-
 } // namespace
+
+bool changed(const OptionValues &values, llvm::StringRef name) {
+  const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
+  return values.given(name) && !sameValue(values.text(name), row.defaultValue);
+}
 
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   if (llvm::Error error = atLeastOne(values, "micro_batch_size", int64_t(1) << 31))
@@ -243,9 +190,6 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.minNumParams = values.integer("min_num_params");
   if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
     return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);
-  options.forwardPrefetch = values.flag("forward_prefetch");
-  options.backwardPrefetch = values.text("backward_prefetch").str();
-  options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   return options;
 }
 

@@ -16,6 +16,15 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values);
 /// pipeline's options.
 llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module);
 
+/// The part of pipelineOptions that says who holds what and how collectives are cut: strategy, mesh, buckets.
+llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options);
+
+/// Was the option given, with another value than its default?
+bool changed(const OptionValues &values, llvm::StringRef name);
+
+/// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
+llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);
+
 /// Resolves `threads` in `values`.
 CpuTargetOptions cpuTargetOptions(OptionValues &values);
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values);

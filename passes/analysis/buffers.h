@@ -14,7 +14,8 @@ struct BufferRef {
 
 /// Aliases are views and reshapes of their operand, the result of `wait` (its future's buffer), parts of a `pack`
 /// (inside the pack's buffer), optimizer results that are written back to the state they were read from and what a
-/// collective delivers for a state whose old version the function does not read (the state's memory). Valid while the function's nodes do not change.
+/// collective delivers for a state whose old version the function does not read (the state's memory). Valid while the
+/// function's nodes do not change.
 class BufferAnalysis {
 public:
   explicit BufferAnalysis(const Function &function);
@@ -25,7 +26,7 @@ public:
 
 private:
   llvm::DenseMap<const Value *, llvm::StringRef> deliveredTo; ///< future -> the state that it is written to
-  llvm::DenseMap<Value *, BufferRef> parentOf; ///< one step towards the root
+  llvm::DenseMap<Value *, BufferRef> parentOf;                ///< one step towards the root
 };
 
 } // namespace fsdpc

@@ -1,0 +1,101 @@
+// Who holds what, and options that would change nothing about it.
+#include "frontend/driver/resolve.h"
+#include "passes/shard/placement.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+/// default, always, never, or a number of ranks.
+llvm::Error checkReshard(llvm::StringRef value) {
+  int64_t size;
+  bool known = value == "default" || value == "always" || value == "never" || !value.getAsInteger(10, size);
+  return known
+             ? llvm::Error::success()
+             : usage("--reshard_after_forward " + value + ": default, always, never or a number of ranks is expected");
+}
+
+/// An option that some strategies have no use for.
+struct StrategyOption {
+  llvm::StringRef name;
+  bool (*isUsed)(const Placement &);
+};
+
+bool gathersPerUse(const Placement &row) { return row.copy == WholeCopy::perUse; }
+bool gathersInSteps(const Placement &row) { return row.copy != WholeCopy::always; }
+bool isSplit(const Placement &row) { return row.split != Split::none; }
+bool isWhole(const Placement &row) { return row.split == Split::none; }
+bool isHybrid(const Placement &row) { return row.split == Split::shard; }
+
+constexpr StrategyOption strategyOptions[] = {
+    {"data_parallel_shard_degree", isHybrid}, {"data_parallel_replicate_degree", isHybrid},
+    {"reshard_after_forward", gathersPerUse}, {"allgather_bucket_size", isSplit},
+    {"reduce_bucket_size", isWhole},          {"forward_prefetch", gathersInSteps},
+    {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
+};
+
+/// Units with a strategy of their own may use what the others do not.
+llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOptions &options, bool unitsDiffer) {
+  Unit unit;
+  unit.strategy = options.strategy;
+  for (const StrategyOption &option : strategyOptions)
+    if (!unitsDiffer && changed(values, option.name) && !option.isUsed(placementOf(unit)))
+      return usage("--" + option.name + ": changes nothing for --strategy " + options.strategy);
+  bool hasDegree = values.given("data_parallel_shard_degree") || values.given("data_parallel_replicate_degree");
+  if (isHybrid(placementOf(unit)) && !hasDegree)
+    return usage(
+        "--strategy " + options.strategy +
+        ": --data_parallel_shard_degree (ranks of one replica) or --data_parallel_replicate_degree is required");
+  return llvm::Error::success();
+}
+
+/// Degrees of the hybrid mesh; their product is checked where the mesh is made.
+llvm::Error hybridOptions(const OptionValues &values, PipelineOptions &options) {
+  options.shardDegree = values.integer("data_parallel_shard_degree");
+  options.replicateDegree = values.integer("data_parallel_replicate_degree");
+  for (llvm::StringRef name : {"data_parallel_shard_degree", "data_parallel_replicate_degree"})
+    if (changed(values, name) && (values.integer(name) < 1 || options.worldSize % values.integer(name) != 0))
+      return usage("--" + name + " " + values.text(name) + ": does not divide the world size " +
+                   llvm::Twine(options.worldSize));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {
+  static constexpr std::pair<llvm::StringRef, double> suffixes[] = {{"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30},
+                                                                    {"tib", 0x1p40}, {"kb", 1e3},     {"mb", 1e6},
+                                                                    {"gb", 1e9},     {"tb", 1e12},    {"b", 1}};
+  std::string lower = values.text(name).lower();
+  llvm::StringRef digits = lower;
+  double scale = 1, number;
+  const auto *suffix = llvm::find_if(suffixes, [&](const auto &row) { return digits.consume_back(row.first); });
+  if (suffix != std::end(suffixes))
+    scale = suffix->second;
+  if (digits.trim().getAsDouble(number) || !(number >= 0) || number * scale > 0x1p60)
+    return usage("--" + name + " " + values.text(name) + ": bytes are expected, e.g. 25000000 or 16MiB");
+  return static_cast<int64_t>(number * scale);
+}
+
+llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options) {
+  options.strategy = values.text("strategy").str();
+  options.reshardAfterForward = values.text("reshard_after_forward").str();
+  if (llvm::Error error = checkReshard(options.reshardAfterForward))
+    return error;
+  if (llvm::Error error = hybridOptions(values, options))
+    return error;
+  if (llvm::Error error = bytesOf(values, "allgather_bucket_size").moveInto(options.allGatherBucketBytes))
+    return error;
+  if (llvm::Error error = bytesOf(values, "reduce_bucket_size").moveInto(options.reduceBucketBytes))
+    return error;
+  options.forwardPrefetch = values.flag("forward_prefetch");
+  options.backwardPrefetch = values.text("backward_prefetch").str();
+  options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
+  options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
+  return rejectWithoutEffect(values, options, /*unitsDiffer=*/false);
+}
+
+} // namespace fsdpc
