@@ -57,17 +57,40 @@ llvm::Error ArenaMemory::checkPlace(const Buffer &buffer, const Node *node) cons
   return llvm::Error::success();
 }
 
+void ArenaMemory::overwrite(int32_t index, const Node &by, CollectiveIndex collective) {
+  Buffer &buffer = buffers[index];
+  ++buffer.version;
+  buffer.overwrittenBy = &by;
+  buffer.writtenBy = collective;
+  buffer.writtenAt = collective < 0 ? clocks.now() : 0;
+  buffer.readBy.clear();
+}
+
+void ArenaMemory::addReader(int32_t index, CollectiveIndex collective) {
+  llvm::SmallVectorImpl<CollectiveIndex> &readers = buffers[index].readBy;
+  llvm::erase_if(readers, [&](CollectiveIndex earlier) { return clocks.releasesToo(collective, earlier); });
+  readers.push_back(collective);
+}
+
 bool ArenaMemory::isQuiet(const Buffer &buffer) const {
-  return clocks.hasEnded(buffer.readBy) && clocks.hasEnded(buffer.writtenBy);
+  return clocks.hasEnded(buffer.writtenBy) &&
+         llvm::all_of(buffer.readBy, [&](CollectiveIndex reader) { return clocks.isReleased(reader, clocks.now()); });
+}
+
+bool ArenaMemory::isQuietFor(const Buffer &buffer, CollectiveIndex next) const {
+  bool isWritten = buffer.writtenBy < 0 || clocks.begunAfterEnd(next, buffer.writtenBy);
+  return isWritten && clocks.begunAfter(next, std::max(buffer.usedAt, buffer.writtenAt)) &&
+         llvm::all_of(buffer.readBy,
+                      [&](CollectiveIndex reader) { return clocks.isReleased(reader, clocks.beginOf(next)); });
 }
 
 llvm::Error ArenaMemory::checkOver(const Buffer &old, const Buffer &next, const Node *node) const {
   bool nextIsComm = next.writtenBy >= 0, ordered;
   if (old.kind == Buffer::Kind::workspace && old.writtenBy >= 0) {
-    // In use while its collective runs: another collective runs later, compute nodes must have seen a wait.
+    // In use while its collective runs: the next on its stream runs later, all others must have seen a wait.
     if (old.writtenBy == next.writtenBy)
       return faultAt(Fault::wrongPlace, node, describe(next) + " lies over the workspace of the same node");
-    ordered = nextIsComm || clocks.hasEnded(old.writtenBy);
+    ordered = nextIsComm ? clocks.begunAfterEnd(next.writtenBy, old.writtenBy) : clocks.hasEnded(old.writtenBy);
   } else {
     if (old.endedAt < 0)
       return faultAt(Fault::wrongPlace, node,

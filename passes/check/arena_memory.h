@@ -23,11 +23,12 @@ struct Buffer {
   int32_t version = 0; ///< counts what was written over it in place
   const Node *overwrittenBy = nullptr;
   Moment writtenAt = 0;           ///< a state's current version
+  Moment usedAt = 0;              ///< a state's last use by a compute node
   bool awaitsWrite = false;       ///< a state that already holds what a `write` has yet to make its value
   int32_t partOf = -1;            ///< the buffer of the pack that it became a part of
   CollectiveIndex writtenBy = -1; ///< the collective whose result or workspace it is
-  CollectiveIndex readBy = -1;    ///< the last collective that reads it
-  Moment endedAt = -1;            ///< of its free; -1: lives
+  llvm::SmallVector<CollectiveIndex, 2> readBy = {}; ///< collectives whose release is that of all readers
+  Moment endedAt = -1;                               ///< of its free; -1: lives
 
   static Buffer of(const Value *value, CollectiveIndex writtenBy = -1);
   bool isPermanent() const { return kind == Kind::state || kind == Kind::input; }
@@ -49,8 +50,15 @@ public:
   llvm::Expected<int32_t> occupy(const Buffer &buffer, const Node *node, llvm::ArrayRef<int32_t> parts = {});
   /// The one living buffer that lies exactly at `place`; -1 if something else lies there too, or nothing.
   int32_t exactlyAt(Place place, int64_t bytes) const;
-  /// Nobody on any rank reads or writes the buffer any more, as far as collectives are concerned.
+  /// A new version, by the compute stream now or by the collective. What used the old one is over.
+  void overwrite(int32_t index, const Node &by, CollectiveIndex collective);
+  /// A collective reads the buffer.
+  void addReader(int32_t index, CollectiveIndex collective);
+  /// Nobody on any rank reads or writes the buffer any more, as far as collectives are concerned and the compute stream
+  /// knows.
   bool isQuiet(const Buffer &buffer) const;
+  /// Does the buffer's last version end, for everybody, before the collective begins?
+  bool isQuietFor(const Buffer &buffer, CollectiveIndex next) const;
   /// "%x", "state @w", "the workspace of ..."
   static std::string describe(const Buffer &buffer);
 

@@ -18,25 +18,40 @@ public:
 
 private:
   llvm::Error checkGroup(const Node &node) const;
+  llvm::Error checkStream(const Node &node) const;
   const Module &module;
   llvm::DenseSet<int64_t> ids;
 };
 
 llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
   const auto &attributes = node.get<CollectiveAttributes>();
-  for (const MeshAxis &axis : module.mesh)
-    if (axis.name == attributes.over.name) {
-      if (axis.size == attributes.ranks)
-        return llvm::Error::success();
-      return fault(Fault::collectiveOrder, node,
-                   "mesh axis " + symbolText('@', axis.name) + " has " + llvm::Twine(axis.size) + " ranks");
-    }
-  return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', attributes.over.name));
+  const MeshAxis *axis = module.axis(attributes.over.name);
+  if (!axis)
+    return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', attributes.over.name));
+  if (axis->size == attributes.ranks)
+    return llvm::Error::success();
+  return fault(Fault::collectiveOrder, node,
+               "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
+}
+
+/// A communicator belongs to one stream: two collectives of it that run at once would meet each other's messages.
+llvm::Error CollectiveOrder::checkStream(const Node &node) const {
+  bool starts = infoOf(node).has(startsCollective);
+  bool reduces = starts && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
+  Stream stream = reduces ? Stream::reduce : starts ? Stream::comm : Stream::compute;
+  if (node.op() == Op::ret || node.stream == stream)
+    return llvm::Error::success();
+  return fault(Fault::collectiveOrder, node, llvm::Twine("it must run on(") + nameOf(stream) + ")");
 }
 
 llvm::Error CollectiveOrder::check(const Function &function) {
   int64_t last = -1;
   for (Node *node : function) {
+    if (llvm::Error error = checkStream(*node))
+      return error;
+    if (node->op() == Op::takeShard)
+      if (llvm::Error error = checkGroup(*node))
+        return error;
     if (!infoOf(*node).has(collective))
       continue;
     if (!infoOf(*node).has(startsCollective))

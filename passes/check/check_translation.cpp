@@ -1,4 +1,4 @@
-// checkAgainstTrain: both modules as terms, compared function by function.
+// checkAgainstTrain: both modules as terms, step by step, compared where a function ends.
 #include "passes/check/check_schedule.h"
 #include "passes/check/fault.h"
 #include "passes/check/layout.h"
@@ -15,17 +15,17 @@ namespace {
 // Sums of more gradient contributions than this are compared as wholes only.
 constexpr size_t mostAddends = 256;
 
-/// One function in both modules.
+/// Functions that follow each other, in both modules.
 class Comparison {
 public:
-  Comparison(const Function &trainFunction, const Function &plannedFunction)
-      : trainFunction(trainFunction), plannedFunction(plannedFunction), planned(*plannedFunction.module()),
-        terms(planned.worldSize()), expected(*trainFunction.module(), *trainFunction.module(), terms),
-        found(planned, *trainFunction.module(), terms) {}
-  llvm::Error run();
+  Comparison(const Module &train, const Module &planned)
+      : train(train), planned(planned), terms(planned.worldSize()), expected(train, train, terms),
+        found(planned, train, terms) {}
+  /// The next function. `trainFunction` and `plannedFunction` are it in either module.
+  llvm::Error run(const Function &trainFunction, const Function &plannedFunction);
 
 private:
-  llvm::Error compareResults();
+  llvm::Error compareResults(const Function &trainFunction);
   llvm::Error compareTensors(llvm::StringMap<TermId> &results);
   llvm::Error compareGradients(const State &segment, Meaning meaning);
   llvm::Error compareStates();
@@ -35,35 +35,47 @@ private:
   TermId withoutSums(TermId term) const;
   std::vector<TermId> addendsOf(TermId term) const;
   bool isOtherVersion(TermId a, TermId b);
+  bool isCarriedOn(llvm::StringRef result) const;
 
-  const Function &trainFunction, &plannedFunction;
-  const Module &planned;
+  const Module &train, &planned;
+  const Function *plannedFunction = nullptr; ///< that is compared
   Terms terms;
-  FunctionMeaning expected, found;
+  StepMeaning expected, found;
   llvm::StringMap<TermId> gradients; ///< that the train function returns, by parameter, until they are found
 };
 
-llvm::Error Comparison::run() {
+llvm::Error Comparison::run(const Function &trainFunction, const Function &function) {
+  plannedFunction = &function;
   if (llvm::Error error = expected.read(trainFunction))
     return error;
-  if (llvm::Error error = found.read(plannedFunction))
+  if (llvm::Error error = found.read(function))
     return error;
-  if (llvm::Error error = compareResults())
+  if (llvm::Error error = compareResults(trainFunction))
     return error;
   if (llvm::Error error = compareStates())
     return error;
   return compareTaps();
 }
 
+/// Does a later function take it? Then it is what it means there that counts.
+bool Comparison::isCarriedOn(llvm::StringRef result) const {
+  return llvm::any_of(planned.functions, [&](const std::unique_ptr<Function> &function) {
+    return function->kind() > plannedFunction->kind() &&
+           llvm::any_of(function->arguments(), [&](const Argument &argument) {
+             return argument.kind == ArgumentKind::carry && argument.name == result;
+           });
+  });
+}
+
 // ---- results
 // ----------------------------------------------------------------------------------------------------------------
 
-llvm::Error Comparison::compareResults() {
+llvm::Error Comparison::compareResults(const Function &trainFunction) {
   llvm::StringMap<TermId> others;
-  for (const FunctionMeaning::Result &result : expected.results) {
+  gradients.clear();
+  for (const StepMeaning::Result &result : expected.results) {
     bool inMicroStep = trainFunction.kind() == FunctionKind::microStep;
-    const State *parameter =
-        inMicroStep ? ownerOfGradient(*trainFunction.module(), result.name, StateRole::parameter) : nullptr;
+    const State *parameter = inMicroStep ? ownerOfGradient(train, result.name, StateRole::parameter) : nullptr;
     if (parameter)
       gradients[parameter->name] = result.meaning.term;
     else
@@ -71,45 +83,44 @@ llvm::Error Comparison::compareResults() {
   }
   if (llvm::Error error = compareTensors(others))
     return error;
-  for (const FunctionMeaning::Result &result :
-       expected.results) // in this order, so that messages are the same every time
+  for (const StepMeaning::Result &result : expected.results) // in this order, so that messages are the same every time
     if (llvm::StringRef name = result.name; name.consume_front("grad.") && gradients.contains(name))
-      return fault(Fault::gradientContribution, plannedFunction,
+      return fault(Fault::gradientContribution, *plannedFunction,
                    "the gradient of parameter '" + name + "' is not returned");
   return llvm::Error::success();
 }
 
 llvm::Error Comparison::compareTensors(llvm::StringMap<TermId> &results) {
-  for (const FunctionMeaning::Result &result : found.results) {
-    if (result.meaning.segment >= 0) {
-      const State *segment = ownerOfGradient(planned, result.name, StateRole::segment);
-      if (!segment)
-        return fault(Fault::shardBounds, plannedFunction,
-                     "result '" + result.name + "' is a segment that has no state");
+  for (const StepMeaning::Result &result : found.results) {
+    auto wanted = results.find(result.name);
+    const State *segment = ownerOfGradient(planned, result.name, StateRole::segment);
+    bool isGradient = result.meaning.segment >= 0 && segment && plannedFunction->kind() == FunctionKind::microStep;
+    if (isGradient) {
       if (llvm::Error error = compareGradients(*segment, result.meaning))
         return error;
       continue;
     }
-    auto wanted = results.find(result.name);
-    if (wanted == results.end())
-      return fault(Fault::differentValue, plannedFunction, "result '" + result.name + "' is none of the train module");
+    if (wanted == results.end() && isCarriedOn(result.name))
+      continue;
+    if (wanted == results.end() || result.meaning.term < 0)
+      return fault(Fault::differentValue, *plannedFunction, "result '" + result.name + "' is none of the train module");
     if (wanted->second != result.meaning.term)
       return differ("result '" + result.name + "'", wanted->second, result.meaning.term, false);
     results.erase(wanted);
   }
   if (results.empty())
     return llvm::Error::success();
-  return fault(Fault::differentValue, plannedFunction, "result '" + results.begin()->first() + "' is missing");
+  return fault(Fault::differentValue, *plannedFunction, "result '" + results.begin()->first() + "' is missing");
 }
 
 llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) {
   const Segment &value = found.segment(meaning);
   auto where = [&](const llvm::Twine &message) {
-    return fault(Fault::shardBounds, plannedFunction,
+    return fault(Fault::shardBounds, *plannedFunction,
                  "the gradient of segment " + symbolText('@', segment.name) + message);
   };
-  if (value.isShard != (planned.worldSize() > 1) || value.elements != segment.paddedElements)
-    return where(" is not this rank's shard of it");
+  if (!(value.split == RankGroup::of(planned.axis(segment.over))) || value.elements != segment.paddedElements)
+    return where(" is not this rank's part of it");
   for (const Slot &slot : value.slots) {
     auto home = llvm::partition_point(segment.slots, [&](const SegmentSlot &candidate) {
       return candidate.offsetElements + candidate.elements < slot.offset + slot.elements;
@@ -119,7 +130,7 @@ llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) 
       return where(" has a part at element " + llvm::Twine(slot.offset) + ", where no parameter lies");
     auto wanted = gradients.find(home->parameter);
     if (wanted == gradients.end())
-      return fault(Fault::gradientContribution, plannedFunction,
+      return fault(Fault::gradientContribution, *plannedFunction,
                    "parameter '" + home->parameter + "' has a gradient that the train module does not have, or twice");
     Shape shape(terms[wanted->second].type.shape());
     TermId got = terms.reshape(slot.term, shape);
@@ -140,23 +151,23 @@ llvm::Error Comparison::compareStates() {
   for (const auto &[name, wanted] : expected.written) {
     auto got = found.written.find(name);
     if (got == found.written.end())
-      return fault(Fault::staleVersion, plannedFunction, text(name) + " is not written");
+      return fault(Fault::staleVersion, *plannedFunction, text(name) + " is not written");
     TermId value = terms.reshape(got->second, Shape(terms[wanted].type.shape()));
     if (value != wanted)
       return differ("the new value of " + text(name), wanted, value, false);
   }
   for (const auto &[name, got] : found.written)
     if (!expected.written.contains(name))
-      return fault(Fault::differentValue, plannedFunction,
+      return fault(Fault::differentValue, *plannedFunction,
                    text(name) + " is written, but the train module does not write it");
   return llvm::Error::success();
 }
 
 llvm::Error Comparison::compareTaps() {
   llvm::StringMap<TermId> wanted;
-  for (const FunctionMeaning::Tap &tap : expected.taps)
+  for (const StepMeaning::Tap &tap : expected.taps)
     wanted[tap.parameter] = tap.term;
-  for (const FunctionMeaning::Tap &tap : found.taps) {
+  for (const StepMeaning::Tap &tap : found.taps) {
     auto entry = wanted.find(tap.parameter);
     if (entry == wanted.end())
       return fault(Fault::differentValue, *tap.node, "the train module does not tap this, or only once");
@@ -165,9 +176,9 @@ llvm::Error Comparison::compareTaps() {
       return differ("what is tapped as '" + tap.parameter + "'", entry->second, value, false);
     wanted.erase(entry);
   }
-  for (const FunctionMeaning::Tap &tap : expected.taps)
+  for (const StepMeaning::Tap &tap : expected.taps)
     if (wanted.contains(tap.parameter))
-      return fault(Fault::differentValue, plannedFunction, "'" + tap.parameter + "' is not tapped");
+      return fault(Fault::differentValue, *plannedFunction, "'" + tap.parameter + "' is not tapped");
   return llvm::Error::success();
 }
 
@@ -226,9 +237,30 @@ llvm::Error Comparison::differ(const llvm::Twine &what, TermId wanted, TermId go
                             .str();
   Fault kind = classOf(wanted, got, isGradient, {left, right});
   const Node *origin = terms[right].origin;
-  bool inPlanned = origin && origin->function() == &plannedFunction;
-  return inPlanned ? fault(kind, *origin, message) : fault(kind, plannedFunction, message);
+  bool inPlanned = origin && origin->function() == plannedFunction;
+  return inPlanned ? fault(kind, *origin, message) : fault(kind, *plannedFunction, message);
 }
+
+} // namespace
+
+namespace {
+
+llvm::Error checkFunctions(const Module &train, const Module &planned) {
+  for (const std::unique_ptr<Function> &function : planned.functions)
+    if (!train.function(function->kind()))
+      return fault(Fault::differentValue, *function, "the train module has no such function");
+  for (const std::unique_ptr<Function> &function : train.functions)
+    if (!planned.function(function->kind()))
+      return fault(Fault::differentValue, *function, "the planned module has no such function");
+  return llvm::Error::success();
+}
+
+/// What runs without a step's carried values between. Taps change nothing, so a step may have them in any case.
+constexpr FunctionKind stepKinds[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
+                                      FunctionKind::update};
+constexpr FunctionKind evalKinds[] = {FunctionKind::evalStep};
+constexpr FunctionKind exportKinds[] = {FunctionKind::exportWeights};
+constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, exportKinds};
 
 } // namespace
 
@@ -236,15 +268,14 @@ llvm::Error checkAgainstTrain(const Module &train, const Module &planned) {
   assert(train.stage == Stage::train && planned.stage == Stage::planned && "the checker compares planned with train");
   if (llvm::Error error = checkLayout(train, planned))
     return error;
-  for (const std::unique_ptr<Function> &function : planned.functions)
-    if (!train.function(function->kind()))
-      return fault(Fault::differentValue, *function, "the train module has no such function");
-  for (const std::unique_ptr<Function> &function : train.functions) {
-    const Function *other = planned.function(function->kind());
-    if (!other)
-      return fault(Fault::differentValue, *function, "the planned module has no such function");
-    if (llvm::Error error = Comparison(*function, *other).run())
-      return error;
+  if (llvm::Error error = checkFunctions(train, planned))
+    return error;
+  for (llvm::ArrayRef<FunctionKind> kinds : sequences) {
+    Comparison comparison(train, planned);
+    for (FunctionKind kind : kinds)
+      if (const Function *function = train.function(kind))
+        if (llvm::Error error = comparison.run(*function, *planned.function(kind)))
+          return error;
   }
   return llvm::Error::success();
 }

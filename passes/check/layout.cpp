@@ -17,6 +17,7 @@ public:
 private:
   llvm::Error checkSegment(const State &segment);
   llvm::Error checkSlots(const State &segment);
+  llvm::Error checkReplica(const State &replica);
   llvm::Error checkOptimizer(const State &state);
   llvm::Error checkSingle(const State &state, const State *counterpart);
   llvm::Error checkCounterparts();
@@ -51,12 +52,26 @@ llvm::Error LayoutCheck::checkSlots(const State &segment) {
 }
 
 llvm::Error LayoutCheck::checkSegment(const State &segment) {
-  int64_t whole;
-  if (segment.type.rank() != 1 || __builtin_mul_overflow(segment.type.elements(), planned.worldSize(), &whole) ||
+  const MeshAxis *axis = segment.over.empty() ? nullptr : planned.axis(segment.over);
+  if (!segment.over.empty() && !axis)
+    return wrong(segment, "is split over mesh axis " + symbolText('@', segment.over) + ", which does not exist");
+  int64_t ranks = axis ? axis->size : 1, whole;
+  if (segment.type.rank() != 1 || __builtin_mul_overflow(segment.type.elements(), ranks, &whole) ||
       whole != segment.paddedElements)
-    return wrong(segment, "is " + toString(segment.type) + " on each of " + llvm::Twine(planned.worldSize()) +
+    return wrong(segment, "is " + toString(segment.type) + " on each of " + llvm::Twine(ranks) +
                               " ranks, which does not make " + llvm::Twine(segment.paddedElements) + " elements");
   return checkSlots(segment);
+}
+
+llvm::Error LayoutCheck::checkReplica(const State &replica) {
+  const State *owner = planned.state(replica.owner);
+  if (!owner || owner->role != StateRole::segment)
+    return wrong(replica, "belongs to '" + replica.owner + "', which is no segment");
+  bool isWhole = replica.over.empty() && replica.type == owner->type.withShape({owner->paddedElements}) &&
+                 replica.paddedElements == owner->paddedElements;
+  if (!isWhole || replica.slots != owner->slots)
+    return wrong(replica, "is not laid out as the whole of its segment " + symbolText('@', owner->name));
+  return llvm::Error::success();
 }
 
 llvm::Error LayoutCheck::checkOptimizer(const State &state) {
@@ -104,10 +119,13 @@ llvm::Error LayoutCheck::run() {
     if (state.role == StateRole::segment)
       if (llvm::Error error = checkSegment(state))
         return error;
-  for (const State &state : planned.states)
-    if (state.role == StateRole::optimizer)
-      if (llvm::Error error = checkOptimizer(state))
-        return error;
+  for (const State &state : planned.states) {
+    bool follows = state.role == StateRole::optimizer || state.role == StateRole::replica;
+    if (!follows)
+      continue;
+    if (llvm::Error error = state.role == StateRole::replica ? checkReplica(state) : checkOptimizer(state))
+      return error;
+  }
   return checkCounterparts();
 }
 

@@ -7,8 +7,8 @@
 namespace fsdpc::check {
 
 /// (S8): every parameter lies whole in one slot of one segment, slots are disjoint and inside, the ranks' shards make
-/// up the segment; every optimizer state, scalar and buffer has its counterpart, with the same type and the same
-/// initial value.
+/// up the segment, replicas repeat it; every optimizer state, scalar and buffer has its counterpart, with the same type
+/// and the same initial value.
 llvm::Error checkLayout(const Module &train, const Module &planned);
 
 } // namespace fsdpc::check

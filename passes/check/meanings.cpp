@@ -38,121 +38,117 @@ const State *ownerOfGradient(const Module &module, llvm::StringRef name, StateRo
   return state && state->role == role ? state : nullptr;
 }
 
-llvm::StringMap<Type> gradientsOf(const Module &train) {
-  llvm::StringMap<Type> gradients;
-  const Function *microStep = train.function(FunctionKind::microStep);
-  const Node *ret = microStep ? microStep->returnNode() : nullptr;
-  for (unsigned i = 0; ret && i < ret->operandCount(); ++i)
-    if (const State *state = ownerOfGradient(train, ret->get<ReturnAttributes>().names[i], StateRole::parameter))
-      gradients[state->name] = ret->operand(i)->type();
-  return gradients;
-}
-
-FunctionMeaning::FunctionMeaning(const Module &module, const Module &train, Terms &terms)
-    : module(module), train(train), terms(terms), gradients(gradientsOf(train)) {}
-
 // ---- symbols
 // ----------------------------------------------------------------------------------------------------------------
 
-Meaning FunctionMeaning::add(Segment segment) {
+Meaning StepMeaning::add(Segment segment) {
   segments.push_back(std::move(segment));
   return {-1, static_cast<int32_t>(segments.size()) - 1};
 }
 
-const State *FunctionMeaning::layoutOf(const State &state) const {
+const State *StepMeaning::layoutOf(const State &state) const {
   if (state.role == StateRole::segment)
     return &state;
-  const State *owner = state.role == StateRole::optimizer ? module.state(state.owner) : nullptr;
+  bool follows = state.role == StateRole::optimizer || state.role == StateRole::replica;
+  const State *owner = follows ? module.state(state.owner) : nullptr;
   return owner && owner->role == StateRole::segment ? owner : nullptr;
 }
 
-Meaning FunctionMeaning::stateSegment(const State &layout, llvm::StringRef field, DType dtype) {
-  Segment segment{.isShard = splits(), .elements = layout.paddedElements};
-  for (const SegmentSlot &slot : layout.slots) {
+RankGroup StepMeaning::splitOf(const State &state) const {
+  const State *layout = layoutOf(state);
+  return state.role == StateRole::replica || !layout ? RankGroup{} : RankGroup::of(module.axis(layout->over));
+}
+
+RankGroup StepMeaning::groupOf(const Node &node) const {
+  return RankGroup::of(module.axis(node.get<CollectiveAttributes>().over.name));
+}
+
+Meaning StepMeaning::entryOf(const State &state) {
+  const State *layout = layoutOf(state);
+  if (!layout)
+    return {terms.leaf(Terms::Kind::state, logicalName(state).text(), state.type), -1};
+  std::string field = state.role == StateRole::optimizer ? state.field : "";
+  Segment segment{.split = splitOf(state), .elements = layout->paddedElements};
+  for (const SegmentSlot &slot : layout->slots) {
     const State *parameter = train.state(slot.parameter);
+    DType dtype = state.type.dtype();
     Type type = parameter ? parameter->type.withDType(dtype) : Type(dtype, {slot.elements});
-    std::string name = LogicalName{slot.parameter, field.str()}.text();
+    std::string name = LogicalName{slot.parameter, field}.text();
     segment.slots.push_back({slot.offsetElements, slot.elements, terms.leaf(Terms::Kind::state, name, type)});
   }
   return add(std::move(segment));
 }
 
-Meaning FunctionMeaning::carriedSegment(const State &layout) {
-  Segment segment{.isShard = splits(), .elements = layout.paddedElements};
-  for (const SegmentSlot &slot : layout.slots)
-    if (auto found = gradients.find(slot.parameter); found != gradients.end())
-      segment.slots.push_back({slot.offsetElements, slot.elements,
-                               terms.leaf(Terms::Kind::carry, "grad." + slot.parameter, found->second)});
-  return add(std::move(segment));
+Meaning StepMeaning::versionOf(const State &state) {
+  auto [version, isNew] = current.try_emplace(&state);
+  if (isNew)
+    version->second = entryOf(state);
+  return version->second;
 }
 
-Meaning FunctionMeaning::entryOf(const State &state) {
-  if (const State *layout = layoutOf(state))
-    return stateSegment(*layout, state.role == StateRole::segment ? "" : state.field, state.type.dtype());
-  return {terms.leaf(Terms::Kind::state, logicalName(state).text(), state.type), -1};
-}
-
-llvm::Error FunctionMeaning::readArgument(const Function &function, const Argument &argument) {
+void StepMeaning::readArgument(const Argument &argument) {
   const Value *value = argument.value.get();
-  const State *layout =
-      argument.kind == ArgumentKind::carry ? ownerOfGradient(module, argument.name, StateRole::segment) : nullptr;
-  if (layout) {
-    meanings[value] = carriedSegment(*layout);
-    return llvm::Error::success();
+  auto found = carried.find(argument.name);
+  if (argument.kind == ArgumentKind::carry && found != carried.end()) {
+    meanings[value] = found->second;
+    return;
   }
   Terms::Kind kind = argument.kind == ArgumentKind::input ? Terms::Kind::input : Terms::Kind::carry;
-  meanings[value] = {
-      terms.leaf(kind, argument.name, value->type().isFuture() ? value->type().delivered() : value->type()), -1};
-  return llvm::Error::success();
+  Type type = value->type().isFuture() ? value->type().delivered() : value->type();
+  meanings[value] = {terms.leaf(kind, argument.name, type), -1};
 }
 
-llvm::Error FunctionMeaning::read(const Function &function) {
+llvm::Error StepMeaning::read(const Function &function) {
+  results.clear();
+  taps.clear();
+  written.clear();
   for (const Argument &argument : function.arguments())
-    if (llvm::Error error = readArgument(function, argument))
-      return error;
+    readArgument(argument);
   for (Node *node : function)
     if (llvm::Error error = readNode(*node))
       return error;
-  return llvm::Error::success();
+  return checkReplicas(function);
 }
 
 // ---- nodes
 // ------------------------------------------------------------------------------------------------------------------
 
-llvm::Error FunctionMeaning::readNode(const Node &node) {
+llvm::Error StepMeaning::readNode(const Node &node) {
   switch (node.op()) {
   case Op::free: return llvm::Error::success();
   case Op::copy:
   case Op::wait: set(node, of(node.operand(0))); return llvm::Error::success();
-  case Op::read: {
-    const State &state = *module.state(node.get<StateAttributes>().state.name);
-    auto [version, isNew] = current.try_emplace(&state);
-    if (isNew)
-      version->second = entryOf(state);
-    set(node, version->second);
-    return llvm::Error::success();
-  }
+  case Op::read: readState(node); return llvm::Error::success();
   case Op::write: return readWrite(node);
   case Op::tap: return readTap(node);
   case Op::view: return readView(node);
   case Op::pack: return readPack(node);
+  case Op::takeShard: return readTakeShard(node);
   case Op::allGather:
   case Op::allGatherStart: return readGather(node);
   case Op::reduceScatter:
   case Op::reduceScatterStart:
   case Op::allReduce:
   case Op::allReduceStart: return readReduction(node);
-  case Op::ret:
-    for (unsigned i = 0; i < node.operandCount(); ++i)
-      results.push_back({node.get<ReturnAttributes>().names[i], of(node.operand(i))});
-    return llvm::Error::success();
+  case Op::ret: readReturn(node); return llvm::Error::success();
   default: break;
   }
   bool onSegment = infoOf(node).has(inPlace) && of(node.operand(0)).segment >= 0;
   return onSegment ? readOptimizer(node) : readTensorNode(node);
 }
 
-llvm::Error FunctionMeaning::readTensorNode(const Node &node) {
+void StepMeaning::readState(const Node &node) {
+  set(node, versionOf(*module.state(node.get<StateAttributes>().state.name)));
+}
+
+void StepMeaning::readReturn(const Node &node) {
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    results.push_back({node.get<ReturnAttributes>().names[i], of(node.operand(i))});
+    carried[results.back().name] = results.back().meaning;
+  }
+}
+
+llvm::Error StepMeaning::readTensorNode(const Node &node) {
   llvm::SmallVector<TermId, 8> operands;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
     operands.push_back(of(node.operand(i)).term);
@@ -166,7 +162,7 @@ llvm::Error FunctionMeaning::readTensorNode(const Node &node) {
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readView(const Node &node) {
+llvm::Error StepMeaning::readView(const Node &node) {
   Meaning operand = of(node.operand(0));
   const Type &type = node.result()->type();
   if (operand.segment < 0) {
@@ -176,7 +172,7 @@ llvm::Error FunctionMeaning::readView(const Node &node) {
     set(node, {terms.reshape(operand.term, type.shape(), &node), -1});
     return llvm::Error::success();
   }
-  if (segment(operand).isShard)
+  if (!segment(operand).isWhole())
     return fault(Fault::shardBounds, node, "it shows one rank's shard, which has not been gathered");
   int64_t offset = node.get<ViewAttributes>().offset;
   const Slot *slot = findSlot(segment(operand), offset, type.elements());
@@ -188,7 +184,7 @@ llvm::Error FunctionMeaning::readView(const Node &node) {
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readPack(const Node &node) {
+llvm::Error StepMeaning::readPack(const Node &node) {
   const auto &pack = node.get<PackAttributes>();
   Segment segment{.elements = pack.elements};
   for (unsigned i = 0; i < node.operandCount(); ++i) {
@@ -202,50 +198,60 @@ llvm::Error FunctionMeaning::readPack(const Node &node) {
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::checkSpansAllRanks(const Node &node) const {
-  if (node.get<CollectiveAttributes>().ranks == module.worldSize())
-    return llvm::Error::success();
-  return fault(Fault::collectiveOrder, node,
-               "it runs over " + llvm::Twine(node.get<CollectiveAttributes>().ranks) + " of " +
-                   llvm::Twine(module.worldSize()) + " ranks");
+llvm::Error StepMeaning::readTakeShard(const Node &node) {
+  Meaning operand = of(node.operand(0));
+  if (operand.segment < 0 || !segment(operand).isWhole())
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no whole segment");
+  Segment part = segment(operand);
+  part.split = groupOf(node);
+  set(node, add(std::move(part)));
+  return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readGather(const Node &node) {
-  if (llvm::Error error = checkSpansAllRanks(node))
-    return error;
+llvm::Error StepMeaning::readGather(const Node &node) {
   Meaning operand = of(node.operand(0));
-  if (operand.segment < 0 || segment(operand).isShard != splits())
-    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no shard of a segment");
+  RankGroup group = groupOf(node);
+  if (operand.segment < 0 || !(segment(operand).split == group))
+    return fault(Fault::shardBounds, node,
+                 textOf(node.operand(0)) + " is no part of a segment that is split over these ranks");
   Segment whole = segment(operand);
   if (node.result()->type().elements() != whole.elements)
     return fault(Fault::shardBounds, node, "the shards have " + llvm::Twine(whole.elements) + " elements together");
-  whole.isShard = false;
+  for (const Slot &slot : whole.slots)
+    if (!terms.isSameOnRanksOf(slot.term, group))
+      return fault(Fault::gradientContribution, node,
+                   "the parts do not belong together: every rank has another " + terms.describe(slot.term));
+  whole.split = {};
   set(node, add(std::move(whole)));
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readReduction(const Node &node) {
-  if (llvm::Error error = checkSpansAllRanks(node))
-    return error;
+llvm::Error StepMeaning::readReduction(const Node &node) {
   Meaning operand = of(node.operand(0));
+  RankGroup group = groupOf(node);
   bool scatters = node.op() == Op::reduceScatter || node.op() == Op::reduceScatterStart;
-  if (operand.segment < 0 && !scatters) {
-    set(node, {terms.batchSum(operand.term, &node), -1});
+  if (operand.segment < 0 && operand.term >= 0 && !scatters) {
+    set(node, {terms.batchSum(operand.term, group, &node), -1});
     return llvm::Error::success();
   }
-  bool isWhole = operand.segment >= 0 && !segment(operand).isShard;
-  if (!isWhole)
+  if (operand.segment < 0 || (scatters && !segment(operand).isWhole()))
     return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no whole segment of gradients");
   Segment sum = segment(operand);
+  // Ranks that hold different parts have nothing to add up.
+  if (!group.isApartFrom(sum.split))
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is split over the ranks of this sum");
   for (Slot &slot : sum.slots)
-    slot.term = terms.batchSum(slot.term, &node);
-  sum.isShard = scatters && splits();
+    slot.term = terms.batchSum(slot.term, group, &node);
+  if (scatters)
+    sum.split = group;
   set(node, add(std::move(sum)));
   return llvm::Error::success();
 }
 
 /// The operands of an optimizer node for one parameter of its segment, all in the parameter's shape.
-llvm::Expected<llvm::SmallVector<TermId, 8>> FunctionMeaning::operandsOfSlot(const Node &node, const Slot &slot) {
+llvm::Expected<llvm::SmallVector<TermId, 8>> StepMeaning::operandsOfSlot(const Node &node, const Segment &first,
+                                                                         size_t index) {
+  const Slot &slot = first.slots[index];
   Shape shape(terms[slot.term].type.shape());
   llvm::SmallVector<TermId, 8> operands;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
@@ -258,7 +264,8 @@ llvm::Expected<llvm::SmallVector<TermId, 8>> FunctionMeaning::operandsOfSlot(con
     }
     const Segment &other = segment(operand);
     const Slot *found = findSlot(other, slot.offset, slot.elements);
-    if (other.isShard != splits() || (!found && touches(other, slot.offset, slot.elements)))
+    bool isAlike = other.split == first.split && other.elements == first.elements;
+    if (!isAlike || (!found && touches(other, slot.offset, slot.elements)))
       return fault(Fault::shardBounds, node, textOf(node.operand(i)) + " is laid out otherwise than the first operand");
     if (!found)
       return fault(Fault::gradientContribution, node,
@@ -268,12 +275,12 @@ llvm::Expected<llvm::SmallVector<TermId, 8>> FunctionMeaning::operandsOfSlot(con
   return operands;
 }
 
-llvm::Error FunctionMeaning::readOptimizer(const Node &node) {
+llvm::Error StepMeaning::readOptimizer(const Node &node) {
   const Segment &parameters = segment(of(node.operand(0)));
   std::vector<Segment> next(node.resultCount(), parameters);
   for (size_t i = 0; i < parameters.slots.size(); ++i) {
     const Slot &slot = parameters.slots[i];
-    llvm::Expected<llvm::SmallVector<TermId, 8>> operands = operandsOfSlot(node, slot);
+    llvm::Expected<llvm::SmallVector<TermId, 8>> operands = operandsOfSlot(node, parameters, i);
     if (!operands)
       return operands.takeError();
     Type type = terms[slot.term].type;
@@ -288,24 +295,27 @@ llvm::Error FunctionMeaning::readOptimizer(const Node &node) {
 // ---- what is left behind
 // ----------------------------------------------------------------------------------------------------
 
-llvm::Error FunctionMeaning::recordSegment(const Node &node, const State &state, const Segment &segment) {
+llvm::Error StepMeaning::recordSegment(const Node &node, const State &state, const Segment &segment) {
   const State &layout = *layoutOf(state);
   auto isInPlace = [](const Slot &slot, const SegmentSlot &home) {
     return isSameRun(slot, home.offsetElements, home.elements);
   };
-  if (segment.isShard != splits() || segment.elements != layout.paddedElements ||
+  if (!(segment.split == splitOf(state)) || segment.elements != layout.paddedElements ||
       !std::equal(segment.slots.begin(), segment.slots.end(), layout.slots.begin(), layout.slots.end(), isInPlace))
     return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
+  if (state.role == StateRole::replica) // another copy of what its segment holds: compared at the end of the function
+    return llvm::Error::success();
   llvm::StringRef field = state.role == StateRole::segment ? "" : llvm::StringRef(state.field);
   for (size_t i = 0; i < segment.slots.size(); ++i)
     written[{layout.slots[i].parameter, field.str()}] = segment.slots[i].term;
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readWrite(const Node &node) {
+llvm::Error StepMeaning::readWrite(const Node &node) {
   const State &state = *module.state(node.get<StateAttributes>().state.name);
   Meaning meaning = of(node.operand(0));
   current[&state] = meaning;
+  writers[&state] = &node;
   bool isSegment = layoutOf(state) != nullptr;
   if (isSegment != (meaning.segment >= 0))
     return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
@@ -315,7 +325,27 @@ llvm::Error FunctionMeaning::readWrite(const Node &node) {
   return llvm::Error::success();
 }
 
-llvm::Error FunctionMeaning::readTap(const Node &node) {
+/// A replica is the whole of its segment whenever a function is left.
+llvm::Error StepMeaning::checkReplicas(const Function &function) {
+  for (const State &state : module.states) {
+    const State *owner = state.role == StateRole::replica ? layoutOf(state) : nullptr;
+    if (!owner || (!current.contains(&state) && !current.contains(owner)))
+      continue;
+    // Both are laid out by the owner's slots: entryOf and recordSegment see to that.
+    const Segment &replica = segment(versionOf(state)), &shard = segment(versionOf(*owner));
+    for (size_t i = 0; i < shard.slots.size(); ++i) {
+      if (replica.slots[i].term == shard.slots[i].term)
+        continue;
+      std::string message = "replica " + symbolText('@', state.name) + " does not hold the new version of '" +
+                            owner->slots[i].parameter + "' that segment " + symbolText('@', owner->name) + " holds";
+      const Node *writer = writers.lookup(&state) ? writers.lookup(&state) : writers.lookup(owner);
+      return writer ? fault(Fault::staleVersion, *writer, message) : fault(Fault::staleVersion, function, message);
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error StepMeaning::readTap(const Node &node) {
   Meaning meaning = of(node.operand(0));
   if (meaning.term < 0)
     return fault(Fault::shardBounds, node, "a run of several parameters is tapped, not one tensor");

@@ -1,6 +1,7 @@
-// What one function of a train or planned module computes, as terms over logical parameters.
+// What the functions of a train or planned module compute, as terms over logical parameters.
 #pragma once
 
+#include "passes/check/rank_group.h"
 #include "passes/check/terms.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
@@ -17,18 +18,20 @@ struct Slot {
   TermId term = -1;
 };
 
-/// A flat run of logical tensors by ascending offset: whole, or this rank's shard of it. What no slot covers means
-/// nothing.
+/// A flat run of logical tensors by ascending offset: whole, or the part of it that this rank holds as a member of its
+/// group of `split`. What no slot covers means nothing.
 struct Segment {
-  bool isShard = false;
+  RankGroup split = {};
   int64_t elements = 0; ///< of the whole
   std::vector<Slot> slots = {};
+
+  bool isWhole() const { return split.isOneRank(); }
 };
 
 /// What a value is: a tensor, or a segment. Neither: a token, or the result of a free.
 struct Meaning {
   TermId term = -1;
-  int32_t segment = -1; ///< index into FunctionMeaning::segments
+  int32_t segment = -1; ///< index into StepMeaning::segments
 };
 
 /// A state in logical terms: a parameter or scalar by its name, optimizer state by its owner and field.
@@ -38,11 +41,13 @@ struct LogicalName {
   std::string text() const { return field.empty() ? owner : owner + "\n" + field; }
 };
 
-/// Interprets a function with its states and arguments as symbols. Results, taps and states are read off afterwards.
-class FunctionMeaning {
+/// Interprets functions that follow each other, with the states before the first and the inputs as symbols: what is
+/// carried from one to the next is the term it was, and a state is what was last written to it. Results, taps and new
+/// states of the last function are read off afterwards.
+class StepMeaning {
 public:
-  /// `train` is the train module whose parameters and gradients give segments their meaning; it may be `module` itself.
-  FunctionMeaning(const Module &module, const Module &train, Terms &terms);
+  /// `train` is the train module whose parameters give segments their meaning; it may be `module` itself.
+  StepMeaning(const Module &module, const Module &train, Terms &terms) : module(module), train(train), terms(terms) {}
   llvm::Error read(const Function &function);
 
   struct Result {
@@ -62,26 +67,30 @@ public:
   std::map<LogicalName, TermId> written;
 
 private:
-  llvm::Error readArgument(const Function &function, const Argument &argument);
+  void readArgument(const Argument &argument);
   llvm::Error readNode(const Node &node);
   llvm::Error readTensorNode(const Node &node);
+  void readState(const Node &node);
   llvm::Error readView(const Node &node);
   llvm::Error readPack(const Node &node);
+  llvm::Error readTakeShard(const Node &node);
   llvm::Error readGather(const Node &node);
   llvm::Error readReduction(const Node &node);
   llvm::Error readOptimizer(const Node &node);
-  llvm::Expected<llvm::SmallVector<TermId, 8>> operandsOfSlot(const Node &node, const Slot &slot);
+  llvm::Expected<llvm::SmallVector<TermId, 8>> operandsOfSlot(const Node &node, const Segment &first, size_t slot);
+  void readReturn(const Node &node);
   llvm::Error readWrite(const Node &node);
   llvm::Error recordSegment(const Node &node, const State &state, const Segment &segment);
+  llvm::Error checkReplicas(const Function &function);
   llvm::Error readTap(const Node &node);
-  llvm::Error checkSpansAllRanks(const Node &node) const;
 
   Meaning entryOf(const State &state);
-  Meaning stateSegment(const State &layout, llvm::StringRef field, DType dtype);
-  Meaning carriedSegment(const State &layout);
-  /// The segment whose slots a state has: itself, or the owner of optimizer state; null for others.
+  Meaning versionOf(const State &state);
+  /// The segment whose slots a state has: itself, or the owner of optimizer state or a replica; null for others.
   const State *layoutOf(const State &state) const;
-  bool splits() const { return module.worldSize() > 1; }
+  /// How a segment-shaped state is split.
+  RankGroup splitOf(const State &state) const;
+  RankGroup groupOf(const Node &node) const;
   Meaning add(Segment segment);
   Meaning of(const Value *value) const { return meanings.lookup(value); }
   void set(const Node &node, Meaning meaning) { meanings[node.result()] = meaning; }
@@ -89,14 +98,13 @@ private:
   const Module &module;
   const Module &train;
   Terms &terms;
-  const llvm::StringMap<Type> gradients; ///< of the train module, by parameter
   std::deque<Segment> segments;
   llvm::DenseMap<const Value *, Meaning> meanings;
   llvm::DenseMap<const State *, Meaning> current; ///< version of each state
+  llvm::DenseMap<const State *, const Node *> writers;
+  llvm::StringMap<Meaning> carried; ///< results of the functions so far
 };
 
-/// Gradients that the train module's micro_step returns, by parameter.
-llvm::StringMap<Type> gradientsOf(const Module &train);
 /// `p` of a result or argument called grad.p, if p is a state of this role; else null.
 const State *ownerOfGradient(const Module &module, llvm::StringRef name, StateRole role);
 

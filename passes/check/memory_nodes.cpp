@@ -34,7 +34,7 @@ llvm::Error MemoryWalk::checkUse(const Node &node, const Value *operand) const {
     return fault(Fault::useBeforeWait, node, "an operand is used before it is made");
   if (operand->type().isFuture() && node.op() != Op::wait && node.op() != Op::ret)
     return fault(Fault::useBeforeWait, node, textOf(operand) + " is used before its wait");
-  auto [index, version, since, future] = found->second;
+  int32_t index = found->second.buffer, version = found->second.version;
   for (; index >= 0; index = memory[index].partOf, version = 0) {
     const Buffer &buffer = memory[index];
     if (buffer.version != version)
@@ -52,6 +52,15 @@ llvm::Error MemoryWalk::checkUses(const Node &node) const {
     if (llvm::Error error = checkUse(node, node.operand(i)))
       return error;
   return llvm::Error::success();
+}
+
+/// Compute nodes that touch memory; the others only name it.
+void MemoryWalk::markUses(const Node &node) {
+  bool names = infoOf(node).has(startsCollective) || infoOf(node).has(aliasesOperand) || node.op() == Op::free ||
+               node.op() == Op::wait || node.op() == Op::ret || node.op() == Op::read;
+  for (unsigned i = 0; !names && i < node.operandCount(); ++i)
+    if (int32_t held = holdings.lookup(node.operand(i)).buffer; held >= 0)
+      memory[ownerOf(held)].usedAt = memory.clocks.now();
 }
 
 bool MemoryWalk::mayTakeOver(const Node &node, const Value *result, int32_t buffer) const {
@@ -77,14 +86,31 @@ llvm::Error MemoryWalk::takeOver(const Node &node, const Value *result, int32_t 
   if (!memory.isQuiet(buffer))
     return fault(Fault::missingEdge, node,
                  "it overwrites " + ArenaMemory::describe(buffer) + ", which a collective may still read");
-  ++buffer.version;
-  buffer.overwrittenBy = &node;
-  buffer.writtenAt = memory.clocks.now();
+  memory.overwrite(index, node, -1);
   if (buffer.kind == Buffer::Kind::state)
     buffer.awaitsWrite = true;
   else
     buffer.value = result;
-  holdings[result] = {index, buffer.version, memory.clocks.now(), -1};
+  holdings[result] = {index, buffer.version, memory.clocks.now()};
+  return llvm::Error::success();
+}
+
+/// What a collective delivers may arrive in the memory of a state whose old version nobody needs any more.
+bool MemoryWalk::mayArriveIn(const Node &start, int32_t buffer) const {
+  int32_t operand = holdings.lookup(start.operand(0)).buffer;
+  return buffer >= 0 && memory[buffer].kind == Buffer::Kind::state && !memory[buffer].awaitsWrite &&
+         (operand < 0 || ownerOf(operand) != buffer);
+}
+
+llvm::Error MemoryWalk::arriveIn(const Node &start, int32_t index, CollectiveIndex collective) {
+  Buffer &buffer = memory[index];
+  if (!memory.isQuietFor(buffer, collective))
+    return fault(Fault::missingEdge, start,
+                 "no edge makes it wait for the last use of " + ArenaMemory::describe(buffer) +
+                     ", which it overwrites");
+  memory.overwrite(index, start, collective);
+  buffer.awaitsWrite = true;
+  holdings[start.result()] = {index, buffer.version, memory.clocks.now(), collective};
   return llvm::Error::success();
 }
 
@@ -92,8 +118,10 @@ llvm::Error MemoryWalk::define(const Node &node, const Value *result, Collective
   Holding holding{-1, 0, memory.clocks.now(), collective};
   const Type &type = result->type();
   if (!type.isToken() && type.bytes() != 0) {
-    int32_t old = collective < 0 && result->place.isPlaced() ? memory.exactlyAt(result->place, type.bytes()) : -1;
-    if (mayTakeOver(node, result, old))
+    int32_t old = result->place.isPlaced() ? memory.exactlyAt(result->place, type.bytes()) : -1;
+    if (collective >= 0 && mayArriveIn(node, old))
+      return arriveIn(node, old, collective);
+    if (collective < 0 && mayTakeOver(node, result, old))
       return takeOver(node, result, old);
     llvm::Expected<int32_t> buffer = memory.occupy(Buffer::of(result, collective), &node);
     if (!buffer)
@@ -124,13 +152,11 @@ llvm::Error MemoryWalk::runNode(const Node &node) {
   bool starts = infoOf(node).has(startsCollective);
   if (!starts)
     memory.clocks.advance();
-  if (node.op() != Op::ret && node.stream != (starts ? Stream::comm : Stream::compute))
-    return fault(Fault::collectiveOrder, node,
-                 llvm::Twine("it must run on(") + nameOf(starts ? Stream::comm : Stream::compute) + ")");
   // A free may name a value whose memory the next one has already taken over.
   if (node.op() != Op::free)
     if (llvm::Error error = checkUses(node))
       return error;
+  markUses(node);
   if (starts)
     return runStart(node);
   switch (node.op()) {
@@ -168,7 +194,9 @@ llvm::Error MemoryWalk::runRead(const Node &node) {
                        "'");
     if (!(node.result()->place == buffer.place) || node.result()->type().bytes() != buffer.bytes)
       return fault(Fault::wrongPlace, node, "a read lies where its state lies");
-    holding = {found->second, buffer.version, buffer.writtenAt, -1};
+    holding = {found->second, buffer.version, buffer.writtenAt};
+    if (buffer.writtenBy >= 0)
+      holding.arrived = memory.clocks.endOf(buffer.writtenBy);
   }
   holdings[node.result()] = holding;
   return llvm::Error::success();
@@ -186,13 +214,11 @@ llvm::Error MemoryWalk::runWrite(const Node &node) {
     buffer.awaitsWrite = false;
     return llvm::Error::success();
   }
-  buffer.writtenAt = memory.clocks.now();
   if (buffer.awaitsWrite)
     return fault(Fault::staleVersion, node, "the state is overwritten twice before it is written");
   if (!memory.isQuiet(buffer))
     return fault(Fault::missingEdge, node, "a collective may still read the state's old version");
-  ++buffer.version;
-  buffer.overwrittenBy = &node;
+  memory.overwrite(found->second, node, -1);
   return llvm::Error::success();
 }
 
@@ -201,7 +227,7 @@ llvm::Error MemoryWalk::runFree(const Node &node) {
   if (found == holdings.end())
     return fault(Fault::useBeforeWait, node, "an operand is used before it is made");
   Holding holding = found->second;
-  holdings[node.result()] = {-1, 0, memory.clocks.now(), -1};
+  holdings[node.result()] = {-1, 0, memory.clocks.now()};
   if (holding.buffer < 0)
     return llvm::Error::success();
   Buffer &buffer = memory[holding.buffer];
@@ -238,18 +264,23 @@ llvm::Error MemoryWalk::runWait(const Node &node) {
   memory.clocks.waitFor(holding.future);
   if (node.result()->type().bytes() != 0 && !(node.result()->place == node.operand(0)->place))
     return fault(Fault::wrongPlace, node, "it lies elsewhere than what arrives");
-  // For the comm stream it has been there since the collective ended, whatever the compute stream does.
-  holdings[node.result()] = {holding.buffer, holding.version, 0, -1};
+  // For other collectives it has been there since this one ended, whatever the compute stream does.
+  holdings[node.result()] = {holding.buffer, holding.version, 0, -1, memory.clocks.endOf(holding.future)};
   return llvm::Error::success();
 }
 
-Moment MemoryWalk::readyAt(const Node &start) const {
+CollectiveIndex MemoryWalk::startCollective(const Node &start) {
   Moment ready = 0;
-  for (unsigned i = 0; i < start.operandCount(); ++i)
-    ready = std::max(ready, holdings.lookup(start.operand(i)).since);
+  EndedCollectives arrived;
+  for (unsigned i = 0; i < start.operandCount(); ++i) {
+    const Holding holding = holdings.lookup(start.operand(i));
+    ready = std::max(ready, holding.since);
+    arrived.join(holding.arrived);
+  }
   for (const std::unique_ptr<Use> &token : start.afterTokens())
     ready = std::max(ready, holdings.lookup(token->value()).since);
-  return ready;
+  RankGroup group = RankGroup::of(module.axis(start.get<CollectiveAttributes>().over.name));
+  return memory.clocks.startCollective(start.stream, group, ready, arrived);
 }
 
 llvm::Error MemoryWalk::runStart(const Node &node) {
@@ -257,12 +288,12 @@ llvm::Error MemoryWalk::runStart(const Node &node) {
   for (const std::unique_ptr<Use> &token : node.afterTokens())
     if (!holdings.contains(token->value()))
       return fault(Fault::missingEdge, node, "a token in after(...) comes from a later free");
-  CollectiveIndex collective = memory.clocks.startCollective(readyAt(node));
+  CollectiveIndex collective = startCollective(node);
   pending[collective] = &node;
   if (int32_t held = holdings.lookup(operand).buffer; held >= 0) {
     if (operand->place.space != Space::window)
       return fault(Fault::wrongPlace, node, "its operand does not lie in the window, where the other ranks read it");
-    memory[ownerOf(held)].readBy = collective;
+    memory.addReader(ownerOf(held), collective);
   }
   if (llvm::Expected<int32_t> workspace = placeWorkspace(node, collective); !workspace)
     return workspace.takeError();
@@ -288,7 +319,7 @@ llvm::Error MemoryWalk::runPack(const Node &node) {
   const Shape &offsets = node.get<PackAttributes>().offsets;
   Buffer pack = Buffer::of(whole);
   std::vector<int32_t> parts;
-  Moment ready = 0;
+  Holding holding;
   int64_t packedBytes = 0;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
     if (node.operand(i)->type().bytes() == 0)
@@ -299,8 +330,10 @@ llvm::Error MemoryWalk::runPack(const Node &node) {
       return part.takeError();
     parts.push_back(*part);
     packedBytes += memory[*part].bytes;
-    ready = std::max(ready, holdings.lookup(node.operand(i)).since);
-    pack.readBy = std::max(pack.readBy, memory[*part].readBy);
+    const Holding held = holdings.lookup(node.operand(i));
+    holding.since = std::max(holding.since, held.since);
+    holding.arrived.join(held.arrived);
+    llvm::append_range(pack.readBy, memory[*part].readBy);
   }
   llvm::sort(parts);
   llvm::Expected<int32_t> index = memory.occupy(pack, &node, parts);
@@ -308,8 +341,10 @@ llvm::Error MemoryWalk::runPack(const Node &node) {
     return index.takeError();
   for (int32_t part : parts)
     memory[part].partOf = *index;
-  // Gaps between the parts are cleared by the pack itself.
-  holdings[whole] = {*index, 0, packedBytes == pack.bytes ? ready : memory.clocks.now(), -1};
+  holding.buffer = *index;
+  if (packedBytes != pack.bytes) // gaps between the parts are cleared by the pack itself
+    holding.since = memory.clocks.now();
+  holdings[whole] = holding;
   return llvm::Error::success();
 }
 

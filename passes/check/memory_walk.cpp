@@ -84,7 +84,7 @@ llvm::Error MemoryWalk::takeArguments(const Function &function) {
       continue;
     }
     auto found = inputBuffers.find(argument.name);
-    holdings[value] = {found == inputBuffers.end() ? -1 : found->second, 0, memory.clocks.now(), -1};
+    holdings[value] = {found == inputBuffers.end() ? -1 : found->second, 0, memory.clocks.now()};
   }
   return llvm::Error::success();
 }
@@ -100,6 +100,7 @@ llvm::Error MemoryWalk::takeCarried(const Function &function, const Argument &ar
                  "the carried '" + argument.name + "' lies elsewhere than the result that it is");
   Holding holding = result.holding;
   holding.since = memory.clocks.now();
+  holding.arrived = {};
   holdings[value] = holding;
   return llvm::Error::success();
 }
@@ -141,7 +142,7 @@ llvm::Error MemoryWalk::finishFunction(const Function &function, int32_t firstBu
     buffer.endedAt = memory.clocks.now();
   }
   for (const auto &[state, buffer] : stateBuffers)
-    if (memory[buffer].awaitsWrite)
+    if (memory[buffer].awaitsWrite && !handedOn.contains(memory[buffer].writtenBy))
       return fault(Fault::staleVersion, *memory[buffer].overwrittenBy,
                    "state " + symbolText('@', state->name) + " is overwritten, but no write makes that its value");
   return llvm::Error::success();

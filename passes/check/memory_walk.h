@@ -22,7 +22,8 @@ private:
     int32_t buffer = -1;
     int32_t version = 0;
     Moment since = 0; ///< when the compute stream made the value; names for what is there (read, view) make nothing
-    CollectiveIndex future = -1; ///< of a future
+    CollectiveIndex future = -1;   ///< of a future
+    EndedCollectives arrived = {}; ///< the collectives that made it
   };
   struct Result {
     Holding holding;
@@ -54,10 +55,13 @@ private:
   llvm::Expected<int32_t> placeWorkspace(const Node &node, CollectiveIndex collective);
   bool mayTakeOver(const Node &node, const Value *result, int32_t buffer) const;
   llvm::Error takeOver(const Node &node, const Value *result, int32_t buffer);
+  bool mayArriveIn(const Node &start, int32_t buffer) const;
+  llvm::Error arriveIn(const Node &start, int32_t buffer, CollectiveIndex collective);
+  void markUses(const Node &node);
   llvm::Expected<int32_t> partBuffer(const Node &pack, unsigned index, Place place) const;
   /// Follows packs: the buffer that holds the value's bytes now.
   int32_t ownerOf(int32_t buffer) const;
-  Moment readyAt(const Node &start) const;
+  CollectiveIndex startCollective(const Node &start);
   void releaseReturned(const Function &function);
 
   const Module &module;

@@ -1,12 +1,20 @@
-// What has certainly happened when a node runs: the order between the two streams, and nothing more.
+// What has certainly happened when a node runs: the order between the streams, and nothing more.
 //
-// The compute stream is the program order of all nodes that start no collective. The comm stream runs the started
-// collectives one after another, in program order. A collective begins after its operands are made, after its `after`
-// tokens, and after the function was entered; it does not wait for other compute nodes, however far up they stand in
-// the program. A compute node knows of a collective only through a wait: of the one waited for and, because the stream
-// is a FIFO on every rank, of those before.
+// The compute stream is the program order of all nodes that start no collective. The other streams run the collectives
+// started on them one after another, in program order, and know nothing of each other. A collective begins after its
+// operands are made, after its `after` tokens, and after the function was entered; it does not wait for other compute
+// nodes, however far up they stand in the program.
+//
+// A compute node knows of a collective only through waits, and there are two things to know:
+//   - it has ended on this rank: its result is there, its scratch is free. The wait for it tells, and so does that for
+//     any later one on its stream, which is a FIFO;
+//   - it is released: no rank of its group reads this rank's operand any more. A later wait tells only if that
+//     collective's groups hold all ranks of this one's: the others may lag behind.
 #pragma once
 
+#include "passes/check/rank_group.h"
+#include "llvm/ADT/SmallVector.h"
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -14,32 +22,73 @@ namespace fsdpc::check {
 
 /// A position on the compute stream; later ones are larger. Those of all functions of a step count on.
 using Moment = int64_t;
-/// Index of a started collective, in order of issue over a step.
+/// Index of a started collective, in order of issue over a step; -1: none.
 using CollectiveIndex = int64_t;
+
+/// Per stream of collectives, the last one that is known to have ended.
+struct EndedCollectives {
+  std::array<CollectiveIndex, 2> last = {-1, -1}; ///< comm, reduce
+
+  CollectiveIndex &on(Stream stream) { return last[stream == Stream::reduce]; }
+  CollectiveIndex on(Stream stream) const { return last[stream == Stream::reduce]; }
+  void join(const EndedCollectives &other) {
+    for (size_t i = 0; i < last.size(); ++i)
+      last[i] = std::max(last[i], other.last[i]);
+  }
+};
 
 class StreamClocks {
 public:
-  /// Functions follow each other: what comes next, on either stream, sees all compute nodes so far.
-  Moment enterFunction() { return seenByComm = advance(); }
+  /// Functions follow each other: what comes next, on any stream, sees all compute nodes so far.
+  Moment enterFunction();
   /// The next compute node begins.
   Moment advance() { return ++current; }
   Moment now() const { return current; }
 
-  /// A collective that begins after the compute node at `after` has ended.
-  CollectiveIndex startCollective(Moment after);
+  /// A collective that begins after the compute node at `after` has ended, and after the collectives in `arrived`.
+  CollectiveIndex startCollective(Stream stream, RankGroup group, Moment after, const EndedCollectives &arrived);
   /// At the current moment.
   void waitFor(CollectiveIndex collective);
+  /// What is known to have ended on a rank that has waited for the collective and for nothing else.
+  EndedCollectives endOf(CollectiveIndex collective) const;
 
-  /// Has the collective ended, on all ranks, when the current compute node runs?
-  bool hasEnded(CollectiveIndex collective) const { return collective <= ended; }
+  /// Has the collective ended on this rank when the current compute node runs? True for -1.
+  bool hasEnded(CollectiveIndex collective) const;
+  /// Does no rank read its operand any more when the compute node at `moment` runs?
+  bool isReleased(CollectiveIndex collective, Moment moment) const;
   /// Has the compute node at `moment` ended when the collective begins?
-  bool begunAfter(CollectiveIndex collective, Moment moment) const { return seen[collective] >= moment; }
+  bool begunAfter(CollectiveIndex collective, Moment moment) const { return started[collective].after >= moment; }
+  /// Has the earlier collective ended on this rank when the later one begins?
+  bool begunAfterEnd(CollectiveIndex later, CollectiveIndex earlier) const;
+  Moment beginOf(CollectiveIndex collective) const { return started[collective].after; }
+  /// Does the release of `later` tell that of `earlier`?
+  bool releasesToo(CollectiveIndex later, CollectiveIndex earlier) const;
 
 private:
+  struct Started {
+    Stream stream;
+    RankGroup group;
+    Moment after = 0;       ///< the latest moment that its stream has waited for when it begins
+    EndedCollectives ended; ///< what has ended when it begins
+  };
+  struct Wait {
+    Moment moment;
+    CollectiveIndex collective; ///< the last one of its stream and group so far
+  };
+  /// Waits for collectives of one stream and group, by moment.
+  struct Waits {
+    Stream stream;
+    RankGroup group;
+    std::vector<Wait> waits;
+    CollectiveIndex lastAt(Moment moment) const;
+  };
+  EndedCollectives endedAt(Moment moment) const;
+
   Moment current = 0;
-  Moment seenByComm = 0;      ///< the latest moment that the comm stream has waited for
-  CollectiveIndex ended = -1; ///< the last collective that the compute stream has waited for
-  std::vector<Moment> seen;   ///< per collective: seenByComm when it begins
+  std::array<Moment, 2> seen = {0, 0};     ///< per stream: the latest moment it has waited for
+  std::array<EndedCollectives, 2> arrived; ///< per stream: what it has waited for
+  std::vector<Started> started;
+  llvm::SmallVector<Waits, 4> waits;
 };
 
 } // namespace fsdpc::check

@@ -35,19 +35,21 @@ llvm::hash_code hashOf(const Type &type) {
 bool Terms::isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const {
   const Term &known = terms[id];
   return known.kind == term.kind && known.op == term.op && known.result == term.result &&
-         known.payload == term.payload && known.type == term.type && operandsOf(id) == operands &&
-         equalAttributes(known.attributes, term.attributes);
+         known.payload == term.payload && known.group == term.group && known.type == term.type &&
+         operandsOf(id) == operands && equalAttributes(known.attributes, term.attributes);
 }
 
 TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
-  uint64_t hash = llvm::hash_combine(static_cast<int>(term.kind), static_cast<int>(term.op), term.result, term.payload,
-                                     hashOf(term.type), hashAttributes(term.attributes),
-                                     llvm::hash_combine_range(operands.begin(), operands.end()));
+  uint64_t hash =
+      llvm::hash_combine(static_cast<int>(term.kind), static_cast<int>(term.op), term.result, term.payload,
+                         term.group.stride, term.group.size, hashOf(term.type), hashAttributes(term.attributes),
+                         llvm::hash_combine_range(operands.begin(), operands.end()));
   hash >>= 1; // the two largest numbers are the map's own markers
   auto [entry, isNew] = firstOfHash.try_emplace(hash, -1);
   for (TermId id = entry->second; id >= 0; id = nextOfSameHash[id])
     if (isTerm(id, term, operands))
       return id;
+  term.isSameOnAllRanks = isSame(term, operands);
   term.firstOperand = static_cast<uint32_t>(operandPool.size());
   term.operandCount = static_cast<uint32_t>(operands.size());
   operandPool.insert(operandPool.end(), operands.begin(), operands.end());
@@ -55,6 +57,27 @@ TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
   entry->second = static_cast<TermId>(terms.size());
   terms.push_back(std::move(term));
   return entry->second;
+}
+
+bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
+  switch (term.kind) {
+  case Kind::splat:
+  case Kind::state: return true;
+  case Kind::input:
+  case Kind::carry: return false;
+  case Kind::node: break;
+  }
+  if (term.op == Op::batchSum && term.group == RankGroup{1, worldSize})
+    return true;
+  return term.op != Op::randomUniform && llvm::all_of(operands, [&](TermId x) { return terms[x].isSameOnAllRanks; });
+}
+
+bool Terms::isSameOnRanksOf(TermId x, RankGroup group) const {
+  if (terms[x].isSameOnAllRanks || group.isOneRank())
+    return true;
+  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
+    x = operandsOf(x)[0];
+  return terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.covers(group);
 }
 
 TermId Terms::leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin) {
@@ -111,13 +134,19 @@ TermId Terms::broadcast(TermId x, ShapeRef shape, const Node *origin) {
   return reshape(x, shape, origin);
 }
 
-TermId Terms::batchSum(TermId x, const Node *origin) {
-  if (worldSize == 1)
+TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
+  if (group.isOneRank())
     return x;
   Shape shape(terms[x].type.shape());
   if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
     x = operandsOf(x)[0];
-  return reshape(intern({.op = Op::batchSum, .type = terms[x].type, .origin = origin}, {x}), shape, origin);
+  bool isPart = terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.end() == group.stride;
+  if (isPart) {
+    group = {terms[x].group.stride, terms[x].group.size * group.size};
+    x = operandsOf(x)[0];
+  }
+  return reshape(intern({.op = Op::batchSum, .type = terms[x].type, .group = group, .origin = origin}, {x}), shape,
+                 origin);
 }
 
 TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, ShapeRef shape, const Node *origin) {
@@ -174,7 +203,7 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   case Op::constant: return constant(node);
   case Op::reshape: return reshape(operands[0], type.shape(), &node);
   case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
-  case Op::batchSum: return batchSum(operands[0], &node);
+  case Op::batchSum: return batchSum(operands[0], {1, worldSize}, &node);
   default: break;
   }
   if (isElementwise(node))
@@ -207,13 +236,18 @@ std::string Terms::describe(TermId id) const {
   }
   case Kind::node: break;
   }
-  std::string op = infoOf(term.op).name.str() + " : " + toString(term.type);
+  std::string op = infoOf(term.op).name.str();
+  if (term.op == Op::batchSum && !(term.group == RankGroup{1, worldSize}))
+    op = ("a sum over " + llvm::Twine(term.group.size) + " of " + llvm::Twine(worldSize) + " ranks, " +
+          llvm::Twine(term.group.stride) + " apart")
+             .str();
+  op += " : " + toString(term.type);
   return term.origin ? op + " in '" + textOf(*term.origin) + "'" : op;
 }
 
 std::pair<TermId, TermId> Terms::firstDifference(TermId a, TermId b) const {
   while (terms[a].kind == Kind::node && terms[a].kind == terms[b].kind && terms[a].op == terms[b].op &&
-         terms[a].result == terms[b].result && terms[a].type == terms[b].type &&
+         terms[a].result == terms[b].result && terms[a].type == terms[b].type && terms[a].group == terms[b].group &&
          terms[a].operandCount == terms[b].operandCount && equalAttributes(terms[a].attributes, terms[b].attributes)) {
     llvm::ArrayRef<TermId> left = operandsOf(a), right = operandsOf(b);
     const TermId *at = std::mismatch(left.begin(), left.end(), right.begin()).first;

@@ -6,12 +6,15 @@
 //   a constant that is one value throughout is that value, whatever its shape;
 //   elementwise ops are computed at the smallest shape their operands have together, and broadcast from there: so
 //   add(broadcast x, broadcast y) = broadcast(add(x, y)), and a fused body is its steps;
-//   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand.
+//   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand;
+//   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
+//   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting.
 #pragma once
 
 #include "ir/module.h"
 #include "ir/op.h"
+#include "passes/check/rank_group.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include <deque>
@@ -35,6 +38,8 @@ public:
     unsigned result = 0;  ///< of a node: which of its results
     Type type;
     uint64_t payload = 0; ///< splat: the element's bytes; leaves: index of the name
+    RankGroup group = {}; ///< batch_sum: the ranks it is over
+    bool isSameOnAllRanks = false;
     const AttributesBase *attributes = nullptr;
     uint32_t firstOperand = 0, operandCount = 0;
     const Node *origin = nullptr; ///< the first node that computes it, for messages; may be null
@@ -48,7 +53,11 @@ public:
   /// One result of an op over other operands than the node's own.
   TermId applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
   TermId reshape(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin = nullptr);
-  TermId batchSum(TermId x, const Node *origin = nullptr);
+  /// The sum over the ranks of a group, on each of them.
+  TermId batchSum(TermId x, RankGroup group, const Node *origin = nullptr);
+  /// Is it certain that all ranks of a group have the same value? Inputs differ, and what is computed from them until
+  /// it is summed.
+  bool isSameOnRanksOf(TermId x, RankGroup group) const;
 
   const Term &operator[](TermId id) const { return terms[id]; }
   llvm::ArrayRef<TermId> operandsOf(TermId id) const {
@@ -61,6 +70,7 @@ public:
 
 private:
   TermId intern(Term term, llvm::ArrayRef<TermId> operands);
+  bool isSame(const Term &term, llvm::ArrayRef<TermId> operands) const;
   bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
   TermId constant(const Node &node);
   TermId splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin);
