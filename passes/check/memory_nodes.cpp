@@ -259,8 +259,11 @@ llvm::Error MemoryWalk::runAlias(const Node &node) {
 
 llvm::Error MemoryWalk::runWait(const Node &node) {
   Holding holding = holdings.lookup(node.operand(0));
-  if (!pending.erase(holding.future))
+  // A function that gets what an earlier one has waited for already may wait again.
+  bool isCarried = !node.operand(0)->definer();
+  if (!pending.erase(holding.future) && (!isCarried || !waitedHere.insert(holding.future).second))
     return fault(Fault::useBeforeWait, node, textOf(node.operand(0)) + " is waited for a second time");
+  waitedHere.insert(holding.future);
   memory.clocks.waitFor(holding.future);
   if (node.result()->type().bytes() != 0 && !(node.result()->place == node.operand(0)->place))
     return fault(Fault::wrongPlace, node, "it lies elsewhere than what arrives");

@@ -66,6 +66,7 @@ llvm::Error MemoryWalk::placeInputs(const Function &function) {
 llvm::Error MemoryWalk::runFunction(const Function &function) {
   int32_t firstBuffer = memory.size();
   holdings.clear();
+  waitedHere.clear();
   memory.clocks.enterFunction();
   if (llvm::Error error = takeArguments(function))
     return error;

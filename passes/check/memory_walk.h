@@ -73,6 +73,7 @@ private:
   llvm::DenseMap<const Value *, Holding> holdings; ///< of the current function
   llvm::DenseSet<uint64_t> freedNames;             ///< buffer and version
   std::map<CollectiveIndex, const Node *> pending; ///< started, not waited for
+  llvm::DenseSet<CollectiveIndex> waitedHere;      ///< in the current function
   llvm::DenseSet<CollectiveIndex> handedOn;        ///< futures that are returned
   llvm::DenseMap<int32_t, const Value *> kept;     ///< buffers that live on behind the function that made them
 };
