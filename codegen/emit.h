@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/module.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/Error.h"
 
 namespace fsdpc {
@@ -32,6 +33,12 @@ struct OnnxDataOffset {
   int64_t bytes = 0;
 };
 
+/// When the compiler expects a node to run, from the start of the step.
+struct PredictedTime {
+  double beginMicroseconds = 0;
+  double endMicroseconds = 0;
+};
+
 /// What the program says about itself and the module does not hold.
 struct EmitInfo {
   std::string planHash;       ///< hex digest of the planned module
@@ -56,6 +63,8 @@ struct EmitInfo {
   std::string onnxDataFile;  ///< the file name OUT/model.onnx refers to
   double predictedStepMicroseconds = 0;
   double predictedExposedMicroseconds = 0;
+  /// Of the functions of a training step: when compute comes to a node, and when the collective runs that one starts.
+  llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
   std::string streams = "auto"; ///< where collectives run unless the program's --streams says otherwise
 };
 

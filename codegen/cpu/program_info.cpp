@@ -4,6 +4,7 @@
 #include "codegen/cpu/program_text.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include <cmath>
 
 namespace fsdpc {
 
@@ -17,6 +18,17 @@ std::string shapeText(llvm::ArrayRef<int64_t> dims) {
 std::string placeText(Place place) {
   std::string space = place.space == Space::window ? "Space::window" : "Space::privateSpace";
   return "{" + space + ", " + std::to_string(place.offsetBytes) + "}";
+}
+
+/// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes; whole nanoseconds.
+std::string predictedText(const llvm::DenseMap<const Node *, PredictedTime> &times, const Node *first,
+                          const Node *last) {
+  auto begin = times.find(first), end = times.find(last);
+  if (begin == times.end() || end == times.end())
+    return "-1, 0";
+  auto rounded = [](double microseconds) { return cppDouble(std::round(microseconds * 1000) / 1000); };
+  return rounded(begin->second.beginMicroseconds) + ", " +
+         rounded(end->second.endMicroseconds - begin->second.beginMicroseconds);
 }
 
 std::string boolText(bool value) { return value ? "true" : "false"; }
@@ -59,6 +71,7 @@ private:
   void fillParameters();
   void fillStates();
   void fillCollectives();
+  void fillSections();
   void fillResults(FunctionKind kind, Table &table, llvm::StringMap<char> &seen);
   std::string programInfo() const;
   std::string onnxText(const Parameter &parameter) const;
@@ -74,7 +87,7 @@ private:
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
-  Table collectives{"CollectiveInfo", "collectives"};
+  Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
 };
 
 void InfoWriter::fillMemory() {
@@ -175,7 +188,25 @@ void InfoWriter::fillCollectives() {
     int64_t bytes = std::max(node->operand(0)->type().bytes(), node->result()->type().bytes());
     collectives.row({cppString(name), cppString(unit), cppString(std::to_string(attributes.id)), std::to_string(bytes),
                      std::to_string(program.axisOf(attributes.over.name)),
-                     node->stream == Stream::reduce ? "Channel::reduce" : "Channel::comm"});
+                     node->stream == Stream::reduce ? "Channel::reduce" : "Channel::comm",
+                     predictedText(info.collectiveTimes, node, node)});
+  }
+}
+
+void InfoWriter::fillSections() {
+  llvm::DenseMap<const Node *, int64_t> numbers;
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    int64_t number = 0;
+    for (const Node *node : *function)
+      numbers[node] = number++;
+  }
+  for (const ProgramText::PrintedSection &printed : program.sections) {
+    const Section &section = printed.first->section;
+    sections.row({cppString(nameOf(printed.first->function()->kind())),
+                  cppString(section.unit < 0 ? "" : module.units[section.unit].name),
+                  cppString(section.phase == Phase::none ? "" : nameOf(section.phase)),
+                  std::to_string(numbers.lookup(printed.first)),
+                  predictedText(info.computeTimes, printed.first, printed.last)});
   }
 }
 
@@ -202,6 +233,7 @@ std::string InfoWriter::programInfo() const {
       .text("parameters", parameters.reference())
       .text("optimizerStates", optimizerStates.reference())
       .text("scalars", scalars.reference())
+      .text("sections", sections.reference())
       .text("stepResults", stepResults.reference())
       .text("evalResults", evalResults.reference())
       .number("onnxDataBytes", info.onnxDataBytes)
@@ -219,6 +251,7 @@ std::string InfoWriter::write() {
   fillParameters();
   fillStates();
   fillCollectives();
+  fillSections();
   llvm::StringMap<char> stepSeen, evalSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
@@ -227,7 +260,7 @@ std::string InfoWriter::write() {
                     "#include \"runtime/cpu/collectives.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &scalars, &stepResults, &evalResults, &collectives})
+                             &scalars, &stepResults, &evalResults, &collectives, &sections})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

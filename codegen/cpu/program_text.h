@@ -45,6 +45,11 @@ public:
   llvm::ArrayRef<PlacedParameter> parameters() const { return placedParameters; }
   /// Segments, then replicas.
   llvm::ArrayRef<const State *> segments() const { return segmentStates; }
+  /// The sections of the side table; the writer of the functions adds them in the order of their calls.
+  struct PrintedSection {
+    const Node *first, *last;
+  };
+  std::vector<PrintedSection> sections;
 
 private:
   void collectCollectives();

@@ -95,12 +95,12 @@ std::string ProgramWriter::pieceName(const Function &function, Section section) 
 }
 
 void ProgramWriter::cutIntoPieces(const Function &function) {
-  const Node *first = nullptr;
+  const Node *first = nullptr, *last = nullptr;
   std::unique_ptr<SectionWriter> writer;
   int nodes = 0;
   auto finish = [&] {
     if (writer && !writer->empty())
-      addPiece(function, *first, writer->take());
+      addPiece(function, *first, *last, writer->take());
     writer.reset();
   };
   for (const Node *node : function) {
@@ -113,15 +113,18 @@ void ProgramWriter::cutIntoPieces(const Function &function) {
     if (!writer)
       writer = std::make_unique<SectionWriter>(program);
     writer->write(*node);
+    last = node;
     ++nodes;
   }
   finish();
 }
 
-void ProgramWriter::addPiece(const Function &function, const Node &first, SectionText body) {
+void ProgramWriter::addPiece(const Function &function, const Node &first, const Node &last, SectionText body) {
   Piece piece;
   piece.function = &function;
   piece.section = first.section;
+  piece.first = &first;
+  piece.last = &last;
   piece.outline = first.outline;
   piece.body = std::move(body);
   pieces.push_back(std::move(piece));
@@ -204,7 +207,8 @@ void ProgramWriter::writeStart(std::string &out) const {
   out += "}\n\n";
 }
 
-void ProgramWriter::writeFunctions(std::string &out) const {
+/// Each call with its number in the table of sections, for --profile.
+void ProgramWriter::writeFunctions(std::string &out) {
   writeStart(out);
   size_t next = 0;
   for (FunctionKind kind : emittedKinds) {
@@ -213,8 +217,9 @@ void ProgramWriter::writeFunctions(std::string &out) const {
     out += "void " + cppName(kind).str() + (isEmpty ? "(Context &) {\n" : "(Context &c) {\n");
     for (; next < pieces.size() && pieces[next].function == function; ++next) {
       const Piece &piece = pieces[next];
-      out += "  " + piece.name + "(c" +
+      out += "  runSection(c, " + std::to_string(program.sections.size()) + ", " + piece.name +
              (piece.row < 0 ? "" : ", " + piece.name + "Rows[" + std::to_string(piece.row) + "]") + ");\n";
+      program.sections.push_back({piece.first, piece.last});
     }
     out += "}\n\n";
   }

@@ -18,19 +18,20 @@ private:
   struct Piece {
     const Function *function = nullptr;
     Section section;
+    const Node *first = nullptr, *last = nullptr;
     int32_t outline = -1;
     SectionText body;
     std::string name; ///< of its C++ function; the first piece of a group names it for all
     int row = -1;     ///< of the group's table; -1: takes no row
   };
   void cutIntoPieces(const Function &function);
-  void addPiece(const Function &function, const Node &first, SectionText body);
+  void addPiece(const Function &function, const Node &first, const Node &last, SectionText body);
   std::string pieceName(const Function &function, Section section);
   void groupPieces();
   void writePieces(std::string &out) const;
   void writePiece(std::string &out, const Piece &piece) const;
   void writeGroup(std::string &out, llvm::ArrayRef<size_t> members) const;
-  void writeFunctions(std::string &out) const;
+  void writeFunctions(std::string &out);
   void writeStart(std::string &out) const;
   std::string header() const;
   std::string declarations() const;

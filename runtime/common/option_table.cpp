@@ -35,6 +35,8 @@ std::span<const OptionRow> optionTable() {
       {"save_model", "F.safetensors", &O::saveModel, "full weights at the end"},
       {"save_onnx", "F.onnx", &O::saveOnnx, "full weights at the end, as an ONNX model with its data file beside it"},
       {"save_gradients", "F.safetensors", &O::saveGradients, "full gradients of the first step, grad.<parameter>"},
+      {"profile", "F.json", &O::profile,
+       "Chrome/Perfetto trace of the last 20 steps, predicted beside measured; rank r > 0 writes F.rank<r>.json"},
       {"memory_report", "", &O::memoryReport, "planned bytes per class, and mapped bytes"},
       {"time_matmuls", "", &O::timeMatmuls, "after each step, run its matrix products once more, alone (matmul_ms)"},
       {"threads", "T", &O::threads, "compute threads per rank; default: cores / ranks of this machine", 1},

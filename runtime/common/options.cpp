@@ -295,9 +295,9 @@ void checkData(const Options &options) {
     usage("--batch needs --steps");
   refuse(options, {"epochs", "shuffle", "drop_last"}, options.trainData.empty(), "without --train_data");
   refuse(options, {"eval_every", "eval_steps", "eval_only", "predict"}, options.valData.empty(), "without --val_data");
-  refuse(options, {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every"}, options.evalOnly,
-         "with --eval_only");
-  refuse(options, {"save_gradients"}, !trains, "where nothing is trained");
+  refuse(options, {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every", "profile"},
+         options.evalOnly, "with --eval_only");
+  refuse(options, {"save_gradients", "profile"}, !trains, "where nothing is trained");
   const bool onlyWrites =
       options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() || !options.saveOnnx.empty();
   if (!trains && !options.evalOnly && !onlyWrites)

@@ -49,6 +49,7 @@ struct Options {
   std::string log;
   std::int64_t logFreq = 10; ///< steps
   std::string progress = "auto";
+  std::string profile;
   bool memoryReport = false;
   bool timeMatmuls = false;
   std::optional<std::int64_t> threads;

@@ -66,6 +66,9 @@ public:
   virtual void noteProducts(bool on) { static_cast<void>(on); }
   virtual double replayProductsMicroseconds() { return 0; }
 
+  /// What Context::profile points to. Kept here because a collective may be outstanding when the steps are over.
+  std::shared_ptr<Profile> profile;
+
   /// Ends the run on every rank with this exit code, at once. Output is flushed by the caller.
   [[noreturn]] virtual void abort(int exitCode) = 0;
 };

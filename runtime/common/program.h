@@ -15,6 +15,7 @@
 namespace fsdpc::rt {
 
 class Communicator; // runtime/cpu/communicator.h
+class Profile;      // runtime/common/profile.h
 class Stream;       // runtime/cpu/stream.h
 
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, boolean };
@@ -154,6 +155,40 @@ struct MemoryClassBytes {
   std::int64_t bytes;
 };
 
+/// A run of nodes of one unit and phase: one call of the program's functions, one bar of a timeline.
+struct SectionInfo {
+  const char *function;              ///< as in the stages: "micro_step"
+  const char *unit;                  ///< "": outside units
+  const char *phase;                 ///< "forward", "backward", "update"; "": none
+  std::int64_t firstNode;            ///< the number of its first node in its function
+  double predictedBeginMicroseconds; ///< from the start of the step; negative: not part of a training step
+  double predictedMicroseconds;
+};
+
+/// What runs one after the other: each channel has a stream of its own and, on the plain MPI path, handles of its own.
+enum class Channel : std::uint8_t {
+  comm,   ///< everything, unless reductions have a communicator of their own
+  reduce, ///< reductions, with `--reduce_communicator own`
+};
+inline constexpr int channelCount = 2;
+
+/// One entry per collective of the program, in the side table: among whom and where it runs, and what a time-out or a
+/// trace names.
+struct CollectiveInfo {
+  const char *op;     ///< "all_gather", "reduce_scatter", "all_reduce"
+  const char *unit;   ///< "" for scalars
+  const char *name;   ///< id as in plan.json
+  std::int64_t bytes; ///< of the full buffer
+  int axis = -1;      ///< index into ProgramInfo::axes; -1: all ranks are one group
+  Channel channel = Channel::comm;
+  double predictedBeginMicroseconds = -1; ///< from the start of the step; negative: not part of a training step
+  double predictedMicroseconds = 0;
+};
+
+/// The side table; the `collective` arguments of collectives.h are indices of it. Defined by the emitted program;
+/// without that (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages name no unit.
+std::span<const CollectiveInfo> programCollectives();
+
 struct Context;
 
 struct Functions {
@@ -190,6 +225,7 @@ struct ProgramInfo {
   std::span<const ParameterInfo> parameters;
   std::span<const OptimizerStateInfo> optimizerStates;
   std::span<const ScalarInfo> scalars;
+  std::span<const SectionInfo> sections;   ///< in the order of the functions
   std::span<const ResultInfo> stepResults; ///< of prologue and microStep
   std::span<const ResultInfo> evalResults;
   std::int64_t onnxDataBytes; ///< size of the external data file that --save_onnx writes
@@ -223,6 +259,7 @@ struct Context {
   Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
   Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null
   Tap *tap = nullptr;             ///< set around tapGradients and exportWeights
+  Profile *profile = nullptr;     ///< --profile; null without
 
   template <class T>
   T *at(Place place) const {
@@ -230,5 +267,20 @@ struct Context {
     return reinterpret_cast<T *>(base + place.offsetBytes);
   }
 };
+
+/// profile.h; `record` is null where nothing is recorded.
+struct SectionRecord;
+SectionRecord *beginSection(Profile &profile, int section);
+void endSection(SectionRecord *record);
+
+/// Calls a section of the program, timed if there is a profile.
+template <class... Row>
+inline void runSection(Context &context, int section, void (*body)(Context &, const Row &...), const Row &...row) {
+  if (!context.profile)
+    return body(context, row...);
+  SectionRecord *record = beginSection(*context.profile, section);
+  body(context, row...);
+  endSection(record);
+}
 
 } // namespace fsdpc::rt

@@ -2,6 +2,7 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
+#include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
 #include "runtime/common/taps.h"
 #include "runtime/common/trainer.h"
@@ -54,7 +55,8 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
 }
 
 void checkOutputs(const ProgramInfo &program, const Options &options) {
-  for (const std::string &path : {options.saveModel, options.saveGradients, options.predict, options.log})
+  for (const std::string &path :
+       {options.saveModel, options.saveGradients, options.predict, options.log, options.profile})
     if (!path.empty())
       requireWritable(path);
   if (!options.saveOnnx.empty())
@@ -106,6 +108,26 @@ void reportGrowth(const Job &job) {
   job.log.write(JsonObject().addRaw("memory_report", report.str()));
 }
 
+/// Zero of the traces: one moment of the clock that the ranks of a host share; between hosts, leaving a barrier.
+ProfileClock::time_point traceBase(const ProgramInfo &program, Platform &platform) {
+  platform.barrier();
+  std::int64_t ticks = ProfileClock::now().time_since_epoch().count();
+  if (!program.plainMpi)
+    platform.broadcast(&ticks, sizeof ticks);
+  return ProfileClock::time_point(ProfileClock::duration(ticks));
+}
+
+void train(const Job &job, Trainer &trainer) {
+  if (!job.options.profile.empty()) {
+    job.platform.profile =
+        std::make_shared<Profile>(job.program, programCollectives(), traceBase(job.program, job.platform));
+    job.context.profile = job.platform.profile.get();
+  }
+  trainer.run();
+  if (job.context.profile)
+    agreed(job.platform, [&] { writeProfile(*job.context.profile, job.options.profile, job.context.rank); });
+}
+
 void evaluateOnce(const Job &job, Evaluator &evaluator) {
   const EvaluationResult result = evaluator.run();
   logEvaluation(job, result, 0, 0);
@@ -143,7 +165,7 @@ void work(const Job &job, Inputs &inputs) {
   if (job.options.evalOnly)
     evaluateOnce(job, *evaluator);
   if (trainer) {
-    trainer->run();
+    train(job, *trainer);
     reportGrowth(job);
   }
   if (job.options.predict.empty())

@@ -2,6 +2,7 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
+#include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
 #include "runtime/common/step_guard.h"
 #include "runtime/common/taps.h"
@@ -117,7 +118,11 @@ void Trainer::step(std::int64_t step) {
   if (job.options.timeMatmuls && step == 1)
     job.platform.noteProducts(true);
   const auto begin = Clock::now();
+  if (job.context.profile)
+    job.context.profile->beginStep(step);
   lastLoss = computeStep(step);
+  if (job.context.profile)
+    job.context.profile->endStep();
   window.microseconds += microsecondsBetween(begin, Clock::now());
   const CommunicationTimes times = job.platform.takeCommunicationTimes();
   window.communicationMicroseconds += times.communicationMicroseconds;

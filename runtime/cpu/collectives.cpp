@@ -1,5 +1,6 @@
 #include "runtime/cpu/collectives.h"
 
+#include "runtime/common/profile.h"
 #include "runtime/cpu/communicator.h"
 
 namespace fsdpc::rt {
@@ -10,6 +11,7 @@ CollectiveRequest makeRequest(const Context &context, CollectiveOp op, int colle
   CollectiveRequest request;
   request.op = op;
   request.collective = collective;
+  request.record = context.profile ? context.profile->startCollective(collective) : nullptr;
   request.sourceOffsetBytes = source.offsetBytes;
   request.source = context.at<std::byte>(source);
   request.destination = static_cast<std::byte *>(destination);

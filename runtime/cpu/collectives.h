@@ -16,28 +16,6 @@
 
 namespace fsdpc::rt {
 
-/// What runs one after the other: each channel has a stream of its own and, on the plain MPI path, handles of its own.
-enum class Channel : std::uint8_t {
-  comm,   ///< everything, unless reductions have a communicator of their own
-  reduce, ///< reductions, with `--reduce_communicator own`
-};
-inline constexpr int channelCount = 2;
-
-/// One entry per collective of the program, in the side table: among whom and where it runs, and what a time-out or a
-/// trace names.
-struct CollectiveInfo {
-  const char *op;     ///< "all_gather", "reduce_scatter", "all_reduce"
-  const char *unit;   ///< "" for scalars
-  const char *name;   ///< id as in plan.json
-  std::int64_t bytes; ///< of the full buffer
-  int axis = -1;      ///< index into ProgramInfo::axes; -1: all ranks are one group
-  Channel channel = Channel::comm;
-};
-
-/// The side table; the `collective` argument below is an index of it. Defined by the emitted program; without that
-/// (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages name no unit.
-std::span<const CollectiveInfo> programCollectives();
-
 /// A started collective. Trivially copyable. It stays outstanding until it is waited for, also from one function of
 /// the program to a later one and from one step to the next; waiting for it again returns at once. Until then the same
 /// collective is not started again.

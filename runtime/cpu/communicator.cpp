@@ -95,6 +95,10 @@ void Communicator::complete(const Outstanding &entry) {
   const auto begun = Clock::now();
   awaitDone(entry.request);
   const auto done = Clock::now();
+  if (entry.request.record) {
+    entry.request.record->waitEntered = entered;
+    entry.request.record->waitLeft = done;
+  }
 
   const std::int64_t inBody = nanosecondsBetween(ready, ran);
   const std::int64_t skewInBody = std::min(inBody, bodySkew.load(std::memory_order_relaxed) - skewBefore);
@@ -110,8 +114,13 @@ CommunicatorTimes Communicator::takeTimes() {
   return times;
 }
 
-void Communicator::countCommunication(Clock::time_point since) {
-  communicationNanoseconds_.fetch_add(nanosecondsBetween(since, Clock::now()), std::memory_order_relaxed);
+void Communicator::countCommunication(const CollectiveRequest &request, Clock::time_point since) {
+  const auto done = Clock::now();
+  communicationNanoseconds_.fetch_add(nanosecondsBetween(since, done), std::memory_order_relaxed);
+  if (request.record) {
+    request.record->begun = since;
+    request.record->done = done;
+  }
 }
 
 void Communicator::countSkew(const CollectiveRequest &request, Clock::time_point since) {

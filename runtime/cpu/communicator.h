@@ -13,6 +13,7 @@
 #pragma once
 
 #include "runtime/common/failure.h"
+#include "runtime/common/profile.h"
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/stream.h"
 
@@ -53,6 +54,7 @@ struct CollectiveRequest {
   std::byte *destination = nullptr;
   std::byte *staging = nullptr;
   std::int64_t elements = 0; ///< of the shard (all_gather, in bytes; reduce_scatter) or of the whole (all_reduce)
+  CollectiveRecord *record = nullptr; ///< --profile: where its moments go
 };
 
 struct CommunicatorOptions {
@@ -112,7 +114,7 @@ protected:
   virtual void awaitBegun(const CollectiveRequest &request) = 0;
   virtual void awaitDone(const CollectiveRequest &request) = 0;
 
-  void countCommunication(Clock::time_point since);
+  void countCommunication(const CollectiveRequest &request, Clock::time_point since);
   void countSkew(const CollectiveRequest &request, Clock::time_point since);
   const CommunicatorOptions &options() const { return options_; }
   /// Index into the mesh axes; -1: all ranks.

@@ -100,7 +100,7 @@ void MpiCommunicator::run(const CollectiveRequest &request) {
     sumStaging(request);
     break;
   }
-  countCommunication(begun);
+  countCommunication(request, begun);
 }
 
 void MpiCommunicator::awaitArrival(const CollectiveRequest &request) {

@@ -44,7 +44,7 @@ void SharedCommunicator::run(const CollectiveRequest &request) {
     break;
   case CollectiveOp::allReduce: sum(request, 0); break;
   }
-  countCommunication(begun);
+  countCommunication(request, begun);
   own.done.store(request.sequence, std::memory_order_release);
 }
 
