@@ -26,6 +26,8 @@ std::string setting(const Module &module, const std::string &key) {
   return found == module.settings.end() ? std::string() : found->second;
 }
 
+std::string planHash(const Compilation &compilation) { return sha256Of(compilation.stageText.at(Stage::planned)); }
+
 int64_t settingInteger(const Module &module, const std::string &key) {
   int64_t value = 0;
   (void)llvm::StringRef(setting(module, key)).getAsInteger(10, value);
@@ -59,7 +61,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
                   const MemoryReport &memory, const Timeline &timeline, const ExternalLayout &layout) {
   const Module &module = *compilation.module;
   EmitInfo info;
-  info.planHash = sha256Of(compilation.stageText.at(Stage::planned));
+  info.planHash = planHash(compilation);
   info.compileCommand = commandLine(values, input);
   info.settingsJson = values.toJson(false);
   info.microBatchSize = compilation.options.microBatchSize;
@@ -86,6 +88,11 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.onnxDataFile = dataFileName.str();
   info.predictedStepMicroseconds = timeline.stepMicroseconds;
   info.predictedExposedMicroseconds = timeline.exposedMicroseconds;
+  const StepTimes times(timeline);
+  for (const auto &[node, span] : times.compute)
+    info.computeTimes[node] = {span.begin, span.end};
+  for (const auto &[start, span] : times.collectives)
+    info.collectiveTimes[start] = {span.begin, span.end};
   return info;
 }
 
@@ -132,6 +139,19 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
 
 } // namespace
 
+SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values) {
+  SchedulePageOptions options;
+  options.title = compilation.module->name;
+  options.planHash = planHash(compilation);
+  const Hardware &hardware = compilation.machine.predicting.hardware;
+  options.facts = {{"strategy", values.text("strategy").str()},
+                   {"ranks", std::to_string(compilation.options.worldSize)},
+                   {"samples per rank", std::to_string(compilation.options.microBatchSize)},
+                   {"costs of", hardware.name},
+                   {"collectives", compilation.machine.predicting.inlineStreams ? "inline" : "on a stream"}};
+  return options;
+}
+
 llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input) {
   const Module &module = *compilation.module;
   MemoryReport memory = reportMemory(module, *compilation.target);
@@ -160,6 +180,12 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     if (llvm::Error error = folder->copyFrom(FSDPC_SOURCE_DIR, file))
       return error;
   if (llvm::Error error = folder->write("plan.json", planJson(module, memory, timeline)))
+    return error;
+  llvm::Expected<std::string> page =
+      schedulePage(module, *compilation.target, timeline, schedulePageOptions(compilation, values));
+  if (!page)
+    return page.takeError();
+  if (llvm::Error error = folder->write("schedule.html", *page))
     return error;
   if (llvm::Error error = folder->write("options.json", values.toJson(true) + "\n"))
     return error;

@@ -2,11 +2,15 @@
 #pragma once
 
 #include "frontend/driver/compile.h"
+#include "frontend/driver/schedule_page.h"
 
 namespace fsdpc {
 
 /// Requires a compilation at stage planned. Writes nothing into OUT unless everything succeeded. Prints what was
 /// decided.
 llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input);
+
+/// What the page of a compilation at stage planned says about it.
+SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values);
 
 } // namespace fsdpc

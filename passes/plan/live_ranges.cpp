@@ -279,4 +279,19 @@ private:
 
 LiveRanges::LiveRanges(const Module &module, const Target &target) { Collector(*this, module, target).run(); }
 
+std::vector<int64_t> LiveRanges::liveBytes() const {
+  std::vector<int64_t> change(nodeAt.size() + 1, 0);
+  for (const Buffer &buffer : buffers) {
+    if (buffer.permanent || buffer.bytes == 0)
+      continue;
+    change[buffer.begin] += buffer.bytes;
+    change[std::min<int64_t>(buffer.end + 1, static_cast<int64_t>(nodeAt.size()))] -= buffer.bytes;
+  }
+  change.pop_back();
+  int64_t live = 0;
+  for (int64_t &bytes : change)
+    bytes = live += bytes;
+  return change;
+}
+
 } // namespace fsdpc

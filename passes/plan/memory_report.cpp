@@ -20,24 +20,10 @@ int64_t settingBytes(const Module &module, llvm::StringRef key) {
   return bytes;
 }
 
-/// Position with the most live bytes: +bytes at begin, -bytes after end.
+/// Position with the most live bytes, the first of them.
 int64_t peakPosition(const LiveRanges &ranges) {
-  std::vector<int64_t> change(ranges.nodeAt.size() + 1, 0);
-  for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.permanent || buffer.bytes == 0)
-      continue;
-    change[buffer.begin] += buffer.bytes;
-    change[std::min<int64_t>(buffer.end + 1, static_cast<int64_t>(ranges.nodeAt.size()))] -= buffer.bytes;
-  }
-  int64_t live = 0, most = -1, position = 0;
-  for (size_t i = 0; i < ranges.nodeAt.size(); ++i) {
-    live += change[i];
-    if (live > most) {
-      most = live;
-      position = static_cast<int64_t>(i);
-    }
-  }
-  return position;
+  const std::vector<int64_t> live = ranges.liveBytes();
+  return std::max_element(live.begin(), live.end()) - live.begin();
 }
 
 void describePeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryReport &report) {

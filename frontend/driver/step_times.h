@@ -1,0 +1,32 @@
+// The predicted timeline laid out as one training step: when the compute stream comes to each node, when each
+// collective runs. What OUT/schedule.html draws, and what the program writes beside its measured trace.
+#pragma once
+
+#include "passes/cost/timeline.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace fsdpc {
+
+/// Microseconds from the start of the step.
+struct TimeSpan {
+  double begin = 0;
+  double end = 0;
+};
+
+/// The functions of a step one after the other. One that is called several times (micro-steps) stands there once.
+struct StepTimes {
+  explicit StepTimes(const Timeline &timeline);
+
+  /// A function of the step and where it stands.
+  struct Placed {
+    const FunctionTimeline *function;
+    TimeSpan span;
+  };
+  std::vector<Placed> functions;
+  llvm::DenseMap<const Node *, TimeSpan> compute;     ///< every node of these functions; no time for most
+  llvm::DenseMap<const Node *, TimeSpan> collectives; ///< by their starts
+  llvm::DenseMap<const Node *, const TimelineCollective *> collectiveOfStart, collectiveOfWait;
+  double microseconds = 0; ///< of what stands there
+};
+
+} // namespace fsdpc

@@ -1,0 +1,80 @@
+"""Holds the traces of --profile to what they promise.
+
+check_profile.py OUT FIRST LAST F.json ...   the steps FIRST to LAST, a file per rank
+"""
+import json
+import pathlib
+import re
+import sys
+
+SLACK = 0.01  # microseconds: times are written with three decimals
+
+
+def spans(trace, process):
+    return [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == process]
+
+
+def names(trace, kind):
+    return {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"] if event["name"] == kind}
+
+
+def inside(inner, outer):
+    return outer["ts"] - SLACK <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + SLACK
+
+
+def check_step(events, step, lanes, collectives):
+    of_step = [event for event in events if event["args"]["step"] == step]
+    kinds = {kind: [event for event in of_step if event["cat"] == kind] for kind in ("step", "section", "wait", "collective")}
+    whole = kinds["step"][0]
+    assert len(kinds["step"]) == 1
+    assert all(inside(event, whole) for event in kinds["section"] + kinds["wait"])
+    edges = [(event["ts"], event["ts"] + event["dur"]) for event in kinds["section"]]
+    assert all(a[1] <= b[0] + SLACK for a, b in zip(edges, edges[1:])), "sections follow each other"
+    ran = {event["args"]["id"]: event for event in kinds["collective"]}
+    waited = {event["args"]["id"]: event for event in kinds["wait"]}
+    assert set(ran) == set(waited) == set(collectives) and len(ran) == len(kinds["collective"])
+    for id, event in ran.items():
+        wait = waited[id]
+        assert event["args"]["started"] <= event["ts"] + SLACK, "started, then begun"
+        assert event["ts"] + event["dur"] <= wait["ts"] + wait["dur"] + SLACK, "done before its wait returns"
+        assert event["args"]["bytes"] == collectives[id]["bytes"] and event["args"]["unit"] == collectives[id]["unit"]
+        assert lanes[event["pid"], event["tid"]] in ("comm", "reduce")
+        assert any(inside(wait, section) for section in kinds["section"])
+
+
+def check_names(trace, schedule):
+    """The page has the same names."""
+    events, strings = schedule["events"], schedule["strings"]
+    shown = {strings[name] for name, id in zip(events["name"], events["id"]) if id >= 0}
+    written = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "collective"}
+    assert written <= shown, written - shown
+    units = {unit["name"] for unit in schedule["units"]}
+    assert {event["args"]["unit"] for event in trace["traceEvents"] if event.get("cat") == "section"} <= units | {""}
+
+
+def main():
+    out, first, last = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    plan = json.loads((out / "plan.json").read_text())
+    page = (out / "schedule.html").read_text()
+    schedule = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S).group(1))
+    collectives = {c["id"]: c for c in plan["collectives"] if c["function"] in ("prologue", "micro_step", "update")}
+    for rank, path in enumerate(sys.argv[4:]):
+        trace = json.loads(pathlib.Path(path).read_text())
+        assert trace["schema"] == "fsdpc.profile/1" and trace["rank"] == rank and trace["plan_hash"] == schedule["plan_hash"]
+        processes = names(trace, "process_name")
+        assert sorted(processes.values()) == [f"measured, rank {rank}", "predicted"]
+        measured, predicted = 2 * rank, 2 * rank + 1
+        lanes = names(trace, "thread_name")
+        assert [lanes[measured, i] for i in (0, 1)] == [lanes[predicted, i] for i in (0, 1)] == schedule["lanes"][:2]
+        events = spans(trace, measured)
+        steps = sorted({event["args"]["step"] for event in events})
+        assert steps == list(range(first, last + 1)), steps
+        for step in steps:
+            check_step(events, step, lanes, collectives)
+        assert {event["args"]["id"] for event in spans(trace, predicted) if event["cat"] == "collective"} == set(collectives)
+        check_names(trace, schedule)
+    print("profile: ok")
+
+
+if __name__ == "__main__":
+    main()
