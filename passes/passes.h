@@ -110,6 +110,15 @@ extern const Pass splitCollectives;
 /// waited for when their result is needed or their buffer would be the third.
 extern const Pass scheduleComm;
 
+/// Moves the optimizer of each segment from update into micro_step, right behind the wait for its reduction and the
+/// last reader of what it overwrites, so that it runs while other units' gradients are still on their way; a replica's
+/// gather starts there too and is waited for at the end of the step. update keeps its arguments: gradients live until
+/// they may have been tapped.
+///     micro_step: %g = wait %r               micro_step: %g = wait %r; %n = adam %p, %g, ...; write @u.p %n
+///     update: %n = adam %p, %g; write   ->   update: free %g
+/// Requires/ensures: async stage, one micro-step and nothing (clipping, a skipped step) that needs all gradients first.
+extern const Pass advanceUpdates;
+
 /// Adds a free after the last use of every buffer that has none yet.
 extern const Pass insertFrees;
 

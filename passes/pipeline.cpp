@@ -30,6 +30,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       // async: when things happen
       &splitCollectives,
       &scheduleComm,
+      &advanceUpdates, // a unit's optimizer runs when its gradients are there
       &insertFrees,
       // planned: where things live
       &planMemory,

@@ -2,7 +2,7 @@
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
-#include "llvm/ADT/StringSet.h"
+#include "passes/analysis/state_readers.h"
 
 namespace fsdpc {
 
@@ -33,13 +33,15 @@ const Value *futureOf(const Value &value) {
   return definer && definer->op() == Op::wait ? definer->operand(0) : nullptr;
 }
 
+/// Is the state's old version out of use when the collective starts?
+bool isReadBefore(const Node *lastReader, const Value &future) {
+  return future.definer() && (!lastReader || lastReader->isBefore(future.definer()));
+}
+
 } // namespace
 
 BufferAnalysis::BufferAnalysis(const Function &function) {
-  llvm::StringSet<> statesRead;
-  for (Node *node : function)
-    if (node->op() == Op::read)
-      statesRead.insert(node->get<StateAttributes>().state.name);
+  llvm::StringMap<Node *> readers = lastReaders(function);
   for (Node *node : function) {
     if (node->op() == Op::view) {
       const auto &attributes = node->get<ViewAttributes>();
@@ -55,7 +57,7 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
       if (Value *read = stateRead(*node))
         parentOf[node->operand(0)] = {read, 0};
       const std::string &state = node->get<StateAttributes>().state.name;
-      if (const Value *future = futureOf(*node->operand(0)); future && !statesRead.contains(state))
+      if (const Value *future = futureOf(*node->operand(0)); future && isReadBefore(readers.lookup(state), *future))
         deliveredTo[future] = state;
     }
   }

@@ -14,7 +14,7 @@ struct BufferRef {
 
 /// Aliases are views and reshapes of their operand, the result of `wait` (its future's buffer), parts of a `pack`
 /// (inside the pack's buffer), optimizer results that are written back to the state they were read from and what a
-/// collective delivers for a state whose old version the function does not read (the state's memory). Valid while the
+/// collective delivers for a state whose old version nobody reads any more (the state's memory). Valid while the
 /// function's nodes do not change.
 class BufferAnalysis {
 public:

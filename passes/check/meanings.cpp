@@ -101,7 +101,6 @@ void StepMeaning::readArgument(const Argument &argument) {
 llvm::Error StepMeaning::read(const Function &function) {
   results.clear();
   taps.clear();
-  written.clear();
   for (const Argument &argument : function.arguments())
     readArgument(argument);
   for (Node *node : function)

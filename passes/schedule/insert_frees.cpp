@@ -26,6 +26,9 @@ public:
     for (auto &[root, last] : lastUse)
       if (!kept.contains(root))
         insert(root, last);
+    for (const Argument &argument : function.arguments())
+      if (!kept.contains(argument.value.get()) && !lastUse.count(argument.value.get()))
+        freeUnread(argument.value.get());
   }
 
 private:
@@ -73,6 +76,12 @@ private:
     // A future's buffer is freed under the name that its wait gave it.
     Value *freed = root->type().isFuture() ? root->uses()->user()->result() : root;
     builder.create(Op::free, {freed})->stream = Stream::compute;
+  }
+
+  /// Carried to this function for its end only.
+  void freeUnread(Value *argument) {
+    Builder builder(function, function.front());
+    builder.create(Op::free, {argument})->stream = Stream::compute;
   }
 
   Function &function;

@@ -2,6 +2,7 @@
 // down.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
+#include "passes/schedule/collective_ids.h"
 #include "passes/shard/placement.h"
 
 namespace fsdpc {
@@ -27,7 +28,6 @@ public:
     delayReplicas();
     delayReductionWaits();
     delayScalarWaits();
-    numberInOrder();
   }
 
 private:
@@ -204,20 +204,6 @@ private:
       wait.section = wait.previous()->section;
   }
 
-  /// Ids follow the order of issue, the same on every rank.
-  void numberInOrder() {
-    std::vector<Node *> starts;
-    int64_t lowest = 0;
-    for (Node *node : function)
-      if (infoOf(*node).has(startsCollective)) {
-        int64_t id = node->get<CollectiveAttributes>().id;
-        lowest = starts.empty() ? id : std::min(lowest, id);
-        starts.push_back(node);
-      }
-    for (Node *start : starts)
-      start->get<CollectiveAttributes>().id = lowest++;
-  }
-
   static constexpr size_t lookBack = 64;
   Function &function;
   const Module &module;
@@ -227,6 +213,7 @@ private:
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions)
     CommScheduler(*function).run();
+  numberCollectives(module);
   return llvm::Error::success();
 }
 

@@ -1,0 +1,16 @@
+// When the memory of a state is at rest.
+#pragma once
+
+#include "ir/module.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+/// Per state that the function reads, the last node that uses what it read, also through views and reshapes. A
+/// collective reads its operand, on other ranks too, until its wait.
+llvm::StringMap<Node *> lastReaders(const Function &function);
+
+/// The later of two nodes of a function; null comes first.
+Node *laterOf(Node *a, Node *b);
+
+} // namespace fsdpc

@@ -1,0 +1,126 @@
+// The optimizer moves from `update` into `micro_step`: each node to the first place where its operands are there and
+// nobody reads what it overwrites.
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/analysis/state_readers.h"
+#include "passes/passes.h"
+#include "passes/schedule/collective_ids.h"
+#include "passes/support/clone.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+class UpdateMover {
+public:
+  UpdateMover(Function &step, Function &update) : step(step), update(update), readers(lastReaders(step)) {}
+
+  void run() {
+    for (const Argument &argument : update.arguments())
+      values[argument.value.get()] = resultValue(step, argument.name);
+    for (Node *node : update)
+      if (node->op() != Op::ret)
+        place(*node);
+    for (Node *read : reads)
+      if (Node *user = firstUser(*read))
+        standBefore(*read, *user);
+    clear();
+  }
+
+private:
+  void place(Node &node) {
+    Node *behind = nullptr;
+    llvm::SmallVector<Value *, 12> operands;
+    for (Value *operand : node.operands()) {
+      operands.push_back(values.lookup(operand));
+      Node *definer = operands.back()->definer();
+      if (definer && definer->op() != Op::read)
+        behind = laterOf(behind, definer);
+      if (definer && definer->op() == Op::read && infoOf(node).has(inPlace))
+        behind = laterOf(behind, readers.lookup(definer->get<StateAttributes>().state.name));
+    }
+    if (const Node *write = writeOfDelivery(node))
+      behind = laterOf(behind, readers.lookup(write->get<StateAttributes>().state.name));
+    Node *copy = copyBehind(isAtTheEnd(node) ? nullptr : behind, node, operands);
+    for (unsigned i = 0; i < node.resultCount(); ++i) {
+      copy->result(i)->setName(node.result(i)->name());
+      values[node.result(i)] = copy->result(i);
+    }
+    if (node.op() == Op::read)
+      reads.push_back(copy);
+  }
+
+  /// Null: at the end. What stands behind the same node keeps its order; reductions that start there start first.
+  Node *copyBehind(Node *anchor, const Node &node, llvm::ArrayRef<Value *> operands) {
+    Builder builder(step, step.returnNode());
+    if (!anchor)
+      return builder.clone(node, operands);
+    Node *&last = lastBehind[anchor];
+    if (!last)
+      for (last = anchor; infoOf(*last->next()).has(startsCollective);)
+        last = last->next();
+    builder.setInsertionPointAfter(last);
+    return last = builder.clone(node, operands);
+  }
+
+  /// The write of the state that a gather delivers to; null for other nodes.
+  static const Node *writeOfDelivery(const Node &node) {
+    if (node.op() != Op::allGatherStart)
+      return nullptr;
+    const Node *wait = node.result()->uses()->user();
+    const Use *use = wait->result()->uses();
+    return use && use->user()->op() == Op::write ? use->user() : nullptr;
+  }
+
+  /// Nothing reads a replica before the next step, so nobody hurries to wait for it.
+  static bool isAtTheEnd(const Node &node) {
+    const Node *made = node.op() == Op::write ? node.operand(0)->definer() : &node;
+    return made && made->op() == Op::wait;
+  }
+
+  static Node *firstUser(const Node &node) {
+    Node *first = nullptr;
+    for (Use *use = node.result()->uses(); use; use = use->next())
+      if (!first || use->user()->isBefore(first))
+        first = use->user();
+    return first;
+  }
+
+  static void standBefore(Node &node, Node &user) {
+    node.moveBefore(&user);
+    node.section = user.section;
+    if (node.unit < 0)
+      node.unit = user.unit;
+  }
+
+  void clear() {
+    for (Node *node : update)
+      if (node->op() != Op::ret)
+        node->dropOperands();
+    for (Node *node : update)
+      if (node->op() != Op::ret)
+        node->erase();
+  }
+
+  Function &step;
+  Function &update;
+  ValueMap values;
+  llvm::DenseMap<Node *, Node *> lastBehind; ///< node of the step -> the last that was placed behind it
+  const llvm::StringMap<Node *> readers;     ///< of the step
+  std::vector<Node *> reads;
+};
+
+llvm::Error run(Module &module, const PassContext &) {
+  Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
+  if (step && update)
+    UpdateMover(*step, *update).run();
+  numberCollectives(module);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass advanceUpdates = {"advance_updates", Stage::async, Stage::async, true, run};
+
+} // namespace fsdpc

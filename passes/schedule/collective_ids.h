@@ -1,0 +1,10 @@
+#pragma once
+
+#include "ir/module.h"
+
+namespace fsdpc {
+
+/// Ids follow the order of issue through all functions, the same on every rank.
+void numberCollectives(Module &module);
+
+} // namespace fsdpc
