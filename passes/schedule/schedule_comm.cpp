@@ -67,14 +67,14 @@ private:
   /// Starts gather i as soon as the one that the bound puts before it has arrived, unless too many units would be held:
   /// then after the free that makes room.
   void prefetch(size_t i) {
-    size_t depth = std::min<size_t>(std::max<int64_t>(allowed() - 1, 1), i);
-    const Gather &before = gathers[i - depth];
+    size_t depth = std::max<int64_t>(allowed() - 1, 1);
+    const Gather &before = gathers[i - std::min(depth, i)];
     Gather &gather = gathers[i];
     bool backward = gather.wait->section.phase == Phase::backward;
     llvm::StringRef mode = backwardPrefetch(*gather.start);
     if (backward ? mode == "no_prefetch" : !prefetchesForward(*gather.start))
       return;
-    Node *position = before.wait;
+    Node *position = depth <= i ? before.wait : before.start;
     if (backward && mode == "backward_post" && before.free && before.free->isBefore(gather.start))
       position = before.free->previous();
     position = latest(position, gathers[i - 1].start);
