@@ -127,12 +127,31 @@ def lit():
     return Result(passed, failed, f"{other} expected to fail or unsupported" if other else "", output if failed else "")
 
 
-def acceptance_run(fixture, world_size, streams):
-    extra = ["--", "--streams", streams] if streams else []
-    name = f"{fixture.name} N={world_size}" + (f" --streams {streams}" if streams else "")
+HYBRID = ("--data_parallel_shard_degree", 2)
+STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
+
+
+def acceptance_settings():
+    """(world size, strategy, further compiler options); FSDPC_ACCEPTANCE=full asks for the whole product."""
+    full = os.environ.get("FSDPC_ACCEPTANCE") == "full"
+    settings = [(n, "full_shard", ()) for n in (1, 2, 4)]
+    settings += [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
+    settings += [(n, strategy, ()) for strategy in STRATEGIES for n in ((1, 2, 4) if full else (2,))]
+    settings += [(4, "hybrid_shard", HYBRID)]
+    if full:
+        settings += [(4, "hybrid_shard_zero2", HYBRID), (4, "hybrid_shard", ("--streams", "threads", *HYBRID))]
+        settings += [(4, "full_shard", ("--reshard_after_forward", reshard)) for reshard in ("always", "never", 2)]
+        settings += [(2, strategy, ("--reduce_communicator", "own", "--streams", "threads")) for strategy in ("full_shard", *STRATEGIES)]
+        settings += [(2, "full_shard", ("--max_inflight_all_gathers", 4)), (2, "full_shard", ("--allgather_bucket_size", "100kb")),
+                     (2, "no_shard", ("--reduce_bucket_size", "100kb")), (2, "shard_optimizer", ("--streams", "threads"))]
+    return settings
+
+
+def acceptance_run(fixture, world_size, strategy, options):
+    name = " ".join(map(str, (fixture.name, f"N={world_size}", strategy, *options)))
     started = time.monotonic()
-    status, output = run(["/usr/bin/python3", "tests/accept.py", fixture, "--fsdpc", BUILD / "fsdpc", "--world_size", world_size, *extra],
-                         timeout=900)
+    status, output = run(["/usr/bin/python3", "tests/accept.py", fixture, "--fsdpc", BUILD / "fsdpc", "--world_size", world_size,
+                          "--strategy", strategy, "--", *options], timeout=900)
     ok = status == 0 and output.rstrip().endswith("accept: ok")
     print(f"  {'ok  ' if ok else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
     return Result(1, 0) if ok else Result(0, 1, output=f"--- acceptance of {name}\n{output}")
@@ -141,7 +160,7 @@ def acceptance_run(fixture, world_size, streams):
 def acceptance():
     wanted = os.environ.get("FSDPC_FIXTURES", "").split()
     fixtures = [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
-    runs = [(f, n, None) for n in (1, 2, 4) for f in fixtures] + [(f, 2, s) for s in ("threads", "inline") for f in fixtures]
+    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures]
     if not runs:
         return Result(0, 1, output="no fixtures")
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
