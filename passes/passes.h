@@ -78,22 +78,26 @@ extern const Pass appendOptimizer;
 
 // ---------------------------------------------------------------------------------------------------- sharded
 
-/// Replaces parameter states by one flat, padded, evenly split segment per unit and optimizer state by state of the
-/// same layout. Gathers and reductions appear in their obviously right form: a parameter's read becomes read +
-/// all_gather + view, the gradients of a segment become one pack + reduce_scatter at the function's end, scalar
-/// batch_sums become all_reduce; update works on whole shards. One rank alone holds everything: it views its own state
-/// and communicates nothing.
+/// Replaces parameter states by flat, padded, evenly split segments (shard/segments.h) and optimizer state by state of
+/// the same layout, as each unit's row of the placement table says (shard/placement.h); makes the mesh. Gathers and
+/// reductions appear in their obviously right form: a parameter's read becomes read + all_gather + view, the gradients
+/// of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end, scalar batch_sums
+/// become all_reduce; update works on whole shards. What is whole on every rank (a segment without `over`, a replica)
+/// is read where it lies, its gradients are all-reduced. One rank alone holds everything and communicates nothing.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;
 
 /// Gives every unit's section its own gather: one all_gather right before the first use, one free right after the last,
-/// so a unit is held only while it computes. A segment freed and gathered again with nothing gathered between is kept
-/// instead. After shardState, which gathered everything at once.
+/// so a unit is held only while it computes; units that live until backward get one gather for all sections. A segment
+/// freed and gathered again with nothing gathered between is kept instead, from forward to backward only by default.
+/// With a reshard group, this rank's part of it is kept and backward gathers within the group:
+///     free %f   ->   %part = take_shard %f over(@reshard_2); free %f; ... %f.1 = all_gather %part over(@reshard_2)
+/// After shardState, which gathered everything at once.
 extern const Pass sinkGathers;
 
-/// Moves each pack and reduce_scatter up to right after the last of its gradients, and copies the parts that cannot be
-/// computed where they lie in the pack (a gathered buffer, a view, the same value twice).
+/// Moves each pack and the collectives that sum it up to right after the last of its gradients, and copies the parts
+/// that cannot be computed where they lie in the pack (a gathered buffer, a view, the same value twice).
 extern const Pass hoistReduceScatters;
 
 /// Elementwise chains become `fused` nodes: broadcasts, casts, constants and random numbers are absorbed, values used
@@ -102,12 +106,14 @@ extern const Pass fuseElementwise;
 
 // ---------------------------------------------------------------------------------------------------- async
 
-/// Collectives become start followed at once by wait; every node gets its stream. Correct, no overlap.
+/// Collectives become start followed at once by wait; every node gets its stream: reductions `comm`, or `reduce` where
+/// they have a communicator of their own. Correct, no overlap.
 extern const Pass splitCollectives;
 
 /// Moves starts up and waits down: the next unit's gather starts before this unit computes (forward, and before this
-/// unit's gradients in backward), with at most Decisions::maxInflightAllGathers gathered units held; reductions are
-/// waited for when their result is needed or their buffer would be the third.
+/// unit's gradients in backward), as far ahead as the bound Decisions::maxInflightAllGathers on units held for one use
+/// allows; reductions are waited for when the next one starts, since their buffer would be the third, and continue over
+/// the replicas then; replicas are waited for at the end. A unit's own prefetch choices come before the module's.
 extern const Pass scheduleComm;
 
 /// Moves the optimizer of each segment from update into micro_step, right behind the wait for its reduction and the
