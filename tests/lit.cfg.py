@@ -2,7 +2,7 @@
 #
 #   %fsdpc              the compiler                  %exits N command...   the command must exit with status N
 #   %fixtures %samples  those folders                 %mpirun -n N ...      as in tests/run.sh
-#   %program LINK FIXTURE N ...   compiles once for all tests (program/Inputs/program.py); %data, %check: beside it
+#   %program LINK FIXTURE N ...   compiles once for all tests (program/Inputs/program.py); %data, %check, %faults: beside it
 #   %s %t %T            lit's own: this file, a scratch name, a scratch folder
 #   FileCheck, not, split-file                        from LLVM 19
 import os
@@ -35,6 +35,7 @@ config.substitutions += [
     ("%samples", str(root / "samples")),
     ("%program", f"/usr/bin/python3 {root}/tests/program/Inputs/program.py"),
     ("%data", f"/usr/bin/python3 {root}/tests/program/Inputs/data.py"),
+    ("%faults", f"/usr/bin/python3 {root}/tests/program/Inputs/faults.py"),
     ("%check", f"/usr/bin/python3 {root}/tests/program/Inputs/check.py"),
     ("%python", "/usr/bin/python3"),
     ("%mpirun", "mpirun"),

@@ -223,7 +223,7 @@ void BatchFeeder::convert(const Binding &binding, std::int64_t first, std::int64
                       ": the value does not fit input " + input.name);
 }
 
-void BatchFeeder::checkRanges(int rank, int worldSize) const {
+void BatchFeeder::checkRanges(int rank, int worldSize, const std::function<void()> &beat) const {
   for (const Binding &binding : bindings) {
     if (binding.feed != Feed::field || !hasRange(*binding.input))
       continue;
@@ -244,6 +244,7 @@ void BatchFeeder::checkRanges(int rank, int worldSize) const {
                           ": the value does not fit input " + binding.input->name);
       checkValues(binding, first, count, values.data());
       scannedBytes += count * field.sampleBytes();
+      beat();
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/common/dataset.h"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +34,8 @@ public:
 
   /// Reads every `worldSize`-th block of the fields whose values have a range, up to `scanLimitBytes` per field and
   /// rank, so that a bad label is known before the first step. Values beyond that are still checked when they are used.
-  void checkRanges(int rank, int worldSize) const;
+  /// `beat` is called after every block: reading goes on.
+  void checkRanges(int rank, int worldSize, const std::function<void()> &beat = [] {}) const;
   static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
 
   /// Fills all inputs of one micro-step. `rows` has one sample number per row of the micro-batch; -1 is padding: zeros,

@@ -58,6 +58,7 @@ Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int
 }
 
 void Evaluator::runBatch(std::int64_t batch) {
+  job.pulse.enter(Phase::evaluation);
   sampler.rows(batch, 0, rows);
   feeder.fill(job.context, rows);
   stepBegins();

@@ -8,18 +8,13 @@
 
 namespace fsdpc::rt {
 
-/// Where the run is: the closing line of a failure names it.
-struct RunPosition {
-  std::int64_t step = 0; ///< from 1; 0 outside of training
-};
-
 struct Job {
   const ProgramInfo &program;
   const Options &options;
   Platform &platform;
   Context &context;
   RunLog &log;
-  RunPosition &position;
+  Pulse &pulse; ///< where the run is: the closing line and the watchdog go by it
 
   BatchLayout layout() const {
     return {program.worldSize, context.rank, program.microBatchSize, program.gradientAccumulationSteps};

@@ -1,37 +1,18 @@
-// The entry point of every emitted program: joins the ranks, reads the command line, runs, and turns a Failure into one
-// message, the documented exit code, and the closing line `fsdpc: exit=<code> rank=<r> [step=<n>] [key=value ...]`.
+// The entry point of every emitted program: reads the command line, joins the ranks, lets them agree, runs, and turns a
+// Failure into one message, the documented exit code, and the closing line.
 
+#include "runtime/common/agreement.h"
+#include "runtime/common/closing_line.h"
 #include "runtime/common/file.h"
-#include "runtime/common/options.h"
 #include "runtime/common/run_program.h"
+#include "runtime/common/watchdog.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <new>
 #include <optional>
 
 namespace fsdpc::rt {
 namespace {
-
-/// This process's rank as a launcher tells it, before the ranks are joined; none if the program was started alone.
-std::optional<int> launcherRank() {
-  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (const char *text = std::getenv(name))
-      return std::atoi(text);
-  return std::nullopt;
-}
-
-void print(const Failure &failure, int rank, const RunPosition &position) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "fsdpc: error: %s\nfsdpc: exit=%d rank=%d", failure.what(), static_cast<int>(failure.code),
-               rank);
-  if (position.step > 0)
-    std::fprintf(stderr, " step=%lld", static_cast<long long>(position.step));
-  if (!failure.details.empty())
-    std::fprintf(stderr, " %s", failure.details.c_str());
-  std::fputc('\n', stderr);
-  std::fflush(stderr);
-}
 
 /// Runs `work`; what it throws comes back as a Failure.
 template <class Work>
@@ -48,17 +29,41 @@ std::optional<Failure> caught(Work work) {
   return std::nullopt;
 }
 
-int end(Platform &platform, const Failure &failure, const RunPosition &position) {
-  const int code = static_cast<int>(failure.code);
+WatchdogLimits limitsOf(const Options &options) {
+  WatchdogLimits limits;
+  limits.initSeconds = static_cast<double>(options.initTimeoutSeconds);
+  limits.trainSeconds = static_cast<double>(options.trainTimeoutSeconds);
+  return limits;
+}
+
+int end(Platform &platform, Watchdog &watchdog, const Failure &failure, Pulse &pulse) {
   if (!failure.everyRank) {
-    print(failure, platform.rank(), position);
-    platform.abort(code);
+    std::fflush(stdout);
+    watchdog.end(failure);
   }
-  if (platform.rank() == failure.speakingRank)
-    print(failure, failure.speakingRank, position);
+  if (platform.rank() == failure.speakingRank) {
+    std::fflush(stdout);
+    printFailure(failure, failure.speakingRank, pulse.line().step);
+  }
   // A launcher kills the other ranks as soon as one ends: nobody leaves before the message is out.
   platform.barrier();
-  return code;
+  return static_cast<int>(failure.code);
+}
+
+int runOnRanks(const ProgramInfo &program, const Options &options, std::optional<Failure> usageFailure,
+               Platform &platform, Watchdog &watchdog, Pulse &pulse) {
+  const auto failure = caught([&] {
+    requireSameProgram(platform, program, "/proc/self/exe");
+    agreed(platform, [&] {
+      if (usageFailure)
+        throw *usageFailure;
+    });
+    requireSameOptions(platform, options);
+    runProgram(program, options, platform, executableDirectory(), pulse);
+  });
+  const int status = failure ? end(platform, watchdog, *failure, pulse) : 0;
+  pulse.enter(Phase::saving); // what is left has that phase's time
+  return status;
 }
 
 int runMain(int argc, char **argv) {
@@ -72,19 +77,22 @@ int runMain(int argc, char **argv) {
       std::fputs(helpText(program).c_str(), stdout);
     return 0;
   }
-  RunPosition position;
   if (failure && !launched) {
-    print(*failure, 0, position);
+    printFailure(*failure, 0, 0);
     return static_cast<int>(failure->code);
   }
+  Pulse pulse(launched.value_or(0));
+  Watchdog watchdog(pulse, limitsOf(options), Launcher::watched());
   std::unique_ptr<Platform> platform;
   if (const auto startFailure = caught([&] { platform = startPlatform(argc, argv); })) {
-    print(*startFailure, launched.value_or(0), position);
+    printFailure(*startFailure, launched.value_or(0), 0);
     return static_cast<int>(startFailure->code);
   }
-  if (!failure)
-    failure = caught([&] { runProgram(program, options, *platform, executableDirectory(), position); });
-  return failure ? end(*platform, *failure, position) : 0;
+  watchdog.attach(*platform);
+  const int status = runOnRanks(program, options, failure, *platform, watchdog, pulse);
+  watchdog.detach();
+  platform.reset();
+  return status;
 }
 
 } // namespace

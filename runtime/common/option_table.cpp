@@ -41,7 +41,11 @@ std::span<const OptionRow> optionTable() {
       {"time_matmuls", "", &O::timeMatmuls, "after each step, run its matrix products once more, alone (matmul_ms)"},
       {"threads", "T", &O::threads, "compute threads per rank; default: cores / ranks of this machine", 1},
       {"streams", "auto|inline|threads", &O::streams, "where collectives run; default: as compiled"},
-      {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "how long a rank waits for another one", 1},
+      {"init_timeout_seconds", "N", &O::initTimeoutSeconds,
+       "how long no rank may get on in start-up and saving before the run ends", 1},
+      {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "the same in data, steps and evaluation", 1},
+      {"debug_collectives", "off|sequence|detail", &O::debugCollectives,
+       "sequence: ranks compare what they come to; detail: also hashes of all operands and results"},
       {"help", "", &O::help, "this text"},
   };
   return rows;

@@ -380,13 +380,20 @@ std::string helpText(const ProgramInfo &program) {
   return text;
 }
 
-std::string settingsJson(const Options &options) {
-  JsonObject settings;
+std::vector<std::pair<std::string, std::string>> resolvedSettings(const Options &options) {
+  std::vector<std::pair<std::string, std::string>> settings;
   for (const OptionRow &row : optionTable())
     if (std::string_view(row.name) != "help")
-      settings.addRaw(row.name, std::visit(Getter{options}, row.member));
+      settings.emplace_back(row.name, std::visit(Getter{options}, row.member));
   for (const ScalarValue &scalar : options.scalars)
-    settings.add(scalar.scalar->name, scalar.value);
+    settings.emplace_back(scalar.scalar->name, jsonNumber(scalar.value));
+  return settings;
+}
+
+std::string settingsJson(const Options &options) {
+  JsonObject settings;
+  for (const auto &[name, value] : resolvedSettings(options))
+    settings.addRaw(name, value);
   return settings.str();
 }
 

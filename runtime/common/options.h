@@ -54,7 +54,9 @@ struct Options {
   bool timeMatmuls = false;
   std::optional<std::int64_t> threads;
   std::string streams; ///< default: as compiled
+  std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
+  std::string debugCollectives = "sequence";
   bool help = false;
 
   std::vector<ScalarValue> scalars; ///< the run-time scalars that options set, with their resolved values
@@ -82,7 +84,9 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
 
 std::string helpText(const ProgramInfo &program);
 
-/// Every option with its resolved value, as a JSON object.
+/// Every option and run-time scalar with its resolved value as JSON, in the order of the table.
+std::vector<std::pair<std::string, std::string>> resolvedSettings(const Options &options);
+/// The same as one JSON object.
 std::string settingsJson(const Options &options);
 
 } // namespace fsdpc::rt

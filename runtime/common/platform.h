@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/common/failure.h"
+#include "runtime/common/heartbeat.h"
 #include "runtime/common/program.h"
 
 #include <cstdint>
@@ -20,10 +21,19 @@ enum class StreamMode : std::uint8_t {
   threads,   ///< one worker thread per stream
 };
 
+/// What is compared and recorded of the collectives, beside their moments.
+enum class DebugCollectives : std::uint8_t {
+  off,
+  sequence, ///< every rank comes to the same collective: compared before data moves
+  detail,   ///< also hashes of operands and results; those that ranks have in common are compared at the end
+};
+
 struct PlatformOptions {
   int threads = 0; ///< compute threads per rank; 0: cores / ranks of this host, at least 1
   StreamMode streams = StreamMode::automatic;
   double timeoutSeconds = 100; ///< how long a rank waits for another one in a collective before it ends the run
+  Pulse *pulse = nullptr;      ///< where collectives leave their signs of life and their traces
+  DebugCollectives debug = DebugCollectives::sequence;
 };
 
 /// Accumulated since the last `takeCommunicationTimes`, on this rank.
@@ -53,6 +63,9 @@ public:
   /// Rank 0 receives worldSize x `bytes` in rank order in `all` (null elsewhere).
   virtual void gatherToRoot(const void *mine, std::int64_t bytes, void *all) = 0;
 
+  /// The page of signs of life that this rank shares with others; null: it sees no other rank's.
+  virtual HeartbeatPage *heartbeats() { return nullptr; }
+
   /// Bytes this rank mapped for its arenas (a window counts once, on its owner).
   virtual std::int64_t mappedArenaBytes() const = 0;
   /// This rank's part of the memory that opening the arenas and all that came after has added: its proportional set
@@ -69,7 +82,8 @@ public:
   /// What Context::profile points to. Kept here because a collective may be outstanding when the steps are over.
   std::shared_ptr<Profile> profile;
 
-  /// Ends the run on every rank with this exit code, at once. Output is flushed by the caller.
+  /// Ends the run on every rank with this exit code, at once, whatever state the others are in. Output is flushed by
+  /// the caller. From any thread.
   [[noreturn]] virtual void abort(int exitCode) = 0;
 };
 

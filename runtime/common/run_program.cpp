@@ -5,6 +5,7 @@
 #include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
 #include "runtime/common/taps.h"
+#include "runtime/common/trace_file.h"
 #include "runtime/common/trainer.h"
 #include "runtime/common/weights.h"
 
@@ -34,20 +35,20 @@ DataRequest dataRequest(const ProgramInfo &program, const Options &options, cons
   return request;
 }
 
-void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, const Options &options, int rank,
+void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, const Options &options, Pulse &pulse,
               const DataRequest &request) {
   feeder.emplace(program, openDataset(request), FeedOptions{options.maps, options.fills});
-  feeder->checkRanges(rank, program.worldSize);
+  feeder->checkRanges(pulse.rank(), program.worldSize, [&] { pulse.beat(); });
 }
 
-void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &options, int rank,
+void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &options, Pulse &pulse,
                 const std::string &outDirectory) {
   if (!options.trainData.empty())
-    openData(inputs.training, program, options, rank, dataRequest(program, options, options.trainData));
+    openData(inputs.training, program, options, pulse, dataRequest(program, options, options.trainData));
   if (!options.batch.empty())
-    openData(inputs.training, program, options, rank, {options.batch, "safetensors", 0, {}});
+    openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}});
   if (!options.valData.empty())
-    openData(inputs.validation, program, options, rank, dataRequest(program, options, options.valData));
+    openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
   if (!options.loadModel.empty())
     inputs.weights.emplace(program, options.loadModel, WeightsOrigin::user);
   else if (hasCompiledWeights(program))
@@ -63,10 +64,11 @@ void checkOutputs(const ProgramInfo &program, const Options &options) {
     requireOnnxWritable(program, options.saveOnnx);
 }
 
-void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs) {
+void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs,
+                Pulse &pulse) {
   resetState(program, context);
   if (inputs.weights)
-    inputs.weights->load(context);
+    inputs.weights->load(context, [&] { pulse.beat(); });
   for (const ScalarValue &scalar : options.scalars)
     setScalar(program, context, scalar.scalar->name, scalar.value);
   // The evaluation step may run before the first training step.
@@ -136,6 +138,7 @@ void evaluateOnce(const Job &job, Evaluator &evaluator) {
 }
 
 void exportTo(const Job &job, const std::function<std::unique_ptr<FileTap>()> &open) {
+  job.pulse.enter(Phase::saving);
   std::unique_ptr<FileTap> tap;
   agreed(job.platform, [&] { tap = open(); });
   job.context.tap = tap.get();
@@ -150,6 +153,20 @@ void save(const Job &job, const std::string &outDirectory) {
     exportTo(job, [&] { return weightsTap(job.program, job.options.saveModel, rank); });
   if (!job.options.saveOnnx.empty())
     exportTo(job, [&] { return onnxTap(job.program, job.options.saveOnnx, outDirectory, rank); });
+}
+
+PlatformOptions platformOptions(const Options &options, Pulse &pulse) {
+  PlatformOptions result;
+  result.threads = static_cast<int>(options.threads.value_or(0));
+  result.timeoutSeconds = static_cast<double>(options.trainTimeoutSeconds);
+  result.pulse = &pulse;
+  result.debug = options.debugCollectives == "off"      ? DebugCollectives::off
+                 : options.debugCollectives == "detail" ? DebugCollectives::detail
+                                                        : DebugCollectives::sequence;
+  result.streams = options.streams == "inline"    ? StreamMode::inlined
+                   : options.streams == "threads" ? StreamMode::threads
+                                                  : StreamMode::automatic;
+  return result;
 }
 
 void work(const Job &job, Inputs &inputs) {
@@ -172,6 +189,7 @@ void work(const Job &job, Inputs &inputs) {
     return;
   agreed(job.platform, [&] { predictor.emplace(job, *inputs.validation, job.options.predict); });
   predictor->run();
+  job.pulse.enter(Phase::saving);
   agreed(job.platform, [&] { predictor->finish(); });
 }
 
@@ -188,31 +206,29 @@ void requireWorldSize(const ProgramInfo &program, int worldSize) {
 }
 
 void runProgram(const ProgramInfo &program, const Options &options, Platform &platform, const std::string &outDirectory,
-                RunPosition &position) {
+                Pulse &pulse) {
   requireWorldSize(program, platform.worldSize());
   Inputs inputs;
   agreed(platform, [&] {
-    openInputs(inputs, program, options, platform.rank(), outDirectory);
+    openInputs(inputs, program, options, pulse, outDirectory);
     if (platform.rank() == 0)
       checkOutputs(program, options);
   });
-  PlatformOptions platformOptions;
-  platformOptions.threads = static_cast<int>(options.threads.value_or(0));
-  platformOptions.timeoutSeconds = static_cast<double>(options.trainTimeoutSeconds);
-  platformOptions.streams = options.streams == "inline"    ? StreamMode::inlined
-                            : options.streams == "threads" ? StreamMode::threads
-                                                           : StreamMode::automatic;
-  Context &context = platform.openArenas(program, platformOptions);
-  agreed(platform, [&] { initialize(program, options, context, inputs); });
+  Context &context = platform.openArenas(program, platformOptions(options, pulse));
+  agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank()); });
-  const Job job{program, options, platform, context, *log, position};
+  const Job job{program, options, platform, context, *log, pulse};
   const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
   if (options.memoryReport && context.rank == 0)
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
   announce(job);
   work(job, inputs);
   save(job, outDirectory);
+  if (options.debugCollectives == "detail") {
+    writeTraceFile(pulse, nullptr);
+    requireSameTraces(platform, pulse);
+  }
 }
 
 } // namespace fsdpc::rt

@@ -9,7 +9,7 @@ namespace fsdpc::rt {
 /// evaluates, predicts and saves as the options say. Collective. Throws Failure. `outDirectory`: where
 /// weights/model.safetensors and model.onnx of the program lie.
 void runProgram(const ProgramInfo &program, const Options &options, Platform &platform, const std::string &outDirectory,
-                RunPosition &position);
+                Pulse &pulse);
 
 /// Throws Failure{incompatible} with the command that compiles for `worldSize` unless the program is for that many
 /// ranks.

@@ -102,7 +102,7 @@ void Trainer::run() {
     step(i);
     finishStep(i);
   }
-  job.position.step = 0;
+  job.pulse.setStep(0);
 }
 
 void Trainer::setStepScalars(std::int64_t step) {
@@ -113,7 +113,7 @@ void Trainer::setStepScalars(std::int64_t step) {
 }
 
 void Trainer::step(std::int64_t step) {
-  job.position.step = step;
+  job.pulse.setStep(step);
   job.platform.takeCommunicationTimes(); // what evaluation or start-up left
   if (job.options.timeMatmuls && step == 1)
     job.platform.noteProducts(true);
@@ -145,8 +145,10 @@ void Trainer::timeProducts() {
 double Trainer::computeStep(std::int64_t step) {
   const Functions &functions = job.program.functions;
   setStepScalars(step);
+  job.pulse.enter(Phase::data);
   sampler.rows((step - 1) % stepsPerEpoch, 0, rows);
   feeder.fill(job.context, rows);
+  job.pulse.enter(Phase::step);
   stepBegins();
   if (functions.prologue)
     functions.prologue(job.context);
@@ -158,6 +160,7 @@ double Trainer::computeStep(std::int64_t step) {
                   "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
   if (step == 1 && !job.options.saveGradients.empty())
     saveGradients();
+  job.pulse.enter(Phase::step);
   stepBegins();
   functions.update(job.context);
   stepEnds();
@@ -165,6 +168,7 @@ double Trainer::computeStep(std::int64_t step) {
 }
 
 void Trainer::saveGradients() {
+  job.pulse.enter(Phase::saving);
   std::unique_ptr<FileTap> tap;
   agreed(job.platform, [&] { tap = gradientsTap(job.program, job.options.saveGradients, job.context.rank); });
   job.context.tap = tap.get();

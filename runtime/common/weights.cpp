@@ -10,6 +10,7 @@ namespace fsdpc::rt {
 namespace {
 
 constexpr std::int64_t chunkElements = 1 << 16;
+constexpr std::int64_t chunkBytes = 1 << 24;
 
 /// Collects complaints about one file and lists the first ten of each kind.
 class Complaints {
@@ -31,15 +32,17 @@ private:
 };
 
 void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, const ShardRange &range,
-               std::byte *destination) {
+               std::byte *destination, const std::function<void()> &beat) {
   const std::int64_t sourceBytes = byteSize(entry.type);
   const std::int64_t offsetBytes = entry.offsetBytes + range.parameterElement * sourceBytes;
   if (entry.type == elementType(dtype)) {
-    file.read(offsetBytes, destination, range.elements * sourceBytes);
+    const std::int64_t bytes = range.elements * sourceBytes;
+    for (std::int64_t done = 0; done < bytes; done += chunkBytes, beat())
+      file.read(offsetBytes + done, destination + done, std::min(chunkBytes, bytes - done));
     return;
   }
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(chunkElements, range.elements) * sourceBytes));
-  for (std::int64_t done = 0; done < range.elements; done += chunkElements) {
+  for (std::int64_t done = 0; done < range.elements; done += chunkElements, beat()) {
     const std::int64_t elements = std::min(chunkElements, range.elements - done);
     file.read(offsetBytes + done * sourceBytes, buffer.data(), elements * sourceBytes);
     const std::int64_t misfit =
@@ -90,7 +93,7 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
   complaints.throwIfAny(path);
 }
 
-void Weights::load(const Context &context) const {
+void Weights::load(const Context &context, const std::function<void()> &beat) const {
   const std::vector<std::vector<const SegmentInfo *>> copies = copiesOfSegments(program);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!entries[i])
@@ -100,7 +103,7 @@ void Weights::load(const Context &context) const {
       const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
       if (range.elements > 0)
         readRange(file.file(), *entries[i], parameter.dtype, range,
-                  context.at<std::byte>(segment->place) + range.shardElement * byteSize(segment->dtype));
+                  context.at<std::byte>(segment->place) + range.shardElement * byteSize(segment->dtype), beat);
     }
   }
 }

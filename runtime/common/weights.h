@@ -4,6 +4,7 @@
 #include "runtime/common/program.h"
 #include "runtime/common/safetensors.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,9 @@ public:
   Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin);
 
   /// Reads this rank's slices into its shards, and the whole of what is whole here (segments that no axis splits,
-  /// replicas). Padding and the parameters that the file does not hold are left alone.
-  void load(const Context &context) const;
+  /// replicas). Padding and the parameters that the file does not hold are left alone. `beat` is called now and then:
+  /// reading goes on.
+  void load(const Context &context, const std::function<void()> &beat = [] {}) const;
 
 private:
   const ProgramInfo &program;

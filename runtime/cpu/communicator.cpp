@@ -1,7 +1,8 @@
 #include "runtime/cpu/communicator.h"
 
+#include "runtime/common/fingerprint.h"
+
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace fsdpc::rt {
@@ -13,6 +14,19 @@ std::int64_t nanosecondsBetween(std::chrono::steady_clock::time_point from, std:
 
 /// What a program without a side table may use.
 constexpr std::size_t unlistedCollectives = 16;
+
+std::uint64_t hashOf(const std::byte *data, std::int64_t bytes) { return Fingerprint().addBytes(data, bytes).value(); }
+
+/// `elements` counts bytes in an all_gather, whose dtype is u8.
+std::int64_t operandBytes(const CollectiveRequest &request) {
+  const std::int64_t bytes = request.elements * byteSize(request.dtype);
+  return request.op == CollectiveOp::reduceScatter ? bytes * request.group->size : bytes;
+}
+
+std::int64_t resultBytes(const CollectiveRequest &request) {
+  const std::int64_t bytes = request.elements * byteSize(request.dtype);
+  return request.op == CollectiveOp::allGather ? bytes * request.group->size : bytes;
+}
 
 } // namespace
 
@@ -56,14 +70,97 @@ Ticket Communicator::start(Stream &stream, CollectiveRequest request) {
   request.sequence = ++sequence_;
   request.channel = channelOf(request.collective);
   request.group = &groups_[static_cast<std::size_t>(axisOf(request.collective) + 1)];
+  if (options_.debug != DebugCollectives::off)
+    request.fingerprint = fingerprintOf(request);
   entry.request = request;
   entry.stream = &stream;
   entry.waited = false;
+  if (options_.pulse) {
+    options_.pulse->trace().start(traced(request));
+    options_.pulse->line().sequence.store(request.sequence, std::memory_order_relaxed);
+    options_.pulse->line().arrive();
+  }
   announce(request);
   // The request stays in the table; the task is two pointers.
   const CollectiveRequest *stored = &entry.request;
-  entry.event = stream.enqueue([this, stored] { run(*stored); });
+  entry.event = stream.enqueue([this, stored] { runAndMark(*stored); });
   return {request.sequence, request.collective};
+}
+
+void Communicator::runAndMark(const CollectiveRequest &request) {
+  const bool hashes = options_.pulse && options_.debug == DebugCollectives::detail;
+  const std::uint64_t operandHash = hashes ? hashOf(request.source, operandBytes(request)) : 0;
+  run(request);
+  if (!options_.pulse)
+    return;
+  options_.pulse->trace().finish(request.sequence);
+  options_.pulse->beat();
+  if (hashes)
+    options_.pulse->trace().hash(request.sequence, operandHash, hashOf(request.destination, resultBytes(request)));
+}
+
+void Communicator::markBegun(const CollectiveRequest &request) {
+  if (options_.pulse)
+    options_.pulse->trace().begin(request.sequence);
+  if (options_.whenBegun)
+    options_.whenBegun(request.sequence);
+}
+
+bool Communicator::isLate(Clock::time_point since) const {
+  const double waitedSeconds = std::chrono::duration<double>(Clock::now() - since).count();
+  const double silentSeconds = options_.pulse ? options_.pulse->silentSeconds() : waitedSeconds;
+  return std::min(waitedSeconds, silentSeconds) > options_.timeoutSeconds;
+}
+
+std::uint64_t Communicator::fingerprintOf(const CollectiveRequest &request) const {
+  Fingerprint fingerprint;
+  fingerprint.add(static_cast<std::uint64_t>(request.op) << 16 | static_cast<std::uint64_t>(request.dtype) << 8 |
+                  static_cast<std::uint64_t>(request.channel));
+  fingerprint.add(static_cast<std::uint64_t>(request.collective));
+  fingerprint.add(static_cast<std::uint64_t>(axisOf(request.collective) + 1));
+  fingerprint.add(static_cast<std::uint64_t>(request.elements));
+  return fingerprint.value() | 1;
+}
+
+/// As the side table describes it.
+TracedCollective Communicator::traced(int collective) const {
+  TracedCollective record;
+  const auto index = static_cast<std::size_t>(collective);
+  if (index < options_.collectives.size()) {
+    const CollectiveInfo &info = options_.collectives[index];
+    record.op = info.op;
+    record.unit = info.unit;
+    record.name = info.name;
+    record.bytes = info.bytes;
+  }
+  return record;
+}
+
+TracedCollective Communicator::traced(const CollectiveRequest &request) const {
+  TracedCollective record = traced(request.collective);
+  record.sequence = request.sequence;
+  record.op = nameOf(request.op);
+  record.group = request.group->first;
+  record.fingerprint = request.fingerprint;
+  return record;
+}
+
+Failure Communicator::disagreement(const CollectiveRequest &request, int peer, int peerCollective) const {
+  const TracedCollective mine = traced(request);
+  TracedCollective theirs = traced(peerCollective);
+  if (theirs.op[0] == '\0')
+    theirs.op = "another_collective";
+  const auto inFull = [](int rank, const TracedCollective &record) {
+    return "rank " + std::to_string(rank) + " came to " + inWords(record) + " (id " + record.name + ", " +
+           std::to_string(record.bytes) + " bytes)";
+  };
+  const std::string first = inFull(rank_, mine), second = inFull(peer, theirs);
+  Failure failure(ExitCode::disagreement, "as collective " + std::to_string(request.sequence) + " of the run " +
+                                              (rank_ < peer ? first + " and " + second : second + " and " + first) +
+                                              (peerCollective == request.collective ? ", with other arguments" : ""));
+  const std::string unit = theirs.unit[0] ? " other_unit=" + withoutBlanks(theirs.unit) : "";
+  failure.details = closingDetails(mine) + " other=" + std::to_string(peer) + unit + " other_op=" + theirs.op;
+  return failure;
 }
 
 void Communicator::wait(Ticket ticket) {
@@ -86,6 +183,8 @@ void Communicator::drain() {
 void Communicator::complete(const Outstanding &entry) {
   const auto &bodySkew = bodySkewNanoseconds_[static_cast<std::size_t>(entry.request.channel)];
   const std::int64_t skewBefore = bodySkew.load(std::memory_order_relaxed);
+  if (options_.pulse)
+    options_.pulse->trace().beginWait(entry.request.sequence);
   const auto entered = Clock::now();
   awaitReady(entry.request);
   const auto ready = Clock::now();
@@ -98,6 +197,10 @@ void Communicator::complete(const Outstanding &entry) {
   if (entry.request.record) {
     entry.request.record->waitEntered = entered;
     entry.request.record->waitLeft = done;
+  }
+  if (options_.pulse) {
+    options_.pulse->trace().endWait(entry.request.sequence);
+    options_.pulse->beat();
   }
 
   const std::int64_t inBody = nanosecondsBetween(ready, ran);
@@ -129,19 +232,7 @@ void Communicator::countSkew(const CollectiveRequest &request, Clock::time_point
 }
 
 Failure Communicator::timeoutFailure(const CollectiveRequest &request, int missingRank) const {
-  const auto index = static_cast<std::size_t>(request.collective);
-  std::string unit = index < options_.collectives.size() ? options_.collectives[index].unit : "";
-  // The closing line is words with blanks between them.
-  for (char &c : unit)
-    if (static_cast<unsigned char>(c) <= ' ')
-      c = '_';
-  char waited[96];
-  std::snprintf(waited, sizeof waited, "rank %d did not come within %g s to ", missingRank, options_.timeoutSeconds);
-  Failure failure(ExitCode::timeout, std::string(waited) + nameOf(request.op) + (unit.empty() ? "" : " of " + unit) +
-                                         ", collective " + std::to_string(request.sequence) + " of the run");
-  failure.details = (unit.empty() ? "" : "unit=" + unit + " ") + "seq=" + std::to_string(request.sequence) +
-                    " op=" + nameOf(request.op) + " missing=" + std::to_string(missingRank);
-  return failure;
+  return lateFailure(traced(request), missingRank, options_.timeoutSeconds);
 }
 
 } // namespace fsdpc::rt

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "runtime/common/failure.h"
+#include "runtime/common/platform.h"
 #include "runtime/common/profile.h"
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/stream.h"
@@ -49,6 +50,8 @@ struct CollectiveRequest {
   int collective = 0;              ///< index of the side table
   const RankGroup *group = nullptr;
   std::uint64_t sequence = 0;
+  std::uint64_t fingerprint =
+      0; ///< given by Communicator::start: of all that ranks must have in common; 0: not compared
   std::int64_t sourceOffsetBytes = 0; ///< in every rank's window
   const std::byte *source = nullptr;  ///< the same place in this rank's window
   std::byte *destination = nullptr;
@@ -58,13 +61,16 @@ struct CollectiveRequest {
 };
 
 struct CommunicatorOptions {
-  double timeoutSeconds = 100; ///< how long to wait for a peer in one collective
+  /// How long to wait for a peer in one collective; with a pulse, while no rank at all gets on.
+  double timeoutSeconds = 100;
   /// How long a rank that is not the one to report a time-out leaves that to the lower one, and how long one that sees
   /// the run end waits to be ended with it.
   double graceSeconds = 5;
   bool oversubscribed = false; ///< more ranks than cores on this host
   std::span<const CollectiveInfo> collectives = {};
   std::span<const MeshAxisInfo> axes = {};
+  Pulse *pulse = nullptr; ///< signs of life and traces of collectives go there; null in tests that need neither
+  DebugCollectives debug = DebugCollectives::sequence;
   /// Tests delay ranks here: called on the thread that runs the body, after all ranks are ready and before anything is
   /// read.
   std::function<void(std::uint64_t sequence)> whenBegun = {};
@@ -119,10 +125,22 @@ protected:
   const CommunicatorOptions &options() const { return options_; }
   /// Index into the mesh axes; -1: all ranks.
   int axisOf(int collective) const;
+  /// Called by `run` once every rank is there, before anything is read.
+  void markBegun(const CollectiveRequest &request);
+  /// Whether a wait that began at `since` has lasted too long.
+  bool isLate(Clock::time_point since) const;
   /// The failure of a collective that `missingRank` did not reach in time.
   Failure timeoutFailure(const CollectiveRequest &request, int missingRank) const;
+  /// The failure of a rank whose peer came to another collective, of this index of the side table, or to the same one
+  /// with other arguments. Details: `[unit=] seq= op= other=<peer> [other_unit=] other_op=`.
+  Failure disagreement(const CollectiveRequest &request, int peer, int peerCollective) const;
 
 private:
+  std::uint64_t fingerprintOf(const CollectiveRequest &request) const;
+  TracedCollective traced(const CollectiveRequest &request) const;
+  TracedCollective traced(int collective) const;
+  void runAndMark(const CollectiveRequest &request);
+
   /// Of a collective of the side table: it is outstanding at most once.
   struct Outstanding {
     CollectiveRequest request;

@@ -84,8 +84,7 @@ MPI_Comm MpiCommunicator::handleFor(const CollectiveRequest &request) {
 void MpiCommunicator::run(const CollectiveRequest &request) {
   const MpiScope allocationsAreMpis;
   awaitArrival(request);
-  if (options().whenBegun)
-    options().whenBegun(request.sequence);
+  markBegun(request);
   const auto begun = Clock::now();
   const std::int64_t bytes =
       request.op == CollectiveOp::allGather ? request.elements : request.elements * byteSize(request.dtype);
@@ -106,9 +105,26 @@ void MpiCommunicator::run(const CollectiveRequest &request) {
 void MpiCommunicator::awaitArrival(const CollectiveRequest &request) {
   const auto since = Clock::now();
   MPI_Request barrier;
-  MPI_Ibarrier(handleFor(request), &barrier);
+  // A maximum of the fingerprint and of its complement is a barrier that also tells whether all are equal.
+  std::uint64_t *arrival = channelFor(request).arrival;
+  arrival[0] = request.fingerprint;
+  arrival[1] = ~request.fingerprint;
+  MPI_Iallreduce(MPI_IN_PLACE, arrival, 2, MPI_UINT64_T, MPI_MAX, handleFor(request), &barrier);
   complete(barrier, request, false);
   countSkew(request, since);
+  if (arrival[0] != ~arrival[1])
+    disagree(request);
+}
+
+void MpiCommunicator::disagree(const CollectiveRequest &request) {
+  std::vector<int> collectives(static_cast<std::size_t>(request.group->size));
+  MPI_Request exchange;
+  MPI_Iallgather(&request.collective, 1, MPI_INT, collectives.data(), 1, MPI_INT, handleFor(request), &exchange);
+  complete(exchange, request, true);
+  for (int member = 0; member < request.group->size; ++member)
+    if (collectives[static_cast<std::size_t>(member)] != request.collective)
+      throw disagreement(request, request.group->rankOf(member), collectives[static_cast<std::size_t>(member)]);
+  throw disagreement(request, request.group->rankOf(request.group->member == 0 ? 1 : 0), request.collective);
 }
 
 void MpiCommunicator::exchange(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t bytes) {
@@ -161,7 +177,7 @@ void MpiCommunicator::complete(MPI_Request operation, const CollectiveRequest &r
 
 void MpiCommunicator::lookAround(const CollectiveRequest &request, Clock::time_point since) {
   channelFor(request).rollCall->answer();
-  if (std::chrono::duration<double>(Clock::now() - since).count() > options().timeoutSeconds)
+  if (isLate(since))
     failLate(request);
 }
 

@@ -45,6 +45,7 @@ private:
     MPI_Comm all = MPI_COMM_NULL;
     std::vector<MPI_Comm> axes; ///< this rank's group, by index of ProgramInfo::axes
     std::optional<RollCall> rollCall;
+    std::uint64_t arrival[2] = {}; ///< MPI may write here as long as an arrival is outstanding
   };
 
   void openChannel(ChannelHandles &channel, MPI_Comm communicator);
@@ -52,7 +53,9 @@ private:
     return channels_[static_cast<std::size_t>(request.channel)];
   }
   MPI_Comm handleFor(const CollectiveRequest &request);
+  /// Returns when every member is there; throws Failure{disagreement} if one is there for another collective.
   void awaitArrival(const CollectiveRequest &request);
+  [[noreturn]] void disagree(const CollectiveRequest &request);
   /// Member m's block (`bytes`: its operand, or the part of it meant for this rank) lands at `to` + m x bytes.
   void exchange(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t bytes);
   void exchangePiece(Exchange kind, const CollectiveRequest &request, std::byte *to, std::int64_t blockBytes,

@@ -31,6 +31,7 @@ public:
   std::int64_t maxOverRanks(std::int64_t value) override;
   std::int64_t sumOverRanks(std::int64_t value) override;
   void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override;
+  HeartbeatPage *heartbeats() override { return HeartbeatPage::at(heartbeats_.data()); }
   std::int64_t mappedArenaBytes() const override;
   std::int64_t proportionalSetGrowthBytes() const override;
   const char *streamModeName() const override;
@@ -40,6 +41,8 @@ public:
   [[noreturn]] void abort(int exitCode) override;
 
 private:
+  void openHeartbeats();
+  void arrive();
   void checkPlacement(const ProgramInfo &program) const;
   void mapArenas(const ProgramInfo &program);
   void startStreams(StreamMode requested, bool callsMpi, const CpuShare &share);
@@ -57,6 +60,7 @@ private:
   Arena privateArena_;
   Arena privateWindow_; ///< where peers do not read
   Arena privateControl_;
+  Arena heartbeats_; ///< outside the plan, like the control block
   std::optional<SharedWindows> sharedWindows_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Stream> commStream_;

@@ -56,6 +56,24 @@ WindowStore openTogether(const Group &group, const std::string &directory, std::
   return group.rank == 0 ? std::move(created) : std::move(opened);
 }
 
+/// What `open` gives for the first of rank 0's candidates that works on every rank; else its first failure is thrown.
+template <class Open>
+auto inFirstStore(const Group &group, Open open) {
+  const std::vector<std::string> stores = candidateStores();
+  int count = static_cast<int>(stores.size());
+  MPI_Bcast(&count, 1, MPI_INT, 0, group.communicator);
+  std::optional<Failure> first;
+  for (int i = 0; i < count; ++i) {
+    try {
+      return open(group.rank == 0 ? stores[i] : "");
+    } catch (const Failure &failure) {
+      if (!first)
+        first = failure;
+    }
+  }
+  throw *first;
+}
+
 SharedWindows openIn(const Group &group, const std::string &directory, std::int64_t windowBytes) {
   const std::int64_t controlOffset = windowBytes * group.size;
   const std::int64_t controlBytes = roundUpToPage(ControlBlock::bytesFor(group.size));
@@ -110,19 +128,22 @@ std::vector<const std::byte *> SharedWindows::addresses() const {
 
 SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes) {
   const Group group(host);
-  const std::vector<std::string> stores = candidateStores();
-  int count = static_cast<int>(stores.size());
-  MPI_Bcast(&count, 1, MPI_INT, 0, host);
-  std::optional<Failure> first;
-  for (int i = 0; i < count; ++i) {
-    try {
-      return openIn(group, group.rank == 0 ? stores[i] : "", windowBytes);
-    } catch (const Failure &failure) {
-      if (!first)
-        first = failure;
-    }
-  }
-  throw *first;
+  return inFirstStore(group, [&](const std::string &directory) { return openIn(group, directory, windowBytes); });
+}
+
+Arena openSharedPage(MPI_Comm host, std::int64_t bytes) {
+  const Group group(host);
+  const std::int64_t mappedBytes = roundUpToPage(bytes);
+  return inFirstStore(group, [&](const std::string &directory) {
+    WindowStore store = openTogether(group, directory, mappedBytes);
+    Arena page;
+    attemptTogether(host, [&] {
+      if (group.rank == 0)
+        store.reserve(0, mappedBytes);
+    });
+    attemptTogether(host, [&] { page = Arena::mapShared(store.file(), 0, mappedBytes, Arena::Access::readWrite); });
+    return page;
+  });
 }
 
 } // namespace fsdpc::rt

@@ -28,4 +28,7 @@ struct SharedWindows {
 /// environment only files there. Throws Failure{memory} on every rank if none has room.
 SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes);
 
+/// `bytes` zero bytes that every rank of `host` maps and writes, from the same stores. Throws likewise.
+Arena openSharedPage(MPI_Comm host, std::int64_t bytes);
+
 } // namespace fsdpc::rt

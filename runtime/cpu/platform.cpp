@@ -65,6 +65,18 @@ MpiPlatform::MpiPlatform(int providedThreadLevel) : threadLevel_(providedThreadL
   MPI_Comm_rank(world_, &rank_);
   MPI_Comm_size(world_, &worldSize_);
   MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
+  openHeartbeats();
+}
+
+void MpiPlatform::openHeartbeats() {
+  const std::int64_t bytes = HeartbeatPage::bytesFor(worldSize_);
+  try {
+    heartbeats_ = openSharedPage(host_, bytes);
+  } catch (const Failure &) {
+    // Without memory in common each rank watches itself. Shared windows, if the program needs them, say what is wrong.
+    const std::int64_t pageBytes = sysconf(_SC_PAGESIZE);
+    heartbeats_ = Arena::mapPrivate((bytes + pageBytes - 1) / pageBytes * pageBytes);
+  }
 }
 
 MpiPlatform::~MpiPlatform() {
@@ -175,6 +187,8 @@ void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOp
   options.oversubscribed = oversubscribed;
   options.collectives = programCollectives();
   options.axes = program.axes;
+  options.pulse = platformOptions.pulse;
+  options.debug = platformOptions.debug;
   if (worldSize_ > 1 && program.plainMpi) {
     communicator_ = std::make_unique<MpiCommunicator>(world_, options);
   } else if (sharedWindows_) {
@@ -192,25 +206,34 @@ void MpiPlatform::reportChangedBytes() const {
   reportArena("window", *program_, Space::window, sharedWindows_ ? sharedWindows_->own : privateWindow_);
 }
 
-void MpiPlatform::barrier() { MPI_Barrier(world_); }
+void MpiPlatform::arrive() { HeartbeatPage::at(heartbeats_.data())->of(rank_).arrive(); }
+
+void MpiPlatform::barrier() {
+  arrive();
+  MPI_Barrier(world_);
+}
 
 void MpiPlatform::broadcast(void *data, std::int64_t bytes) {
+  arrive();
   auto *at = static_cast<std::byte *>(data);
   for (std::int64_t offset = 0; offset < bytes; offset += pieceBytes)
     MPI_Bcast(at + offset, static_cast<int>(std::min(pieceBytes, bytes - offset)), MPI_BYTE, 0, world_);
 }
 
 std::int64_t MpiPlatform::maxOverRanks(std::int64_t value) {
+  arrive();
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, world_);
   return value;
 }
 
 std::int64_t MpiPlatform::sumOverRanks(std::int64_t value) {
+  arrive();
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_SUM, world_);
   return value;
 }
 
 void MpiPlatform::gatherToRoot(const void *mine, std::int64_t bytes, void *all) {
+  arrive();
   constexpr int tag = 1;
   const auto pieceAt = [&](std::int64_t offset) { return static_cast<int>(std::min(pieceBytes, bytes - offset)); };
   if (rank_ != 0) {

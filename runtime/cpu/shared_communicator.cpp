@@ -11,6 +11,14 @@ namespace fsdpc::rt {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,
               "counters are shared between processes");
 
+namespace {
+
+std::uint64_t taggedFingerprint(const CollectiveRequest &request) {
+  return request.fingerprint ? request.sequence << 48 | request.fingerprint >> 16 : 0;
+}
+
+} // namespace
+
 std::int64_t ControlBlock::bytesFor(int worldSize) {
   return static_cast<std::int64_t>(sizeof(ControlBlock) + worldSize * sizeof(Progress));
 }
@@ -27,15 +35,33 @@ SharedCommunicator::SharedCommunicator(int rank, ControlBlock &control, std::vec
       windows_(std::move(windows)) {}
 
 void SharedCommunicator::announce(const CollectiveRequest &request) {
-  control_.of(rank()).ready.store(request.sequence, std::memory_order_release);
+  ControlBlock::Progress &own = control_.of(rank());
+  ControlBlock::Announcement &announcement = own.announced[request.sequence % ControlBlock::announcements];
+  announcement.collective.store(request.collective, std::memory_order_relaxed);
+  announcement.tagged.store(taggedFingerprint(request), std::memory_order_relaxed);
+  own.ready.store(request.sequence, std::memory_order_release);
+}
+
+void SharedCommunicator::compareAnnouncements(const CollectiveRequest &request) const {
+  constexpr int tagShift = 48;
+  const std::uint64_t mine = taggedFingerprint(request);
+  for (int member = 0; member < request.group->size; ++member) {
+    const int peer = request.group->rankOf(member);
+    const ControlBlock::Announcement &other =
+        control_.of(peer).announced[request.sequence % ControlBlock::announcements];
+    const std::uint64_t theirs = other.tagged.load(std::memory_order_relaxed);
+    if (theirs != mine && theirs >> tagShift == mine >> tagShift)
+      throw disagreement(request, peer, other.collective.load(std::memory_order_relaxed));
+  }
 }
 
 void SharedCommunicator::run(const CollectiveRequest &request) {
   awaitMembers(Moment::ready, request);
+  if (request.fingerprint)
+    compareAnnouncements(request);
   ControlBlock::ChannelProgress &own = control_.of(rank()).channels[static_cast<int>(request.channel)];
   own.begun.store(request.sequence, std::memory_order_release);
-  if (options().whenBegun)
-    options().whenBegun(request.sequence);
+  markBegun(request);
   const auto begun = Clock::now();
   switch (request.op) {
   case CollectiveOp::allGather: copyAll(request); break;
@@ -113,8 +139,7 @@ int SharedCommunicator::furthestBehind(int missing) const {
 }
 
 void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const {
-  const double waitedSeconds = std::chrono::duration<double>(Clock::now() - since).count();
-  if (waitedSeconds < options().timeoutSeconds)
+  if (!isLate(since))
     return;
   const RankGroup &group = *request.group;
   int lowestPresent = -1;
@@ -126,7 +151,8 @@ void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &req
   if (lowestMissing < 0)
     return;
   // The lowest rank that is there reports; the others only if it does not.
-  if (lowestPresent != rank() && waitedSeconds < options().timeoutSeconds + options().graceSeconds)
+  if (lowestPresent != rank() && !isLate(since + std::chrono::duration_cast<Clock::duration>(
+                                                     std::chrono::duration<double>(options().graceSeconds))))
     return;
   throw timeoutFailure(request, group.size == worldSize() ? lowestMissing : furthestBehind(lowestMissing));
 }

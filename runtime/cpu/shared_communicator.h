@@ -26,9 +26,17 @@ public:
     alignas(64) std::atomic<std::uint64_t> begun; ///< by the channel's stream, as is `done`
     std::atomic<std::uint64_t> done;
   };
+  /// What a rank came to, readable once `ready` says so, until its slot is needed again.
+  struct Announcement {
+    std::atomic<std::uint64_t> tagged; ///< low 16 bits of the sequence, high 48 of the fingerprint; 0: not compared
+    std::atomic<int> collective;       ///< index of the side table
+  };
+  /// More than ranks are apart: one may have started that many collectives that another has not yet run.
+  static constexpr std::uint64_t announcements = 64;
   struct Progress {
     alignas(64) std::atomic<std::uint64_t> ready; ///< by the thread that starts collectives
     ChannelProgress channels[channelCount];
+    Announcement announced[announcements]; ///< by the thread that starts collectives, at sequence % announcements
   };
   Progress &of(int rank) { return progress()[rank]; }
 
@@ -61,6 +69,8 @@ private:
 
   /// Returns when the moment has come on every rank of the request's group.
   void awaitMembers(Moment moment, const CollectiveRequest &request);
+  /// Throws Failure{disagreement} if some member has come to another collective.
+  void compareAnnouncements(const CollectiveRequest &request) const;
   bool hasCome(Moment moment, const CollectiveRequest &request, int peer) const;
   void throwIfEnded() const;
   void throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const;

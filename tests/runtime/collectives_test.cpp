@@ -230,6 +230,74 @@ TEST(SharedCollectives, ATimeOutNamesTheMissingRankAndTheCollective) {
   }
 }
 
+TEST(SharedCollectives, RanksThatComeToDifferentCollectivesBothSaySo) {
+  const CollectiveInfo infos[] = {
+      {"all_gather", "layers.2", "g2", 64}, {"reduce_scatter", "layers.3", "r3", 128}, {"all_reduce", "", "a", 4}};
+  for (Stream::Mode mode : bothModes) {
+    CommunicatorOptions options;
+    options.collectives = infos;
+    options.graceSeconds = 0;
+    ThreadRanks world(3, mode, 3 * 8 * 4, options);
+    std::vector<std::string> details(3);
+    world.run([&](Context &context) {
+      Step step(context, 8);
+      step.fill(0);
+      try {
+        wait(context, step.reduce());
+        wait(context, context.rank == 1 ? step.scatter() : step.gather());
+        ADD_FAILURE() << "went on";
+      } catch (const Failure &failure) {
+        EXPECT_EQ(failure.code, ExitCode::disagreement);
+        details[context.rank] = failure.details;
+        throw;
+      }
+    });
+    const std::string gather = "came to all_gather of layers.2 (id g2, 64 bytes)";
+    const std::string scatter = "came to reduce_scatter of layers.3 (id r3, 128 bytes)";
+    EXPECT_EQ(world.failures[0], "as collective 2 of the run rank 0 " + gather + " and rank 1 " + scatter);
+    EXPECT_EQ(world.failures[1], "as collective 2 of the run rank 0 " + gather + " and rank 1 " + scatter);
+    EXPECT_EQ(world.failures[2], "as collective 2 of the run rank 1 " + scatter + " and rank 2 " + gather);
+    EXPECT_EQ(details[0], "unit=layers.2 seq=2 op=all_gather other=1 other_unit=layers.3 other_op=reduce_scatter");
+  }
+}
+
+TEST(SharedCollectives, OtherArgumentsOfTheSameCollectiveAreADisagreementToo) {
+  ThreadRanks world(2, Stream::Mode::inlined, 2 * 8 * 4);
+  world.run([&](Context &context) {
+    Step step(context, context.rank == 0 ? 8 : 4);
+    wait(context, step.gather());
+  });
+  for (const std::string &failure : world.failures)
+    EXPECT_NE(failure.find("with other arguments"), std::string::npos) << failure;
+}
+
+TEST(SharedCollectives, DetailRecordsHashesThatCommonResultsShare) {
+  std::vector<std::unique_ptr<Pulse>> pulses;
+  for (int rank = 0; rank < 2; ++rank)
+    pulses.push_back(std::make_unique<Pulse>(rank));
+  ThreadRanks world(2, Stream::Mode::threads, 2 * 8 * 4);
+  world.adjust = [&](int rank, CommunicatorOptions &options) {
+    options.debug = DebugCollectives::detail;
+    options.pulse = pulses[rank].get();
+  };
+  world.run([&](Context &context) {
+    Step step(context, 8);
+    step.fill(0);
+    wait(context, step.gather());
+    wait(context, step.scatter());
+    wait(context, step.reduce());
+  });
+  EXPECT_EQ(world.failures, std::vector<std::string>(2));
+  for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    const auto one = pulses[0]->trace().at(sequence), other = pulses[1]->trace().at(sequence);
+    ASSERT_TRUE(one && other);
+    EXPECT_STREQ(one->state(), "waited");
+    EXPECT_EQ(one->fingerprint, other->fingerprint);
+    EXPECT_NE(one->operandHash, other->operandHash);
+    EXPECT_EQ(one->resultHash == other->resultHash, one->hasCommonResult()) << sequence;
+  }
+}
+
 TEST(SharedCollectives, ARankThatEndsTheRunEndsTheWaitingOnes) {
   for (Stream::Mode mode : bothModes) {
     CommunicatorOptions options;

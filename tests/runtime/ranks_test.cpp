@@ -186,6 +186,27 @@ TEST(RanksTransports, ATimeOutOnPlainMpiNamesTheMissingRank) {
   platform().barrier();
 }
 
+TEST(RanksTransports, OnPlainMpiRanksThatComeToDifferentCollectivesSaySo) {
+  const Platform &world = platform();
+  CommunicatorOptions options;
+  options.oversubscribed = true;
+  MpiCommunicator plain(MPI_COMM_WORLD, options);
+  const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
+  std::vector<std::byte> window(64);
+  Context context = contextFor(plain, *stream, window.data());
+  std::vector<std::byte> all(static_cast<std::size_t>(4 * world.worldSize()));
+  try {
+    const int collective = world.rank() == world.worldSize() - 1 ? 3 : 5;
+    wait(context, allGatherStart(context, collective, {Space::window, 0}, all.data(), 4));
+    EXPECT_EQ(world.worldSize(), 1) << "went on";
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, ExitCode::disagreement);
+    const int other = world.rank() == world.worldSize() - 1 ? 0 : world.worldSize() - 1;
+    EXPECT_EQ(failure.details, "seq=1 op=all_gather other=" + std::to_string(other) + " other_op=another_collective");
+  }
+  platform().barrier();
+}
+
 TEST(RanksPlatform, ExchangesSmallHostData) {
   Platform &world = platform();
   const int ranks = world.worldSize();

@@ -48,9 +48,9 @@ protected:
     for (const std::string &argument : arguments)
       pointers.push_back(argument.c_str());
     return onRanks(ranks, [&](Platform &platform) {
-      RunPosition position;
+      Pulse pulse(platform.rank());
       const Options options = parseOptions(program.info, pointers);
-      runProgram(program.info, options, platform, folder.path("."), position);
+      runProgram(program.info, options, platform, folder.path("."), pulse);
     });
   }
 

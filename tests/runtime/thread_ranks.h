@@ -26,6 +26,8 @@ public:
 
   /// Called with the rank and the sequence when a body has begun and nothing has been read yet.
   std::function<void(int, std::uint64_t)> whenBegun;
+  /// Options of one rank.
+  std::function<void(int, CommunicatorOptions &)> adjust;
 
   ControlBlock &control() { return *ControlBlock::at(control_.data()); }
 
@@ -48,6 +50,8 @@ private:
 
   void runRank(int rank, const Body &body) {
     CommunicatorOptions options = options_;
+    if (adjust)
+      adjust(rank, options);
     if (whenBegun)
       options.whenBegun = [this, rank](std::uint64_t sequence) { whenBegun(rank, sequence); };
     std::vector<const std::byte *> addresses;

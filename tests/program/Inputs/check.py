@@ -7,6 +7,7 @@
     check.py rows FILE FIRST.safetensors       FILE's tensors are the first rows of those in the other file
     check.py arenas OUTPUT RANKS               every rank changed both arenas to the highest planned byte, less 64 at most
     check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
+    check.py common_results TRACE TRACE        the ranks' traces hold the same collectives, all with hashes, equal for common results
 """
 import argparse, json, pathlib, re, sys
 import numpy as np
@@ -82,6 +83,18 @@ def growth(log, limit):
     require(beside <= limit, f"more than {limit} bytes per rank beside the plan")
 
 
+def common_results(one, other):
+    first, second = [json.loads(pathlib.Path(file).read_text()) for file in (one, other)]
+    require(first["exit"] == second["exit"] == 0 and len(first["collectives"]) == len(second["collectives"]) > 0, "the traces differ")
+    for mine, theirs in zip(first["collectives"], second["collectives"]):
+        for key in ("seq", "op", "unit", "id", "bytes", "fingerprint"):
+            require(mine[key] == theirs[key], f"{mine} {theirs}")
+        if mine["state"] != "waited":  # started for a step that does not come
+            continue
+        common = mine["op"] != "reduce_scatter"
+        require(mine["operand_hash"] and (mine["result_hash"] == theirs["result_hash"]) == common, f"{mine} {theirs}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what")
@@ -93,7 +106,7 @@ def main():
     elif a.what in ("arenas", "growth"):
         globals()[a.what](a.arguments[0], int(a.arguments[1]))
     else:
-        {"first_loss": first_loss, "logits": logits, "rows": rows}[a.what](*a.arguments)
+        {"first_loss": first_loss, "logits": logits, "rows": rows, "common_results": common_results}[a.what](*a.arguments)
 
 
 if __name__ == "__main__":

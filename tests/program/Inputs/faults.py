@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Runs an emitted program on several ranks, does something to it while it trains, and checks how it ends.
+
+    faults.py stop_rank PROGRAM RANKS VICTIM BATCH [option...]      a stopped rank: exit 6, closing line, traces
+    faults.py stop_before_start PROGRAM RANKS VICTIM BATCH          ... before it has joined the others
+    faults.py kill_rank PROGRAM RANKS VICTIM BATCH [option...]      kill -9 of a rank: the launcher's status, 128 + 9
+    faults.py kill_launcher PROGRAM RANKS BATCH                     kill -9 of mpirun, one of its ranks stopped
+    faults.py suspend_job PROGRAM RANKS BATCH                       all ranks stopped for longer than the limit: goes on
+
+Each rank is found by its working folder, WORK = PROGRAM.<scenario>, which also says whether one is left behind. Bounds on
+time only end what would never end.
+"""
+import json, os, pathlib, re, shutil, signal, subprocess, sys, time
+
+PATIENCE_SECONDS = 120
+LIMIT_SECONDS = 6
+
+
+def require(condition, message):
+    if not condition:
+        sys.exit("faults.py: " + message)
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        require(time.monotonic() < end, f"{what}: not within {PATIENCE_SECONDS} s")
+        time.sleep(0.05)
+
+
+class Job:
+    def __init__(self, scenario, program, ranks, batch, *options, wrapper=()):
+        self.program, self.ranks = pathlib.Path(program).resolve() / "train", ranks
+        self.work = pathlib.Path(f"{program}.{scenario}").absolute()
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self.log, self.output = self.work / "log.jsonl", self.work / "output.txt"
+        command = ["mpirun", "-n", str(ranks), *wrapper, str(self.program), "--batch", str(pathlib.Path(batch).resolve()), "--steps", "1000000000",
+                   "--log", str(self.log), "--log_freq", "20", "--progress", "none",
+                   "--train_timeout_seconds", str(LIMIT_SECONDS), *options]
+        with open(self.output, "w") as output:
+            self.process = subprocess.Popen(command, cwd=self.work, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def processes(self):
+        """Processes that run the program for this job, zombies excepted: rank by process id."""
+        found = {}
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if (folder / "cwd").resolve() != self.work or (folder / "exe").resolve() != self.program:
+                    continue
+                environment = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            found[int(folder.name)] = next(int(entry.split(b"=")[1]) for entry in environment if entry.startswith(b"OMPI_COMM_WORLD_RANK="))
+        return found
+
+    def pid_of(self, rank):
+        pids = [pid for pid, its in self.processes().items() if its == rank]
+        require(len(pids) == 1, f"rank {rank} is {len(pids)} processes; the program said:\n{self.text()}")
+        return pids[0]
+
+    def launcher(self):
+        """The real mpirun: the parent of a rank."""
+        status = pathlib.Path(f"/proc/{self.pid_of(0)}/status").read_text()
+        return int(re.search(r"PPid:\s+(\d+)", status).group(1))
+
+    def lines(self):
+        return self.log.read_text().count('"step":') if self.log.exists() else 0
+
+    def await_steps(self):
+        begun = self.lines()
+        until(lambda: self.lines() > begun + 1 or self.process.poll() is not None, "steps")
+        require(self.process.poll() is None, "ended by itself:\n" + self.text())
+
+    def text(self):
+        return self.output.read_text()
+
+    def await_end(self):
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            require(False, "does not end; it said:\n" + self.text())
+
+    def require_nothing_left(self):
+        until(lambda: not self.processes(), "a rank stays behind")
+
+    def destroy(self):
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            self.process.kill()
+
+
+def closing_lines(text):
+    return [dict(word.split("=", 1) for word in line.split()[1:]) for line in text.splitlines() if line.startswith("fsdpc: exit=")]
+
+
+def require_trace(job, rank, victim):
+    """The trace of a rank that was not the victim: the collective it waited for, and how far the victim had come."""
+    trace = json.loads((job.work / f"comm_traces/rank_{rank}.json").read_text())
+    require(trace["schema"] == "fsdpc.comm_trace/1" and trace["rank"] == rank, f"another trace: {trace['rank']}")
+    require(trace["exit"] == 6 and trace["phase"] == "step" and trace["step"] > 0, f"{trace['exit']} {trace['phase']} {trace['step']}")
+    records = trace["collectives"]
+    require(0 < len(records) <= 256, f"{len(records)} collectives")
+    require([record["seq"] for record in records] == list(range(records[0]["seq"], records[-1]["seq"] + 1)), "sequence numbers")
+    (waited,) = [record for record in records if record["seq"] == trace["waiting_for_seq"]]
+    require(waited["state"] in ("started", "begun", "done") and waited["started_ms_ago"] >= 0 and waited["bytes"] > 0, f"{waited}")
+    require(any(record["state"] == "waited" for record in records), "no collective is complete")
+    require(len(trace["ranks"]) == job.ranks, "the ranks")
+    return waited
+
+
+def stop_rank(program, ranks, victim, batch, *options):
+    job = Job("stop_rank", program, ranks, batch, *options)
+    try:
+        job.await_steps()
+        os.kill(job.pid_of(victim), signal.SIGSTOP)
+        status = job.await_end()
+        require(status == 6, f"status {status}:\n{job.text()}")
+        (closing,) = closing_lines(job.text())
+        speaker = 1 if victim == 0 else 0
+        require(closing["exit"] == "6" and closing["rank"] == str(speaker) and closing["missing"] == str(victim), f"{closing}")
+        waited = require_trace(job, speaker, victim)
+        require(closing["seq"] == str(waited["seq"]) and closing["op"] == waited["op"], f"{closing} {waited}")
+        require(closing.get("unit", "") == waited["unit"], f"{closing} {waited}")
+        require(f"rank {victim} did not come within {LIMIT_SECONDS} s to {waited['op']}" in job.text(), job.text())
+        for rank in set(range(ranks)) - {victim, speaker}:
+            require_trace(job, rank, victim)
+        job.require_nothing_left()
+    finally:
+        job.destroy()
+
+
+def stop_before_start(program, ranks, victim, batch):
+    wrapper = ["bash", "-c", f'[ "$OMPI_COMM_WORLD_RANK" = {victim} ] && kill -STOP $$; exec "$0" "$@"']
+    job = Job("stop_before_start", program, ranks, batch, "--init_timeout_seconds", str(LIMIT_SECONDS), wrapper=wrapper)
+    try:
+        status = job.await_end()
+        require(status == 6, f"status {status}:\n{job.text()}")
+        require(any(line["exit"] == "6" and line["phase"] == "start_up" for line in closing_lines(job.text())), job.text())
+        require(not job.log.exists(), "it began")
+        job.require_nothing_left()
+    finally:
+        job.destroy()
+
+
+def kill_rank(program, ranks, victim, batch, *options):
+    job = Job("kill_rank", program, ranks, batch, *options)
+    try:
+        job.await_steps()
+        os.kill(job.pid_of(victim), signal.SIGKILL)
+        status = job.await_end()
+        require(status == 128 + signal.SIGKILL, f"status {status}:\n{job.text()}")
+        require(f"process rank {victim} " in job.text(), f"the launcher does not name rank {victim}:\n{job.text()}")
+        job.require_nothing_left()
+    finally:
+        job.destroy()
+
+
+def kill_launcher(program, ranks, batch):
+    job = Job("kill_launcher", program, ranks, batch)
+    try:
+        job.await_steps()
+        launcher = job.launcher()
+        os.kill(job.pid_of(ranks - 1), signal.SIGSTOP)
+        os.kill(launcher, signal.SIGKILL)
+        job.require_nothing_left()
+        job.await_end()
+    finally:
+        job.destroy()
+
+
+def suspend_job(program, ranks, batch):
+    job = Job("suspend_job", program, ranks, batch)
+    try:
+        job.await_steps()
+        pids = list(job.processes())
+        require(len(pids) == ranks, f"{len(pids)} processes")
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2 * LIMIT_SECONDS)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        job.await_steps()
+        require(not closing_lines(job.text()), job.text())
+    finally:
+        job.destroy()
+
+
+def main():
+    scenario, program, ranks, *rest = sys.argv[1:]
+    numbers = 1 if scenario in ("stop_rank", "stop_before_start", "kill_rank") else 0
+    globals()[scenario](program, int(ranks), *map(int, rest[:numbers]), *rest[numbers:])
+
+
+if __name__ == "__main__":
+    main()
