@@ -117,7 +117,7 @@ function drawBar(context, bar, left, top, width, height, theme) {
   const isWait = bar.kind === "wait" || bar.measures === "wait";
   const alpha = isMarked(bar) ? 1 : 0.14;
   context.fillStyle = isWait ? theme.wait : colorOf(bar.unit);
-  context.globalAlpha = isHollow ? alpha * 0.3 : alpha;
+  context.globalAlpha = isHollow && width > 3 ? alpha * 0.3 : alpha;
   context.fillRect(left, top, width > 3 ? width - 0.5 : width, height);
   context.globalAlpha = alpha;
   if (isHollow && width > 3) {
