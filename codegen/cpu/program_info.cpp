@@ -20,15 +20,16 @@ std::string placeText(Place place) {
   return "{" + space + ", " + std::to_string(place.offsetBytes) + "}";
 }
 
-/// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes; whole nanoseconds.
+/// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes. Both moments are rounded to
+/// nanoseconds, so that what follows begins where this ends.
 std::string predictedText(const llvm::DenseMap<const Node *, PredictedTime> &times, const Node *first,
                           const Node *last) {
   auto begin = times.find(first), end = times.find(last);
   if (begin == times.end() || end == times.end())
     return "-1, 0";
-  auto rounded = [](double microseconds) { return cppDouble(std::round(microseconds * 1000) / 1000); };
-  return rounded(begin->second.beginMicroseconds) + ", " +
-         rounded(end->second.endMicroseconds - begin->second.beginMicroseconds);
+  const double beginNanoseconds = std::round(begin->second.beginMicroseconds * 1000);
+  const double endNanoseconds = std::round(end->second.endMicroseconds * 1000);
+  return cppDouble(beginNanoseconds / 1000) + ", " + cppDouble((endNanoseconds - beginNanoseconds) / 1000);
 }
 
 std::string boolText(bool value) { return value ? "true" : "false"; }

@@ -22,6 +22,22 @@ def inside(inner, outer):
     return outer["ts"] - SLACK <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + SLACK
 
 
+def check_nesting(trace):
+    """To the nanosecond: a viewer drops a span that only partly lies within another one of its lane."""
+    lanes = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            begin = round(event["ts"] * 1000)
+            lanes.setdefault((event["pid"], event["tid"]), []).append((begin, -begin - round(event["dur"] * 1000), event["name"]))
+    for lane in lanes.values():
+        open_ends = []
+        for begin, minus_end, name in sorted(lane, key=lambda span: span[:2]):
+            while open_ends and open_ends[-1] <= begin:
+                open_ends.pop()
+            assert not open_ends or -minus_end <= open_ends[-1], f"{name} ends {-minus_end - open_ends[-1]} ns after what it began in"
+            open_ends.append(-minus_end)
+
+
 def check_step(events, step, lanes, collectives):
     of_step = [event for event in events if event["args"]["step"] == step]
     kinds = {kind: [event for event in of_step if event["cat"] == kind] for kind in ("step", "section", "wait", "collective")}
@@ -73,6 +89,7 @@ def main():
             check_step(events, step, lanes, collectives)
         assert {event["args"]["id"] for event in spans(trace, predicted) if event["cat"] == "collective"} == set(collectives)
         check_names(trace, schedule)
+        check_nesting(trace)
     print("profile: ok")
 
 
