@@ -41,7 +41,8 @@ std::string microseconds(double value) {
 class TraceWriter {
 public:
   /// Process ids differ between ranks, so that the files of several ranks open together.
-  TraceWriter(int rank, std::span<const CollectiveInfo> collectives) : measured(2 * rank), predicted(2 * rank + 1) {
+  TraceWriter(int rank, std::span<const CollectiveInfo> collectives)
+      : measured(100 * (rank + 1)), predicted(measured + 50) {
     int lanes = 2;
     for (const CollectiveInfo &info : collectives)
       lanes = std::max(lanes, laneOf(info) + 1);
@@ -58,7 +59,7 @@ public:
             .add("cat", category)
             .add("name", name)
             .add("pid", process)
-            .add("tid", lane)
+            .add("tid", threadOf(process, lane))
             .addRaw("ts", microseconds(begin))
             .addRaw("dur", microseconds(std::max(0.0, duration)))
             .addRaw("args", arguments.str()));
@@ -69,7 +70,7 @@ public:
     for (const bool isEnd : {false, true}) {
       JsonObject event;
       event.add("ph", isEnd ? "f" : "s").add("cat", "start").add("name", "start").add("id", id).add("pid", process);
-      event.add("tid", isEnd ? toLane : fromLane).addRaw("ts", microseconds(isEnd ? to : from));
+      event.add("tid", threadOf(process, isEnd ? toLane : fromLane)).addRaw("ts", microseconds(isEnd ? to : from));
       if (isEnd)
         event.add("bp", "e");
       add(event);
@@ -79,6 +80,9 @@ public:
   std::string take() { return std::move(events); }
 
 private:
+  /// Not 0, and in no two processes the same: Perfetto knows threads by their id alone. The first is the process's own.
+  static int threadOf(int process, int lane) { return process + lane; }
+
   void add(const JsonObject &event) { events += (events.empty() ? "\n" : ",\n") + event.str(); }
 
   void name(const char *what, int process, int lane, const std::string &name) {
@@ -86,7 +90,7 @@ private:
             .add("ph", "M")
             .add("name", what)
             .add("pid", process)
-            .add("tid", lane)
+            .add("tid", threadOf(process, lane))
             .addRaw("args", JsonObject().add("name", name).str()));
   }
 

@@ -79,9 +79,13 @@ def main():
         assert trace["schema"] == "fsdpc.profile/1" and trace["rank"] == rank and trace["plan_hash"] == schedule["plan_hash"]
         processes = names(trace, "process_name")
         assert sorted(processes.values()) == [f"measured, rank {rank}", "predicted"]
-        measured, predicted = 2 * rank, 2 * rank + 1
+        measured = next(pid for (pid, tid), name in processes.items() if name.startswith("measured"))
+        predicted = next(pid for (pid, tid), name in processes.items() if name == "predicted")
         lanes = names(trace, "thread_name")
-        assert [lanes[measured, i] for i in (0, 1)] == [lanes[predicted, i] for i in (0, 1)] == schedule["lanes"][:2]
+        for process in (measured, predicted):
+            assert [name for (pid, tid), name in lanes.items() if pid == process] == schedule["lanes"][:len(lanes) // 2]
+        threads = [tid for pid, tid in lanes]
+        assert 0 not in threads and len(set(threads)) == len(threads), "a viewer knows threads by their id"
         events = spans(trace, measured)
         steps = sorted({event["args"]["step"] for event in events})
         assert steps == list(range(first, last + 1)), steps
