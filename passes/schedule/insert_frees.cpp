@@ -59,10 +59,11 @@ private:
   void touch(Value *root, Node *node) {
     if (!buffers.stateOf(root).empty() || isPermanent(root))
       return;
-    lastUse[root] = node;
-    // The comm stream reads a collective's operand until the wait.
-    if (infoOf(*node).has(startsCollective))
-      lastUse[root] = node->result()->uses()->user();
+    // The comm stream reads a collective's operand until the wait, which may come after whoever else reads it.
+    Node *reader = infoOf(*node).has(startsCollective) ? node->result()->uses()->user() : node;
+    Node *&last = lastUse[root];
+    if (!last || last->isBefore(reader))
+      last = reader;
   }
 
   /// Constants are filled once at start.
