@@ -3,6 +3,7 @@
 #include "codegen/emit.h"
 #include "frontend/driver/output_folder.h"
 #include "frontend/driver/plan_json.h"
+#include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -34,12 +35,19 @@ int64_t settingInteger(const Module &module, const std::string &key) {
   return value;
 }
 
-/// Labels of a class loss index the classes of the logits.
+/// Labels of a class loss index the classes of the scores. The graph may have losses of its own, over other labels.
 int64_t classCount(const Module &module) {
   const Function *step = module.function(FunctionKind::evalStep);
-  for (Node *node : *step)
-    if (node->op() == Op::crossEntropy || node->op() == Op::nll)
+  const Value *labels = step->argument(setting(module, "labels"));
+  for (Node *node : *step) {
+    if (node->op() != Op::crossEntropy && node->op() != Op::nll)
+      continue;
+    const Value *own = node->operand(1);
+    while (own->definer() && infoOf(*own->definer()).has(aliasesOperand))
+      own = own->definer()->operand(0);
+    if (own == labels)
       return node->operand(0)->type().dim(-1);
+  }
   return 0;
 }
 
