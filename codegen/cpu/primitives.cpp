@@ -21,6 +21,10 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   config.m = a.dim(config.transposeA ? -1 : -2);
   config.k = a.dim(config.transposeA ? -2 : -1);
   config.n = b.dim(config.transposeB ? -2 : -1);
+  // A row or a column lies in memory as its transpose does. oneDNN takes both forms for one primitive, whose scratch is
+  // that of whichever form came first: so there is one form.
+  config.transposeA &= config.m != 1 && config.k != 1;
+  config.transposeB &= config.k != 1 && config.n != 1;
   const Type &batched = a.rank() > 2 ? a : b;
   config.batch = productOf(batched.shape().drop_back(2));
   config.oneA = a.rank() == 2 && config.batch > 1;
