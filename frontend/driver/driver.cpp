@@ -2,6 +2,7 @@
 
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/compile.h"
+#include "frontend/driver/reduce.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
@@ -126,6 +127,20 @@ llvm::Error dispatch(OptionValues &values) {
   return compile(values);
 }
 
+/// What follows `--` belongs to CHECK, whatever it looks like.
+llvm::Error reduce(llvm::ArrayRef<std::string> arguments) {
+  const std::string *dashes = llvm::find(arguments, "--");
+  llvm::ArrayRef<std::string> check(dashes, arguments.end());
+  if (check.size() < 2)
+    return usage("reduce: fsdpc reduce STAGE.fsir [-o FILE] -- CHECK [arguments]: exit 0 of CHECK says that the module "
+                 "whose file is its last argument still shows the fault");
+  llvm::Expected<OptionValues> values = OptionValues::parse(llvm::ArrayRef(arguments.begin(), dashes));
+  if (!values)
+    return values.takeError();
+  llvm::Expected<std::string> input = onlyInput(*values, 1);
+  return input ? reduceFile(*input, check.drop_front(), values->text("output")) : input.takeError();
+}
+
 int report(llvm::Error error) {
   int code = 1;
   if (error.isA<UsageError>())
@@ -139,6 +154,11 @@ int report(llvm::Error error) {
 } // namespace
 
 int runCompiler(llvm::ArrayRef<std::string> arguments) {
+  if (!arguments.empty() && arguments[0] == "reduce")
+    if (llvm::is_contained(arguments, "--") || !llvm::is_contained(arguments, "--help")) {
+      llvm::Error error = reduce(arguments);
+      return error ? report(std::move(error)) : 0;
+    }
   llvm::Expected<OptionValues> values = OptionValues::parse(arguments);
   if (!values)
     return report(values.takeError());

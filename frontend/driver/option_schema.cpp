@@ -243,9 +243,11 @@ std::string OptionValues::toJson(bool indented) const {
 }
 
 std::string helpText() {
-  std::string text = "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
-                     "       fsdpc inspect MODEL.onnx                      what the file holds\n"
-                     "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n";
+  std::string text =
+      "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
+      "       fsdpc inspect MODEL.onnx                      what the file holds\n"
+      "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
+      "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);
   llvm::StringRef group;
   for (const OptionRow &row : optionTable()) {
