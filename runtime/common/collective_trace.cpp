@@ -35,7 +35,7 @@ Failure lateFailure(const TracedCollective &record, int missingRank, double seco
   return failure;
 }
 
-void CollectiveTrace::start(const TracedCollective &record) {
+void CollectiveTrace::start(const TracedCollective &record, std::int64_t now) {
   Slot &slot = slots_[record.sequence % capacity];
   slot.sequence.store(record.sequence, relaxed);
   slot.op.store(record.op, relaxed);
@@ -48,14 +48,14 @@ void CollectiveTrace::start(const TracedCollective &record) {
     field->store(0, relaxed);
   slot.operandHash.store(0, relaxed);
   slot.resultHash.store(0, relaxed);
-  slot.started.store(monotonicNanoseconds(), relaxed);
+  slot.started.store(now, relaxed);
   last_.store(record.sequence, std::memory_order_release);
 }
 
-void CollectiveTrace::stamp(std::uint64_t sequence, Field<std::int64_t> Slot::*moment) {
+void CollectiveTrace::stamp(std::uint64_t sequence, Field<std::int64_t> Slot::*moment, std::int64_t now) {
   Slot &slot = slots_[sequence % capacity];
   if (slot.sequence.load(relaxed) == sequence)
-    (slot.*moment).store(monotonicNanoseconds(), relaxed);
+    (slot.*moment).store(now, relaxed);
 }
 
 void CollectiveTrace::hash(std::uint64_t sequence, std::uint64_t operand, std::uint64_t result) {
@@ -66,9 +66,9 @@ void CollectiveTrace::hash(std::uint64_t sequence, std::uint64_t operand, std::u
   slot.resultHash.store(result, relaxed);
 }
 
-void CollectiveTrace::endWait(std::uint64_t sequence) {
+void CollectiveTrace::endWait(std::uint64_t sequence, std::int64_t now) {
   waitingFor_.store(0, relaxed);
-  stamp(sequence, &Slot::waited);
+  stamp(sequence, &Slot::waited, now);
 }
 
 std::optional<TracedCollective> CollectiveTrace::at(std::uint64_t sequence) const {

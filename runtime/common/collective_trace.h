@@ -60,14 +60,14 @@ class CollectiveTrace {
 public:
   static constexpr std::uint64_t capacity = 256;
 
-  /// `record` holds what is known at the start, its time excepted.
-  void start(const TracedCollective &record);
-  void begin(std::uint64_t sequence) { stamp(sequence, &Slot::begun); }
-  void finish(std::uint64_t sequence) { stamp(sequence, &Slot::done); }
+  /// `record` holds what is known at the start, its time excepted. Here and below `now` is monotonicNanoseconds().
+  void start(const TracedCollective &record, std::int64_t now);
+  void begin(std::uint64_t sequence, std::int64_t now) { stamp(sequence, &Slot::begun, now); }
+  void finish(std::uint64_t sequence, std::int64_t now) { stamp(sequence, &Slot::done, now); }
   void hash(std::uint64_t sequence, std::uint64_t operand, std::uint64_t result);
   /// The calling thread waits for this collective until `endWait`.
   void beginWait(std::uint64_t sequence) { waitingFor_.store(sequence, std::memory_order_relaxed); }
-  void endWait(std::uint64_t sequence);
+  void endWait(std::uint64_t sequence, std::int64_t now);
 
   /// A recent collective; nothing if it has left the ring, or never was.
   std::optional<TracedCollective> at(std::uint64_t sequence) const;
@@ -87,7 +87,7 @@ private:
     Field<std::int64_t> started{0}, begun{0}, done{0}, waited{0};
   };
 
-  void stamp(std::uint64_t sequence, Field<std::int64_t> Slot::*moment);
+  void stamp(std::uint64_t sequence, Field<std::int64_t> Slot::*moment, std::int64_t now);
 
   std::array<Slot, capacity> slots_;
   std::atomic<std::uint64_t> last_{0};

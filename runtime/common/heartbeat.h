@@ -34,10 +34,10 @@ struct alignas(128) Heartbeat {
   std::atomic<bool> traced; ///< its trace is written
 
   bool isSeen() const { return aliveNanoseconds.load(std::memory_order_relaxed) != 0; }
-  void beat() { progressNanoseconds.store(monotonicNanoseconds(), std::memory_order_relaxed); }
-  void arrive() {
+  void beat(std::int64_t now = monotonicNanoseconds()) { progressNanoseconds.store(now, std::memory_order_relaxed); }
+  void arrive(std::int64_t now = monotonicNanoseconds()) {
     arrivals.fetch_add(1, std::memory_order_relaxed);
-    beat();
+    beat(now);
   }
 };
 

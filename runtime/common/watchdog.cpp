@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <unistd.h>
 
 namespace fsdpc::rt {
@@ -81,6 +82,15 @@ Failure outsideCollectives(Pulse &pulse, const Presence &found, double seconds) 
 }
 
 } // namespace
+
+std::optional<int> missingRank(Pulse &pulse, double seconds) {
+  const Presence found = presence(pulse, seconds / 2);
+  bool allSeen = true;
+  for (int rank = 0; rank < pulse.worldSize(); ++rank)
+    allSeen = allSeen && pulse.lineOf(rank) && pulse.lineOf(rank)->isSeen();
+  const bool sure = found.missing >= 0 && found.missing != pulse.rank() && (allSeen || !found.missingIsAlive);
+  return sure ? std::optional(found.missing) : std::nullopt;
+}
 
 Diagnosis diagnose(Pulse &pulse, double seconds) {
   const Presence found = presence(pulse, seconds / 2);
@@ -173,6 +183,9 @@ void Watchdog::leaveWordToAnother(ExitCode code) {
 }
 
 void Watchdog::end(const Failure &failure) {
+  // This process's main thread and its watchdog may find the same; one of them is enough.
+  while (ending.exchange(true))
+    ::pause();
   const int code = static_cast<int>(failure.code);
   // What every rank finds by itself, the lowest says.
   if (leavesTrace(failure.code))

@@ -15,6 +15,7 @@
 #include "runtime/common/platform.h"
 
 #include <condition_variable>
+#include <optional>
 #include <thread>
 
 namespace fsdpc::rt {
@@ -62,6 +63,7 @@ private:
   std::mutex mutex;
   std::condition_variable wake;
   bool stopping = false;
+  std::atomic<bool> ending{false};
   std::thread thread;
 };
 
@@ -71,5 +73,9 @@ struct Diagnosis {
   int speaker;
 };
 Diagnosis diagnose(Pulse &pulse, double seconds);
+
+/// The rank that the others wait for, after `seconds` in which none got on: one that is stopped or has ended, else the
+/// one behind all others. Nothing if it is this rank, or may be one that this rank cannot see.
+std::optional<int> missingRank(Pulse &pulse, double seconds);
 
 } // namespace fsdpc::rt

@@ -1,6 +1,7 @@
 #include "runtime/cpu/communicator.h"
 
 #include "runtime/common/fingerprint.h"
+#include "runtime/common/watchdog.h"
 
 #include <algorithm>
 #include <utility>
@@ -76,9 +77,10 @@ Ticket Communicator::start(Stream &stream, CollectiveRequest request) {
   entry.stream = &stream;
   entry.waited = false;
   if (options_.pulse) {
-    options_.pulse->trace().start(traced(request));
+    const std::int64_t now = monotonicNanoseconds();
+    options_.pulse->trace().start(traced(request), now);
     options_.pulse->line().sequence.store(request.sequence, std::memory_order_relaxed);
-    options_.pulse->line().arrive();
+    options_.pulse->line().arrive(now);
   }
   announce(request);
   // The request stays in the table; the task is two pointers.
@@ -93,15 +95,16 @@ void Communicator::runAndMark(const CollectiveRequest &request) {
   run(request);
   if (!options_.pulse)
     return;
-  options_.pulse->trace().finish(request.sequence);
-  options_.pulse->beat();
+  const std::int64_t now = monotonicNanoseconds();
+  options_.pulse->trace().finish(request.sequence, now);
+  options_.pulse->line().beat(now);
   if (hashes)
     options_.pulse->trace().hash(request.sequence, operandHash, hashOf(request.destination, resultBytes(request)));
 }
 
 void Communicator::markBegun(const CollectiveRequest &request) {
   if (options_.pulse)
-    options_.pulse->trace().begin(request.sequence);
+    options_.pulse->trace().begin(request.sequence, monotonicNanoseconds());
   if (options_.whenBegun)
     options_.whenBegun(request.sequence);
 }
@@ -199,8 +202,9 @@ void Communicator::complete(const Outstanding &entry) {
     entry.request.record->waitLeft = done;
   }
   if (options_.pulse) {
-    options_.pulse->trace().endWait(entry.request.sequence);
-    options_.pulse->beat();
+    const std::int64_t now = monotonicNanoseconds();
+    options_.pulse->trace().endWait(entry.request.sequence, now);
+    options_.pulse->line().beat(now);
   }
 
   const std::int64_t inBody = nanosecondsBetween(ready, ran);
@@ -231,8 +235,10 @@ void Communicator::countSkew(const CollectiveRequest &request, Clock::time_point
                                                                             std::memory_order_relaxed);
 }
 
-Failure Communicator::timeoutFailure(const CollectiveRequest &request, int missingRank) const {
-  return lateFailure(traced(request), missingRank, options_.timeoutSeconds);
+Failure Communicator::timeoutFailure(const CollectiveRequest &request, int missing) const {
+  // Counters tell who is behind; signs of life tell who is stopped.
+  const auto seen = options_.pulse ? missingRank(*options_.pulse, options_.timeoutSeconds) : std::nullopt;
+  return lateFailure(traced(request), seen.value_or(missing), options_.timeoutSeconds);
 }
 
 } // namespace fsdpc::rt

@@ -129,8 +129,8 @@ protected:
   void markBegun(const CollectiveRequest &request);
   /// Whether a wait that began at `since` has lasted too long.
   bool isLate(Clock::time_point since) const;
-  /// The failure of a collective that `missingRank` did not reach in time.
-  Failure timeoutFailure(const CollectiveRequest &request, int missingRank) const;
+  /// The failure of a collective that a rank did not reach in time: `missing`, unless signs of life tell better.
+  Failure timeoutFailure(const CollectiveRequest &request, int missing) const;
   /// The failure of a rank whose peer came to another collective, of this index of the side table, or to the same one
   /// with other arguments. Details: `[unit=] seq= op= other=<peer> [other_unit=] other_op=`.
   Failure disagreement(const CollectiveRequest &request, int peer, int peerCollective) const;

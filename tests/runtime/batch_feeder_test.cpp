@@ -58,7 +58,11 @@ TEST_F(Feeder, LabelsOutOfRangeAreNamedBeforeTheFirstStepAndWhenUsed) {
   BatchFeeder fed = feeder(path);
   EXPECT_FAILURE(fed.checkRanges(0, 1), corrupt,
                  "(sample 1 of labels): 5 is out of range for input labels, which takes 0 to 4 (or -100)");
-  fed.checkRanges(1, 2); // the only block is the other rank's
+  int beats = 0;
+  fed.checkRanges(1, 2, [&] { ++beats; }); // the only block is the other rank's
+  EXPECT_EQ(beats, 0);
+  feeder(batch("good.safetensors", {0, 1}, {1, 2, 3, 4})).checkRanges(0, 1, [&] { ++beats; });
+  EXPECT_EQ(beats, 1);
   const std::int64_t good[] = {0, 2};
   fed.fill(context, good);
   const std::int64_t bad[] = {0, 1};

@@ -26,7 +26,7 @@ protected:
   }
 
   void waitFor(const TracedCollective &record) {
-    pulse.trace().start(record);
+    pulse.trace().start(record, 1);
     pulse.trace().beginWait(record.sequence);
   }
 
@@ -85,6 +85,20 @@ TEST_F(FourRanks, OfRanksThatWaitForEachOtherTheFurthestBehindIsNamed) {
   EXPECT_EQ(diagnose(pulse, 2).speaker, 0);
 }
 
+TEST_F(FourRanks, AStoppedRankIsMissingThoughAnotherIsBehind) {
+  page().of(0).arrivals = 9;
+  page().of(3).aliveNanoseconds = monotonicNanoseconds() - static_cast<std::int64_t>(3 * second);
+  EXPECT_EQ(missingRank(pulse, 2), 3);
+}
+
+TEST_F(FourRanks, WhoCannotSeeAllNamesOnlyAStoppedRank) {
+  page().of(0).aliveNanoseconds = 0; // on another host
+  page().of(2).arrivals = 9;
+  EXPECT_EQ(missingRank(pulse, 2), std::nullopt);
+  page().of(2).aliveNanoseconds = monotonicNanoseconds() - static_cast<std::int64_t>(3 * second);
+  EXPECT_EQ(missingRank(pulse, 2), 2);
+}
+
 TEST_F(FourRanks, OutsideOfCollectivesThePhaseIsNamed) {
   page().of(3).arrivals = 9;
   page().of(3).phase = Phase::saving;
@@ -121,21 +135,21 @@ TEST(CollectiveTrace, KeepsTheLastOnesWithTheirMoments) {
   CollectiveTrace trace;
   const std::uint64_t last = CollectiveTrace::capacity + 3;
   for (std::uint64_t sequence = 1; sequence <= last; ++sequence)
-    trace.start(record(sequence, "all_gather", "a"));
+    trace.start(record(sequence, "all_gather", "a"), 1);
   EXPECT_EQ(trace.lastSequence(), last);
   EXPECT_FALSE(trace.at(3));
   EXPECT_FALSE(trace.at(last + 1));
   EXPECT_STREQ(trace.at(4)->state(), "started");
-  trace.begin(last);
+  trace.begin(last, 2);
   trace.beginWait(last);
   EXPECT_EQ(trace.waitingFor(), last);
   EXPECT_STREQ(trace.at(last)->state(), "begun");
-  trace.finish(last);
+  trace.finish(last, 3);
   EXPECT_STREQ(trace.at(last)->state(), "done");
-  trace.endWait(last);
+  trace.endWait(last, 4);
   EXPECT_STREQ(trace.at(last)->state(), "waited");
   EXPECT_EQ(trace.waitingFor(), 0u);
-  trace.finish(2); // left the ring: another one's place
+  trace.finish(2, 5); // left the ring: another one's place
   EXPECT_STREQ(trace.at(CollectiveTrace::capacity + 2)->state(), "started");
 }
 
@@ -190,9 +204,9 @@ TEST(Agreement, ResultsThatRanksHaveInCommonHaveTheSameBits) {
         TracedCollective made = record(sequence, op, "a");
         const bool differs = platform.rank() == 1 && sequence == 290;
         made.fingerprint = differs ? otherFingerprint : 7;
-        pulse.trace().start(made);
+        pulse.trace().start(made, 1);
         pulse.trace().hash(sequence, 1, differs ? otherResult : 2);
-        pulse.trace().endWait(sequence);
+        pulse.trace().endWait(sequence, 2);
       }
       requireSameTraces(platform, pulse);
     });

@@ -96,7 +96,7 @@ def closing_lines(text):
 
 
 def require_trace(job, rank, victim):
-    """The trace of a rank that was not the victim: the collective it waited for, and how far the victim had come."""
+    """Checks the trace of a rank that was not the victim, and returns its collectives that are not complete, by number."""
     trace = json.loads((job.work / f"comm_traces/rank_{rank}.json").read_text())
     require(trace["schema"] == "fsdpc.comm_trace/1" and trace["rank"] == rank, f"another trace: {trace['rank']}")
     require(trace["exit"] == 6 and trace["phase"] == "step" and trace["step"] > 0, f"{trace['exit']} {trace['phase']} {trace['step']}")
@@ -107,7 +107,7 @@ def require_trace(job, rank, victim):
     require(waited["state"] in ("started", "begun", "done") and waited["started_ms_ago"] >= 0 and waited["bytes"] > 0, f"{waited}")
     require(any(record["state"] == "waited" for record in records), "no collective is complete")
     require(len(trace["ranks"]) == job.ranks, "the ranks")
-    return waited
+    return {record["seq"]: record for record in records if record["state"] != "waited"}
 
 
 def stop_rank(program, ranks, victim, batch, *options):
@@ -120,10 +120,10 @@ def stop_rank(program, ranks, victim, batch, *options):
         (closing,) = closing_lines(job.text())
         speaker = 1 if victim == 0 else 0
         require(closing["exit"] == "6" and closing["rank"] == str(speaker) and closing["missing"] == str(victim), f"{closing}")
-        waited = require_trace(job, speaker, victim)
-        require(closing["seq"] == str(waited["seq"]) and closing["op"] == waited["op"], f"{closing} {waited}")
-        require(closing.get("unit", "") == waited["unit"], f"{closing} {waited}")
-        require(f"rank {victim} did not come within {LIMIT_SECONDS} s to {waited['op']}" in job.text(), job.text())
+        incomplete = require_trace(job, speaker, victim)
+        named = incomplete.get(int(closing["seq"]))
+        require(named and closing["op"] == named["op"] and closing.get("unit", "") == named["unit"], f"{closing} {incomplete}")
+        require(f"rank {victim} did not come within {LIMIT_SECONDS} s to {named['op']}" in job.text(), job.text())
         for rank in set(range(ranks)) - {victim, speaker}:
             require_trace(job, rank, victim)
         job.require_nothing_left()
