@@ -156,6 +156,7 @@ struct Decisions {
   int64_t maxInflightAllGathers = 2;
   bool forwardPrefetch = true;
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
+  bool overlapComm = true;                       ///< off: every collective is waited for where it starts
   bool ownReduceCommunicator = false;            ///< reductions on a communicator and a stream of their own
 };
 

@@ -42,6 +42,7 @@ struct PipelineOptions {
   int64_t replicateDegree = 1;
   int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit
   int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
+  bool overlapComm = true;
   bool ownReduceCommunicator = false;
   std::string autoWrapPolicy = "auto"; ///< auto, size_based_wrap, no_wrap
   int64_t minNumParams = 100000000;    ///< size_based_wrap

@@ -63,6 +63,7 @@ constexpr OptionRow rows[] = {
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
     {"max_inflight_all_gathers", integer, "2", "N", "sharding", "gathered units held at once, the one in use included"},
+    {"overlap_comm", boolean, "true", "", "sharding", "off: every collective is waited for where it starts"},
     {"allgather_bucket_size", text, "0", "BYTES", "sharding", "what is gathered at once, at most; 0: a unit"},
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",

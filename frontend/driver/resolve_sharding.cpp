@@ -94,6 +94,7 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.forwardPrefetch = values.flag("forward_prefetch");
   options.backwardPrefetch = values.text("backward_prefetch").str();
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
+  options.overlapComm = values.flag("overlap_comm");
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   return rejectWithoutEffect(values, options, /*unitsDiffer=*/false);
 }

@@ -76,6 +76,8 @@ void ModulePrinter::writeDecisions() {
     text += " no_forward_prefetch";
   if (decisions.backwardPrefetch != standard.backwardPrefetch)
     text += " backward_prefetch(" + wordOrString(decisions.backwardPrefetch) + ")";
+  if (!decisions.overlapComm)
+    text += " no_overlap_comm";
   if (decisions.ownReduceCommunicator)
     text += " own_reduce_communicator";
   if (!text.empty())

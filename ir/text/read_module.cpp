@@ -78,6 +78,8 @@ bool Reader::readDecisions() {
   while (clauseFollows()) {
     if (acceptWord("no_forward_prefetch")) {
       decisions.forwardPrefetch = false;
+    } else if (acceptWord("no_overlap_comm")) {
+      decisions.overlapComm = false;
     } else if (acceptWord("own_reduce_communicator")) {
       decisions.ownReduceCommunicator = true;
     } else if (acceptWord("max_inflight_all_gathers")) {
@@ -87,8 +89,8 @@ bool Reader::readDecisions() {
       if (!parenthesized([&] { return readWordOrString(decisions.backwardPrefetch); }))
         return false;
     } else {
-      return failHere("expected max_inflight_all_gathers, no_forward_prefetch, backward_prefetch or "
-                      "own_reduce_communicator");
+      return failHere("expected max_inflight_all_gathers, no_forward_prefetch, backward_prefetch, no_overlap_comm "
+                      "or own_reduce_communicator");
     }
   }
   return true;

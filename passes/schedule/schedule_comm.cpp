@@ -211,6 +211,8 @@ private:
 };
 
 llvm::Error run(Module &module, const PassContext &) {
+  if (!module.decisions.overlapComm)
+    return llvm::Error::success();
   for (const std::unique_ptr<Function> &function : module.functions)
     CommScheduler(*function).run();
   numberCollectives(module);

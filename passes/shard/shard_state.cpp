@@ -304,7 +304,7 @@ private:
 llvm::Error run(Module &module, const PassContext &context) {
   const PipelineOptions &options = context.options;
   module.decisions = {options.maxInflightAllGathers, options.forwardPrefetch, options.backwardPrefetch,
-                      options.ownReduceCommunicator};
+                      options.overlapComm, options.ownReduceCommunicator};
   if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
     return error;
   StateSharder(module, context).run();

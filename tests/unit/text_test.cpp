@@ -137,7 +137,7 @@ TEST(Text, TablesPrintAsTheyWereRead) {
       "setting \"a key\" \"a \\22value\\22\"\n"
       "setting loss \"mse\"\n"
       "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) "
-      "own_reduce_communicator\n"
+      "no_overlap_comm own_reduce_communicator\n"
       "unit @layers.0 source(name_scopes) strategy(\"two words\") reshard_after_forward(never)\n"
       "unit @layers.1 reshard_after_forward(\"2\") forward_prefetch(off) backward_prefetch(no_prefetch)\n"
       "outline @layer\n"
