@@ -104,7 +104,7 @@ std::string emitted(llvm::StringRef text, llvm::StringRef file) {
   auto module = parse(llvm::MemoryBufferRef(text, "test.fsir"));
   if (!module)
     return llvm::toString(module.takeError());
-  auto files = emitCpu(**module, {});
+  auto files = emitCpu(**module, EmitInfo());
   if (!files)
     return llvm::toString(files.takeError());
   for (const EmittedFile &entry : *files)
