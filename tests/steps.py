@@ -1,9 +1,9 @@
 """The steps of tests/run.sh. Each counts what it ran; a step that crashes counts as one failure.
 
-Counted once each: a GoogleTest case, a lit file, an acceptance run, the format check, the include check. What was skipped
-or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and counted neither way.
+Counted once each: a GoogleTest case, a lit file, an acceptance run, a random graph or program, the format check, the include
+check. What was skipped or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and counted neither way.
 """
-import concurrent.futures, dataclasses, json, os, pathlib, signal, subprocess, sys, tempfile, time
+import concurrent.futures, dataclasses, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -167,6 +167,18 @@ def acceptance():
         return sum(pool.map(lambda r: acceptance_run(*r), runs), Result())
 
 
+def random():
+    """Counts graphs and programs. FSDPC_RANDOM_GRAPHS and FSDPC_RANDOM_SEED: more graphs, or others."""
+    command = ["/usr/bin/python3", "tests/random/run.py", "--build", BUILD, "--jobs", JOBS,
+               "--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500"), "--first_seed", os.environ.get("FSDPC_RANDOM_SEED", "1")]
+    status, output = run(command, timeout=7200)
+    print(output.rstrip(), flush=True)
+    counts = re.search(r"^random: (\d+) passed, (\d+) failed$", output, re.M)
+    if not counts or (status != 0) != (counts[2] != "0"):
+        return Result(0, 1, output=f"tests/random/run.py: status {status}")
+    return Result(int(counts[1]), int(counts[2]))
+
+
 STEPS = {
     "build": build,
     "format": lambda: check(["tests/check_format.sh"]),
@@ -176,6 +188,7 @@ STEPS = {
     "runtime": runtime,
     "lit": lit,
     "acceptance": acceptance,
+    "random": random,
 }
 WITHOUT_BUILD = {"build", "format", "includes"}
 

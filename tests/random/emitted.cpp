@@ -1,0 +1,182 @@
+#include "tests/random/emitted.h"
+
+#include "codegen/cpu/target.h"
+#include "ir/text/text.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr double smallestLimit = 1e-5;
+constexpr double timesFloat32 = 16;
+
+llvm::Expected<std::unique_ptr<Module>> readModule(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + llvm::Twine(buffer.getError().message()));
+  return parse((*buffer)->getMemBufferRef());
+}
+
+llvm::Error writeText(const llvm::Twine &path, llvm::StringRef text) {
+  std::error_code code;
+  llvm::raw_fd_ostream out(path.str(), code);
+  if (code)
+    return llvm::createStringError(path + ": " + code.message());
+  out << text;
+  return llvm::Error::success();
+}
+
+/// Rounds x to 53 - bits binary digits with ordinary f64 arithmetic (Veltkamp's splitting; Dekker 1971): with
+/// t = x (2^bits + 1), t - (t - x).
+Value *rounded(Builder &builder, Value *x, int bits) {
+  Value *wide = builder.create(Op::cast, {x}, CastAttributes{DType::f64})->result();
+  Value *product = builder.mul(wide, builder.constantLike(wide, std::exp2(bits) + 1));
+  Value *high = builder.sub(product, builder.sub(product, wide));
+  return builder.create(Op::cast, {high}, CastAttributes{x->type().dtype()})->result();
+}
+
+/// The module with every f32 result rounded, as an f32 machine does; `bits` of f64's are lost.
+std::unique_ptr<Module> withRounding(const Module &train, int bits) {
+  std::unique_ptr<Module> module = copyOf(train);
+  for (const std::unique_ptr<Function> &function : module->functions) {
+    for (Node *node : *function) // what is inserted behind a node is not visited
+      for (unsigned i = 0; i < node->resultCount(); ++i) {
+        Value *result = node->result(i);
+        if (result->type().dtype() != DType::f32 || !result->hasUses())
+          continue;
+        Builder builder(*function, node->next());
+        Value *exact = result;
+        llvm::SmallVector<std::pair<Node *, unsigned>, 4> uses;
+        for (Use *use = exact->uses(); use; use = use->next())
+          uses.push_back({use->user(), use->index()});
+        Value *replacement = rounded(builder, exact, bits);
+        for (auto [user, index] : uses)
+          user->setOperand(index, replacement);
+      }
+  }
+  return module;
+}
+
+double scaleOf(const HostTensor &tensor) {
+  double scale = 0;
+  for (double value : tensor.values)
+    scale = std::max(scale, std::fabs(value));
+  return scale;
+}
+
+/// Loss, gradients and parameters by the names that reference.safetensors has.
+Tensors named(const Outcome &outcome) {
+  Tensors all = {{"loss", HostTensor(Type(DType::f64, {}), outcome.loss)}};
+  for (auto [prefix, tensors] : {std::pair("grad.", &outcome.gradients), {"final.", &outcome.parameters}})
+    for (const auto &[name, tensor] : *tensors) {
+      HostTensor wide = tensor;
+      wide.type = tensor.type.withDType(DType::f64);
+      all[prefix + name] = std::move(wide);
+    }
+  return all;
+}
+
+/// What errors of a tensor are relative to: its largest element, or 1e-4 of the largest one of its kind (loss, grad,
+/// final).
+std::map<std::string, double> scalesOf(const Tensors &reference) {
+  std::map<std::string, double> largest, scales;
+  auto kindOf = [](llvm::StringRef name) { return name.split('.').first.str(); };
+  for (const auto &[name, tensor] : reference)
+    largest[kindOf(name)] = std::max(largest[kindOf(name)], scaleOf(tensor));
+  for (const auto &[name, tensor] : reference)
+    scales[name] = std::max(scaleOf(tensor), 1e-4 * largest[kindOf(name)]);
+  return scales;
+}
+
+/// Adds scale.<name> and limit.<name> to the reference.
+void addLimits(Tensors &reference, llvm::ArrayRef<Tensors> roundedRuns) {
+  Tensors limits;
+  for (const auto &[name, scale] : scalesOf(reference)) {
+    const HostTensor &tensor = reference.at(name);
+    double lost = 0;
+    for (const Tensors &run : roundedRuns)
+      for (size_t i = 0; i < tensor.values.size(); ++i)
+        lost = std::max(lost, std::fabs(run.at(name).values[i] - tensor.values[i]));
+    double limit = std::max(smallestLimit, scale > 0 ? timesFloat32 * lost / scale : 0);
+    limits["scale." + name] = HostTensor(Type(DType::f64, {}), scale);
+    limits["limit." + name] = HostTensor(Type(DType::f64, {}), limit);
+  }
+  reference.merge(std::move(limits));
+}
+
+std::vector<std::string> optionsOf(const Choices &choices) {
+  const PipelineOptions &own = choices.options;
+  std::vector<std::string> options;
+  auto add = [&](const std::string &name, const std::string &value) {
+    options.insert(options.end(), {"--" + name, value});
+  };
+  add("world_size", std::to_string(own.worldSize));
+  add("micro_batch_size", std::to_string(own.microBatchSize));
+  add("loss", own.loss.kind);
+  if (own.loss.kind != "model")
+    add("loss_reduction", own.loss.reduction);
+  if (own.loss.classAxis) {
+    add("class_axis", std::to_string(*own.loss.classAxis));
+    add("ignore_index", std::to_string(own.loss.ignoreIndex));
+  }
+  if (own.loss.labelSmoothing != 0)
+    add("label_smoothing", doubleText(own.loss.labelSmoothing));
+  add("optimizer", own.optimizer.kind);
+  for (const auto &[name, value] : own.optimizer.scalars)
+    if (name != "beta1" && name != "beta2")
+      add(name, doubleText(value));
+  if (own.optimizer.scalars.count("beta1"))
+    add("betas", doubleText(own.optimizer.scalars.at("beta1")) + "," + doubleText(own.optimizer.scalars.at("beta2")));
+  for (auto [name, isOn] : {std::pair("nesterov", own.optimizer.nesterov), {"centered", own.optimizer.centered}})
+    if (isOn)
+      options.push_back(std::string("--") + name);
+  add("auto_wrap_policy", own.autoWrapPolicy);
+  if (own.autoWrapPolicy == "size_based_wrap")
+    add("min_num_params", std::to_string(own.minNumParams));
+  options.push_back(own.forwardPrefetch ? "--forward_prefetch" : "--no_forward_prefetch");
+  add("backward_prefetch", own.backwardPrefetch);
+  add("max_inflight_all_gathers", std::to_string(own.maxInflightAllGathers));
+  return options;
+}
+
+} // namespace
+
+llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile) {
+  GenerateOptions generation{/*emittable=*/true, graphs};
+  Choices choices = choose(seed, generation);
+  std::unique_ptr<Module> graph;
+  if (graphFile.empty())
+    graph = generate(seed, choices, generation);
+  else if (llvm::Error error = readModule(graphFile).moveInto(graph))
+    return error;
+  std::unique_ptr<Target> target = makeCpuTarget({});
+  llvm::Expected<Compiled> compiled = compileStages(*graph, choices.options, *target, Stage::train);
+  if (!compiled)
+    return compiled.takeError();
+  const Module &trained = *compiled->stages.at(Stage::train);
+  Tensors batch = globalBatch(trained, choices, seed, choices.ranks * choices.options.microBatchSize);
+  std::vector<Tensors> runs;
+  for (int bits : {0, 29, 30}) {
+    std::unique_ptr<Module> roundedModule = bits ? withRounding(trained, bits) : copyOf(trained);
+    llvm::Expected<Outcome> outcome = train(*roundedModule, batch, seed, 1);
+    if (!outcome)
+      return outcome.takeError();
+    runs.push_back(named(*outcome));
+  }
+  addLimits(runs[0], llvm::ArrayRef(runs).drop_front());
+  batch.erase("sample_weight");
+  std::string options;
+  for (const std::string &option : optionsOf(choices))
+    options += option + "\n";
+  llvm::Error errors = writeText(folder + "/graph.fsir", toText(*graph));
+  errors = joinErrors(std::move(errors), writeText(folder + "/options.txt", options));
+  errors = joinErrors(std::move(errors), writeSafetensors((folder + "/batch.safetensors").str(), batch));
+  errors = joinErrors(std::move(errors),
+                      writeSafetensors((folder + "/weights.safetensors").str(), parameterValues(*graph, seed)));
+  return joinErrors(std::move(errors), writeSafetensors((folder + "/reference.safetensors").str(), runs[0]));
+}
+
+} // namespace fsdpc

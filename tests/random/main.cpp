@@ -1,0 +1,113 @@
+// Random graphs, from the command line (README.md).
+//
+//   fsdpc_random check FIRST COUNT FOLDER      checks seeds FIRST to FIRST + COUNT - 1 in the evaluator; the
+//                                              graph that violates a property, or crashes, stays in FOLDER/SEED.fsir
+//   fsdpc_random fails PROPERTY SEED FILE      exits 0 if the module, trained as the seed says, violates the property:
+//                                              the check for `fsdpc reduce`
+//   fsdpc_random write SEED GRAPHS FOLDER [FILE]   what a program of GRAPHS graphs, or of the module in FILE, is given
+//                                              and must compute (emitted.h)
+#include "codegen/cpu/target.h"
+#include "ir/text/text.h"
+#include "tests/random/emitted.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace fsdpc {
+
+namespace {
+
+uint64_t numberOf(const char *text) {
+  uint64_t number = 0;
+  if (llvm::StringRef(text).getAsInteger(10, number)) {
+    llvm::errs() << "fsdpc_random: " << text << " is no number\n";
+    std::exit(2);
+  }
+  return number;
+}
+
+llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
+  std::error_code code;
+  llvm::raw_fd_ostream out(path, code);
+  if (code)
+    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
+  out << text;
+  return llvm::Error::success();
+}
+
+int check(uint64_t first, uint64_t count, llvm::StringRef folder) {
+  std::unique_ptr<Target> target = makeCpuTarget({});
+  llvm::StringSet<> ops;
+  int violations = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    // A crash is a fault of this seed: whoever reads the output knows it, since no seed after it begins.
+    llvm::outs() << "seed " << seed << '\n';
+    llvm::outs().flush();
+    Choices choices = choose(seed, {});
+    std::unique_ptr<Module> graph = generate(seed, choices, {});
+    std::string path = (folder + "/" + llvm::Twine(seed) + ".fsir").str();
+    if (llvm::Error error = writeText(path, toText(*graph))) {
+      llvm::errs() << toString(std::move(error)) << '\n';
+      return 2;
+    }
+    std::optional<Violation> found = violationOf(*graph, choices, seed, *target, ops);
+    if (!found) {
+      llvm::sys::fs::remove(path);
+      continue;
+    }
+    ++violations;
+    llvm::outs() << "violation " << seed << ' ' << found->property << ": " << found->details << '\n';
+  }
+  llvm::outs() << "ops";
+  for (const auto &op : ops)
+    llvm::outs() << ' ' << op.first();
+  llvm::outs() << "\nchecked " << count << " graphs, " << violations << " violations\n";
+  return violations ? 1 : 0;
+}
+
+int fails(llvm::StringRef property, uint64_t seed, llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return 2;
+  llvm::Expected<std::unique_ptr<Module>> graph = parse((*buffer)->getMemBufferRef());
+  if (!graph) {
+    llvm::errs() << toString(graph.takeError()) << '\n';
+    return 2;
+  }
+  std::unique_ptr<Target> target = makeCpuTarget({});
+  llvm::StringSet<> ops;
+  std::optional<Violation> found = violationOf(**graph, choose(seed, {}), seed, *target, ops);
+  if (found)
+    llvm::outs() << found->property << ": " << found->details << '\n';
+  return found && found->property == property ? 0 : 1;
+}
+
+int write(uint64_t seed, uint64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile) {
+  llvm::Error error = writeEmittedCase(seed, static_cast<int64_t>(graphs), folder, graphFile);
+  if (!error)
+    return 0;
+  llvm::errs() << toString(std::move(error)) << '\n';
+  return 1;
+}
+
+int usage() {
+  llvm::errs()
+      << "usage: fsdpc_random check FIRST COUNT FOLDER | fails PROPERTY SEED FILE | write SEED GRAPHS FOLDER [FILE]\n";
+  return 2;
+}
+
+} // namespace
+
+} // namespace fsdpc
+
+int main(int count, char **arguments) {
+  using namespace fsdpc;
+  llvm::StringRef command = count > 1 ? arguments[1] : "";
+  if (command == "check" && count == 5)
+    return check(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4]);
+  if (command == "fails" && count == 5)
+    return fails(arguments[2], numberOf(arguments[3]), arguments[4]);
+  if (command == "write" && (count == 5 || count == 6))
+    return write(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4], count == 6 ? arguments[5] : "");
+  return usage();
+}

@@ -1,0 +1,87 @@
+// Ops that address elements by other elements, and arg_max, which makes indices.
+#include "tests/random/productions.h"
+
+namespace fsdpc {
+
+namespace {
+
+DType indexType(GraphMaker &g) { return g.random->pick({DType::i64, DType::i64, DType::i32}); }
+
+/// Rows of a table that samples choose.
+std::optional<Tensor> embedding(GraphMaker &g) {
+  Tensor indices = g.anyInteger();
+  if (indices.type().dtype() == DType::u8 || indices.rank() > 3)
+    return std::nullopt;
+  Shape table = g.smallShape(g.random->between(1, 2), 12);
+  int64_t axis = g.random->below(static_cast<int64_t>(table.size()));
+  table[axis] = indices.limit + g.random->between(0, 2);
+  return g.make(Op::gather, {g.parameter(table), indices}, AxisAttributes{axis},
+                {indices.batch < 0 ? -1 : indices.batch + axis, 1, true});
+}
+
+/// The same elements of every sample; indices below 0 count from the end.
+std::optional<Tensor> selection(GraphMaker &g) {
+  Tensor x = g.anyFloat();
+  if (g.freeAxes(x).empty() || x.rank() > 3)
+    return std::nullopt;
+  int64_t axis = g.random->pick(g.freeAxes(x)), dim = x.type().dim(axis);
+  Shape shape = g.smallShape(g.random->between(0, 2), 8);
+  Tensor indices = g.constants(indexType(g), shape, static_cast<double>(-dim), static_cast<double>(dim - 1));
+  int64_t shift = static_cast<int64_t>(shape.size()) - 1;
+  GraphMaker::Traits traits = GraphMaker::traitsOf(x);
+  traits.batch = x.batch > axis ? x.batch + shift : x.batch;
+  return g.make(Op::gather, {x, indices}, AxisAttributes{axis}, traits);
+}
+
+std::optional<Tensor> gather(GraphMaker &g, Op) { return g.random->chance(0.5) ? embedding(g) : selection(g); }
+
+std::optional<Tensor> scatterAdd(GraphMaker &g, Op op) {
+  Tensor updates = g.anyFloat();
+  if (g.freeAxes(updates).empty())
+    return std::nullopt;
+  int64_t axis = g.random->pick(g.freeAxes(updates)), size = g.smallDim();
+  Tensor indices =
+      g.constants(indexType(g), {updates.type().dim(axis)}, static_cast<double>(-size), static_cast<double>(size - 1));
+  return g.make(op, {indices, updates}, ScatterAddAttributes{axis, size}, {updates.batch, updates.scale * 2});
+}
+
+/// Tuples of indices that each sample has, into itself or into a parameter.
+std::optional<Tensor> gatherNd(GraphMaker &g, Op op) {
+  int64_t depth = g.random->between(1, 2), tuples = g.random->between(1, 4);
+  Tensor indices = g.anyInteger();
+  if (indices.type().dtype() == DType::u8)
+    return std::nullopt;
+  Shape rows;
+  for (int64_t i = 0; i < depth; ++i)
+    rows.push_back(g.random->between(2, 4));
+  Tensor perSample = g.perSample(indices, {tuples, depth}, false);
+  perSample.limit = indices.limit;
+  Tensor divisor = g.broadcast(g.constant(indices.type().dtype(), {}, static_cast<double>(*llvm::min_element(rows))),
+                               perSample.shape(), perSample.batch);
+  Tensor inRange = g.make(Op::mod, {perSample, divisor}, {perSample.batch, 1, true, 2});
+  if (g.random->chance(0.5))
+    rows.push_back(g.random->between(1, 3));
+  bool isOwn = g.random->chance(0.6);
+  Tensor x = isOwn ? g.perSample(g.anyFloat(), rows) : g.parameter(rows);
+  return g.make(op, {x, inRange}, GatherNdAttributes{isOwn ? 1 : 0}, {0, x.scale, x.exact});
+}
+
+std::optional<Tensor> argMax(GraphMaker &g, Op op) {
+  Tensor x = g.withoutTies(g.anyFloat());
+  if (g.freeAxes(x).empty())
+    return std::nullopt;
+  int64_t axis = g.random->pick(g.freeAxes(x));
+  g.keep(g.make(op, {x}, AxisAttributes{axis}, {x.batch > axis ? x.batch - 1 : x.batch, 1, true, x.type().dim(axis)}));
+  return embedding(g);
+}
+
+constexpr Production rows[] = {
+    {Op::gather, gather},     {Op::gather, gather},     {Op::scatterAdd, scatterAdd},
+    {Op::gatherNd, gatherNd}, {Op::gatherNd, gatherNd}, {Op::argMax, argMax},
+};
+
+} // namespace
+
+llvm::ArrayRef<Production> indexProductions() { return rows; }
+
+} // namespace fsdpc

@@ -1,0 +1,95 @@
+// Compositions that passes look for: as frameworks export them.
+#include "tests/random/productions.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+Tensor mean(GraphMaker &g, const Tensor &x) {
+  int64_t last = x.rank() - 1;
+  Tensor sum = g.make(Op::reduceSum, {x}, ReduceAttributes{{last}, true}, {x.batch, x.scale});
+  Tensor count =
+      g.broadcast(g.constant(DType::f32, {}, static_cast<double>(x.type().dim(last))), sum.shape(), sum.batch);
+  Tensor quotient = g.binary(Op::div, sum, count, x.scale);
+  return g.broadcast(quotient, x.shape(), x.batch);
+}
+
+std::optional<Tensor> decomposedLayerNorm(GraphMaker &g, Op) {
+  Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 2)));
+  Tensor centred = g.binary(Op::sub, x, mean(g, x), x.scale);
+  Tensor square =
+      g.random->chance(0.5)
+          ? g.binary(Op::mul, centred, centred, x.scale)
+          : g.binary(Op::pow, centred, g.broadcast(g.constant(DType::f32, {}, 2), x.shape(), x.batch), x.scale);
+  Tensor deviation = g.unary(Op::sqrt, g.plus(mean(g, square), 0.01), 1);
+  Tensor normalised = g.binary(Op::div, centred, deviation, 2);
+  auto stretched = [&] { return g.broadcast(g.parameter({x.type().dim(-1)}), x.shape(), x.batch); };
+  return g.binary(Op::add, g.binary(Op::mul, normalised, stretched(), 2), stretched(), 3);
+}
+
+std::optional<Tensor> decomposedGelu(GraphMaker &g, Op) {
+  Tensor x = g.anyFloat();
+  if (g.random->chance(0.5)) {
+    Tensor gate = g.plus(g.unary(Op::erf, g.times(x, 0.70710678118654752), 1), 1);
+    return g.times(g.binary(Op::mul, x, gate, x.scale * 2), 0.5);
+  }
+  Tensor cube = g.binary(Op::mul, x, g.binary(Op::mul, x, x, 1), 1);
+  Tensor inner = g.times(g.binary(Op::add, x, g.times(cube, 0.044715), 1), 0.79788456080286536);
+  Tensor gate = g.plus(g.unary(Op::tanh, inner, 1), 1);
+  return g.binary(Op::mul, g.times(x, 0.5), gate, x.scale);
+}
+
+std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
+  int64_t heads = g.random->between(1, 3), length = g.random->between(2, 5), width = g.random->between(1, 4);
+  Tensor q = g.perSample(g.batchedFloat(), {heads, length, width});
+  Tensor k = g.perSample(g.batchedFloat(), {heads, length, width});
+  Tensor v = g.perSample(g.anyFloat(), {heads, length, width});
+  bool transposed = g.random->chance(0.5);
+  Tensor keys = transposed ? g.transpose(k, {0, 1, 3, 2}) : k;
+  Tensor scores = g.make(Op::matmul, {q, keys}, MatmulAttributes{false, !transposed}, {0, 4});
+  scores = g.times(scores, 1 / std::sqrt(static_cast<double>(width)));
+  if (g.random->chance(0.5)) {
+    std::vector<double> hidden(length * length, 0);
+    for (int64_t i = 0; i < length; ++i)
+      for (int64_t j = i + 1; j < length; ++j)
+        hidden[i * length + j] = -10000;
+    Tensor mask = g.make(Op::constant, {}, ConstantAttributes{Dense::fromDoubles(DType::f32, hidden), {length, length}},
+                         {-1, 1, true});
+    scores = g.binary(Op::add, scores, g.broadcast(mask, scores.shape(), 0), 4);
+  }
+  Tensor weights = g.make(Op::softmax, {scores}, AxisAttributes{3}, {0, 1});
+  return g.make(Op::matmul, {weights, v}, MatmulAttributes{}, {0, v.scale});
+}
+
+/// As the import writes it: nothing else may read random numbers, since evaluation takes them out.
+std::optional<Tensor> dropout(GraphMaker &g, Op op) {
+  Tensor x = g.batchedFloat();
+  double ratio = g.random->pick({0.1, 0.25, 0.5});
+  RandomUniformAttributes random{g.dropouts++, 0, Shape(x.shape())};
+  Tensor numbers = g.make(op, {g.scalarState("seed"), g.scalarState("step")}, random, {x.batch, 1, true});
+  auto filled = [&](double number) { return g.broadcast(g.constant(DType::f32, {}, number), x.shape(), x.batch); };
+  Tensor dropped = g.make(Op::less, {numbers, filled(ratio)}, {x.batch, 1, true});
+  Tensor kept = g.make(Op::logicalNot, {dropped}, {x.batch, 1, true});
+  Tensor scaled = g.binary(Op::mul, x, filled(1 / (1 - ratio)), x.scale * 2);
+  return g.make(Op::select, {kept, scaled, filled(0)}, {x.batch, x.scale * 2});
+}
+
+/// Two parameters with one gradient: both want it in their segment.
+std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
+  Shape shape = g.smallShape(g.random->between(0, 2));
+  Tensor a = g.newParameter(shape, true), b = g.newParameter(shape, true);
+  return g.binary(op, a, b, 2);
+}
+
+constexpr Production rows[] = {
+    {Op::layerNorm, decomposedLayerNorm}, {Op::gelu, decomposedGelu}, {Op::attention, decomposedAttention},
+    {Op::randomUniform, dropout},         {Op::add, sumOfParameters},
+};
+
+} // namespace
+
+llvm::ArrayRef<Production> patternProductions() { return rows; }
+
+} // namespace fsdpc

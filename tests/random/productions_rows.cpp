@@ -1,0 +1,107 @@
+// Reductions and what has a derivative of its own: softmax, LayerNorm, attention, losses as terms of the graph.
+#include "tests/random/productions.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+std::optional<Tensor> reduce(GraphMaker &g, Op op) {
+  Tensor x = g.anyFloat();
+  bool isExtremum = op == Op::reduceMax || op == Op::reduceMin;
+  if (isExtremum)
+    x = g.withoutTies(x);
+  if (op == Op::reduceProd)
+    x = g.scaledTo(x, 1.25);
+  ReduceAttributes own;
+  own.keepDims = g.random->chance(0.4);
+  int64_t terms = 1, before = 0;
+  for (int64_t axis : g.freeAxes(x)) {
+    if (g.random->chance(0.4) || (op == Op::reduceProd && terms * x.type().dim(axis) > 8))
+      continue;
+    own.axes.push_back(axis);
+    terms *= x.type().dim(axis);
+    before += axis < x.batch;
+  }
+  if (own.axes.empty())
+    return std::nullopt;
+  int64_t batch = x.batch < 0 || own.keepDims ? x.batch : x.batch - before;
+  double scale = op == Op::reduceSum ? x.scale * std::sqrt(static_cast<double>(terms)) : x.scale;
+  return g.make(op, {x}, own, {batch, scale, isExtremum && x.exact});
+}
+
+std::optional<Tensor> softmax(GraphMaker &g, Op op) {
+  Tensor x = g.anyFloat();
+  if (g.freeAxes(x).empty())
+    return std::nullopt;
+  return g.make(op, {x}, AxisAttributes{g.random->pick(g.freeAxes(x))},
+                {x.batch, op == Op::softmax ? 1 : x.scale + 2.});
+}
+
+std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
+  Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3)));
+  int64_t axis = g.random->between(1, x.rank() - 1);
+  llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
+  NormAttributes own{axis, g.random->pick({1e-3, 1e-2, 0.1})};
+  return g.make(op, {x, g.parameter(normalised), g.parameter(normalised)}, own, {0, 3});
+}
+
+/// Additive, on the scores [B, heads, queries, keys]: constant or one of each sample.
+Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
+  if (g.random->chance(0.5))
+    return g.constants(DType::f32, g.random->chance(0.5) ? Shape{queries, keys} : Shape{1, 1, 1, keys}, -4, 0);
+  for (const Tensor &x : g.floats)
+    if (x.exact && x.batch == 0 && !x.value->definer()) // an input: nothing to differentiate
+      return g.perSample(x, {1, g.random->chance(0.5) ? queries : 1, keys}, false);
+  return g.constants(DType::f32, {keys}, -4, 0);
+}
+
+std::optional<Tensor> attention(GraphMaker &g, Op op) {
+  int64_t heads = g.random->between(1, 3), queries = g.random->between(1, 5), width = g.random->between(1, 4);
+  int64_t keys = g.random->chance(0.5) ? queries : g.random->between(1, 5);
+  AttentionAttributes own{1 / std::sqrt(static_cast<double>(width)), g.random->chance(0.4), g.random->chance(0.5)};
+  auto shape = [&](int64_t length) {
+    return own.sequenceFirst ? Shape{length, heads, width} : Shape{heads, length, width};
+  };
+  llvm::SmallVector<Tensor, 4> operands = {g.perSample(g.batchedFloat(), shape(queries)),
+                                           g.perSample(g.batchedFloat(), shape(keys)),
+                                           g.perSample(g.anyFloat(), shape(keys))};
+  if (g.random->chance(0.4))
+    operands.push_back(attentionMask(g, queries, keys));
+  return g.make(op, operands, own, {0, operands[2].scale});
+}
+
+/// One term per position and class label; a label may say that its position does not count.
+std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
+  int64_t classes = g.random->between(2, 6);
+  Shape positions;
+  if (g.random->chance(0.6))
+    positions.push_back(g.random->between(1, 4));
+  Shape scores = positions;
+  scores.push_back(classes);
+  Tensor logits = g.perSample(g.anyFloat(), scores);
+  Tensor labels = g.cast(g.integerBelow(classes), DType::i64);
+  labels = g.perSample(labels, positions, false);
+  if (labels.limit > classes)
+    return std::nullopt;
+  LossAttributes own;
+  own.ignoreIndex = g.random->chance(0.3) ? 1 : -100;
+  if (op == Op::crossEntropy)
+    own.labelSmoothing = g.random->pick({0.0, 0.0, 0.1});
+  else
+    logits = g.make(Op::logSoftmax, {logits}, AxisAttributes{logits.rank() - 1}, {0, logits.scale + 2});
+  return g.make(op, {logits, labels}, own, {0, logits.scale + 2});
+}
+
+constexpr Production rows[] = {
+    {Op::reduceSum, reduce},    {Op::reduceSum, reduce},       {Op::reduceMax, reduce},   {Op::reduceMin, reduce},
+    {Op::reduceProd, reduce},   {Op::softmax, softmax},        {Op::logSoftmax, softmax}, {Op::layerNorm, layerNorm},
+    {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
+};
+
+} // namespace
+
+llvm::ArrayRef<Production> rowProductions() { return rows; }
+
+} // namespace fsdpc

@@ -1,0 +1,343 @@
+#include "tests/random/properties.h"
+
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "passes/check/check_schedule.h"
+#include "passes/runner.h"
+#include "tests/random/rebatched.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+// Stages differ in the order of sums at most, strategies and ranks too: some roundings of 1e-16, blown up by what a
+// graph cancels. The graphs' numbers stay near 1 (generate.h).
+constexpr double limit = 1e-9;
+
+// The second one reads what the first one wrote.
+constexpr int steps = 2;
+
+double scaleOf(const HostTensor &tensor) {
+  double scale = 0;
+  for (double value : tensor.values)
+    scale = std::max(scale, std::fabs(value));
+  return scale;
+}
+
+/// Compares one kind of quantity.
+void compare(const Tensors &actual, const Tensors &expected, llvm::StringRef kind, Deviation &found) {
+  double largest = 0;
+  for (const auto &[name, tensor] : expected)
+    largest = std::max(largest, scaleOf(tensor));
+  auto note = [&](double error, const std::string &name) {
+    if (!(error <= found.worst))
+      found = {error, (kind + " " + name).str()};
+  };
+  if (actual.size() != expected.size())
+    note(INFINITY, llvm::utostr(actual.size()) + " instead of " + llvm::utostr(expected.size()));
+  for (const auto &[name, tensor] : expected) {
+    auto other = actual.find(name);
+    if (other == actual.end() || other->second.values.size() != tensor.values.size()) {
+      note(INFINITY, name + " is missing or of another size");
+      continue;
+    }
+    double scale = std::max({scaleOf(tensor), 1e-4 * largest, 1e-30});
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      note(std::fabs(other->second.values[i] - tensor.values[i]) / scale, name + "[" + llvm::utostr(i) + "]");
+  }
+}
+
+bool isFinite(const Tensors &tensors) {
+  return llvm::all_of(tensors, [](const auto &entry) {
+    return llvm::all_of(entry.second.values, [](double value) { return std::fabs(value) < 1e9; });
+  });
+}
+
+/// One way to place the units.
+struct Variant {
+  std::string name;
+  std::string strategy;
+  std::string reshardAfterForward = "default";
+  int64_t replicas = 1;
+  int64_t gatherBucketBytes = 0, reduceBucketBytes = 0;
+  bool ownReduceCommunicator = false;
+  bool mixed = false; ///< units get strategies of their own
+};
+
+/// full_shard comes first: its stages are compared one by one, of the others the plan.
+std::vector<Variant> variantsFor(int64_t ranks) {
+  std::vector<Variant> variants = {
+      {"full_shard", "full_shard"},
+      {"full_shard, always resharded", "full_shard", "always"},
+      {"full_shard, never resharded", "full_shard", "never"},
+      {.name = "full_shard, own reduce communicator", .strategy = "full_shard", .ownReduceCommunicator = true},
+      {.name = "full_shard, small buckets",
+       .strategy = "full_shard",
+       .gatherBucketBytes = 512,
+       .reduceBucketBytes = 512},
+      {"shard_grad_op", "shard_grad_op"},
+      {"shard_optimizer", "shard_optimizer"},
+      {"no_shard", "no_shard"},
+      {.name = "no_shard, buckets", .strategy = "no_shard", .reduceBucketBytes = 2048},
+      {.name = "mixed", .strategy = "full_shard", .mixed = true},
+  };
+  if (ranks == 4)
+    variants.insert(variants.end(),
+                    {{"full_shard, resharded to 2", "full_shard", "2"},
+                     {.name = "hybrid_shard", .strategy = "hybrid_shard", .replicas = 2},
+                     {.name = "hybrid_shard, own reduce communicator",
+                      .strategy = "hybrid_shard",
+                      .replicas = 2,
+                      .ownReduceCommunicator = true},
+                     {.name = "hybrid_shard_zero2", .strategy = "hybrid_shard_zero2", .replicas = 2},
+                     {.name = "mixed with hybrid", .strategy = "hybrid_shard", .replicas = 2, .mixed = true}});
+  return variants;
+}
+
+PipelineOptions optionsFor(const PipelineOptions &base, const Variant &variant) {
+  PipelineOptions options = base;
+  options.strategy = variant.strategy;
+  options.reshardAfterForward = variant.reshardAfterForward;
+  options.replicateDegree = variant.replicas;
+  options.allGatherBucketBytes = variant.gatherBucketBytes;
+  options.reduceBucketBytes = variant.reduceBucketBytes;
+  options.ownReduceCommunicator = variant.ownReduceCommunicator;
+  return options;
+}
+
+/// Strategies unit by unit, as --unit gives them.
+void mixUnits(Module &module, const Variant &variant, Random random) {
+  std::vector<std::string> strategies = {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"};
+  if (variant.replicas > 1)
+    strategies.insert(strategies.end(), {"hybrid_shard", "hybrid_shard_zero2"});
+  for (Unit &unit : module.units) {
+    unit.strategy = random.pick(strategies);
+    unit.reshardAfterForward = random.pick({"default", "default", "always", "never"});
+    unit.forwardPrefetch = random.pick({"", "", "on", "off"});
+    unit.backwardPrefetch = random.pick({"", "", "backward_pre", "backward_post", "no_prefetch"});
+  }
+  // The mesh has replicas only where a unit splits within them.
+  if (variant.replicas > 1 && !module.units.empty())
+    module.units.front().strategy = "hybrid_shard";
+}
+
+class PropertyCheck {
+public:
+  PropertyCheck(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
+                llvm::StringSet<> &ops)
+      : graph(graph), choices(choices), seed(seed), target(target), ops(ops) {}
+
+  std::optional<Violation> run() {
+    if (std::optional<Violation> found = establishReference())
+      return found;
+    if (std::optional<Violation> found = checkOneRank())
+      return found;
+    for (const Variant &variant : variantsFor(choices.ranks))
+      if (std::optional<Violation> found = checkVariant(variant))
+        return found;
+    return std::nullopt;
+  }
+
+private:
+  std::optional<Violation> establishReference();
+  std::optional<Violation> checkOneRank();
+  std::optional<Violation> checkVariant(const Variant &variant);
+  std::optional<Violation> checkText(const Module &module);
+  std::optional<Violation> checkPlan(const Module &train, const Module &planned);
+  std::optional<Violation> compareWith(const Module &module, const std::string &property, const std::string &what);
+
+  void recordOps(const Module &module) {
+    for (const std::unique_ptr<Function> &function : module.functions)
+      for (const Node *node : *function)
+        ops.insert(infoOf(*node).name);
+  }
+
+  const Module &graph;
+  const Choices &choices;
+  const uint64_t seed;
+  const Target &target;
+  llvm::StringSet<> &ops;
+  Compiled compiled; ///< of the first variant
+  Tensors batch;
+  Outcome reference; ///< the train stage on all ranks
+};
+
+/// The property and the first words of the message: another fault of the same kind is another violation.
+Violation violation(const std::string &property, llvm::Error error) {
+  constexpr size_t mostLetters = 40;
+  std::string message = toString(std::move(error)), name = property + "_";
+  for (char c : message)
+    if (name.size() < mostLetters && llvm::isAlpha(c))
+      name += c;
+  return {name, message};
+}
+
+std::optional<Violation> PropertyCheck::checkText(const Module &module) {
+  std::string text = toText(module);
+  llvm::Expected<std::unique_ptr<Module>> again = parse(llvm::MemoryBufferRef(text, "stage"));
+  if (!again)
+    return violation("text", again.takeError());
+  if (toText(**again) != text)
+    return Violation{"text", nameOf(module.stage).str() + " reads back as another module"};
+  return std::nullopt;
+}
+
+std::optional<Violation> PropertyCheck::establishReference() {
+  recordOps(graph);
+  if (llvm::Error error = verify(graph))
+    return violation("graph", std::move(error));
+  llvm::Expected<Compiled> result = compileStages(graph, choices.options, target, Stage::planned);
+  if (!result)
+    return violation("passes", result.takeError());
+  compiled = std::move(*result);
+  const Module &train = *compiled.stages.at(Stage::train);
+  batch = globalBatch(train, choices, seed, choices.ranks * choices.options.microBatchSize);
+  llvm::Expected<Outcome> outcome = fsdpc::train(train, batch, seed, steps);
+  if (!outcome)
+    return violation("evaluation", outcome.takeError());
+  reference = std::move(*outcome);
+  if (!std::isfinite(reference.loss) || !isFinite(reference.gradients) || !isFinite(reference.parameters))
+    return Violation{"finite", "loss, gradients or parameters are not tame"};
+  return std::nullopt;
+}
+
+std::optional<Violation> PropertyCheck::compareWith(const Module &module, const std::string &property,
+                                                    const std::string &what) {
+  llvm::Expected<Outcome> outcome = train(module, batch, seed, steps);
+  if (!outcome)
+    return violation("evaluation", llvm::createStringError(what + ": " + toString(outcome.takeError())));
+  if (property == "one_rank") // a rank's outputs are those of its own samples
+    outcome->evaluation = reference.evaluation;
+  Deviation found = deviation(*outcome, reference);
+  if (found.worst <= limit)
+    return std::nullopt;
+  std::string text;
+  llvm::raw_string_ostream(text) << what << ": " << found.where << " is off by " << found.worst;
+  return Violation{property, text};
+}
+
+/// The whole batch on one rank is what all ranks do together.
+std::optional<Violation> PropertyCheck::checkOneRank() {
+  // Masks that depend on the number of ranks are announced.
+  if (llvm::any_of(compiled.remarks, [](const std::string &remark) {
+        return llvm::StringRef(remark).contains("depend on the number of ranks");
+      }))
+    return std::nullopt;
+  std::unique_ptr<Module> whole = rebatched(graph, choices.ranks);
+  if (!whole)
+    return std::nullopt;
+  PipelineOptions options = choices.options;
+  options.worldSize = 1;
+  options.microBatchSize *= choices.ranks;
+  llvm::Expected<Compiled> one = compileStages(*whole, options, target, Stage::planned);
+  if (!one)
+    return violation("passes", llvm::createStringError("on one rank: " + toString(one.takeError())));
+  for (Stage stage : {Stage::train, Stage::planned})
+    if (auto found = compareWith(*one->stages.at(stage), "one_rank", "one rank, stage " + nameOf(stage).str()))
+      return found;
+  return std::nullopt;
+}
+
+std::optional<Violation> PropertyCheck::checkPlan(const Module &train, const Module &planned) {
+  if (llvm::Error error = checkPlanned(planned))
+    return violation("checker", std::move(error));
+  if (llvm::Error error = checkAgainstTrain(train, planned))
+    return violation("checker", std::move(error));
+  return std::nullopt;
+}
+
+/// Every stage of the strategy computes what the train stage says, and the schedule checker agrees.
+std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
+  auto mix = [&](Module &module) {
+    if (variant.mixed)
+      mixUnits(module, variant, Random(seed, variant.name));
+  };
+  llvm::Expected<Compiled> result =
+      compileStages(graph, optionsFor(choices.options, variant), target, Stage::planned, mix);
+  if (!result)
+    return violation("passes", llvm::createStringError(variant.name + ": " + toString(result.takeError())));
+  bool isFirst = variant.name == "full_shard";
+  for (const auto &[stage, module] : result->stages) {
+    recordOps(*module);
+    if (auto found = checkText(*module))
+      return found;
+    // The stages between differ least from one strategy to the next.
+    if (stage != Stage::train && (isFirst || stage == Stage::planned))
+      if (auto found =
+              compareWith(*module, isFirst ? "stage" : "strategy", variant.name + ", stage " + nameOf(stage).str()))
+        return found;
+  }
+  return checkPlan(*result->stages.at(Stage::train), *result->stages.at(Stage::planned));
+}
+
+} // namespace
+
+std::unique_ptr<Module> copyOf(const Module &module) {
+  std::string text = toText(module);
+  llvm::Expected<std::unique_ptr<Module>> copy = parse(llvm::MemoryBufferRef(text, "copy"));
+  return copy ? std::move(*copy) : (llvm::consumeError(copy.takeError()), nullptr);
+}
+
+llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOptions &options, const Target &target,
+                                       Stage last, llvm::function_ref<void(Module &)> atGraph) {
+  Compiled compiled;
+  std::unique_ptr<Module> module = copyOf(graph);
+  if (!module)
+    return llvm::createStringError("the graph does not read back");
+  PassContext context{options, target, compiled.remarks};
+  RunnerOptions runner;
+  std::vector<PassTime> times;
+  runner.stopAfter = Stage::graph;
+  if (llvm::Error error = runPasses(*module, context, runner, times))
+    return error;
+  if (atGraph)
+    atGraph(*module);
+  runner.stopAfter = last;
+  auto observer = [&](Stage stage, const Module &at) {
+    if (stage != Stage::graph)
+      compiled.stages[stage] = copyOf(at);
+  };
+  if (llvm::Error error = runPasses(*module, context, runner, times, observer))
+    return error;
+  return compiled;
+}
+
+llvm::Expected<Outcome> train(const Module &module, const Tensors &batch, uint64_t seed, int steps) {
+  Outcome outcome;
+  std::vector<Tensors> inputs = rowsOfRanks(batch, module.worldSize());
+  EvaluationState state = makeEvaluationState(module, parameterValues(module, seed));
+  constexpr FunctionKind step[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
+                                   FunctionKind::update};
+  for (int i = 0; i < steps; ++i) {
+    llvm::Expected<RankResults> results = evaluate(module, step, inputs, state, i == 0 ? &outcome.gradients : nullptr);
+    if (!results)
+      return results.takeError();
+    outcome.loss = results->front().at("loss").values[0];
+  }
+  outcome.parameters = fullParameters(module, state);
+  llvm::Expected<RankResults> results = evaluate(module, FunctionKind::evalStep, inputs, state);
+  if (!results)
+    return results.takeError();
+  outcome.evaluation = std::move(results->back());
+  return outcome;
+}
+
+Deviation deviation(const Outcome &actual, const Outcome &expected) {
+  Deviation found;
+  auto asTensors = [](double loss) { return Tensors{{"loss", HostTensor(Type(DType::f64, {}), loss)}}; };
+  compare(asTensors(actual.loss), asTensors(expected.loss), "", found);
+  compare(actual.gradients, expected.gradients, "gradient", found);
+  compare(actual.parameters, expected.parameters, "parameter", found);
+  compare(actual.evaluation, expected.evaluation, "evaluation", found);
+  return found;
+}
+
+std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
+                                     llvm::StringSet<> &ops) {
+  return PropertyCheck(graph, choices, seed, target, ops).run();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,51 @@
+// What must hold of every random graph, and how to find out.
+#pragma once
+
+#include "ir/target.h"
+#include "tests/random/random_data.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+/// A property that does not hold. Graphs are reduced as long as the property stays the same.
+struct Violation {
+  std::string property; ///< README.md; an error's first letters behind it
+  std::string details;
+};
+
+/// What one step leaves behind.
+struct Outcome {
+  double loss = 0;
+  Tensors gradients, parameters, evaluation;
+};
+
+/// Compiled stages of a module.
+struct Compiled {
+  std::map<Stage, std::unique_ptr<Module>> stages; ///< from train on
+  std::vector<std::string> remarks;
+};
+
+/// `atGraph` may change the units before the graph becomes a training step.
+llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOptions &options, const Target &target,
+                                       Stage last, llvm::function_ref<void(Module &)> atGraph = nullptr);
+
+/// Training steps on the ranks of `module`'s mesh, and an evaluation of the trained parameters. Gradients are those of
+/// the first step, the loss is that of the last.
+llvm::Expected<Outcome> train(const Module &module, const Tensors &batch, uint64_t seed, int steps);
+
+/// max |a - b| over all quantities, each relative to its tensor's scale, which counts as at least 1e-4 of the largest
+/// tensor's; the worst one's name. Infinite where one has what the other lacks.
+struct Deviation {
+  double worst = 0;
+  std::string where;
+};
+Deviation deviation(const Outcome &actual, const Outcome &expected);
+
+std::unique_ptr<Module> copyOf(const Module &module);
+
+/// The first property that the graph violates. `ops` collects the names of ops that stood in any stage.
+std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
+                                     llvm::StringSet<> &ops);
+
+} // namespace fsdpc

@@ -1,0 +1,12 @@
+// The same graph for another number of samples per rank.
+#pragma once
+
+#include "ir/module.h"
+
+namespace fsdpc {
+
+/// A copy of a generated module of the graph stage (generate.h), reduced or not, whose batch is `factor` times as
+/// large. Nothing if a shape rule refuses, which a reduced module may bring about.
+std::unique_ptr<Module> rebatched(const Module &graph, int64_t factor);
+
+} // namespace fsdpc
