@@ -201,7 +201,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     return page.takeError();
   if (llvm::Error error = folder->write("schedule.html", *page))
     return error;
-  if (llvm::StringRef format = values.text("schedule_format"); !format.empty())
+  if (llvm::StringRef format = values.text("schedule_format"); !format.empty() && format != "html")
     if (llvm::Error error = folder->write(scheduleFileName(format), scheduleText(module, timeline, format)))
       return error;
   if (llvm::Error error = folder->write("options.json", values.toJson(true) + "\n"))

@@ -125,7 +125,11 @@ llvm::Error simulateModel(OptionValues &values) {
     return error;
   Timeline timeline = simulate(*compilation->module, compilation->machine.predicting);
   llvm::StringRef format = values.text("schedule_format").empty() ? "text" : values.text("schedule_format");
-  return writeText(values.text("output"), scheduleText(*compilation->module, timeline, format));
+  if (format != "html")
+    return writeText(values.text("output"), scheduleText(*compilation->module, timeline, format));
+  llvm::Expected<std::string> page =
+      schedulePage(*compilation->module, *compilation->target, timeline, schedulePageOptions(*compilation, values));
+  return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
 llvm::Error compile(OptionValues &values) {

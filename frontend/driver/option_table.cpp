@@ -100,8 +100,8 @@ constexpr OptionRow rows[] = {
     {"remarks", choice, "", "schedule|memory|units|all", "looking inside", "what was decided and why", true},
     {"opt_report", text, "", "F.json", "looking inside", "remarks, and of every collective what it costs and why",
      true},
-    {"schedule_format", choice, "", "text|json|csv|chrome", "looking inside",
-     "of simulate; when compiling, OUT/schedule.txt, .json, .csv or .trace.json", true},
+    {"schedule_format", choice, "", "text|json|csv|chrome|html", "looking inside",
+     "of simulate; when compiling, OUT/schedule.txt, .json, .csv or .trace.json beside schedule.html", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
     {"help", boolean, "false", "", "looking inside", "this text", true},
 };
