@@ -182,6 +182,8 @@ public:
   Decisions decisions;
   std::vector<Unit> units;
   std::vector<std::string> outlines; ///< names of section bodies that are printed once
+  /// Module path ("h.0.attn") -> name of its class, where the file says so. From the import to assignUnits.
+  std::map<std::string, std::string> classes;
   /// What later stages and the program need: loss, loss_reduction, labels, optimizer, ...
   std::map<std::string, std::string> settings;
 

@@ -58,7 +58,7 @@ std::string commandLine(const OptionValues &values, llvm::StringRef input) {
   for (const OptionRow &row : optionTable()) {
     if (row.isAboutThisRun)
       continue;
-    if (row.kind == OptionKind::list)
+    if (row.kind == OptionKind::list || row.kind == OptionKind::lines)
       for (const std::string &item : values.list(row.name))
         command += " --" + row.name.str() + " " + item;
     else if (values.text(row.name) != row.defaultValue)

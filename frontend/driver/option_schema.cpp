@@ -31,6 +31,8 @@ const OptionRow *findRow(llvm::StringRef name) {
   return nullptr;
 }
 
+bool isList(const OptionRow &row) { return row.kind == OptionKind::list || row.kind == OptionKind::lines; }
+
 template <class Names>
 std::string nearest(llvm::StringRef wanted, const Names &names) {
   std::string best;
@@ -105,6 +107,10 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   if (!row)
     return usage(where + ": unknown option " + name + nearestOption(canonical));
   givenNames.insert(row->name.str());
+  if (row->kind == OptionKind::lines) {
+    lists[row->name.str()].push_back(value->str());
+    return llvm::Error::success();
+  }
   if (row->kind == OptionKind::list) {
     // Lists of passes may be given with commas; names of dims and parameters hold none.
     llvm::SmallVector<llvm::StringRef, 4> parts;
@@ -161,7 +167,38 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
   return result;
 }
 
-/// One flat mapping; JSON is read as the YAML it is.
+llvm::Expected<std::string> OptionValues::checked(llvm::StringRef name, llvm::StringRef value) {
+  const OptionRow *row = findRow(name);
+  assert(row && "options are asked for by their schema name");
+  return checkedValue(*row, value);
+}
+
+/// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry.
+llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::StringRef path) {
+  for (llvm::yaml::KeyValueNode &entry : units) {
+    llvm::SmallString<64> patternStorage, keyStorage, valueStorage;
+    auto *pattern = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
+    std::string item = pattern ? pattern->getValue(patternStorage).str() + ":" : "";
+    auto *values = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
+    if (!pattern || !values)
+      return usage("--config " + path + ": units maps regular expressions of unit names to keys and values");
+    bool isFirst = true;
+    for (llvm::yaml::KeyValueNode &setting : *values) {
+      auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getKey());
+      std::string name = key ? key->getValue(keyStorage).str() : "";
+      auto *value = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getValue());
+      if (!value)
+        return usage("--config " + path + ": units: " + item + " " + name + " has no value");
+      item += (isFirst ? "" : ",") + name + "=" + value->getValue(valueStorage).str();
+      isFirst = false;
+    }
+    if (llvm::Error error = set("unit", llvm::StringRef(item), path))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// One flat mapping, but for `units`; JSON is read as the YAML it is.
 llvm::Error OptionValues::readConfig(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
@@ -181,7 +218,11 @@ llvm::Error OptionValues::readConfig(llvm::StringRef path) {
     if (!key)
       return usage("--config " + path + ": a key is not a name");
     llvm::StringRef name = key->getValue(keyStorage);
-    if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getValue())) {
+    auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
+    if (mapping && name == "units") {
+      if (llvm::Error error = readUnits(*mapping, path))
+        return error;
+    } else if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getValue())) {
       llvm::StringRef value = scalar->getValue(valueStorage);
       if (name == "model")
         positionals.push_back(value.str());
@@ -241,7 +282,7 @@ std::string OptionValues::toJson(bool indented) const {
   for (const OptionRow &row : optionTable()) {
     if (row.isAboutThisRun)
       continue;
-    if (row.kind == OptionKind::list) {
+    if (isList(row)) {
       if (!list(row.name).empty())
         object[row.name] = llvm::json::Array(list(row.name));
       continue;

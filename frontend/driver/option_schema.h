@@ -14,9 +14,21 @@
 #include <string>
 #include <vector>
 
+namespace llvm::yaml {
+class MappingNode;
+}
+
 namespace fsdpc {
 
-enum class OptionKind { boolean, integer, real, text, choice, list };
+enum class OptionKind {
+  boolean,
+  integer,
+  real,
+  text,
+  choice,
+  list,  ///< items are also separated by commas
+  lines, ///< a list whose items hold commas
+};
 
 struct OptionRow {
   llvm::StringRef name;
@@ -58,6 +70,8 @@ public:
   llvm::ArrayRef<std::string> list(llvm::StringRef name) const;
   bool given(llvm::StringRef name) const { return givenNames.contains(name.str()); }
   llvm::ArrayRef<std::string> positional() const { return positionals; }
+  /// The value as it would be kept if the option were given it.
+  static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
   /// Gives a default that depends on others its resolved value.
   void resolve(llvm::StringRef name, std::string value) { values[name.str()] = std::move(value); }
 
@@ -68,6 +82,7 @@ public:
 private:
   llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
   llvm::Error readConfig(llvm::StringRef path);
+  llvm::Error readUnits(llvm::yaml::MappingNode &units, llvm::StringRef path);
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;

@@ -5,7 +5,7 @@ namespace fsdpc {
 namespace {
 
 constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::integer, real = OptionKind::real,
-                     text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list;
+                     text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list, lines = OptionKind::lines;
 
 // Names are normative: interface.md section 1. Only what works is listed.
 constexpr OptionRow rows[] = {
@@ -57,8 +57,15 @@ constexpr OptionRow rows[] = {
     {"data_parallel_replicate_degree", integer, "1", "N", "sharding", "hybrid: replicas"},
     {"reshard_after_forward", text, "default", "default|always|never|N", "sharding",
      "when forward frees a gathered unit; N: keep it in groups of N ranks; default: the last unit stays"},
-    {"auto_wrap_policy", choice, "auto", "auto|size_based_wrap|no_wrap", "sharding", "what a unit is"},
+    {"auto_wrap_policy", choice, "auto", "auto|transformer_based_wrap|size_based_wrap|manual|no_wrap", "sharding",
+     "what a unit is"},
+    {"transformer_cls_to_wrap", list, "", "CLASS", "sharding", "transformer_based_wrap: modules of these classes"},
     {"min_num_params", integer, "100000000", "N", "sharding", "size_based_wrap: parameters of a unit"},
+    {"wrap_pattern", text, "", "REGEX", "sharding", "manual: modules whose whole path matches, e.g. layers[.][0-9]+"},
+    {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
+    {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
+     "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch; "
+     "the last one counts"},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},

@@ -114,13 +114,6 @@ llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &modu
   return loss;
 }
 
-llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
-  std::string problem;
-  if (!values.text(name).empty() && !llvm::Regex(values.text(name)).isValid(problem))
-    return usage("--" + name + " " + values.text(name) + ": " + problem);
-  return llvm::Error::success();
-}
-
 llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t most) {
   int64_t value = values.integer(name);
   return value >= 1 && value <= most
@@ -133,6 +126,13 @@ llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t
 bool changed(const OptionValues &values, llvm::StringRef name) {
   const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
   return values.given(name) && !sameValue(values.text(name), row.defaultValue);
+}
+
+llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
+  std::string problem;
+  if (!values.text(name).empty() && !llvm::Regex(values.text(name)).isValid(problem))
+    return usage("--" + name + " " + values.text(name) + ": " + problem);
+  return llvm::Error::success();
 }
 
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
@@ -186,7 +186,8 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.optimizer = *optimizer;
   if (llvm::Error error = shardingOptions(values, options))
     return error;
-  options.autoWrapPolicy = values.text("auto_wrap_policy").str();
+  if (llvm::Error error = unitOptions(values, options))
+    return error;
   options.minNumParams = values.integer("min_num_params");
   if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
     return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);

@@ -25,6 +25,12 @@ bool changed(const OptionValues &values, llvm::StringRef name);
 /// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);
 
+/// What pipelineOptions takes from --auto_wrap_policy, --ignored_params and --unit.
+llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
+
+/// The option's value, if there is one, is a regular expression.
+llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name);
+
 /// Resolves `threads` in `values`.
 CpuTargetOptions cpuTargetOptions(OptionValues &values);
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values);

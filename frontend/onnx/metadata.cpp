@@ -9,8 +9,22 @@ namespace fsdpc {
 namespace {
 
 constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
+constexpr llvm::StringRef classesKey = "pkg.torch.onnx.class_hierarchy";
 constexpr llvm::StringRef kindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 constexpr llvm::StringRef signatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
+
+/// "layer1/layer1.0/conv1" -> "layer1.0.conv1": the element of a Sequential repeats the path of its list.
+std::string scopeOfName(llvm::StringRef name) {
+  std::string scope;
+  llvm::StringRef list;
+  for (llvm::StringRef part : llvm::split(name, '/')) {
+    if (!list.empty() && part.size() > list.size() && part.starts_with(list) && part[list.size()] == '.')
+      scope.resize(scope.size() - list.size() - (scope.size() > list.size() ? 1 : 0));
+    scope += (scope.empty() ? "" : ".") + part.str();
+    list = part;
+  }
+  return scope;
+}
 
 /// The scope that the node itself tells; none if it tells nothing.
 std::optional<std::string> ownScope(const onnx::NodeProto &node) {
@@ -20,9 +34,7 @@ std::optional<std::string> ownScope(const onnx::NodeProto &node) {
   llvm::StringRef name = node.name();
   if (!name.consume_front("/"))
     return std::nullopt;
-  std::string scope = name.rsplit('/').first == name ? "" : name.rsplit('/').first.str();
-  std::replace(scope.begin(), scope.end(), '/', '.');
-  return scope;
+  return name.contains('/') ? scopeOfName(name.rsplit('/').first) : "";
 }
 
 using Scopes = std::vector<std::optional<std::string>>;
@@ -80,6 +92,21 @@ std::vector<std::string> moduleScopes(const onnx::GraphProto &graph) {
   result.reserve(scopes.size());
   for (std::optional<std::string> &scope : scopes)
     result.push_back(scope ? std::move(*scope) : "");
+  return result;
+}
+
+std::map<std::string, std::string> moduleClasses(const onnx::GraphProto &graph) {
+  std::map<std::string, std::string> result;
+  for (const onnx::NodeProto &node : graph.node()) {
+    std::vector<std::string> scopes = pythonStrings(metadataOf(node, scopesKey)),
+                             classes = pythonStrings(metadataOf(node, classesKey));
+    if (scopes.size() != classes.size())
+      continue;
+    // The first is the model itself, the last the operation.
+    for (size_t i = 1; i + 1 < scopes.size(); ++i)
+      if (!scopes[i].empty())
+        result.try_emplace(scopes[i], classes[i]);
+  }
   return result;
 }
 

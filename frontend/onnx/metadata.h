@@ -4,6 +4,7 @@
 #include "frontend/onnx/model.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include <map>
 
 namespace fsdpc {
 
@@ -12,6 +13,10 @@ namespace fsdpc {
 /// /transformer/h.0/attn/MatMul (TorchScript exporter). A node that says nothing has the scope of a producer of its
 /// inputs, else of a consumer.
 std::vector<std::string> moduleScopes(const onnx::GraphProto &graph);
+
+/// The class of every module that a node stands in, by path, from `pkg.torch.onnx.class_hierarchy` (dynamo exporter),
+/// whose elements stand beside those of the name scopes. The TorchScript exporter does not say.
+std::map<std::string, std::string> moduleClasses(const onnx::GraphProto &graph);
 
 /// The elements of a Python list of strings as `repr` writes it; empty if it is none.
 std::vector<std::string> pythonStrings(llvm::StringRef text);

@@ -27,6 +27,7 @@ public:
     for (const GraphInput &input : inputs)
       values[input.name] = function.addArgument(ArgumentKind::input, input.name, input.type);
     std::vector<std::string> scopes = moduleScopes(model.graph());
+    module->classes = moduleClasses(model.graph());
     for (int i = 0; i < model.graph().node_size(); ++i)
       translate(model.graph().node(i), scopes[i]);
     llvm::SmallVector<Value *, 4> results = outputs();

@@ -64,6 +64,8 @@ void ModulePrinter::writeHeader() {
     writeUnit(unit);
   for (const std::string &outline : module.outlines)
     out << "outline " << symbol(outline) << '\n';
+  for (const auto &[path, name] : module.classes)
+    out << "class " << symbol(path) << ' ' << quoted(name) << '\n';
 }
 
 void ModulePrinter::writeDecisions() {

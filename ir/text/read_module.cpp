@@ -8,13 +8,13 @@ bool Reader::readModule() {
   static constexpr std::pair<llvm::StringRef, Read> items[] = {
       {"setting", &Reader::readSetting},    {"decisions", &Reader::readDecisions}, {"unit", &Reader::readUnit},
       {"outline", &Reader::readOutline},    {"state", &Reader::readState},         {"func", &Reader::readFunction},
-      {"parameter", &Reader::readParameter}};
+      {"parameter", &Reader::readParameter}, {"class", &Reader::readClass}};
   if (!readHeader())
     return false;
   while (token.kind != Token::Kind::end) {
     const auto *item = llvm::find_if(items, [&](const auto &row) { return token.isWord(row.first); });
     if (item == std::end(items))
-      return failHere("expected setting, decisions, unit, outline, state, func or parameter");
+      return failHere("expected setting, decisions, unit, outline, class, state, func or parameter");
     advance();
     if (!(this->*item->second)())
       return false;
@@ -71,6 +71,14 @@ bool Reader::readSetting() {
   if (!readWordOrString(key) || !readString(value))
     return false;
   return module->settings.emplace(key, value).second || fail(at, "setting " + key + " stands here twice");
+}
+
+bool Reader::readClass() {
+  Token at = token;
+  std::string path, name;
+  if (!readSymbol(path) || !readString(name))
+    return false;
+  return module->classes.emplace(path, name).second || fail(at, "class " + at.text + " stands here twice");
 }
 
 bool Reader::readDecisions() {

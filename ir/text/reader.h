@@ -87,6 +87,7 @@ private:
   bool readHeader();
   bool readMeshAxis();
   bool readSetting();
+  bool readClass();
   bool readDecisions();
   bool readUnit();
   bool readOutline();

@@ -59,6 +59,7 @@ public:
 
 private:
   int32_t wishOf(const Node &node);
+  int32_t continuationFrom(int32_t block, int32_t unit);
   void chooseUnits();
   void reorder();
   void moveSources(Node *node);
@@ -78,18 +79,30 @@ private:
 /// Where the node would stand if nothing it needs came later; -1: wherever what comes before it stands.
 int32_t Placement::wishOf(const Node &node) {
   llvm::StringRef scope = scopeOf(node);
-  if (int32_t block = plan.blockAround(scope); block >= 0)
-    return block;
-  int32_t wish = -1;
+  int32_t block = plan.blockAround(scope), wish = -1;
   for (const Value *operand : node.operands()) {
     const State *state = operand->definer() ? parameterState(*operand->definer()) : nullptr;
-    if (state && begun.try_emplace(state->name, true).second)
-      wish = std::max(wish, plan.ofParameter.lookup(state->name));
+    if (!state || !begun.try_emplace(state->name, true).second)
+      continue;
+    int32_t unit = plan.ofParameter.lookup(state->name);
+    if (block >= 0 && unit != block)
+      continue;
+    auto section = plan.sectionOf.find(state->name);
+    wish = std::max(wish, section == plan.sectionOf.end() ? unit : section->second);
   }
-  if (wish >= 0)
-    return wish;
+  if (wish >= 0 || block >= 0)
+    return std::max(wish, block);
   auto module = plan.ofModule.find(scope);
   return module == plan.ofModule.end() ? -1 : module->second;
+}
+
+/// What a module does behind units inside it stands where the module goes on, if it does.
+int32_t Placement::continuationFrom(int32_t block, int32_t unit) {
+  auto found = block < 0 || unit <= block ? plan.continuations.end() : plan.continuations.find(block);
+  if (found == plan.continuations.end())
+    return unit;
+  auto behind = llvm::lower_bound(found->second, unit);
+  return behind == found->second.end() ? unit : *behind;
 }
 
 /// Never before what it depends on: so the units' sections can stand one behind the other.
@@ -102,6 +115,7 @@ void Placement::chooseUnits() {
     for (const Value *operand : node->operands())
       if (const Node *definer = operand->definer(); definer && !isSource(*definer))
         unit = std::max(unit, definer->unit);
+    unit = continuationFrom(plan.blockAround(scopeOf(*node)), unit);
     stand(node, unit);
     latest = std::max(latest, unit);
   }
@@ -181,12 +195,15 @@ llvm::Error run(Module &module, const PassContext &context) {
   // Units written by hand, or by this pass before a stage was saved, stay as they are.
   if (!forward || !module.units.empty())
     return llvm::Error::success();
-  UnitPlan plan = planUnits(usedParameters(*forward), context.options);
-  module.units = plan.units;
-  Placement(*forward, plan).run();
-  assignParameters(module, plan);
-  context.remarks.push_back(remarkOn(plan));
-  return llvm::Error::success();
+  llvm::Expected<UnitPlan> plan = planUnits(usedParameters(*forward), module.classes, context.options);
+  if (!plan)
+    return plan.takeError();
+  module.units = plan->units;
+  Placement(*forward, *plan).run();
+  assignParameters(module, *plan);
+  module.classes.clear();
+  context.remarks.push_back(remarkOn(*plan));
+  return applyUnitOverrides(module, *plan, context.options);
 }
 
 } // namespace

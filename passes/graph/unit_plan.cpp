@@ -2,13 +2,11 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
-namespace {
-
-/// "a.b" of "a.b.c"; empty for "a".
 llvm::StringRef parentOf(llvm::StringRef path) {
   size_t dot = path.rfind('.');
   return dot == llvm::StringRef::npos ? llvm::StringRef() : path.take_front(dot);
@@ -18,7 +16,11 @@ bool liesIn(llvm::StringRef path, llvm::StringRef module) {
   return path == module || (path.size() > module.size() && path.starts_with(module) && path[module.size()] == '.');
 }
 
-} // namespace
+std::string listed(llvm::ArrayRef<std::string> names) {
+  constexpr size_t mostListed = 40;
+  std::string text = llvm::join(names.take_front(mostListed), ", ");
+  return names.size() <= mostListed ? text : text + ", ... (" + std::to_string(names.size()) + ")";
+}
 
 int32_t UnitPlan::blockAround(llvm::StringRef path) const {
   for (; !path.empty(); path = parentOf(path))
@@ -39,7 +41,7 @@ public:
   Planner(llvm::ArrayRef<UsedParameter> parameters, const PipelineOptions &options)
       : parameters(parameters), options(options) {}
 
-  void byBlocks(llvm::ArrayRef<std::string> blocks);
+  void byBlocks(llvm::ArrayRef<std::string> blocks, llvm::StringRef source);
   void bySize(int64_t unitElements, bool largeAlone);
   void asOne() {
     int32_t unit = addUnit(freshName("model"), "all");
@@ -65,7 +67,8 @@ private:
     plan.units.push_back({std::move(name), source.str(), options.strategy, options.reshardAfterForward});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
-  int32_t blockUnit(const UsedParameter &parameter, const std::string &block);
+  int32_t blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source);
+  int32_t sectionOf(int32_t unit);
   void place(const UsedParameter &parameter, int32_t unit) {
     plan.ofParameter[parameter.name] = unit;
     if (!parameter.module.empty())
@@ -76,37 +79,58 @@ private:
   llvm::ArrayRef<UsedParameter> parameters;
   const PipelineOptions &options;
   llvm::StringSet<> names;
+  std::vector<std::string> blockOf; ///< of the units by blocks: the module path; empty for what is outside
   llvm::MapVector<int32_t, std::vector<const UsedParameter *>> gaps; ///< unit -> parameters outside blocks
 };
 
-// ---- Repeated blocks
-// --------------------------------------------------------------------------------------------------------
+// ---- Blocks
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// The unit of the block that the parameter belongs to or is first used in; -1 outside blocks.
-int32_t Planner::blockUnit(const UsedParameter &parameter, const std::string &block) {
+int32_t Planner::blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source) {
   if (block.empty())
     return plan.blockAround(parameter.userScope);
   auto [entry, isNew] = plan.ofBlock.try_emplace(block, -1);
   if (isNew)
-    entry->second = addUnit(block, parameter.isNamed ? "names" : "name_scopes");
+    entry->second = addUnit(block, !source.empty() ? source : parameter.isNamed ? "names" : "name_scopes");
   return entry->second;
 }
 
-void Planner::byBlocks(llvm::ArrayRef<std::string> blocks) {
+/// Where what the unit does next stands: behind the units of blocks inside it, if it went on to them.
+int32_t Planner::sectionOf(int32_t unit) {
+  int32_t latest = static_cast<int32_t>(plan.units.size()) - 1;
+  std::vector<int32_t> &behind = plan.continuations[unit];
+  bool wentInside = latest != unit && (behind.empty() || behind.back() != latest) && !blockOf[latest].empty() &&
+                    liesIn(blockOf[latest], blockOf[unit]);
+  if (wentInside) {
+    behind.push_back(addUnit(freshName(blockOf[unit] + ".rest"), plan.units[unit].source));
+    blockOf.push_back(blockOf[unit]);
+  }
+  return behind.empty() ? unit : behind.back();
+}
+
+void Planner::byBlocks(llvm::ArrayRef<std::string> blocks, llvm::StringRef source) {
   for (const std::string &block : blocks)
     names.insert(block);
   int32_t gap = -1;
   for (size_t i = 0; i < parameters.size(); ++i) {
     size_t unitsBefore = plan.units.size();
-    int32_t unit = blockUnit(parameters[i], blocks[i]);
+    int32_t unit = blockUnit(parameters[i], blocks[i], source);
     if (plan.units.size() > unitsBefore)
-      gap = -1; // what comes behind a new block is another gap
+      blockOf.push_back(blocks[i]);
     if (unit >= 0) {
       plan.ofParameter[parameters[i].name] = unit;
-      continue;
+      if (int32_t section = sectionOf(unit); section != unit)
+        plan.sectionOf[parameters[i].name] = section;
     }
-    if (gap < 0)
+    if (plan.units.size() > unitsBefore)
+      gap = -1; // what comes behind a new block is another gap
+    if (unit >= 0)
+      continue;
+    if (gap < 0) {
       gap = addUnit("", "names");
+      blockOf.emplace_back();
+    }
     gaps[gap].push_back(&parameters[i]);
     place(parameters[i], gap);
   }
@@ -186,19 +210,29 @@ int64_t totalElements(llvm::ArrayRef<UsedParameter> parameters) {
 
 } // namespace
 
-UnitPlan planUnits(llvm::ArrayRef<UsedParameter> parameters, const PipelineOptions &options) {
+llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
+                                   const std::map<std::string, std::string> &classes, const PipelineOptions &options) {
   Planner planner(parameters, options);
-  std::vector<std::string> blocks;
-  if (options.autoWrapPolicy == "auto")
-    blocks = findRepeatedBlocks(parameters);
-  if (options.autoWrapPolicy == "no_wrap" || parameters.empty())
+  llvm::StringRef policy = options.autoWrapPolicy;
+  if (policy == "no_wrap" || parameters.empty()) {
     planner.asOne();
-  else if (options.autoWrapPolicy == "size_based_wrap")
+  } else if (policy == "size_based_wrap") {
     planner.bySize(options.minNumParams, /*largeAlone=*/false);
-  else if (llvm::any_of(blocks, [](const std::string &block) { return !block.empty(); }))
-    planner.byBlocks(blocks);
-  else
-    planner.bySize(totalElements(parameters) / unitsBySize, /*largeAlone=*/true);
+  } else if (policy == "transformer_based_wrap" || policy == "manual") {
+    bool byClass = policy == "transformer_based_wrap";
+    llvm::Expected<std::vector<std::string>> blocks =
+        byClass ? findModulesOfClasses(parameters, classes, options.transformerClsToWrap)
+                : findModulesByPattern(parameters, options.wrapPattern);
+    if (!blocks)
+      return blocks.takeError();
+    planner.byBlocks(*blocks, byClass ? "classes" : "pattern");
+  } else {
+    std::vector<std::string> blocks = findRepeatedBlocks(parameters);
+    if (llvm::any_of(blocks, [](const std::string &block) { return !block.empty(); }))
+      planner.byBlocks(blocks, "");
+    else
+      planner.bySize(totalElements(parameters) / unitsBySize, /*largeAlone=*/true);
+  }
   return std::move(planner.plan);
 }
 

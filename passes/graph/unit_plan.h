@@ -4,6 +4,7 @@
 #include "ir/module.h"
 #include "passes/options.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
 
 namespace fsdpc {
 
@@ -22,14 +23,22 @@ struct UnitPlan {
   llvm::StringMap<int32_t> ofBlock;     ///< module path: everything inside belongs to the unit
   llvm::StringMap<int32_t> ofModule;    ///< module path: what this module does itself belongs to the unit
 
-  /// The unit of the block that `path` lies in; -1 if it lies in none.
+  /// A module around other units owns what is left of it. What of that is used behind the inner units stands behind
+  /// them, under a name of its own without parameters: unit -> the units that continue it, ascending.
+  std::map<int32_t, std::vector<int32_t>> continuations;
+  llvm::StringMap<int32_t> sectionOf; ///< parameters first used in a continuation
+
+  /// The unit of the innermost block that `path` lies in; -1 if it lies in none.
   int32_t blockAround(llvm::StringRef path) const;
 };
 
 /// auto: blocks that repeat, one unit each, and one for what is used before the first block, after the last and between
-/// two; without such blocks up to about eight units by size. size_based_wrap: modules in a row until they have
-/// minNumParams. no_wrap: one unit.
-UnitPlan planUnits(llvm::ArrayRef<UsedParameter> parameters, const PipelineOptions &options);
+/// two; without such blocks up to about eight units by size. transformer_based_wrap, manual: the same with the modules
+/// of the asked classes, or whose whole paths match, as blocks, which may stand in one another. size_based_wrap: modules
+/// in a row until they have minNumParams. no_wrap: one unit.
+/// `classes` is Module::classes. Errors: a class or pattern that matches nothing, with what there is.
+llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
+                                   const std::map<std::string, std::string> &classes, const PipelineOptions &options);
 
 /// The paths of repeated blocks ("transformer.h.0") by parameter; empty string: in none.
 ///
@@ -37,5 +46,28 @@ UnitPlan planUnits(llvm::ArrayRef<UsedParameter> parameters, const PipelineOptio
 /// occurs with two or more numbers, where at least two of the blocks hold modules of their own and share half of their
 /// parameters' names. The outermost list counts, plain numbers before numbered names.
 std::vector<std::string> findRepeatedBlocks(llvm::ArrayRef<UsedParameter> parameters);
+
+/// The path of the innermost module of one of the classes by parameter; empty string: in none. A class is named in full
+/// or by its end ("GPT2Block"). Error: one that no module around a parameter has, with those that are there and counts.
+llvm::Expected<std::vector<std::string>> findModulesOfClasses(llvm::ArrayRef<UsedParameter> parameters,
+                                                              const std::map<std::string, std::string> &classes,
+                                                              llvm::ArrayRef<std::string> wanted);
+
+/// The path of the innermost module whose whole path matches. Error: none does, with the paths that are there.
+llvm::Expected<std::vector<std::string>> findModulesByPattern(llvm::ArrayRef<UsedParameter> parameters,
+                                                              llvm::StringRef pattern);
+
+/// Writes --unit into Module::units and --ignored_params into Module::parameters, which have their units. Errors: an
+/// expression that matches no unit or parameter.
+llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const PipelineOptions &options);
+
+// ---- Module paths
+
+/// "a.b" of "a.b.c"; empty for "a".
+llvm::StringRef parentOf(llvm::StringRef path);
+/// Is `path` the module or inside it?
+bool liesIn(llvm::StringRef path, llvm::StringRef module);
+/// "a, b, c", cut off where more names help nobody.
+std::string listed(llvm::ArrayRef<std::string> names);
 
 } // namespace fsdpc

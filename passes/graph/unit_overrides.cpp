@@ -1,0 +1,78 @@
+// What the user says about single units and parameters, written over what the options say about all.
+#include "passes/graph/unit_plan.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Regex.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// The field of a unit that a key of --unit sets.
+std::string &fieldOf(Unit &unit, llvm::StringRef key) {
+  if (key == "strategy")
+    return unit.strategy;
+  if (key == "reshard_after_forward")
+    return unit.reshardAfterForward;
+  if (key == "forward_prefetch")
+    return unit.forwardPrefetch;
+  assert(key == "backward_prefetch" && "the driver lets no other key through");
+  return unit.backwardPrefetch;
+}
+
+template <class Items>
+std::string namesOf(const Items &items) {
+  std::vector<std::string> names;
+  for (const auto &item : items)
+    names.push_back(item.name);
+  return listed(names);
+}
+
+llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued, const UnitOverride &override) {
+  llvm::Regex regex("^(" + override.pattern + ")$");
+  bool isMatched = false;
+  for (Unit &unit : units) {
+    if (continued.contains(unit.name) || !regex.match(unit.name))
+      continue;
+    isMatched = true;
+    for (const auto &[key, value] : override.values)
+      fieldOf(unit, key) = value;
+  }
+  if (!isMatched)
+    return llvm::createStringError("--unit " + override.pattern + ": the whole name of no unit matches; there are " +
+                                   namesOf(units));
+  return llvm::Error::success();
+}
+
+llvm::Error ignoreParameters(Module &module, llvm::StringRef pattern) {
+  if (pattern.empty())
+    return llvm::Error::success();
+  llvm::Regex regex(pattern);
+  bool isMatched = false;
+  for (Parameter &parameter : module.parameters) {
+    parameter.ignored = regex.match(parameter.name);
+    isMatched |= parameter.ignored;
+  }
+  return isMatched ? llvm::Error::success()
+                   : llvm::createStringError("--ignored_params " + pattern + ": no parameter matches; there are " +
+                                             namesOf(module.parameters));
+}
+
+} // namespace
+
+llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const PipelineOptions &options) {
+  llvm::StringSet<> continued;
+  for (const auto &[unit, others] : plan.continuations)
+    for (int32_t other : others)
+      continued.insert(module.units[other].name);
+  for (const UnitOverride &override : options.unitOverrides)
+    if (llvm::Error error = applyTo(module.units, continued, override))
+      return error;
+  for (const auto &[unit, others] : plan.continuations)
+    for (int32_t other : others)
+      for (llvm::StringRef key : {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch"})
+        fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
+  return ignoreParameters(module, options.ignoredParams);
+}
+
+} // namespace fsdpc
