@@ -54,12 +54,12 @@ struct PipelineOptions {
   bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
   /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
   int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
-  std::string autoWrapPolicy = "auto"; ///< auto, transformer_based_wrap, size_based_wrap, manual, no_wrap
+  std::string autoWrapPolicy = "auto";           ///< auto, transformer_based_wrap, size_based_wrap, manual, no_wrap
   std::vector<std::string> transformerClsToWrap; ///< transformer_based_wrap: class names, in full or their ends
   std::string wrapPattern;                       ///< manual: regular expression of whole module paths
   std::string ignoredParams;                     ///< regular expression of parameters that stay whole everywhere
   std::vector<UnitOverride> unitOverrides;       ///< in order: of equal keys the last counts
-  int64_t minNumParams = 100000000;    ///< size_based_wrap
+  int64_t minNumParams = 100000000;              ///< size_based_wrap
   bool forwardPrefetch = true;
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
   int64_t maxInflightAllGathers = 2;

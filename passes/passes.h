@@ -50,10 +50,12 @@ extern const Pass keyRandomness;
 /// Requires/ensures: graph stage. Derivatives then stand in one shape too, and fuseElementwise finds whole chains.
 extern const Pass alignShapes;
 
-/// Puts a unit on every node and parameter: `auto` finds repeated blocks by module scope (h.0, h.1, ...), else by size;
-/// size_based_wrap cuts by parameter count; no_wrap makes one unit. A module that has units keeps them. Writes
-/// Module::units and Parameter::unit. Last in the graph stage: derivatives inherit the unit from the node they come
-/// from.
+/// Puts a unit on every node and parameter (planUnits in graph/unit_plan.h has the policies) and writes what the
+/// options say of each: Module::units, Parameter::unit, Parameter::ignored. A unit's nodes stand together, so units may
+/// have to be entered in another order than the model's. A module around other units has what is left of it as one
+/// unit; what it does with that behind the inner ones stands in a section of its own, a unit without parameters named
+/// .rest. A module that has units keeps them. Last in the graph stage: derivatives inherit the unit from the node they
+/// come from.
 extern const Pass assignUnits;
 
 // ---------------------------------------------------------------------------------------------------- train

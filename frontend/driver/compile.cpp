@@ -18,33 +18,6 @@ llvm::Error checkBatch(llvm::StringRef input, ImportOptions options, int64_t sam
   return batch ? checkSamplesApart(one, *batch->module) : batch.takeError();
 }
 
-llvm::Error readInput(llvm::StringRef input, const OptionValues &values, Compilation &result) {
-  if (input.ends_with(".fsir")) {
-    llvm::Expected<std::unique_ptr<Module>> module = readStage(input);
-    if (!module)
-      return module.takeError();
-    result.module = std::move(*module);
-    return llvm::Error::success();
-  }
-  llvm::Expected<ImportOptions> options = importOptions(values);
-  if (!options)
-    return options.takeError();
-  int64_t samples = options->microBatchSize;
-  bool splitsSamples = values.text("deterministic") == "world";
-  if (splitsSamples)
-    options->microBatchSize = 1;
-  llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
-  if (!imported)
-    return imported.takeError();
-  if (splitsSamples)
-    if (llvm::Error error = checkBatch(input, *options, samples, *imported->module))
-      return error;
-  result.imported = std::move(*imported);
-  result.module = std::move(result.imported.module);
-  result.remarks = result.imported.remarks;
-  return llvm::Error::success();
-}
-
 /// The checker trusts nothing but the two texts: what the train stage said, and what is about to be emitted.
 llvm::Error checkPlan(const Compilation &compilation) {
   if (llvm::Error error = checkPlanned(*compilation.module))
@@ -72,19 +45,35 @@ llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) {
   return parse((*buffer)->getMemBufferRef());
 }
 
-llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &values) {
-  Compilation result;
-  if (llvm::Error error = readInput(input, values, result))
-    return error;
-  if (!result.module->mesh.empty())
-    values.resolve("world_size", std::to_string(result.module->worldSize()));
-  llvm::Expected<RunnerOptions> runner = runnerOptions(values);
-  if (!runner)
-    return runner.takeError();
-  // Passes of the graph stage know no loss; whoever names passes gives one if they need it.
-  bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
-  if (!needsLoss && !values.given("loss"))
-    values.resolve("loss", "model");
+llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result) {
+  if (input.ends_with(".fsir")) {
+    llvm::Expected<std::unique_ptr<Module>> module = readStage(input);
+    if (!module)
+      return module.takeError();
+    result.module = std::move(*module);
+    return llvm::Error::success();
+  }
+  llvm::Expected<ImportOptions> options = importOptions(values);
+  if (!options)
+    return options.takeError();
+  options->weightsMayBeAbsent |= weightsMayBeAbsent;
+  int64_t samples = options->microBatchSize;
+  bool splitsSamples = values.text("deterministic") == "world";
+  if (splitsSamples)
+    options->microBatchSize = 1;
+  llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
+  if (!imported)
+    return imported.takeError();
+  if (splitsSamples)
+    if (llvm::Error error = checkBatch(input, *options, samples, *imported->module))
+      return error;
+  result.imported = std::move(*imported);
+  result.module = std::move(result.imported.module);
+  result.remarks = result.imported.remarks;
+  return llvm::Error::success();
+}
+
+llvm::Error resolveOptions(OptionValues &values, Compilation &result) {
   llvm::Expected<PipelineOptions> options = pipelineOptions(values, *result.module);
   if (!options)
     return options.takeError();
@@ -97,6 +86,24 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   result.machine = *machine;
   targetOptions.costMicroseconds = [model = machine->deciding](const Node &node) { return model.microseconds(node); };
   result.target = makeCpuTarget(targetOptions);
+  return llvm::Error::success();
+}
+
+llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &values) {
+  Compilation result;
+  if (llvm::Error error = readInput(input, values, /*weightsMayBeAbsent=*/false, result))
+    return error;
+  if (!result.module->mesh.empty())
+    values.resolve("world_size", std::to_string(result.module->worldSize()));
+  llvm::Expected<RunnerOptions> runner = runnerOptions(values);
+  if (!runner)
+    return runner.takeError();
+  // Passes of the graph stage know no loss; whoever names passes gives one if they need it.
+  bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
+  if (!needsLoss && !values.given("loss"))
+    values.resolve("loss", "model");
+  if (llvm::Error error = resolveOptions(values, result))
+    return error;
   PassContext context{result.options, *result.target, result.remarks};
   runner->reproducerPath = "fsdpc-reproducer.fsir";
   CrashReproducer crash(runner->reproducerPath);

@@ -19,6 +19,12 @@ struct Compilation {
   std::vector<PassTime> times;
 };
 
+/// Fills module, imported and remarks from MODEL.onnx or STAGE.fsir.
+llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result);
+
+/// Fills options, machine and target for the module, and what they resolve in `values`.
+llvm::Error resolveOptions(OptionValues &values, Compilation &result);
+
 /// Reads MODEL.onnx or STAGE.fsir and runs the pipeline; a planned result has passed the schedule checker.
 llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &values);
 

@@ -3,6 +3,9 @@
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/calibrate.h"
 #include "frontend/driver/compile.h"
+#include "frontend/driver/estimate.h"
+#include "frontend/driver/memory_budget.h"
+#include "frontend/driver/output_folder.h"
 #include "frontend/driver/reduce.h"
 #include "frontend/driver/schedule_format.h"
 #include "ir/text/text.h"
@@ -28,20 +31,6 @@ llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) 
   return values.positional()[first];
 }
 
-/// "-" or nothing is stdout.
-llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
-  if (path.empty() || path == "-") {
-    llvm::outs() << text;
-    return llvm::Error::success();
-  }
-  std::error_code code;
-  llvm::raw_fd_ostream out(path, code);
-  if (code)
-    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
-  out << text;
-  return llvm::Error::success();
-}
-
 llvm::Error inspect(const OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 1);
   if (!input)
@@ -49,6 +38,7 @@ llvm::Error inspect(const OptionValues &values) {
   llvm::Expected<ImportOptions> options = importOptions(values);
   if (!options)
     return options.takeError();
+  options->weightsMayBeAbsent = true;
   llvm::Expected<ImportedModel> model = inspectOnnx(*input, *options);
   if (!model)
     return model.takeError();
@@ -149,6 +139,9 @@ llvm::Error compile(OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 0);
   if (!input)
     return input.takeError();
+  for (llvm::StringRef name : {"world_sizes", "strategies"})
+    if (values.given(name))
+      return usage("--" + name + ": is for fsdpc estimate");
   bool textOnly = !values.text("compile_to").empty() || !values.list("passes").empty();
   if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
     return usage("-o OUT: where the program goes is missing");
@@ -157,6 +150,8 @@ llvm::Error compile(OptionValues &values) {
     return compilation.takeError();
   printRemarks(*compilation, values);
   if (llvm::Error error = reportSchedule(*compilation, values))
+    return error;
+  if (llvm::Error error = checkMemoryBudget(*compilation, values, *input))
     return error;
   if (textOnly)
     return writeText(values.text("output"), toText(*compilation->module));
@@ -184,6 +179,8 @@ llvm::Error dispatch(OptionValues &values) {
     return simulateModel(values);
   if (!values.positional().empty() && values.positional()[0] == "calibrate")
     return values.positional().size() == 1 ? calibrate(values) : usage("calibrate takes no model");
+  if (!values.positional().empty() && values.positional()[0] == "estimate")
+    return runEstimate(values);
   return compile(values);
 }
 

@@ -301,6 +301,7 @@ std::string helpText() {
       "       fsdpc inspect MODEL.onnx                      what the file holds\n"
       "       fsdpc simulate MODEL.onnx [options]           the predicted timeline (--hardware)\n"
       "       fsdpc calibrate                               measures this machine's costs once\n"
+      "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"
       "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
       "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);

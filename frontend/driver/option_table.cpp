@@ -5,7 +5,8 @@ namespace fsdpc {
 namespace {
 
 constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::integer, real = OptionKind::real,
-                     text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list, lines = OptionKind::lines;
+                     text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list,
+                     lines = OptionKind::lines;
 
 // Names are normative: interface.md section 1. Only what works is listed.
 constexpr OptionRow rows[] = {
@@ -79,6 +80,8 @@ constexpr OptionRow rows[] = {
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",
      false, "strategy"},
+    {"memory_budget", text, "", "BYTES", "sharding",
+     "of one rank, e.g. 16GiB; a plan over it is refused with what would help"},
     {"streams", choice, "auto", "auto|inline|threads", "sharding",
      "cpu: collectives on a thread of their own, or inline"},
     {"threads", integer, "0", "T", "sharding",
@@ -88,6 +91,9 @@ constexpr OptionRow rows[] = {
      "table"},
     {"transport", choice, "shared", "shared|mpi", "sharding",
      "cpu: shared memory of one host, or MPI messages between hosts"},
+
+    {"world_sizes", list, "", "N,...", "estimate", "plans for these; default: world_size if given, else 1,8,64", true},
+    {"strategies", list, "", "all|NAME,...", "estimate", "and these; default: strategy if given, else all", true},
 
     {"compile_to", choice, "", "graph|train|sharded|async|planned", "looking inside", "stop there and write the stage",
      true},

@@ -96,4 +96,17 @@ llvm::Error OutputFolder::commit() {
   return code ? fileError(working, code) : llvm::Error::success();
 }
 
+llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
+  if (path.empty() || path == "-") {
+    llvm::outs() << text;
+    return llvm::Error::success();
+  }
+  std::error_code code;
+  llvm::raw_fd_ostream out(path, code);
+  if (code)
+    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
+  out << text;
+  return llvm::Error::success();
+}
+
 } // namespace fsdpc

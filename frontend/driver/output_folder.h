@@ -37,4 +37,7 @@ struct BuildOptions {
 };
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options);
 
+/// Writes one file that stands outside output folders; "-" or nothing is stdout.
+llvm::Error writeText(llvm::StringRef path, llvm::StringRef text);
+
 } // namespace fsdpc

@@ -164,6 +164,9 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   options.noTie = values.flag("no_tie");
   options.keepShared = values.flag("keep_shared");
   options.restoreBiases = values.flag("restore_biases");
+  // What writes no program needs no weights.
+  options.weightsMayBeAbsent =
+      values.flag("dry_run") || !values.text("compile_to").empty() || !values.list("passes").empty();
   return options;
 }
 
@@ -184,9 +187,9 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   if (!optimizer)
     return optimizer.takeError();
   options.optimizer = *optimizer;
-  if (llvm::Error error = shardingOptions(values, options))
-    return error;
   if (llvm::Error error = unitOptions(values, options))
+    return error;
+  if (llvm::Error error = shardingOptions(values, options))
     return error;
   options.minNumParams = values.integer("min_num_params");
   if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")

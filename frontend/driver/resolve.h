@@ -16,8 +16,15 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values);
 /// pipeline's options.
 llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module);
 
-/// The part of pipelineOptions that says who holds what and how collectives are cut: strategy, mesh, buckets.
+/// The part of pipelineOptions that says who holds what and how collectives are cut: strategy, mesh, buckets. After
+/// unitOptions.
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options);
+
+/// Gives options that change nothing for --strategy their defaults: for plans that nobody asked for by name.
+void dropWithoutEffect(OptionValues &values);
+
+/// A value of --reshard_after_forward: default, always, never, or a number of ranks.
+llvm::Error checkReshard(llvm::StringRef value);
 
 /// Was the option given, with another value than its default?
 bool changed(const OptionValues &values, llvm::StringRef name);

@@ -10,15 +10,6 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// default, always, never, or a number of ranks.
-llvm::Error checkReshard(llvm::StringRef value) {
-  int64_t size;
-  bool known = value == "default" || value == "always" || value == "never" || !value.getAsInteger(10, size);
-  return known
-             ? llvm::Error::success()
-             : usage("--reshard_after_forward " + value + ": default, always, never or a number of ranks is expected");
-}
-
 /// An option that some strategies have no use for.
 struct StrategyOption {
   llvm::StringRef name;
@@ -38,6 +29,18 @@ constexpr StrategyOption strategyOptions[] = {
     {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
 };
 
+llvm::StringRef defaultOf(llvm::StringRef name) {
+  return llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; })->defaultValue;
+}
+
+llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
+  for (llvm::StringRef name : {"data_parallel_shard_degree", "data_parallel_replicate_degree"})
+    if (values.given(name) || values.text(name) != defaultOf(name))
+      return llvm::Error::success();
+  return usage(who + ": --data_parallel_shard_degree (ranks of one replica) or --data_parallel_replicate_degree is "
+                     "required");
+}
+
 /// Units with a strategy of their own may use what the others do not.
 llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOptions &options, bool unitsDiffer) {
   Unit unit;
@@ -45,12 +48,7 @@ llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOption
   for (const StrategyOption &option : strategyOptions)
     if (!unitsDiffer && changed(values, option.name) && !option.isUsed(placementOf(unit)))
       return usage("--" + option.name + ": changes nothing for --strategy " + options.strategy);
-  bool hasDegree = values.given("data_parallel_shard_degree") || values.given("data_parallel_replicate_degree");
-  if (isHybrid(placementOf(unit)) && !hasDegree)
-    return usage(
-        "--strategy " + options.strategy +
-        ": --data_parallel_shard_degree (ranks of one replica) or --data_parallel_replicate_degree is required");
-  return llvm::Error::success();
+  return isHybrid(placementOf(unit)) ? requireDegree(values, "--strategy " + options.strategy) : llvm::Error::success();
 }
 
 /// Degrees of the hybrid mesh; their product is checked where the mesh is made.
@@ -84,7 +82,40 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
   return llvm::Error::success();
 }
 
+/// A unit's own strategy may use what --strategy does not, and needs the degrees if it is hybrid.
+llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOptions &options, bool &unitsDiffer) {
+  for (const UnitOverride &unit : options.unitOverrides) {
+    auto strategy = unit.values.find("strategy");
+    if (strategy == unit.values.end())
+      continue;
+    unitsDiffer = true;
+    Unit probe;
+    probe.strategy = strategy->second;
+    if (isHybrid(placementOf(probe)))
+      if (llvm::Error error = requireDegree(values, "--unit " + unit.pattern + ":strategy=" + probe.strategy))
+        return error;
+  }
+  return llvm::Error::success();
+}
+
 } // namespace
+
+llvm::Error checkReshard(llvm::StringRef value) {
+  int64_t size;
+  bool known =
+      value == "default" || value == "always" || value == "never" || (!value.getAsInteger(10, size) && size >= 1);
+  return known
+             ? llvm::Error::success()
+             : usage("--reshard_after_forward " + value + ": default, always, never or a number of ranks is expected");
+}
+
+void dropWithoutEffect(OptionValues &values) {
+  Unit unit;
+  unit.strategy = values.text("strategy").str();
+  for (const StrategyOption &option : strategyOptions)
+    if (!option.isUsed(placementOf(unit)))
+      values.resolve(option.name, defaultOf(option.name).str());
+}
 
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {
   static constexpr std::pair<llvm::StringRef, double> suffixes[] = {{"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30},
@@ -119,7 +150,10 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   if (llvm::Error error = deterministicOptions(values, options))
     return error;
-  return rejectWithoutEffect(values, options, /*unitsDiffer=*/false);
+  bool unitsDiffer = false;
+  if (llvm::Error error = checkUnitStrategies(values, options, unitsDiffer))
+    return error;
+  return rejectWithoutEffect(values, options, unitsDiffer);
 }
 
 } // namespace fsdpc

@@ -31,18 +31,14 @@ llvm::Expected<std::string> unitKey(llvm::StringRef text) {
                (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
 }
 
-llvm::Expected<std::string> reshardValue(llvm::StringRef value) {
-  std::string plain = value.lower();
-  int64_t ranks;
-  if (plain == "default" || plain == "always" || plain == "never" || (!value.getAsInteger(10, ranks) && ranks > 0))
-    return plain;
-  return usage("reshard_after_forward " + value + ": default, always, never or a number of ranks is expected");
-}
-
 /// As the field of Unit has it.
 llvm::Expected<std::string> unitValue(llvm::StringRef key, llvm::StringRef value) {
-  if (key == "reshard_after_forward")
-    return reshardValue(value);
+  if (key == "reshard_after_forward") {
+    std::string plain = value.lower();
+    if (llvm::Error error = checkReshard(plain))
+      return error;
+    return plain;
+  }
   llvm::Expected<std::string> checked = OptionValues::checked(key, value);
   if (!checked || key != "forward_prefetch")
     return checked;
@@ -90,8 +86,9 @@ llvm::Error checkPolicyOption(const OptionValues &values, llvm::StringRef option
 
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
   options.autoWrapPolicy = values.text("auto_wrap_policy").str();
-  for (auto [option, policy] : {std::pair<llvm::StringRef, llvm::StringRef>{"transformer_cls_to_wrap", "transformer_based_wrap"},
-                                {"wrap_pattern", "manual"}})
+  for (auto [option, policy] :
+       {std::pair<llvm::StringRef, llvm::StringRef>{"transformer_cls_to_wrap", "transformer_based_wrap"},
+        {"wrap_pattern", "manual"}})
     if (llvm::Error error = checkPolicyOption(values, option, policy))
       return error;
   for (llvm::StringRef name : {"wrap_pattern", "ignored_params"})

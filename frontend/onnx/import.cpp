@@ -9,7 +9,7 @@ namespace {
 
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
                                                    ImportedModel &imported) {
-  llvm::Expected<std::shared_ptr<OnnxModel>> model = loadModel(path);
+  llvm::Expected<std::shared_ptr<OnnxModel>> model = loadModel(path, options.weightsMayBeAbsent);
   if (!model)
     return model.takeError();
   imported.model = std::move(*model);

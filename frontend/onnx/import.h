@@ -43,6 +43,8 @@ struct ImportOptions {
   bool noTie = false;         ///< shared and copied parameters of different modules become parameters of their own
   bool keepShared = false;    ///< initializers that the exporter merged because they were equal stay one parameter
   bool restoreBiases = false; ///< zero biases that the exporter dropped come back
+  /// A parameter whose external data file does not exist has no value. What would need the value fails later.
+  bool weightsMayBeAbsent = false;
 };
 
 class OnnxModel; ///< the file as repaired, with its weights (model.h)

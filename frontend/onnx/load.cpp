@@ -111,8 +111,33 @@ llvm::Error checkVersions(const OnnxModel &model) {
   return llvm::Error::success();
 }
 
-llvm::Error checkModel(const OnnxModel &model) {
+/// While it lives, absent weights are empty tensors: libonnx wants to see every file.
+class AbsentWeightsHidden {
+public:
+  explicit AbsentWeightsHidden(OnnxModel &model) {
+    for (onnx::TensorProto &tensor : *model.graph().mutable_initializer())
+      if (isAbsent(model, tensor)) {
+        kept.emplace_back(&tensor, tensor);
+        tensor.clear_external_data();
+        tensor.clear_data_location();
+        tensor.clear_dims();
+        tensor.add_dims(0);
+      }
+  }
+  ~AbsentWeightsHidden() {
+    for (auto &[tensor, original] : kept)
+      *tensor = std::move(original);
+  }
+  AbsentWeightsHidden(const AbsentWeightsHidden &) = delete;
+  AbsentWeightsHidden &operator=(const AbsentWeightsHidden &) = delete;
+
+private:
+  std::vector<std::pair<onnx::TensorProto *, onnx::TensorProto>> kept;
+};
+
+llvm::Error checkModel(OnnxModel &model) {
   try {
+    AbsentWeightsHidden hidden(model);
     checkWithLibrary(model);
   } catch (const std::exception &fault) {
     // An op that libonnx does not know stops its check; the list of all such nodes says more.
@@ -175,8 +200,9 @@ std::string describe(const OnnxModel &model, const onnx::NodeProto &node) {
       .str();
 }
 
-llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path) {
+llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool weightsMayBeAbsent) {
   auto model = std::make_shared<OnnxModel>();
+  model->weightsMayBeAbsent = weightsMayBeAbsent;
   model->path = path.str();
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
   model->folder = folder.empty() ? "." : folder.str();

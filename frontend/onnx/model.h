@@ -11,8 +11,9 @@ namespace fsdpc {
 class OnnxModel {
 public:
   onnx::ModelProto proto;
-  std::string path;   ///< as given, for messages
-  std::string folder; ///< external data lies below it
+  std::string path;                ///< as given, for messages
+  std::string folder;              ///< external data lies below it
+  bool weightsMayBeAbsent = false; ///< ImportOptions::weightsMayBeAbsent
 
   const onnx::GraphProto &graph() const { return proto.graph(); }
   onnx::GraphProto &graph() { return *proto.mutable_graph(); }
@@ -22,7 +23,7 @@ public:
 
 /// Reads and checks a file. The caller learns of unsupported ops from the translation, except where libonnx does not
 /// know an op either.
-llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path);
+llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool weightsMayBeAbsent);
 
 /// The node's name, or its first output's where it has none.
 llvm::StringRef nameOf(const onnx::NodeProto &node);
@@ -44,6 +45,8 @@ std::string typeText(int32_t onnxType);
 Shape shapeOf(const onnx::TensorProto &tensor);
 int64_t elementsOf(const onnx::TensorProto &tensor);
 
+/// Its external data lies in a file that does not exist, and that is allowed.
+bool isAbsent(const OnnxModel &model, const onnx::TensorProto &tensor);
 /// Shape, payload and (for external data) file, offset and length are what they have to be.
 llvm::Error checkTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
 /// All elements, converted to dtypeOf(type). The tensor has passed checkTensor.

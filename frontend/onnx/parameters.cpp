@@ -33,10 +33,12 @@ void setLayout(Parameter &parameter, const onnx::TensorProto &tensor, const Init
   parameter.type = Type(*dtypeOf(tensor.data_type()), own);
 }
 
-Parameter makeParameter(const GraphIndex &index, const onnx::TensorProto &tensor, const InitializerRole &role) {
+Parameter makeParameter(const OnnxModel &model, const GraphIndex &index, const onnx::TensorProto &tensor,
+                        const InitializerRole &role) {
   Parameter parameter;
   parameter.name = role.name;
   parameter.initializer = tensor.name();
+  parameter.hasValue = !isAbsent(model, tensor);
   parameter.recovered = role.note;
   if (llvm::StringRef note = metadataOf(tensor, recoveredKey); !note.empty())
     parameter.recovered += (parameter.recovered.empty() ? "" : "; ") + note.str();
@@ -55,7 +57,7 @@ RecoveredParameters listParameters(const Repair &repair) {
     if (result.roles[i].kind != InitializerKind::parameter || index.readsOf(tensor.name()).empty())
       continue;
     result.byInitializer[tensor.name()] = result.parameters.size();
-    result.parameters.push_back(makeParameter(index, tensor, result.roles[i]));
+    result.parameters.push_back(makeParameter(repair.model, index, tensor, result.roles[i]));
     result.origins.push_back(result.roles[i].origin);
   }
   return result;
@@ -139,7 +141,7 @@ void promote(const Repair &repair, RecoveredParameters &recovered, NamePattern &
     recovered.roles[i].kind = InitializerKind::parameter;
     recovered.roles[i].origin = "--trainable";
     recovered.byInitializer[tensor.name()] = recovered.parameters.size();
-    recovered.parameters.push_back(makeParameter(index, tensor, recovered.roles[i]));
+    recovered.parameters.push_back(makeParameter(repair.model, index, tensor, recovered.roles[i]));
     recovered.origins.push_back("--trainable");
   }
 }

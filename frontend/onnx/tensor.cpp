@@ -43,17 +43,36 @@ struct ExternalSlice {
   uint64_t offset = 0, length = 0;
 };
 
-/// The file of a location, which must lie in the model's folder once all links are followed.
-llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorProto &tensor, llvm::StringRef location) {
-  namespace fs = llvm::sys::fs;
+/// What can be said of a location without looking at the file.
+llvm::Error checkLocation(const TensorProto &tensor, llvm::StringRef location) {
   namespace path = llvm::sys::path;
   if (location.empty() || path::is_absolute(location) || location.contains('\0'))
     return tensorError(tensor, "external data must lie in a file relative to the model, not '" + location + "'");
   for (auto part = path::begin(location), end = path::end(location); part != end; ++part)
     if (*part == "..")
       return tensorError(tensor, "external data '" + location + "' leaves the model's folder");
-  llvm::SmallString<256> joined(model.folder), file, folder;
-  path::append(joined, location);
+  return llvm::Error::success();
+}
+
+llvm::SmallString<256> besideModel(const OnnxModel &model, llvm::StringRef location) {
+  llvm::SmallString<256> joined(model.folder);
+  llvm::sys::path::append(joined, location);
+  return joined;
+}
+
+llvm::StringRef locationOf(const TensorProto &tensor) {
+  for (const onnx::StringStringEntryProto &entry : tensor.external_data())
+    if (entry.key() == "location")
+      return entry.value();
+  return "";
+}
+
+/// The file of a location, which must lie in the model's folder once all links are followed.
+llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorProto &tensor, llvm::StringRef location) {
+  namespace fs = llvm::sys::fs;
+  if (llvm::Error error = checkLocation(tensor, location))
+    return error;
+  llvm::SmallString<256> joined = besideModel(model, location), file, folder;
   if (std::error_code error = fs::real_path(joined, file))
     return tensorError(tensor, "cannot open external data file '" + joined + "': " + error.message());
   if (std::error_code error = fs::real_path(model.folder, folder))
@@ -69,15 +88,12 @@ llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorPr
 llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const TensorProto &tensor, uint64_t expected) {
   ExternalSlice slice;
   slice.length = expected;
-  std::string location;
   for (const onnx::StringStringEntryProto &entry : tensor.external_data()) {
     uint64_t *number = entry.key() == "offset" ? &slice.offset : entry.key() == "length" ? &slice.length : nullptr;
-    if (entry.key() == "location")
-      location = entry.value();
-    else if (number && llvm::StringRef(entry.value()).getAsInteger(10, *number))
+    if (number && llvm::StringRef(entry.value()).getAsInteger(10, *number))
       return tensorError(tensor, "external data has a bad " + entry.key() + " '" + entry.value() + "'");
   }
-  llvm::Expected<std::string> file = containedFile(model, tensor, location);
+  llvm::Expected<std::string> file = containedFile(model, tensor, locationOf(tensor));
   if (!file)
     return file.takeError();
   slice.file = std::move(*file);
@@ -208,6 +224,17 @@ Shape shapeOf(const TensorProto &tensor) { return Shape(tensor.dims().begin(), t
 
 int64_t elementsOf(const TensorProto &tensor) { return checkedElements(shapeOf(tensor)).value_or(0); }
 
+bool isAbsent(const OnnxModel &model, const TensorProto &tensor) {
+  if (!model.weightsMayBeAbsent || !isExternal(tensor))
+    return false;
+  llvm::StringRef location = locationOf(tensor);
+  if (llvm::Error error = checkLocation(tensor, location)) {
+    llvm::consumeError(std::move(error));
+    return false;
+  }
+  return !llvm::sys::fs::exists(besideModel(model, location));
+}
+
 llvm::Error checkTensor(const OnnxModel &model, const TensorProto &tensor) {
   const FileType *type = fileTypeOf(tensor.data_type());
   if (!type)
@@ -222,6 +249,8 @@ llvm::Error checkTensor(const OnnxModel &model, const TensorProto &tensor) {
   if (tensor.has_segment())
     return tensorError(tensor, "segmented tensors are not supported");
   int64_t bytes = *elements * type->bytes;
+  if (isAbsent(model, tensor))
+    return llvm::Error::success();
   if (isExternal(tensor)) {
     llvm::Expected<ExternalSlice> slice = externalSlice(model, tensor, bytes);
     return slice ? llvm::Error::success() : slice.takeError();

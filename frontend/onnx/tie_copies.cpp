@@ -52,6 +52,8 @@ private:
     bool sameShape = from == to, swapped = from.size() == 2 && to.size() == 2 && from[0] == to[1] && from[1] == to[0];
     if ((!sameShape && !swapped) || original.data_type() != copy.data_type() || elementsOf(original) < 4)
       return std::nullopt;
+    if (isAbsent(repair.model, original) || isAbsent(repair.model, copy))
+      return std::nullopt;
     llvm::Expected<Bytes> a = readTensor(repair.model, original);
     if (!a)
       return a.takeError();
@@ -144,7 +146,7 @@ private:
     std::map<int64_t, std::vector<const onnx::TensorProto *>> named, folded;
     for (int i = 0; i < index.graph.initializer_size(); ++i) {
       const onnx::TensorProto &tensor = index.graph.initializer(i);
-      if (roles[i].kind == InitializerKind::parameter && tensor.dims_size() == 2)
+      if (roles[i].kind == InitializerKind::parameter && tensor.dims_size() == 2 && !isAbsent(repair.model, tensor))
         (isExporterName(tensor.name()) ? folded : named)[elementsOf(tensor)].push_back(&tensor);
     }
     for (auto &[elements, copies] : folded)

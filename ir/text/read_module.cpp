@@ -6,8 +6,8 @@ namespace fsdpc::text {
 bool Reader::readModule() {
   using Read = bool (Reader::*)();
   static constexpr std::pair<llvm::StringRef, Read> items[] = {
-      {"setting", &Reader::readSetting},    {"decisions", &Reader::readDecisions}, {"unit", &Reader::readUnit},
-      {"outline", &Reader::readOutline},    {"state", &Reader::readState},         {"func", &Reader::readFunction},
+      {"setting", &Reader::readSetting},     {"decisions", &Reader::readDecisions}, {"unit", &Reader::readUnit},
+      {"outline", &Reader::readOutline},     {"state", &Reader::readState},         {"func", &Reader::readFunction},
       {"parameter", &Reader::readParameter}, {"class", &Reader::readClass}};
   if (!readHeader())
     return false;

@@ -76,7 +76,8 @@ llvm::Expected<std::vector<std::string>> findModulesOfClasses(llvm::ArrayRef<Use
                                                               llvm::ArrayRef<std::string> wanted) {
   if (classes.empty())
     return llvm::createStringError(
-        "--auto_wrap_policy transformer_based_wrap: the file does not say of which class its modules are (exporters that "
+        "--auto_wrap_policy transformer_based_wrap: the file does not say of which class its modules are (exporters "
+        "that "
         "trace write no class names); use auto, or manual with a --wrap_pattern on module paths");
   std::set<std::string> modules = modulesAround(parameters);
   llvm::StringSet<> wrapped;

@@ -1,5 +1,6 @@
 // What the user says about single units and parameters, written over what the options say about all.
 #include "passes/graph/unit_plan.h"
+#include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Regex.h"
@@ -44,6 +45,32 @@ llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued
   return llvm::Error::success();
 }
 
+/// Can the key change anything for a unit of this strategy?
+bool isUsed(const Unit &unit, llvm::StringRef key) {
+  Unit plain;
+  plain.strategy = unit.strategy;
+  WholeCopy copy = placementOf(plain).copy;
+  return key == "strategy" || copy == WholeCopy::perUse ||
+         (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
+}
+
+/// Once all strategies are known: a choice that none of its units has a use for is a mistake.
+llvm::Error checkEffects(llvm::ArrayRef<Unit> units, const UnitOverride &override) {
+  llvm::Regex regex("^(" + override.pattern + ")$");
+  for (const auto &[key, value] : override.values) {
+    std::string without;
+    bool isEffective = false;
+    for (const Unit &unit : units)
+      if (regex.match(unit.name)) {
+        isEffective |= isUsed(unit, key);
+        without = unit.name + " is " + unit.strategy;
+      }
+    if (!isEffective)
+      return llvm::createStringError("--unit " + override.pattern + ": " + key + " changes nothing, " + without);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error ignoreParameters(Module &module, llvm::StringRef pattern) {
   if (pattern.empty())
     return llvm::Error::success();
@@ -67,6 +94,9 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
       continued.insert(module.units[other].name);
   for (const UnitOverride &override : options.unitOverrides)
     if (llvm::Error error = applyTo(module.units, continued, override))
+      return error;
+  for (const UnitOverride &override : options.unitOverrides)
+    if (llvm::Error error = checkEffects(module.units, override))
       return error;
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)

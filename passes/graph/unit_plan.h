@@ -34,9 +34,9 @@ struct UnitPlan {
 
 /// auto: blocks that repeat, one unit each, and one for what is used before the first block, after the last and between
 /// two; without such blocks up to about eight units by size. transformer_based_wrap, manual: the same with the modules
-/// of the asked classes, or whose whole paths match, as blocks, which may stand in one another. size_based_wrap: modules
-/// in a row until they have minNumParams. no_wrap: one unit.
-/// `classes` is Module::classes. Errors: a class or pattern that matches nothing, with what there is.
+/// of the asked classes, or whose whole paths match, as blocks, which may stand in one another. size_based_wrap:
+/// modules in a row until they have minNumParams. no_wrap: one unit. `classes` is Module::classes. Errors: a class or
+/// pattern that matches nothing, with what there is.
 llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
                                    const std::map<std::string, std::string> &classes, const PipelineOptions &options);
 

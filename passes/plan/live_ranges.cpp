@@ -17,6 +17,15 @@ namespace {
 
 bool isStepFunction(FunctionKind kind) { return kind <= FunctionKind::update; }
 
+/// Is the operand a unit's gradients or this rank's shard of them?
+bool sumsGradients(const Node &allReduce) {
+  const Node *definer = allReduce.operand(0)->definer();
+  if (definer && definer->op() == Op::wait)
+    definer = definer->operand(0)->definer();
+  return definer && (definer->op() == Op::pack || definer->op() == Op::reduceScatterStart ||
+                     definer->op() == Op::reduceScatter);
+}
+
 /// The class of a value's memory, by what defines it.
 MemoryClass classOf(const Value &root) {
   const Node *definer = root.definer();
@@ -29,7 +38,7 @@ MemoryClass classOf(const Value &root) {
   case Op::reduceScatterStart:
   case Op::reduceScatter: return MemoryClass::gradients;
   case Op::allReduceStart:
-  case Op::allReduce: return MemoryClass::communication;
+  case Op::allReduce: return sumsGradients(*definer) ? MemoryClass::gradients : MemoryClass::communication;
   case Op::constant: return MemoryClass::other;
   default: return MemoryClass::activations;
   }

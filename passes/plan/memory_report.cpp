@@ -26,13 +26,24 @@ int64_t peakPosition(const LiveRanges &ranges) {
   return std::max_element(live.begin(), live.end()) - live.begin();
 }
 
+/// A value without a name is known by what makes it.
+std::string nameFor(const Module &module, const Buffer &buffer) {
+  if (!buffer.name.empty() || !buffer.definer)
+    return buffer.name;
+  const Section &section = buffer.definer->section;
+  std::string name = "(" + infoOf(*buffer.definer).name.str();
+  if (section.unit >= 0)
+    name += " of " + module.units[section.unit].name + " " + nameOf(section.phase).str();
+  return name + ")";
+}
+
 void describePeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryReport &report) {
   for (const Buffer &buffer : ranges.buffers) {
     if (buffer.bytes == 0 || !(buffer.permanent || (buffer.begin <= position && position <= buffer.end)))
       continue;
     report.liveAtPeakBytes += buffer.bytes;
     report.byClass[static_cast<size_t>(buffer.memoryClass)] += buffer.bytes;
-    report.peakLive.push_back({buffer.name, buffer.bytes});
+    report.peakLive.push_back({nameFor(module, buffer), buffer.bytes});
   }
   llvm::stable_sort(report.peakLive, [](const LiveValue &a, const LiveValue &b) { return a.bytes > b.bytes; });
   report.peakLive.resize(std::min(report.peakLive.size(), listedValues));

@@ -1,0 +1,116 @@
+#include "frontend/driver/estimate.h"
+
+#include "frontend/driver/compile.h"
+#include "ir/ops/attributes.h"
+#include "ir/text/text.h"
+#include "passes/shard/placement.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+/// (n-1)/n of the bytes, without overflow.
+int64_t shareOfOthers(int64_t bytes, int64_t ranks) {
+  return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
+}
+
+void count(const Node &node, SentBytes &sent) {
+  if (!infoOf(node).has(startsCollective))
+    return;
+  int64_t ranks = node.get<CollectiveAttributes>().ranks;
+  int64_t whole = std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
+  if (node.op() == Op::allGatherStart)
+    sent.allGather += shareOfOthers(whole, ranks);
+  else if (node.op() == Op::reduceScatterStart)
+    sent.reduceScatter += shareOfOthers(whole, ranks);
+  else
+    sent.allReduce += 2 * shareOfOthers(whole, ranks);
+}
+
+bool isHybrid(llvm::StringRef strategy) { return strategy.starts_with("hybrid"); }
+
+} // namespace
+
+SentBytes sentPerStep(const Module &planned) {
+  SentBytes sent;
+  for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})
+    if (const Function *function = planned.function(kind))
+      for (const Node *node : *function)
+        count(*node, sent);
+  return sent;
+}
+
+llvm::Expected<Estimator> Estimator::read(llvm::StringRef input, const OptionValues &values) {
+  Compilation compilation;
+  if (llvm::Error error = readInput(input, values, /*weightsMayBeAbsent=*/true, compilation))
+    return error;
+  const Module &module = *compilation.module;
+  if (module.stage != Stage::graph || !module.units.empty())
+    return usage(input + ": its units are decided already; estimates begin with a model");
+  Estimator estimator;
+  estimator.graph = toText(module);
+  return estimator;
+}
+
+llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
+  llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(graph, "model"));
+  if (!module)
+    return module.takeError();
+  Compilation compilation;
+  compilation.module = std::move(*module);
+  if (llvm::Error error = resolveOptions(values, compilation))
+    return error;
+  PassContext context{compilation.options, *compilation.target, compilation.remarks};
+  if (llvm::Error error = runPasses(*compilation.module, context, {}, compilation.times))
+    return error;
+  Estimate estimate;
+  estimate.strategy = values.text("strategy").str();
+  estimate.worldSize = compilation.options.worldSize;
+  estimate.microBatchSize = compilation.options.microBatchSize;
+  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid(estimate.strategy))
+    estimate.shardDegree = axis->size;
+  estimate.memory = reportMemory(*compilation.module, *compilation.target);
+  estimate.sent = sentPerStep(*compilation.module);
+  return estimate;
+}
+
+std::vector<std::string> knownStrategies() {
+  std::vector<std::string> strategies;
+  for (const Placement &row : placements())
+    strategies.push_back(row.strategy.str());
+  return strategies;
+}
+
+bool choosePlan(OptionValues &values, llvm::StringRef strategy, int64_t worldSize) {
+  bool hasDegrees = values.given("data_parallel_shard_degree") || values.given("data_parallel_replicate_degree");
+  values.resolve("strategy", strategy.str());
+  values.resolve("world_size", std::to_string(worldSize));
+  dropWithoutEffect(values);
+  if (!isHybrid(strategy) || hasDegrees)
+    return true;
+  for (int64_t degree : {8, 4, 2})
+    if (worldSize > degree && worldSize % degree == 0) {
+      values.resolve("data_parallel_shard_degree", std::to_string(degree));
+      values.resolve("data_parallel_replicate_degree", std::to_string(worldSize / degree));
+      return true;
+    }
+  return false;
+}
+
+std::string bytesText(int64_t bytes) {
+  constexpr llvm::StringLiteral names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(names); ++unit)
+    value /= 1024;
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << llvm::format(unit == 0 ? "%.0f " : "%.2f ", value) << names[unit];
+  return text;
+}
+
+} // namespace fsdpc
