@@ -255,9 +255,10 @@ void emitRmsprop(SectionWriter &writer, const Node &node) {
                 {0, 1, bufferResult, averageResult});
 }
 
-std::optional<std::string> f32State(const Node &node) {
-  if (node.operand(0)->type().dtype() != DType::f32)
-    return "parameters are updated in f32, not " + nameOf(node.operand(0)->type().dtype()).str();
+std::optional<std::string> floatState(const Node &node) {
+  DType dtype = node.operand(0)->type().dtype();
+  if (dtype != DType::f32 && dtype != DType::f64)
+    return "parameters are updated in f32 or f64, not " + nameOf(node.operand(0)->type().dtype()).str();
   return std::nullopt;
 }
 
@@ -287,11 +288,11 @@ const Emitter reduceScatterStart = {emitStart};
 const Emitter allReduceStart = {emitStart};
 const Emitter wait = {emitWait};
 
-const Emitter sgd = {emitSgd, f32State};
-const Emitter adam = {emitAdam, f32State};
-const Emitter adadelta = {emitAdadelta, f32State};
-const Emitter adagrad = {emitAdagrad, f32State};
-const Emitter rmsprop = {emitRmsprop, f32State};
+const Emitter sgd = {emitSgd, floatState};
+const Emitter adam = {emitAdam, floatState};
+const Emitter adadelta = {emitAdadelta, floatState};
+const Emitter adagrad = {emitAdagrad, floatState};
+const Emitter rmsprop = {emitRmsprop, floatState};
 
 } // namespace emitters
 

@@ -10,22 +10,26 @@ namespace {
 
 constexpr std::int64_t grain = 8192;
 
+inline float squareRoot(float x) { return __builtin_sqrtf(x); }
+inline double squareRoot(double x) { return __builtin_sqrt(x); }
+
 /// torch.lerp: a formula that is exact at both ends.
-inline float lerp(float from, float to, float weight) {
-  return weight < 0.5f ? from + weight * (to - from) : to - (to - from) * (1 - weight);
+template <class T>
+inline T lerp(T from, T to, T weight) {
+  return weight < T(0.5) ? from + weight * (to - from) : to - (to - from) * (1 - weight);
 }
 
-template <bool hasMomentum, bool nesterov>
-void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const float *p, const float *g, const float *m,
-              float *pOut, float *mOut) {
-  const float lr = static_cast<float>(-s.lr), decay = static_cast<float>(s.weightDecay);
-  const float momentum = static_cast<float>(s.momentum), keep = static_cast<float>(1 - s.dampening);
+template <bool hasMomentum, bool nesterov, class T>
+void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const T *g, const T *m, T *pOut,
+              T *mOut) {
+  const T lr = static_cast<T>(-s.lr), decay = static_cast<T>(s.weightDecay);
+  const T momentum = static_cast<T>(s.momentum), keep = static_cast<T>(1 - s.dampening);
   const bool first = s.step == 1;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    float slope = g[i] + decay * p[i];
+    T slope = g[i] + decay * p[i];
     if constexpr (hasMomentum) {
-      const float buffer = first ? slope : m[i] * momentum + slope * keep;
+      const T buffer = first ? slope : m[i] * momentum + slope * keep;
       mOut[i] = buffer;
       slope = nesterov ? slope + momentum * buffer : buffer;
     }
@@ -35,8 +39,9 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const f
 
 } // namespace
 
-void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const float *p, const float *g, const float *m,
-         float *pOut, float *mOut) {
+template <class T>
+void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const T *g,
+         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut) {
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     if (!mOut)
       sgdRange<false, false>(begin, end, s, p, g, m, pOut, mOut);
@@ -47,41 +52,42 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const float 
   });
 }
 
-void adam(const Context &c, std::int64_t count, const AdamScalars &s, const float *p, const float *g, const float *m,
-          const float *v, float *pOut, float *mOut, float *vOut) {
+template <class T>
+void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
+          T *pOut, T *mOut, T *vOut) {
   const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step));
   const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
-  const float keep = s.decoupled ? static_cast<float>(1 - s.lr * s.weightDecay) : 1;
-  const float decay = s.decoupled ? 0 : static_cast<float>(s.weightDecay);
-  const float weight1 = static_cast<float>(1 - s.beta1), weight2 = static_cast<float>(1 - s.beta2);
-  const float beta2 = static_cast<float>(s.beta2), epsilon = static_cast<float>(s.epsilon);
-  const float rootOfCorrection2 = static_cast<float>(std::sqrt(correction2));
-  const float stepSize = static_cast<float>(-s.lr / correction1);
+  const T keep = s.decoupled ? static_cast<T>(1 - s.lr * s.weightDecay) : 1;
+  const T decay = s.decoupled ? 0 : static_cast<T>(s.weightDecay);
+  const T weight1 = static_cast<T>(1 - s.beta1), weight2 = static_cast<T>(1 - s.beta2);
+  const T beta2 = static_cast<T>(s.beta2), epsilon = static_cast<T>(s.epsilon);
+  const T rootOfCorrection2 = static_cast<T>(std::sqrt(correction2));
+  const T stepSize = static_cast<T>(-s.lr / correction1);
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const float kept = p[i] * keep;
-      const float slope = g[i] + decay * p[i];
-      const float average = lerp(m[i], slope, weight1);
-      const float square = v[i] * beta2 + weight2 * slope * slope;
+      const T kept = p[i] * keep;
+      const T slope = g[i] + decay * p[i];
+      const T average = lerp(m[i], slope, weight1);
+      const T square = v[i] * beta2 + weight2 * slope * slope;
       mOut[i] = average;
       vOut[i] = square;
-      pOut[i] = kept + stepSize * average / (__builtin_sqrtf(square) / rootOfCorrection2 + epsilon);
+      pOut[i] = kept + stepSize * average / (squareRoot(square) / rootOfCorrection2 + epsilon);
     }
   });
 }
 
-void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const float *p, const float *g,
-              const float *square, const float *delta, float *pOut, float *squareOut, float *deltaOut) {
-  const float decay = static_cast<float>(s.weightDecay), rho = static_cast<float>(s.rho);
-  const float rest = static_cast<float>(1 - s.rho), epsilon = static_cast<float>(s.epsilon),
-              lr = static_cast<float>(-s.lr);
+template <class T>
+void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
+              const T *delta, T *pOut, T *squareOut, T *deltaOut) {
+  const T decay = static_cast<T>(s.weightDecay), rho = static_cast<T>(s.rho);
+  const T rest = static_cast<T>(1 - s.rho), epsilon = static_cast<T>(s.epsilon), lr = static_cast<T>(-s.lr);
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const float slope = g[i] + decay * p[i];
-      const float newSquare = square[i] * rho + rest * slope * slope;
-      const float change = __builtin_sqrtf(delta[i] + epsilon) / __builtin_sqrtf(newSquare + epsilon) * slope;
+      const T slope = g[i] + decay * p[i];
+      const T newSquare = square[i] * rho + rest * slope * slope;
+      const T change = squareRoot(delta[i] + epsilon) / squareRoot(newSquare + epsilon) * slope;
       squareOut[i] = newSquare;
       deltaOut[i] = delta[i] * rho + rest * change * change;
       pOut[i] = p[i] + lr * change;
@@ -89,42 +95,42 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
   });
 }
 
-void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const float *p, const float *g,
-             const float *sum, float *pOut, float *sumOut) {
-  const float decay = static_cast<float>(s.weightDecay), epsilon = static_cast<float>(s.epsilon);
-  const float lr = static_cast<float>(-s.lr / (1 + static_cast<double>(s.step - 1) * s.lrDecay));
+template <class T>
+void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
+             T *pOut, T *sumOut) {
+  const T decay = static_cast<T>(s.weightDecay), epsilon = static_cast<T>(s.epsilon);
+  const T lr = static_cast<T>(-s.lr / (1 + static_cast<double>(s.step - 1) * s.lrDecay));
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const float slope = g[i] + decay * p[i];
-      const float newSum = sum[i] + slope * slope;
+      const T slope = g[i] + decay * p[i];
+      const T newSum = sum[i] + slope * slope;
       sumOut[i] = newSum;
-      pOut[i] = p[i] + lr * slope / (__builtin_sqrtf(newSum) + epsilon);
+      pOut[i] = p[i] + lr * slope / (squareRoot(newSum) + epsilon);
     }
   });
 }
 
 namespace {
 
-template <bool hasMomentum, bool centered>
-void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s, const float *p, const float *g,
-                  const float *square, const float *m, const float *average, float *pOut, float *squareOut, float *mOut,
-                  float *averageOut) {
-  const float decay = static_cast<float>(s.weightDecay), alpha = static_cast<float>(s.alpha);
-  const float rest = static_cast<float>(1 - s.alpha), epsilon = static_cast<float>(s.epsilon);
-  const float lr = static_cast<float>(-s.lr), momentum = static_cast<float>(s.momentum);
+template <bool hasMomentum, bool centered, class T>
+void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s, const T *p, const T *g,
+                  const T *square, const T *m, const T *average, T *pOut, T *squareOut, T *mOut, T *averageOut) {
+  const T decay = static_cast<T>(s.weightDecay), alpha = static_cast<T>(s.alpha);
+  const T rest = static_cast<T>(1 - s.alpha), epsilon = static_cast<T>(s.epsilon);
+  const T lr = static_cast<T>(-s.lr), momentum = static_cast<T>(s.momentum);
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    const float slope = g[i] + decay * p[i];
-    const float newSquare = square[i] * alpha + rest * slope * slope;
+    const T slope = g[i] + decay * p[i];
+    const T newSquare = square[i] * alpha + rest * slope * slope;
     squareOut[i] = newSquare;
-    float spread = newSquare;
+    T spread = newSquare;
     if constexpr (centered) {
-      const float newAverage = lerp(average[i], slope, rest);
+      const T newAverage = lerp(average[i], slope, rest);
       averageOut[i] = newAverage;
       spread = newSquare - newAverage * newAverage;
     }
-    const float root = __builtin_sqrtf(spread) + epsilon;
+    const T root = squareRoot(spread) + epsilon;
     if constexpr (hasMomentum) {
       mOut[i] = m[i] * momentum + slope / root;
       pOut[i] = p[i] + lr * mOut[i];
@@ -136,16 +142,38 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 
 } // namespace
 
-void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const float *p, const float *g,
-             const float *square, const float *m, const float *average, float *pOut, float *squareOut, float *mOut,
-             float *averageOut) {
-  using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const float *, const float *,
-                         const float *, const float *, const float *, float *, float *, float *, float *);
-  const Range range = mOut ? (averageOut ? rmspropRange<true, true> : rmspropRange<true, false>)
-                           : (averageOut ? rmspropRange<false, true> : rmspropRange<false, false>);
+template <class T>
+void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const T *g, const T *square,
+             const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
+             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut) {
+  using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const T *, const T *, const T *,
+                         const T *, T *, T *, T *, T *);
+  const Range range = mOut ? (averageOut ? rmspropRange<true, true, T> : rmspropRange<true, false, T>)
+                           : (averageOut ? rmspropRange<false, true, T> : rmspropRange<false, false, T>);
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
   });
 }
+
+template void sgd(const Context &, std::int64_t, const SgdScalars &, const float *, const float *, const float *,
+                  float *, float *);
+template void adam(const Context &, std::int64_t, const AdamScalars &, const float *, const float *, const float *,
+                   const float *, float *, float *, float *);
+template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const float *, const float *,
+                       const float *, const float *, float *, float *, float *);
+template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const float *, const float *,
+                      const float *, float *, float *);
+template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const float *, const float *,
+                      const float *, const float *, const float *, float *, float *, float *, float *);
+template void sgd(const Context &, std::int64_t, const SgdScalars &, const double *, const double *, const double *,
+                  double *, double *);
+template void adam(const Context &, std::int64_t, const AdamScalars &, const double *, const double *, const double *,
+                   const double *, double *, double *, double *);
+template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const double *, const double *,
+                       const double *, const double *, double *, double *, double *);
+template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const double *, const double *,
+                      const double *, double *, double *);
+template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const double *, const double *,
+                      const double *, const double *, const double *, double *, double *, double *, double *);
 
 } // namespace fsdpc::rt

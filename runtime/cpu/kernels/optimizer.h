@@ -1,9 +1,11 @@
 // Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are torch.optim's (single tensor,
-// f32 state, scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to f32 where torch
-// does. Every result may be its operand.
+// scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type where
+// torch does. State has the parameter's type, T: float or double. Every result may be its operand.
 #pragma once
 
 #include "runtime/cpu/kernels/address.h"
+
+#include <type_traits>
 
 namespace fsdpc::rt {
 
@@ -13,39 +15,43 @@ struct SgdScalars {
   bool nesterov = false;
 };
 /// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
-void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const float *parameter, const float *gradient,
-         const float *momentumBuffer, float *parameterOut, float *momentumBufferOut);
+template <class T>
+void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
+         const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut);
 
 struct AdamScalars {
   double lr, beta1, beta2, epsilon, weightDecay;
   std::int64_t step;      ///< 1 in the first step
   bool decoupled = false; ///< AdamW
 };
-void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const float *parameter,
-          const float *gradient, const float *average, const float *averageSquare, float *parameterOut,
-          float *averageOut, float *averageSquareOut);
+template <class T>
+void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
+          const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut);
 
 struct AdadeltaScalars {
   double lr, rho, epsilon, weightDecay;
 };
-void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const float *parameter,
-              const float *gradient, const float *averageSquare, const float *accumulatedDelta, float *parameterOut,
-              float *averageSquareOut, float *accumulatedDeltaOut);
+template <class T>
+void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
+              const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
+              T *averageSquareOut, T *accumulatedDeltaOut);
 
 struct AdagradScalars {
   double lr, lrDecay, epsilon, weightDecay;
   std::int64_t step; ///< 1 in the first step
 };
-void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const float *parameter,
-             const float *gradient, const float *sum, float *parameterOut, float *sumOut);
+template <class T>
+void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
+             const T *sum, T *parameterOut, T *sumOut);
 
 struct RmspropScalars {
   double lr, alpha, epsilon, weightDecay, momentum = 0;
 };
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
-void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const float *parameter,
-             const float *gradient, const float *averageSquare, const float *momentumBuffer,
-             const float *averageGradient, float *parameterOut, float *averageSquareOut, float *momentumBufferOut,
-             float *averageGradientOut);
+template <class T>
+void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const T *gradient,
+             const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
+             const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
+             std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut);
 
 } // namespace fsdpc::rt
