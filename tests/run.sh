@@ -2,7 +2,8 @@
 # Sets everything up, builds, and runs every test; the last line is `N passed, N failed`.
 #
 #   tests/run.sh                 everything
-#   tests/run.sh build lit unit  only these steps (build format includes unit unit_asan runtime lit acceptance random)
+#   tests/run.sh build lit unit  only these steps; all: build format includes unit unit_asan runtime lit mutation sweep
+#                                acceptance random
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail

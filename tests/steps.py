@@ -1,7 +1,8 @@
 """The steps of tests/run.sh. Each counts what it ran; a step that crashes counts as one failure.
 
-Counted once each: a GoogleTest case, a lit file, an acceptance run, a random graph or program, the format check, the include
-check. What was skipped or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and counted neither way.
+Counted once each: a GoogleTest case, a lit file, a class of mutants, the sweep, an acceptance run, a random graph or program,
+the format check, the include check. What was skipped or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and
+counted neither way.
 """
 import concurrent.futures, dataclasses, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
 
@@ -127,6 +128,22 @@ def lit():
     return Result(passed, failed, f"{other} expected to fail or unsupported" if other else "", output if failed else "")
 
 
+def mutation():
+    """Faults put into real programs: one class of them is one case. The table is always shown."""
+    status, output = run([BUILD / "tests/fsdpc_mutation_tests"])
+    counts = re.fullmatch(r"(\d+) passed, (\d+) failed", (output.rstrip().splitlines() or [""])[-1])
+    if not counts:
+        return Result(0, 1, output=f"{output}\nfsdpc_mutation_tests ended early (status {status})")
+    return Result(int(counts[1]), int(counts[2]), output=output)
+
+
+def sweep():
+    """Every fixture, strategy and option set: no false alarm of the checker. One case."""
+    status, output = run(["/usr/bin/python3", "tests/sweep.py", "--jobs", JOBS])
+    note = (output.rstrip().splitlines() or [""])[-1]
+    return Result(1, 0, note) if status == 0 else Result(0, 1, note, output)
+
+
 HYBRID = ("--data_parallel_shard_degree", 2)
 STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
 
@@ -187,6 +204,8 @@ STEPS = {
     "unit_asan": unit_asan,
     "runtime": runtime,
     "lit": lit,
+    "mutation": mutation,
+    "sweep": sweep,
     "acceptance": acceptance,
     "random": random,
 }

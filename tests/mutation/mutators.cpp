@@ -1,0 +1,32 @@
+#include "tests/mutation/mutators.h"
+
+namespace fsdpc::mutation {
+
+llvm::ArrayRef<FaultClass> faultClasses() {
+  static constexpr FaultClass classes[] = {
+      {"dropped wait", dropWait},
+      {"dropped reduce", dropReduce, true},
+      {"doubled reduce", doubleReduce, true},
+      {"lost contribution", loseContribution, true},
+      {"wrong scale", scale, true},
+      {"swapped collectives", swapCollectives},
+      {"wrong group", changeGroup},
+      {"early start", startEarly},
+      {"wrong stream", changeStream},
+      {"wrong operand", changeOperand},
+      {"wrong attribute", changeAttribute},
+      {"stale version", readOldVersion},
+      {"dropped effect", dropEffect},
+      {"wrong state", changeState},
+      {"early free", freeEarly},
+      {"wrong free", freeWrongly},
+      {"wrong memory edge", dropEdge},
+      {"overlapping offsets", overlap},
+      {"overlapping workspace", overlapWorkspace},
+      {"wrong shard bounds", changeBounds},
+      {"wrong place", misplace},
+  };
+  return classes;
+}
+
+} // namespace fsdpc::mutation

@@ -1,0 +1,80 @@
+#include "tests/mutation/programs.h"
+
+#include "frontend/driver/compile.h"
+#include "ir/text/text.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace fsdpc::mutation {
+
+namespace {
+
+struct Fixture {
+  const char *name;
+  const char *options;
+  bool isSmall;
+};
+
+constexpr Fixture mlp = {"mlp", "--loss cross_entropy --class_axis -1 --optimizer adam", true};
+constexpr Fixture mlpSgd = {"mlp", "--loss cross_entropy --class_axis -1 --optimizer sgd --lr 0.1 --momentum 0.9",
+                            true};
+constexpr Fixture cnn = {"mnist_cnn_nodropout",
+                         "--loss nll --loss_reduction sum --class_axis -1 --optimizer sgd --lr 0.1 --weight_decay 0.01",
+                         false};
+constexpr Fixture gpt2 = {"gpt2_tiny", "--loss cross_entropy --class_axis -1 --optimizer adamw", false};
+constexpr Fixture transformer = {"bigmodel_tiny", "--loss cross_entropy --class_axis -1 --optimizer rmsprop", false};
+
+struct Row {
+  Fixture fixture;
+  int ranks;
+  const char *options;
+};
+
+constexpr Row rows[] = {
+    {mlp, 2, "--strategy full_shard"},
+    {mlpSgd, 4, "--strategy full_shard --backward_prefetch backward_post --reduce_communicator own"},
+    {mlp, 4, "--strategy full_shard --backward_prefetch no_prefetch --no_forward_prefetch"},
+    {mlp, 4, "--strategy full_shard --reshard_after_forward 2 --max_inflight_all_gathers 1"},
+    {mlpSgd, 2, "--strategy shard_grad_op --transport mpi"},
+    {mlp, 2, "--strategy shard_optimizer --reduce_communicator own"},
+    {mlpSgd, 4, "--strategy shard_optimizer"},
+    {mlp, 4, "--strategy no_shard --reduce_communicator own"},
+    {mlpSgd, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2"},
+    {mlp, 4, "--strategy hybrid_shard_zero2 --data_parallel_shard_degree 2 --reduce_communicator own"},
+    {cnn, 2, "--strategy full_shard --reduce_communicator own"},
+    {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
+    {gpt2, 2, "--strategy full_shard"},
+    {gpt2, 4, "--strategy shard_optimizer --reduce_communicator own"},
+    {transformer, 4, "--strategy full_shard --reshard_after_forward 2 --max_inflight_all_gathers 3"},
+    {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
+};
+
+Program compile(const Row &row) {
+  std::vector<std::string> words = {std::string(FSDPC_SOURCE_DIR) + "/tests/fixtures/" + row.fixture.name +
+                                        "/model.onnx",
+                                    "--world_size", std::to_string(row.ranks), "--micro_batch_size", "1"};
+  for (const char *options : {row.fixture.options, row.options})
+    for (llvm::StringRef word : llvm::split(options, ' '))
+      words.push_back(word.str());
+  Program program;
+  program.name = std::string(row.fixture.name) + " N=" + std::to_string(row.ranks) + " " + row.options;
+  program.isSmall = row.fixture.isSmall;
+  llvm::ExitOnError orExit(program.name + ": ");
+  OptionValues values = orExit(OptionValues::parse(words));
+  Compilation compilation = orExit(compileModule(words[0], values));
+  program.text = toText(*compilation.module);
+  program.planned = orExit(parse(llvm::MemoryBufferRef(program.text, "planned")));
+  program.train = orExit(parse(llvm::MemoryBufferRef(compilation.stageText[Stage::train], "train")));
+  return program;
+}
+
+} // namespace
+
+std::vector<Program> compilePrograms() {
+  std::vector<Program> programs;
+  for (const Row &row : rows)
+    programs.push_back(compile(row));
+  return programs;
+}
+
+} // namespace fsdpc::mutation

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Compiles every fixture under every strategy and option set; the checker runs on each compile and must be silent.
+
+    sweep.py [--fsdpc build/fsdpc] [--full] [--jobs 2] [FIXTURE...]
+
+By default each fixture meets every strategy on 2, 3 and 4 ranks and every option once, in turn (each option with each
+strategy over all fixtures); --full takes the whole product. A combination that fsdpc refuses as usage (exit 2: an option that changes
+nothing there) counts as neither. Prints each failure and `sweep: N compiled, R refused, F failed`; exits 0 or 1.
+"""
+import argparse, concurrent.futures, itertools, json, pathlib, subprocess, sys, tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+STRATEGIES = ["full_shard", "shard_grad_op", "shard_optimizer", "no_shard", "hybrid_shard", "hybrid_shard_zero2"]
+
+OPTIONS = [
+    "",
+    "--backward_prefetch backward_post",
+    "--backward_prefetch no_prefetch --no_forward_prefetch",
+    "--max_inflight_all_gathers 1",
+    "--max_inflight_all_gathers 4",
+    "--reduce_communicator own",
+    "--reduce_communicator own --max_inflight_all_gathers 3 --backward_prefetch backward_post",
+    "--reshard_after_forward never",
+    "--reshard_after_forward always",
+    "--reshard_after_forward 2",
+    "--auto_wrap_policy no_wrap",
+    "--auto_wrap_policy size_based_wrap --min_num_params 1000",
+    "--allgather_bucket_size 4096",
+    "--allgather_bucket_size 1MiB --reduce_bucket_size 1MiB",
+    "--reduce_bucket_size 4096 --reduce_communicator own",
+    "--ignored_params bias",
+    "--transport mpi",
+    "--transport mpi --reduce_communicator own",
+    "--reshard_after_forward 2 --reduce_communicator own --max_inflight_all_gathers 1",
+    "--unit .*1.*:strategy=no_shard",
+    "--unit .*1.*:strategy=shard_grad_op",
+    "--optimizer sgd --momentum 0.9",
+    "--optimizer rmsprop --reduce_communicator own",
+]
+
+
+def model_options(fixture):
+    meta = json.loads((fixture / "meta.json").read_text())
+    loss, optimizer = meta["loss"], meta["optimizer"]
+    options = ["--loss", "model" if loss["kind"] == "in_graph" else loss["kind"], "--optimizer", optimizer["kind"]]
+    if loss["kind"] in ("cross_entropy", "nll"):
+        options += ["--class_axis", str(loss.get("class_axis", -1))]
+    for name, value in meta.get("dim_params", {}).items():
+        if name != "batch":
+            options += ["--dim", f"{name}={value}"]
+    return options
+
+
+def combinations(fixtures, full):
+    """(fixture, strategy, ranks, options)"""
+    if full:
+        yield from itertools.product(fixtures, STRATEGIES, (2, 3, 4, 8), OPTIONS)
+        return
+    # Every pair of strategy and option set meets, and every pair of fixture and either of them; ranks turn with them.
+    for i, (strategy, options) in enumerate(itertools.product(STRATEGIES, OPTIONS)):
+        yield fixtures[i % len(fixtures)], strategy, (4, 2, 4, 3)[i % 4], options
+    for i, (fixture, strategy) in enumerate(itertools.product(fixtures, STRATEGIES)):
+        yield fixture, strategy, (2, 4)[i % 2], ""
+    for i, (fixture, options) in enumerate(itertools.product(fixtures, OPTIONS)):
+        yield fixture, STRATEGIES[i % len(STRATEGIES)], 4, options
+
+
+def compile_one(fsdpc, combination):
+    fixture, strategy, ranks, options = combination
+    command = [fsdpc, fixture / "model.onnx", *model_options(fixture), "--micro_batch_size", "1", "--world_size", str(ranks),
+               "--strategy", strategy]
+    if strategy.startswith("hybrid"):
+        command += ["--data_parallel_shard_degree", str(ranks // 2 if ranks % 2 == 0 else 1)]
+    with tempfile.TemporaryDirectory(prefix="fsdpc-sweep-") as folder:
+        result = subprocess.run([str(c) for c in [*command, *options.split(), "--emit", "src", "-o", folder + "/out"]], cwd=folder,
+                                capture_output=True, text=True, errors="replace")
+    return result.returncode, f"{fixture.name} {strategy} N={ranks} {options}: exit {result.returncode}: {result.stderr.strip()[:600]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fsdpc", default=ROOT / "build/fsdpc")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("fixtures", nargs="*")
+    a = parser.parse_args()
+    fixtures = [m.parent for m in sorted((ROOT / "tests/fixtures").glob("*/meta.json"))
+                if not a.fixtures or m.parent.name in a.fixtures]
+    fsdpc = pathlib.Path(a.fsdpc).resolve()
+    runs = list(dict.fromkeys(combinations(fixtures, a.full)))
+    compiled = refused = failed = 0
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for status, text in pool.map(lambda run: compile_one(fsdpc, run), runs):
+            compiled += status == 0
+            refused += status == 2
+            if status not in (0, 2):
+                failed += 1
+                print(text, flush=True)
+    print(f"sweep: {compiled} compiled, {refused} refused, {failed} failed")
+    return 1 if failed or not compiled else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
