@@ -3,6 +3,7 @@
 #include "codegen/emit.h"
 #include "frontend/driver/output_folder.h"
 #include "frontend/driver/plan_json.h"
+#include "frontend/driver/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -138,6 +139,11 @@ llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, O
   return writeRepairedModel(compilation.imported, *model, dataFileName);
 }
 
+std::string scheduleFileName(llvm::StringRef format) {
+  llvm::StringRef extension = format == "text" ? "txt" : format == "chrome" ? "trace.json" : format;
+  return "schedule." + extension.str();
+}
+
 llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   for (const auto &[stage, text] : compilation.stageText)
     if (llvm::Error error = folder.write("stages/" + nameOf(stage).str() + ".fsir", text))
@@ -195,6 +201,9 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     return page.takeError();
   if (llvm::Error error = folder->write("schedule.html", *page))
     return error;
+  if (llvm::StringRef format = values.text("schedule_format"); !format.empty() && format != "html")
+    if (llvm::Error error = folder->write(scheduleFileName(format), scheduleText(module, timeline, format)))
+      return error;
   if (llvm::Error error = folder->write("options.json", values.toJson(true) + "\n"))
     return error;
   if (llvm::Error error = writeStages(compilation, *folder))

@@ -1,8 +1,10 @@
 #include "frontend/driver/driver.h"
 
 #include "frontend/driver/bundle.h"
+#include "frontend/driver/calibrate.h"
 #include "frontend/driver/compile.h"
 #include "frontend/driver/reduce.h"
+#include "frontend/driver/schedule_format.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
@@ -84,6 +86,20 @@ llvm::Error verifyStage(const OptionValues &values) {
   return llvm::Error::success();
 }
 
+/// What was asked to be told about the schedule; nothing before it is planned.
+llvm::Error reportSchedule(const Compilation &compilation, const OptionValues &values) {
+  if (compilation.module->stage != Stage::planned)
+    return llvm::Error::success();
+  const Module &module = *compilation.module;
+  Timeline timeline = simulate(module, compilation.machine.predicting);
+  if (values.text("remarks") == "all" || values.text("remarks") == "schedule")
+    for (const std::string &remark : scheduleRemarks(timeline))
+      llvm::errs() << "remark: " << remark << '\n';
+  if (!values.text("opt_report").empty())
+    return writeText(values.text("opt_report"), optReport(module, timeline, compilation.remarks));
+  return llvm::Error::success();
+}
+
 void printRemarks(const Compilation &compilation, const OptionValues &values) {
   bool all = values.text("remarks") == "all" || values.text("remarks") == "units";
   for (const std::string &remark : compilation.remarks)
@@ -92,6 +108,28 @@ void printRemarks(const Compilation &compilation, const OptionValues &values) {
   if (values.flag("timing"))
     for (const PassTime &time : compilation.times)
       llvm::errs() << llvm::format("%10.3f ms  ", time.milliseconds) << time.pass << '\n';
+}
+
+/// The predicted timeline alone, to `--output` or stdout.
+llvm::Error simulateModel(OptionValues &values) {
+  llvm::Expected<std::string> input = onlyInput(values, 1);
+  if (!input)
+    return input.takeError();
+  llvm::Expected<Compilation> compilation = compileModule(*input, values);
+  if (!compilation)
+    return compilation.takeError();
+  if (compilation->module->stage != Stage::planned)
+    return usage("simulate: needs the whole pipeline; leave out --compile_to and --passes");
+  printRemarks(*compilation, values);
+  if (llvm::Error error = reportSchedule(*compilation, values))
+    return error;
+  Timeline timeline = simulate(*compilation->module, compilation->machine.predicting);
+  llvm::StringRef format = values.text("schedule_format").empty() ? "text" : values.text("schedule_format");
+  if (format != "html")
+    return writeText(values.text("output"), scheduleText(*compilation->module, timeline, format));
+  llvm::Expected<std::string> page =
+      schedulePage(*compilation->module, *compilation->target, timeline, schedulePageOptions(*compilation, values));
+  return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
 llvm::Error compile(OptionValues &values) {
@@ -105,6 +143,8 @@ llvm::Error compile(OptionValues &values) {
   if (!compilation)
     return compilation.takeError();
   printRemarks(*compilation, values);
+  if (llvm::Error error = reportSchedule(*compilation, values))
+    return error;
   if (textOnly)
     return writeText(values.text("output"), toText(*compilation->module));
   return writeBundle(*compilation, values, *input);
@@ -124,6 +164,10 @@ llvm::Error dispatch(OptionValues &values) {
     return inspect(values);
   if (!values.positional().empty() && values.positional()[0] == "verify")
     return verifyStage(values);
+  if (!values.positional().empty() && values.positional()[0] == "simulate")
+    return simulateModel(values);
+  if (!values.positional().empty() && values.positional()[0] == "calibrate")
+    return values.positional().size() == 1 ? calibrate(values) : usage("calibrate takes no model");
   return compile(values);
 }
 

@@ -1,6 +1,8 @@
 #include "frontend/driver/machine.h"
 
+#include "frontend/driver/calibrate.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <thread>
 
@@ -37,8 +39,15 @@ bool collectivesRunInline(const OptionValues &values) {
 llvm::Expected<Machine> machineOf(const OptionValues &values) {
   llvm::StringRef name = values.text("hardware");
   Hardware builtIn = *builtInHardware("cpu");
-  if (name == "auto")
-    return Machine{modelOn(builtIn, values), modelOn(builtIn, values)};
+  if (name == "auto") {
+    std::string calibrated = calibrationPath();
+    if (!llvm::sys::fs::exists(calibrated))
+      return Machine{modelOn(builtIn, values), modelOn(builtIn, values)};
+    llvm::Expected<Hardware> table = readTable(calibrated);
+    if (!table)
+      return table.takeError();
+    return Machine{modelOn(builtIn, values), modelOn(*table, values)};
+  }
   if (std::optional<Hardware> table = builtInHardware(name))
     return Machine{modelOn(*table, values), modelOn(*table, values)};
   llvm::Expected<Hardware> table = readTable(name);

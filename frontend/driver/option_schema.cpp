@@ -246,6 +246,8 @@ std::string helpText() {
   std::string text =
       "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
       "       fsdpc inspect MODEL.onnx                      what the file holds\n"
+      "       fsdpc simulate MODEL.onnx [options]           the predicted timeline (--hardware)\n"
+      "       fsdpc calibrate                               measures this machine's costs once\n"
       "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
       "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);

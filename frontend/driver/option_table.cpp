@@ -92,7 +92,11 @@ constexpr OptionRow rows[] = {
     {"skip", list, "", "A,B", "looking inside", "leave these optional passes out"},
     {"list_passes", boolean, "false", "", "looking inside", "the pipeline", true},
     {"timing", boolean, "false", "", "looking inside", "milliseconds per pass", true},
-    {"remarks", choice, "", "memory|units|all", "looking inside", "what was decided and why", true},
+    {"remarks", choice, "", "schedule|memory|units|all", "looking inside", "what was decided and why", true},
+    {"opt_report", text, "", "F.json", "looking inside", "remarks, and of every collective what it costs and why",
+     true},
+    {"schedule_format", choice, "", "text|json|csv|chrome|html", "looking inside",
+     "of simulate; when compiling, OUT/schedule.txt, .json, .csv or .trace.json beside schedule.html", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
     {"help", boolean, "false", "", "looking inside", "this text", true},
 };

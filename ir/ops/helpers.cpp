@@ -171,4 +171,10 @@ Cost costWithFlops(const Node &node, double flops) {
   return cost;
 }
 
+Cost costOfSelection(const Node &node) {
+  Cost cost = costOfTypes(node);
+  cost.bytesRead += cost.bytesWritten - static_cast<double>(node.operand(0)->type().bytes());
+  return cost;
+}
+
 } // namespace fsdpc

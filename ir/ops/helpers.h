@@ -89,5 +89,7 @@ std::optional<double> splatOf(const Value *value);
 Cost costNothing(const Node &node);
 /// Bytes from the types, flops as given.
 Cost costWithFlops(const Node &node, double flops);
+/// costOfTypes, but of operand 0 only what is handed on is read: gathers and slices.
+Cost costOfSelection(const Node &node);
 
 } // namespace fsdpc

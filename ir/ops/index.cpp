@@ -263,7 +263,7 @@ constinit const OpInfo gatherInfo = {
     .infer = inferGather,
     .evaluate = evaluateGather,
     .vjp = gatherVjp,
-    .cost = costOfTypes};
+    .cost = costOfSelection};
 
 constinit const OpInfo scatterAddInfo = {.name = "scatter_add",
                                          .doc = "Zeros with `size` elements on `axis`, where the rows of updates are "
@@ -291,7 +291,7 @@ constinit const OpInfo gatherNdInfo = {.name = "gather_nd",
                                        .infer = inferGatherNd,
                                        .evaluate = evaluateGatherNd,
                                        .vjp = gatherNdVjp,
-                                       .cost = costOfTypes};
+                                       .cost = costOfSelection};
 
 constinit const OpInfo cumulativeSumInfo = {.name = "cumulative_sum",
                                             .doc = "Sums of x along `axis` up to each element, from the end if "

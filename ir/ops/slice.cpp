@@ -143,7 +143,7 @@ constinit const OpInfo sliceInfo = {
     .infer = inferSlice,
     .evaluate = evaluateSlice,
     .vjp = sliceVjp,
-    .cost = costOfTypes};
+    .cost = costOfSelection};
 
 constinit const OpInfo padInfo = {
     .name = "pad",

@@ -116,12 +116,12 @@ std::optional<ComputeClass> computeClassOf(const Node &node) {
   case Op::softmaxGrad:
   case Op::logSoftmax:
   case Op::logSoftmaxGrad:
-  case Op::layerNorm:
-  case Op::layerNormGrad:
   case Op::crossEntropy:
   case Op::crossEntropyGrad:
   case Op::nll:
-  case Op::nllGrad: return ComputeClass::rows;
+  case Op::nllGrad: return ComputeClass::softmax;
+  case Op::layerNorm:
+  case Op::layerNormGrad: return ComputeClass::normalization;
   case Op::reduceSum:
   case Op::reduceMax:
   case Op::reduceMin:

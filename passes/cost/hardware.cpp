@@ -7,8 +7,8 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral classNames[computeClassCount] = {"product", "convolution", "attention", "rows",
-                                                               "loop",    "reduce",      "move",      "optimizer"};
+constexpr llvm::StringLiteral classNames[computeClassCount] = {
+    "product", "convolution", "attention", "normalization", "softmax", "loop", "reduce", "move", "optimizer"};
 
 /// A node of GPUs as its vendor's data sheet describes it. Flops dense, without sparsity.
 struct GpuNode {

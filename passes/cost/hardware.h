@@ -14,10 +14,21 @@
 
 namespace fsdpc {
 
-/// Nodes of one class run at one rate. `product`: matmul. `rows`: softmax, normalisation, losses. `loop`: fused and
-/// elementwise nodes. `move`: transposes, gathers, concatenations, everything else that only copies.
-enum class ComputeClass : uint8_t { product, convolution, attention, rows, loop, reduce, move, optimizer };
-inline constexpr size_t computeClassCount = 8;
+/// Nodes of one class run at one rate. `product`: matmul. `softmax`: also the losses over classes. `loop`: fused and
+/// elementwise nodes. `reduce`: also pooling. `move`: transposes, gathers, concatenations, everything else that only
+/// copies.
+enum class ComputeClass : uint8_t {
+  product,
+  convolution,
+  attention,
+  normalization,
+  softmax,
+  loop,
+  reduce,
+  move,
+  optimizer
+};
+inline constexpr size_t computeClassCount = 9;
 llvm::StringRef nameOf(ComputeClass computeClass);
 
 /// microseconds = overhead + max(flops / flopsPerMicrosecond, bytes / bytesPerMicrosecond), a roofline on the node as

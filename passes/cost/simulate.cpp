@@ -3,6 +3,7 @@
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include <array>
 #include <deque>
@@ -16,32 +17,41 @@ constexpr size_t streamCount = 4;
 /// A node that the compute stream passes without stopping: it neither computes nor waits.
 bool isPassedBy(const Node &node) { return node.op() != Op::free && node.op() != Op::wait && !computeClassOf(node); }
 
-class FunctionSimulation {
+/// Functions one after the other on one clock: what is outstanding at the end of one goes on in the next.
+class ChainSimulation {
 public:
-  FunctionSimulation(const Module &module, const Function &function, const CostModel &model)
-      : module(module), model(model) {
-    timeline.function = &function;
+  ChainSimulation(const Module &module, const CostModel &model) : module(module), model(model) {
     bound = std::max<int64_t>(module.decisions.maxInflightAllGathers, 1);
   }
 
-  FunctionTimeline run() {
+  /// Whether a wait was for something that none of the functions so far started: of the step before.
+  bool waitedForUnknown = false;
+
+  /// `timeline` must stay where it is as long as this object lives: later functions complete its collectives.
+  void run(FunctionTimeline &timeline) {
+    current = &timeline;
+    timeline.beginMicroseconds = clock;
     for (Node *node : *timeline.function) {
       if (infoOf(*node).has(startsCollective))
         issue(*node);
       else if (node->op() == Op::wait)
         wait(*node);
+      else if (node->op() == Op::ret)
+        carry(*node);
       else
         compute(*node);
     }
-    timeline.microseconds = clock;
-    for (const TimelineCollective &collective : timeline.collectives) {
-      timeline.exposedMicroseconds += collective.exposedMicroseconds;
-      timeline.communicationMicroseconds += collective.endMicroseconds - collective.beginMicroseconds;
-    }
-    return std::move(timeline);
+    timeline.microseconds = clock - timeline.beginMicroseconds;
   }
 
 private:
+  struct Entry {
+    FunctionTimeline *timeline = nullptr;
+    size_t index = 0;
+    TimelineCollective &operator*() const { return timeline->collectives[index]; }
+    friend bool operator==(const Entry &, const Entry &) = default;
+  };
+
   void compute(const Node &node) {
     if (node.op() == Op::free && isGathered(node.operand(0)))
       --gatheredUnits;
@@ -52,10 +62,28 @@ private:
       ready[&node] = node.op() == Op::free ? clock : readyTime(node);
       return;
     }
-    timeline.nodes.push_back({&node, clock, clock + cost});
+    current->nodes.push_back({&node, clock, clock + cost});
     noteHidden(node, clock, clock + cost);
     clock += cost;
     ready[&node] = clock;
+  }
+
+  /// Futures that are results are waited for where a later function has an argument of that name.
+  void carry(const Node &ret) {
+    const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
+    for (unsigned i = 0; i < ret.operandCount(); ++i)
+      if (ret.operand(i)->type().isFuture())
+        carriedStarts[names[i]] = startOf(ret.operand(i));
+  }
+
+  /// The node that started what the future stands for; null if no function so far did.
+  const Node *startOf(const Value *future) {
+    if (future->definer())
+      return future->definer();
+    for (const Argument &argument : current->function->arguments())
+      if (argument.value.get() == future)
+        return carriedStarts.lookup(argument.name);
+    return nullptr;
   }
 
   /// When everything that a node which costs nothing hands on is made.
@@ -70,20 +98,19 @@ private:
   double readyTime(const Value *value) { return value->definer() ? ready.lookup(value->definer()) : 0; }
 
   void issue(const Node &start) {
-    TimelineCollective collective;
+    Entry entry{current, current->collectives.size()};
+    current->collectives.emplace_back();
+    TimelineCollective &collective = *entry;
     collective.start = &start;
     collective.issuedMicroseconds = clock;
-    indexOf[&start] = timeline.collectives.size();
-    timeline.collectives.push_back(collective);
-    auto &queue = queued[static_cast<size_t>(start.stream)];
-    queue.push_back(timeline.collectives.size() - 1);
+    entryOf[&start] = entry;
     if (start.op() == Op::allGatherStart)
       ++gatheredUnits;
+    running.push_back(entry);
     if (model.inlineStreams)
-      return;
-    begin(timeline.collectives.back());
-    queue.clear();
-    running.push_back(timeline.collectives.size() - 1);
+      queued[static_cast<size_t>(start.stream)].push_back(entry);
+    else
+      begin(collective);
   }
 
   /// The earliest moment that all constraints allow, and the one that was satisfied last.
@@ -104,7 +131,7 @@ private:
     if (freeAt[stream] > issued) {
       collective.reason = StartReason::order;
       collective.blocker = lastOn[stream];
-    } else if (issued > 0) {
+    } else if (issued > current->beginMicroseconds) {
       explain(collective, issued, operand, token, freed);
     }
     finish(collective, collective.beginMicroseconds);
@@ -131,7 +158,7 @@ private:
 
   /// Where the schedule put the start: right after this free of a gathered unit, this wait or this computing node. Null
   /// at the beginning of the function. Frees of other memory are there for everybody and say nothing.
-  static const Node *precedingStop(const Node &start) {
+  const Node *precedingStop(const Node &start) {
     const Node *node = start.previous();
     while (node && (isPassedBy(*node) || (node->op() == Op::free && !isGathered(node->operand(0)))))
       node = node->previous();
@@ -160,32 +187,32 @@ private:
   }
 
   void wait(const Node &node) {
-    const Node *start = node.operand(0)->definer();
-    auto found = start ? indexOf.find(start) : indexOf.end();
-    if (found == indexOf.end()) {
-      ready[&node] = clock;
-      return;
+    const Node *start = startOf(node.operand(0));
+    auto found = start ? entryOf.find(start) : entryOf.end();
+    waitedForUnknown |= found == entryOf.end();
+    // Functions may wait again for what an earlier one has waited for; that takes no time.
+    if (found != entryOf.end() && !(*found->second).wait) {
+      TimelineCollective &collective = *found->second;
+      collective.wait = &node;
+      collective.waitMicroseconds = clock;
+      if (model.inlineStreams)
+        runQueued(queued[static_cast<size_t>(start->stream)], found->second);
+      else
+        collective.exposedMicroseconds = std::max(0.0, collective.endMicroseconds - clock);
+      clock = std::max(clock, collective.endMicroseconds);
+      llvm::erase(running, found->second);
     }
-    TimelineCollective &collective = timeline.collectives[found->second];
-    collective.wait = &node;
-    collective.waitMicroseconds = clock;
-    if (model.inlineStreams)
-      runQueued(static_cast<size_t>(start->stream), found->second);
-    else
-      collective.exposedMicroseconds = std::max(0.0, collective.endMicroseconds - clock);
-    clock = std::max(clock, collective.endMicroseconds);
     ready[&node] = clock;
-    llvm::erase(running, found->second);
   }
 
   /// Inline streams: everything ahead in the queue runs first, on the compute thread.
-  void runQueued(size_t stream, size_t last) {
-    while (!queued[stream].empty() && queued[stream].front() <= last) {
-      TimelineCollective &collective = timeline.collectives[queued[stream].front()];
-      queued[stream].pop_front();
+  void runQueued(std::deque<Entry> &queue, const Entry &last) {
+    while (llvm::is_contained(queue, last)) {
+      TimelineCollective &collective = *queue.front();
+      queue.pop_front();
       finish(collective, clock);
       collective.reason = StartReason::order; // on this thread, nothing runs before it is waited for
-      collective.blocker = timeline.collectives[last].wait;
+      collective.blocker = (*last).wait;
       collective.exposedMicroseconds = collective.endMicroseconds - collective.beginMicroseconds;
       clock = collective.endMicroseconds;
     }
@@ -194,8 +221,8 @@ private:
   void noteHidden(const Node &node, double from, double to) {
     if (node.section.unit < 0)
       return;
-    for (size_t index : running) {
-      TimelineCollective &collective = timeline.collectives[index];
+    for (const Entry &entry : running) {
+      TimelineCollective &collective = *entry;
       bool overlaps = collective.beginMicroseconds < to && from < collective.endMicroseconds;
       if (overlaps && (collective.hiddenBehind.empty() || collective.hiddenBehind.back() != node.section.unit))
         collective.hiddenBehind.push_back(node.section.unit);
@@ -203,28 +230,43 @@ private:
   }
 
   /// Is this the memory of an all_gather's result?
-  static bool isGathered(const Value *value) {
+  bool isGathered(const Value *value) {
     const Node *wait = value->definer();
     if (!wait || wait->op() != Op::wait)
       return false;
-    const Node *start = wait->operand(0)->definer();
+    const Node *start = startOf(wait->operand(0));
     return start && start->op() == Op::allGatherStart;
   }
 
   const Module &module;
   const CostModel &model;
-  FunctionTimeline timeline;
+  FunctionTimeline *current = nullptr;
   double clock = 0; ///< of the compute stream
   int64_t bound = 1;
   int64_t gatheredUnits = 0; ///< issued and not yet freed at this place of the program
   std::array<double, streamCount> freeAt{};
   std::array<const Node *, streamCount> lastOn{};
-  std::array<std::deque<size_t>, streamCount> queued;
-  llvm::SmallVector<size_t, 8> running; ///< issued and not waited for
-  llvm::DenseMap<const Node *, size_t> indexOf;
+  std::array<std::deque<Entry>, streamCount> queued; ///< inline streams
+  llvm::SmallVector<Entry, 8> running;               ///< issued and not waited for
+  llvm::DenseMap<const Node *, Entry> entryOf;
   llvm::DenseMap<const Node *, double> ready;
-  llvm::StringMap<double> writtenAt; ///< states that this function has written
+  llvm::StringMap<double> writtenAt; ///< states that were written
+  llvm::StringMap<const Node *> carriedStarts;
 };
+
+/// From one clock to each function's own.
+void rebase(FunctionTimeline &timeline) {
+  for (TimelineNode &node : timeline.nodes)
+    for (double *time : {&node.beginMicroseconds, &node.endMicroseconds})
+      *time -= timeline.beginMicroseconds;
+  for (TimelineCollective &collective : timeline.collectives) {
+    for (double *time : {&collective.issuedMicroseconds, &collective.beginMicroseconds, &collective.endMicroseconds,
+                         &collective.waitMicroseconds})
+      *time -= timeline.beginMicroseconds;
+    timeline.exposedMicroseconds += collective.exposedMicroseconds;
+    timeline.communicationMicroseconds += collective.endMicroseconds - collective.beginMicroseconds;
+  }
+}
 
 int64_t callsPerStep(const Module &module, FunctionKind kind) {
   switch (kind) {
@@ -233,6 +275,39 @@ int64_t callsPerStep(const Module &module, FunctionKind kind) {
   case FunctionKind::update: return 1;
   default: return 0;
   }
+}
+
+/// What the first of two steps started and the second waited for stands for what the second will leave to a third.
+void takeWaits(const FunctionTimeline &first, FunctionTimeline &second) {
+  for (size_t i = 0; i < first.collectives.size(); ++i) {
+    TimelineCollective &collective = second.collectives[i];
+    if (collective.wait)
+      continue;
+    const TimelineCollective &before = first.collectives[i];
+    collective.wait = before.wait;
+    collective.waitMicroseconds = before.waitMicroseconds - first.beginMicroseconds + second.beginMicroseconds;
+    collective.exposedMicroseconds = before.exposedMicroseconds;
+    collective.hiddenBehind = before.hiddenBehind;
+  }
+}
+
+/// The functions of a step, one after the other. Where they wait for what the step before has started, the second of
+/// two steps counts.
+void simulateStep(const Module &module, const CostModel &model, Timeline &timeline) {
+  ChainSimulation simulation(module, model);
+  std::vector<FunctionTimeline> before = timeline.functions;
+  for (FunctionTimeline &function : before)
+    if (function.callsPerStep > 0)
+      simulation.run(function);
+  if (!simulation.waitedForUnknown) {
+    timeline.functions = std::move(before);
+    return;
+  }
+  for (FunctionTimeline &function : timeline.functions)
+    if (function.callsPerStep > 0)
+      simulation.run(function);
+  for (size_t i = 0; i < before.size(); ++i)
+    takeWaits(before[i], timeline.functions[i]);
 }
 
 } // namespace
@@ -246,13 +321,19 @@ Timeline simulate(const Module &planned, const CostModel &model) {
   assert(planned.stage >= Stage::async && "only from the async stage on do nodes have streams");
   Timeline timeline;
   for (const std::unique_ptr<Function> &function : planned.functions) {
-    timeline.functions.push_back(FunctionSimulation(planned, *function, model).run());
-    FunctionTimeline &last = timeline.functions.back();
-    last.callsPerStep = callsPerStep(planned, function->kind());
-    auto calls = static_cast<double>(last.callsPerStep);
-    timeline.stepMicroseconds += calls * last.microseconds;
-    timeline.exposedMicroseconds += calls * last.exposedMicroseconds;
-    timeline.communicationMicroseconds += calls * last.communicationMicroseconds;
+    FunctionTimeline &entry = timeline.functions.emplace_back();
+    entry.function = function.get();
+    entry.callsPerStep = callsPerStep(planned, function->kind());
+  }
+  simulateStep(planned, model, timeline);
+  for (FunctionTimeline &function : timeline.functions) {
+    if (function.callsPerStep == 0)
+      ChainSimulation(planned, model).run(function);
+    rebase(function);
+    auto calls = static_cast<double>(function.callsPerStep);
+    timeline.stepMicroseconds += calls * function.microseconds;
+    timeline.exposedMicroseconds += calls * function.exposedMicroseconds;
+    timeline.communicationMicroseconds += calls * function.communicationMicroseconds;
   }
   return timeline;
 }

@@ -35,7 +35,7 @@ struct TimelineCollective {
   double issuedMicroseconds = 0; ///< the compute stream came to the start
   double beginMicroseconds = 0;  ///< the body runs
   double endMicroseconds = 0;
-  double waitMicroseconds = 0;    ///< the compute stream came to the wait
+  double waitMicroseconds = 0;    ///< the compute stream came to the wait (of a later function: beyond this one's end)
   double exposedMicroseconds = 0; ///< of its time, what the compute stream stood still
   StartReason reason = StartReason::none;
   const Node *blocker = nullptr;     ///< what the reason is about: producer, free, collective ahead; may be null
@@ -44,7 +44,8 @@ struct TimelineCollective {
 
 struct FunctionTimeline {
   const Function *function = nullptr;
-  int64_t callsPerStep = 0; ///< 0: not part of a training step (evaluation, export)
+  int64_t callsPerStep = 0;     ///< 0: not part of a training step (evaluation, export)
+  double beginMicroseconds = 0; ///< in the step
   std::vector<TimelineNode> nodes;
   std::vector<TimelineCollective> collectives; ///< in program order of their starts
   double microseconds = 0;                     ///< when the compute stream is done

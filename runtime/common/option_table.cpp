@@ -46,6 +46,9 @@ std::span<const OptionRow> optionTable() {
       {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "the same in data, steps and evaluation", 1},
       {"debug_collectives", "off|sequence|detail", &O::debugCollectives,
        "sequence: ranks compare what they come to; detail: also hashes of all operands and results"},
+      {"slow_link_microseconds", "A", &O::slowLinkMicroseconds,
+       "testing: every collective takes A + moved bytes / B longer; fsdpc's hardware table has the same figures"},
+      {"slow_link_bytes_per_microsecond", "B", &O::slowLinkBytesPerMicrosecond, "testing: 0: no bound"},
       {"help", "", &O::help, "this text"},
   };
   return rows;

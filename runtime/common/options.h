@@ -57,6 +57,8 @@ struct Options {
   std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
   std::string debugCollectives = "sequence";
+  double slowLinkMicroseconds = 0; ///< with the next: a link slowed down on purpose (SlowLink, platform.h)
+  double slowLinkBytesPerMicrosecond = 0;
   bool help = false;
 
   std::vector<ScalarValue> scalars; ///< the run-time scalars that options set, with their resolved values

@@ -28,12 +28,21 @@ enum class DebugCollectives : std::uint8_t {
   detail,   ///< also hashes of operands and results; those that ranks have in common are compared at the end
 };
 
+/// A link slowed down on purpose, to see what of a schedule hides: the body of every collective takes
+/// microseconds + bytes / bytesPerMicrosecond longer (0: no such term), asleep. Bytes are what a rank reads of all
+/// members of the group: the full buffer, `members` times for all_reduce.
+struct SlowLink {
+  double microseconds = 0;
+  double bytesPerMicrosecond = 0;
+};
+
 struct PlatformOptions {
   int threads = 0; ///< compute threads per rank; 0: cores / ranks of this host, at least 1
   StreamMode streams = StreamMode::automatic;
   double timeoutSeconds = 100; ///< how long a rank waits for another one in a collective before it ends the run
   Pulse *pulse = nullptr;      ///< where collectives leave their signs of life and their traces
   DebugCollectives debug = DebugCollectives::sequence;
+  SlowLink slowLink;
 };
 
 /// Accumulated since the last `takeCommunicationTimes`, on this rank.

@@ -159,6 +159,7 @@ PlatformOptions platformOptions(const Options &options, Pulse &pulse) {
   PlatformOptions result;
   result.threads = static_cast<int>(options.threads.value_or(0));
   result.timeoutSeconds = static_cast<double>(options.trainTimeoutSeconds);
+  result.slowLink = {options.slowLinkMicroseconds, options.slowLinkBytesPerMicrosecond};
   result.pulse = &pulse;
   result.debug = options.debugCollectives == "off"      ? DebugCollectives::off
                  : options.debugCollectives == "detail" ? DebugCollectives::detail

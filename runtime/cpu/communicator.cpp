@@ -4,6 +4,8 @@
 #include "runtime/common/watchdog.h"
 
 #include <algorithm>
+#include <sys/prctl.h>
+#include <thread>
 #include <utility>
 
 namespace fsdpc::rt {
@@ -219,6 +221,20 @@ CommunicatorTimes Communicator::takeTimes() {
   times.exposedMicroseconds = std::exchange(exposedNanoseconds_, 0) * 1e-3;
   times.skewMicroseconds = std::exchange(skewNanoseconds_, 0) * 1e-3;
   return times;
+}
+
+void Communicator::slowDown(const CollectiveRequest &request) const {
+  const SlowLink &link = options_.slowLink;
+  if (link.microseconds <= 0 && link.bytesPerMicrosecond <= 0)
+    return;
+  auto bytes = static_cast<double>(request.elements);
+  if (request.op != CollectiveOp::allGather)
+    bytes *= static_cast<double>(byteSize(request.dtype));
+  bytes *= request.group->size; // elements are those of a shard, or all_reduce's whole, of which every member has one
+  const double added = link.microseconds + (link.bytesPerMicrosecond > 0 ? bytes / link.bytesPerMicrosecond : 0);
+  // By default the kernel rounds a sleep up by 50 us, which would be charged to the link.
+  prctl(PR_SET_TIMERSLACK, 1);
+  std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(added));
 }
 
 void Communicator::countCommunication(const CollectiveRequest &request, Clock::time_point since) {

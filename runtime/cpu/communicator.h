@@ -71,6 +71,7 @@ struct CommunicatorOptions {
   std::span<const MeshAxisInfo> axes = {};
   Pulse *pulse = nullptr; ///< signs of life and traces of collectives go there; null in tests that need neither
   DebugCollectives debug = DebugCollectives::sequence;
+  SlowLink slowLink = {};
   /// Tests delay ranks here: called on the thread that runs the body, after all ranks are ready and before anything is
   /// read.
   std::function<void(std::uint64_t sequence)> whenBegun = {};
@@ -120,6 +121,8 @@ protected:
   virtual void awaitBegun(const CollectiveRequest &request) = 0;
   virtual void awaitDone(const CollectiveRequest &request) = 0;
 
+  /// Sleeps for what a slow link adds. At the end of every body, before it counts.
+  void slowDown(const CollectiveRequest &request) const;
   void countCommunication(const CollectiveRequest &request, Clock::time_point since);
   void countSkew(const CollectiveRequest &request, Clock::time_point since);
   const CommunicatorOptions &options() const { return options_; }

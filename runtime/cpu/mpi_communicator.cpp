@@ -99,6 +99,7 @@ void MpiCommunicator::run(const CollectiveRequest &request) {
     sumStaging(request);
     break;
   }
+  slowDown(request);
   countCommunication(request, begun);
 }
 

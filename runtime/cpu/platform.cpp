@@ -185,6 +185,7 @@ void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOp
   CommunicatorOptions options;
   options.timeoutSeconds = platformOptions.timeoutSeconds;
   options.oversubscribed = oversubscribed;
+  options.slowLink = platformOptions.slowLink;
   options.collectives = programCollectives();
   options.axes = program.axes;
   options.pulse = platformOptions.pulse;

@@ -70,6 +70,7 @@ void SharedCommunicator::run(const CollectiveRequest &request) {
     break;
   case CollectiveOp::allReduce: sum(request, 0); break;
   }
+  slowDown(request);
   countCommunication(request, begun);
   own.done.store(request.sequence, std::memory_order_release);
 }

@@ -58,6 +58,23 @@ TEST(TreeSum, TheOrderShowsInTheBits) {
   EXPECT_EQ(sum, 0.0f);
 }
 
+TEST(Collectives, ASlowLinkTakesItsTimeOnEveryBody) {
+  CommunicatorOptions options;
+  options.slowLink = {2000, 4096};
+  for (Stream::Mode mode : bothModes) {
+    ThreadRanks ranks(2, mode, 8192, options);
+    ranks.run([](Context &context) {
+      std::vector<float> out(2048);
+      wait(context, allGatherStart(context, 0, {Space::window, 0}, out.data(), 4096));
+      wait(context, allReduceStart(context, 1, {Space::window, 0}, out.data(), 1024, DType::f32, nullptr));
+      // Two collectives, and two members of 4096 bytes each.
+      const double added = 2 * (2000 + 2 * 4096 / 4096.0);
+      EXPECT_GE(context.communicator->takeTimes().communicationMicroseconds, added);
+    });
+    EXPECT_EQ(ranks.failures, std::vector<std::string>(2));
+  }
+}
+
 TEST(TreeSum, RefusesATypeWithoutASum) {
   const float value = 1;
   const auto *source = reinterpret_cast<const std::byte *>(&value);

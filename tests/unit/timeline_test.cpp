@@ -1,4 +1,5 @@
 // The simulator: when collectives begin, what they wait for, and what of them stays exposed.
+#include "passes/cost/fit.h"
 #include "passes/cost/timeline.h"
 
 #include "ir/ops/attributes.h"
@@ -143,6 +144,77 @@ TEST(Timeline, reductionsOnAStreamOfTheirOwnDoNotQueueBehindGathers) {
   EXPECT_EQ(timeline.exposedMicroseconds, 60);
 }
 
+/// A gather that is started in one function and waited for in the next.
+constexpr const char *carried = R"(
+func @prologue() {
+  unit @a forward {
+    %sa = read @a.p                                                : f32[32]         on(compute)
+    %fa = all_gather.start %sa over(@shard) ranks(2) id(0) unit(@a) : future<f32[64]> on(comm)
+  }
+  return %fa results("fa")
+}
+
+func @micro_step(%x: f32[4,4] input, %fa: future<f32[64]> carry) {
+  unit @a forward {
+    %y = matmul %x, %x                                             : f32[4,4]        on(compute)
+    %a.full = wait %fa                                             : f32[64]         on(compute)
+    free %a.full                                                                     on(compute)
+  }
+  return %y results("y")
+}
+)";
+
+TEST(Timeline, aCarriedGatherIsHiddenBehindTheNextFunction) {
+  auto module = parseModule("module @m stage(async) mesh(shard = 2)\nunit @a\n"
+                            "state @a.p segment : f32[32] unit(@a) over(@shard) padded(64) slots(@a.w at 0 size 16)\n" +
+                            std::string(carried));
+  ASSERT_NE(module, nullptr);
+  CostModel model = plainModel();
+  EXPECT_EQ(simulate(*module, model).exposedMicroseconds, 0);
+  model.hardware.nodeLocal.slowMicroseconds = 90;
+  Timeline timeline = simulate(*module, model);
+  EXPECT_EQ(timeline.exposedMicroseconds, 150 - 100);
+  EXPECT_EQ(timeline.functions[0].collectives[0].exposedMicroseconds, 50);
+  EXPECT_EQ(timeline.stepMicroseconds, 150);
+  model.inlineStreams = true;
+  EXPECT_EQ(simulate(*module, model).stepMicroseconds, 100 + 150);
+}
+
+/// The last thing of a step starts what the next step waits for.
+constexpr const char *carriedOverSteps = R"(
+func @micro_step(%x: f32[4,4] input, %next: future<f32[64]> carry) {
+  unit @a forward {
+    %y = matmul %x, %x                                             : f32[4,4]        on(compute)
+    %a.full = wait %next                                           : f32[64]         on(compute)
+    free %a.full                                                                     on(compute)
+  }
+  return %y results("y")
+}
+
+func @update() {
+  unit @a update {
+    %sa = read @a.p                                                : f32[32]         on(compute)
+    %fa = all_gather.start %sa over(@shard) ranks(2) id(0) unit(@a) : future<f32[64]> on(comm)
+  }
+  return %fa results("next")
+}
+)";
+
+TEST(Timeline, whatTheStepBeforeStartedIsThatOfTheSecondOfTwoSteps) {
+  auto module = parseModule("module @m stage(async) mesh(shard = 2)\nunit @a\n"
+                            "state @a.p segment : f32[32] unit(@a) over(@shard) padded(64) slots(@a.w at 0 size 16)\n" +
+                            std::string(carriedOverSteps));
+  ASSERT_NE(module, nullptr);
+  CostModel model = plainModel();
+  model.hardware.nodeLocal.slowMicroseconds = 90;
+  Timeline timeline = simulate(*module, model);
+  EXPECT_EQ(timeline.stepMicroseconds, 150);
+  const TimelineCollective &gather = timeline.functions[1].collectives[0];
+  EXPECT_NE(gather.wait, nullptr);
+  EXPECT_EQ(gather.exposedMicroseconds, 50);
+  EXPECT_EQ(hiddenBehindText(gather), "a");
+}
+
 constexpr const char *bounded = R"(
   unit @a forward {
     %sa = read @a.p                                                : f32[32]         on(compute)
@@ -230,6 +302,31 @@ TEST(Hardware, figuresThatMakeNoSenseAreRefused) {
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": [{\"alpha_us\": -1}]}"),
             "t.json: network.alpha_us: a number of 0 or more is expected");
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": []}"), "t.json: network.rates: at least one is needed");
+}
+
+TEST(FitHardware, findsTheLineThroughSamples) {
+  std::string text;
+  for (int i = 1; i <= 4; ++i)
+    text += "{\"kind\": \"product\", \"flops\": " + std::to_string(i * 1000) +
+            ", \"bytes\": 8, \"us\": " + std::to_string(3 + i * 10) +
+            "}\n{\"kind\": \"all_gather\", \"bytes\": " + std::to_string(i * 500) +
+            ", \"us\": " + std::to_string(7 + i) + "}\n";
+  llvm::Expected<std::vector<CostSample>> samples = readSamples(text);
+  ASSERT_TRUE(static_cast<bool>(samples));
+  ASSERT_EQ(samples->size(), 8u);
+  Hardware base = *builtInHardware("cpu");
+  Hardware fitted = fitHardware(base, *samples, {});
+  EXPECT_NEAR(fitted.rateOf(ComputeClass::product).overheadMicroseconds, 3, 1e-6);
+  EXPECT_NEAR(fitted.rateOf(ComputeClass::product).flopsPerMicrosecond, 100, 1e-6);
+  // Classes without samples stay, and a link needs all three collectives.
+  EXPECT_EQ(fitted.rateOf(ComputeClass::move).bytesPerMicrosecond, base.rateOf(ComputeClass::move).bytesPerMicrosecond);
+  EXPECT_EQ(fitted.nodeLocal.rates.size(), base.nodeLocal.rates.size());
+}
+
+TEST(FitHardware, refusesWhatIsNoSample) {
+  llvm::Expected<std::vector<CostSample>> samples = readSamples("{\"kind\": \"product\"}\n");
+  EXPECT_FALSE(static_cast<bool>(samples));
+  llvm::consumeError(samples.takeError());
 }
 
 } // namespace

@@ -1,0 +1,79 @@
+#include "runtime/calibration/benchmark.h"
+
+#include "runtime/common/json.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+namespace fsdpc::rt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double roundMicroseconds = 3000; ///< calls shorter than this are timed several at a time
+constexpr int rounds = 11;
+
+double microsecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+double medianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+} // namespace
+
+float *Benchmark::floats(std::int64_t round, std::int64_t partElements, std::int64_t offsetElements) const {
+  const std::int64_t bytes = (partElements * 4 + 4095) / 4096 * 4096;
+  const std::int64_t parts = std::max<std::int64_t>(1, calibrationPrivateBytes / 2 / bytes);
+  return context.at<float>({Space::privateSpace, round % parts * bytes}) + offsetElements;
+}
+
+void Benchmark::compute(const char *kind, double flops, double bytes, const std::function<void(std::int64_t)> &run) {
+  // Not what the sample before left: kernels take their slow ways for infinities and NaN.
+  std::fill_n(floats(0, 1, 0), calibrationPrivateBytes / 8, 0.5f);
+  run(0); // what a library does once
+  const auto first = Clock::now();
+  run(1);
+  auto calls = static_cast<std::int64_t>(roundMicroseconds / std::max(0.1, microsecondsSince(first)));
+  // The same on every rank, so that they are busy for the same time.
+  calls = platform.maxOverRanks(std::clamp<std::int64_t>(calls, 1, 10000));
+  std::vector<double> times;
+  std::int64_t call = 2;
+  for (int i = 0; i < rounds; ++i) {
+    platform.barrier();
+    const auto begin = Clock::now();
+    for (std::int64_t j = 0; j < calls; ++j)
+      run(call++);
+    times.push_back(microsecondsSince(begin) / static_cast<double>(calls));
+  }
+  print(kind, flops, bytes, medianOf(times));
+}
+
+void Benchmark::collective(const char *op, double bytes, const std::function<void(std::int64_t)> &prepare,
+                           const std::function<void(std::int64_t)> &run) {
+  std::vector<double> times;
+  for (int i = 0; i < 2 * rounds; ++i) {
+    prepare(i);
+    platform.takeCommunicationTimes();
+    run(i);
+    times.push_back(platform.takeCommunicationTimes().exposedMicroseconds);
+  }
+  times.erase(times.begin(), times.begin() + 2);
+  print(op, 0, bytes, medianOf(times));
+}
+
+void Benchmark::print(const char *kind, double flops, double bytes, double microseconds) {
+  const auto nanoseconds = static_cast<std::int64_t>(microseconds * 1e3);
+  const auto mean = static_cast<double>(platform.sumOverRanks(nanoseconds)) / platform.worldSize() * 1e-3;
+  if (context.rank != 0)
+    return;
+  JsonObject line;
+  line.add("kind", kind).add("flops", flops).add("bytes", bytes).add("us", mean);
+  std::printf("%s\n", line.str().c_str());
+}
+
+} // namespace fsdpc::rt
