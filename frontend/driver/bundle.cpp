@@ -3,6 +3,7 @@
 #include "codegen/emit.h"
 #include "frontend/driver/output_folder.h"
 #include "frontend/driver/plan_json.h"
+#include "frontend/driver/schedule_format.h"
 #include "ir/op.h"
 #include "frontend/driver/schedule_format.h"
 #include "ir/ops/attributes.h"
