@@ -54,7 +54,7 @@ struct Expression {
     Op op;                    ///< an elementwise op, or `constant` for a literal
     DType dtype = DType::f32; ///< of the step's value
     llvm::SmallVector<int32_t, 3> arguments;
-    llvm::SmallVector<int64_t, 2> immediates; ///< random_uniform: instance, batch_axis
+    llvm::SmallVector<int64_t, 2> immediates; ///< random_uniform: instance, batch_axis[, first_sample, rank_samples]
     double literal = 0;                       ///< constant
     friend bool operator==(const Step &, const Step &) = default;
   };

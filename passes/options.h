@@ -43,6 +43,9 @@ struct PipelineOptions {
   int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit
   int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
   bool ownReduceCommunicator = false;
+  bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
+  /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
+  int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
   std::string autoWrapPolicy = "auto"; ///< auto, size_based_wrap, no_wrap
   int64_t minNumParams = 100000000;    ///< size_based_wrap
   bool forwardPrefetch = true;

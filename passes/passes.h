@@ -73,6 +73,16 @@ extern const Pass differentiate;
 /// Requires/ensures: train stage. After differentiate, which makes these sums.
 extern const Pass combineGradients;
 
+/// With --deterministic world: computes each of the rank's B samples by nodes of its own and sums over samples in one
+/// balanced binary tree, which the tree over ranks continues. The graph came for one sample (inputs [1, ...]); inputs
+/// become [B, ...], sliced; results per sample are put side by side. What no sample enters stays one node. Samples take
+/// turns section by section, so a unit is still gathered once; a sum takes each pair as soon as it is there.
+///     %g = matmul %dy, %x; %t = batch_sum %g
+///     ->     %g = matmul %dy, %x; %g.1 = matmul %dy.1, %x.1; %g.2 = add %g, %g.1; %t = batch_sum %g.2
+/// Requires/ensures: train stage; B a power of two. Does nothing without the option. After differentiate, whose
+/// derivatives are then those of one sample too; before the optimizer, which sees only sums.
+extern const Pass splitSamples;
+
 /// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
 extern const Pass appendOptimizer;
 

@@ -21,6 +21,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &appendLoss,
       &differentiate,
       &combineGradients, // parts of q, k and v side by side
+      &splitSamples,     // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
       // sharded: who owns what
       &shardState,

@@ -232,14 +232,17 @@ void LoopWriter::writeRandomChunks(llvm::StringRef from, llvm::StringRef to, int
   std::string first = outerIndex(rowMajor(nest.dims));
   first += (first.empty() ? "" : " + ") + std::string("chunk");
   for (size_t i : randomSteps) {
-    int64_t axis = body.steps[i].immediates[1];
+    RandomUniformAttributes random = randomUniformOf(body.steps[i], shape);
+    int64_t axis = random.batchAxis, samples = axis < 0 ? 1 : shape[axis];
     CppFields fields;
     if (axis < 0)
       fields.number("inner", productOf(shape), 1);
     else
       fields.number("outer", productOf(shape.take_front(axis)), 1)
-          .number("samples", shape[axis], 1)
+          .number("samples", samples, 1)
           .number("inner", productOf(shape.drop_front(axis + 1)), 1);
+    fields.number("rankSamples", random.rankSamples ? random.rankSamples : samples, samples)
+        .number("firstSample", random.firstSample, 0);
     std::string name = "u" + std::to_string(i);
     writer.line("float " + name + "[" + size + "];", depth + 1);
     writer.line("randomUniform(rank, " + fields.str() + ", key" + llvm::Twine(i) + ", " + first +
@@ -333,10 +336,8 @@ void emitOne(SectionWriter &writer, const Node &node) {
   step.dtype = node.result()->type().dtype();
   for (unsigned i = 0; i < node.operandCount(); ++i)
     step.arguments.push_back(static_cast<int32_t>(i));
-  if (node.op() == Op::randomUniform) {
-    const auto &random = node.get<RandomUniformAttributes>();
-    step.immediates = {random.instance, random.batchAxis};
-  }
+  if (node.op() == Op::randomUniform)
+    step.immediates = immediatesOf(node.get<RandomUniformAttributes>());
   attributes.body.yields.push_back(attributes.body.operandCount);
   attributes.body.steps.push_back(std::move(step));
   emitLoops(writer, node, attributes);

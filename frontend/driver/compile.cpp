@@ -2,12 +2,21 @@
 
 #include "frontend/driver/crash_reproducer.h"
 #include "ir/text/text.h"
+#include "passes/analysis/samples_apart.h"
 #include "passes/check/check_schedule.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace fsdpc {
 
 namespace {
+
+/// --deterministic world compiles the graph of one sample. That a batch is that graph for each sample on its own is
+/// seen on the graph of a batch.
+llvm::Error checkBatch(llvm::StringRef input, ImportOptions options, int64_t samples, const Module &one) {
+  options.microBatchSize = std::max<int64_t>(samples, 2);
+  llvm::Expected<ImportedModel> batch = importOnnx(input, options);
+  return batch ? checkSamplesApart(one, *batch->module) : batch.takeError();
+}
 
 llvm::Error readInput(llvm::StringRef input, const OptionValues &values, Compilation &result) {
   if (input.ends_with(".fsir")) {
@@ -20,9 +29,16 @@ llvm::Error readInput(llvm::StringRef input, const OptionValues &values, Compila
   llvm::Expected<ImportOptions> options = importOptions(values);
   if (!options)
     return options.takeError();
+  int64_t samples = options->microBatchSize;
+  bool splitsSamples = values.text("deterministic") == "world";
+  if (splitsSamples)
+    options->microBatchSize = 1;
   llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
   if (!imported)
     return imported.takeError();
+  if (splitsSamples)
+    if (llvm::Error error = checkBatch(input, *options, samples, *imported->module))
+      return error;
   result.imported = std::move(*imported);
   result.module = std::move(result.imported.module);
   result.remarks = result.imported.remarks;

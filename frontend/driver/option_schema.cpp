@@ -63,6 +63,13 @@ llvm::Expected<std::string> checkedChoice(const OptionRow &row, llvm::StringRef 
   return usage("--" + row.name + " " + value + ": not one of " + llvm::join(names, ", ") + nearest(wanted, names));
 }
 
+/// Is the word a value of the row? Where not, a choice that may stand without a value does.
+bool namesChoice(const OptionRow &row, llvm::StringRef word) {
+  llvm::SmallVector<llvm::StringRef, 8> entries;
+  row.values.split(entries, '|');
+  return llvm::any_of(entries, [&](llvm::StringRef entry) { return word.equals_insensitive(entry.split('=').first); });
+}
+
 llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef value) {
   int64_t integer;
   double real;
@@ -92,7 +99,7 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   bool negated = false;
   if (!row && llvm::StringRef(canonical).starts_with("no_")) {
     row = findRow(llvm::StringRef(canonical).drop_front(3));
-    negated = row && row->kind == OptionKind::boolean;
+    negated = row && (row->kind == OptionKind::boolean || !row->bareValue.empty());
     row = negated ? row : nullptr;
   }
   if (!row)
@@ -108,7 +115,9 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   }
   if (negated && value)
     return usage(where + ": --" + name + " takes no value");
-  llvm::Expected<std::string> checked = checkedValue(*row, negated ? "false" : value.value_or("true"));
+  llvm::StringRef bare = row->bareValue.empty() ? "true" : row->bareValue;
+  llvm::StringRef opposite = row->bareValue.empty() ? "false" : row->defaultValue;
+  llvm::Expected<std::string> checked = checkedValue(*row, negated ? opposite : value.value_or(bare));
   if (!checked)
     return checked.takeError();
   values[row->name.str()] = *checked;
@@ -133,7 +142,10 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
     if (hasInline)
       value = inlineValue;
     const OptionRow *row = findRow(canonicalName(name));
-    if (row && row->kind != OptionKind::boolean && !hasInline) {
+    bool mayBeBare = row && !row->bareValue.empty();
+    if (mayBeBare && !hasInline && i + 1 < arguments.size() && namesChoice(*row, arguments[i + 1]))
+      value = arguments[++i];
+    else if (row && row->kind != OptionKind::boolean && !mayBeBare && !hasInline) {
       if (i + 1 == arguments.size())
         return usage("--" + name + ": a value is missing");
       value = arguments[++i];

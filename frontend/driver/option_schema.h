@@ -27,6 +27,8 @@ struct OptionRow {
   llvm::StringRef help;
   /// Not part of what the compile produces (dumps, output path): left out of OUT/options.json.
   bool isAboutThisRun = false;
+  /// Choices that may be given without a value mean this one; `--no_NAME` is then the default.
+  llvm::StringRef bareValue = {};
 };
 
 llvm::ArrayRef<OptionRow> optionTable();

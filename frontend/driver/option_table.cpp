@@ -67,6 +67,10 @@ constexpr OptionRow rows[] = {
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
+    {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
+     "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
+     "number of ranks too, sample by sample, which costs time",
+     false, "strategy"},
     {"streams", choice, "auto", "auto|inline|threads", "sharding",
      "cpu: collectives on a thread of their own, or inline"},
     {"threads", integer, "0", "T", "sharding",

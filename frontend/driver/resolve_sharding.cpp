@@ -2,6 +2,7 @@
 #include "frontend/driver/resolve.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fsdpc {
 
@@ -63,6 +64,26 @@ llvm::Error hybridOptions(const OptionValues &values, PipelineOptions &options) 
   return llvm::Error::success();
 }
 
+/// Sums within replicas of S ranks, then over the replicas, are one balanced tree over all ranks where S is a power of
+/// two or there is one replica. Gathers in smaller groups (reshard_after_forward) sum nothing.
+llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &options) {
+  llvm::StringRef mode = values.text("deterministic");
+  if (mode == "off")
+    return llvm::Error::success();
+  int64_t replicas = options.replicateDegree;
+  if (options.shardDegree > 0)
+    replicas = options.worldSize / options.shardDegree;
+  uint64_t members = static_cast<uint64_t>(options.worldSize / std::max<int64_t>(replicas, 1));
+  if (replicas > 1 && !llvm::isPowerOf2_64(members))
+    return usage("--deterministic " + mode + ": replicas of " + llvm::Twine(members) +
+                 " ranks sum in another order than other strategies; the ranks of a replica must be a power of two");
+  options.splitSamples = mode == "world";
+  if (options.splitSamples && !llvm::isPowerOf2_64(static_cast<uint64_t>(options.microBatchSize)))
+    return usage("--deterministic world: --micro_batch_size " + llvm::Twine(options.microBatchSize) +
+                 " is no power of two, so sums over its samples depend on the number of ranks");
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {
@@ -95,6 +116,8 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.backwardPrefetch = values.text("backward_prefetch").str();
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
+  if (llvm::Error error = deterministicOptions(values, options))
+    return error;
   return rejectWithoutEffect(values, options, /*unitsDiffer=*/false);
 }
 

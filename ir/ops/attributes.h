@@ -14,18 +14,31 @@ struct CastAttributes {
 
 /// random_uniform(seed i64[], step i64[]) -> f32[shape] in [0, 1), Philox4x32-10, the same numbers for every world
 /// size: key = (seed, step, instance), counter = (global sample index, element within the sample). Sample index of
-/// element e: rank * shape[batchAxis] + its coordinate on batchAxis (micro-step included later). batchAxis -1: no
-/// sample axis; then rank enters the counter as the sample index and all elements are "within".
+/// element e: rank * samples of a rank + firstSample + its coordinate on batchAxis (micro-step included later).
+/// batchAxis -1: no sample axis; then all elements are "within" one sample.
 struct RandomUniformAttributes {
   int64_t instance = 0;
   int64_t batchAxis = 0;
   Shape shape;
+  int64_t firstSample = 0; ///< of the rank's own: where the node computes some of them only
+  int64_t rankSamples = 0; ///< 0: those of the shape, shape[batchAxis] or one
+  /// The global index of the sample at coordinate 0 of batchAxis.
+  int64_t firstSampleOf(int64_t rank) const {
+    int64_t ofShape = batchAxis < 0 ? 1 : shape[batchAxis];
+    return rank * (rankSamples ? rankSamples : ofShape) + firstSample;
+  }
   void fields(AttributeVisitor &v) {
     v.field("instance", instance);
     v.field("batch_axis", batchAxis);
     v.field("shape", shape);
+    v.field("first_sample", firstSample);
+    v.field("rank_samples", rankSamples);
   }
 };
+
+/// random_uniform as a step of a fused body of `shape`, and back.
+llvm::SmallVector<int64_t, 2> immediatesOf(const RandomUniformAttributes &random);
+RandomUniformAttributes randomUniformOf(const Expression::Step &step, llvm::ArrayRef<int64_t> shape);
 
 /// fused: results have `shape`; operands broadcast to it by numpy rules (right-aligned, size 1 stretches).
 struct FusedAttributes {

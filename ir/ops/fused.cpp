@@ -9,8 +9,8 @@ namespace {
 /// Which random number an element of a tensor gets (philox.h).
 class RandomCounter {
 public:
-  RandomCounter(llvm::ArrayRef<int64_t> shape, int64_t batchAxis, int64_t rank)
-      : batchAxis(batchAxis), firstSample(batchAxis < 0 ? rank : rank * shape[batchAxis]), within(shape) {
+  RandomCounter(const RandomUniformAttributes &random, int64_t rank)
+      : batchAxis(random.batchAxis), firstSample(random.firstSampleOf(rank)), within(random.shape) {
     if (batchAxis >= 0)
       within[batchAxis] = 1;
     strides = rowMajorStrides(within);
@@ -52,13 +52,16 @@ llvm::Error inferRandomUniform(llvm::ArrayRef<Type> operands, const AttributesBa
   const auto &own = attributesOf<RandomUniformAttributes>(attributes);
   if (llvm::Error error = checkBatchAxis(randomUniformInfo, "C2", own.batchAxis, own.shape.size()))
     return error;
+  constexpr int64_t mostSamples = int64_t(1) << 31;
+  if (own.firstSample < 0 || own.rankSamples < 0 || std::max(own.firstSample, own.rankSamples) > mostSamples)
+    return constraintError("random_uniform", "C4", "first_sample and rank_samples are from 0 to 2^31");
   return addResult(randomUniformInfo, "C3", DType::f32, own.shape, results);
 }
 
 void evaluateRandomUniform(EvaluateContext &context) {
   const auto &own = context.get<RandomUniformAttributes>();
   uint64_t key = keyOf(context.operands[0]->values[0], context.operands[1]->values[0], own.instance);
-  RandomCounter counter(own.shape, own.batchAxis, rankOf(context));
+  RandomCounter counter(own, rankOf(context));
   forEachIndex(own.shape, [&](int64_t flat, llvm::ArrayRef<int64_t> coordinates) {
     context.results[0].values[flat] = counter.value(key, coordinates);
   });
@@ -83,10 +86,9 @@ llvm::Expected<DType> stepDType(const Expression::Step &step, llvm::ArrayRef<DTy
   if (step.op == Op::cast)
     attributes = std::make_unique<Attributes<CastAttributes>>(CastAttributes{step.dtype});
   if (step.op == Op::randomUniform) {
-    if (step.immediates.size() != 2)
+    if (step.immediates.size() != 2 && step.immediates.size() != 4)
       return constraintError("fused", "C3", "random_uniform needs its instance and batch_axis");
-    RandomUniformAttributes random{step.immediates[0], step.immediates[1], Shape(shape)};
-    attributes = std::make_unique<Attributes<RandomUniformAttributes>>(random);
+    attributes = std::make_unique<Attributes<RandomUniformAttributes>>(randomUniformOf(step, shape));
   }
   llvm::SmallVector<Type, 1> results;
   if (llvm::Error error = infoOf(step.op).infer(operands, attributes.get(), results))
@@ -137,7 +139,7 @@ double stepValue(const Expression::Step &step, llvm::ArrayRef<double> known, llv
     arguments.push_back(known[argument]);
   if (step.op != Op::randomUniform)
     return infoOf(step.op).scalar(arguments.data(), step.dtype);
-  return RandomCounter(shape, step.immediates[1], rank)
+  return RandomCounter(randomUniformOf(step, shape), rank)
       .value(keyOf(arguments[0], arguments[1], step.immediates[0]), coordinates);
 }
 
@@ -169,12 +171,29 @@ constexpr llvm::StringRef namesMany[] = {"x..."};
 
 } // namespace
 
+llvm::SmallVector<int64_t, 2> immediatesOf(const RandomUniformAttributes &random) {
+  llvm::SmallVector<int64_t, 2> immediates = {random.instance, random.batchAxis};
+  if (random.firstSample != 0 || random.rankSamples != 0)
+    immediates.append({random.firstSample, random.rankSamples});
+  return immediates;
+}
+
+RandomUniformAttributes randomUniformOf(const Expression::Step &step, llvm::ArrayRef<int64_t> shape) {
+  RandomUniformAttributes random{step.immediates[0], step.immediates[1], Shape(shape)};
+  if (step.immediates.size() == 4) {
+    random.firstSample = step.immediates[2];
+    random.rankSamples = step.immediates[3];
+  }
+  return random;
+}
+
 // Not `elementwise`: it has no scalar function of its operands alone. The fuse pass and `fused` know it by name.
 constinit const OpInfo randomUniformInfo = {
     .name = "random_uniform",
     .doc = "Philox numbers in [0, 1), a function of seed, step, instance, global sample and element (ir/ops/philox.h). "
            "(C1) "
-           "seed and step are i64[]. (C2) batch_axis is -1 or an axis of `shape`. (C3) `shape` has no negative dim.",
+           "seed and step are i64[]. (C2) batch_axis is -1 or an axis of `shape`. (C3) `shape` has no negative dim. "
+           "(C4) first_sample and rank_samples are from 0 to 2^31.",
     .operandNames = namesSeedStep,
     .traits = pure | usesEnvironment,
     .makeAttributes = makeAttributes<RandomUniformAttributes>,

@@ -168,8 +168,7 @@ TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, S
 
 TermId Terms::random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, ShapeRef shape,
                      const Node *origin) {
-  RandomUniformAttributes attributes{step.immediates[0], step.immediates[1], Shape(shape)};
-  ownAttributes.push_back(std::make_unique<Attributes<RandomUniformAttributes>>(std::move(attributes)));
+  ownAttributes.push_back(std::make_unique<Attributes<RandomUniformAttributes>>(randomUniformOf(step, shape)));
   return intern({.op = Op::randomUniform,
                  .type = Type(step.dtype, shape),
                  .attributes = ownAttributes.back().get(),

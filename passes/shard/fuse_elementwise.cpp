@@ -163,10 +163,8 @@ private:
     Expression::Step step{member.op(), member.result()->type().dtype(), {}, {}, 0};
     for (Value *operand : member.operands())
       step.arguments.push_back(argument(operand));
-    if (member.op() == Op::randomUniform) {
-      const auto &attributes = member.get<RandomUniformAttributes>();
-      step.immediates = {attributes.instance, attributes.batchAxis};
-    }
+    if (member.op() == Op::randomUniform)
+      step.immediates = immediatesOf(member.get<RandomUniformAttributes>());
     body.steps.push_back(std::move(step));
     stepIndex[member.result()] = static_cast<int32_t>(body.steps.size()) - 1;
   }

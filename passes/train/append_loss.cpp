@@ -323,7 +323,7 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  LossRequest request{context.options.loss, context.options.microBatchSize};
+  LossRequest request{context.options.loss, context.options.graphSamples()};
   const LossOptions &options = request.options;
   if (auto reduction = module.settings.find("model_loss");
       options.kind == "model" && reduction != module.settings.end())

@@ -186,6 +186,14 @@ TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
   }
 }
 
+TEST(KernelsRandom, SomeSamplesOfARankGetTheirOwnNumbers) {
+  const std::uint64_t key = randomKey(7, 3, 1);
+  std::vector<float> whole(5 * 37), one(37);
+  randomUniform(2, {.samples = 5, .inner = 37}, key, 0, 5 * 37, whole.data());
+  randomUniform(2, {.inner = 37, .rankSamples = 5, .firstSample = 3}, key, 0, 37, one.data());
+  EXPECT_TRUE(std::equal(one.begin(), one.end(), whole.begin() + 3 * 37));
+}
+
 // ---- scalar functions
 // -------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include "tests/unit/gradient_check.h"
 
 #include "ir/ops/philox.h"
+#include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -113,6 +114,14 @@ std::vector<double> randomValues(const RandomUniformAttributes &attributes, int6
   return all;
 }
 
+/// Rows of `size` elements, one after the other.
+std::vector<double> slices(llvm::ArrayRef<double> values, size_t size, llvm::ArrayRef<size_t> rows) {
+  std::vector<double> chosen;
+  for (size_t row : rows)
+    llvm::append_range(chosen, values.slice(row * size, size));
+  return chosen;
+}
+
 OP_TEST(randomUniform, GivesASampleTheSameNumbersWhicheverRankHasIt) {
   EXPECT_EQ(randomValues({3, 0, {4, 5}}, 1), randomValues({3, 0, {2, 5}}, 2));
   EXPECT_EQ(randomValues({3, 0, {4, 5}}, 1), randomValues({3, 0, {1, 5}}, 4));
@@ -123,6 +132,14 @@ OP_TEST(randomUniform, GivesASampleTheSameNumbersWhereverTheBatchAxisLies) {
   for (int64_t sample = 0; sample < 2; ++sample)
     for (int64_t element = 0; element < 3; ++element)
       EXPECT_EQ(first[sample * 3 + element], last[element * 2 + sample]);
+}
+
+OP_TEST(randomUniform, GivesASampleTheSameNumbersWhereNodesComputeOneSampleEach) {
+  std::vector<double> whole = randomValues({3, 0, {4, 5}}, 2);
+  std::vector<double> second = randomValues({3, 0, {1, 5}, /*firstSample=*/1, /*rankSamples=*/4}, 2);
+  EXPECT_EQ(second, slices(whole, 5, {1, 5}));
+  std::vector<double> third = randomValues({3, -1, {5}, /*firstSample=*/2, /*rankSamples=*/4}, 2);
+  EXPECT_EQ(third, slices(whole, 5, {2, 6}));
 }
 
 OP_TEST(randomUniform, WithoutABatchAxisEachRankHasItsOwnNumbers) {
@@ -155,6 +172,8 @@ TEST(RandomUniform, ItsShapeRuleChecksSeedsAndBatchAxis) {
             "random_uniform: (C1) seed and step are i64[], not f32[]");
   EXPECT_EQ(inferMessage(Op::randomUniform, {seed, seed}, RandomUniformAttributes{0, 1, {2}}),
             "random_uniform: (C2) batch_axis 1 is outside rank 1");
+  EXPECT_EQ(inferMessage(Op::randomUniform, {seed, seed}, RandomUniformAttributes{0, 0, {2}, -1}),
+            "random_uniform: (C4) first_sample and rank_samples are from 0 to 2^31");
 }
 
 } // namespace

@@ -118,6 +118,19 @@ TEST(Options, ChoicesIgnoreCaseAndKnowSynonyms) {
     EXPECT_EQ(parsed({"--strategy", value}).text("strategy"), "full_shard") << value;
 }
 
+TEST(Options, AChoiceThatMayStandAloneTakesOnlyItsOwnValues) {
+  EXPECT_EQ(parsed({}).text("deterministic"), "off");
+  EXPECT_EQ(parsed({"--deterministic"}).text("deterministic"), "strategy");
+  EXPECT_EQ(parsed({"--deterministic", "World"}).text("deterministic"), "world");
+  EXPECT_EQ(parsed({"--deterministic=true"}).text("deterministic"), "strategy");
+  EXPECT_EQ(parsed({"--deterministic", "--no_deterministic"}).text("deterministic"), "off");
+  OptionValues values = parsed({"--deterministic", "model.onnx", "-o", "out"});
+  EXPECT_EQ(values.text("deterministic"), "strategy");
+  EXPECT_THAT(values.positional(), ElementsAre("model.onnx"));
+  EXPECT_EQ(configured("deterministic: true").text("deterministic"), "strategy");
+  EXPECT_THAT(refusal({"--deterministic=always"}), HasSubstr("not one of"));
+}
+
 TEST(Options, BooleansTakeNoFurtherWord) {
   OptionValues values = parsed({"--nesterov", "model.onnx"});
   EXPECT_TRUE(values.flag("nesterov"));

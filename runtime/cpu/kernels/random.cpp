@@ -75,7 +75,7 @@ void randomUniform(int rank, const RandomShape &shape, std::uint64_t key, std::i
   while (count > 0) {
     const std::int64_t inner = begin % shape.inner, row = begin / shape.inner;
     const std::int64_t taken = std::min(count, shape.inner - inner);
-    const std::int64_t sample = rank * shape.samples + row % shape.samples;
+    const std::int64_t sample = rank * shape.rankSamples + shape.firstSample + row % shape.samples;
     randomRun(key, static_cast<std::uint64_t>(sample), row / shape.samples * shape.inner + inner, taken, out);
     begin += taken;
     out += taken;
