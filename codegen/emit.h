@@ -65,6 +65,7 @@ struct EmitInfo {
   double predictedExposedMicroseconds = 0;
   /// Of the functions of a training step: when compute comes to a node, and when the collective runs that one starts.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
+  int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
   std::string streams = "auto"; ///< where collectives run unless the program's --streams says otherwise
 };
 

@@ -242,6 +242,7 @@ std::string InfoWriter::programInfo() const {
       .real("predictedStepMicroseconds", info.predictedStepMicroseconds)
       .real("predictedExposedMicroseconds", info.predictedExposedMicroseconds)
       .text("functions", "programFunctions")
+      .number("threads", info.threads, 0)
       .text("streams", cppString(info.streams));
   return fields.str();
 }

@@ -81,6 +81,8 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.loss = setting(module, "loss");
   info.lossIsMean = setting(module, "loss_reduction") == "mean";
   info.plainMpi = values.text("transport") == "mpi";
+  if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
+    info.threads = values.integer("threads");
   info.streams = values.text("streams").str();
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";

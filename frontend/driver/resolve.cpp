@@ -201,7 +201,9 @@ CpuTargetOptions cpuTargetOptions(OptionValues &values) {
   CpuTargetOptions options;
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (values.integer("threads") <= 0)
-    values.resolve("threads", std::to_string(std::max<int64_t>(1, cores / values.integer("world_size"))));
+    values.resolve("threads", values.text("deterministic") == "world"
+                                  ? "1"
+                                  : std::to_string(std::max<int64_t>(1, cores / values.integer("world_size"))));
   options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
   options.plainMpi = values.text("transport") == "mpi";
   return options;

@@ -233,6 +233,7 @@ struct ProgramInfo {
   double predictedStepMicroseconds;
   double predictedExposedMicroseconds;
   Functions functions;
+  std::int64_t threads = 0; ///< compute threads of a rank unless --threads says otherwise; 0: cores / ranks
   const char *streams =
       "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
 };

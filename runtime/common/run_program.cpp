@@ -155,9 +155,9 @@ void save(const Job &job, const std::string &outDirectory) {
     exportTo(job, [&] { return onnxTap(job.program, job.options.saveOnnx, outDirectory, rank); });
 }
 
-PlatformOptions platformOptions(const Options &options, Pulse &pulse) {
+PlatformOptions platformOptions(const ProgramInfo &program, const Options &options, Pulse &pulse) {
   PlatformOptions result;
-  result.threads = static_cast<int>(options.threads.value_or(0));
+  result.threads = static_cast<int>(options.threads.value_or(program.threads));
   result.timeoutSeconds = static_cast<double>(options.trainTimeoutSeconds);
   result.slowLink = {options.slowLinkMicroseconds, options.slowLinkBytesPerMicrosecond};
   result.pulse = &pulse;
@@ -215,7 +215,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
     if (platform.rank() == 0)
       checkOutputs(program, options);
   });
-  Context &context = platform.openArenas(program, platformOptions(options, pulse));
+  Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank()); });
