@@ -116,36 +116,57 @@ std::string collective(SectionWriter &writer, const Node &start) {
   return writer.hole("int", "collective", llvm::Twine(writer.program.collectiveOf(start)));
 }
 
-void emitStart(SectionWriter &writer, const Node &node, llvm::StringRef function, const std::string &amount) {
-  std::string source = writer.place(node.operand(0)), destination = writer.define(node.result(), "arrives");
-  std::string index = collective(writer, node);
-  writer.line("tickets[" + index + "] = " + function + "(c, " + index + ", " + source + ", " + destination + ", " +
-              amount + ");" + edgesComment(node));
-}
-
 std::string staging(SectionWriter &writer, const Node &node) {
   return node.workspaceBytes == 0 ? "nullptr" : "c.at<std::byte>(" + writer.placeAt("staging", node.workspace) + ")";
 }
 
-std::string typedAmount(SectionWriter &writer, const Node &node) {
-  const Type &type = node.result()->type();
-  return std::to_string(type.elements()) + ", " + cppDType(type.dtype()) + ", " + staging(writer, node);
+/// tickets[3] = reduceScatterStart(c, 3, W + 0x40, t5, 32, DType::f32, nullptr);
+std::string startText(SectionWriter &writer, const Node &start, const std::string &index, const std::string &source,
+                      const std::string &destination) {
+  const Type &type = start.result()->type();
+  bool gathers = start.op() == Op::allGatherStart;
+  llvm::StringRef function = gathers                            ? "allGatherStart"
+                             : start.op() == Op::allReduceStart ? "allReduceStart"
+                                                                : "reduceScatterStart";
+  std::string amount =
+      gathers ? std::to_string(start.operand(0)->type().bytes())
+              : std::to_string(type.elements()) + ", " + cppDType(type.dtype()) + ", " + staging(writer, start);
+  return ("tickets[" + index + "] = " + function + "(c, " + index + ", " + source + ", " + destination + ", " + amount +
+          ");")
+      .str();
 }
 
-void emitAllGatherStart(SectionWriter &writer, const Node &node) {
-  emitStart(writer, node, "allGatherStart", std::to_string(node.operand(0)->type().bytes()));
+void emitStart(SectionWriter &writer, const Node &node) {
+  std::string source = writer.place(node.operand(0)), destination = writer.define(node.result(), "arrives");
+  std::string index = collective(writer, node);
+  writer.line(startText(writer, node, index, source, destination) + edgesComment(node));
 }
-void emitReduceScatterStart(SectionWriter &writer, const Node &node) {
-  emitStart(writer, node, "reduceScatterStart", typedAmount(writer, node));
+
+/// Where a value lies after its function has ended: in the state that it was read from or written to, if there is one.
+Place placeBetweenSteps(const Module &module, const Value *value) {
+  auto placeOf = [&](const Node *node) { return module.state(node->get<StateAttributes>().state.name)->place; };
+  if (value->definer() && value->definer()->op() == Op::read)
+    return placeOf(value->definer());
+  for (const Use *use = value->uses(); use; use = use->next())
+    if (use->user()->op() == Op::write)
+      return placeOf(use->user());
+  return value->place;
 }
-void emitAllReduceStart(SectionWriter &writer, const Node &node) {
-  emitStart(writer, node, "allReduceStart", typedAmount(writer, node));
+
+/// What the step before starts, nobody has started before the first step.
+void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, const std::string &index) {
+  std::string source = writer.placeAt("source", placeBetweenSteps(writer.program.module, start.operand(0)));
+  std::string destination = writer.use(wait.operand(0));
+  writer.line("if (tickets[" + index + "].sequence == 0) // before the first step");
+  writer.line(startText(writer, start, index, source, destination), 2);
 }
 
 void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
-  assert(start && "a future comes from a start of this step");
+  assert(start && "a future comes from a start of this step or of the one before");
   std::string index = collective(writer, *start);
+  if (start->function()->kind() > node.function()->kind())
+    emitFirstStart(writer, node, *start, index);
   writer.line("wait(c, tickets[" + index + "]);");
   writer.defineAlias(node.result(), node.operand(0), "complete");
 }
@@ -261,9 +282,9 @@ const Emitter batchSum = {emitReturn, noneLeft};
 const Emitter allGather = batchSum;
 const Emitter reduceScatter = batchSum;
 const Emitter allReduce = batchSum;
-const Emitter allGatherStart = {emitAllGatherStart};
-const Emitter reduceScatterStart = {emitReduceScatterStart};
-const Emitter allReduceStart = {emitAllReduceStart};
+const Emitter allGatherStart = {emitStart};
+const Emitter reduceScatterStart = {emitStart};
+const Emitter allReduceStart = {emitStart};
 const Emitter wait = {emitWait};
 
 const Emitter sgd = {emitSgd, f32State};

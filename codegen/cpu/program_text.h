@@ -26,7 +26,8 @@ public:
   std::string constantTable(const Dense &dense);
   /// Index of a started collective in the side table, of the node that makes the future.
   int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
-  /// The start behind a future, also one that an earlier function of the step started; null if there is none.
+  /// The start behind a future, also one that another function started, of this step or of the one before; null if
+  /// there is none.
   const Node *startOf(const Value *future) const;
   /// Index of a mesh axis in the side table, -1 for the empty name: no axis.
   int axisOf(llvm::StringRef name) const;

@@ -83,6 +83,8 @@ public:
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
   virtual CommunicationTimes takeCommunicationTimes() = 0;
+  /// Waits for what the program has started and not waited for, after the last step. Throws Failure{timeout}.
+  virtual void drainCollectives() {}
 
   /// `--time_matmuls`: the matrix products between begin and end are noted, and replayed alone.
   virtual void noteProducts(bool on) { static_cast<void>(on); }

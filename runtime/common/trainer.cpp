@@ -102,6 +102,8 @@ void Trainer::run() {
     step(i);
     finishStep(i);
   }
+  // A gather for the step that does not come any more.
+  job.platform.drainCollectives();
   job.pulse.setStep(0);
 }
 

@@ -1,15 +1,34 @@
-// The communicator of one rank: numbers collectives, runs their bodies on the communication stream, waits for what
+// The communicator of one rank: numbers collectives, runs their bodies on the stream of their channel, waits for what
 // `wait` promises.
 //
-// All collectives of a rank have one sequence, 1, 2, 3 ..., in the order they are started; it is the same on every
-// rank, because all ranks run the same program. A collective goes through four moments on each rank:
+// All collectives of a rank have one sequence, 1, 2, 3 ..., in the order they are started, over all groups and
+// channels; it is the same on every rank, because all ranks run the same program. A collective goes through four
+// moments on each member of its group:
 //
-//   ready   started: the operand is complete (the start stands after the statement that produced it, on the calling
-//   thread) begun   the body runs: every rank is ready, peers' operands may be read done    this rank's result is
-//   complete and it reads no peer's operand any more waited  every rank is done: the operand's memory may be used again
+//   ready    started: the operand is complete (the start stands after the statement that made it, on the same thread)
+//   begun    the body runs: every member is ready, peers' operands may be read
+//   done     this rank's result is complete and it reads no peer's operand any more
+//   waited   every member is done: the operand's memory may be used again
 //
 // Transports differ in how these moments are made known: SharedCommunicator raises counters in shared memory,
 // MpiCommunicator leaves it to the library, whose collectives copy the operand away.
+//
+// Why no order of groups, channels and waits deadlocks. Starts and waits are one list of operations, the same on every
+// rank.
+//
+// Shared windows, streams inline or threads: a body waits for `ready` only, which a start raises without running
+// anything. Take the rank furthest back in the list; it is in operation p, a wait for collective s or a start that
+// makes room in a ring. Every rank is at p or further, so whatever was started before p is ready everywhere, and the
+// bodies of this rank run. In a wait it then needs its peers to be done with s: a peer further on has left p, so it was
+// done; a peer at p runs its own body of s by the same argument. So the rank furthest back always goes on.
+//
+// Plain MPI, inline: a body also waits for the bodies of its peers. Which bodies an operation runs (those of a channel
+// up to the one waited for) the list alone decides, so every rank runs the same bodies in the same order, over both
+// channels; all peers join the rank furthest back in that order.
+//
+// Plain MPI, threads: of the collectives that are not complete on all members take the first, t. A member that has not
+// started t waits for an earlier one, but those are complete; a stream that has not reached t is in an earlier one, but
+// those are complete. So all members are in t.
 #pragma once
 
 #include "runtime/common/failure.h"

@@ -36,6 +36,7 @@ public:
   std::int64_t proportionalSetGrowthBytes() const override;
   const char *streamModeName() const override;
   CommunicationTimes takeCommunicationTimes() override;
+  void drainCollectives() override;
   void noteProducts(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
   double replayProductsMicroseconds() override { return MatmulLog::replayMicroseconds(); }
   [[noreturn]] void abort(int exitCode) override;
@@ -47,7 +48,6 @@ private:
   void mapArenas(const ProgramInfo &program);
   void startStreams(StreamMode requested, bool callsMpi, const CpuShare &share);
   void startCommunicator(const ProgramInfo &program, const PlatformOptions &options, bool oversubscribed);
-  void drainCollectives();
   void reportChangedBytes() const;
 
   const int threadLevel_;

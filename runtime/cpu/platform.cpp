@@ -80,7 +80,11 @@ void MpiPlatform::openHeartbeats() {
 }
 
 MpiPlatform::~MpiPlatform() {
-  drainCollectives();
+  try {
+    drainCollectives();
+  } catch (const Failure &) {
+    // The run has ended, well or with a message of its own.
+  }
   commStream_.reset();
   reduceStream_.reset();
   communicator_.reset();
@@ -92,18 +96,6 @@ MpiPlatform::~MpiPlatform() {
   MPI_Comm_free(&host_);
   MPI_Comm_free(&world_);
   MPI_Finalize();
-}
-
-/// All ranks end at the same place of the program. A collective that only some of them ran would leave the others
-/// waiting in MPI.
-void MpiPlatform::drainCollectives() {
-  if (!communicator_)
-    return;
-  try {
-    communicator_->drain();
-  } catch (const Failure &) {
-    // The run has ended, well or with a message of its own.
-  }
 }
 
 Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
@@ -252,6 +244,13 @@ void MpiPlatform::gatherToRoot(const void *mine, std::int64_t bytes, void *all) 
 
 std::int64_t MpiPlatform::mappedArenaBytes() const {
   return privateArena_.bytes() + (sharedWindows_ ? sharedWindows_->own : privateWindow_).bytes();
+}
+
+// All ranks are at the same place of the program. A collective that only some of them ran would leave the others
+// waiting in MPI.
+void MpiPlatform::drainCollectives() {
+  if (communicator_)
+    communicator_->drain();
 }
 
 const char *MpiPlatform::streamModeName() const {

@@ -52,6 +52,19 @@ TEST(KernelsCopy, ReversedBroadcastAndEmpty) {
   EXPECT_EQ(one, 1);
 }
 
+TEST(KernelsCopy, TakeShardGivesEachMemberItsShareOfTheWhole) {
+  // Groups of two, two ranks apart: {0, 2} and {1, 3}.
+  const std::vector<float> whole = numbers(10, 1);
+  for (int rank = 0; rank < 4; ++rank) {
+    Context c = contextOf();
+    c.rank = rank;
+    std::vector<float> share(5);
+    takeShard(c, whole.data(), share.data(), 5 * sizeof(float), 2, 2);
+    const auto first = whole.begin() + (rank < 2 ? 0 : 5);
+    EXPECT_EQ(share, std::vector<float>(first, first + 5)) << rank;
+  }
+}
+
 TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
   const std::vector<float> table = {1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> indices = {2, -3, 2};
