@@ -6,6 +6,7 @@
 #include "frontend/driver/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -151,6 +152,14 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   return llvm::Error::success();
 }
 
+/// Of the units, each once.
+std::string strategiesOf(const Module &module) {
+  llvm::SetVector<llvm::StringRef> strategies;
+  for (const Unit &unit : module.units)
+    strategies.insert(unit.strategy);
+  return llvm::join(strategies, ", ");
+}
+
 } // namespace
 
 SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values) {
@@ -158,11 +167,12 @@ SchedulePageOptions schedulePageOptions(const Compilation &compilation, const Op
   options.title = compilation.module->name;
   options.planHash = planHash(compilation);
   const Hardware &hardware = compilation.machine.predicting.hardware;
-  options.facts = {{"strategy", values.text("strategy").str()},
-                   {"ranks", std::to_string(compilation.options.worldSize)},
-                   {"samples per rank", std::to_string(compilation.options.microBatchSize)},
+  options.facts = {{"strategy", strategiesOf(*compilation.module)},
+                   {"ranks", std::to_string(compilation.module->worldSize())},
                    {"costs of", hardware.name},
                    {"collectives", compilation.machine.predicting.inlineStreams ? "inline" : "on a stream"}};
+  if (compilation.imported.model) // a stage that was read has its batch already
+    options.facts.push_back({"samples per rank", std::to_string(compilation.options.microBatchSize)});
   return options;
 }
 

@@ -11,6 +11,7 @@
 #include "passes/pipeline.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 namespace fsdpc {
@@ -110,6 +111,16 @@ void printRemarks(const Compilation &compilation, const OptionValues &values) {
       llvm::errs() << llvm::format("%10.3f ms  ", time.milliseconds) << time.pass << '\n';
 }
 
+llvm::Error readProfiles(const OptionValues &values, SchedulePageOptions &options) {
+  for (const std::string &path : values.list("profile")) {
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    if (!buffer)
+      return llvm::createStringError(path + ": " + llvm::Twine(buffer.getError().message()));
+    options.profiles.emplace_back(path, (*buffer)->getBuffer().str());
+  }
+  return llvm::Error::success();
+}
+
 /// The predicted timeline alone, to `--output` or stdout.
 llvm::Error simulateModel(OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 1);
@@ -127,8 +138,10 @@ llvm::Error simulateModel(OptionValues &values) {
   llvm::StringRef format = values.text("schedule_format").empty() ? "text" : values.text("schedule_format");
   if (format != "html")
     return writeText(values.text("output"), scheduleText(*compilation->module, timeline, format));
-  llvm::Expected<std::string> page =
-      schedulePage(*compilation->module, *compilation->target, timeline, schedulePageOptions(*compilation, values));
+  SchedulePageOptions options = schedulePageOptions(*compilation, values);
+  if (llvm::Error error = readProfiles(values, options))
+    return error;
+  llvm::Expected<std::string> page = schedulePage(*compilation->module, *compilation->target, timeline, options);
   return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
@@ -160,11 +173,14 @@ llvm::Error dispatch(OptionValues &values) {
       llvm::outs() << pass->name << (pass->optional ? "  (optional)" : "") << '\n';
     return llvm::Error::success();
   }
+  const bool isSimulation = !values.positional().empty() && values.positional()[0] == "simulate";
+  if (!values.list("profile").empty() && !(isSimulation && values.text("schedule_format") == "html"))
+    return usage("--profile: changes nothing but the page of simulate --schedule_format html");
   if (!values.positional().empty() && values.positional()[0] == "inspect")
     return inspect(values);
   if (!values.positional().empty() && values.positional()[0] == "verify")
     return verifyStage(values);
-  if (!values.positional().empty() && values.positional()[0] == "simulate")
+  if (isSimulation)
     return simulateModel(values);
   if (!values.positional().empty() && values.positional()[0] == "calibrate")
     return values.positional().size() == 1 ? calibrate(values) : usage("calibrate takes no model");

@@ -97,6 +97,8 @@ constexpr OptionRow rows[] = {
      true},
     {"schedule_format", choice, "", "text|json|csv|chrome|html", "looking inside",
      "of simulate; when compiling, OUT/schedule.txt, .json, .csv or .trace.json beside schedule.html", true},
+    {"profile", list, "", "F.json", "looking inside",
+     "simulate --schedule_format html: traces of the program's --profile, drawn with the predicted step", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
     {"help", boolean, "false", "", "looking inside", "this text", true},
 };

@@ -355,12 +355,12 @@ std::string scheduleJson(const Module &planned, const Target &target, const Time
 
 llvm::Expected<std::string> schedulePage(const Module &planned, const Target &target, const Timeline &timeline,
                                          const SchedulePageOptions &options) {
-  std::string profile = "null";
-  if (!options.profile.empty()) {
-    llvm::Expected<json::Value> parsed = json::parse(options.profile);
+  std::string profiles;
+  for (const auto &[file, text] : options.profiles) {
+    llvm::Expected<json::Value> parsed = json::parse(text);
     if (!parsed)
-      return parsed.takeError();
-    profile = options.profile;
+      return llvm::createStringError(file + ": " + toString(parsed.takeError()));
+    profiles += (profiles.empty() ? "" : ",") + text;
   }
   llvm::Expected<std::string> page = readPart("page.html");
   if (!page)
@@ -375,7 +375,7 @@ llvm::Expected<std::string> schedulePage(const Module &planned, const Target &ta
     else
       replaceOnce(*page, ("<script src=\"" + name + "\"></script>").str(), "<script>\n" + *part + "</script>");
   }
-  replaceOnce(*page, ">PROFILE<", ">" + forScript(profile) + "<");
+  replaceOnce(*page, ">PROFILES<", ">" + forScript("[" + profiles + "]") + "<");
   replaceOnce(*page, ">SCHEDULE<", ">" + forScript(scheduleJson(planned, target, timeline, options)) + "<");
   return page;
 }

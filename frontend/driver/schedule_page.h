@@ -15,14 +15,15 @@ struct SchedulePageOptions {
   std::string planHash; ///< profiles of other plans are refused
   /// What the head of the page says about the compile: (term, value).
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string profile; ///< the text of a trace that --profile of the program wrote; empty: none
+  /// Traces that --profile of the program wrote, to be drawn with the prediction: (file, text).
+  std::vector<std::pair<std::string, std::string>> profiles;
 };
 
 /// The data of the page. Requires stage planned.
 std::string scheduleJson(const Module &planned, const Target &target, const Timeline &timeline,
                          const SchedulePageOptions &options);
 
-/// The whole page. An error is an installation that lacks the page's files, or a profile that is no JSON.
+/// The whole page. An error is an installation that lacks the page's files, or a profile that is no JSON, by its file.
 llvm::Expected<std::string> schedulePage(const Module &planned, const Target &target, const Timeline &timeline,
                                          const SchedulePageOptions &options);
 

@@ -113,8 +113,8 @@ def check_search(page):
 
 
 def check_memory(page):
-    box = page.run("const edge = memory.getBoundingClientRect(); return [edge.left + edge.width / 2, edge.top + edge.height / 2]")
-    page.browser.move(*box)
+    page.browser.move(*page.run("const edge = memory.getBoundingClientRect();"
+                                "return [edge.left + xOf(schedule.step_us / 2), edge.top + edge.height / 2]"))
     page.settle()
     assert "live" in page.tip(), page.tip()
     page.run("toPeak.click()")

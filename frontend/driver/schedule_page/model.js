@@ -77,20 +77,14 @@ function firstEndingAfter(bars, time) {
   return low;
 }
 
-/// Reads one file of the program's --profile; throws an Error that says what is wrong with it.
-function readProfile(text, fileName) {
-  let trace;
-  try {
-    trace = JSON.parse(text);
-  } catch (error) {
-    throw new Error(`${fileName}: no JSON (${error.message})`);
-  }
+/// The steps of one trace of the program's --profile; throws an Error that says what is wrong with it.
+function readProfile(trace) {
   if (!trace || trace.schema !== "fsdpc.profile/1" || !Array.isArray(trace.traceEvents))
-    throw new Error(`${fileName}: not written by --profile of a program`);
+    throw new Error(`not written by --profile of a program`);
   if (trace.plan_hash !== schedule.plan_hash)
-    throw new Error(`${fileName}: of another plan: ${String(trace.plan_hash).slice(0, 12)}…, ` +
+    throw new Error(`of another plan: ${String(trace.plan_hash).slice(0, 12)}…, ` +
       `this page is of ${schedule.plan_hash.slice(0, 12)}…`);
-  const profile = { rank: Number(trace.rank), fileName, steps: new Map() };
+  const profile = { rank: Number(trace.rank), steps: new Map() };
   const lanes = new Map();
   for (const event of trace.traceEvents)
     if (event.ph === "M" && event.name === "thread_name") lanes.set(event.pid + "/" + event.tid, event.args.name);
@@ -99,7 +93,7 @@ function readProfile(text, fileName) {
       profile.steps.set(event.args.step, { begin: event.ts, duration: event.dur, bars: [] });
   for (const event of trace.traceEvents)
     addMeasured(profile, event, schedule.lanes.indexOf(lanes.get(event.pid + "/" + event.tid)));
-  if (profile.steps.size === 0) throw new Error(`${fileName}: holds no step`);
+  if (profile.steps.size === 0) throw new Error("holds no step");
   for (const step of profile.steps.values()) finishStep(step);
   return profile;
 }

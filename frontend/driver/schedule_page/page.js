@@ -200,15 +200,20 @@ function complain(text) {
   byId("message").hidden = !text;
 }
 
-async function openFiles(files) {
+/// Pairs of a name and what gives the trace of that name.
+async function openTraces(traces) {
   const problems = [];
-  for (const file of files)
+  for (const [name, read] of traces)
     try {
-      addProfile(readProfile(await file.text(), file.name));
+      addProfile(readProfile(await read()));
     } catch (error) {
-      problems.push(error.message);
+      problems.push(`${name}: ${error.message}`);
     }
   complain(problems.join("\n"));
+}
+
+function openFiles(files) {
+  return openTraces([...files].map(file => [file.name, async () => JSON.parse(await file.text())]));
 }
 
 function addProfile(profile) {
@@ -331,7 +336,7 @@ function listen() {
   byId("theme").addEventListener("click", () => { view.dark = !view.dark; applyTheme(); });
   byId("load").addEventListener("click", () => byId("file").click());
   byId("file").addEventListener("change", async event => {
-    await openFiles([...event.target.files]);
+    await openFiles(event.target.files);
     event.target.value = ""; // so that the same file can be opened again
   });
   byId("rank").addEventListener("change", event => chooseRank(Number(event.target.value)));
@@ -342,7 +347,7 @@ function listen() {
   addEventListener("drop", event => {
     event.preventDefault();
     byId("drop").hidden = true;
-    openFiles([...event.dataTransfer.files]);
+    openFiles(event.dataTransfer.files);
   });
 }
 
@@ -355,10 +360,4 @@ view.strips = makeStrips(null, 1);
 listen();
 applyTheme();
 fit();
-const embedded = JSON.parse(byId("profile").textContent);
-if (embedded)
-  try {
-    addProfile(readProfile(JSON.stringify(embedded), "the profile in this page"));
-  } catch (error) {
-    complain(error.message);
-  }
+openTraces(JSON.parse(byId("profiles").textContent).map((trace, i) => [`profile ${i + 1} of this page`, () => trace]));

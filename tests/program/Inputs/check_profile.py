@@ -1,6 +1,7 @@
 """Holds the traces of --profile to what they promise.
 
 check_profile.py OUT FIRST LAST F.json ...   the steps FIRST to LAST, a file per rank
+check_profile.py page PAGE F.json ...        a page that holds these traces
 """
 import json
 import pathlib
@@ -68,11 +69,22 @@ def check_names(trace, schedule):
     assert {event["args"]["unit"] for event in trace["traceEvents"] if event.get("cat") == "section"} <= units | {""}
 
 
+def data_of(page, name):
+    return json.loads(re.search(rf'<script id="{name}" type="application/json">(.*?)</script>', page, re.S).group(1))
+
+
+def check_page(path, traces):
+    page = pathlib.Path(path).read_text()
+    assert data_of(page, "profiles") == [json.loads(pathlib.Path(trace).read_text()) for trace in traces]
+    assert {trace["plan_hash"] for trace in data_of(page, "profiles")} == {data_of(page, "data")["plan_hash"]}
+
+
 def main():
+    if sys.argv[1] == "page":
+        return check_page(sys.argv[2], sys.argv[3:])
     out, first, last = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     plan = json.loads((out / "plan.json").read_text())
-    page = (out / "schedule.html").read_text()
-    schedule = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S).group(1))
+    schedule = data_of((out / "schedule.html").read_text(), "data")
     collectives = {c["id"]: c for c in plan["collectives"] if c["function"] in ("prologue", "micro_step", "update")}
     for rank, path in enumerate(sys.argv[4:]):
         trace = json.loads(pathlib.Path(path).read_text())
