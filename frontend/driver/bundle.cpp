@@ -5,7 +5,6 @@
 #include "frontend/driver/plan_json.h"
 #include "frontend/driver/schedule_format.h"
 #include "ir/op.h"
-#include "frontend/driver/schedule_format.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"

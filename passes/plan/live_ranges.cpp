@@ -22,8 +22,8 @@ bool sumsGradients(const Node &allReduce) {
   const Node *definer = allReduce.operand(0)->definer();
   if (definer && definer->op() == Op::wait)
     definer = definer->operand(0)->definer();
-  return definer && (definer->op() == Op::pack || definer->op() == Op::reduceScatterStart ||
-                     definer->op() == Op::reduceScatter);
+  return definer &&
+         (definer->op() == Op::pack || definer->op() == Op::reduceScatterStart || definer->op() == Op::reduceScatter);
 }
 
 /// The class of a value's memory, by what defines it.
