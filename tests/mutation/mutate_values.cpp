@@ -43,12 +43,19 @@ void scaleInPlace(Value &value, double factor) {
   insertCompute(Op::free, {&value}, nullptr, definer, scaled->next());
 }
 
+bool isRead(const Value &value) {
+  for (const Use *use = value.uses(); use; use = use->next())
+    if (use->user()->op() != Op::free)
+      return true;
+  return false;
+}
+
 /// A computed float result that something reads.
 std::optional<Value *> someValue(const Module &module, Random &random, bool inBackward) {
   std::vector<Value *> values;
   for (Node *node : nodesWhere(module, isComputed))
     for (unsigned i = 0; i < node->resultCount(); ++i)
-      if (isFloatTensor(*node->result(i)) && node->result(i)->hasUses() &&
+      if (isFloatTensor(*node->result(i)) && isRead(*node->result(i)) &&
           (!inBackward || node->section.phase == Phase::backward))
         values.push_back(node->result(i));
   return random.pick(values);

@@ -44,8 +44,6 @@ constexpr Row rows[] = {
     {cnn, 2, "--strategy full_shard --reduce_communicator own"},
     {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
     {gpt2, 2, "--strategy full_shard"},
-    {gpt2, 4, "--strategy shard_optimizer --reduce_communicator own"},
-    {transformer, 4, "--strategy full_shard --reshard_after_forward 2 --max_inflight_all_gathers 3"},
     {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
 };
 
