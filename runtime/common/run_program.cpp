@@ -232,4 +232,6 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
   }
 }
 
+__attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }
+
 } // namespace fsdpc::rt

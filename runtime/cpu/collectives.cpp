@@ -26,8 +26,6 @@ Ticket start(Context &context, const CollectiveRequest &request) {
 
 } // namespace
 
-__attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }
-
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::allGather, collective, source, destination);
   request.elements = shardBytes;
