@@ -38,17 +38,22 @@ llvm::Error deliverGathered(const OpInfo &info, const Type &shard, const Collect
   return addResult(info, "C4", shard.dtype(), {*elements}, results);
 }
 
-llvm::Error deliverScattered(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
-                             llvm::SmallVectorImpl<Type> &results) {
+llvm::Error deliverShare(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
+                         llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkFlat(info, full))
-    return error;
-  if (llvm::Error error = checkSummable(info, full))
     return error;
   if (full.dim(0) % attributes.ranks != 0)
     return constraintError(info.name, "C4",
                            toString(full) + " does not divide by " + llvm::Twine(attributes.ranks) + " ranks");
   results.push_back(full.withShape({full.dim(0) / attributes.ranks}));
   return llvm::Error::success();
+}
+
+llvm::Error deliverScattered(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
+                             llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = deliverShare(info, full, attributes, results))
+    return error;
+  return checkSummable(info, full);
 }
 
 llvm::Error deliverReduced(const OpInfo &info, const Type &x, const CollectiveAttributes &,
@@ -71,17 +76,6 @@ llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attribute
     return error;
   if (info.has(startsCollective))
     results.back() = Type::future(results.back());
-  return llvm::Error::success();
-}
-
-llvm::Error deliverShare(const OpInfo &info, const Type &full, const CollectiveAttributes &attributes,
-                         llvm::SmallVectorImpl<Type> &results) {
-  if (llvm::Error error = checkFlat(info, full))
-    return error;
-  if (full.dim(0) % attributes.ranks != 0)
-    return constraintError(info.name, "C4",
-                           toString(full) + " does not divide by " + llvm::Twine(attributes.ranks) + " ranks");
-  results.push_back(full.withShape({full.dim(0) / attributes.ranks}));
   return llvm::Error::success();
 }
 

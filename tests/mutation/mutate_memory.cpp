@@ -24,6 +24,18 @@ std::vector<Node *> usersOf(const Module &module, const Function &function, cons
 
 int64_t widthOf(const Value &value) { return byteSize(value.type().dtype()); }
 
+/// Operands and results.
+std::vector<Value *> valuesInMemory(const Node &node) {
+  std::vector<Value *> values;
+  for (Value *operand : node.operands())
+    if (hasBytes(*operand))
+      values.push_back(operand);
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    if (hasBytes(*node.result(i)))
+      values.push_back(node.result(i));
+  return values;
+}
+
 /// Two pieces of memory that one node reads at once.
 struct Pair {
   Value *moved = nullptr, *other = nullptr;
@@ -36,13 +48,7 @@ std::optional<Pair> somePair(Module &module, Random &random) {
   }));
   if (!node)
     return std::nullopt;
-  std::vector<Value *> values;
-  for (Value *operand : (*node)->operands())
-    if (hasBytes(*operand))
-      values.push_back(operand);
-  for (unsigned i = 0; i < (*node)->resultCount(); ++i)
-    if (hasBytes(*(*node)->result(i)))
-      values.push_back((*node)->result(i));
+  std::vector<Value *> values = valuesInMemory(**node);
   if (values.size() < 2)
     return std::nullopt;
   Pair pair{*random.pick(values), *random.pick(values)};
@@ -160,13 +166,7 @@ What overlapWorkspace(Module &module, Random &random) {
       random.pick(nodesWhere(module, [](const Node &node) { return node.operandCount() + node.resultCount() > 0; }));
   if (!node)
     return std::nullopt;
-  std::vector<Value *> values;
-  for (Value *operand : (*node)->operands())
-    if (hasBytes(*operand))
-      values.push_back(operand);
-  for (unsigned i = 0; i < (*node)->resultCount(); ++i)
-    if (hasBytes(*(*node)->result(i)))
-      values.push_back((*node)->result(i));
+  std::vector<Value *> values = valuesInMemory(**node);
   std::optional<Value *> value = random.pick(values);
   bool works = value && !infoOf(**node).has(aliasesOperand) && (*node)->op() != Op::free && (*node)->op() != Op::wait &&
                (*node)->op() != Op::read && (*node)->op() != Op::ret && (*node)->op() != Op::pack;

@@ -171,7 +171,9 @@ TEST(HostMemory, ProportionalSetSizeGrowsWithTouchedPages) {
   const std::int64_t mapped = readProportionalSetSizeBytes();
   EXPECT_LT(mapped - before, std::int64_t{16} << 20);
   arena.fillPattern();
-  EXPECT_GE(readProportionalSetSizeBytes() - mapped, arena.bytes());
+  // Other processes that begin to use the same libraries meanwhile take over a part of what counted here.
+  constexpr std::int64_t librariesBytes = std::int64_t{1} << 20;
+  EXPECT_GE(readProportionalSetSizeBytes() - mapped, arena.bytes() - librariesBytes);
 }
 
 } // namespace

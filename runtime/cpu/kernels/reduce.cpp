@@ -31,18 +31,20 @@ struct Sum {
     return total;
   }
 };
+template <class Reduction, class T>
+T mergeAll(const T *x, std::int64_t count) {
+  T total = Reduction::empty;
+  for (std::int64_t i = 0; i < count; ++i)
+    total = Reduction::merge(total, x[i]);
+  return total;
+}
 template <class T>
 struct Product {
   using Wide = T;
   static constexpr T empty = 1;
   static T merge(T a, T b) { return static_cast<T>(a * b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) {
-    T total = 1;
-    for (std::int64_t i = 0; i < count; ++i)
-      total = merge(total, x[i]);
-    return total;
-  }
+  static T run(const T *x, std::int64_t count) { return mergeAll<Product>(x, count); }
 };
 template <class T>
 struct Maximum {
@@ -50,12 +52,7 @@ struct Maximum {
   static constexpr T empty = lowest<T>();
   static T merge(T a, T b) { return scalar::max(a, b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) {
-    T total = empty;
-    for (std::int64_t i = 0; i < count; ++i)
-      total = merge(total, x[i]);
-    return total;
-  }
+  static T run(const T *x, std::int64_t count) { return mergeAll<Maximum>(x, count); }
 };
 template <class T>
 struct Minimum {
@@ -63,12 +60,7 @@ struct Minimum {
   static constexpr T empty = highest<T>();
   static T merge(T a, T b) { return scalar::min(a, b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) {
-    T total = empty;
-    for (std::int64_t i = 0; i < count; ++i)
-      total = merge(total, x[i]);
-    return total;
-  }
+  static T run(const T *x, std::int64_t count) { return mergeAll<Minimum>(x, count); }
 };
 
 /// Dims of one kind (kept or reduced) with their strides in x; adjacent ones of a kind are merged.
