@@ -145,6 +145,8 @@ def sweep():
 
 
 HYBRID = ("--data_parallel_shard_degree", 2)
+# One unit whole on every rank, one in replicas, the others split over all ranks.
+MIXED = ("--unit", ".*([.]0|fc1|fc1_to_fc2):strategy=no_shard", "--unit", ".*([.]1|fc2|conv1_to_conv2):strategy=hybrid_shard", *HYBRID)
 STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
 
 
@@ -154,7 +156,7 @@ def acceptance_settings():
     settings = [(n, "full_shard", ()) for n in (1, 2, 4)]
     settings += [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
     settings += [(n, strategy, ()) for strategy in STRATEGIES for n in ((1, 2, 4) if full else (2,))]
-    settings += [(4, "hybrid_shard", HYBRID)]
+    settings += [(4, "hybrid_shard", HYBRID), (4, "full_shard", MIXED)]
     if full:
         settings += [(4, "hybrid_shard_zero2", HYBRID), (4, "hybrid_shard", ("--streams", "threads", *HYBRID))]
         settings += [(4, "full_shard", ("--reshard_after_forward", reshard)) for reshard in ("always", "never", 2)]
