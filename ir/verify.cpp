@@ -30,14 +30,6 @@ llvm::Error broken(llvm::StringRef label, const Node &node, const llvm::Twine &m
 
 std::string nameIn(const Function &function, const Value *value) { return ValueNames(function).of(value); }
 
-llvm::SmallVector<const Function *, 8> inCallOrder(const Module &module) {
-  llvm::SmallVector<const Function *, 8> functions;
-  for (const std::unique_ptr<Function> &function : module.functions)
-    functions.push_back(function.get());
-  llvm::stable_sort(functions, [](const Function *a, const Function *b) { return a->kind() < b->kind(); });
-  return functions;
-}
-
 } // namespace rules
 
 llvm::Error verify(const Module &module) {

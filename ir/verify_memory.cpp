@@ -2,6 +2,7 @@
 //
 // Frees come in two steps: those of gathered buffers with the gathers (sharded), all others before the plan (async).
 // Between passes a module has none of a kind, or all: that is what (V16) asks until the planned stage asks for all.
+#include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/verify_rules.h"
@@ -13,14 +14,6 @@ namespace fsdpc::rules {
 
 namespace {
 
-bool isGathered(const Value *root) {
-  const Node *definer = root->definer();
-  if (!definer)
-    return false;
-  const Node *waited = definer->op() == Op::wait ? definer->operand(0)->definer() : nullptr;
-  return definer->op() == Op::allGather || (waited && waited->op() == Op::allGatherStart);
-}
-
 /// Memory of the runtime, of a state or of the program: no function frees it.
 bool isPermanent(const Value *root) {
   const Node *definer = root->definer();
@@ -30,6 +23,9 @@ bool isPermanent(const Value *root) {
 /// The last function that takes a carried argument.
 using LastTakers = llvm::StringMap<FunctionKind>;
 
+/// Arguments that the step before left to this one: only gathers can.
+using CarriedGathers = llvm::DenseSet<const Value *>;
+
 struct RequiredFrees {
   bool gathered = false;
   bool others = false;
@@ -38,7 +34,8 @@ struct RequiredFrees {
 /// The buffers of one function: a value and all its views and reshapes are one.
 class Buffers {
 public:
-  explicit Buffers(const Function &function) : function(function) {}
+  Buffers(const Function &function, const CarriedGathers &carriedGathers)
+      : function(function), carriedGathers(carriedGathers) {}
   const Value *rootOf(const Value *value) const {
     auto found = roots.find(value);
     return found == roots.end() ? value : found->second;
@@ -49,16 +46,28 @@ public:
   RequiredFrees found() const;
 
 private:
+  bool isGathered(const Value *root) const;
   llvm::Error checkFree(const Node &node, const LastTakers &lastTakers);
   bool takenLater(const Value *argument, const LastTakers &lastTakers) const;
   llvm::Error checkFreed(const Value *value, RequiredFrees required) const;
 
   const Function &function;
+  const CarriedGathers &carriedGathers;
   llvm::DenseMap<const Value *, const Value *> roots;
   llvm::DenseMap<const Value *, const Node *> freedBy;
   /// May go without a free: returned, part of a pack, or written over a state.
   llvm::DenseSet<const Value *> handedOn;
 };
+
+bool Buffers::isGathered(const Value *root) const {
+  const Node *definer = root->definer();
+  if (!definer || definer->op() == Op::allGather)
+    return definer != nullptr;
+  if (definer->op() != Op::wait)
+    return false;
+  const Node *start = definer->operand(0)->definer();
+  return start ? start->op() == Op::allGatherStart : carriedGathers.contains(definer->operand(0));
+}
 
 bool Buffers::takenLater(const Value *argument, const LastTakers &lastTakers) const {
   const Argument &entry = function.arguments()[argument->resultIndex()];
@@ -171,7 +180,7 @@ private:
   llvm::Error checkPlaced(const Node &node);
   llvm::Error checkAlias(const Node &node);
   llvm::Error checkPack(const Node &node);
-  llvm::Error checkCarried(const Function &function);
+  llvm::Error checkCarried(const Function &function, const Argument &argument);
   static bool fits(const Place &place, int64_t bytes) {
     int64_t end;
     return place.isPlaced() && place.offsetBytes >= 0 && !__builtin_add_overflow(place.offsetBytes, bytes, &end);
@@ -194,8 +203,10 @@ llvm::Error PlaceChecker::run() {
     for (const Argument &argument : function->arguments())
       if (argument.value->type().bytes() != 0 && !fits(argument.value->place, argument.value->type().bytes()))
         return broken("V19", *function, "argument '" + argument.name + "' has no place");
-    if (llvm::Error error = checkCarried(*function))
-      return error;
+    for (const Argument &argument : function->arguments())
+      if (argument.kind == ArgumentKind::carry)
+        if (llvm::Error error = checkCarried(*function, argument))
+          return error;
     for (Node *node : *function)
       if (llvm::Error error = checkNode(*node))
         return error;
@@ -203,15 +214,18 @@ llvm::Error PlaceChecker::run() {
     for (unsigned i = 0; i < ret->operandCount(); ++i)
       returned[ret->get<ReturnAttributes>().names[i]] = ret->operand(i)->place;
   }
+  for (const CarriedOver &carried : carriedOverSteps(module))
+    if (llvm::Error error = checkCarried(*carried.taker, *carried.argument))
+      return error;
   return llvm::Error::success();
 }
 
-llvm::Error PlaceChecker::checkCarried(const Function &function) {
-  for (const Argument &argument : function.arguments())
-    if (argument.kind == ArgumentKind::carry && !liesAt(argument.value.get(), returned.lookup(argument.name), 0))
-      return broken("V20", function,
-                    "the carried argument '" + argument.name + "' lies elsewhere than the result it is");
-  return llvm::Error::success();
+/// What no function has returned yet, a later one may: the step leaves it to the next.
+llvm::Error PlaceChecker::checkCarried(const Function &function, const Argument &argument) {
+  auto found = returned.find(argument.name);
+  if (found == returned.end() || liesAt(argument.value.get(), found->second, 0))
+    return llvm::Error::success();
+  return broken("V20", function, "the carried argument '" + argument.name + "' lies elsewhere than the result it is");
 }
 
 llvm::Error PlaceChecker::checkNode(const Node &node) {
@@ -267,10 +281,14 @@ llvm::Error checkLifetimes(const Module &module) {
       if (argument.kind == ArgumentKind::carry)
         lastTakers[argument.name] = function->kind();
 
+  CarriedGathers carriedGathers;
+  for (const CarriedOver &carried : carriedOverSteps(module))
+    carriedGathers.insert(carried.argument->value.get());
+
   std::vector<Buffers> functions;
   RequiredFrees required = {module.stage == Stage::planned, module.stage == Stage::planned};
   for (const std::unique_ptr<Function> &function : module.functions) {
-    if (llvm::Error error = functions.emplace_back(*function).walk(lastTakers))
+    if (llvm::Error error = functions.emplace_back(*function, carriedGathers).walk(lastTakers))
       return error;
     RequiredFrees found = functions.back().found();
     required.gathered |= found.gathered;

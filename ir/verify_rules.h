@@ -22,7 +22,4 @@ llvm::Error broken(llvm::StringRef label, const llvm::Twine &message);
 /// %name, as it prints.
 std::string nameIn(const Function &function, const Value *value);
 
-/// The functions of the module in the order in which a step calls them.
-llvm::SmallVector<const Function *, 8> inCallOrder(const Module &module);
-
 } // namespace fsdpc::rules

@@ -1,4 +1,5 @@
 // (V1) to (V10): what holds in every stage.
+#include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/verify_rules.h"
@@ -227,16 +228,40 @@ llvm::Error StructureChecker::checkState(const Node &node) {
 /// What earlier functions of the step return, by name.
 using Returned = llvm::StringMap<std::pair<const Function *, Type>>;
 
-llvm::Error checkCarried(const Function &function, const Argument &argument, const Returned &returned) {
-  auto found = returned.find(argument.name);
-  if (found == returned.end())
-    return broken("V9", function, "no earlier function returns the carried argument '" + argument.name + "'");
-  const auto &[producer, type] = found->second;
-  if (!(type == argument.value->type()))
-    return broken("V9", function,
-                  "the carried argument '" + argument.name + "' is " + toString(argument.value->type()) + ", but " +
-                      nameOf(producer->kind()) + " returns " + toString(type));
-  return llvm::Error::success();
+llvm::Error checkCarriedType(const Function &function, const Argument &argument, const Function &producer,
+                             const Type &type) {
+  if (type == argument.value->type())
+    return llvm::Error::success();
+  return broken("V9", function,
+                "the carried argument '" + argument.name + "' is " + toString(argument.value->type()) + ", but " +
+                    nameOf(producer.kind()) + " returns " + toString(type));
+}
+
+/// Of each state, the last node of a step that writes it.
+llvm::StringMap<const Node *> lastWrites(const Module &module) {
+  llvm::StringMap<const Node *> last;
+  for (const Function *function : inCallOrder(module))
+    for (Node *node : *function)
+      if (node->op() == Op::write)
+        last[node->get<StateAttributes>().state.name] = node;
+  return last;
+}
+
+/// An argument that no earlier function returns.
+llvm::Error checkCarriedOver(const CarriedOver &carried, const llvm::StringMap<const Node *> &writes) {
+  const Function &taker = *carried.taker;
+  if (!carried.future || taker.kind() > FunctionKind::update)
+    return broken("V9", taker, "no earlier function returns the carried argument '" + carried.argument->name + "'");
+  if (!carried.start)
+    return broken("V9", taker, "'" + carried.argument->name + "' is left to the next step, but it gathers no state");
+  // A version that the same function has written is gathered as the value that it is: that is an edge, a read is none.
+  const Node *last = writes.lookup(carried.state());
+  bool isLast = last == carried.access || (carried.access->op() == Op::read &&
+                                           (!last || last->function()->kind() < carried.start->function()->kind()));
+  if (!isLast)
+    return broken("V9", *last,
+                  "'" + carried.argument->name + "' is left to the next step, but it gathers an older version");
+  return checkCarriedType(taker, *carried.argument, *carried.start->function(), carried.future->type());
 }
 
 } // namespace
@@ -267,13 +292,20 @@ llvm::Error checkTables(const Module &module) {
 llvm::Error checkStructure(const Module &module) { return StructureChecker(module).run(); }
 
 llvm::Error checkBorders(const Module &module) {
+  const std::vector<CarriedOver> carriedOver = carriedOverSteps(module);
+  const llvm::StringMap<const Node *> writes =
+      carriedOver.empty() ? llvm::StringMap<const Node *>() : lastWrites(module);
+  for (const CarriedOver &carried : carriedOver)
+    if (llvm::Error error = checkCarriedOver(carried, writes))
+      return error;
   Returned returned;
   llvm::StringMap<const Value *> inputs;
   for (const Function *function : inCallOrder(module)) {
     for (const Argument &argument : function->arguments()) {
       if (argument.kind == ArgumentKind::carry) {
-        if (llvm::Error error = checkCarried(*function, argument, returned))
-          return error;
+        if (auto found = returned.find(argument.name); found != returned.end())
+          if (llvm::Error error = checkCarriedType(*function, argument, *found->second.first, found->second.second))
+            return error;
         continue;
       }
       const Value *first = inputs.try_emplace(argument.name, argument.value.get()).first->second;

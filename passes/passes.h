@@ -137,6 +137,14 @@ extern const Pass scheduleComm;
 /// Requires/ensures: async stage, one micro-step and nothing (clipping, a skipped step) that needs all gradients first.
 extern const Pass advanceUpdates;
 
+/// Starts the first gather of a step in `update` of the step before: behind the write of its state, or first where
+/// that has moved into micro_step. All gathered units are freed by then.
+///     micro_step(%x): %f = all_gather.start %u.p; wait %f    ->   micro_step(%x, %next.u.p): wait %next.u.p
+///     update: ...; write @u.p %n; return                          update: ...; write @u.p %n;
+///                                                                 %g = all_gather.start %n; return %g
+/// Requires/ensures: async stage, one micro-step. Nothing for a unit without forward prefetch.
+extern const Pass carryFirstGather;
+
 /// Adds a free after the last use of every buffer that has none yet.
 extern const Pass insertFrees;
 

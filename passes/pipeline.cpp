@@ -32,6 +32,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &splitCollectives,
       &scheduleComm,
       &advanceUpdates, // a unit's optimizer runs when its gradients are there
+      &carryFirstGather,
       &insertFrees,
       // planned: where things live
       &planMemory,

@@ -153,11 +153,11 @@ Place placeBetweenSteps(const Module &module, const Value *value) {
   return value->place;
 }
 
-/// What the step before starts, nobody has started before the first step.
+/// What the step before starts, nobody has started before the first step, or behind an evaluation.
 void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, const std::string &index) {
   std::string source = writer.placeAt("source", placeBetweenSteps(writer.program.module, start.operand(0)));
   std::string destination = writer.use(wait.operand(0));
-  writer.line("if (tickets[" + index + "].sequence == 0) // before the first step");
+  writer.line("if (tickets[" + index + "].sequence == 0) // no step before");
   writer.line(startText(writer, start, index, source, destination), 2);
 }
 
@@ -165,7 +165,8 @@ void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
   assert(start && "a future comes from a start of this step or of the one before");
   std::string index = collective(writer, *start);
-  if (start->function()->kind() > node.function()->kind())
+  bool ofStepBefore = !node.operand(0)->definer() && start->function()->kind() >= node.function()->kind();
+  if (ofStepBefore)
     emitFirstStart(writer, node, *start, index);
   writer.line("wait(c, tickets[" + index + "]);");
   writer.defineAlias(node.result(), node.operand(0), "complete");

@@ -1,6 +1,7 @@
 #include "codegen/cpu/program_writer.h"
 
 #include "codegen/cpu/emitters.h"
+#include "ir/carried.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc {
@@ -207,14 +208,23 @@ void ProgramWriter::writeStart(std::string &out) const {
   out += "}\n\n";
 }
 
+/// What the step before has left to the next: its memory is needed.
+std::string ProgramWriter::discardLeftovers() {
+  std::string text;
+  for (const CarriedOver &carried : carriedOverSteps(program.module))
+    text += "  discard(c, tickets[" + std::to_string(program.collectiveOf(*carried.start)) + "]);\n";
+  return text;
+}
+
 /// Each call with its number in the table of sections, for --profile.
 void ProgramWriter::writeFunctions(std::string &out) {
   writeStart(out);
   size_t next = 0;
   for (FunctionKind kind : emittedKinds) {
     const Function *function = program.module.function(kind);
-    bool isEmpty = next >= pieces.size() || pieces[next].function != function;
-    out += "void " + cppName(kind).str() + (isEmpty ? "(Context &) {\n" : "(Context &c) {\n");
+    std::string discards = kind > FunctionKind::update ? discardLeftovers() : "";
+    bool isEmpty = (next >= pieces.size() || pieces[next].function != function) && discards.empty();
+    out += "void " + cppName(kind).str() + (isEmpty ? "(Context &) {\n" : "(Context &c) {\n") + discards;
     for (; next < pieces.size() && pieces[next].function == function; ++next) {
       const Piece &piece = pieces[next];
       out += "  runSection(c, " + std::to_string(program.sections.size()) + ", " + piece.name +

@@ -31,6 +31,7 @@ private:
   void writePieces(std::string &out) const;
   void writePiece(std::string &out, const Piece &piece) const;
   void writeGroup(std::string &out, llvm::ArrayRef<size_t> members) const;
+  std::string discardLeftovers();
   void writeFunctions(std::string &out);
   void writeStart(std::string &out) const;
   std::string header() const;

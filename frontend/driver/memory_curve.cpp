@@ -38,7 +38,7 @@ llvm::DenseMap<const Buffer *, int64_t> unitsOfStates(const Module &module, cons
 void listPeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryCurve &curve) {
   const llvm::DenseMap<const Buffer *, int64_t> ofStates = unitsOfStates(module, ranges);
   for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.bytes == 0 || !(buffer.permanent || (buffer.begin <= position && position <= buffer.end)))
+    if (buffer.bytes == 0 || !buffer.livesAt(position))
       continue;
     int64_t unit = -1;
     if (auto found = ofStates.find(&buffer); found != ofStates.end())

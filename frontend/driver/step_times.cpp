@@ -11,15 +11,20 @@ StepTimes::StepTimes(const Timeline &timeline) {
       compute[node.node] = {origin + node.beginMicroseconds, origin + node.endMicroseconds};
     double last = origin;
     for (const TimelineCollective &collective : function.collectives) {
-      collectives[collective.start] = {origin + collective.beginMicroseconds, origin + collective.endMicroseconds};
+      const bool runsInNextStep = origin + collective.beginMicroseconds >= timeline.stepMicroseconds;
+      const double runs = runsInNextStep ? origin - timeline.stepMicroseconds : origin;
+      collectives[collective.start] = {runs + collective.beginMicroseconds, runs + collective.endMicroseconds};
       collectiveOfStart[collective.start] = &collective;
-      last = std::max(last, origin + collective.endMicroseconds);
+      last = std::max(last, runs + collective.endMicroseconds);
       if (!collective.wait)
         continue;
       collectiveOfWait[collective.wait] = &collective;
-      // Not what is exposed of this collective: inline, a wait also runs those ahead of it.
-      const double reached = origin + collective.waitMicroseconds;
-      compute[collective.wait] = {reached, std::max(reached, origin + collective.endMicroseconds)};
+      // Not what is exposed of this collective: inline, a wait also runs those ahead of it. What is left to the next
+      // step is shown where this one waits for what the step before left.
+      const bool inNextStep = collective.wait->function()->kind() < collective.start->function()->kind();
+      const double shown = inNextStep ? origin - timeline.stepMicroseconds : origin;
+      const double reached = shown + collective.waitMicroseconds;
+      compute[collective.wait] = {reached, std::max(reached, shown + collective.endMicroseconds)};
     }
     double now = origin;
     for (const Node *node : *function.function) {

@@ -83,10 +83,11 @@ llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<Functi
   if (!plans)
     return plans.takeError();
 
+  const std::vector<CarriedOver> carriedOver = carriedOverSteps(module);
   Rendezvous rendezvous(ranks);
   RankResults results(ranks);
   auto runRank = [&](int64_t rank) {
-    RankRun run(rank, rendezvous, inputs[rank], state.states[rank], rank == 0 ? taps : nullptr);
+    RankRun run(rank, rendezvous, carriedOver, inputs[rank], state.states[rank], rank == 0 ? taps : nullptr);
     for (const std::unique_ptr<FunctionPlan> &plan : *plans)
       if (!rendezvous.failed())
         run.run(*plan);

@@ -67,7 +67,8 @@ std::map<std::string, HostTensor> fullParameters(const Module &module, const Eva
 using RankResults = std::vector<std::map<std::string, HostTensor>>;
 
 /// Runs `kinds` in order on all ranks (threads, one per rank, collectives rendezvous). `inputs[rank]`: by input name.
-/// Results carried from one function to the next are found by name. Taps land in `taps` (rank 0's), if given.
+/// Results carried from one function to the next are found by name; what a step leaves to the next is found so by the
+/// second of two steps, and made from the states for the first. Taps land in `taps` (rank 0's), if given.
 /// Faults of the program that show while running (collective order differs between ranks, use after free, a wait
 /// without start) are returned as errors.
 llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,

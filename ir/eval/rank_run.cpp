@@ -1,5 +1,6 @@
 #include "ir/eval/rank_run.h"
 
+#include "ir/carried.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -64,6 +65,21 @@ std::vector<HostTensor> RankRun::exchange(llvm::StringRef collective, const Host
 
 // ---- one function ---------------------------------------------------------------------------------------------------
 
+/// No step before has left it: it is the gather of what the state holds.
+RankRun::TensorPointer RankRun::gathered(const CarriedOver &over) {
+  node = over.start;
+  auto shard = states.find(over.state().str());
+  if (shard == states.end()) {
+    fault("there is no state " + symbolText('@', over.state()));
+    return nullptr;
+  }
+  const HostTensor *operand = &shard->second;
+  HostTensor whole(node->result()->type());
+  EvaluateContext context{node->attributes(), operand, whole, this};
+  infoOf(*node).evaluate(context);
+  return std::make_shared<const HostTensor>(std::move(whole));
+}
+
 RankRun::TensorPointer RankRun::argumentValue(const Argument &argument) {
   const Type &wanted = argument.value->type();
   TensorPointer value;
@@ -73,6 +89,10 @@ RankRun::TensorPointer RankRun::argumentValue(const Argument &argument) {
       value = std::make_shared<const HostTensor>(found->second);
   } else if (auto found = carried.find(argument.name); found != carried.end()) {
     value = found->second;
+  } else {
+    auto over = llvm::find_if(carriedOver, [&](const CarriedOver &entry) { return entry.argument == &argument; });
+    if (over != carriedOver.end() && over->start)
+      value = gathered(*over);
   }
   std::string name = (argument.kind == ArgumentKind::input ? "input " : "carried value ") + argument.name;
   if (!value) {

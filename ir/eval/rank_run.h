@@ -1,6 +1,7 @@
 // One rank of an evaluation: its states, its values, and the rules that show while running.
 #pragma once
 
+#include "ir/carried.h"
 #include "ir/eval/function_plan.h"
 #include "ir/eval/ranks.h"
 #include "llvm/ADT/StringMap.h"
@@ -17,10 +18,11 @@ namespace fsdpc {
 ///   - inputs, carried values and states that are missing or of another shape.
 class RankRun final : private EvaluationEnvironment {
 public:
-  /// `taps` may be null.
-  RankRun(int64_t rank, Rendezvous &rendezvous, const std::map<std::string, HostTensor> &inputs,
-          std::map<std::string, HostTensor> &states, std::map<std::string, HostTensor> *taps)
-      : ownRank(rank), rendezvous(rendezvous), inputs(inputs), states(states), taps(taps) {}
+  /// `taps` may be null. `carriedOver`: of the module.
+  RankRun(int64_t rank, Rendezvous &rendezvous, llvm::ArrayRef<CarriedOver> carriedOver,
+          const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &states,
+          std::map<std::string, HostTensor> *taps)
+      : ownRank(rank), rendezvous(rendezvous), carriedOver(carriedOver), inputs(inputs), states(states), taps(taps) {}
 
   /// Returns early once any rank has failed.
   void run(const FunctionPlan &plan);
@@ -39,6 +41,7 @@ private:
   std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) override;
 
   TensorPointer argumentValue(const Argument &argument);
+  TensorPointer gathered(const CarriedOver &over);
   void execute(const NodePlan &plan);
   void checkReads(const NodePlan &plan);
   void trackFutures(const NodePlan &plan);
@@ -51,6 +54,7 @@ private:
 
   const int64_t ownRank;
   Rendezvous &rendezvous;
+  llvm::ArrayRef<CarriedOver> carriedOver;
   const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &states;
   std::map<std::string, HostTensor> *taps;

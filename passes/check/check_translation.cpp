@@ -20,17 +20,19 @@ class Comparison {
 public:
   Comparison(const Module &train, const Module &planned)
       : train(train), planned(planned), terms(planned.worldSize()), expected(train, train, terms),
-        found(planned, train, terms) {}
+        found(planned, train, terms), carriedOver(carriedOverSteps(planned)) {}
   /// The next function. `trainFunction` and `plannedFunction` are it in either module.
   llvm::Error run(const Function &trainFunction, const Function &plannedFunction);
-  /// After the last of them: in which of the functions a state is written is free, its value is not.
-  llvm::Error compareStates();
+  /// After the last of them.
+  llvm::Error finish();
 
 private:
   llvm::Error compareResults(const Function &trainFunction);
   llvm::Error compareTensors(llvm::StringMap<TermId> &results);
   llvm::Error compareGradients(const State &segment, Meaning meaning);
   llvm::Error compareTaps();
+  /// In which of the functions a state is written is free, its value is not.
+  llvm::Error compareStates();
   llvm::Error differ(const llvm::Twine &what, TermId wanted, TermId got, bool isGradient);
   Fault classOf(TermId wanted, TermId got, bool isGradient, std::pair<TermId, TermId> difference);
   TermId withoutSums(TermId term) const;
@@ -42,7 +44,8 @@ private:
   const Function *plannedFunction = nullptr; ///< that is compared
   Terms terms;
   StepMeaning expected, found;
-  llvm::StringMap<TermId> gradients; ///< that the train function returns, by parameter, until they are found
+  const std::vector<CarriedOver> carriedOver; ///< of the planned module
+  llvm::StringMap<TermId> gradients;          ///< that the train function returns, by parameter, until they are found
 };
 
 llvm::Error Comparison::run(const Function &trainFunction, const Function &function) {
@@ -56,14 +59,15 @@ llvm::Error Comparison::run(const Function &trainFunction, const Function &funct
   return compareTaps();
 }
 
-/// Does a later function take it? Then it is what it means there that counts.
+/// Does a later function take it, or one of the next step? Then it is what it means there that counts.
 bool Comparison::isCarriedOn(llvm::StringRef result) const {
-  return llvm::any_of(planned.functions, [&](const std::unique_ptr<Function> &function) {
-    return function->kind() > plannedFunction->kind() &&
-           llvm::any_of(function->arguments(), [&](const Argument &argument) {
-             return argument.kind == ArgumentKind::carry && argument.name == result;
-           });
-  });
+  bool isLeft = llvm::any_of(carriedOver, [&](const CarriedOver &over) { return over.argument->name == result; });
+  return isLeft || llvm::any_of(planned.functions, [&](const std::unique_ptr<Function> &function) {
+           return function->kind() > plannedFunction->kind() &&
+                  llvm::any_of(function->arguments(), [&](const Argument &argument) {
+                    return argument.kind == ArgumentKind::carry && argument.name == result;
+                  });
+         });
 }
 
 // ---- results
@@ -160,6 +164,12 @@ llvm::Error Comparison::compareStates() {
       return fault(Fault::differentValue, *plannedFunction,
                    text(name) + " is written, but the train module does not write it");
   return llvm::Error::success();
+}
+
+llvm::Error Comparison::finish() {
+  if (llvm::Error error = found.checkCarriedOver())
+    return error;
+  return compareStates();
 }
 
 llvm::Error Comparison::compareTaps() {
@@ -275,7 +285,7 @@ llvm::Error checkAgainstTrain(const Module &train, const Module &planned) {
       if (const Function *function = train.function(kind))
         if (llvm::Error error = comparison.run(*function, *planned.function(kind)))
           return error;
-    if (llvm::Error error = comparison.compareStates())
+    if (llvm::Error error = comparison.finish())
       return error;
   }
   return llvm::Error::success();

@@ -86,23 +86,46 @@ Meaning StepMeaning::versionOf(const State &state) {
   return version->second;
 }
 
-void StepMeaning::readArgument(const Argument &argument) {
+llvm::Error StepMeaning::readArgument(const Argument &argument) {
   const Value *value = argument.value.get();
   auto found = carried.find(argument.name);
   if (argument.kind == ArgumentKind::carry && found != carried.end()) {
     meanings[value] = found->second;
-    return;
+    return llvm::Error::success();
   }
+  auto over = llvm::find_if(carriedOver, [&](const CarriedOver &entry) { return entry.argument == &argument; });
+  if (over != carriedOver.end() && over->start)
+    return gatherOf(*over->start, entryOf(*module.state(over->state()))).moveInto(meanings[value]);
   Terms::Kind kind = argument.kind == ArgumentKind::input ? Terms::Kind::input : Terms::Kind::carry;
   Type type = value->type().isFuture() ? value->type().delivered() : value->type();
   meanings[value] = {terms.leaf(kind, argument.name, type), -1};
+  return llvm::Error::success();
+}
+
+/// With checkCarriedOver this is an induction over steps: true before the first, and from each to the next.
+llvm::Error StepMeaning::checkCarriedOver() {
+  for (const CarriedOver &over : carriedOver) {
+    if (!over.start || !meanings.contains(over.argument->value.get()))
+      continue;
+    llvm::Expected<Meaning> wanted = gatherOf(*over.start, versionOf(*module.state(over.state())));
+    if (!wanted)
+      return wanted.takeError();
+    const Segment &left = segment(of(over.future)), &whole = segment(*wanted);
+    auto isSame = [](const Slot &a, const Slot &b) { return isSameRun(a, b.offset, b.elements) && a.term == b.term; };
+    if (!std::equal(left.slots.begin(), left.slots.end(), whole.slots.begin(), whole.slots.end(), isSame))
+      return fault(Fault::staleVersion, *over.start,
+                   "the next step takes it for the gather of what state " + symbolText('@', over.state()) +
+                       " holds then, but that is another version");
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error StepMeaning::read(const Function &function) {
   results.clear();
   taps.clear();
   for (const Argument &argument : function.arguments())
-    readArgument(argument);
+    if (llvm::Error error = readArgument(argument))
+      return error;
   for (Node *node : function)
     if (llvm::Error error = readNode(*node))
       return error;
@@ -208,7 +231,10 @@ llvm::Error StepMeaning::readTakeShard(const Node &node) {
 }
 
 llvm::Error StepMeaning::readGather(const Node &node) {
-  Meaning operand = of(node.operand(0));
+  return gatherOf(node, of(node.operand(0))).moveInto(meanings[node.result()]);
+}
+
+llvm::Expected<Meaning> StepMeaning::gatherOf(const Node &node, Meaning operand) {
   RankGroup group = groupOf(node);
   if (operand.segment < 0 || !(segment(operand).split == group))
     return fault(Fault::shardBounds, node,
@@ -221,8 +247,7 @@ llvm::Error StepMeaning::readGather(const Node &node) {
       return fault(Fault::gradientContribution, node,
                    "the parts do not belong together: every rank has another " + terms.describe(slot.term));
   whole.split = {};
-  set(node, add(std::move(whole)));
-  return llvm::Error::success();
+  return add(std::move(whole));
 }
 
 llvm::Error StepMeaning::readReduction(const Node &node) {

@@ -1,6 +1,7 @@
 // What the functions of a train or planned module compute, as terms over logical parameters.
 #pragma once
 
+#include "ir/carried.h"
 #include "passes/check/rank_group.h"
 #include "passes/check/terms.h"
 #include "llvm/ADT/DenseMap.h"
@@ -47,8 +48,11 @@ struct LogicalName {
 class StepMeaning {
 public:
   /// `train` is the train module whose parameters give segments their meaning; it may be `module` itself.
-  StepMeaning(const Module &module, const Module &train, Terms &terms) : module(module), train(train), terms(terms) {}
+  StepMeaning(const Module &module, const Module &train, Terms &terms)
+      : module(module), train(train), terms(terms), carriedOver(carriedOverSteps(module)) {}
   llvm::Error read(const Function &function);
+  /// After the last function of a step: what it leaves to the next is what that one takes it for.
+  llvm::Error checkCarriedOver();
 
   struct Result {
     std::string name;
@@ -67,7 +71,8 @@ public:
   std::map<LogicalName, TermId> written;
 
 private:
-  void readArgument(const Argument &argument);
+  llvm::Error readArgument(const Argument &argument);
+  llvm::Expected<Meaning> gatherOf(const Node &gather, Meaning shard);
   llvm::Error readNode(const Node &node);
   llvm::Error readTensorNode(const Node &node);
   void readState(const Node &node);
@@ -98,6 +103,7 @@ private:
   const Module &module;
   const Module &train;
   Terms &terms;
+  const std::vector<CarriedOver> carriedOver;
   std::deque<Segment> segments;
   llvm::DenseMap<const Value *, Meaning> meanings;
   llvm::DenseMap<const State *, Meaning> current; ///< version of each state

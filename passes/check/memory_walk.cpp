@@ -24,10 +24,40 @@ llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
   for (const std::unique_ptr<Function> &function : module.functions)
     if (llvm::Error error = placeInputs(*function))
       return error;
+  for (const CarriedOver &over : carriedOver)
+    if (llvm::is_contained(sequence, over.taker))
+      if (llvm::Error error = takeFromStepBefore(over))
+        return error;
   for (const Function *function : sequence)
     if (llvm::Error error = runFunction(*function))
       return error;
   return finishSequence();
+}
+
+/// The step finds what the one before has left on its way, first on its stream.
+llvm::Error MemoryWalk::takeFromStepBefore(const CarriedOver &over) {
+  if (!over.start)
+    return fault(Fault::useBeforeWait, *over.taker,
+                 "nothing returns the carried '" + over.argument->name + "' that could go on into the next step");
+  RankGroup group = RankGroup::of(module.axis(over.start->get<CollectiveAttributes>().over.name));
+  CollectiveIndex collective = memory.clocks.startCollective(over.start->stream, group, 0, {});
+  Holding holding{-1, 0, 0, collective};
+  const Value *value = over.argument->value.get();
+  if (value->type().bytes() != 0) {
+    llvm::Expected<int32_t> buffer = memory.occupy(Buffer::of(value, collective), nullptr);
+    if (!buffer)
+      return buffer.takeError();
+    holding.buffer = *buffer;
+  }
+  const State *state = module.state(over.state());
+  if (auto shard = stateBuffers.find(state); shard != stateBuffers.end())
+    memory.addReader(shard->second, collective);
+  results[over.argument->name] = {holding, value};
+  pending[collective] = over.start;
+  handedOn.insert(collective);
+  if (holding.buffer >= 0)
+    kept.try_emplace(holding.buffer, value);
+  return llvm::Error::success();
 }
 
 llvm::Error MemoryWalk::placeStates() {
@@ -149,14 +179,39 @@ llvm::Error MemoryWalk::finishFunction(const Function &function, int32_t firstBu
   return llvm::Error::success();
 }
 
+bool MemoryWalk::isLeftToNextStep(CollectiveIndex collective) const {
+  return collective >= 0 && llvm::any_of(carriedOver, [&](const CarriedOver &over) {
+           auto found = results.find(over.argument->name);
+           return found != results.end() && found->second.holding.future == collective;
+         });
+}
+
+/// What it left lies where the next step finds it.
+llvm::Error MemoryWalk::checkLeftToNextStep() const {
+  for (const CarriedOver &over : carriedOver) {
+    auto found = results.find(over.argument->name);
+    if (found == results.end())
+      continue;
+    const Value *left = found->second.value;
+    if (left == over.argument->value.get() || !pending.contains(found->second.holding.future))
+      return fault(Fault::useBeforeWait, *over.taker, "the step leaves no '" + over.argument->name + "' to the next");
+    if (left->type().bytes() != 0 && !(left->place == over.argument->value->place))
+      return fault(Fault::wrongPlace, *over.start, "the next step expects '" + over.argument->name + "' elsewhere");
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error MemoryWalk::finishSequence() const {
-  if (!pending.empty())
-    return fault(Fault::useBeforeWait, *pending.begin()->second, "nothing waits for it before the next step begins");
+  if (llvm::Error error = checkLeftToNextStep())
+    return error;
+  for (const auto &[collective, start] : pending)
+    if (!isLeftToNextStep(collective))
+      return fault(Fault::useBeforeWait, *start, "nothing waits for it before the next step begins");
   const Value *leaked = nullptr;
   int32_t first = memory.size();
   for (const auto &[buffer, value] : kept)
     if (memory[buffer].endedAt < 0 && memory[buffer].partOf < 0 && !memory[buffer].isPermanent() &&
-        !isConstant(memory[buffer].value) && buffer < first) {
+        !isConstant(memory[buffer].value) && !isLeftToNextStep(memory[buffer].writtenBy) && buffer < first) {
       first = buffer;
       leaked = value;
     }

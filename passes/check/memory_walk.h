@@ -1,6 +1,7 @@
 // One run of functions, node by node, through the memory that is planned for them.
 #pragma once
 
+#include "ir/carried.h"
 #include "passes/check/arena_memory.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -12,8 +13,9 @@ namespace fsdpc::check {
 
 class MemoryWalk {
 public:
-  explicit MemoryWalk(const Module &module) : module(module), memory(module) {}
-  /// The functions of `sequence` follow each other; before the first, only states and inputs hold something.
+  explicit MemoryWalk(const Module &module) : module(module), carriedOver(carriedOverSteps(module)), memory(module) {}
+  /// The functions of `sequence` follow each other; before the first, only states, inputs and what the step before left
+  /// hold something.
   llvm::Error run(llvm::ArrayRef<const Function *> sequence);
 
 private:
@@ -32,6 +34,9 @@ private:
 
   llvm::Error placeStates();
   llvm::Error placeInputs(const Function &function);
+  llvm::Error takeFromStepBefore(const CarriedOver &over);
+  bool isLeftToNextStep(CollectiveIndex collective) const;
+  llvm::Error checkLeftToNextStep() const;
   llvm::Error runFunction(const Function &function);
   llvm::Error takeArguments(const Function &function);
   llvm::Error takeCarried(const Function &function, const Argument &argument);
@@ -65,6 +70,7 @@ private:
   void releaseReturned(const Function &function);
 
   const Module &module;
+  const std::vector<CarriedOver> carriedOver;
   ArenaMemory memory;
   llvm::StringSet<> taken;         ///< names that some function of the sequence takes
   llvm::StringMap<Result> results; ///< of the functions so far

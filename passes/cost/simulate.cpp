@@ -152,7 +152,7 @@ private:
     } else {
       // Nothing but its place in the program: behind the collective that arrived there, or where it is used.
       collective.reason = StartReason::order;
-      collective.blocker = before && before->op() == Op::wait ? before->operand(0)->definer() : nullptr;
+      collective.blocker = before && before->op() == Op::wait ? startOf(before->operand(0)) : nullptr;
     }
   }
 
@@ -278,14 +278,21 @@ int64_t callsPerStep(const Module &module, FunctionKind kind) {
 }
 
 /// What the first of two steps started and the second waited for stands for what the second will leave to a third.
-void takeWaits(const FunctionTimeline &first, FunctionTimeline &second) {
+void takeWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isInline) {
   for (size_t i = 0; i < first.collectives.size(); ++i) {
     TimelineCollective &collective = second.collectives[i];
     if (collective.wait)
       continue;
     const TimelineCollective &before = first.collectives[i];
+    const double later = second.beginMicroseconds - first.beginMicroseconds;
     collective.wait = before.wait;
-    collective.waitMicroseconds = before.waitMicroseconds - first.beginMicroseconds + second.beginMicroseconds;
+    collective.waitMicroseconds = before.waitMicroseconds + later;
+    if (isInline) { // it has run in the wait
+      collective.beginMicroseconds = before.beginMicroseconds + later;
+      collective.endMicroseconds = before.endMicroseconds + later;
+      collective.reason = before.reason;
+      collective.blocker = before.blocker;
+    }
     collective.exposedMicroseconds = before.exposedMicroseconds;
     collective.hiddenBehind = before.hiddenBehind;
   }
@@ -307,7 +314,7 @@ void simulateStep(const Module &module, const CostModel &model, Timeline &timeli
     if (function.callsPerStep > 0)
       simulation.run(function);
   for (size_t i = 0; i < before.size(); ++i)
-    takeWaits(before[i], timeline.functions[i]);
+    takeWaits(before[i], timeline.functions[i], model.inlineStreams);
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/cost/timeline.h"
@@ -18,7 +19,7 @@ std::string valueText(const Value &value) {
 std::string blockerText(const Node &node) {
   const Module &module = *node.function()->module();
   if (node.op() == Op::wait)
-    return "runs inline in the wait for " + collectiveText(*node.operand(0)->definer());
+    return "runs inline in the wait for " + collectiveText(*startOf(*node.operand(0)));
   if (infoOf(node).has(collective))
     return collectiveText(node);
   if (node.op() == Op::free && node.operand(0)->definer()) {

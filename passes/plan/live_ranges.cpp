@@ -1,5 +1,6 @@
 #include "passes/plan/live_ranges.h"
 
+#include "ir/carried.h"
 #include "ir/ops/attributes.h"
 #include "passes/analysis/buffers.h"
 #include "llvm/ADT/DenseSet.h"
@@ -64,8 +65,12 @@ public:
   void run() {
     for (const State &state : module.states)
       addState(state);
+    for (const CarriedOver &carried : carriedOverSteps(module))
+      fromStepBefore.insert(carried.argument->value.get());
     for (const std::unique_ptr<Function> &function : module.functions)
       addFunction(*function);
+    for (const CarriedOver &carried : carriedOverSteps(module))
+      joinSteps(carried);
   }
 
 private:
@@ -100,6 +105,12 @@ private:
   }
 
   void addArgument(const Argument &argument) {
+    if (fromStepBefore.contains(argument.value.get())) {
+      Buffer buffer;
+      buffer.bytes = argument.value->type().bytes();
+      ranges.bufferOfRoot[argument.value.get()] = add(std::move(buffer));
+      return;
+    }
     if (argument.kind == ArgumentKind::carry) {
       size_t index = carried.lookup(argument.name);
       ranges.bufferOfRoot[argument.value.get()] = index;
@@ -220,6 +231,17 @@ private:
     reuseInPlace(function, analysis);
   }
 
+  /// What the next step takes and what this one leaves are one buffer.
+  void joinSteps(const CarriedOver &carried) {
+    Buffer &taken = ranges.buffers[ranges.bufferOfRoot.lookup(carried.argument->value.get())];
+    size_t index = ranges.bufferOfRoot.lookup(carried.future);
+    Buffer &left = ranges.buffers[index];
+    left.carriedUntil = taken.end;
+    left.roots.push_back(carried.argument->value.get());
+    ranges.bufferOfRoot[carried.argument->value.get()] = index;
+    taken.bytes = 0;
+  }
+
   void endStep(int64_t position) {
     for (Buffer &buffer : ranges.buffers)
       if (!buffer.permanent && buffer.end == std::numeric_limits<int64_t>::max())
@@ -281,6 +303,7 @@ private:
   const Module &module;
   const Target &target;
   llvm::StringMap<size_t> carried;
+  llvm::DenseSet<const Value *> fromStepBefore; ///< arguments
   llvm::DenseMap<Node *, int64_t> positions;
   llvm::DenseMap<Node *, size_t> untilWait;
   std::vector<size_t> untilFree;
@@ -294,7 +317,10 @@ std::vector<int64_t> LiveRanges::liveBytes() const {
     if (buffer.permanent || buffer.bytes == 0)
       continue;
     change[buffer.begin] += buffer.bytes;
-    change[std::min<int64_t>(buffer.end + 1, static_cast<int64_t>(nodeAt.size()))] -= buffer.bytes;
+    if (buffer.end < static_cast<int64_t>(nodeAt.size()))
+      change[buffer.end + 1] -= buffer.bytes;
+    change[0] += buffer.carriedUntil < 0 ? 0 : buffer.bytes;
+    change[buffer.carriedUntil + 1] -= buffer.carriedUntil < 0 ? 0 : buffer.bytes;
   }
   change.pop_back();
   int64_t live = 0;

@@ -23,7 +23,8 @@ inline constexpr size_t memoryClassCount = 9;
 llvm::StringRef nameOf(MemoryClass memoryClass); // as in plan.json
 
 /// Positions number the nodes of all functions in their order: prologue, micro_step, tap_gradients, update, eval_step,
-/// export. A buffer may be given to another whose `begin` is greater than this one's `end`.
+/// export. What a step leaves to the next lives from `begin` to the end of the step, and from the first position to
+/// `carriedUntil`.
 struct Buffer {
   Value *root = nullptr;   ///< null for a state, an input (then `name` says which) or a workspace
   std::string name;        ///< for people
@@ -33,10 +34,20 @@ struct Buffer {
   MemoryClass memoryClass = MemoryClass::activations;
   int64_t begin = 0;
   int64_t end = std::numeric_limits<int64_t>::max();
+  int64_t carriedUntil = -1; ///< in the next step; -1: no step leaves it to the next
   bool permanent = false;
   std::vector<Value *>
       roots; ///< all values that own this memory one after the other (in place) or in other functions (carried)
   Place place;
+
+  bool livesAt(int64_t position) const {
+    return permanent || (begin <= position && position <= end) || position <= carriedUntil;
+  }
+  /// Do both live at some position? Two buffers may have the same memory if not.
+  bool meets(const Buffer &other) const {
+    bool apart = end < other.begin || other.end < begin;
+    return !apart || begin <= other.carriedUntil || other.begin <= carriedUntil;
+  }
 };
 
 class LiveRanges {

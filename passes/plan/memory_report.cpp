@@ -39,7 +39,7 @@ std::string nameFor(const Module &module, const Buffer &buffer) {
 
 void describePeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryReport &report) {
   for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.bytes == 0 || !(buffer.permanent || (buffer.begin <= position && position <= buffer.end)))
+    if (buffer.bytes == 0 || !buffer.livesAt(position))
       continue;
     report.liveAtPeakBytes += buffer.bytes;
     report.byClass[static_cast<size_t>(buffer.memoryClass)] += buffer.bytes;

@@ -4,105 +4,14 @@
 #include "ir/ops/attributes.h"
 #include "passes/analysis/buffers.h"
 #include "passes/passes.h"
-#include "passes/plan/live_ranges.h"
+#include "passes/plan/arena_layout.h"
 #include <map>
 
 namespace fsdpc {
 
 namespace {
 
-// Up to this many buffers, largest-first placement (quadratic, tight) is affordable; beyond, best fit in order of time.
-constexpr size_t largestFirstLimit = 3000;
-
 int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-/// Largest first, each at the lowest offset where it overlaps nothing that lives at the same time. Returns the height.
-int64_t placeLargestFirst(std::vector<Buffer *> &buffers, int64_t alignment, std::vector<int64_t> &offsets) {
-  std::vector<size_t> order(buffers.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    order[i] = i;
-  llvm::stable_sort(order, [&](size_t a, size_t b) { return buffers[a]->bytes > buffers[b]->bytes; });
-  std::vector<size_t> placed; // ascending offset
-  int64_t height = 0;
-  for (size_t index : order) {
-    const Buffer &buffer = *buffers[index];
-    int64_t offset = 0;
-    for (size_t other : placed) {
-      const Buffer &neighbour = *buffers[other];
-      if (neighbour.end < buffer.begin || buffer.end < neighbour.begin)
-        continue;
-      if (offset + buffer.bytes <= offsets[other])
-        break;
-      offset = std::max(offset, roundUp(offsets[other] + neighbour.bytes, alignment));
-    }
-    offsets[index] = offset;
-    auto position =
-        llvm::upper_bound(placed, offset, [&](int64_t value, size_t other) { return value < offsets[other]; });
-    placed.insert(position, index);
-    height = std::max(height, offset + buffer.bytes);
-  }
-  return height;
-}
-
-/// A free list in order of time: each buffer takes the smallest hole that holds it.
-int64_t placeBestFit(std::vector<Buffer *> &buffers, int64_t alignment, std::vector<int64_t> &offsets) {
-  std::vector<size_t> byBegin(buffers.size());
-  for (size_t i = 0; i < byBegin.size(); ++i)
-    byBegin[i] = i;
-  llvm::stable_sort(byBegin, [&](size_t a, size_t b) { return buffers[a]->begin < buffers[b]->begin; });
-  std::multimap<int64_t, size_t> active; // end -> buffer
-  std::map<int64_t, int64_t> holeAt;     // offset -> bytes
-  std::multimap<int64_t, int64_t> holesBySize;
-  auto eraseHole = [&](std::map<int64_t, int64_t>::iterator hole) {
-    auto [first, last] = holesBySize.equal_range(hole->second);
-    for (auto entry = first; entry != last; ++entry)
-      if (entry->second == hole->first) {
-        holesBySize.erase(entry);
-        break;
-      }
-    holeAt.erase(hole);
-  };
-  auto addHole = [&](int64_t offset, int64_t bytes) {
-    auto next = holeAt.lower_bound(offset);
-    if (next != holeAt.end() && next->first == offset + bytes) {
-      bytes += next->second;
-      eraseHole(next);
-    }
-    next = holeAt.lower_bound(offset);
-    if (next != holeAt.begin())
-      if (auto previous = std::prev(next); previous->first + previous->second == offset) {
-        offset = previous->first;
-        bytes += previous->second;
-        eraseHole(previous);
-      }
-    holeAt[offset] = bytes;
-    holesBySize.emplace(bytes, offset);
-  };
-  int64_t height = 0;
-  for (size_t index : byBegin) {
-    Buffer &buffer = *buffers[index];
-    int64_t bytes = roundUp(buffer.bytes, alignment);
-    while (!active.empty() && active.begin()->first < buffer.begin) {
-      size_t done = active.begin()->second;
-      addHole(offsets[done], roundUp(buffers[done]->bytes, alignment));
-      active.erase(active.begin());
-    }
-    auto fit = holesBySize.lower_bound(bytes);
-    if (fit == holesBySize.end()) {
-      offsets[index] = height;
-      height += bytes;
-    } else {
-      offsets[index] = fit->second;
-      auto hole = holeAt.find(fit->second);
-      int64_t rest = hole->second - bytes;
-      eraseHole(hole);
-      if (rest > 0)
-        addHole(offsets[index] + bytes, rest);
-    }
-    active.emplace(buffer.end, index);
-  }
-  return height;
-}
 
 class Planner {
 public:
@@ -140,13 +49,11 @@ private:
       used = base + buffer.bytes;
       base = roundUp(used, alignment);
     }
-    std::vector<int64_t> offsets(moving.size());
-    int64_t height = moving.size() <= largestFirstLimit ? placeLargestFirst(moving, alignment, offsets)
-                                                        : placeBestFit(moving, alignment, offsets);
+    const ArenaLayout layout = layOut(moving, alignment);
     for (size_t i = 0; i < moving.size(); ++i)
-      moving[i]->place = {space, base + offsets[i]};
-    if (height > 0)
-      used = base + height;
+      moving[i]->place = {space, base + layout.offsets[i]};
+    if (layout.heightBytes > 0)
+      used = base + layout.heightBytes;
     std::string key = "arena_" + nameOf(space).str();
     module.settings[key + "_used_bytes"] = std::to_string(used);
     module.settings[key + "_bytes"] = std::to_string(roundUp(used, target.arenaGranuleBytes()));

@@ -24,6 +24,13 @@ Ticket start(Context &context, const CollectiveRequest &request) {
   return communicator.start(reduces ? *context.reduceStream : *context.commStream, request);
 }
 
+Ticket startSum(Context &context, CollectiveRequest &request, std::int64_t elements, DType dtype, void *staging) {
+  request.elements = elements;
+  request.dtype = dtype;
+  request.staging = static_cast<std::byte *>(staging);
+  return start(context, request);
+}
+
 } // namespace
 
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes) {
@@ -35,21 +42,21 @@ Ticket allGatherStart(Context &context, int collective, Place source, void *dest
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
                           DType dtype, void *staging) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::reduceScatter, collective, source, destination);
-  request.elements = shardElements;
-  request.dtype = dtype;
-  request.staging = static_cast<std::byte *>(staging);
-  return start(context, request);
+  return startSum(context, request, shardElements, dtype, staging);
 }
 
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
                       DType dtype, void *staging) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::allReduce, collective, source, destination);
-  request.elements = elements;
-  request.dtype = dtype;
-  request.staging = static_cast<std::byte *>(staging);
-  return start(context, request);
+  return startSum(context, request, elements, dtype, staging);
 }
 
 void wait(Context &context, Ticket ticket) { context.communicator->wait(ticket); }
+
+void discard(Context &context, Ticket &ticket) {
+  if (ticket.sequence != 0)
+    wait(context, ticket);
+  ticket = {};
+}
 
 } // namespace fsdpc::rt

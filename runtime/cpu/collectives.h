@@ -24,6 +24,9 @@ struct Ticket {
   int collective = 0;
 };
 
+/// Waits for it if it was started, and forgets it: it is as before the first step.
+void discard(Context &context, Ticket &ticket);
+
 /// Gathers `shardBytes` from every member's `source` (in the window) into `destination`[members x shardBytes], in
 /// member order.
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes);

@@ -1,5 +1,6 @@
 #include "tests/mutation/planned_machine.h"
 
+#include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -253,6 +254,8 @@ public:
     lanes.resize(ranks.size());
     priorities.resize(ranks.size() * laneCount);
     done.resize(ranks.size());
+    for (const CarriedOver &over : carriedOverSteps(module))
+      arriveBeforeTheFirstStep(over);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       enter(rank, 0);
   }
@@ -294,6 +297,19 @@ private:
       calls.push_back({function, step});
   }
 
+  /// What a step finds of the step before, the first one finds made from the states.
+  void arriveBeforeTheFirstStep(const CarriedOver &over) {
+    leftBefore[over.argument->name] = over.start;
+    const MeshAxis &axis = axisOf(*over.start);
+    for (int64_t rank = 0; rank < module.worldSize(); ++rank) {
+      uint8_t *to = ranks[rank].at(over.argument->value->place);
+      const State &state = *module.state(over.state());
+      for (int64_t member = 0; member < axis.size; ++member)
+        to = std::copy_n(ranks[axis.rankOf(rank, member)].at(state.place), state.type.bytes(), to);
+      finished.insert({rank, {beforeFirst, over.start}});
+    }
+  }
+
   void shuffle() {
     order.clear();
     for (size_t i = 0; i < priorities.size(); ++i)
@@ -330,6 +346,8 @@ private:
     if (node.op() == Op::tap)
       outcome[label(rank, lane.call) + " tap " + node.get<TapAttributes>().parameter.name] =
           ranks[rank].bytesOf(*node.operand(0));
+    if (node.op() == Op::ret && !mayLeave(rank, lane.call))
+      return false;
     if (node.op() == Op::ret)
       recordResults(rank, lane.call, node);
     if (!infoOf(node).has(startsCollective))
@@ -339,6 +357,17 @@ private:
     if (!lane.next)
       enter(rank, lane.call + 1);
     return true;
+  }
+
+  /// A function that stands alone begins with the wait for what the step before has left.
+  bool mayLeave(size_t rank, size_t call) const {
+    bool isLast = call + 1 < calls.size() && calls[call + 1].function->kind() > Kind::update;
+    return !isLast || llvm::all_of(carriedOverSteps(module), [&](const CarriedOver &over) {
+      size_t started = call;
+      while (started > 0 && calls[started].function != over.start->function())
+        --started;
+      return calls[started].step != calls[call].step || isDoneByAll(rank, {started, over.start});
+    });
   }
 
   std::string label(size_t rank, size_t call) const {
@@ -360,7 +389,8 @@ private:
     while (!future->definer()) {
       llvm::StringRef name = calls[call].function->arguments()[future->resultIndex()].name;
       for (bool found = false; !found;) {
-        assert(call > 0 && "carried values come from an earlier call");
+        if (call == 0)
+          return {beforeFirst, leftBefore.lookup(name)};
         const Node *ret = calls[--call].function->returnNode();
         for (unsigned i = 0; i < ret->operandCount() && !found; ++i)
           if (ret->get<ReturnAttributes>().names[i] == name) {
@@ -471,8 +501,10 @@ private:
     lane.issued.pop_front();
   }
 
+  static constexpr size_t beforeFirst = ~size_t{0};
   const Module &module;
   Random random;
+  llvm::StringMap<const Node *> leftBefore; ///< argument -> start of the step before the first
   std::vector<Call> calls;
   std::deque<Rank> ranks;
   std::vector<std::array<Lane, laneCount>> lanes;

@@ -337,6 +337,25 @@ TEST(SharedCollectives, ARankThatEndsTheRunEndsTheWaitingOnes) {
   }
 }
 
+TEST(SharedCollectives, WhatIsDiscardedHasEndedAndCountsAsNeverStarted) {
+  for (Stream::Mode mode : bothModes) {
+    ThreadRanks world(2, mode, 2 * 4 * 4);
+    world.run([&](Context &context) {
+      Step step(context, 4);
+      step.fill(0);
+      Ticket ticket;
+      discard(context, ticket);
+      ticket = step.gather();
+      discard(context, ticket);
+      step.expectGathered(0);
+      EXPECT_EQ(ticket.sequence, 0u);
+      EXPECT_THROW(wait(context, ticket), Failure);
+      wait(context, step.gather());
+    });
+    EXPECT_EQ(world.failures, std::vector<std::string>(2));
+  }
+}
+
 TEST(SharedCollectives, RunThousandsWithManyOutstanding) {
   // More than the stream's ring holds, so starting has to make room.
   constexpr std::size_t outstanding = Stream::capacity + 100;

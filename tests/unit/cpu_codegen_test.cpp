@@ -135,7 +135,7 @@ TEST(CpuProgram, WaitsForWhatAnotherFunctionStarted) {
 TEST(CpuProgram, StartsBeforeTheFirstStepWhatTheStepBeforeStarts) {
   // From the state: the value that the update wrote there is of no step yet.
   EXPECT_THAT(emitted(hybridText, "program.cpp"),
-              testing::HasSubstr("  if (tickets[3].sequence == 0) // before the first step\n"
+              testing::HasSubstr("  if (tickets[3].sequence == 0) // no step before\n"
                                  "    tickets[3] = allGatherStart(c, 3, W + 0x40, t0, 128);\n"
                                  "  wait(c, tickets[3]);\n"));
 }

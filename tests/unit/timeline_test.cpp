@@ -215,6 +215,20 @@ TEST(Timeline, whatTheStepBeforeStartedIsThatOfTheSecondOfTwoSteps) {
   EXPECT_EQ(hiddenBehindText(gather), "a");
 }
 
+TEST(Timeline, whatIsIssuedBehindAWaitForTheStepBeforeNamesItsGather) {
+  std::string text = carriedOverSteps;
+  text.replace(text.find("    free %a.full"), 0,
+               "    %sb = read @a.p                       : f32[32]         on(compute)\n"
+               "    %fb = all_gather.start %sb over(@shard) ranks(2) id(1) unit(@a) : future<f32[64]> on(comm)\n"
+               "    %b.full = wait %fb                    : f32[64]         on(compute)\n"
+               "    free %b.full                                            on(compute)\n");
+  auto module = parseModule("module @m stage(async) mesh(shard = 2)\nunit @a\n"
+                            "state @a.p segment : f32[32] unit(@a) over(@shard) padded(64) slots(@a.w at 0 size 16)\n" +
+                            text);
+  ASSERT_NE(module, nullptr);
+  EXPECT_EQ(whyNotEarlier(simulate(*module, plainModel()).functions[0].collectives[0]), "order: all_gather 0 of a");
+}
+
 constexpr const char *bounded = R"(
   unit @a forward {
     %sa = read @a.p                                                : f32[32]         on(compute)

@@ -39,6 +39,8 @@ function predictedBars() {
     bar.before = bar.before.map(i => bars.events[i]);
     bar.before.forEach(other => other.after.push(bar));
   });
+  // What is left to the next step may run before everything else of its stream.
+  bars.events.sort((a, b) => a.begin - b.begin);
   return bars;
 }
 

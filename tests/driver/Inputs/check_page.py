@@ -24,9 +24,10 @@ def check_columns(schedule):
     for columns in (sections, events):
         assert len({len(column) for column in columns.values()}) == 1, "columns of one length"
     last = {}
-    for i, (lane, begin, end) in enumerate(zip(events["lane"], events["begin_ns"], events["end_ns"])):
-        assert begin <= end and begin + 2 >= last.get(lane, 0), f"event {i} overlaps the one before it on its stream"
+    for begin, end, lane in sorted(zip(events["begin_ns"], events["end_ns"], events["lane"])):
+        assert begin <= end and begin + 2 >= last.get(lane, 0), f"what begins at {begin} overlaps the one before it on its stream"
         last[lane] = end
+    for i in range(len(events["name"])):
         assert all(0 <= other < i for other in events["before"][i]), f"event {i} needs a later one"
     edges = list(zip(sections["begin_ns"], sections["end_ns"]))
     assert all(a[1] <= b[0] + 2 for a, b in zip(edges, edges[1:])), "sections follow each other"

@@ -1,0 +1,108 @@
+// The first gather of a step starts in the step before, behind the update of what it gathers: the rest of that step,
+// and what the program does between steps, hide it.
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/passes.h"
+#include "passes/schedule/collective_ids.h"
+
+namespace fsdpc {
+
+namespace {
+
+class GatherCarrier {
+public:
+  GatherCarrier(Module &module, Function &step, Function &update) : module(module), step(step), update(update) {}
+
+  void run() {
+    for (Node *node : step)
+      if (node->op() == Op::allGatherStart) {
+        if (canBeCarried(*node))
+          carry(*node);
+        return;
+      }
+  }
+
+private:
+  /// One buffer serves both steps, so the first must free it.
+  bool canBeCarried(const Node &start) const {
+    const Node *read = start.operand(0)->definer();
+    bool ofUnit = start.unit >= 0 && !module.units[start.unit].forwardPrefetch.empty();
+    bool isPrefetched = ofUnit ? module.units[start.unit].forwardPrefetch == "on" : module.decisions.forwardPrefetch;
+    return isPrefetched && read && read->op() == Op::read && isFreed(*waitOf(start));
+  }
+
+  static Node *waitOf(const Node &start) { return start.result()->uses()->user(); }
+
+  static bool isFreed(const Node &wait) {
+    for (Use *use = wait.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::free)
+        return true;
+    return false;
+  }
+
+  /// In `update`, also where the state was written before: what taps gather in between would be a unit too many.
+  void carry(Node &start) {
+    Node *read = start.operand(0)->definer();
+    std::string name = "next." + read->get<StateAttributes>().state.name;
+    Value *argument = step.addArgument(ArgumentKind::carry, name, start.result()->type());
+    Node *next = startBehindUpdate(start, *read);
+    next->result()->setName(start.result()->name());
+    addResult(update, name, next->result());
+    waitOf(start)->setOperand(0, argument);
+    start.erase();
+    if (!read->result()->uses())
+      read->erase();
+  }
+
+  Node *startBehindUpdate(const Node &start, const Node &read) {
+    Builder builder(update, update.front());
+    if (Node *write = lastWriteOf(read.get<StateAttributes>().state.name)) {
+      builder.setInsertionPointAfter(write);
+      return inSection(builder.clone(start, {write->operand(0)}), write->section);
+    }
+    Section section{start.unit, Phase::update};
+    Node *shard = inSection(builder.clone(read, {}), section);
+    shard->result()->setName(read.result()->name());
+    return inSection(builder.clone(start, {shard->result()}), section);
+  }
+
+  static Node *inSection(Node *node, Section section) {
+    node->section = section;
+    return node;
+  }
+
+  Node *lastWriteOf(llvm::StringRef state) const {
+    Node *last = nullptr;
+    for (Node *node : update)
+      if (node->op() == Op::write && node->get<StateAttributes>().state.name == state)
+        last = node;
+    return last;
+  }
+
+  static void addResult(Function &function, llvm::StringRef name, Value *value) {
+    Node *old = function.returnNode();
+    std::vector<std::string> names = old->get<ReturnAttributes>().names;
+    llvm::SmallVector<Value *, 4> results = old->operands();
+    names.push_back(name.str());
+    results.push_back(value);
+    old->erase();
+    Builder(function).ret(results, names);
+  }
+
+  Module &module;
+  Function &step, &update;
+};
+
+llvm::Error run(Module &module, const PassContext &) {
+  Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
+  if (step && update && module.decisions.overlapComm)
+    GatherCarrier(module, *step, *update).run();
+  numberCollectives(module);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass carryFirstGather = {"carry_first_gather", Stage::async, Stage::async, true, run};
+
+} // namespace fsdpc
