@@ -11,7 +11,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &foldConstants,
       &canonicalize,
       &eliminateCommon,
-      &recognizePatterns, // LayerNorm, GELU, attention: before autodiff
+      &recognizePatterns, // norms, GELU, attention: before autodiff
       &canonicalize,
       &eliminateDead,
       &keyRandomness, // masks that do not depend on the number of ranks

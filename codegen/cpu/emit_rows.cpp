@@ -5,7 +5,7 @@ namespace fsdpc {
 
 namespace {
 
-std::string layerNormShape(const Node &node, const Type &x) {
+std::string normShape(const Node &node, const Type &x) {
   const auto &attributes = node.get<NormAttributes>();
   return CppFields()
       .number("rows", productOf(x.shape().take_front(attributes.axis)))
@@ -28,10 +28,16 @@ void emitPlain(SectionWriter &writer, const Node &node, llvm::StringRef kernel, 
 }
 
 void emitLayerNorm(SectionWriter &writer, const Node &node) {
-  emitPlain(writer, node, "layerNorm", layerNormShape(node, node.operand(0)->type()));
+  emitPlain(writer, node, "layerNorm", normShape(node, node.operand(0)->type()));
 }
 void emitLayerNormGrad(SectionWriter &writer, const Node &node) {
-  emitPlain(writer, node, "layerNormGrad", layerNormShape(node, node.operand(1)->type()), true);
+  emitPlain(writer, node, "layerNormGrad", normShape(node, node.operand(1)->type()), true);
+}
+void emitRmsNorm(SectionWriter &writer, const Node &node) {
+  emitPlain(writer, node, "rmsNorm", normShape(node, node.operand(0)->type()));
+}
+void emitRmsNormGrad(SectionWriter &writer, const Node &node) {
+  emitPlain(writer, node, "rmsNormGrad", normShape(node, node.operand(1)->type()), true);
 }
 
 std::string axisShape(const Type &type, int64_t axis) {
@@ -131,6 +137,8 @@ namespace emitters {
 
 const Emitter layerNorm = {emitLayerNorm, onlyF32};
 const Emitter layerNormGrad = {emitLayerNormGrad, onlyF32};
+const Emitter rmsNorm = {emitRmsNorm, onlyF32};
+const Emitter rmsNormGrad = {emitRmsNormGrad, onlyF32};
 const Emitter softmax = {emitSoftmax, onlyF32};
 const Emitter softmaxGrad = {emitSoftmaxGrad, onlyF32};
 const Emitter logSoftmax = {emitLogSoftmax, onlyF32};

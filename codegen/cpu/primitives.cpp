@@ -315,10 +315,11 @@ int64_t attentionScratchBytes(const Node &node) {
   return floats * 4;
 }
 
-int64_t layerNormGradScratchBytes(const Node &node) {
+int64_t normGradScratchBytes(const Node &node) {
   constexpr int64_t parts = 16;
   const Type &x = node.operand(1)->type();
-  return parts * 2 * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 4;
+  int64_t sums = node.op() == Op::layerNormGrad ? 2 : 1;
+  return parts * sums * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 4;
 }
 
 } // namespace fsdpc

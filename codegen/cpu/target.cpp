@@ -62,7 +62,8 @@ int64_t CpuTarget::workspaceBytes(const Node &node) const {
   case Op::convolutionGradWeight: return scratchOf(ConvolutionConfig::of(node));
   case Op::attention:
   case Op::attentionGrad: return attentionBytes(node);
-  case Op::layerNormGrad: return layerNormGradScratchBytes(node);
+  case Op::layerNormGrad:
+  case Op::rmsNormGrad: return normGradScratchBytes(node);
   case Op::reduceScatterStart: return options.plainMpi ? node.operand(0)->type().bytes() : 0;
   case Op::allReduceStart:
     return options.plainMpi ? node.operand(0)->type().bytes() * node.get<CollectiveAttributes>().ranks : 0;

@@ -193,7 +193,7 @@ struct PoolAttributes {
   }
 };
 
-/// layer_norm over dims [axis, rank)
+/// layer_norm and rms_norm over dims [axis, rank)
 struct NormAttributes {
   int64_t axis = 0;
   double epsilon = 1e-5;

@@ -183,7 +183,7 @@ private:
   }
   Fact concatenated(const Node &node) const;
   void visitAttention(const Node &node);
-  void visitLayerNorm(const Node &node);
+  void visitNorm(const Node &node);
   Fact ofMoved(const Node &node, Fact fact) const;
   Fact ofComputed(const Node &node) const;
 
@@ -211,7 +211,7 @@ void Walk::visitAttention(const Node &node) {
   set(node.result(1), onAxis(scores, logSumAxis));
 }
 
-void Walk::visitLayerNorm(const Node &node) {
+void Walk::visitNorm(const Node &node) {
   int64_t axis = node.get<NormAttributes>().axis;
   auto keepOfX = [axis](const Node &, unsigned operand, int64_t own) { return operand == 0 && own < axis ? own : -1; };
   Fact fact = joined(node, keepOfX);
@@ -271,8 +271,8 @@ void Walk::visit(const Node &node) {
     return;
   if (node.op() == Op::attention)
     return visitAttention(node);
-  if (node.op() == Op::layerNorm)
-    return visitLayerNorm(node);
+  if (node.op() == Op::layerNorm || node.op() == Op::rmsNorm)
+    return visitNorm(node);
   Fact fact = ofComputed(node);
   for (unsigned i = 0; i < node.resultCount(); ++i)
     set(node.result(i), fact);

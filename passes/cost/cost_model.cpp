@@ -121,7 +121,9 @@ std::optional<ComputeClass> computeClassOf(const Node &node) {
   case Op::nll:
   case Op::nllGrad: return ComputeClass::softmax;
   case Op::layerNorm:
-  case Op::layerNormGrad: return ComputeClass::normalization;
+  case Op::layerNormGrad:
+  case Op::rmsNorm:
+  case Op::rmsNormGrad: return ComputeClass::normalization;
   case Op::reduceSum:
   case Op::reduceMax:
   case Op::reduceMin:

@@ -11,8 +11,10 @@ Replacement asReplacement(Value *value) { return value ? Replacement{value} : Re
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions) {
     rewriteNodes(*function, [](Node &node, Builder &builder) {
-      Value *norm = recognizeLayerNorm(node, builder);
-      return asReplacement(norm ? norm : recognizeGelu(node, builder));
+      for (auto recognize : {recognizeLayerNorm, recognizeRmsNorm, recognizeGelu})
+        if (Value *value = recognize(node, builder))
+          return Replacement{value};
+      return Replacement();
     });
     AttentionRecognizer attention(*function);
     rewriteNodes(*function,

@@ -14,6 +14,10 @@ namespace fsdpc {
 /// epsilon).
 Value *recognizeLayerNorm(Node &node, Builder &builder);
 
+/// x / sqrt(mean(x * x) + epsilon) over trailing axes becomes rms_norm; a product with what each row is multiplied by
+/// then becomes its gamma. Roots, squares and means as for layer_norm.
+Value *recognizeRmsNorm(Node &node, Builder &builder);
+
 /// x * 0.5 * (1 + erf(x / sqrt 2)) and x * 0.5 * (1 + tanh(0.79788 * (x + 0.044715 * x^3))), factors in any order and
 /// grouping: `node` is the outermost product.
 Value *recognizeGelu(Node &node, Builder &builder);

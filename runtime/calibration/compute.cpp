@@ -99,7 +99,7 @@ void attentions(Benchmark &b) {
 
 void rows(Benchmark &b) {
   for (std::int64_t count : {128, 2048}) {
-    const LayerNormShape norm{.rows = count, .columns = 384};
+    const NormShape norm{.rows = count, .columns = 384};
     const std::int64_t x = count * 384, all = 3 * x + 2 * count + 4 * 384;
     auto at = [&](std::int64_t round, std::int64_t offset) { return b.floats(round, all, offset); };
     const std::int64_t gamma = 3 * x, mean = gamma + 4 * 384;

@@ -29,6 +29,13 @@ std::optional<Tensor> decomposedLayerNorm(GraphMaker &g, Op) {
   return g.binary(Op::add, g.binary(Op::mul, normalised, stretched(), 2), stretched(), 3);
 }
 
+std::optional<Tensor> decomposedRmsNorm(GraphMaker &g, Op) {
+  Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 2)));
+  Tensor power = g.plus(mean(g, g.binary(Op::mul, x, x, x.scale)), 0.01);
+  Tensor normalised = g.binary(Op::mul, x, g.unary(Op::rsqrt, power, 10), 2);
+  return g.binary(Op::mul, g.broadcast(g.parameter({x.type().dim(-1)}), x.shape(), x.batch), normalised, 3);
+}
+
 std::optional<Tensor> decomposedGelu(GraphMaker &g, Op) {
   Tensor x = g.anyFloat();
   if (g.random->chance(0.5)) {
@@ -84,8 +91,8 @@ std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::layerNorm, decomposedLayerNorm}, {Op::gelu, decomposedGelu}, {Op::attention, decomposedAttention},
-    {Op::randomUniform, dropout},         {Op::add, sumOfParameters},
+    {Op::layerNorm, decomposedLayerNorm}, {Op::rmsNorm, decomposedRmsNorm}, {Op::gelu, decomposedGelu},
+    {Op::attention, decomposedAttention}, {Op::randomUniform, dropout},     {Op::add, sumOfParameters},
 };
 
 } // namespace

@@ -39,6 +39,13 @@ std::optional<Tensor> softmax(GraphMaker &g, Op op) {
                 {x.batch, op == Op::softmax ? 1 : x.scale + 2.});
 }
 
+std::optional<Tensor> rmsNorm(GraphMaker &g, Op op) {
+  Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3)));
+  int64_t axis = g.random->between(1, x.rank() - 1);
+  NormAttributes own{axis, g.random->pick({1e-3, 1e-2, 0.1})};
+  return g.make(op, {x, g.parameter(x.shape().drop_front(axis))}, own, {0, 3});
+}
+
 std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
   Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3)));
   int64_t axis = g.random->between(1, x.rank() - 1);
@@ -95,9 +102,9 @@ std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::reduceSum, reduce},    {Op::reduceSum, reduce},       {Op::reduceMax, reduce},   {Op::reduceMin, reduce},
-    {Op::reduceProd, reduce},   {Op::softmax, softmax},        {Op::logSoftmax, softmax}, {Op::layerNorm, layerNorm},
-    {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
+    {Op::reduceSum, reduce},  {Op::reduceSum, reduce},    {Op::reduceMax, reduce},       {Op::reduceMin, reduce},
+    {Op::reduceProd, reduce}, {Op::softmax, softmax},     {Op::logSoftmax, softmax},     {Op::layerNorm, layerNorm},
+    {Op::rmsNorm, rmsNorm},   {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
 };
 
 } // namespace

@@ -35,7 +35,7 @@ TEST(KernelsLayerNorm, ForwardAndBackwardMatchFormulas) {
     }
     for (const int threads : {1, 3}) {
       const Context c = contextOf(threads);
-      const LayerNormShape shape{rows, columns, 1e-3};
+      const NormShape shape{rows, columns, 1e-3};
       const ScratchBuffer scratch(layerNormGradScratchBytes(shape));
       std::vector<float> out(n), mean(rows), rstd(rows), outGamma(columns), outBeta(columns);
       layerNorm(c, shape, x.data(), gamma.data(), beta.data(), out.data(), mean.data(), rstd.data());
@@ -46,6 +46,42 @@ TEST(KernelsLayerNorm, ForwardAndBackwardMatchFormulas) {
       EXPECT_LT(distance(out, dx), 5e-6);
       EXPECT_LT(distance(outGamma, dgamma), 2e-6);
       EXPECT_LT(distance(outBeta, dbeta), 2e-6);
+      EXPECT_TRUE(scratch.borderIntact());
+    }
+  }
+}
+
+TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
+  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}}) {
+    const std::int64_t n = rows * columns;
+    const auto x = numbers(n, 1), gamma = numbers(columns, 2), dy = numbers(n, 4);
+    std::vector<double> y(n), dx(n), dgamma(columns);
+    for (int i = 0; i < rows; ++i) {
+      const float *const row = x.data() + i * columns, *const slope = dy.data() + i * columns;
+      double power = 0, weighted = 0;
+      for (int j = 0; j < columns; ++j)
+        power += row[j] * double(row[j]) / columns;
+      const double rstd = 1 / std::sqrt(power + 1e-3);
+      for (int j = 0; j < columns; ++j) {
+        y[i * columns + j] = row[j] * rstd * gamma[j];
+        weighted += slope[j] * double(gamma[j]) * row[j] * rstd / columns;
+        dgamma[j] += slope[j] * row[j] * rstd;
+      }
+      for (int j = 0; j < columns; ++j)
+        dx[i * columns + j] = rstd * (slope[j] * double(gamma[j]) - row[j] * rstd * weighted);
+    }
+    for (const int threads : {1, 3}) {
+      const Context c = contextOf(threads);
+      const NormShape shape{rows, columns, 1e-3};
+      const ScratchBuffer scratch(rmsNormGradScratchBytes(shape));
+      std::vector<float> out = x, rstd(rows), outGamma(columns);
+      rmsNorm(c, shape, out.data(), gamma.data(), out.data(), rstd.data()); // in place
+      EXPECT_LT(distance(out, y), 2e-6);
+      out = dy;
+      rmsNormGrad(c, shape, out.data(), x.data(), gamma.data(), rstd.data(), out.data(), outGamma.data(),
+                  scratch.workspace());
+      EXPECT_LT(distance(out, dx), 5e-6);
+      EXPECT_LT(distance(outGamma, dgamma), 2e-6);
       EXPECT_TRUE(scratch.borderIntact());
     }
   }

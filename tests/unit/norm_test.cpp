@@ -1,4 +1,4 @@
-// softmax, log_softmax and layer_norm: values by hand, derivatives, constraints.
+// softmax, log_softmax, layer_norm and rms_norm: values by hand, derivatives, constraints.
 #include "tests/unit/gradient_check.h"
 #include "gmock/gmock.h"
 #include <cmath>
@@ -154,6 +154,63 @@ OP_TEST(layerNormGrad, OfOneRowMatchesTheHandComputedTable) {
 OP_TEST(layerNorm, OfNoRowsIsEmpty) {
   std::vector<HostTensor> inputs = {HostTensor(f32({0, 3})), HostTensor(f32({3})), HostTensor(f32({3}))};
   EXPECT_EQ(valuesOf(inputs, layerNorm({1, 0}, 1))[0].type, f32({0, 3}));
+}
+
+BuildFunction rmsNorm(NormAttributes attributes, unsigned results) {
+  return [attributes, results](Builder &builder, llvm::ArrayRef<Value *> inputs) {
+    Node *node = builder.create(Op::rmsNorm, inputs, attributes);
+    llvm::SmallVector<Value *, 4> values;
+    for (unsigned i = 0; i < results; ++i)
+      values.push_back(node->result(i));
+    return values;
+  };
+}
+
+OP_TEST(rmsNorm, DividesByTheRootOfTheMeanSquare) {
+  std::vector<HostTensor> inputs = {tensorOf(f32({2, 2}), {1, 7, 0, 0}), tensorOf(f32({2}), {1, 2})};
+  std::vector<HostTensor> results = valuesOf(inputs, rmsNorm({1, 11}, 2)); // 25 + 11 and 0 + 11
+  EXPECT_THAT(results[0].values, near({1.0 / 6, 14.0 / 6, 0, 0}));
+  EXPECT_EQ(results[1].type, f32({2}));
+  EXPECT_THAT(results[1].values, near({1.0 / 6, 1 / std::sqrt(11.0)}));
+}
+
+OP_TEST(rmsNorm, HasTheDerivativeOfEveryOperandOverEveryAxis) {
+  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}}, .build = rmsNorm({2, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}}, .build = rmsNorm({1, 1e-2}, 1)});
+  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}}, .build = rmsNorm({0, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3}), -1, 1, {}, false}, {f32({3})}}, .build = rmsNorm({1, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3})}, {f32({3}), -1, 1, {}, false}}, .build = rmsNorm({1, 1e-5}, 1)});
+}
+
+OP_TEST(rmsNormGrad, OfOneRowMatchesTheHandComputedTable) {
+  // n = (1, 0, 2), h = dy * gamma = (6, 0, 0): average(h * n) = 2, dx = rstd * (h - 2 * n).
+  auto build = [](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Node *node = builder.create(Op::rmsNormGrad, inputs, NormAttributes{1, 1e-5});
+    return {node->result(0), node->result(1)};
+  };
+  std::vector<HostTensor> results = valuesOf({tensorOf(f32({1, 3}), {3, 0, 0}), tensorOf(f32({1, 3}), {2, 0, 4}),
+                                              tensorOf(f32({3}), {2, 5, 1}), tensorOf(f32({1}), {0.5})},
+                                             build);
+  EXPECT_THAT(results[0].values, near({2, 0, -2}));
+  EXPECT_THAT(results[1].values, near({3, 0, 0}));
+}
+
+TEST(RmsNormConstraints, AreReportedByLabel) {
+  auto message = [](Type x, Type gamma, NormAttributes attributes) {
+    return inferMessage(Op::rmsNorm, {std::move(x), std::move(gamma)}, attributes);
+  };
+  EXPECT_EQ(message(f32({2, 3}), f32({3}), {1, 1e-5}), "");
+  EXPECT_THAT(message(f32({2, 3}), f32({3}), {2, 1e-5}), HasSubstr("(C1)"));
+  EXPECT_THAT(message(f32({2, 0}), f32({0}), {1, 1e-5}), HasSubstr("(C2)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({2}), {1, 1e-5}), HasSubstr("(C3)"));
+  EXPECT_THAT(message(f32({2, 3}), f32({3}), {1, -1}), HasSubstr("(C5)"));
+  auto gradient = [](Type dy, Type rstd) {
+    return inferMessage(Op::rmsNormGrad, {std::move(dy), f32({2, 3}), f32({3}), std::move(rstd)},
+                        NormAttributes{1, 1e-5});
+  };
+  EXPECT_EQ(gradient(f32({2, 3}), f32({2})), "");
+  EXPECT_THAT(gradient(f32({3}), f32({2})), HasSubstr("(C6)"));
+  EXPECT_THAT(gradient(f32({2, 3}), f32({2, 1})), HasSubstr("(C7)"));
 }
 
 TEST(LayerNormConstraints, AreReportedByLabel) {

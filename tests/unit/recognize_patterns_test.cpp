@@ -15,6 +15,20 @@ struct NormForm {
   bool squareIsPow = false, meanDivides = false, twoDifferences = false, keepsDims = true;
 };
 
+/// d / sqrt(sum), the sum repeated for every row.
+Value *divideByRoot(Graph &g, Value *d, Value *sum, Root root) {
+  Builder &b = g.b;
+  auto wide = [&](Value *value) { return b.broadcast(value, d->type().shape()); };
+  switch (root) {
+  case Root::division: return b.div(d, wide(b.unary(Op::sqrt, sum)));
+  case Root::powHalf: return b.div(d, wide(b.binary(Op::pow, sum, g.number(sum, 0.5))));
+  case Root::rsqrt: return b.mul(wide(b.unary(Op::rsqrt, sum)), d);
+  case Root::reciprocal: return b.mul(d, wide(b.div(g.number(sum, 1), b.unary(Op::sqrt, sum))));
+  case Root::powMinusHalf: return b.mul(d, b.binary(Op::pow, wide(sum), g.number(d, -0.5)));
+  }
+  return nullptr;
+}
+
 Value *normalize(Graph &g, Value *x, const NormForm &form) {
   Builder &b = g.b;
   Shape shape(x->type().shape());
@@ -24,16 +38,7 @@ Value *normalize(Graph &g, Value *x, const NormForm &form) {
   Value *variance = g.mean(square, form.meanDivides);
   if (!form.keepsDims)
     variance = b.reshape(b.reshape(variance, llvm::ArrayRef<int64_t>(shape).drop_back()), variance->type().shape());
-  Value *sum = b.add(variance, g.number(variance, 1e-5));
-  auto wide = [&](Value *value) { return b.broadcast(value, shape); };
-  switch (form.root) {
-  case Root::division: return b.div(d, wide(b.unary(Op::sqrt, sum)));
-  case Root::powHalf: return b.div(d, wide(b.binary(Op::pow, sum, g.number(sum, 0.5))));
-  case Root::rsqrt: return b.mul(wide(b.unary(Op::rsqrt, sum)), d);
-  case Root::reciprocal: return b.mul(d, wide(b.div(g.number(sum, 1), b.unary(Op::sqrt, sum))));
-  case Root::powMinusHalf: return b.mul(d, b.binary(Op::pow, wide(sum), g.number(d, -0.5)));
-  }
-  return nullptr;
+  return divideByRoot(g, d, b.add(variance, g.number(variance, 1e-5)), form.root);
 }
 
 TEST(RecognizeLayerNorm, EveryDecomposedForm) {
@@ -93,6 +98,42 @@ TEST(RecognizeLayerNorm, LooksAlikeButIsNot) {
   g.result(b.div(d, b.broadcast(b.unary(Op::sqrt, b.add(variance, g.number(variance, 1e-5))), {8, 8})));
   g.recognize();
   EXPECT_EQ(g.count(Op::layerNorm), 0);
+}
+
+// ---- RMSNorm
+// ----------------------------------------------------------------------------------------------------------------
+
+TEST(RecognizeRmsNorm, EveryDecomposedForm) {
+  for (Root root : {Root::division, Root::powHalf, Root::rsqrt, Root::reciprocal, Root::powMinusHalf})
+    for (bool squareIsPow : {false, true})
+      for (bool gammaFirst : {false, true}) {
+        Graph g;
+        Builder &b = g.b;
+        Value *x = g.input("x", {2, 1, 8}), *gamma = b.broadcast(g.input("gamma", {8}), {2, 1, 8});
+        Value *power = g.mean(squareIsPow ? b.binary(Op::pow, x, g.number(x, 2)) : b.mul(x, x), false);
+        Value *sum = b.add(g.number(power, 1e-5), power);
+        Value *n = divideByRoot(g, x, sum, root);
+        g.result(gammaFirst ? b.mul(gamma, n) : b.mul(n, gamma));
+        g.recognize();
+        Node *norm = g.only(Op::rmsNorm);
+        ASSERT_TRUE(norm) << toText(g.module);
+        EXPECT_EQ(norm->get<NormAttributes>().axis, 2);
+        EXPECT_NEAR(norm->get<NormAttributes>().epsilon, 1e-5, 1e-9);
+        EXPECT_EQ(g.count(Op::mul) + g.count(Op::reduceSum), 0) << toText(g.module);
+      }
+}
+
+TEST(RecognizeRmsNorm, LooksAlikeButIsNot) {
+  Graph g;
+  Builder &b = g.b;
+  Value *x = g.input("x", {4, 8}), *other = g.input("other", {4, 8});
+  Value *power = g.mean(b.mul(x, x), false), *mixed = g.mean(b.mul(x, other), false);
+  Value *ofAnother = divideByRoot(g, other, b.add(power, g.number(power, 1e-5)), Root::rsqrt);
+  Value *notASquare = divideByRoot(g, x, b.add(mixed, g.number(mixed, 4)), Root::rsqrt);
+  Value *withoutEpsilon = divideByRoot(g, x, b.add(power, power), Root::rsqrt);
+  g.result(b.add(ofAnother, b.add(notASquare, withoutEpsilon)));
+  g.runBlindly({&foldConstants, &canonicalize, &eliminateCommon, &recognizePatterns, &canonicalize, &eliminateDead});
+  EXPECT_EQ(g.count(Op::rmsNorm), 0);
 }
 
 // ---- GELU

@@ -35,13 +35,13 @@ void layerNormalization(NodeTranslation &t) {
     t.refuseOutput(i);
 }
 
-/// x / sqrt(mean(x^2) + epsilon) * scale
 void rmsNormalization(NodeTranslation &t) {
   Value *x = t.input(0);
-  int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank());
-  Value *power = t.mean(t.binary(Op::mul, x, x), axesFrom(axis, x->type().rank()), true);
-  Value *scale = t.unary(Op::rsqrt, t.binary(Op::add, power, t.real("epsilon", 1e-5)));
-  t.setOutput(0, t.binary(Op::mul, t.binary(Op::mul, x, scale), t.input(1)));
+  const Type &type = x->type();
+  int64_t axis = t.normalAxis(t.integer("axis", -1), type.rank());
+  Type normalised = type.withShape(type.shape().drop_front(axis));
+  Value *gamma = t.broadcast(t.input(1), t.broadcastShape(t.input(1)->type().shape(), normalised.shape()));
+  t.setOutput(0, t.makeNode(Op::rmsNorm, {x, gamma}, NormAttributes{axis, t.real("epsilon", 1e-5)})->result(0));
 }
 
 /// A vector over channels beside x [N, C, ...].

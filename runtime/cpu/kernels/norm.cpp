@@ -51,6 +51,34 @@ void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::
     dx[j] = rstd * (dy[j] * gamma[j] - average - (x[j] - mean) * rstd * weightedAverage);
 }
 
+void scaleRow(const float *x, const float *gamma, std::int64_t columns, double epsilon, float *y, float *rstdOut) {
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t j = 0; j < columns; ++j)
+    squares += x[j] * x[j];
+  const float rstd =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / static_cast<double>(columns) + epsilon));
+#pragma omp simd
+  for (std::int64_t j = 0; j < columns; ++j)
+    y[j] = x[j] * rstd * gamma[j];
+  *rstdOut = rstd;
+}
+
+void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float rstd, float *dx,
+                  float *dgamma) {
+  float weighted = 0;
+#pragma omp simd reduction(+ : weighted)
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const float normalized = x[j] * rstd;
+    weighted += dy[j] * gamma[j] * normalized;
+    dgamma[j] += dy[j] * normalized;
+  }
+  const float weightedAverage = weighted / static_cast<float>(columns);
+#pragma omp simd
+  for (std::int64_t j = 0; j < columns; ++j)
+    dx[j] = rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage);
+}
+
 /// out[j] = parts[0][j] + parts[1][j] + ...
 void sumParts(const float *parts, std::int64_t count, std::int64_t stride, std::int64_t columns, float *out) {
   std::memcpy(out, parts, sizeof(float) * columns);
@@ -60,6 +88,19 @@ void sumParts(const float *parts, std::int64_t count, std::int64_t stride, std::
     for (std::int64_t j = 0; j < columns; ++j)
       out[j] += from[j];
   }
+}
+
+/// Calls `row(i, sums)` for every row, in order within a part; each part has sums of its own, zero at first.
+template <class Row>
+void forEachPart(const Context &c, std::int64_t rows, float *sums, std::int64_t width, Row row) {
+  parallelFor(c, gradientParts, 1, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      float *const own = sums + part * width;
+      std::memset(own, 0, sizeof(float) * width);
+      for (std::int64_t i = rows * part / gradientParts; i < rows * (part + 1) / gradientParts; ++i)
+        row(i, own);
+    }
+  });
 }
 
 /// The distance between neighbours of a row: `Dense` where the softmax axis is the last one, which is what is fast.
@@ -158,7 +199,7 @@ void forEachRow(const Context &c, const SoftmaxShape &shape, const float *a, con
 
 } // namespace
 
-void layerNorm(const Context &c, const LayerNormShape &shape, const float *x, const float *gamma, const float *beta,
+void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
                float *y, float *mean, float *rstd) {
   const std::int64_t columns = shape.columns;
   const double epsilon = shape.epsilon;
@@ -168,28 +209,47 @@ void layerNorm(const Context &c, const LayerNormShape &shape, const float *x, co
   });
 }
 
-std::int64_t layerNormGradScratchBytes(const LayerNormShape &shape) {
+std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
   return gradientParts * 2 * shape.columns * static_cast<std::int64_t>(sizeof(float));
 }
 
-void layerNormGrad(const Context &c, const LayerNormShape &shape, const float *dy, const float *x, const float *gamma,
+void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                    const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta, Workspace workspace) {
   const std::int64_t columns = shape.columns, rows = shape.rows;
   float *const sums = reinterpret_cast<float *>(workspace.data);
   if (workspace.bytes < layerNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "layer_norm_grad has less scratch than it needs");
-  parallelFor(c, gradientParts, 1, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      float *const gammaSum = sums + part * 2 * columns;
-      float *const betaSum = gammaSum + columns;
-      std::memset(gammaSum, 0, sizeof(float) * 2 * columns);
-      for (std::int64_t i = rows * part / gradientParts; i < rows * (part + 1) / gradientParts; ++i)
-        normalizeRowGrad(dy + i * columns, x + i * columns, gamma, columns, mean[i], rstd[i], dx + i * columns,
-                         gammaSum, betaSum);
-    }
+  forEachPart(c, rows, sums, 2 * columns, [=](std::int64_t i, float *part) {
+    normalizeRowGrad(dy + i * columns, x + i * columns, gamma, columns, mean[i], rstd[i], dx + i * columns, part,
+                     part + columns);
   });
   sumParts(sums, gradientParts, 2 * columns, columns, dgamma);
   sumParts(sums + columns, gradientParts, 2 * columns, columns, dbeta);
+}
+
+void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, float *y, float *rstd) {
+  const std::int64_t columns = shape.columns;
+  const double epsilon = shape.epsilon;
+  parallelFor(c, shape.rows, 16, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      scaleRow(x + i * columns, gamma, columns, epsilon, y + i * columns, rstd + i);
+  });
+}
+
+std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
+  return gradientParts * shape.columns * static_cast<std::int64_t>(sizeof(float));
+}
+
+void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
+                 const float *rstd, float *dx, float *dgamma, Workspace workspace) {
+  const std::int64_t columns = shape.columns;
+  float *const sums = reinterpret_cast<float *>(workspace.data);
+  if (workspace.bytes < rmsNormGradScratchBytes(shape))
+    throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
+  forEachPart(c, shape.rows, sums, columns, [=](std::int64_t i, float *part) {
+    scaleRowGrad(dy + i * columns, x + i * columns, gamma, columns, rstd[i], dx + i * columns, part);
+  });
+  sumParts(sums, gradientParts, columns, columns, dgamma);
 }
 
 void softmax(const Context &c, const SoftmaxShape &shape, const float *x, float *y) {

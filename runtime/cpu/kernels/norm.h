@@ -1,5 +1,5 @@
-// Layer normalisation, softmax and log-softmax with their derivatives. Sums over a row are f32, in an order that
-// depends on shapes only.
+// Layer and RMS normalisation, softmax and log-softmax with their derivatives. Sums over a row are f32, in an order
+// that depends on shapes only.
 #pragma once
 
 #include "runtime/cpu/kernels/address.h"
@@ -7,19 +7,27 @@
 namespace fsdpc::rt {
 
 /// x [rows, columns]; mean, rstd [rows]; gamma, beta, dgamma, dbeta [columns]
-struct LayerNormShape {
+struct NormShape {
   std::int64_t rows = 1, columns = 1;
   double epsilon = 1e-5;
 };
 
 /// y may be x.
-void layerNorm(const Context &c, const LayerNormShape &shape, const float *x, const float *gamma, const float *beta,
+void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
                float *y, float *mean, float *rstd);
 /// Scratch for the partial sums of dgamma and dbeta, bytes.
-std::int64_t layerNormGradScratchBytes(const LayerNormShape &shape);
+std::int64_t layerNormGradScratchBytes(const NormShape &shape);
 /// dx may be dy.
-void layerNormGrad(const Context &c, const LayerNormShape &shape, const float *dy, const float *x, const float *gamma,
+void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                    const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta, Workspace workspace);
+
+/// y may be x.
+void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, float *y, float *rstd);
+/// Scratch for the partial sums of dgamma, bytes.
+std::int64_t rmsNormGradScratchBytes(const NormShape &shape);
+/// dx may be dy.
+void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
+                 const float *rstd, float *dx, float *dgamma, Workspace workspace);
 
 /// x [outer, count, inner], normalised over count
 struct SoftmaxShape {
