@@ -15,23 +15,8 @@ llvm::SmallVector<Function *, 8> inCallOrder(const Module &module) {
   return functions;
 }
 
-const Node *startOf(const Value &future) {
-  const Value *value = &future;
-  while (value && !value->definer()) {
-    const Argument &argument = value->function()->arguments()[value->resultIndex()];
-    const Value *result = nullptr;
-    for (Function *function : inCallOrder(*value->function()->module())) {
-      // The last that comes before; where none does, the last of all.
-      if (result && function->kind() >= value->function()->kind())
-        break;
-      const Node *ret = function->returnNode();
-      for (unsigned i = 0; ret && i < ret->operandCount(); ++i)
-        if (ret->get<ReturnAttributes>().names[i] == argument.name)
-          result = ret->operand(i);
-    }
-    value = result == value ? nullptr : result;
-  }
-  return value ? value->definer() : nullptr;
+bool waitsForStepBefore(const Node &wait, const Node &start) {
+  return !wait.operand(0)->definer() && start.function()->kind() >= wait.function()->kind();
 }
 
 llvm::StringRef CarriedOver::state() const { return access->get<StateAttributes>().state.name; }

@@ -22,9 +22,8 @@ struct CarriedOver {
 /// The pointers are null only in modules that break V9.
 std::vector<CarriedOver> carriedOverSteps(const Module &module);
 
-/// The node that starts what a future stands for, also where it is carried from another function or the step before;
-/// null if nothing does. Walks over the names of all results.
-const Node *startOf(const Value &future);
+/// Is this a wait for what the step before started? `start` is what its future stands for.
+bool waitsForStepBefore(const Node &wait, const Node &start);
 
 /// The functions of the module in the order in which a step calls them.
 llvm::SmallVector<Function *, 8> inCallOrder(const Module &module);

@@ -1,6 +1,7 @@
 // State, memory, collectives, optimizers.
 #include "codegen/cpu/emitters.h"
 #include "codegen/cpu/program_text.h"
+#include "ir/carried.h"
 
 namespace fsdpc {
 
@@ -165,8 +166,7 @@ void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
   assert(start && "a future comes from a start of this step or of the one before");
   std::string index = collective(writer, *start);
-  bool ofStepBefore = !node.operand(0)->definer() && start->function()->kind() >= node.function()->kind();
-  if (ofStepBefore)
+  if (waitsForStepBefore(node, *start))
     emitFirstStart(writer, node, *start, index);
   writer.line("wait(c, tickets[" + index + "]);");
   writer.defineAlias(node.result(), node.operand(0), "complete");

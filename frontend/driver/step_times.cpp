@@ -1,5 +1,7 @@
 #include "frontend/driver/step_times.h"
 
+#include "ir/carried.h"
+
 namespace fsdpc {
 
 StepTimes::StepTimes(const Timeline &timeline) {
@@ -21,9 +23,7 @@ StepTimes::StepTimes(const Timeline &timeline) {
       collectiveOfWait[collective.wait] = &collective;
       // Not what is exposed of this collective: inline, a wait also runs those ahead of it. What is left to the next
       // step is shown where this one waits for what the step before left.
-      const Node &wait = *collective.wait, &start = *collective.start;
-      const bool inNextStep = wait.function() == start.function() ? wait.isBefore(&start)
-                                                                  : wait.function()->kind() < start.function()->kind();
+      const bool inNextStep = waitsForStepBefore(*collective.wait, *collective.start);
       const double shown = inNextStep ? origin - timeline.stepMicroseconds : origin;
       const double reached = shown + collective.waitMicroseconds;
       compute[collective.wait] = {reached, std::max(reached, shown + collective.endMicroseconds)};

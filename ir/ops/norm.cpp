@@ -29,36 +29,32 @@ llvm::Error checkNormalised(const OpInfo &info, const Type &x, llvm::ArrayRef<Ty
   return llvm::Error::success();
 }
 
-llvm::Error checkEpsilon(const OpInfo &info, const NormAttributes &attributes) {
-  if (attributes.epsilon >= 0)
-    return llvm::Error::success();
-  return constraintError(info.name, "C5", "epsilon is not negative but is " + doubleText(attributes.epsilon));
-}
-
 /// One number per row.
 Type statisticOf(const Type &x, const NormAttributes &attributes) {
   return Type(DType::f32, x.shape().take_front(attributes.axis));
 }
 
-llvm::Error inferLayerNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
-                           llvm::SmallVectorImpl<Type> &results) {
-  const OpInfo &info = layerNormInfo;
+/// y, and as many statistics as there are scales: layer_norm keeps mean and rstd, rms_norm rstd.
+template <const OpInfo &info>
+llvm::Error inferNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                      llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(info, operands))
     return error;
   const auto &a = attributesOf<NormAttributes>(attributes);
   const Type &x = operands[0];
   if (llvm::Error error = checkNormalised(info, x, operands.drop_front(1), a))
     return error;
-  if (llvm::Error error = checkEpsilon(info, a))
-    return error;
-  Type statistic = statisticOf(x, a);
-  results.append({x, statistic, statistic});
+  if (a.epsilon < 0)
+    return constraintError(info.name, "C5", "epsilon is not negative but is " + doubleText(a.epsilon));
+  results.push_back(x);
+  results.append(operands.size() - 1, statisticOf(x, a));
   return llvm::Error::success();
 }
 
-llvm::Error inferLayerNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
-                               llvm::SmallVectorImpl<Type> &results) {
-  const OpInfo &info = layerNormGradInfo;
+/// Operands dy, x, gamma and the statistics; results dx and a cotangent for every scale.
+template <const OpInfo &info>
+llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                          llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(info, operands))
     return error;
   const auto &a = attributesOf<NormAttributes>(attributes);
@@ -67,20 +63,28 @@ llvm::Error inferLayerNormGrad(llvm::ArrayRef<Type> operands, const AttributesBa
     return error;
   if (llvm::Error error = checkSame(info, "C6", operands, 0, 1))
     return error;
-  Type statistic = statisticOf(x, a);
-  if (operands[3] != statistic || operands[4] != statistic)
-    return constraintError(info.name, "C7",
-                           "mean and rstd are " + toString(statistic) + ", but are " + toString(operands[3]) + " and " +
-                               toString(operands[4]));
-  results.append({x, operands[2], operands[2]});
+  llvm::ArrayRef<Type> statistics = operands.drop_front(3);
+  for (const Type &statistic : statistics)
+    if (statistic != statisticOf(x, a))
+      return constraintError(
+          info.name, "C7", "one number per row is " + toString(statisticOf(x, a)) + ", but is " + toString(statistic));
+  results.push_back(x);
+  results.append(statistics.size(), operands[2]);
   return llvm::Error::success();
 }
+
+/// The rows that are normalised one by one, and how many elements each has.
+struct Rows {
+  int64_t rows, count;
+
+  Rows(const Type &x, int64_t axis)
+      : rows(productOf(x.shape(), 0, axis)), count(productOf(x.shape(), axis, x.rank())) {}
+};
 
 void evaluateLayerNorm(EvaluateContext &context) {
   const auto &attributes = context.get<NormAttributes>();
   const HostTensor &x = *context.operands[0];
-  const int64_t count = productOf(x.type.shape(), attributes.axis, x.type.rank());
-  const int64_t rows = productOf(x.type.shape(), 0, attributes.axis);
+  const auto [rows, count] = Rows(x.type, attributes.axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.values.data() + row * count;
     double mean = 0, variance = 0;
@@ -102,9 +106,7 @@ void evaluateLayerNormGrad(EvaluateContext &context) {
   const HostTensor &x = *context.operands[1];
   const std::vector<double> &dy = context.operands[0]->values;
   const std::vector<double> &gamma = context.operands[2]->values;
-  const int64_t axis = context.get<NormAttributes>().axis;
-  const int64_t count = productOf(x.type.shape(), axis, x.type.rank());
-  const int64_t rows = productOf(x.type.shape(), 0, axis);
+  const auto [rows, count] = Rows(x.type, context.get<NormAttributes>().axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double mean = context.operands[3]->values[row];
     const double rstd = context.operands[4]->values[row];
@@ -124,42 +126,10 @@ void evaluateLayerNormGrad(EvaluateContext &context) {
   }
 }
 
-llvm::Error inferRmsNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
-                         llvm::SmallVectorImpl<Type> &results) {
-  const OpInfo &info = rmsNormInfo;
-  if (llvm::Error error = checkOperands(info, operands))
-    return error;
-  const auto &a = attributesOf<NormAttributes>(attributes);
-  if (llvm::Error error = checkNormalised(info, operands[0], operands.drop_front(1), a))
-    return error;
-  if (llvm::Error error = checkEpsilon(info, a))
-    return error;
-  results.append({operands[0], statisticOf(operands[0], a)});
-  return llvm::Error::success();
-}
-
-llvm::Error inferRmsNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
-                             llvm::SmallVectorImpl<Type> &results) {
-  const OpInfo &info = rmsNormGradInfo;
-  if (llvm::Error error = checkOperands(info, operands))
-    return error;
-  const auto &a = attributesOf<NormAttributes>(attributes);
-  const Type &x = operands[1], statistic = statisticOf(x, a);
-  if (llvm::Error error = checkNormalised(info, x, operands.slice(2, 1), a))
-    return error;
-  if (llvm::Error error = checkSame(info, "C6", operands, 0, 1))
-    return error;
-  if (operands[3] != statistic)
-    return constraintError(info.name, "C7", "rstd is " + toString(statistic) + ", but is " + toString(operands[3]));
-  results.append({x, operands[2]});
-  return llvm::Error::success();
-}
-
 void evaluateRmsNorm(EvaluateContext &context) {
   const auto &attributes = context.get<NormAttributes>();
   const HostTensor &x = *context.operands[0];
-  const int64_t count = productOf(x.type.shape(), attributes.axis, x.type.rank());
-  const int64_t rows = productOf(x.type.shape(), 0, attributes.axis);
+  const auto [rows, count] = Rows(x.type, attributes.axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.values.data() + row * count;
     double power = 0;
@@ -177,9 +147,7 @@ void evaluateRmsNormGrad(EvaluateContext &context) {
   const HostTensor &x = *context.operands[1];
   const std::vector<double> &dy = context.operands[0]->values;
   const std::vector<double> &gamma = context.operands[2]->values;
-  const int64_t axis = context.get<NormAttributes>().axis;
-  const int64_t count = productOf(x.type.shape(), axis, x.type.rank());
-  const int64_t rows = productOf(x.type.shape(), 0, axis);
+  const auto [rows, count] = Rows(x.type, context.get<NormAttributes>().axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double rstd = context.operands[3]->values[row];
     auto normalised = [&](int64_t i) { return x.values[row * count + i] * rstd; };
@@ -194,32 +162,28 @@ void evaluateRmsNormGrad(EvaluateContext &context) {
   }
 }
 
-void differentiateRmsNorm(VjpContext &context) {
-  assert(!context.resultCotangents[1] && "rstd is kept for the derivative only; nothing else reads it");
+/// The derivative takes dy, x, gamma and the statistics, which are the results after y.
+template <Op gradientOp>
+void differentiateNorm(VjpContext &context) {
+  assert(llvm::none_of(context.resultCotangents.drop_front(1), [](Value *cotangent) { return cotangent; }) &&
+         "statistics are kept for the derivative only; nothing else reads them");
   Value *dy = context.resultCotangents[0];
   if (!dy || llvm::none_of(context.needed, [](bool needed) { return needed; }))
     return;
   const Node &node = context.node;
-  Node *gradient = context.builder.create(Op::rmsNormGrad, {dy, node.operand(0), node.operand(1), node.result(1)},
-                                          node.get<NormAttributes>());
-  for (unsigned i = 0; i < 2; ++i)
+  llvm::SmallVector<Value *, 5> operands = {dy, node.operand(0), node.operand(1)};
+  for (unsigned i = 1; i < node.resultCount(); ++i)
+    operands.push_back(node.result(i));
+  Node *gradient = context.builder.create(gradientOp, operands, node.get<NormAttributes>());
+  for (unsigned i = 0; i < node.operandCount(); ++i)
     if (context.needed[i])
       context.operandCotangents[i] = gradient->result(i);
 }
 
-void differentiateLayerNorm(VjpContext &context) {
-  assert(!context.resultCotangents[1] && !context.resultCotangents[2] &&
-         "mean and rstd are kept for the derivative only; nothing else reads them");
-  Value *dy = context.resultCotangents[0];
-  if (!dy || llvm::none_of(context.needed, [](bool needed) { return needed; }))
-    return;
-  const Node &node = context.node;
-  Node *gradient =
-      context.builder.create(Op::layerNormGrad, {dy, node.operand(0), node.operand(1), node.result(1), node.result(2)},
-                             node.get<NormAttributes>());
-  for (unsigned i = 0; i < 3; ++i)
-    if (context.needed[i])
-      context.operandCotangents[i] = gradient->result(i);
+/// So many operations per element of the first result.
+template <int operations>
+Cost normCost(const Node &node) {
+  return costWithFlops(node, operations * static_cast<double>(node.result()->type().elements()));
 }
 
 } // namespace
@@ -234,11 +198,10 @@ const OpInfo layerNormInfo = {
     .operandNames = layerNormNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
-    .infer = inferLayerNorm,
+    .infer = inferNorm<layerNormInfo>,
     .evaluate = evaluateLayerNorm,
-    .vjp = differentiateLayerNorm,
-    .cost =
-        [](const Node &node) { return costWithFlops(node, 8 * static_cast<double>(node.result()->type().elements())); },
+    .vjp = differentiateNorm<Op::layerNormGrad>,
+    .cost = normCost<8>,
 };
 
 const OpInfo layerNormGradInfo = {
@@ -249,13 +212,10 @@ const OpInfo layerNormGradInfo = {
     .operandNames = layerNormGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
-    .infer = inferLayerNormGrad,
+    .infer = inferNormGrad<layerNormGradInfo>,
     .evaluate = evaluateLayerNormGrad,
     .vjp = notDifferentiable,
-    .cost =
-        [](const Node &node) {
-          return costWithFlops(node, 16 * static_cast<double>(node.result()->type().elements()));
-        },
+    .cost = normCost<16>,
 };
 
 const OpInfo rmsNormInfo = {
@@ -266,11 +226,10 @@ const OpInfo rmsNormInfo = {
     .operandNames = rmsNormNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
-    .infer = inferRmsNorm,
+    .infer = inferNorm<rmsNormInfo>,
     .evaluate = evaluateRmsNorm,
-    .vjp = differentiateRmsNorm,
-    .cost =
-        [](const Node &node) { return costWithFlops(node, 5 * static_cast<double>(node.result()->type().elements())); },
+    .vjp = differentiateNorm<Op::rmsNormGrad>,
+    .cost = normCost<5>,
 };
 
 const OpInfo rmsNormGradInfo = {
@@ -280,13 +239,10 @@ const OpInfo rmsNormGradInfo = {
     .operandNames = rmsNormGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
-    .infer = inferRmsNormGrad,
+    .infer = inferNormGrad<rmsNormGradInfo>,
     .evaluate = evaluateRmsNormGrad,
     .vjp = notDifferentiable,
-    .cost =
-        [](const Node &node) {
-          return costWithFlops(node, 10 * static_cast<double>(node.result()->type().elements()));
-        },
+    .cost = normCost<10>,
 };
 
 } // namespace fsdpc

@@ -212,7 +212,8 @@ private:
       queue.pop_front();
       finish(collective, clock);
       collective.reason = StartReason::order; // on this thread, nothing runs before it is waited for
-      collective.blocker = (*last).wait;
+      collective.blocker = (*last).start;
+      collective.runsInline = true;
       collective.exposedMicroseconds = collective.endMicroseconds - collective.beginMicroseconds;
       clock = collective.endMicroseconds;
     }

@@ -39,6 +39,7 @@ struct TimelineCollective {
   double exposedMicroseconds = 0; ///< of its time, what the compute stream stood still
   StartReason reason = StartReason::none;
   const Node *blocker = nullptr;     ///< what the reason is about: producer, free, collective ahead; may be null
+  bool runsInline = false;           ///< on the compute thread, in the wait for the blocker
   std::vector<int32_t> hiddenBehind; ///< units that computed meanwhile, in order (Module::units)
 };
 

@@ -1,4 +1,3 @@
-#include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/cost/timeline.h"
@@ -18,8 +17,6 @@ std::string valueText(const Value &value) {
 /// The node that a reason names: a collective, the memory that was freed, or the value that was made.
 std::string blockerText(const Node &node) {
   const Module &module = *node.function()->module();
-  if (node.op() == Op::wait)
-    return "runs inline in the wait for " + collectiveText(*startOf(*node.operand(0)));
   if (infoOf(node).has(collective))
     return collectiveText(node);
   if (node.op() == Op::free && node.operand(0)->definer()) {
@@ -38,7 +35,9 @@ std::string collectiveText(const Node &start) {
 
 std::string whyNotEarlier(const TimelineCollective &collective) {
   std::string text = nameOf(collective.reason).str();
-  return collective.blocker ? text + ": " + blockerText(*collective.blocker) : text;
+  if (!collective.blocker)
+    return text;
+  return text + ": " + (collective.runsInline ? "runs inline in the wait for " : "") + blockerText(*collective.blocker);
 }
 
 std::string hiddenBehindText(const TimelineCollective &collective) {

@@ -93,10 +93,10 @@ TEST(SoftmaxFamily, ReportsEveryBrokenConstraint) {
   expectAxisConstraints(Op::logSoftmaxGrad, true);
 }
 
-/// layer_norm's results 0 to `results`: only y may meet a cotangent.
-BuildFunction layerNorm(NormAttributes attributes, unsigned results) {
-  return [attributes, results](Builder &builder, llvm::ArrayRef<Value *> inputs) {
-    Node *node = builder.create(Op::layerNorm, inputs, attributes);
+/// A norm's results 0 to `results`: only y may meet a cotangent.
+BuildFunction norm(Op op, NormAttributes attributes, unsigned results) {
+  return [=](Builder &builder, llvm::ArrayRef<Value *> inputs) {
+    Node *node = builder.create(op, inputs, attributes);
     llvm::SmallVector<Value *, 4> values;
     for (unsigned i = 0; i < results; ++i)
       values.push_back(node->result(i));
@@ -107,7 +107,7 @@ BuildFunction layerNorm(NormAttributes attributes, unsigned results) {
 OP_TEST(layerNorm, CentresScalesAndShifts) {
   std::vector<HostTensor> inputs = {tensorOf(f32({1, 4}), {1, 2, 3, 6}), tensorOf(f32({4}), {1, 2, 3, 4}),
                                     tensorOf(f32({4}), {0, 0, 0, 10})};
-  std::vector<HostTensor> results = valuesOf(inputs, layerNorm({1, 0.5}, 3)); // variance 3.5
+  std::vector<HostTensor> results = valuesOf(inputs, norm(Op::layerNorm, {1, 0.5}, 3)); // variance 3.5
   EXPECT_THAT(results[0].values, near({-1, -1, 0, 16}));
   EXPECT_EQ(results[1].type, f32({1}));
   EXPECT_THAT(results[1].values, near({3}));
@@ -117,23 +117,24 @@ OP_TEST(layerNorm, CentresScalesAndShifts) {
 OP_TEST(layerNorm, NormalisesSeveralDimsTogether) {
   HostTensor ones(f32({2, 1}), 1), zeros(f32({2, 1}), 0);
   std::vector<HostTensor> results =
-      valuesOf({tensorOf(f32({2, 2, 1}), {1, 3, 10, 30}), ones, zeros}, layerNorm({1, 0}, 3));
+      valuesOf({tensorOf(f32({2, 2, 1}), {1, 3, 10, 30}), ones, zeros}, norm(Op::layerNorm, {1, 0}, 3));
   EXPECT_THAT(results[0].values, near({-1, 1, -1, 1}));
   EXPECT_THAT(results[1].values, near({2, 20}));
   EXPECT_THAT(results[2].values, near({1, 0.1}));
 }
 
 OP_TEST(layerNorm, HasTheDerivativeOfEveryOperandOverEveryAxis) {
-  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}, {f32({5})}}, .build = layerNorm({2, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}, {f32({3, 1})}}, .build = layerNorm({1, 1e-2}, 1)});
-  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}, {f32({3, 2})}}, .build = layerNorm({0, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({3, 1})}, {f32({1})}, {f32({1})}}, .build = layerNorm({1, 1e-2}, 1)});
+  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}, {f32({5})}}, .build = norm(Op::layerNorm, {2, 1e-5}, 1)});
+  checkGradients(
+      {.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}, {f32({3, 1})}}, .build = norm(Op::layerNorm, {1, 1e-2}, 1)});
+  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}, {f32({3, 2})}}, .build = norm(Op::layerNorm, {0, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({3, 1})}, {f32({1})}, {f32({1})}}, .build = norm(Op::layerNorm, {1, 1e-2}, 1)});
 }
 
 OP_TEST(layerNorm, HasTheDerivativeOfSomeOperandsOnly) {
   GradientInput fixedX{f32({2, 3}), -1, 1, {}, false}, fixedScale{f32({3}), -1, 1, {}, false};
-  checkGradients({.inputs = {fixedX, {f32({3})}, {f32({3})}}, .build = layerNorm({1, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({2, 3})}, fixedScale, fixedScale}, .build = layerNorm({1, 1e-5}, 1)});
+  checkGradients({.inputs = {fixedX, {f32({3})}, {f32({3})}}, .build = norm(Op::layerNorm, {1, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3})}, fixedScale, fixedScale}, .build = norm(Op::layerNorm, {1, 1e-5}, 1)});
 }
 
 OP_TEST(layerNormGrad, OfOneRowMatchesTheHandComputedTable) {
@@ -153,33 +154,23 @@ OP_TEST(layerNormGrad, OfOneRowMatchesTheHandComputedTable) {
 
 OP_TEST(layerNorm, OfNoRowsIsEmpty) {
   std::vector<HostTensor> inputs = {HostTensor(f32({0, 3})), HostTensor(f32({3})), HostTensor(f32({3}))};
-  EXPECT_EQ(valuesOf(inputs, layerNorm({1, 0}, 1))[0].type, f32({0, 3}));
-}
-
-BuildFunction rmsNorm(NormAttributes attributes, unsigned results) {
-  return [attributes, results](Builder &builder, llvm::ArrayRef<Value *> inputs) {
-    Node *node = builder.create(Op::rmsNorm, inputs, attributes);
-    llvm::SmallVector<Value *, 4> values;
-    for (unsigned i = 0; i < results; ++i)
-      values.push_back(node->result(i));
-    return values;
-  };
+  EXPECT_EQ(valuesOf(inputs, norm(Op::layerNorm, {1, 0}, 1))[0].type, f32({0, 3}));
 }
 
 OP_TEST(rmsNorm, DividesByTheRootOfTheMeanSquare) {
   std::vector<HostTensor> inputs = {tensorOf(f32({2, 2}), {1, 7, 0, 0}), tensorOf(f32({2}), {1, 2})};
-  std::vector<HostTensor> results = valuesOf(inputs, rmsNorm({1, 11}, 2)); // 25 + 11 and 0 + 11
+  std::vector<HostTensor> results = valuesOf(inputs, norm(Op::rmsNorm, {1, 11}, 2)); // 25 + 11 and 0 + 11
   EXPECT_THAT(results[0].values, near({1.0 / 6, 14.0 / 6, 0, 0}));
   EXPECT_EQ(results[1].type, f32({2}));
   EXPECT_THAT(results[1].values, near({1.0 / 6, 1 / std::sqrt(11.0)}));
 }
 
 OP_TEST(rmsNorm, HasTheDerivativeOfEveryOperandOverEveryAxis) {
-  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}}, .build = rmsNorm({2, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}}, .build = rmsNorm({1, 1e-2}, 1)});
-  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}}, .build = rmsNorm({0, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({2, 3}), -1, 1, {}, false}, {f32({3})}}, .build = rmsNorm({1, 1e-5}, 1)});
-  checkGradients({.inputs = {{f32({2, 3})}, {f32({3}), -1, 1, {}, false}}, .build = rmsNorm({1, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3, 5})}, {f32({5})}}, .build = norm(Op::rmsNorm, {2, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3, 1})}, {f32({3, 1})}}, .build = norm(Op::rmsNorm, {1, 1e-2}, 1)});
+  checkGradients({.inputs = {{f32({3, 2})}, {f32({3, 2})}}, .build = norm(Op::rmsNorm, {0, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3}), -1, 1, {}, false}, {f32({3})}}, .build = norm(Op::rmsNorm, {1, 1e-5}, 1)});
+  checkGradients({.inputs = {{f32({2, 3})}, {f32({3}), -1, 1, {}, false}}, .build = norm(Op::rmsNorm, {1, 1e-5}, 1)});
 }
 
 OP_TEST(rmsNormGrad, OfOneRowMatchesTheHandComputedTable) {
