@@ -69,11 +69,16 @@ struct EmitInfo {
   std::string streams = "auto"; ///< where collectives run unless the program's --streams says otherwise
 };
 
-/// program.cpp, program_info.cpp, constants.cpp (if the module has tables) and CMakeLists.txt. The module must be at
-/// stage planned. An error is the user's: an op that the target cannot emit (all of them in one message).
-llvm::Expected<std::vector<EmittedFile>> emitCpu(const Module &module, const EmitInfo &info);
+class Dialect;
+/// "cpu" or "cuda", as Target::name.
+const Dialect &dialectOf(llvm::StringRef target);
 
-/// The runtime sources of a cpu bundle, relative to the source tree; they go to the same path below OUT/.
-std::vector<std::string> runtimeFilesCpu(llvm::StringRef sourceTree);
+/// The program (program.cpp or program.cu), program_info.cpp, the dialect's own files and CMakeLists.txt. The module
+/// must be at stage planned. An error is the user's: an op that the target cannot emit (all of them in one message).
+llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const EmitInfo &info,
+                                                     const Dialect &dialect);
+
+/// The runtime sources of a bundle, relative to the source tree; they go to the same path below OUT/.
+std::vector<std::string> runtimeFiles(llvm::StringRef sourceTree, llvm::StringRef target);
 
 } // namespace fsdpc

@@ -18,6 +18,9 @@ std::optional<Stage> stageFromName(llvm::StringRef name);
 /// The functions a module may have. `forward` exists in the graph stage only; the others from train on.
 /// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order.
 enum class FunctionKind : uint8_t { forward, prologue, microStep, tapGradients, update, evalStep, exportWeights };
+constexpr bool runsInEveryStep(FunctionKind kind) {
+  return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
+}
 llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step export
 
 enum class ArgumentKind : uint8_t {

@@ -142,7 +142,9 @@ public:
   Stream stream = Stream::none; ///< from the async stage on
   int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
   Place workspace;
-  std::string source; ///< the ONNX node it comes from, for messages; may be empty
+  int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
+  int32_t awaits = -1;  ///< the event after which this start may begin; -1: what its stream has waited for is enough
+  std::string source;   ///< the ONNX node it comes from, for messages; may be empty
 
 private:
   friend class Function;

@@ -22,6 +22,9 @@ public:
   /// May a result of this node be written over operand `operand` when that operand dies here? (fused loops: same shape
   /// and size)
   virtual bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const = 0;
+  /// Does a start run on a stream of its own, ordered behind compute by nothing but the events it awaits? If not, it is
+  /// issued by the thread that computes, and has what stands above it behind it.
+  virtual bool ordersByEvents() const { return false; }
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
   /// Does the target have an emitter for the op? An explanation if not.

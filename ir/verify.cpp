@@ -35,7 +35,8 @@ std::string nameIn(const Function &function, const Value *value) { return ValueN
 llvm::Error verify(const Module &module) {
   using Check = llvm::Error (*)(const Module &);
   static constexpr Check checks[] = {rules::checkTables, rules::checkStructure, rules::checkBorders,
-                                     rules::checkStage,  rules::checkLifetimes, rules::checkPlaces};
+                                     rules::checkStage,  rules::checkLifetimes, rules::checkPlaces,
+                                     rules::checkEvents};
   for (Check check : checks)
     if (llvm::Error error = check(module))
       return error;

@@ -1,4 +1,4 @@
-// (V15) to (V17), (V19), (V20): when memory ends and where it lies.
+// (V15) to (V17), (V19) to (V21): when memory ends, where it lies, and what starts wait for.
 //
 // Frees come in two steps: those of gathered buffers with the gathers (sharded), all others before the plan (async).
 // Between passes a module has none of a kind, or all: that is what (V16) asks until the planned stage asks for all.
@@ -302,6 +302,27 @@ llvm::Error checkLifetimes(const Module &module) {
 
 llvm::Error checkPlaces(const Module &module) {
   return module.stage < Stage::planned ? llvm::Error::success() : PlaceChecker(module).run();
+}
+
+llvm::Error checkEvents(const Module &module) {
+  llvm::DenseMap<int32_t, const Node *> recorders, waiters;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    for (const Node *node : *function) {
+      const bool starts = infoOf(*node).has(startsCollective);
+      if ((starts && node->records >= 0) || (!starts && node->awaits >= 0))
+        return broken("V21", *node, "compute nodes record events and starts await them");
+      if (node->records >= 0 && !recorders.try_emplace(node->records, node).second)
+        return broken("V21", *node, "event " + llvm::Twine(node->records) + " is recorded twice");
+      if (node->awaits >= 0)
+        waiters.try_emplace(node->awaits, node);
+    }
+  for (const auto &[event, waiter] : waiters)
+    if (!recorders.contains(event))
+      return broken("V21", *waiter, "nothing records event " + llvm::Twine(event));
+  for (const auto &[event, recorder] : recorders)
+    if (!waiters.contains(event))
+      return broken("V21", *recorder, "nothing awaits event " + llvm::Twine(event));
+  return llvm::Error::success();
 }
 
 } // namespace fsdpc::rules

@@ -155,6 +155,18 @@ extern const Pass insertFrees;
 /// and workspaces.
 extern const Pass planMemory;
 
+/// Gives every start the event it has to await, where the target orders streams by events.
+///
+///   before   %g = fused ... on(compute)                 %f = reduce_scatter.start %g ... on(comm)
+///   after    %g = fused ... on(compute) record(3)       %f = reduce_scatter.start %g ... on(comm) await(3)
+///
+/// A start begins behind the last compute node that wrote what it reads, or touched the memory it writes; what its
+/// stream has waited for before it need not wait for again, so every event that is left is needed. Functions of a step
+/// follow each other, also into the next step; the others begin and end with all streams joined.
+/// Requires places (it goes by memory, so it sees what an `after` of another function could not say). Ensures V21.
+/// Last but for outlining: whoever moves a node or a place after it breaks it.
+extern const Pass assignEvents;
+
 /// Marks sections of equal structure so that each body is emitted once and called with a table of addresses.
 extern const Pass outlineRepeatedUnits;
 

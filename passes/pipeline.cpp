@@ -36,6 +36,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &insertFrees,
       // planned: where things live
       &planMemory,
+      &assignEvents,
       &outlineRepeatedUnits,
   };
   return passes;

@@ -10,7 +10,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache
   llvm-19-dev llvm-19-tools clang-format-19
-  libprotobuf-dev protobuf-compiler libdnnl-dev libopenmpi-dev openmpi-bin
+  libprotobuf-dev protobuf-compiler libdnnl-dev libopenmpi-dev openmpi-bin libboost-context-dev
   libgtest-dev libgmock-dev
   python3 python3-numpy python3-pip python3-setuptools python3-wheel)
 

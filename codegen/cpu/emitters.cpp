@@ -1,4 +1,4 @@
-#include "codegen/cpu/emitters.h"
+#include "codegen/common/emitter.h"
 
 namespace fsdpc {
 

@@ -1,7 +1,8 @@
 #include "codegen/cpu/target.h"
 
-#include "codegen/cpu/emitters.h"
-#include "codegen/cpu/primitives.h"
+#include "codegen/common/emitter.h"
+#include "codegen/cpu/dialect.h"
+#include "codegen/cpu/scratch.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdpc {
@@ -24,7 +25,7 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
-  std::optional<std::string> unsupported(const Node &node) const override { return unsupportedOnCpu(node); }
+  std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cpuDialect(), node); }
 
 private:
   /// Asking oneDNN takes milliseconds, and models repeat their shapes.

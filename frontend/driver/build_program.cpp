@@ -29,6 +29,28 @@ llvm::Error run(llvm::ArrayRef<std::string> command, const std::string &log) {
                                  (output ? (*output)->getBuffer().str() : ""));
 }
 
+/// Everything that differs between the ways to build a program; flags are separated by |.
+struct Toolchain {
+  const char *compiler, *flags, *library, *linkFlags;
+};
+
+llvm::Expected<Toolchain> toolchainOf(const BuildOptions &options) {
+  if (options.target == "cpu" && options.testBuild)
+    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_PROGRAM_FLAGS "|-DFSDPC_TEST_BUILD", FSDPC_TEST_RUNTIME_LIBRARY,
+                     FSDPC_LINK_FLAGS};
+  if (options.target == "cpu")
+    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_PROGRAM_FLAGS, FSDPC_RUNTIME_LIBRARY, FSDPC_LINK_FLAGS};
+  if (options.testBuild)
+    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_EMULATED_PROGRAM_FLAGS, FSDPC_EMULATED_RUNTIME_LIBRARY,
+                     FSDPC_EMULATED_LINK_FLAGS};
+#if defined(FSDPC_CUDA_COMPILER)
+  return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS, FSDPC_CUDA_RUNTIME_LIBRARY, FSDPC_CUDA_LINK_FLAGS};
+#else
+  return llvm::createStringError("this fsdpc was built without a CUDA compiler (nvcc): --emit src writes the source of "
+                                 "the program, which builds where there is one");
+#endif
+}
+
 void appendFlags(std::vector<std::string> &command, llvm::StringRef flags) {
   llvm::SmallVector<llvm::StringRef, 16> parts;
   flags.split(parts, '|', -1, false);
@@ -39,6 +61,9 @@ void appendFlags(std::vector<std::string> &command, llvm::StringRef flags) {
 } // namespace
 
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options) {
+  llvm::Expected<Toolchain> toolchain = toolchainOf(options);
+  if (!toolchain)
+    return toolchain.takeError();
   std::string root = folder.workingPath().str();
   std::vector<std::string> objects;
   std::vector<std::vector<std::string>> compiles;
@@ -46,10 +71,8 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
     std::vector<std::string> command;
     if (const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER"))
       command.push_back(launcher);
-    command.push_back(FSDPC_HOST_COMPILER);
-    appendFlags(command, FSDPC_PROGRAM_FLAGS);
-    if (options.testBuild)
-      command.push_back("-DFSDPC_TEST_BUILD");
+    command.push_back(toolchain->compiler);
+    appendFlags(command, toolchain->flags);
     objects.push_back(root + "/" + source + ".o");
     for (const std::string &argument :
          {std::string("-I") + root, std::string("-c"), root + "/" + source, std::string("-o"), objects.back()})
@@ -69,10 +92,10 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
   for (const std::string &message : messages)
     if (!message.empty())
       return llvm::createStringError(message);
-  std::vector<std::string> link = {FSDPC_HOST_COMPILER, "-o", root + "/train"};
+  std::vector<std::string> link = {toolchain->compiler, "-o", root + "/train"};
   llvm::append_range(link, objects);
-  link.push_back(options.testBuild ? FSDPC_TEST_RUNTIME_LIBRARY : FSDPC_RUNTIME_LIBRARY);
-  appendFlags(link, FSDPC_LINK_FLAGS);
+  link.push_back(toolchain->library);
+  appendFlags(link, toolchain->linkFlags);
   if (llvm::Error error = run(link, root + "/train.log"))
     return error;
   for (const std::string &object : objects)

@@ -191,18 +191,18 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   llvm::Expected<ExternalLayout> layout = writeModelFiles(compilation, *folder, input);
   if (!layout)
     return layout.takeError();
-  llvm::Expected<std::vector<EmittedFile>> files =
-      emitCpu(module, emitInfo(compilation, values, input, memory, timeline, *layout));
+  llvm::Expected<std::vector<EmittedFile>> files = emitProgram(
+      module, emitInfo(compilation, values, input, memory, timeline, *layout), dialectOf(compilation.target->name()));
   if (!files)
     return files.takeError();
   std::vector<std::string> sources;
   for (const EmittedFile &file : *files) {
     if (llvm::Error error = folder->write(file.name, file.text))
       return error;
-    if (llvm::StringRef(file.name).ends_with(".cpp"))
+    if (llvm::StringRef(file.name).ends_with(".cpp") || llvm::StringRef(file.name).ends_with(".cu"))
       sources.push_back(file.name);
   }
-  for (const std::string &file : runtimeFilesCpu(FSDPC_SOURCE_DIR))
+  for (const std::string &file : runtimeFiles(FSDPC_SOURCE_DIR, compilation.target->name()))
     if (llvm::Error error = folder->copyFrom(FSDPC_SOURCE_DIR, file))
       return error;
   if (llvm::Error error = folder->write("plan.json", planJson(module, memory, timeline)))
@@ -221,7 +221,8 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   if (llvm::Error error = writeStages(compilation, *folder))
     return error;
   if (values.text("emit") == "program")
-    if (llvm::Error error = buildProgram(*folder, sources, {values.flag("test_build")}))
+    if (llvm::Error error =
+            buildProgram(*folder, sources, {compilation.target->name().str(), values.flag("test_build")}))
       return error;
   return folder->commit();
 }

@@ -79,13 +79,13 @@ llvm::Error resolveOptions(OptionValues &values, Compilation &result) {
     return options.takeError();
   result.options = *options;
   resolveStates(*result.module, result.options);
-  CpuTargetOptions targetOptions = cpuTargetOptions(values);
+  if (llvm::Error error = resolveTarget(values))
+    return error;
   llvm::Expected<Machine> machine = machineOf(values);
   if (!machine)
     return machine.takeError();
   result.machine = *machine;
-  targetOptions.costMicroseconds = [model = machine->deciding](const Node &node) { return model.microseconds(node); };
-  result.target = makeCpuTarget(targetOptions);
+  result.target = makeTarget(values, machine->deciding);
   return llvm::Error::success();
 }
 

@@ -38,6 +38,8 @@ bool collectivesRunInline(const OptionValues &values) {
 
 llvm::Expected<Machine> machineOf(const OptionValues &values) {
   llvm::StringRef name = values.text("hardware");
+  if (name == "auto" && values.text("target") == "cuda")
+    name = "h100_8";
   Hardware builtIn = *builtInHardware("cpu");
   if (name == "auto") {
     std::string calibrated = calibrationPath();

@@ -13,7 +13,8 @@ constexpr OptionRow rows[] = {
     {"world_size", integer, "1", "N", "job", "ranks the program is for"},
     {"micro_batch_size", integer, "1", "B", "job", "samples per rank and step; binds dim 0 of the inputs"},
     {"dim", list, "", "NAME=VALUE", "job", "binds another symbolic dimension"},
-    {"target", choice, "cpu", "cpu", "job", "what the program runs on"},
+    {"target", choice, "", "cpu|cuda", "job",
+     "what the program runs on; default: cuda where a GPU is present, else cpu"},
     {"seed", integer, "0", "S", "job", "of dropout and shuffling"},
     {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout as exported, or forced on or off"},
 
@@ -87,8 +88,8 @@ constexpr OptionRow rows[] = {
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
-     "whose costs predictions read: what calibrate measured here, else cpu; cpu, a100_8, h100_8, h200_8, b200_8; a "
-     "table"},
+     "whose costs predictions read; default: what calibrate measured here, else cpu, or h100_8 for cuda; cpu, a100_8, "
+     "h100_8, h200_8, b200_8; a table"},
     {"transport", choice, "shared", "shared|mpi", "sharding",
      "cpu: shared memory of one host, or MPI messages between hosts"},
 

@@ -1,7 +1,10 @@
 #include "frontend/driver/resolve.h"
 
+#include "codegen/cpu/target.h"
+#include "codegen/cuda/target.h"
 #include "ir/op.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Regex.h"
 #include <thread>
 
@@ -197,16 +200,32 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   return options;
 }
 
-CpuTargetOptions cpuTargetOptions(OptionValues &values) {
-  CpuTargetOptions options;
+llvm::Error resolveTarget(OptionValues &values) {
+  if (values.text("target").empty())
+    values.resolve("target", llvm::sys::fs::exists("/dev/nvidiactl") ? "cuda" : "cpu");
+  if (values.text("target") == "cuda") {
+    for (const char *name : {"streams", "threads", "transport"})
+      if (changed(values, name))
+        return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
+    return llvm::Error::success();
+  }
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (values.integer("threads") <= 0)
     values.resolve("threads", values.text("deterministic") == "world"
                                   ? "1"
                                   : std::to_string(std::max<int64_t>(1, cores / values.integer("world_size"))));
+  return llvm::Error::success();
+}
+
+std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model) {
+  auto costMicroseconds = [model](const Node &node) { return model.microseconds(node); };
+  if (values.text("target") == "cuda")
+    return makeCudaTarget({costMicroseconds});
+  CpuTargetOptions options;
   options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
   options.plainMpi = values.text("transport") == "mpi";
-  return options;
+  options.costMicroseconds = costMicroseconds;
+  return makeCpuTarget(options);
 }
 
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values) {

@@ -1,9 +1,10 @@
 // From option values to what the importer, the passes and the target are asked for.
 #pragma once
 
-#include "codegen/cpu/target.h"
 #include "frontend/driver/option_schema.h"
 #include "frontend/onnx/import.h"
+#include "ir/target.h"
+#include "passes/cost/cost_model.h"
 #include "passes/options.h"
 #include "passes/runner.h"
 
@@ -38,8 +39,10 @@ llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
 /// The option's value, if there is one, is a regular expression.
 llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name);
 
-/// Resolves `threads` in `values`.
-CpuTargetOptions cpuTargetOptions(OptionValues &values);
+/// Resolves `target`, and `threads` where it has any; an option of the other target is an error.
+llvm::Error resolveTarget(OptionValues &values);
+/// The resolved target, with costs of the machine that passes decide for.
+std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model);
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values);
 
 } // namespace fsdpc

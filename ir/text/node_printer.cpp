@@ -167,6 +167,10 @@ std::string planText(const Node &node) {
   if (node.workspaceBytes != 0 || node.workspace.isPlaced())
     out << space << "work(" << node.workspaceBytes << (node.workspace.isPlaced() ? " " + placeText(node.workspace) : "")
         << ')';
+  if (node.awaits >= 0)
+    out << space << "await(" << node.awaits << ')';
+  if (node.records >= 0)
+    out << space << "record(" << node.records << ')';
   if (!node.source.empty())
     out << space << "from(" << quoted(node.source) << ')';
   return text;

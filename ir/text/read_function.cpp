@@ -1,6 +1,7 @@
 // Functions, sections and nodes. A node ends with its line; a further line that starts with `word(` carries it on.
 #include "ir/text/reader.h"
 #include "llvm/ADT/StringExtras.h"
+#include <limits>
 
 namespace fsdpc::text {
 
@@ -238,13 +239,28 @@ bool Reader::readClause(NodeText &node) {
   if (clause.isWord("work"))
     return parenthesized(
         [&] { return readInteger(node.workspaceBytes) && (token.isPunctuation(')') || readPlace(node.workspace)); });
+  if (clause.isWord("record"))
+    return parenthesized([&] { return readEvent(node.records); });
+  if (clause.isWord("await"))
+    return parenthesized([&] { return readEvent(node.awaits); });
   if (clause.isWord("from"))
     return parenthesized([&] { return readString(node.source); });
-  llvm::SmallVector<llvm::StringRef> names = {"after", "unit", "on", "at", "work", "from"};
+  llvm::SmallVector<llvm::StringRef> names = {"after", "unit", "on", "at", "work", "record", "await", "from"};
   for (const Field &field : node.fields)
     names.push_back(field.name);
   return fail(clause, infoOf(node.op).name + llvm::Twine(" has no attribute '") + clause.text.take_front(60) + "'" +
                           didYouMean(clause.text, names));
+}
+
+bool Reader::readEvent(int32_t &event) {
+  const Token number = token;
+  int64_t value = 0;
+  if (!readInteger(value))
+    return false;
+  if (value < 0 || value > std::numeric_limits<int32_t>::max())
+    return fail(number, "events are numbered from 0");
+  event = static_cast<int32_t>(value);
+  return true;
 }
 
 bool Reader::checkCounts(NodeText &node) {
@@ -275,6 +291,8 @@ bool Reader::finishNode(NodeText &node, Section section, int32_t outline) {
   made->stream = node.stream;
   made->workspaceBytes = node.workspaceBytes;
   made->workspace = node.workspace;
+  made->records = node.records;
+  made->awaits = node.awaits;
   made->source = std::move(node.source);
   for (Value *token : node.after)
     made->addAfter(token);

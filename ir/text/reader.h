@@ -28,6 +28,7 @@ struct NodeText {
   llvm::SmallVector<Place, 2> places;
   int64_t workspaceBytes = 0;
   Place workspace;
+  int32_t records = -1, awaits = -1;
   std::string source;
   /// Elements of a constant: their dtype may be that of the result, which comes later.
   struct Elements {
@@ -57,6 +58,7 @@ private:
   bool acceptWord(llvm::StringRef word);
   bool once(llvm::SmallVectorImpl<llvm::StringRef> &seen);
   bool readInteger(int64_t &value);
+  bool readEvent(int32_t &event);
   bool readNumberText(llvm::StringRef &text);
   bool readDouble(double &value);
   bool readString(std::string &value); ///< "..."

@@ -164,8 +164,15 @@ void movesAndSums(Benchmark &b) {
 
 void optimizers(Benchmark &b) {
   for (std::int64_t count : {1 << 14, 1 << 20}) {
-    const AdamScalars scalars{
-        .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weightDecay = 0.01, .step = 1, .decoupled = true};
+    const double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weightDecay = 0.01;
+    const std::int64_t step = 1;
+    const AdamScalars scalars{.lr = &lr,
+                              .beta1 = &beta1,
+                              .beta2 = &beta2,
+                              .epsilon = &epsilon,
+                              .weightDecay = &weightDecay,
+                              .step = &step,
+                              .decoupled = true};
     b.compute("optimizer", 30.0 * static_cast<double>(count), 28.0 * static_cast<double>(count),
               [&](std::int64_t round) {
                 auto part = [&](std::int64_t i) { return b.floats(round, 4 * count, i * count); };

@@ -1,5 +1,7 @@
 #include "runtime/common/batch_feeder.h"
 
+#include "runtime/common/arena_access.h"
+
 #include "runtime/common/safetensors.h"
 #include "runtime/common/spelling.h"
 
@@ -255,9 +257,8 @@ void BatchFeeder::padRow(const InputInfo &input, std::byte *row) const {
     fillElements(input.dtype, row, rowElements(input), static_cast<double>(input.ignoreIndex));
 }
 
-void BatchFeeder::fillField(const Binding &binding, const Context &context, std::span<const std::int64_t> rows) {
+void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination) {
   const InputInfo &input = *binding.input;
-  auto *destination = context.at<std::byte>(input.place);
   for (std::size_t i = 0; i < rows.size();) {
     std::byte *row = destination + static_cast<std::int64_t>(i) * rowBytes(input);
     if (rows[i] < 0) {
@@ -277,24 +278,29 @@ void BatchFeeder::fillField(const Binding &binding, const Context &context, std:
 void BatchFeeder::fill(const Context &context, std::span<const std::int64_t> rows) {
   for (const Binding &binding : bindings) {
     const InputInfo &input = *binding.input;
-    auto *destination = context.at<std::byte>(input.place);
-    const std::int64_t elements = input.shape.elements();
-    switch (binding.feed) {
-    case Feed::field: fillField(binding, context, rows); break;
-    case Feed::zeros:
-    case Feed::ones: fillElements(input.dtype, destination, elements, binding.feed == Feed::ones ? 1 : 0); break;
-    case Feed::iota: {
-      const std::int64_t length = input.shape.dims[input.shape.rank - 1];
-      for (std::int64_t i = 0; i < elements; ++i)
-        fillElements(input.dtype, destination + i * byteSize(input.dtype), 1, static_cast<double>(i % length));
-      break;
-    }
-    case Feed::weight:
-      for (std::size_t i = 0; i < rows.size(); ++i)
-        fillElements(input.dtype, destination + static_cast<std::int64_t>(i) * byteSize(input.dtype), 1,
-                     rows[i] < 0 ? 0 : 1);
-      break;
-    }
+    writeArena(context, input.place, input.shape.elements() * byteSize(input.dtype),
+               [&](std::byte *destination) { fillInput(binding, rows, destination); });
+  }
+}
+
+void BatchFeeder::fillInput(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination) {
+  const InputInfo &input = *binding.input;
+  const std::int64_t elements = input.shape.elements();
+  switch (binding.feed) {
+  case Feed::field: fillField(binding, rows, destination); break;
+  case Feed::zeros:
+  case Feed::ones: fillElements(input.dtype, destination, elements, binding.feed == Feed::ones ? 1 : 0); break;
+  case Feed::iota: {
+    const std::int64_t length = input.shape.dims[input.shape.rank - 1];
+    for (std::int64_t i = 0; i < elements; ++i)
+      fillElements(input.dtype, destination + i * byteSize(input.dtype), 1, static_cast<double>(i % length));
+    break;
+  }
+  case Feed::weight:
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      fillElements(input.dtype, destination + static_cast<std::int64_t>(i) * byteSize(input.dtype), 1,
+                   rows[i] < 0 ? 0 : 1);
+    break;
   }
 }
 

@@ -60,7 +60,8 @@ private:
   const InputInfo &inputNamed(const std::string &name, const std::string &option) const;
   void convert(const Binding &binding, std::int64_t first, std::int64_t count, std::byte *destination);
   void checkValues(const Binding &binding, std::int64_t first, std::int64_t count, const std::byte *values) const;
-  void fillField(const Binding &binding, const Context &context, std::span<const std::int64_t> rows);
+  void fillInput(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
+  void fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
   void padRow(const InputInfo &input, std::byte *row) const;
 
   const ProgramInfo &program;

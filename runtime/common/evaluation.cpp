@@ -1,5 +1,6 @@
 #include "runtime/common/evaluation.h"
 
+#include "runtime/common/arena_access.h"
 #include "runtime/common/scalars.h"
 #include "runtime/common/step_guard.h"
 
@@ -120,8 +121,9 @@ void Predictor::run() {
     evaluator.runBatch(batch);
     const std::int64_t samples = evaluator.order().samplesInBatch(batch);
     for (const PredictedOutput &output : outputs) {
-      job.platform.gatherToRoot(job.context.at<std::byte>(output.result->place),
-                                output.rowBytes * job.program.microBatchSize, writer ? gathered.data() : nullptr);
+      const std::int64_t bytes = output.rowBytes * job.program.microBatchSize;
+      job.platform.gatherToRoot(readArena(job.context, output.result->place, bytes), bytes,
+                                writer ? gathered.data() : nullptr);
       if (writer)
         writer->writeRange(output.tensor, done * output.rowBytes, gathered.data(), samples * output.rowBytes);
     }

@@ -5,6 +5,8 @@
 // Known answer (Random123, kat_vectors): counter 0, key 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
 #pragma once
 
+#include "runtime/common/bfloat16.h"
+
 #include <cstdint>
 
 namespace fsdpc::rt {
@@ -13,7 +15,7 @@ struct PhiloxWords {
   std::uint32_t word[4];
 };
 
-constexpr PhiloxWords philox(const std::uint32_t (&counter)[4], const std::uint32_t (&key)[2]) {
+FSDPC_HOST_DEVICE constexpr PhiloxWords philox(const std::uint32_t (&counter)[4], const std::uint32_t (&key)[2]) {
   std::uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
   std::uint32_t k0 = key[0], k1 = key[1];
   for (int round = 0; round < 10; ++round) {
@@ -30,6 +32,6 @@ constexpr PhiloxWords philox(const std::uint32_t (&counter)[4], const std::uint3
 }
 
 /// Uniform in [0, 1), a multiple of 2^-24: exact in float.
-constexpr float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+FSDPC_HOST_DEVICE constexpr float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 } // namespace fsdpc::rt

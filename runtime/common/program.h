@@ -15,6 +15,7 @@
 namespace fsdpc::rt {
 
 class Communicator; // runtime/cpu/communicator.h
+struct Device;      // runtime/cuda/device.h
 class Profile;      // runtime/common/profile.h
 class Stream;       // runtime/cpu/stream.h
 
@@ -249,13 +250,27 @@ public:
   virtual void take(int parameter, const void *data) = 0;
 };
 
+/// How the host reaches arenas that are not its memory; see arena_access.h. Between the functions of a program only.
+class DeviceMemory {
+public:
+  virtual ~DeviceMemory() = default;
+  /// Host memory for the next `store`.
+  virtual std::byte *stage(std::int64_t bytes) = 0;
+  /// Copies what was staged; functions called from now on see it.
+  virtual void store(Place to, std::int64_t bytes) = 0;
+  /// Waits for the functions called so far. Valid until the next call of this object.
+  virtual const std::byte *load(Place from, std::int64_t bytes) = 0;
+};
+
 /// What the functions of a program run in. Fixed after start-up.
 struct Context {
   std::byte *privateArena = nullptr;
   std::byte *windowArena = nullptr;
   int rank = 0;
   int worldSize = 1;
-  int threads = 1; ///< compute threads of this rank
+  int threads = 1;                ///< compute threads of this rank
+  DeviceMemory *memory = nullptr; ///< null: the arenas are the host's memory
+  Device *device = nullptr;       ///< of the cuda target: streams, events, communicators
   Communicator *communicator = nullptr;
   Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
   Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null

@@ -1,33 +1,36 @@
 // The run-time scalars and results of a program, read and written by name.
 #pragma once
 
+#include "runtime/common/arena_access.h"
 #include "runtime/common/element_type.h"
 #include "runtime/common/program.h"
 
+#include <cstring>
 #include <span>
 #include <string_view>
 
 namespace fsdpc::rt {
 
-/// Writes scalar `name`, as f64 or i64; a program without it is left alone.
-inline void setScalar(const ProgramInfo &program, const Context &context, std::string_view name, double value) {
+/// Writes scalar `name`, as f64 or i64; a program without it is left alone. Value: double or std::int64_t.
+template <class Value>
+void storeScalar(const ProgramInfo &program, const Context &context, std::string_view name, Value value) {
   for (const ScalarInfo &scalar : program.scalars)
-    if (name == scalar.name) {
-      if (scalar.isInteger)
-        *context.at<std::int64_t>(scalar.place) = static_cast<std::int64_t>(value);
-      else
-        *context.at<double>(scalar.place) = value;
-    }
+    if (name == scalar.name)
+      writeArena(context, scalar.place, 8, [&](std::byte *to) {
+        const auto integer = static_cast<std::int64_t>(value);
+        const auto real = static_cast<double>(value);
+        scalar.isInteger ? std::memcpy(to, &integer, sizeof integer) : std::memcpy(to, &real, sizeof real);
+      });
+}
+
+inline void setScalar(const ProgramInfo &program, const Context &context, std::string_view name, double value) {
+  storeScalar(program, context, name, value);
 }
 
 /// As above, for integers that a double cannot hold.
 inline void setIntegerScalar(const ProgramInfo &program, const Context &context, std::string_view name,
                              std::int64_t value) {
-  for (const ScalarInfo &scalar : program.scalars)
-    if (name == scalar.name && scalar.isInteger)
-      *context.at<std::int64_t>(scalar.place) = value;
-    else if (name == scalar.name)
-      *context.at<double>(scalar.place) = static_cast<double>(value);
+  storeScalar(program, context, name, value);
 }
 
 inline const ResultInfo *findResult(std::span<const ResultInfo> results, std::string_view name) {
@@ -39,7 +42,7 @@ inline const ResultInfo *findResult(std::span<const ResultInfo> results, std::st
 
 /// The first element of a result; integers too.
 inline double readResult(const Context &context, const ResultInfo &result) {
-  const auto *data = context.at<std::byte>(result.place);
+  const std::byte *data = readArena(context, result.place, byteSize(result.dtype));
   return isFloat(result.dtype) ? loadFloat(result.dtype, data, 0)
                                : static_cast<double>(loadInteger(result.dtype, data, 0));
 }

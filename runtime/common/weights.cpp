@@ -1,5 +1,6 @@
 #include "runtime/common/weights.h"
 
+#include "runtime/common/arena_access.h"
 #include "runtime/common/shards.h"
 
 #include <algorithm>
@@ -101,20 +102,29 @@ void Weights::load(const Context &context, const std::function<void()> &beat) co
     const ParameterInfo &parameter = program.parameters[i];
     for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
       const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
-      if (range.elements > 0)
-        readRange(file.file(), *entries[i], parameter.dtype, range,
-                  context.at<std::byte>(segment->place) + range.shardElement * byteSize(segment->dtype), beat);
+      const std::int64_t width = byteSize(segment->dtype);
+      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
+      writeArenaInPieces(context, first, range.elements * width,
+                         [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
+                           readRange(file.file(), *entries[i], parameter.dtype,
+                                     {range.parameterElement + firstByte / width, 0, bytes / width}, to, beat);
+                         });
     }
   }
 }
 
 void resetState(const ProgramInfo &program, const Context &context) {
+  const auto fill = [&](Place place, DType dtype, std::int64_t elements, double value) {
+    writeArenaInPieces(context, place, elements * byteSize(dtype),
+                       [&](std::byte *to, std::int64_t, std::int64_t bytes) {
+                         fillElements(dtype, to, bytes / byteSize(dtype), value);
+                       });
+  };
   for (const SegmentInfo &segment : program.segments)
-    std::memset(context.at<std::byte>(segment.place), 0,
-                static_cast<std::size_t>(segment.shardElements * byteSize(segment.dtype)));
+    fill(segment.place, segment.dtype, segment.shardElements, 0);
   for (const OptimizerStateInfo &state : program.optimizerStates)
-    fillElements(state.dtype, context.at<std::byte>(state.place),
-                 program.segments[static_cast<std::size_t>(state.segment)].shardElements, state.initialValue);
+    fill(state.place, state.dtype, program.segments[static_cast<std::size_t>(state.segment)].shardElements,
+         state.initialValue);
 }
 
 } // namespace fsdpc::rt

@@ -285,14 +285,14 @@ TEST(KernelsOptimizer, AdamWAndAdamFollowTorch) {
   for (const bool decoupled : {false, true}) {
     OptimizerCase test;
     test.run(
-        [&](int step) {
+        [&](std::int64_t step) {
           adam(contextOf(2), 1001,
-               {.lr = 1e-2,
-                .beta1 = 0.9,
-                .beta2 = 0.95,
-                .epsilon = 1e-8,
-                .weightDecay = 0.1,
-                .step = step,
+               {.lr = given(1e-2),
+                .beta1 = given(0.9),
+                .beta2 = given(0.95),
+                .epsilon = given(1e-8),
+                .weightDecay = given(0.1),
+                .step = &step,
                 .decoupled = decoupled},
                test.p.data(), test.g.data(), test.states[0].data(), test.states[1].data(), test.p.data(),
                test.states[0].data(), test.states[1].data());
@@ -314,13 +314,13 @@ TEST(KernelsOptimizer, SgdFollowsTorch) {
     OptimizerCase test;
     float *const buffer = variant == 0 ? nullptr : test.states[0].data();
     test.run(
-        [&](int step) {
+        [&](std::int64_t step) {
           sgd(contextOf(), 1001,
-              {.lr = 0.1,
-               .weightDecay = 0.01,
-               .momentum = 0.9,
-               .dampening = variant == 1 ? 0.2 : 0,
-               .step = step,
+              {.lr = given(0.1),
+               .weightDecay = given(0.01),
+               .momentum = given(0.9),
+               .dampening = given(variant == 1 ? 0.2 : 0.0),
+               .step = &step,
                .nesterov = variant == 2},
               test.p.data(), test.g.data(), buffer, test.p.data(), buffer);
         },
@@ -340,8 +340,10 @@ TEST(KernelsOptimizer, AdadeltaAdagradAndRmspropFollowTorch) {
   adadeltaCase.run(
       [&](int) {
         auto &t = adadeltaCase;
-        adadelta(contextOf(), 1001, {.lr = 1, .rho = 0.9, .epsilon = 1e-6, .weightDecay = 0.01}, t.p.data(), t.g.data(),
-                 t.states[0].data(), t.states[1].data(), t.p.data(), t.states[0].data(), t.states[1].data());
+        adadelta(contextOf(), 1001,
+                 {.lr = given(1), .rho = given(0.9), .epsilon = given(1e-6), .weightDecay = given(0.01)}, t.p.data(),
+                 t.g.data(), t.states[0].data(), t.states[1].data(), t.p.data(), t.states[0].data(),
+                 t.states[1].data());
       },
       [](int, double &p, double g, double &s, double &a, double &) {
         g += 0.01 * p;
@@ -352,10 +354,12 @@ TEST(KernelsOptimizer, AdadeltaAdagradAndRmspropFollowTorch) {
       });
   OptimizerCase adagradCase;
   adagradCase.run(
-      [&](int step) {
+      [&](std::int64_t step) {
         auto &t = adagradCase;
-        adagrad(contextOf(), 1001, {.lr = 0.1, .lrDecay = 0.5, .epsilon = 1e-6, .weightDecay = 0, .step = step},
-                t.p.data(), t.g.data(), t.states[0].data(), t.p.data(), t.states[0].data());
+        adagrad(
+            contextOf(), 1001,
+            {.lr = given(0.1), .lrDecay = given(0.5), .epsilon = given(1e-6), .weightDecay = given(0), .step = &step},
+            t.p.data(), t.g.data(), t.states[0].data(), t.p.data(), t.states[0].data());
       },
       [](int step, double &p, double g, double &s, double &, double &) {
         s += g * g;
@@ -367,7 +371,12 @@ TEST(KernelsOptimizer, AdadeltaAdagradAndRmspropFollowTorch) {
         [&](int) {
           float *const m = full ? test.states[1].data() : nullptr, *const average =
                                                                        full ? test.states[2].data() : nullptr;
-          rmsprop(contextOf(), 1001, {.lr = 0.01, .alpha = 0.9, .epsilon = 1e-3, .weightDecay = 0.1, .momentum = 0.5},
+          rmsprop(contextOf(), 1001,
+                  {.lr = given(0.01),
+                   .alpha = given(0.9),
+                   .epsilon = given(1e-3),
+                   .weightDecay = given(0.1),
+                   .momentum = given(0.5)},
                   test.p.data(), test.g.data(), test.states[0].data(), m, average, test.p.data(), test.states[0].data(),
                   m, average);
         },

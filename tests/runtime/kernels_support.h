@@ -1,7 +1,7 @@
 // What the kernel tests share: data without pattern, aligned buffers, comparison against f64.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +17,9 @@ inline Context contextOf(int threads = 1) {
   c.threads = threads;
   return c;
 }
+
+/// Where an optimizer finds a scalar; for the length of one call.
+inline const double *given(const double &value) { return &value; }
 
 /// Values in [-1, 1), the same for the same seed.
 inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {

@@ -1,7 +1,7 @@
 // The table of emitters and the pieces of text they are made of.
-#include "codegen/cpu/cpp_text.h"
-#include "codegen/cpu/emitters.h"
-#include "codegen/cpu/section.h"
+#include "codegen/common/cpp_text.h"
+#include "codegen/common/emitter.h"
+#include "codegen/common/section.h"
 #include "codegen/emit.h"
 #include "ir/text/text.h"
 #include <gmock/gmock.h>
@@ -104,7 +104,7 @@ std::string emitted(llvm::StringRef text, llvm::StringRef file) {
   auto module = parse(llvm::MemoryBufferRef(text, "test.fsir"));
   if (!module)
     return llvm::toString(module.takeError());
-  auto files = emitCpu(**module, EmitInfo());
+  auto files = emitProgram(**module, EmitInfo(), dialectOf("cpu"));
   if (!files)
     return llvm::toString(files.takeError());
   for (const EmittedFile &entry : *files)

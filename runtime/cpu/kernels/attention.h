@@ -7,18 +7,10 @@
 // Heads are independent and shared among threads. A head's sums have one order, whatever the number of threads.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-struct AttentionShape {
-  std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, queryWidth = 1,
-               valueWidth = 1; ///< D of q and k; D of v and o
-  float scale = 1;
-  bool causal = false;
-  bool sequenceFirst = false;                 ///< q, k, v, o are [B, S, H, D] instead of [B, H, S, D]
-  std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
-};
 
 /// Scratch of one thread, bytes. Both use as many threads as the workspace has room for, at least one.
 std::int64_t attentionScratchBytes(const AttentionShape &shape);

@@ -2,19 +2,10 @@
 // what has to be rearranged goes through the node's scratch.
 #pragma once
 
+#include "runtime/common/kernel_shapes.h"
 #include "runtime/cpu/kernels/library.h"
 
 namespace fsdpc::rt {
-
-/// x [batch, inputChannels, input...], w [outputChannels, inputChannels / groups, kernel...], y [batch, outputChannels,
-/// output...]
-struct ConvolutionShape {
-  int axes = 2; ///< spatial axes, 1 to 3
-  std::int64_t batch = 1, inputChannels = 1, outputChannels = 1, groups = 1;
-  std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
-  std::int64_t strides[3] = {1, 1, 1}, dilations[3] = {1, 1, 1}, padsBefore[3] = {0, 0, 0}, padsAfter[3] = {0, 0, 0};
-  bool bias = false; ///< forward only
-};
 
 /// One of the three passes. Its tensors are two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
 class Convolution {

@@ -2,6 +2,7 @@
 
 #include "runtime/cpu/kernels/parallel.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -45,7 +46,7 @@ void copyRow(std::int64_t count, const T *from, std::int64_t fromStride, T *to, 
   if (fromStride == 1 && toStride == 1)
     std::memcpy(to, from, sizeof(T) * count);
   else if (fromStride == 0 && toStride == 1)
-    fill(to, count, *from);
+    std::fill(to, to + count, *from);
   else
     for (std::int64_t i = 0; i < count; ++i)
       to[i * toStride] = from[i * fromStride];

@@ -1,16 +1,10 @@
 // Moving elements: transposes, slices, pads, concatenations and broadcasts are all one strided copy.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-/// Element [i0, i1, ...] goes from `from + sum(i * fromStrides)` to `to + sum(i * toStrides)`; strides in elements, any
-/// sign; a stride of 0 reads one element for a whole axis.
-struct CopyShape {
-  int rank = 0;
-  std::int64_t dims[maxRank] = {}, fromStrides[maxRank] = {}, toStrides[maxRank] = {};
-};
 
 /// T is an unsigned integer of the element's size. The regions must not overlap.
 template <class T>
@@ -25,8 +19,14 @@ void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes)
 /// This rank's share of `from`, where the ranks of its group, `stride` apart, hold equal shares one after the other.
 void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
 void zeroBytes(const Context &c, void *to, std::int64_t bytes);
+/// A table of the program.
+inline void copyTable(const Context &c, const std::uint64_t *table, void *to, std::int64_t bytes) {
+  copyBytes(c, table, to, bytes);
+}
+/// Hands a parameter's tensor to whoever has set Context::tap.
+inline void tap(const Context &c, int parameter, const void *data, std::int64_t) { c.tap->take(parameter, data); }
 template <class T>
-void fill(T *to, std::int64_t count, T value) {
+void fill(const Context &, T *to, std::int64_t count, T value) {
   for (std::int64_t i = 0; i < count; ++i)
     to[i] = value;
 }

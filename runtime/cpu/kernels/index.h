@@ -2,14 +2,10 @@
 // (data is checked when it is loaded, so that is an index the model computed).
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-/// x [outer, size, inner], indices [count]: y [outer, count, inner]
-struct GatherShape {
-  std::int64_t outer = 1, size = 1, inner = 1, count = 1;
-};
 
 /// y = x at the indices. T is an unsigned integer of the element's size.
 template <class T, class Index>
@@ -18,18 +14,13 @@ void gather(const Context &c, const GatherShape &shape, const T *x, const Index 
 template <class T, class Index>
 void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x);
 
-/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]
-struct GatherNdShape {
-  std::int64_t batch = 1, count = 1, inner = 1;
-  int depth = 1;
-  std::int64_t dims[maxRank] = {};
-};
 template <class T, class Index>
 void gatherNd(const Context &c, const GatherNdShape &shape, const T *x, const Index *indices, T *y);
 
 /// out [outer, count, inner] = start + step * position on `count`
 template <class T>
-void iota(std::int64_t outer, std::int64_t count, std::int64_t inner, double start, double step, T *out) {
+void iota(const Context &, std::int64_t outer, std::int64_t count, std::int64_t inner, double start, double step,
+          T *out) {
   for (std::int64_t i = 0; i < outer; ++i)
     for (std::int64_t j = 0; j < count; ++j)
       for (std::int64_t k = 0; k < inner; ++k)

@@ -6,7 +6,7 @@
 // 100 bytes).
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
 
 #include <dnnl.h>
 

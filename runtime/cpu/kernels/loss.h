@@ -5,15 +5,10 @@
 // For nll, lse = 0 and the derivative has no exponential. A label outside [0, classes) that is not ignored gives NaN.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-struct LossShape {
-  std::int64_t rows = 1, classes = 1;
-  std::int64_t ignoreIndex = -100;
-  double labelSmoothing = 0;
-};
 
 /// lse [rows] is kept for the derivative.
 void crossEntropy(const Context &c, const LossShape &shape, const float *logits, const std::int64_t *labels,

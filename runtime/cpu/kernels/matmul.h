@@ -1,18 +1,10 @@
 // Matrix products through oneDNN's matmul primitive.
 #pragma once
 
+#include "runtime/common/kernel_shapes.h"
 #include "runtime/cpu/kernels/library.h"
 
 namespace fsdpc::rt {
-
-/// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n], all row-major and dense. op transposes: the operand is
-/// stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies every batch
-/// of the other.
-struct MatmulShape {
-  std::int64_t batch = 1, m = 1, n = 1, k = 1;
-  bool transposeA = false, transposeB = false;
-  bool oneA = false, oneB = false;
-};
 
 class Matmul {
 public:

@@ -2,15 +2,10 @@
 // that depends on shapes only.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-/// x [rows, columns]; mean, rstd [rows]; gamma, beta, dgamma, dbeta [columns]
-struct NormShape {
-  std::int64_t rows = 1, columns = 1;
-  double epsilon = 1e-5;
-};
 
 /// y may be x.
 void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
@@ -28,11 +23,6 @@ std::int64_t rmsNormGradScratchBytes(const NormShape &shape);
 /// dx may be dy.
 void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                  const float *rstd, float *dx, float *dgamma, Workspace workspace);
-
-/// x [outer, count, inner], normalised over count
-struct SoftmaxShape {
-  std::int64_t outer = 1, count = 1, inner = 1;
-};
 
 /// y may be x; dx may be dy.
 void softmax(const Context &c, const SoftmaxShape &shape, const float *x, float *y);

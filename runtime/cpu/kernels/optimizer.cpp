@@ -12,6 +12,7 @@ constexpr std::int64_t grain = 8192;
 
 inline float squareRoot(float x) { return __builtin_sqrtf(x); }
 inline double squareRoot(double x) { return __builtin_sqrt(x); }
+inline double optional(const double *scalar) { return scalar ? *scalar : 0; }
 
 /// torch.lerp: a formula that is exact at both ends.
 template <class T>
@@ -22,9 +23,9 @@ inline T lerp(T from, T to, T weight) {
 template <bool hasMomentum, bool nesterov, class T>
 void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const T *g, const T *m, T *pOut,
               T *mOut) {
-  const T lr = static_cast<T>(-s.lr), decay = static_cast<T>(s.weightDecay);
-  const T momentum = static_cast<T>(s.momentum), keep = static_cast<T>(1 - s.dampening);
-  const bool first = s.step == 1;
+  const T lr = static_cast<T>(-*s.lr), decay = static_cast<T>(*s.weightDecay);
+  const T momentum = static_cast<T>(optional(s.momentum)), keep = static_cast<T>(1 - optional(s.dampening));
+  const bool first = hasMomentum && *s.step == 1;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     T slope = g[i] + decay * p[i];
@@ -55,14 +56,14 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
           T *pOut, T *mOut, T *vOut) {
-  const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step));
-  const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
-  const T keep = s.decoupled ? static_cast<T>(1 - s.lr * s.weightDecay) : 1;
-  const T decay = s.decoupled ? 0 : static_cast<T>(s.weightDecay);
-  const T weight1 = static_cast<T>(1 - s.beta1), weight2 = static_cast<T>(1 - s.beta2);
-  const T beta2 = static_cast<T>(s.beta2), epsilon = static_cast<T>(s.epsilon);
+  const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
+  const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
+  const T keep = s.decoupled ? static_cast<T>(1 - *s.lr * *s.weightDecay) : 1;
+  const T decay = s.decoupled ? 0 : static_cast<T>(*s.weightDecay);
+  const T weight1 = static_cast<T>(1 - *s.beta1), weight2 = static_cast<T>(1 - *s.beta2);
+  const T beta2 = static_cast<T>(*s.beta2), epsilon = static_cast<T>(*s.epsilon);
   const T rootOfCorrection2 = static_cast<T>(std::sqrt(correction2));
-  const T stepSize = static_cast<T>(-s.lr / correction1);
+  const T stepSize = static_cast<T>(-*s.lr / correction1);
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
@@ -80,8 +81,8 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
               const T *delta, T *pOut, T *squareOut, T *deltaOut) {
-  const T decay = static_cast<T>(s.weightDecay), rho = static_cast<T>(s.rho);
-  const T rest = static_cast<T>(1 - s.rho), epsilon = static_cast<T>(s.epsilon), lr = static_cast<T>(-s.lr);
+  const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
+  const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
@@ -98,8 +99,8 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
              T *pOut, T *sumOut) {
-  const T decay = static_cast<T>(s.weightDecay), epsilon = static_cast<T>(s.epsilon);
-  const T lr = static_cast<T>(-s.lr / (1 + static_cast<double>(s.step - 1) * s.lrDecay));
+  const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
+  const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
@@ -116,9 +117,9 @@ namespace {
 template <bool hasMomentum, bool centered, class T>
 void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s, const T *p, const T *g,
                   const T *square, const T *m, const T *average, T *pOut, T *squareOut, T *mOut, T *averageOut) {
-  const T decay = static_cast<T>(s.weightDecay), alpha = static_cast<T>(s.alpha);
-  const T rest = static_cast<T>(1 - s.alpha), epsilon = static_cast<T>(s.epsilon);
-  const T lr = static_cast<T>(-s.lr), momentum = static_cast<T>(s.momentum);
+  const T decay = static_cast<T>(*s.weightDecay), alpha = static_cast<T>(*s.alpha);
+  const T rest = static_cast<T>(1 - *s.alpha), epsilon = static_cast<T>(*s.epsilon);
+  const T lr = static_cast<T>(-*s.lr), momentum = static_cast<T>(optional(s.momentum));
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     const T slope = g[i] + decay * p[i];

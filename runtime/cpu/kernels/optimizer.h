@@ -3,50 +3,31 @@
 // torch does. State has the parameter's type, T: float or double. Every result may be its operand.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 #include <type_traits>
 
 namespace fsdpc::rt {
 
-struct SgdScalars {
-  double lr, weightDecay, momentum = 0, dampening = 0;
-  std::int64_t step = 1; ///< 1 in the first step: the momentum buffer starts as the gradient
-  bool nesterov = false;
-};
 /// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut);
 
-struct AdamScalars {
-  double lr, beta1, beta2, epsilon, weightDecay;
-  std::int64_t step;      ///< 1 in the first step
-  bool decoupled = false; ///< AdamW
-};
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut);
 
-struct AdadeltaScalars {
-  double lr, rho, epsilon, weightDecay;
-};
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
               T *averageSquareOut, T *accumulatedDeltaOut);
 
-struct AdagradScalars {
-  double lr, lrDecay, epsilon, weightDecay;
-  std::int64_t step; ///< 1 in the first step
-};
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
              const T *sum, T *parameterOut, T *sumOut);
 
-struct RmspropScalars {
-  double lr, alpha, epsilon, weightDecay, momentum = 0;
-};
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
 template <class T>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const T *gradient,

@@ -6,16 +6,10 @@
 //   value   = (philox(counter, key).word[e % 4] >> 8) * 2^-24
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-/// A tensor [outer, samples, inner] of rank `c.rank`; sample coordinate i is global sample
-/// rank * rankSamples + firstSample + i. Without a sample axis: outer = samples = 1.
-struct RandomShape {
-  std::int64_t outer = 1, samples = 1, inner = 1;
-  std::int64_t rankSamples = samples, firstSample = 0;
-};
 
 std::uint64_t randomKey(std::int64_t seed, std::int64_t step, std::int64_t instance);
 

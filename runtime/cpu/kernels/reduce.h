@@ -1,16 +1,10 @@
 // Reductions over any axes, with an order of summation that depends on the shape only.
 #pragma once
 
-#include "runtime/cpu/kernels/address.h"
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
-
-/// x is row-major with these dims; `reduced` says which go. The result has the others, in order.
-struct ReduceShape {
-  int rank = 0;
-  std::int64_t dims[maxRank] = {};
-  bool reduced[maxRank] = {};
-};
 
 /// Runs of f32 are summed in blocks whose sums are added in f64. T: float, double, int64, int32, uint8. An empty sum is
 /// 0, an empty product 1, the maximum of nothing the lowest value (-infinity). NaN in x gives NaN.
@@ -23,11 +17,7 @@ void reduceMin(const Context &c, const ReduceShape &shape, const T *x, T *out);
 template <class T>
 void reduceProd(const Context &c, const ReduceShape &shape, const T *x, T *out);
 
-/// x [outer, count, inner] -> out [outer, inner]: where the largest is; the first of equals; NaN is larger than any
-/// number.
-struct AxisShape {
-  std::int64_t outer = 1, count = 1, inner = 1;
-};
+/// out [outer, inner]: where the largest is; the first of equals; NaN is larger than any number.
 template <class T>
 void argMax(const Context &c, const AxisShape &shape, const T *x, std::int64_t *out);
 /// Running sums along `count`; exclusive: without the element itself; reverse: from the end.

@@ -1,0 +1,134 @@
+// Matrix products, convolutions, pooling, attention.
+#include "codegen/common/emitter.h"
+#include "codegen/common/products.h"
+#include "codegen/common/program_text.h"
+
+namespace fsdpc {
+
+namespace {
+
+std::string createText(llvm::StringRef shape, int64_t workspaceBytes) {
+  return (shape + ", " + llvm::Twine(workspaceBytes)).str();
+}
+
+void emitMatmul(SectionWriter &writer, const Node &node) {
+  MatmulConfig config = MatmulConfig::of(node);
+  std::string name = writer.program.primitive("Matmul", config.name(), createText(config.text(), node.workspaceBytes));
+  std::string a = writer.operand(node, 0), b = writer.operand(node, 1), out = writer.define(node.result());
+  writer.line(name + "(" + a + ", " + b + ", " + out + ", " + writer.workspace(node) + ");");
+}
+
+void emitConvolution(SectionWriter &writer, const Node &node) {
+  ConvolutionConfig config = ConvolutionConfig::of(node);
+  std::string name = writer.program.primitive(
+      "Convolution", config.name(), createText(config.passText() + ", " + config.text(), node.workspaceBytes));
+  std::string arguments;
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    arguments += writer.operand(node, i) + ", ";
+  std::string out = writer.define(node.result());
+  writer.line(name + "(" + arguments + out + ", " + writer.workspace(node) + ");");
+}
+
+/// Spatial values padded in front to three axes.
+std::string threeAxes(llvm::ArrayRef<int64_t> values, int64_t fill) {
+  Shape padded(3 - values.size(), fill);
+  padded.append(values.begin(), values.end());
+  return cppList(padded);
+}
+
+std::string poolShape(const Node &node, const Type &x, const Type &y) {
+  const auto &pool = node.get<PoolAttributes>();
+  CppFields fields;
+  fields.number("planes", x.dim(0) * x.dim(1))
+      .text("input", threeAxes(x.shape().drop_front(2), 1))
+      .text("output", threeAxes(y.shape().drop_front(2), 1))
+      .text("kernel", threeAxes(pool.kernel, 1))
+      .text("strides", threeAxes(pool.strides, 1));
+  if (llvm::any_of(pool.dilations, [](int64_t dilation) { return dilation != 1; }))
+    fields.text("dilations", threeAxes(pool.dilations, 1));
+  if (llvm::any_of(pool.padsBefore, [](int64_t pad) { return pad != 0; }))
+    fields.text("padsBefore", threeAxes(pool.padsBefore, 0));
+  return fields.flag("countIncludePad", pool.countIncludePad).str();
+}
+
+void emitMaxPool(SectionWriter &writer, const Node &node) {
+  std::string x = writer.operand(node, 0), y = writer.define(node.result(0)), indices = writer.define(node.result(1));
+  writer.call("maxPool", poolShape(node, node.operand(0)->type(), node.result(0)->type()), {x, y, indices});
+}
+void emitMaxPoolGrad(SectionWriter &writer, const Node &node) {
+  std::string dy = writer.operand(node, 0), indices = writer.operand(node, 1), dx = writer.define(node.result());
+  writer.call("maxPoolGrad", poolShape(node, node.result()->type(), node.operand(0)->type()), {dy, indices, dx});
+}
+void emitAveragePool(SectionWriter &writer, const Node &node) {
+  std::string x = writer.operand(node, 0), y = writer.define(node.result());
+  writer.call("averagePool", poolShape(node, node.operand(0)->type(), node.result()->type()), {x, y});
+}
+void emitAveragePoolGrad(SectionWriter &writer, const Node &node) {
+  std::string dy = writer.operand(node, 0), dx = writer.define(node.result());
+  writer.call("averagePoolGrad", poolShape(node, node.result()->type(), node.operand(0)->type()), {dy, dx});
+}
+
+std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
+  const auto &attributes = node.get<AttentionAttributes>();
+  const Type &query = node.operand(q)->type(), &key = node.operand(q + 1)->type(), &value = node.operand(q + 2)->type();
+  int headAxis = attributes.sequenceFirst ? 2 : 1, sequenceAxis = attributes.sequenceFirst ? 1 : 2;
+  CppFields fields;
+  fields.number("batch", query.dim(0))
+      .number("heads", query.dim(headAxis))
+      .number("queries", query.dim(sequenceAxis))
+      .number("keys", key.dim(sequenceAxis))
+      .number("queryWidth", query.dim(3))
+      .number("valueWidth", value.dim(3))
+      .text("scale", cppLiteral(DType::f32, attributes.scale))
+      .flag("causal", attributes.causal)
+      .flag("sequenceFirst", attributes.sequenceFirst);
+  if (mask) {
+    int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
+    fields.text("maskStrides", cppList(broadcastStridesOf(mask->type().shape(), scores)));
+  }
+  return fields.str();
+}
+
+void emitAttention(SectionWriter &writer, const Node &node) {
+  const Value *mask = node.operandCount() > 3 ? node.operand(3) : nullptr;
+  std::string q = writer.operand(node, 0), k = writer.operand(node, 1), v = writer.operand(node, 2);
+  std::string maskText = mask ? writer.use(mask) : "nullptr";
+  std::string o = writer.define(node.result(0)), lse = writer.define(node.result(1));
+  writer.call("attention", attentionShape(node, 0, mask), {q, k, v, maskText, o, lse, writer.workspace(node)});
+}
+
+void emitAttentionGrad(SectionWriter &writer, const Node &node) {
+  const Value *mask = node.operandCount() > 6 ? node.operand(6) : nullptr;
+  llvm::SmallVector<std::string, 12> arguments;
+  for (unsigned i = 0; i < 6; ++i)
+    arguments.push_back(writer.operand(node, i));
+  arguments.push_back(mask ? writer.use(mask) : "nullptr");
+  for (unsigned i = 0; i < 3; ++i)
+    arguments.push_back(writer.define(node.result(i)));
+  arguments.push_back(writer.workspace(node));
+  writer.call("attentionGrad", attentionShape(node, 1, mask), arguments);
+}
+
+std::optional<std::string> unsupportedMatmul(const Node &node) {
+  DType dtype = node.operand(0)->type().dtype();
+  return isFloat(dtype) ? std::nullopt : std::optional("matrix products of " + nameOf(dtype).str());
+}
+
+} // namespace
+
+namespace emitters {
+
+const Emitter matmul = {emitMatmul, Elements::single, unsupportedMatmul};
+const Emitter convolution = {emitConvolution, Elements::single};
+const Emitter convolutionGradInput = convolution;
+const Emitter convolutionGradWeight = convolution;
+const Emitter maxPool = {emitMaxPool, Elements::single};
+const Emitter maxPoolGrad = {emitMaxPoolGrad, Elements::single};
+const Emitter averagePool = {emitAveragePool, Elements::single};
+const Emitter averagePoolGrad = {emitAveragePoolGrad, Elements::single};
+const Emitter attention = {emitAttention, Elements::single};
+const Emitter attentionGrad = {emitAttentionGrad, Elements::single};
+
+} // namespace emitters
+
+} // namespace fsdpc

@@ -1,0 +1,80 @@
+#include "codegen/common/emitter.h"
+
+namespace fsdpc {
+
+const Emitter &emitterOf(Op op) {
+  static const Emitter *const table[] = {
+#define OP(enumerator, text, info) &emitters::enumerator,
+#include "ir/ops.def"
+  };
+  return *table[static_cast<size_t>(op)];
+}
+
+namespace {
+
+bool is16Bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
+/// Of operands, results and the steps of a fused loop.
+template <class Body>
+void forEachDType(const Node &node, const Body &body) {
+  for (const Value *operand : node.operands())
+    body(operand->type());
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    body(node.result(i)->type());
+  if (node.op() == Op::fused)
+    for (const Expression::Step &step : node.get<FusedAttributes>().body.steps)
+      body(Type(step.dtype, {}));
+}
+
+std::optional<std::string> unsupportedElements(const Dialect &dialect, const Node &node, Elements elements) {
+  std::optional<std::string> reason;
+  forEachDType(node, [&](const Type &type) {
+    if (elements == Elements::any || !type.isTensor() || !isFloat(type.dtype()) || type.dtype() == DType::f32)
+      return;
+    if (is16Bit(type.dtype()) && !dialect.computesWith(type.dtype()))
+      reason = "arithmetic on 16-bit floats";
+    else if (elements == Elements::single && !is16Bit(type.dtype()))
+      reason = "the kernel computes in f32, not " + nameOf(type.dtype()).str();
+  });
+  return reason;
+}
+
+} // namespace
+
+std::optional<std::string> unsupportedBy(const Dialect &dialect, const Node &node) {
+  const Emitter &emitter = emitterOf(node.op());
+  if (emitter.unsupported)
+    if (std::optional<std::string> reason = emitter.unsupported(node))
+      return reason;
+  if (std::optional<std::string> reason = unsupportedElements(dialect, node, emitter.elements))
+    return reason;
+  return dialect.unsupported(node);
+}
+
+int64_t productOf(llvm::ArrayRef<int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims)
+    product *= dim;
+  return product;
+}
+
+AxisSplit splitAt(llvm::ArrayRef<int64_t> dims, int64_t axis) {
+  return {productOf(dims.take_front(axis)), dims[axis], productOf(dims.drop_front(axis + 1))};
+}
+
+Shape rowMajor(llvm::ArrayRef<int64_t> dims) {
+  Shape strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+Shape broadcastStridesOf(llvm::ArrayRef<int64_t> operand, llvm::ArrayRef<int64_t> shape) {
+  Shape own = rowMajor(operand), strides(shape.size(), 0);
+  size_t missing = shape.size() - operand.size();
+  for (size_t i = 0; i < operand.size(); ++i)
+    strides[missing + i] = operand[i] == 1 ? 0 : own[i];
+  return strides;
+}
+
+} // namespace fsdpc

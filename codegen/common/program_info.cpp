@@ -1,0 +1,295 @@
+// program_info.cpp: the side table. The only emitted file that holds strings of the model.
+#include "codegen/common/cpp_text.h"
+#include "codegen/common/index_limits.h"
+#include "codegen/common/program_text.h"
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+/// Shape{2, {4, 64}}
+std::string shapeText(llvm::ArrayRef<int64_t> dims) {
+  return "{" + std::to_string(dims.size()) + ", " + cppList(dims) + "}";
+}
+
+std::string placeText(Place place) {
+  std::string space = place.space == Space::window ? "Space::window" : "Space::privateSpace";
+  return "{" + space + ", " + std::to_string(place.offsetBytes) + "}";
+}
+
+/// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes. Both moments are rounded to
+/// nanoseconds, so that what follows begins where this ends.
+std::string predictedText(const llvm::DenseMap<const Node *, PredictedTime> &times, const Node *first,
+                          const Node *last) {
+  auto begin = times.find(first), end = times.find(last);
+  if (begin == times.end() || end == times.end())
+    return "-1, 0";
+  const double beginNanoseconds = std::round(begin->second.beginMicroseconds * 1000);
+  const double endNanoseconds = std::round(end->second.endMicroseconds * 1000);
+  return cppDouble(beginNanoseconds / 1000) + ", " + cppDouble((endNanoseconds - beginNanoseconds) / 1000);
+}
+
+std::string boolText(bool value) { return value ? "true" : "false"; }
+
+/// A table `name` of `type`, one row per entry; its span is null when there are none.
+class Table {
+public:
+  Table(llvm::StringRef type, llvm::StringRef name) : type(type), name(name) {}
+  void row(std::initializer_list<std::string> fields) {
+    rows += "    {";
+    size_t i = 0;
+    for (const std::string &field : fields)
+      rows += (i++ ? ", " : "") + field;
+    rows += "},\n";
+    ++count;
+  }
+  std::string declaration() const {
+    return count == 0 ? "" : "constexpr " + type + " " + name + "[] = {\n" + rows + "};\n\n";
+  }
+  std::string reference() const { return count == 0 ? "{}" : name; }
+
+private:
+  std::string type, name, rows;
+  size_t count = 0;
+};
+
+class InfoWriter {
+public:
+  explicit InfoWriter(const ProgramText &program) : program(program), module(program.module), info(program.info) {
+    for (const OnnxDataOffset &entry : info.onnxOffsets)
+      onnxOffsets[entry.parameter] = entry.bytes;
+    for (const State *segment : program.segments())
+      segmentIndex.try_emplace(segment->name, static_cast<int>(segmentIndex.size()));
+  }
+  std::string write();
+
+private:
+  void fillMemory();
+  void fillInputs();
+  void fillParameters();
+  void fillStates();
+  void fillCollectives();
+  void fillSections();
+  void fillResults(FunctionKind kind, Table &table, llvm::StringMap<char> &seen);
+  std::string programInfo() const;
+  std::string onnxText(const Parameter &parameter) const;
+
+  const ProgramText &program;
+  const Module &module;
+  const EmitInfo &info;
+  llvm::StringMap<int64_t> onnxOffsets;
+  llvm::StringMap<int> segmentIndex;
+  Table arenas{"ArenaInfo", "arenas"}, memoryClasses{"MemoryClassBytes", "memoryClasses"},
+      inputs{"InputInfo", "inputs"};
+  Table axes{"MeshAxisInfo", "axes"};
+  Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
+  Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
+  Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
+  Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
+};
+
+void InfoWriter::fillMemory() {
+  for (const ArenaUse &arena : info.arenas)
+    arenas.row({arena.space == Space::window ? "Space::window" : "Space::privateSpace", std::to_string(arena.bytes),
+                std::to_string(arena.usedBytes)});
+  for (const ClassBytes &entry : info.memoryClasses)
+    memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
+}
+
+void InfoWriter::fillInputs() {
+  llvm::StringMap<IndexLimit> limits = indexLimits(module);
+  llvm::StringMap<char> seen;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    for (const Argument &argument : function->arguments()) {
+      if (argument.kind != ArgumentKind::input || !seen.try_emplace(argument.name).second)
+        continue;
+      bool isLabels = argument.name == info.labels, isWeight = argument.name == info.sampleWeight;
+      const Type &type = argument.value->type();
+      IndexLimit limit = limits.lookup(argument.name);
+      if (isLabels && info.classes > 0)
+        limit.limit = info.classes;
+      if (isLabels)
+        limit.ignored = info.ignoreIndex;
+      inputs.row({cppString(argument.name),
+                  isLabels   ? "InputKind::labels"
+                  : isWeight ? "InputKind::sampleWeight"
+                             : "InputKind::data",
+                  cppDType(type.dtype()), shapeText(type.shape()), placeText(argument.value->place),
+                  std::to_string(limit.limit), std::to_string(limit.ignored.value_or(0)),
+                  boolText(limit.ignored.has_value())});
+    }
+}
+
+/// The last fields of a ParameterInfo: how OUT/model.onnx holds it.
+std::string InfoWriter::onnxText(const Parameter &parameter) const {
+  Shape permutation = parameter.permutation, fileShape = parameter.fileShape;
+  llvm::ArrayRef<int64_t> dims = parameter.type.shape();
+  if (permutation.empty())
+    for (size_t i = 0; i < dims.size(); ++i)
+      permutation.push_back(static_cast<int64_t>(i));
+  if (fileShape.empty())
+    for (int64_t axis : permutation)
+      fileShape.push_back(dims[axis]);
+  return cppString(parameter.initializer) + ", " + cppList(permutation) + ", " + shapeText(fileShape) + ", " +
+         std::to_string(onnxOffsets.lookup(parameter.name));
+}
+
+void InfoWriter::fillParameters() {
+  for (const MeshAxis &axis : module.mesh)
+    axes.row({cppString(axis.name), std::to_string(axis.size), std::to_string(axis.stride)});
+  for (const State *segment : program.segments()) {
+    int repeated = segment->role == StateRole::replica ? segmentIndex.lookup(segment->owner) : -1;
+    segments.row({cppString(segment->unit), cppDType(segment->type.dtype()), std::to_string(segment->paddedElements),
+                  std::to_string(segment->type.elements()), placeText(segment->place),
+                  std::to_string(program.axisOf(segment->over)), std::to_string(repeated)});
+  }
+  for (const ProgramText::PlacedParameter &placed : program.parameters()) {
+    const Parameter &parameter = *placed.parameter;
+    parameters.row({cppString(parameter.name), cppDType(parameter.type.dtype()), shapeText(parameter.type.shape()),
+                    std::to_string(placed.segment), std::to_string(placed.offsetElements),
+                    boolText(parameter.trainable), onnxText(parameter), boolText(parameter.hasValue)});
+  }
+}
+
+void InfoWriter::fillStates() {
+  for (const State &state : module.states) {
+    if (state.role == StateRole::optimizer)
+      optimizerStates.row({cppString(state.field), std::to_string(segmentIndex.lookup(state.owner)),
+                           cppDType(state.type.dtype()), placeText(state.place), cppDouble(state.initialValue)});
+    else if (state.role == StateRole::scalar)
+      scalars.row({cppString(state.name), boolText(state.type.dtype() == DType::i64), cppDouble(state.initialValue),
+                   placeText(state.place)});
+  }
+}
+
+void InfoWriter::fillResults(FunctionKind kind, Table &table, llvm::StringMap<char> &seen) {
+  const Function *function = module.function(kind);
+  const Node *ret = function ? function->returnNode() : nullptr;
+  if (!ret)
+    return;
+  const std::vector<std::string> &names = ret->get<ReturnAttributes>().names;
+  for (unsigned i = 0; i < ret->operandCount(); ++i) {
+    const Value *value = ret->operand(i);
+    bool isGradient = llvm::StringRef(names[i]).starts_with("grad.");
+    if (isGradient || !value->type().isTensor() || !seen.try_emplace(names[i]).second)
+      continue;
+    table.row({cppString(names[i]), cppDType(value->type().dtype()), shapeText(value->type().shape()),
+               placeText(value->place)});
+  }
+}
+
+void InfoWriter::fillCollectives() {
+  for (const Node *node : program.collectives()) {
+    const auto &attributes = node->get<CollectiveAttributes>();
+    llvm::StringRef name = infoOf(*node).name.split('.').first;
+    std::string unit = node->unit >= 0 ? module.units[node->unit].name : "";
+    int64_t bytes = std::max(node->operand(0)->type().bytes(), node->result()->type().bytes());
+    collectives.row({cppString(name), cppString(unit), cppString(std::to_string(attributes.id)), std::to_string(bytes),
+                     std::to_string(program.axisOf(attributes.over.name)),
+                     node->stream == Stream::reduce ? "Channel::reduce" : "Channel::comm",
+                     predictedText(info.collectiveTimes, node, node)});
+  }
+}
+
+void InfoWriter::fillSections() {
+  llvm::DenseMap<const Node *, int64_t> numbers;
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    int64_t number = 0;
+    for (const Node *node : *function)
+      numbers[node] = number++;
+  }
+  for (const ProgramText::PrintedSection &printed : program.sections) {
+    const Section &section = printed.first->section;
+    sections.row({cppString(nameOf(printed.first->function()->kind())),
+                  cppString(section.unit < 0 ? "" : module.units[section.unit].name),
+                  cppString(section.phase == Phase::none ? "" : nameOf(section.phase)),
+                  std::to_string(numbers.lookup(printed.first)),
+                  predictedText(info.computeTimes, printed.first, printed.last)});
+  }
+}
+
+std::string InfoWriter::programInfo() const {
+  CppFields fields;
+  fields.text("modelName", cppString(module.name))
+      .text("planHash", cppString(info.planHash))
+      .text("compileCommand", cppString(info.compileCommand))
+      .text("settingsJson", cppString(info.settingsJson))
+      .number("worldSize", module.worldSize())
+      .number("microBatchSize", info.microBatchSize)
+      .number("gradientAccumulationSteps", info.gradientAccumulationSteps)
+      .text("seed", std::to_string(info.seed) + "u")
+      .text("optimizer", cppString(info.optimizer))
+      .text("loss", cppString(info.loss))
+      .text("lossIsMean", boolText(info.lossIsMean))
+      .text("isClassification", boolText(info.isClassification))
+      .text("plainMpi", boolText(info.plainMpi))
+      .text("arenas", arenas.reference())
+      .text("memoryClasses", memoryClasses.reference())
+      .text("inputs", inputs.reference())
+      .text("axes", axes.reference())
+      .text("segments", segments.reference())
+      .text("parameters", parameters.reference())
+      .text("optimizerStates", optimizerStates.reference())
+      .text("scalars", scalars.reference())
+      .text("sections", sections.reference())
+      .text("stepResults", stepResults.reference())
+      .text("evalResults", evalResults.reference())
+      .number("onnxDataBytes", info.onnxDataBytes)
+      .text("onnxDataFile", cppString(info.onnxDataFile))
+      .real("predictedStepMicroseconds", info.predictedStepMicroseconds)
+      .real("predictedExposedMicroseconds", info.predictedExposedMicroseconds)
+      .text("functions", "programFunctions")
+      .number("threads", info.threads, 0)
+      .text("streams", cppString(info.streams));
+  return fields.str();
+}
+
+std::string InfoWriter::write() {
+  fillMemory();
+  fillInputs();
+  fillParameters();
+  fillStates();
+  fillCollectives();
+  fillSections();
+  llvm::StringMap<char> stepSeen, evalSeen;
+  fillResults(FunctionKind::prologue, stepResults, stepSeen);
+  fillResults(FunctionKind::microStep, stepResults, stepSeen);
+  fillResults(FunctionKind::evalStep, evalResults, evalSeen);
+  std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
+                    "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
+                    "extern const Functions programFunctions;\n\nnamespace {\n\n";
+  for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
+                             &scalars, &stepResults, &evalResults, &collectives, &sections})
+    out += table->declaration();
+  out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
+         ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +
+         collectives.reference() + "; }\n\n} // namespace fsdpc::rt\n";
+  return out;
+}
+
+} // namespace
+
+std::string programInfoText(const ProgramText &program) { return InfoWriter(program).write(); }
+
+std::string constantsText(const ProgramText &program, llvm::StringRef storage) {
+  std::string out;
+  llvm::raw_string_ostream stream(out);
+  for (size_t i = 0; i < program.constants().size(); ++i) {
+    llvm::ArrayRef<uint8_t> bytes = program.constants()[i].bytes();
+    stream << "alignas(64) " << storage << " std::uint64_t constant" << i << "[" << (bytes.size() + 7) / 8 << "] = {";
+    for (size_t word = 0; word * 8 < bytes.size(); ++word) {
+      uint64_t value = 0;
+      for (size_t k = 0; k < 8 && word * 8 + k < bytes.size(); ++k)
+        value |= static_cast<uint64_t>(bytes[word * 8 + k]) << (8 * k);
+      stream << (word % 6 ? " " : "\n    ") << "0x";
+      stream.write_hex(value) << ",";
+    }
+    stream << "\n};\n\n";
+  }
+  return out;
+}
+
+} // namespace fsdpc

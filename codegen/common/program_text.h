@@ -1,0 +1,89 @@
+// What the sections of one program share: numbered primitives, constants, collectives and parameters.
+#pragma once
+
+#include "codegen/common/dialect.h"
+#include "codegen/emit.h"
+#include "ir/attributes.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+
+/// A library primitive that start() creates: `Matmul matmul0;` and `matmul0.create(c, {...}, 640);`.
+struct PrimitiveText {
+  std::string type, name, create;
+};
+
+class ProgramText {
+public:
+  ProgramText(const Module &module, const EmitInfo &info, const Dialect &dialect);
+
+  const Module &module;
+  const EmitInfo &info;
+  const Dialect &dialect;
+
+  /// The name of the primitive that `create` (the arguments of its create call after `c, `) makes; equal ones are one.
+  std::string primitive(llvm::StringRef type, llvm::StringRef stem, const std::string &create);
+  /// The name of the kernel that `text` defines, \x01 standing for the name: `stem` and, if need be, a number; equal
+  /// ones are one.
+  std::string kernel(llvm::StringRef stem, const std::string &text);
+  /// The name of the table that holds these elements; equal ones are one.
+  std::string constantTable(const Dense &dense);
+  /// Index of a started collective in the side table, of the node that makes the future.
+  int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
+  /// The start behind a future, also one that another function started, of this step or of the one before; null if
+  /// there is none.
+  const Node *startOf(const Value *future) const;
+  /// Index of a mesh axis in the side table, -1 for the empty name: no axis.
+  int axisOf(llvm::StringRef name) const;
+  /// Index of a parameter in the side table, -1 if it has no place in any segment.
+  int parameterOf(llvm::StringRef name) const;
+
+  llvm::ArrayRef<PrimitiveText> primitives() const { return primitiveTexts; }
+  /// The generated kernels, in order of their first use.
+  llvm::ArrayRef<std::string> kernels() const { return kernelTexts; }
+  llvm::ArrayRef<Dense> constants() const { return constantValues; }
+  int eventCount() const { return events; }
+  llvm::ArrayRef<const Node *> collectives() const { return collectiveNodes; }
+  /// The parameters of the side table, and where each lies.
+  struct PlacedParameter {
+    const Parameter *parameter;
+    int segment;
+    int64_t offsetElements;
+  };
+  llvm::ArrayRef<PlacedParameter> parameters() const { return placedParameters; }
+  /// Segments, then replicas.
+  llvm::ArrayRef<const State *> segments() const { return segmentStates; }
+  /// The sections of the side table; the writer of the functions adds them in the order of their calls.
+  struct PrintedSection {
+    const Node *first, *last;
+  };
+  std::vector<PrintedSection> sections;
+
+private:
+  void collectCollectives();
+  void collectParameters();
+  llvm::StringMap<std::string> primitiveByCreate;
+  llvm::StringMap<int> primitiveStems;
+  std::vector<PrimitiveText> primitiveTexts;
+  llvm::StringMap<std::string> kernelByText;
+  llvm::StringMap<int> kernelStems;
+  std::vector<std::string> kernelTexts;
+  llvm::StringMap<std::string> constantByBytes;
+  std::vector<Dense> constantValues;
+  llvm::DenseMap<const Node *, int> collectiveIndex;
+  std::vector<const Node *> collectiveNodes;
+  int events = 0;
+  llvm::StringMap<const Node *> startByResultName;
+  llvm::StringMap<int> parameterIndex;
+  std::vector<PlacedParameter> placedParameters;
+  std::vector<const State *> segmentStates;
+};
+
+/// program_info.cpp
+std::string programInfoText(const ProgramText &program);
+/// Definitions of the constants that are not one value throughout, as the bytes of their elements. `storage` stands
+/// before the type: `extern const`.
+std::string constantsText(const ProgramText &program, llvm::StringRef storage);
+
+} // namespace fsdpc

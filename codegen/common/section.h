@@ -1,0 +1,78 @@
+// The text of one section of a function, with holes for what may differ between equal sections.
+//
+// Writing a section twice, for two units of the same structure, gives the same text; only the values of its holes
+// (addresses, indices) differ. Such sections become one function that takes a row of a table; the others have their
+// holes filled in.
+#pragma once
+
+#include "codegen/common/cpp_text.h"
+#include "ir/module.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace fsdpc {
+
+class ProgramText;
+
+/// What stands in a hole: a field of the row, or its value.
+struct Hole {
+  llvm::StringRef type; ///< of the row's field: Place, int, std::int64_t
+  std::string name;
+  std::string value;
+};
+
+struct SectionText {
+  std::string text; ///< hole k is written \x01<k>\x02
+  std::vector<Hole> holes;
+
+  /// With every hole filled in, or `r.<name>` for those that `inRow` marks.
+  std::string filled(llvm::ArrayRef<bool> inRow = {}) const;
+};
+
+/// Writes the statements of one section, node by node. Values are pointers named t0, t1, ... in order of appearance;
+/// one that another section made is declared where it is first used.
+class SectionWriter {
+public:
+  explicit SectionWriter(ProgramText &program) : program(program) {}
+
+  ProgramText &program;
+
+  /// Prints the node through its emitter.
+  void write(const Node &node);
+  SectionText take();
+  bool empty() const { return section.text.empty() && ended.empty(); }
+
+  // ---- for emitters ----
+
+  /// One line, indented by `depth` levels.
+  void line(const llvm::Twine &text, int depth = 1);
+  /// The pointer of an operand.
+  std::string use(const Value *value);
+  std::string operand(const Node &node, unsigned i) { return use(node.operand(i)); }
+  /// Declares the pointer of a result.
+  std::string define(const Value *value, llvm::StringRef comment = "");
+  /// A result in the memory of `operand`: declared as the operand's pointer if both start at one address.
+  std::string defineAlias(const Value *value, const Value *operand, llvm::StringRef comment);
+  /// Says that the memory of a value is free from here on, if this section names the value.
+  void end(const Value *value);
+  /// The value's address, for what takes a Place.
+  std::string place(const Value *value);
+  std::string placeAt(llvm::StringRef name, Place place);
+  /// scratch(c, P + 0x400, 99072), or {} for a node without.
+  std::string workspace(const Node &node);
+  std::string hole(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value);
+  /// events[3]
+  std::string event(int32_t number);
+  /// kernel(c, {shape}, a, b, ...);
+  void call(llvm::StringRef kernel, llvm::StringRef shape, llvm::ArrayRef<std::string> arguments);
+
+private:
+  std::string declare(const Value *value, llvm::StringRef comment);
+  void flushEnded();
+  SectionText section;
+  std::string ended; ///< names of values that ended since the last line
+  llvm::DenseMap<const Value *, std::string> names;
+  llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
+  int nextName = 0;
+};
+
+} // namespace fsdpc

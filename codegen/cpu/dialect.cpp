@@ -1,0 +1,63 @@
+#include "codegen/cpu/dialect.h"
+
+#include "codegen/common/program_text.h"
+#include "codegen/cpu/loops.h"
+#include "codegen/cpu/scratch.h"
+#include "ir/op.h"
+
+namespace fsdpc {
+
+namespace {
+
+class CpuDialect final : public Dialect {
+public:
+  llvm::StringRef name() const override { return "cpu"; }
+  bool computesWith(DType) const override { return false; }
+  std::optional<std::string> unsupported(const Node &node) const override;
+  void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
+    emitHostLoops(writer, node, attributes);
+  }
+  bool hasEvents() const override { return false; }
+  llvm::StringRef programFile() const override { return "program.cpp"; }
+  std::string includes(const ProgramText &) const override { return "#include \"runtime/cpu/kernels/kernels.h\"\n"; }
+  std::string declarations(const ProgramText &program) const override;
+  std::vector<EmittedFile> moreFiles(const ProgramText &program) const override;
+  llvm::StringRef addressComment() const override { return "`W + offset` in the window that the other ranks read."; }
+  llvm::StringRef variablePrefix() const override { return ""; }
+  std::string startText(const ProgramText &) const override { return "  setLibraryThreads(c.threads);\n"; }
+};
+
+std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
+  if (node.op() == Op::matmul && !scratchBytes(MatmulConfig::of(node), 1))
+    return "oneDNN has no product of these shapes";
+  bool convolves =
+      node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
+  if (convolves && !scratchBytes(ConvolutionConfig::of(node), 1))
+    return "oneDNN has no convolution of these shapes";
+  return std::nullopt;
+}
+
+std::string CpuDialect::declarations(const ProgramText &program) const {
+  std::string text;
+  for (size_t i = 0; i < program.constants().size(); ++i)
+    text += "extern const std::uint64_t constant" + std::to_string(i) + "[];\n";
+  return text.empty() ? text : text + "\n";
+}
+
+std::vector<EmittedFile> CpuDialect::moreFiles(const ProgramText &program) const {
+  if (program.constants().empty())
+    return {};
+  return {{"constants.cpp", "// Constants of the model, as the bytes of their elements.\n#include <cstdint>\n\n"
+                            "namespace fsdpc::rt {\n\n" +
+                                declarations(program) + constantsText(program, "const") +
+                                "} // namespace fsdpc::rt\n"}};
+}
+
+} // namespace
+
+const Dialect &cpuDialect() {
+  static const CpuDialect dialect;
+  return dialect;
+}
+
+} // namespace fsdpc

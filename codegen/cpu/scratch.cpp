@@ -1,0 +1,217 @@
+#include "codegen/cpu/scratch.h"
+
+#include "codegen/common/cpp_text.h"
+#include "codegen/common/emitter.h"
+#include <dnnl.h>
+
+// oneDNN brings OpenMP's runtime with it; nothing else here needs it, so it is not linked by name.
+extern "C" {
+[[gnu::weak]] int omp_get_max_threads();
+[[gnu::weak]] void omp_set_num_threads(int);
+}
+
+namespace fsdpc {
+
+namespace {
+
+/// Owns what oneDNN hands out.
+template <class Handle, dnnl_status_t (*destroy)(Handle)>
+class Owned {
+public:
+  Owned() = default;
+  Owned(const Owned &) = delete;
+  ~Owned() {
+    if (handle)
+      destroy(handle);
+  }
+  Handle *out() { return &handle; }
+  Handle get() const { return handle; }
+
+private:
+  Handle handle = nullptr;
+};
+using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
+using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+
+dnnl_memory_desc_t plainMemory(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides) {
+  dnnl_memory_desc_t memory;
+  [[maybe_unused]] dnnl_status_t status =
+      dnnl_memory_desc_init_by_strides(&memory, static_cast<int>(dims.size()), dims.data(), dnnl_f32, strides.data());
+  assert(status == dnnl_success && "a dense layout is a layout");
+  return memory;
+}
+
+dnnl_memory_desc_t anyMemory(llvm::ArrayRef<int64_t> dims) {
+  dnnl_memory_desc_t memory;
+  [[maybe_unused]] dnnl_status_t status =
+      dnnl_memory_desc_init_by_tag(&memory, static_cast<int>(dims.size()), dims.data(), dnnl_f32, dnnl_format_tag_any);
+  assert(status == dnnl_success && "any layout will do");
+  return memory;
+}
+
+int64_t scratchOf(const_dnnl_primitive_desc_t description) {
+  const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+  return scratch ? static_cast<int64_t>(dnnl_memory_desc_get_size(scratch)) : 0;
+}
+
+/// oneDNN plans for as many threads as OpenMP would use; put back when done.
+class LibraryThreads {
+public:
+  explicit LibraryThreads(int threads) {
+    if (!omp_get_max_threads || !omp_set_num_threads)
+      return;
+    before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+  }
+  ~LibraryThreads() {
+    if (before > 0)
+      omp_set_num_threads(before);
+  }
+
+private:
+  int before = 0;
+};
+
+/// Describes primitives with user scratch.
+class Describer {
+public:
+  Describer() {
+    [[maybe_unused]] bool made =
+        dnnl_engine_create(engine.out(), dnnl_cpu, 0) == dnnl_success &&
+        dnnl_primitive_attr_create(attributes.out()) == dnnl_success &&
+        dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user) == dnnl_success;
+    assert(made && "oneDNN has a cpu engine");
+  }
+  bool describe(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint, Description &out) const {
+    return dnnl_primitive_desc_create(out.out(), operation, attributes.get(), engine.get(), hint) == dnnl_success;
+  }
+
+private:
+  Engine engine;
+  Attributes attributes;
+};
+
+/// As matmul.cpp of the runtime lays an operand out.
+dnnl_memory_desc_t matrices(int64_t batch, int64_t rows, int64_t columns, bool transposed, bool as3d) {
+  int64_t dims[] = {batch, rows, columns};
+  int64_t strides[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+  return as3d ? plainMemory(dims, strides)
+              : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front());
+}
+
+int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// The three tensors of a pass: plain and as oneDNN is asked.
+struct ConvolutionMemories {
+  dnnl_memory_desc_t any[3]; ///< x, w, y
+  dnnl_memory_desc_t plain[3];
+};
+
+ConvolutionMemories memoriesOf(const ConvolutionConfig &config) {
+  Shape x = {config.batch, config.inputChannels}, y = {config.batch, config.outputChannels}, w;
+  if (config.groups > 1)
+    w.push_back(config.groups);
+  w.append({config.outputChannels / config.groups, config.inputChannels / config.groups});
+  x.append(config.input);
+  y.append(config.output);
+  w.append(config.kernel);
+  return {{anyMemory(x), anyMemory(w), anyMemory(y)},
+          {plainMemory(x, rowMajor(x)), plainMemory(w, rowMajor(w)), plainMemory(y, rowMajor(y))}};
+}
+
+bool describeConvolution(const ConvolutionConfig &config, const ConvolutionMemories &memories,
+                         const Describer &describer, Description &hint, Description &out) {
+  int64_t biasDims[] = {config.outputChannels}, biasStrides[] = {1};
+  dnnl_memory_desc_t bias = plainMemory(biasDims, biasStrides);
+  Shape dilations = config.dilations;
+  for (int64_t &dilation : dilations)
+    --dilation;
+  const int64_t *strides = config.strides.data(), *before = config.padsBefore.data(), *after = config.padsAfter.data();
+  const dnnl_memory_desc_t *x = &memories.any[0], *w = &memories.any[1], *y = &memories.any[2];
+  bool isForward = config.pass == ConvolutionConfig::Pass::forward;
+  dnnl_convolution_desc_t forward, backward;
+  if (dnnl_dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, dnnl_convolution_direct, x, w,
+                                                 config.bias ? &bias : nullptr, y, strides, dilations.data(), before,
+                                                 after) != dnnl_success)
+    return false;
+  if (!describer.describe(&forward, nullptr, isForward ? out : hint) || isForward)
+    return isForward && out.get();
+  dnnl_status_t status =
+      config.pass == ConvolutionConfig::Pass::gradInput
+          ? dnnl_dilated_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, x, w, y, strides,
+                                                             dilations.data(), before, after)
+          : dnnl_dilated_convolution_backward_weights_desc_init(&backward, dnnl_convolution_direct, x, w, nullptr, y,
+                                                                strides, dilations.data(), before, after);
+  return status == dnnl_success && describer.describe(&backward, hint.get(), out);
+}
+
+} // namespace
+
+std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
+  if (config.batch * config.m * config.n * config.k == 0)
+    return 0;
+  LibraryThreads limit(threads);
+  Describer describer;
+  bool as3d = config.batch > 1;
+  dnnl_memory_desc_t a = matrices(config.oneA ? 1 : config.batch, config.m, config.k, config.transposeA, as3d);
+  dnnl_memory_desc_t b = matrices(config.oneB ? 1 : config.batch, config.k, config.n, config.transposeB, as3d);
+  dnnl_memory_desc_t out = matrices(config.batch, config.m, config.n, false, as3d);
+  dnnl_matmul_desc_t operation;
+  Description description;
+  if (dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out) != dnnl_success ||
+      !describer.describe(&operation, nullptr, description))
+    return std::nullopt;
+  return scratchOf(description.get());
+}
+
+std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads) {
+  if (config.batch * config.inputChannels * config.outputChannels * productOf(config.output) *
+          productOf(config.input) ==
+      0)
+    return 0;
+  LibraryThreads limit(threads);
+  Describer describer;
+  ConvolutionMemories memories = memoriesOf(config);
+  Description hint, description;
+  if (!describeConvolution(config, memories, describer, hint, description))
+    return std::nullopt;
+  bool gradInput = config.pass == ConvolutionConfig::Pass::gradInput,
+       gradWeight = config.pass == ConvolutionConfig::Pass::gradWeight;
+  dnnl_query_t queries[] = {gradInput ? dnnl_query_diff_src_md : dnnl_query_src_md,
+                            gradWeight ? dnnl_query_diff_weights_md : dnnl_query_weights_md,
+                            config.pass == ConvolutionConfig::Pass::forward ? dnnl_query_dst_md
+                                                                            : dnnl_query_diff_dst_md};
+  int64_t bytes = scratchOf(description.get());
+  for (int i = 0; i < 3; ++i) {
+    const dnnl_memory_desc_t *chosen = dnnl_primitive_desc_query_md(description.get(), queries[i], 0);
+    if (!dnnl_memory_desc_equal(chosen, &memories.plain[i]))
+      bytes += roundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(chosen)), 64);
+  }
+  return bytes;
+}
+
+int64_t attentionScratchBytes(const Node &node) {
+  constexpr int64_t queryBlock = 48, panelColumns = 32, line = 16;
+  const auto &attributes = node.get<AttentionAttributes>();
+  bool isGrad = node.op() == Op::attentionGrad;
+  const Type &k = node.operand(isGrad ? 2 : 1)->type(), &v = node.operand(isGrad ? 3 : 2)->type();
+  int64_t keys = k.dim(attributes.sequenceFirst ? 1 : 2), width = k.dim(3), valueWidth = v.dim(3);
+  auto padded = [](int64_t columns) { return roundUp(columns, panelColumns); };
+  int64_t floats = roundUp(width * padded(keys), line);
+  if (isGrad)
+    floats += roundUp(keys * padded(width), line) + roundUp(valueWidth * padded(keys), line) +
+              queryBlock * (padded(width) + padded(valueWidth) + 2 * padded(keys));
+  else
+    floats += roundUp(keys * padded(valueWidth), line) + queryBlock * padded(keys);
+  return floats * 4;
+}
+
+int64_t normGradScratchBytes(const Node &node) {
+  constexpr int64_t parts = 16;
+  const Type &x = node.operand(1)->type();
+  int64_t sums = node.op() == Op::layerNormGrad ? 2 : 1;
+  return parts * sums * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 4;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,17 @@
+// How much scratch the kernels of the cpu target want, oneDNN's among them.
+#pragma once
+
+#include "codegen/common/products.h"
+
+namespace fsdpc {
+
+/// Bytes, for `threads` threads of this machine's kind; nullopt when oneDNN refuses the shape.
+std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads);
+/// Includes room for tensors in oneDNN's own layouts.
+std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads);
+
+/// As runtime/cpu/kernels/attention.h counts them, for one thread. `node` is an attention or attention_grad.
+int64_t attentionScratchBytes(const Node &node);
+int64_t normGradScratchBytes(const Node &node);
+
+} // namespace fsdpc

@@ -1,0 +1,65 @@
+#include "codegen/cuda/dialect.h"
+
+#include "codegen/common/program_text.h"
+#include "codegen/cuda/kernels.h"
+
+namespace fsdpc {
+
+namespace {
+
+class CudaDialect final : public Dialect {
+public:
+  llvm::StringRef name() const override { return "cuda"; }
+  bool computesWith(DType) const override { return false; }
+  std::optional<std::string> unsupported(const Node &) const override { return std::nullopt; }
+  void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
+    emitKernel(writer, node, attributes);
+  }
+  bool hasEvents() const override { return true; }
+  llvm::StringRef programFile() const override { return "program.cu"; }
+  std::string includes(const ProgramText &program) const override {
+    return "#include \"runtime/cuda/kernels/kernels.h\"\n\n" +
+           std::string(program.kernels().empty() ? "" : "#include \"kernels.cuh\"\n") +
+           (program.constants().empty() ? "" : "#include \"constants.cuh\"\n");
+  }
+  std::string declarations(const ProgramText &) const override { return ""; }
+  std::vector<EmittedFile> moreFiles(const ProgramText &program) const override;
+  llvm::StringRef addressComment() const override {
+    return "`W + offset` in the window that NCCL knows, at the same offset on every rank.";
+  }
+  // Ranks that are threads of one process each have their own.
+  llvm::StringRef variablePrefix() const override { return "PER_RANK "; }
+  std::string startText(const ProgramText &program) const override {
+    return program.eventCount() == 0 ? "" : "  createEvents(c, events);\n";
+  }
+};
+
+/// Included by program.cu alone, so that no device code has to be linked.
+std::vector<EmittedFile> CudaDialect::moreFiles(const ProgramText &program) const {
+  std::vector<EmittedFile> files;
+  if (!program.kernels().empty()) {
+    std::string text =
+        "// Elementwise chains of this program, one kernel each. A step is rounded to its own type.\n#pragma once\n\n"
+        "#include \"runtime/cuda/kernels/random.h\"\n#include \"runtime/cuda/kernels/scalar.h\"\n\n"
+        "namespace fsdpc::rt {\n\nnamespace {\n\n";
+    for (const std::string &kernel : program.kernels())
+      text += kernel + "\n";
+    files.push_back({"kernels.cuh", text + "} // namespace\n\n} // namespace fsdpc::rt\n"});
+  }
+  if (!program.constants().empty())
+    files.push_back(
+        {"constants.cuh",
+         "// Constants of the model, as the bytes of their elements.\n#pragma once\n\n#include <cstdint>\n\n"
+         "namespace fsdpc::rt {\n\n" +
+             constantsText(program, "static __device__ const") + "} // namespace fsdpc::rt\n"});
+  return files;
+}
+
+} // namespace
+
+const Dialect &cudaDialect() {
+  static const CudaDialect dialect;
+  return dialect;
+}
+
+} // namespace fsdpc

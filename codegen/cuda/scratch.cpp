@@ -1,0 +1,49 @@
+#include "codegen/cuda/scratch.h"
+
+#include "codegen/common/emitter.h"
+#include "codegen/common/products.h"
+
+namespace fsdpc {
+
+namespace {
+
+// What cuBLASLt's split-k and stream-k algorithms want for large products on Hopper; small ones do without.
+constexpr int64_t largeProductBytes = 32 << 20, smallProductBytes = 1 << 20;
+constexpr int64_t largeProduct = int64_t{1} << 28; ///< multiplications
+
+int64_t productScratchBytes(const Node &node) {
+  MatmulConfig config = MatmulConfig::of(node);
+  int64_t size = config.batch * config.m * config.n * config.k;
+  return size == 0 ? 0 : size < largeProduct ? smallProductBytes : largeProductBytes;
+}
+
+/// As chunksOf in runtime/cuda/kernels/norm.cu: partial sums of dgamma and dbeta over chunks of rows.
+int64_t normGradScratchBytes(const Node &node) {
+  constexpr int64_t blocks = 512, mostChunks = 128, fewRows = 32, blockColumns = 32 * 4;
+  llvm::ArrayRef<int64_t> shape = node.operand(1)->type().shape();
+  const int64_t axis = node.get<NormAttributes>().axis;
+  const int64_t rows = productOf(shape.take_front(axis)), columns = productOf(shape.drop_front(axis));
+  const int64_t columnBlocks = std::max<int64_t>(1, (columns + blockColumns - 1) / blockColumns);
+  const int64_t chunks = std::min({blocks / columnBlocks, mostChunks, (rows + fewRows - 1) / fewRows});
+  return std::max<int64_t>(1, chunks) * (node.op() == Op::layerNormGrad ? 2 : 1) * columns * 4;
+}
+
+/// As attentionGradScratchBytes in runtime/cuda/kernels/attention_backward.cu: a number per query.
+int64_t attentionGradScratchBytes(const Node &node) { return node.operand(5)->type().elements() * 4; }
+
+} // namespace
+
+int64_t cudaScratchBytes(const Node &node) {
+  switch (node.op()) {
+  case Op::matmul: return productScratchBytes(node);
+  case Op::convolution:
+  case Op::convolutionGradInput:
+  case Op::convolutionGradWeight: return largeProductBytes;
+  case Op::layerNormGrad:
+  case Op::rmsNormGrad: return normGradScratchBytes(node);
+  case Op::attentionGrad: return attentionGradScratchBytes(node);
+  default: return 0;
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,48 @@
+#include "codegen/cuda/target.h"
+
+#include "codegen/common/emitter.h"
+#include "codegen/common/products.h"
+#include "codegen/cuda/dialect.h"
+#include "codegen/cuda/scratch.h"
+
+namespace fsdpc {
+
+namespace {
+
+class CudaTarget final : public Target {
+public:
+  explicit CudaTarget(const CudaTargetOptions &options) : options(options) {}
+
+  llvm::StringRef name() const override { return "cuda"; }
+  int64_t alignmentBytes() const override { return 256; }
+  int64_t arenaGranuleBytes() const override { return 2 << 20; }
+  int64_t workspaceBytes(const Node &node) const override { return cudaScratchBytes(node); }
+  bool operandInWindow(const Node &collective, unsigned operand) const override {
+    return infoOf(collective).has(startsCollective) && operand == 0;
+  }
+  bool resultInWindow(const Node &collective) const override { return infoOf(collective).has(startsCollective); }
+  bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
+  bool ordersByEvents() const override { return true; }
+  double costMicroseconds(const Node &node) const override {
+    return options.costMicroseconds ? options.costMicroseconds(node) : 0;
+  }
+  std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cudaDialect(), node); }
+
+private:
+  CudaTargetOptions options;
+};
+
+/// Generated kernels read an element before the same thread writes it; other kernels read across threads.
+bool CudaTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {
+  const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
+  return from.elements() == to.elements() && byteSize(from.dtype()) == byteSize(to.dtype()) &&
+         (node.op() == Op::fused || isElementwise(node));
+}
+
+} // namespace
+
+std::unique_ptr<Target> makeCudaTarget(const CudaTargetOptions &options) {
+  return std::make_unique<CudaTarget>(options);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,133 @@
+// What a kernel is told beside its tensors: the same for every target, so that a statement of an emitted program reads
+// the same whatever runs it. Doc comments name the tensors; how a target computes is in its own kernels/.
+#pragma once
+
+#include "runtime/common/program.h"
+
+namespace fsdpc::rt {
+
+/// x [rows, columns]; mean, rstd [rows]; gamma, beta, dgamma, dbeta [columns]
+struct NormShape {
+  std::int64_t rows = 1, columns = 1;
+  double epsilon = 1e-5;
+};
+
+/// x [outer, count, inner], normalised over count
+struct SoftmaxShape {
+  std::int64_t outer = 1, count = 1, inner = 1;
+};
+
+/// Of cross entropy and of negative log-likelihood: the class is the last axis.
+struct LossShape {
+  std::int64_t rows = 1, classes = 1;
+  std::int64_t ignoreIndex = -100;
+  double labelSmoothing = 0;
+};
+
+/// x is row-major with these dims; `reduced` says which go. The result has the others, in order.
+struct ReduceShape {
+  int rank = 0;
+  std::int64_t dims[maxRank] = {};
+  bool reduced[maxRank] = {};
+};
+
+/// x [outer, count, inner], taken along `count`
+struct AxisShape {
+  std::int64_t outer = 1, count = 1, inner = 1;
+};
+
+/// Spatial axes are three: missing ones come first, with size and kernel 1. Every window touches the input.
+struct PoolShape {
+  std::int64_t planes = 1;
+  std::int64_t input[3] = {1, 1, 1}, output[3] = {1, 1, 1};
+  std::int64_t kernel[3] = {1, 1, 1}, strides[3] = {1, 1, 1}, dilations[3] = {1, 1, 1}, padsBefore[3] = {0, 0, 0};
+  bool countIncludePad = false;
+};
+
+/// A tensor [outer, samples, inner] of rank `c.rank`; sample coordinate i is global sample
+/// rank * rankSamples + firstSample + i. Without a sample axis: outer = samples = 1.
+struct RandomShape {
+  std::int64_t outer = 1, samples = 1, inner = 1;
+  std::int64_t rankSamples = samples, firstSample = 0;
+};
+
+// Scalars of optimizers are where the plan put them: a step changes their values, never their places. `step` is 1 in
+// the first step.
+
+/// Without momentum, `momentum`, `dampening` and `step` are null.
+struct SgdScalars {
+  const double *lr, *weightDecay, *momentum = nullptr, *dampening = nullptr;
+  const std::int64_t *step = nullptr;
+  bool nesterov = false;
+};
+
+struct AdamScalars {
+  const double *lr, *beta1, *beta2, *epsilon, *weightDecay;
+  const std::int64_t *step;
+  bool decoupled = false; ///< AdamW
+};
+
+struct AdadeltaScalars {
+  const double *lr, *rho, *epsilon, *weightDecay;
+};
+
+struct AdagradScalars {
+  const double *lr, *lrDecay, *epsilon, *weightDecay;
+  const std::int64_t *step;
+};
+
+/// Without momentum, `momentum` is null.
+struct RmspropScalars {
+  const double *lr, *alpha, *epsilon, *weightDecay, *momentum = nullptr;
+};
+
+/// Element [i0, i1, ...] goes from `from + sum(i * fromStrides)` to `to + sum(i * toStrides)`; strides in elements, any
+/// sign; a stride of 0 reads one element for a whole axis.
+struct CopyShape {
+  int rank = 0;
+  std::int64_t dims[maxRank] = {}, fromStrides[maxRank] = {}, toStrides[maxRank] = {};
+};
+
+/// x [outer, size, inner], indices [count]: y [outer, count, inner]
+struct GatherShape {
+  std::int64_t outer = 1, size = 1, inner = 1, count = 1;
+};
+
+/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]
+struct GatherNdShape {
+  std::int64_t batch = 1, count = 1, inner = 1;
+  int depth = 1;
+  std::int64_t dims[maxRank] = {};
+};
+
+/// q [batch, heads, queries, queryWidth], k [.., keys, queryWidth], v [.., keys, valueWidth], o [.., queries,
+/// valueWidth]
+struct AttentionShape {
+  std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, queryWidth = 1, valueWidth = 1;
+  float scale = 1;
+  bool causal = false;
+  bool sequenceFirst = false;                 ///< q, k, v, o are [B, S, H, D] instead of [B, H, S, D]
+  std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
+  std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
+};
+
+/// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n], all row-major and dense. op transposes: the operand is
+/// stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies every batch
+/// of the other.
+struct MatmulShape {
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  bool transposeA = false, transposeB = false;
+  bool oneA = false, oneB = false;
+};
+
+/// x [batch, inputChannels, input...], w [outputChannels, inputChannels / groups, kernel...], y [batch, outputChannels,
+/// output...]
+struct ConvolutionShape {
+  int axes = 2; ///< spatial axes, 1 to 3
+  std::int64_t batch = 1, inputChannels = 1, outputChannels = 1, groups = 1;
+  std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
+  std::int64_t strides[3] = {1, 1, 1}, dilations[3] = {1, 1, 1}, padsBefore[3] = {0, 0, 0}, padsAfter[3] = {0, 0, 0};
+  bool bias = false; ///< forward only
+};
+
+} // namespace fsdpc::rt

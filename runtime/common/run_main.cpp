@@ -1,0 +1,98 @@
+#include "runtime/common/run_main.h"
+
+#include "runtime/common/agreement.h"
+#include "runtime/common/closing_line.h"
+#include "runtime/common/file.h"
+#include "runtime/common/run_program.h"
+#include "runtime/common/watchdog.h"
+
+#include <cstdio>
+#include <new>
+#include <optional>
+
+namespace fsdpc::rt {
+namespace {
+
+/// Runs `work`; what it throws comes back as a Failure.
+template <class Work>
+std::optional<Failure> caught(Work work) {
+  try {
+    work();
+  } catch (const Failure &failure) {
+    return failure;
+  } catch (const std::bad_alloc &) {
+    return Failure(ExitCode::memory, "out of memory");
+  } catch (const std::exception &error) {
+    return Failure(ExitCode::internal, error.what());
+  }
+  return std::nullopt;
+}
+
+WatchdogLimits limitsOf(const Options &options) {
+  WatchdogLimits limits;
+  limits.initSeconds = static_cast<double>(options.initTimeoutSeconds);
+  limits.trainSeconds = static_cast<double>(options.trainTimeoutSeconds);
+  return limits;
+}
+
+int end(Platform &platform, Watchdog &watchdog, const Failure &failure, Pulse &pulse) {
+  if (!failure.everyRank) {
+    std::fflush(stdout);
+    watchdog.end(failure);
+  }
+  if (platform.rank() == failure.speakingRank) {
+    std::fflush(stdout);
+    printFailure(failure, failure.speakingRank, pulse.line().step);
+  }
+  // A launcher kills the other ranks as soon as one ends: nobody leaves before the message is out.
+  platform.barrier();
+  return static_cast<int>(failure.code);
+}
+
+int runOnRanks(const ProgramInfo &program, const Options &options, std::optional<Failure> usageFailure,
+               Platform &platform, Watchdog &watchdog, Pulse &pulse) {
+  const auto failure = caught([&] {
+    requireSameProgram(platform, program, "/proc/self/exe");
+    agreed(platform, [&] {
+      if (usageFailure)
+        throw *usageFailure;
+    });
+    requireSameOptions(platform, options);
+    runProgram(program, options, platform, executableDirectory(), pulse);
+  });
+  const int status = failure ? end(platform, watchdog, *failure, pulse) : 0;
+  pulse.enter(Phase::saving); // what is left has that phase's time
+  return status;
+}
+
+} // namespace
+
+int runMain(int argc, char **argv, std::optional<int> launched) {
+  const ProgramInfo &program = programInfo();
+  Options options;
+  std::optional<Failure> failure =
+      caught([&] { options = parseOptions(program, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); });
+  if (!failure && options.help) {
+    if (launched.value_or(0) == 0)
+      std::fputs(helpText(program).c_str(), stdout);
+    return 0;
+  }
+  if (failure && !launched) {
+    printFailure(*failure, 0, 0);
+    return static_cast<int>(failure->code);
+  }
+  Pulse pulse(launched.value_or(0));
+  Watchdog watchdog(pulse, limitsOf(options), Launcher::watched());
+  std::unique_ptr<Platform> platform;
+  if (const auto startFailure = caught([&] { platform = startPlatform(argc, argv); })) {
+    printFailure(*startFailure, launched.value_or(0), 0);
+    return static_cast<int>(startFailure->code);
+  }
+  watchdog.attach(*platform);
+  const int status = runOnRanks(program, options, failure, *platform, watchdog, pulse);
+  watchdog.detach();
+  platform.reset();
+  return status;
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,87 @@
+#include "runtime/cuda/collectives.h"
+
+#include "runtime/cuda/nccl_communicators.h"
+
+namespace fsdpc::rt {
+namespace {
+
+cudaStream_t streamOf(const Context &context, const CollectiveInfo &info) {
+  return context.device->channels[static_cast<std::size_t>(info.channel)];
+}
+
+/// Calls enqueue(communicator, stream) and marks its end.
+template <class Enqueue>
+Ticket start(Context &context, int collective, const char *what, const Enqueue &enqueue) {
+  Device &device = *context.device;
+  const auto index = static_cast<std::size_t>(collective);
+  const CollectiveInfo &info = programCollectives()[index];
+  checkNccl(enqueue(device.communicators->of(info), streamOf(context, info)), what);
+  checkCuda(cudaEventRecord(device.completed[index], streamOf(context, info)), "cudaEventRecord");
+  device.started[index] = ++device.sequence;
+  return {device.sequence, collective};
+}
+
+} // namespace
+
+Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes) {
+  return start(context, collective, "ncclAllGather", [&](ncclComm_t communicator, cudaStream_t stream) {
+    return ncclAllGather(context.at<std::byte>(source), destination, static_cast<std::size_t>(shardBytes), ncclUint8,
+                         communicator, stream);
+  });
+}
+
+// Plain sums: the loss seed carries every scale, and NCCL's average would lose the switch's reduction (NVLS).
+Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
+                          DType dtype, std::nullptr_t) {
+  return start(context, collective, "ncclReduceScatter", [&](ncclComm_t communicator, cudaStream_t stream) {
+    return ncclReduceScatter(context.at<std::byte>(source), destination, static_cast<std::size_t>(shardElements),
+                             ncclTypeOf(dtype), ncclSum, communicator, stream);
+  });
+}
+
+Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
+                      DType dtype, std::nullptr_t) {
+  return start(context, collective, "ncclAllReduce", [&](ncclComm_t communicator, cudaStream_t stream) {
+    return ncclAllReduce(context.at<std::byte>(source), destination, static_cast<std::size_t>(elements),
+                         ncclTypeOf(dtype), ncclSum, communicator, stream);
+  });
+}
+
+void wait(Context &context, Ticket ticket) {
+  const Device &device = *context.device;
+  checkCuda(cudaStreamWaitEvent(device.compute, device.completed[static_cast<std::size_t>(ticket.collective)], 0),
+            "cudaStreamWaitEvent");
+}
+
+void discard(Context &context, Ticket &ticket) {
+  if (ticket.sequence != 0)
+    wait(context, ticket);
+  ticket = {};
+}
+
+void createEvents(const Context &, std::span<Event> events) {
+  for (Event &event : events)
+    checkCuda(cudaEventCreateWithFlags(&event.handle, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+void record(const Context &context, const Event &event) {
+  checkCuda(cudaEventRecord(event.handle, context.device->compute), "cudaEventRecord");
+}
+
+void await(const Context &context, Channel channel, const Event &event) {
+  checkCuda(cudaStreamWaitEvent(context.device->channels[static_cast<std::size_t>(channel)], event.handle, 0),
+            "cudaStreamWaitEvent");
+}
+
+void joinStreams(const Context &context) {
+  const Device &device = *context.device;
+  for (cudaStream_t channel : device.channels) {
+    checkCuda(cudaEventRecord(device.joined, channel), "cudaEventRecord");
+    checkCuda(cudaStreamWaitEvent(device.compute, device.joined, 0), "cudaStreamWaitEvent");
+  }
+  checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
+  for (cudaStream_t channel : device.channels)
+    checkCuda(cudaStreamWaitEvent(channel, device.joined, 0), "cudaStreamWaitEvent");
+}
+
+} // namespace fsdpc::rt

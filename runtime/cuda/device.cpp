@@ -1,0 +1,90 @@
+#include "runtime/cuda/device.h"
+
+#include "runtime/cuda/nccl_communicators.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+namespace fsdpc::rt {
+namespace {
+
+constexpr int collectivePriority = -1;
+constexpr auto pollInterval = std::chrono::microseconds(20);
+
+cudaEvent_t makeEvent() {
+  cudaEvent_t event = nullptr;
+  checkCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+/// Of those that were started and have not ended, the one started first.
+[[noreturn]] void failForTimeout(const Device &device) {
+  const auto collectives = programCollectives();
+  std::size_t first = device.started.size();
+  for (std::size_t i = 0; i < device.started.size(); ++i)
+    if (device.started[i] != 0 && cudaEventQuery(device.completed[i]) == cudaErrorNotReady &&
+        (first == device.started.size() || device.started[i] < device.started[first]))
+      first = i;
+  if (first == device.started.size())
+    throw Failure(ExitCode::timeout, "the device has done nothing for " + std::to_string(device.timeoutSeconds) + " s");
+  const std::string op = first < collectives.size() ? collectives[first].op : "collective";
+  const std::string unit = first < collectives.size() ? collectives[first].unit : "";
+  Failure failure(ExitCode::timeout, op + (unit.empty() ? "" : " of unit " + unit) + " has not ended within " +
+                                         std::to_string(device.timeoutSeconds) +
+                                         " s (--train_timeout_seconds); a rank is missing or stands elsewhere");
+  failure.details =
+      (unit.empty() ? "" : "unit=" + unit + " ") + "seq=" + std::to_string(device.started[first]) + " op=" + op;
+  throw failure;
+}
+
+} // namespace
+
+void checkCuda(cudaError_t error, const char *what) {
+  if (error == cudaSuccess)
+    return;
+  const std::string message = std::string(what) + ": " + cudaGetErrorString(error);
+  throw Failure(error == cudaErrorMemoryAllocation ? ExitCode::memory : ExitCode::internal, message);
+}
+
+void openDevice(Device &device, std::size_t collectives) {
+  checkCuda(cudaStreamCreateWithPriority(&device.compute, cudaStreamNonBlocking, 0), "cudaStreamCreate");
+  for (cudaStream_t &channel : device.channels)
+    checkCuda(cudaStreamCreateWithPriority(&channel, cudaStreamNonBlocking, collectivePriority), "cudaStreamCreate");
+  int id = 0;
+  checkCuda(cudaGetDevice(&id), "cudaGetDevice");
+  checkCuda(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id),
+            "cudaDeviceGetAttribute");
+  for (std::size_t i = 0; i < collectives; ++i)
+    device.completed.push_back(makeEvent());
+  device.started.assign(collectives, 0);
+  device.joined = makeEvent();
+}
+
+void closeDevice(Device &device) {
+  for (cudaEvent_t event : device.completed)
+    cudaEventDestroy(event);
+  cudaEventDestroy(device.joined);
+  for (cudaStream_t channel : device.channels)
+    cudaStreamDestroy(channel);
+  cudaStreamDestroy(device.compute);
+}
+
+void synchronizeCompute(const Device &device) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  for (;;) {
+    const cudaError_t state = cudaStreamQuery(device.compute);
+    if (state == cudaSuccess)
+      return;
+    if (state != cudaErrorNotReady)
+      checkCuda(state, "a kernel of the program");
+    if (device.communicators)
+      device.communicators->checkErrors();
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > device.timeoutSeconds)
+      failForTimeout(device);
+    std::this_thread::sleep_for(pollInterval);
+  }
+}
+
+} // namespace fsdpc::rt

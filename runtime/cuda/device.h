@@ -1,0 +1,53 @@
+// One rank's GPU: streams, events, and what CUDA calls report.
+#pragma once
+
+#include "runtime/common/failure.h"
+#include "runtime/common/program.h"
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <vector>
+
+// Before each variable of an emitted program: ranks that are threads of one process each have their own.
+#if defined(FSDPC_RANKS_ARE_THREADS)
+#define PER_RANK thread_local
+#else
+#define PER_RANK
+#endif
+
+namespace fsdpc::rt {
+
+class NcclCommunicators;
+
+/// Throws Failure{internal} naming `what` unless `error` is cudaSuccess; out of memory is Failure{memory}.
+void checkCuda(cudaError_t error, const char *what);
+
+/// A moment of a stream that others can wait for. Lives as long as the process.
+struct Event {
+  cudaEvent_t handle = nullptr;
+};
+
+/// What Context::device points to. Streams wait for each other through events only.
+struct Device {
+  cudaStream_t compute = nullptr;
+  std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
+  int multiprocessors = 1;
+  NcclCommunicators *communicators = nullptr;
+  std::vector<cudaEvent_t> completed; ///< per collective of the side table: it has ended
+  std::vector<std::uint64_t> started; ///< and the sequence of its last start
+  std::uint64_t sequence = 0;         ///< of the collective started last; the same on every rank
+  cudaEvent_t joined = nullptr;       ///< of joinStreams
+  double timeoutSeconds = 100;
+};
+
+/// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a
+/// matrix product's thousands.
+void openDevice(Device &device, std::size_t collectives);
+void closeDevice(Device &device);
+
+/// Waits until the device has done all that compute was given, or throws Failure{timeout} naming the first collective
+/// that has not ended.
+void synchronizeCompute(const Device &device);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,63 @@
+#include "runtime/cuda/device_memory.h"
+
+#include <algorithm>
+
+namespace fsdpc::rt {
+
+StagedMemory::StagedMemory(const Context &context) : context(context) {
+  for (Slot &slot : slots)
+    checkCuda(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+StagedMemory::~StagedMemory() {
+  for (Slot &slot : slots) {
+    cudaEventDestroy(slot.copied);
+    cudaFreeHost(slot.data);
+  }
+  cudaFreeHost(loaded.data);
+}
+
+void StagedMemory::reserve(Slot &slot, std::int64_t bytes) {
+  if (bytes <= slot.capacity)
+    return;
+  checkCuda(cudaFreeHost(slot.data), "cudaFreeHost");
+  slot.data = nullptr;
+  checkCuda(cudaMallocHost(reinterpret_cast<void **>(&slot.data), static_cast<std::size_t>(bytes)), "cudaMallocHost");
+  slot.capacity = bytes;
+}
+
+std::byte *StagedMemory::stage(std::int64_t bytes) {
+  Slot &slot = slots[next];
+  checkCuda(cudaEventSynchronize(slot.copied), "cudaEventSynchronize");
+  reserve(slot, std::max<std::int64_t>(bytes, 64));
+  return slot.data;
+}
+
+void StagedMemory::store(Place to, std::int64_t bytes) {
+  Slot &slot = slots[next];
+  next = (next + 1) % slots.size();
+  cudaStream_t stream = context.device->compute;
+  checkCuda(cudaMemcpyAsync(context.at<std::byte>(to), slot.data, static_cast<std::size_t>(bytes),
+                            cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
+  checkCuda(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
+}
+
+const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {
+  reserve(loaded, std::max<std::int64_t>(bytes, 64));
+  checkCuda(cudaMemcpyAsync(loaded.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
+                            context.device->compute),
+            "cudaMemcpyAsync");
+  synchronizeCompute(*context.device);
+  return loaded.data;
+}
+
+const std::byte *StagedMemory::load(Place from, std::int64_t bytes) {
+  return loadFrom(context.at<std::byte>(from), bytes);
+}
+
+void tap(const Context &context, int parameter, const void *data, std::int64_t bytes) {
+  context.tap->take(parameter, static_cast<StagedMemory *>(context.memory)->loadFrom(data, bytes));
+}
+
+} // namespace fsdpc::rt

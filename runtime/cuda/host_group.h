@@ -1,0 +1,22 @@
+// What the ranks of a job tell each other outside the step: start-up, agreement, saving. Small messages between hosts'
+// processors; nothing here is fast.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace fsdpc::rt {
+
+class HostGroup {
+public:
+  virtual ~HostGroup() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Collective: `all` receives size() x `bytes` in rank order.
+  virtual void exchange(const void *mine, std::int64_t bytes, void *all) = 0;
+  /// Rank 0 receives the same; `all` is null elsewhere.
+  virtual void gatherToRoot(const void *mine, std::int64_t bytes, void *all) = 0;
+  virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,31 @@
+// Scaled dot-product attention and its derivative, with meaning and arguments as for the cpu target
+// (runtime/cpu/kernels/attention.h). T: float or Bfloat16.
+//
+// Nothing of size Sq x Sk exists: a block keeps a tile of one sequence and walks over tiles of the other, with a
+// running maximum and sum of its softmax (forward) or with exp(s - lse) again (backward). Products of Bfloat16 are
+// exact and their sums float; probabilities, and the derivative of scores, are rounded to Bfloat16 before they are
+// multiplied on. Every sum has one order, which follows from the shape alone.
+//
+// Heads are at most 256 wide. k and v may have fewer heads than q: `AttentionShape::keyHeads`, a divisor of `heads`;
+// head h of q then uses head h / (heads / keyHeads) of k and v, and dk, dv are sums over those that share one.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/bfloat16.h"
+#include "runtime/common/kernel_shapes.h"
+
+namespace fsdpc::rt {
+
+/// Scratch, bytes; exact. Forward needs none; the derivative keeps rowsum(dO * o) per query.
+std::int64_t attentionScratchBytes(const AttentionShape &shape);
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
+
+/// `mask` may be null. lse [B, H, Sq], natural logarithm.
+template <class T>
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
+               T *o, float *lse, Workspace workspace);
+template <class T>
+void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
+                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,301 @@
+// Attention backward, in three kernels without a write that two blocks share:
+//
+//   deltas      delta = rowsum(dO * o) per query
+//   queries     a block has a tile of queries and walks over the keys that they see: dq += ds k
+//   keys        a block has a tile of keys and walks over the queries that see them, of every head of q that shares the
+//               keys: dv += p^T dO, dk += ds^T q
+//
+//   p = exp(s - lse);   ds = p * (dO v^T - delta);   dq and dk are scaled in the end
+//
+// The kernel for keys computes scores the other way round, keys being rows, so p^T and ds^T are at once where the next
+// product wants them. Of heads wider than 128 a block has only 128 columns of dk and dv, which is what registers hold.
+#include "runtime/cuda/kernels/attention.h"
+
+#include "runtime/cuda/kernels/attention_scores.h"
+
+namespace fsdpc::rt {
+
+namespace {
+
+using namespace flash;
+
+/// A block has two tiles of one sequence (queries and dO, or keys and values) and `stages` pairs of the other.
+template <class T, int tileWidth, int mostRegisterColumns>
+struct BackwardSizes {
+  static constexpr int width = tileWidth, rowBytes = width * static_cast<int>(sizeof(T));
+  static constexpr int rowTiles = onTensorCores<T> && width <= mostRegisterColumns ? 2 : 1;
+  static constexpr int warps = rowBytes <= 512 ? 4 : 2, threads = warps * warpLanes;
+  static constexpr int warpRows = 16 * rowTiles, rows = warps * warpRows;
+  static constexpr int step = rowBytes <= 384 ? 32 : 16, stages = rowBytes <= 512 ? 2 : 1;
+  static constexpr int statisticsBytes = stages * 2 * step * static_cast<int>(sizeof(float));
+  static constexpr int sharedBytes = 2 * (rows + stages * step) * rowBytes + statisticsBytes;
+};
+template <class T, int width>
+using QuerySizes = BackwardSizes<T, width, 128>;
+/// dk and dv are twice as many sums as dq.
+template <class T, int width>
+struct KeySizes : BackwardSizes<T, width, 64> {
+  static constexpr int columns = width < 128 ? width : 128, slices = width / columns;
+};
+
+template <class T, class Sizes>
+struct BackwardTiles {
+  using Of = Tile<T, Sizes::width>;
+  T *shared;
+  __device__ Of first() const { return {shared}; }
+  __device__ Of second() const { return {shared + Sizes::rows * Sizes::width}; }
+  __device__ Of firstOf(int stage) const { return {shared + 2 * (Sizes::rows + stage * Sizes::step) * Sizes::width}; }
+  __device__ Of secondOf(int stage) const { return {firstOf(stage).data + Sizes::step * Sizes::width}; }
+  /// lse and delta of the queries of a stage
+  __device__ float *lseOf(int stage) const {
+    return reinterpret_cast<float *>(firstOf(Sizes::stages).data) + 2 * stage * Sizes::step;
+  }
+  __device__ float *deltaOf(int stage) const { return lseOf(stage) + Sizes::step; }
+};
+
+/// What scores are relative to; a query that sees no key has exponentials of 0, not NaN.
+template <class T>
+__device__ float shiftOf(float lse) {
+  return shiftFor(lse) * scoreUnit<T>;
+}
+
+/// Threads that share a row of o: with a load each they read a row of usual width.
+constexpr int deltaLanes = 8;
+
+template <class T, int count>
+struct alignas(sizeof(T) * count) Elements {
+  T values[count];
+};
+
+/// This lane's part of the product of two rows, which it reads `count` elements at a time.
+template <int count, class T>
+__device__ float partialProduct(const T *a, const T *b, int width) {
+  float sum = 0;
+  for (int d = static_cast<int>(threadIdx.x) % deltaLanes * count; d < width; d += deltaLanes * count) {
+    const auto x = loadWord<Elements<T, count>>(a + d), y = loadWord<Elements<T, count>>(b + d);
+    for (int i = 0; i < count; ++i)
+      sum += static_cast<float>(x.values[i]) * static_cast<float>(y.values[i]);
+  }
+  return sum;
+}
+
+template <class T, int count>
+__global__ void attentionDeltas(Problem problem, const T *dO, const T *o, float *deltas) {
+  const std::int64_t rows = std::int64_t{problem.batch} * problem.heads * problem.queries;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x / deltaLanes;
+  const std::int64_t mine = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / deltaLanes;
+  // Whole warps stay in the loop, for the exchange.
+  for (std::int64_t row = mine; row - mine % (warpLanes / deltaLanes) < rows; row += step) {
+    float sum = 0;
+    if (row < rows) {
+      const auto head = static_cast<int>(row / problem.queries), query = static_cast<int>(row % problem.queries);
+      const Rows<const T> outputs = outputRows(problem, o, head / problem.heads, head % problem.heads);
+      const T *const output = outputs.data + query * outputs.stride;
+      sum = partialProduct<count>(dO + (output - o), output, problem.valueWidth);
+    }
+    for (int lanes = deltaLanes / 2; lanes > 0; lanes /= 2)
+      sum += __shfl_xor_sync(wholeWarp, sum, lanes);
+    if (row < rows && threadIdx.x % deltaLanes == 0)
+      deltas[row] = sum;
+  }
+}
+
+/// Operands of both kernels; deltas and lse are [batch, heads, queries].
+template <class T>
+struct Operands {
+  const T *dO, *q, *k, *v;
+  const float *lse, *deltas;
+};
+
+/// lse as scores are relative to it, and delta, of a lane's rows; zeros where there are none.
+template <int rows>
+struct RowStatistics {
+  float shifts[rows], deltas[rows];
+};
+template <class T, int rowTiles, int columns>
+__device__ RowStatistics<2 * rowTiles> statisticsOf(const Sums<T, rowTiles, columns> &sums, const float *lse,
+                                                    const float *deltas, int firstRow, int queries) {
+  RowStatistics<2 * rowTiles> statistics;
+  FSDPC_UNROLL
+  for (int r = 0; r < 2 * rowTiles; ++r) {
+    const int query = firstRow + sums.row(r);
+    statistics.shifts[r] = query < queries ? shiftOf<T>(lse[query]) : 0.0f;
+    statistics.deltas[r] = query < queries ? deltas[query] : 0.0f;
+  }
+  return statistics;
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(QuerySizes<T, width>::threads)
+    attentionQueryGradients(Problem problem, Operands<T> operands, T *dq) {
+  using Sizes = QuerySizes<T, width>;
+  const BackwardTiles<T, Sizes> tiles{sharedMemory<T>()};
+  const QueryBlock<Sizes> block(problem);
+  Sums<T, Sizes::rowTiles, width> sums;
+  sums.clear();
+  const std::int64_t first = block.firstStatistic(problem);
+  const auto statistics =
+      statisticsOf(sums, operands.lse + first, operands.deltas + first, block.firstRow, problem.queries);
+  startTile<Sizes::rows, Sizes::threads>(tiles.first(), queryRows(problem, operands.q, block.batch, block.head),
+                                         block.firstQuery, problem.packed);
+  startTile<Sizes::rows, Sizes::threads>(tiles.second(), outputRows(problem, operands.dO, block.batch, block.head),
+                                         block.firstQuery, problem.packed);
+  walk<Sizes::stages>(
+      block.steps,
+      [&](int step, int stage) {
+        block.startKeys(problem, step, operands.k, operands.v, tiles.firstOf(stage), tiles.secondOf(stage));
+      },
+      [&](int step, int stage) {
+        if (block.skips(problem, step))
+          return;
+        Sums<T, Sizes::rowTiles, Sizes::step> weights, slopes;
+        weights.clear();
+        addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
+        finishScores<false>(weights, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
+        weights.forEach([&](int r, int, float &weight) { weight = exponential<T>(weight - statistics.shifts[r]); });
+        slopes.clear();
+        addRowProducts(slopes, tiles.second(), block.warpRow, tiles.secondOf(stage));
+        slopes.forEach([&](int r, int c, float &slope) { slope = weights.at(r, c) * (slope - statistics.deltas[r]); });
+        addWeightedRows(sums, slopes, tiles.firstOf(stage), 0);
+      });
+  sums.forEach([&](int, int, float &sum) { sum *= problem.scale; });
+  // Of the queries a warp reads its own rows only, and no longer.
+  putSums(sums, tiles.first(), block.warpRow, 0);
+  storeRows<Sizes::warpRows, width>(tiles.first(), block.warpRow, queryRows(problem, dq, block.batch, block.head),
+                                    block.firstRow, 0, problem.packed);
+}
+
+/// The keys of a block that walks over queries, and of them those of this warp. Its steps go through the queries of one
+/// head after the other's, of those that share the keys: each time from the first step with a query that sees one.
+template <class Sizes>
+struct KeyBlock {
+  int batch, keyHead, firstHead;
+  int firstKey, firstRow; ///< of the block, of the warp
+  int warpRow;            ///< where the warp's are in the block's tile
+  int firstColumn;        ///< of dk and dv, of those that the block has
+  int skippedSteps, stepsOfHead, steps;
+
+  __device__ explicit KeyBlock(const Problem &problem) {
+    const int tiles = tilesOf(problem.keys, Sizes::rows), keyHeads = problem.heads / problem.group;
+    const int block = static_cast<int>(blockIdx.x) / Sizes::slices;
+    batch = block / tiles / keyHeads;
+    keyHead = block / tiles % keyHeads;
+    firstHead = keyHead * problem.group;
+    firstKey = block % tiles * Sizes::rows;
+    warpRow = warpOfBlock() * Sizes::warpRows;
+    firstRow = firstKey + warpRow;
+    firstColumn = static_cast<int>(blockIdx.x) % Sizes::slices * Sizes::columns;
+    skippedSteps = problem.causal ? firstKey / Sizes::step : 0;
+    stepsOfHead = scalar::max(tilesOf(problem.queries, Sizes::step) - skippedSteps, 0);
+    steps = problem.group * stepsOfHead;
+  }
+  __device__ int headOf(int step) const { return firstHead + step / stepsOfHead; }
+  __device__ int firstQueryOf(int step) const { return (skippedSteps + step % stepsOfHead) * Sizes::step; }
+  /// Whether no query of this step sees a key of the warp.
+  __device__ bool skips(const Problem &problem, int step) const {
+    return firstRow >= problem.keys || (problem.causal && firstRow >= firstQueryOf(step) + Sizes::step);
+  }
+};
+
+/// Starts to fill a stage with a step's queries, dO, lse and delta; zeros where there are none.
+template <class T, class Sizes>
+__device__ void startQueries(const Problem &problem, const Operands<T> &operands, const KeyBlock<Sizes> &block,
+                             const BackwardTiles<T, Sizes> &tiles, int step, int stage) {
+  const int head = block.headOf(step), firstQuery = block.firstQueryOf(step);
+  startTile<Sizes::step, Sizes::threads>(tiles.firstOf(stage), queryRows(problem, operands.q, block.batch, head),
+                                         firstQuery, problem.packed);
+  startTile<Sizes::step, Sizes::threads>(tiles.secondOf(stage), outputRows(problem, operands.dO, block.batch, head),
+                                         firstQuery, problem.packed);
+  if (const int i = static_cast<int>(threadIdx.x); i < Sizes::step) {
+    const bool exists = firstQuery + i < problem.queries;
+    const std::int64_t from =
+        (std::int64_t{block.batch} * problem.heads + head) * problem.queries + (exists ? firstQuery + i : 0);
+    startCopy<4>(tiles.lseOf(stage) + i, operands.lse + from, exists);
+    startCopy<4>(tiles.deltaOf(stage) + i, operands.deltas + from, exists);
+  }
+  __syncwarp(); // tensor cores want whole warps
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(KeySizes<T, width>::threads)
+    attentionKeyGradients(Problem problem, Operands<T> operands, T *dk, T *dv) {
+  using Sizes = KeySizes<T, width>;
+  const BackwardTiles<T, Sizes> tiles{sharedMemory<T>()};
+  const KeyBlock<Sizes> block(problem);
+  Sums<T, Sizes::rowTiles, Sizes::columns> keySums, valueSums;
+  keySums.clear();
+  valueSums.clear();
+  startTile<Sizes::rows, Sizes::threads>(tiles.first(), keyRows(problem, operands.k, block.batch, block.keyHead),
+                                         block.firstKey, problem.packed);
+  startTile<Sizes::rows, Sizes::threads>(tiles.second(), valueRows(problem, operands.v, block.batch, block.keyHead),
+                                         block.firstKey, problem.packed);
+  walk<Sizes::stages>(
+      block.steps, [&](int step, int stage) { startQueries(problem, operands, block, tiles, step, stage); },
+      [&](int step, int stage) {
+        if (block.skips(problem, step))
+          return;
+        Sums<T, Sizes::rowTiles, Sizes::step> weights, slopes;
+        weights.clear();
+        addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
+        finishScores<true>(weights, problem, block.batch, block.headOf(step), block.firstRow, block.firstQueryOf(step));
+        weights.forEach([&](int, int c, float &weight) {
+          weight = exponential<T>(weight - shiftOf<T>(tiles.lseOf(stage)[weights.column(c)]));
+        });
+        addWeightedRows(valueSums, weights, tiles.secondOf(stage), block.firstColumn);
+        slopes.clear();
+        addRowProducts(slopes, tiles.second(), block.warpRow, tiles.secondOf(stage));
+        slopes.forEach([&](int r, int c, float &slope) {
+          slope = weights.at(r, c) * (slope - tiles.deltaOf(stage)[slopes.column(c)]);
+        });
+        addWeightedRows(keySums, slopes, tiles.firstOf(stage), block.firstColumn);
+      });
+  keySums.forEach([&](int, int, float &sum) { sum *= problem.scale; });
+  // Of keys and values a warp reads its own rows only, and no longer.
+  putSums(keySums, tiles.first(), block.warpRow, block.firstColumn);
+  putSums(valueSums, tiles.second(), block.warpRow, block.firstColumn);
+  storeRows<Sizes::warpRows, Sizes::columns>(tiles.first(), block.warpRow,
+                                             keyRows(problem, dk, block.batch, block.keyHead), block.firstRow,
+                                             block.firstColumn, problem.packed);
+  storeRows<Sizes::warpRows, Sizes::columns>(tiles.second(), block.warpRow,
+                                             valueRows(problem, dv, block.batch, block.keyHead), block.firstRow,
+                                             block.firstColumn, problem.packed);
+}
+
+} // namespace
+
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape) {
+  return shape.batch * shape.heads * shape.queries * static_cast<std::int64_t>(sizeof(float));
+}
+
+template <class T>
+void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
+                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace) {
+  if (workspace.bytes < attentionGradScratchBytes(shape))
+    throw Failure(ExitCode::internal, "attention has less scratch than it needs");
+  if (shape.batch * shape.heads == 0)
+    return;
+  const Problem problem = problemOf<T>(shape, mask, dO, q, k, v, o, dq, dk, dv);
+  auto *const deltas = reinterpret_cast<float *>(workspace.data);
+  const std::int64_t rows = shape.batch * shape.heads * shape.queries;
+  if (rows > 0)
+    launch(c, gridFor(c, rows * deltaLanes),
+           problem.packed ? attentionDeltas<T, chunkElements<T>> : attentionDeltas<T, 1>, problem, dO, o, deltas);
+  const Operands<T> operands{dO, q, k, v, lse, deltas};
+  withTileWidth(shape, [&](auto width) {
+    using ForQueries = QuerySizes<T, width()>;
+    launchTiles<ForQueries>(c, shape.batch * shape.heads * tilesOf(problem.queries, ForQueries::rows),
+                            attentionQueryGradients<T, width()>, problem, operands, dq);
+    using ForKeys = KeySizes<T, width()>;
+    launchTiles<ForKeys>(c, shape.batch * headsOfKeys(shape) * tilesOf(problem.keys, ForKeys::rows) * ForKeys::slices,
+                         attentionKeyGradients<T, width()>, problem, operands, dk, dv);
+  });
+}
+
+template void attentionGrad(const Context &, const AttentionShape &, const float *, const float *, const float *,
+                            const float *, const float *, const float *, const float *, float *, float *, float *,
+                            Workspace);
+template void attentionGrad(const Context &, const AttentionShape &, const Bfloat16 *, const Bfloat16 *,
+                            const Bfloat16 *, const Bfloat16 *, const Bfloat16 *, const float *, const float *,
+                            Bfloat16 *, Bfloat16 *, Bfloat16 *, Workspace);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,216 @@
+// What forward and backward of attention share beyond tiles: the operands' places, what a score is, the walk over
+// tiles.
+//
+// Scores are kept in the unit in which the exponential is cheapest: on tensor cores exponentials cost as much as
+// products, so there a score is in units of ln 2 and exp is one instruction; float keeps natural units and the accurate
+// function.
+#pragma once
+
+#include "runtime/common/failure.h"
+#include "runtime/common/kernel_shapes.h"
+#include "runtime/cuda/kernels/attention_tiles.h"
+
+namespace fsdpc::rt::flash {
+
+/// AttentionShape as kernels want it.
+struct Problem {
+  int batch, heads, group; ///< group: heads of q per head of k and v
+  int queries, keys, queryWidth, valueWidth;
+  float scale;
+  bool causal, sequenceFirst;
+  bool packed; ///< all operands' rows consist of aligned chunks
+  std::int64_t maskStrides[4];
+  const float *mask;
+};
+
+/// Places of all heads of one operand: rows [batch, heads, count, width], or [batch, count, heads, width].
+template <class T>
+__device__ Rows<T> rowsOf(const Problem &problem, T *data, int heads, int batch, int head, int count, int width) {
+  if (problem.sequenceFirst)
+    return {data + (std::int64_t{batch} * count * heads + head) * width, std::int64_t{heads} * width, count, width};
+  return {data + (std::int64_t{batch} * heads + head) * count * width, width, count, width};
+}
+/// Of a head of q, its gradient, ...
+template <class T>
+__device__ Rows<T> queryRows(const Problem &p, T *data, int batch, int head) {
+  return rowsOf(p, data, p.heads, batch, head, p.queries, p.queryWidth);
+}
+template <class T>
+__device__ Rows<T> outputRows(const Problem &p, T *data, int batch, int head) {
+  return rowsOf(p, data, p.heads, batch, head, p.queries, p.valueWidth);
+}
+/// `head` is one of k and v.
+template <class T>
+__device__ Rows<T> keyRows(const Problem &p, T *data, int batch, int head) {
+  return rowsOf(p, data, p.heads / p.group, batch, head, p.keys, p.queryWidth);
+}
+template <class T>
+__device__ Rows<T> valueRows(const Problem &p, T *data, int batch, int head) {
+  return rowsOf(p, data, p.heads / p.group, batch, head, p.keys, p.valueWidth);
+}
+
+/// Scores per natural unit.
+template <class T>
+inline constexpr float scoreUnit = onTensorCores<T> ? 1.44269504088896341f : 1.0f;
+
+/// exp of a score, or of a difference of scores
+template <class T>
+__device__ float exponential(float score) {
+  if constexpr (onTensorCores<T>)
+    return approximateExp2(score);
+  else
+    return expf(score);
+}
+
+/// Whether the scores of these queries and keys include one that is not seen, or is outside.
+__device__ inline bool isPartial(const Problem &problem, int firstQuery, int queries, int firstKey, int keys) {
+  return firstQuery + queries > problem.queries || firstKey + keys > problem.keys ||
+         (problem.causal && firstKey + keys - 1 > firstQuery);
+}
+
+/// Products of queries and keys become scores, -infinity where the key is not seen. Rows are queries, columns keys, or
+/// with `keysAreRows` the reverse; the first of each is firstRow, firstColumn.
+template <bool keysAreRows, class T, int rowTiles, int columns>
+__device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &problem, int batch, int head,
+                             int firstRow, int firstColumn) {
+  const float scale = problem.scale * scoreUnit<T>;
+  const bool isWhole = keysAreRows ? !isPartial(problem, firstColumn, columns, firstRow, 16 * rowTiles)
+                                   : !isPartial(problem, firstRow, 16 * rowTiles, firstColumn, columns);
+  scores.forEach([&](int, int, float &score) { score *= scale; });
+  if (isWhole && !problem.mask)
+    return;
+  const float *const mask =
+      problem.mask ? problem.mask + batch * problem.maskStrides[0] + head * problem.maskStrides[1] : nullptr;
+  scores.forEach([&](int r, int c, float &score) {
+    const int row = firstRow + scores.row(r), column = firstColumn + scores.column(c);
+    const int query = keysAreRows ? column : row, key = keysAreRows ? row : column;
+    if (query >= problem.queries || key >= problem.keys || (problem.causal && key > query))
+      score = -scalar::infinity;
+    else if (mask)
+      score += mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]] * scoreUnit<T>;
+  });
+  __syncwarp(); // tensor cores want whole warps
+}
+
+/// The steps of a block along the other sequence: load(step, stage) starts copies to the tiles of that stage,
+/// compute(step, stage) finds them there. With two stages the copies of a step run while the one before computes.
+/// Copies that the block started before are done too when the first step computes; afterwards none is in flight and
+/// all warps are through.
+template <int stages, class Load, class Compute>
+__device__ void walk(int steps, const Load &load, const Compute &compute) {
+  static_assert(stages == 1 || stages == 2);
+  if (stages == 2 && steps > 0)
+    load(0, 0);
+  FSDPC_ROLL
+  for (int step = 0; step < steps; ++step) {
+    if (stages == 1)
+      load(step, 0);
+    waitForCopies();
+    __syncthreads(); // and with two stages, nobody computes the step before any longer
+    if (stages == 2 && step + 1 < steps)
+      load(step + 1, (step + 1) % 2);
+    compute(step, step % stages);
+    if (stages == 1)
+      __syncthreads();
+  }
+  waitForCopies();
+  __syncthreads();
+}
+
+/// The queries of a block that walks over keys, and of them those of this warp.
+template <class Sizes>
+struct QueryBlock {
+  int batch, head;
+  int firstQuery, firstRow; ///< of the block, of the warp
+  int warpRow;              ///< where the warp's are in the block's tile
+  int steps;
+
+  __device__ explicit QueryBlock(const Problem &problem) {
+    const int tiles = tilesOf(problem.queries, Sizes::rows), block = static_cast<int>(blockIdx.x);
+    batch = block / tiles / problem.heads;
+    head = block / tiles % problem.heads;
+    // Of a causal head the last tile has the most to do: it comes first.
+    firstQuery = (tiles - 1 - block % tiles) * Sizes::rows;
+    warpRow = warpOfBlock() * Sizes::warpRows;
+    firstRow = firstQuery + warpRow;
+    steps = tilesOf(problem.causal ? scalar::min(problem.keys, firstQuery + Sizes::rows) : problem.keys, Sizes::step);
+  }
+  /// Whether the warp sees no key of this step.
+  __device__ bool skips(const Problem &problem, int step) const {
+    return firstRow >= problem.queries || (problem.causal && step * Sizes::step >= firstRow + Sizes::warpRows);
+  }
+  __device__ std::int64_t firstStatistic(const Problem &problem) const {
+    return (std::int64_t{batch} * problem.heads + head) * problem.queries;
+  }
+  template <class T, int width>
+  __device__ void startKeys(const Problem &problem, int step, const T *k, const T *v, const Tile<T, width> &keys,
+                            const Tile<T, width> &values) const {
+    startTile<Sizes::step, Sizes::threads>(keys, keyRows(problem, k, batch, head / problem.group), step * Sizes::step,
+                                           problem.packed);
+    startTile<Sizes::step, Sizes::threads>(values, valueRows(problem, v, batch, head / problem.group),
+                                           step * Sizes::step, problem.packed);
+  }
+};
+
+// ---- host
+
+inline int headsOfKeys(const AttentionShape &shape) {
+  return static_cast<int>(shape.keyHeads > 0 ? shape.keyHeads : shape.heads);
+}
+
+template <class T, class... Operands>
+Problem problemOf(const AttentionShape &shape, const float *mask, const Operands *...operands) {
+  if (shape.heads % headsOfKeys(shape) != 0)
+    throw Failure(ExitCode::internal, "attention has heads that share no head of the keys");
+  const bool packed = shape.queryWidth % chunkElements<T> == 0 && shape.valueWidth % chunkElements<T> == 0 &&
+                      ((reinterpret_cast<std::uintptr_t>(operands) % 16 == 0) && ...);
+  Problem problem{static_cast<int>(shape.batch),
+                  static_cast<int>(shape.heads),
+                  static_cast<int>(shape.heads) / headsOfKeys(shape),
+                  static_cast<int>(shape.queries),
+                  static_cast<int>(shape.keys),
+                  static_cast<int>(shape.queryWidth),
+                  static_cast<int>(shape.valueWidth),
+                  shape.scale,
+                  shape.causal,
+                  shape.sequenceFirst,
+                  packed,
+                  {},
+                  mask};
+  for (int i = 0; i < 4; ++i)
+    problem.maskStrides[i] = shape.maskStrides[i];
+  return problem;
+}
+
+/// Calls start(std::integral_constant<int, width>{}) with the width of tiles for these heads.
+template <class Start>
+void withTileWidth(const AttentionShape &shape, Start start) {
+  const std::int64_t width = std::max(shape.queryWidth, shape.valueWidth);
+  if (width <= 32)
+    start(std::integral_constant<int, 32>{});
+  else if (width <= 64)
+    start(std::integral_constant<int, 64>{});
+  else if (width <= 96)
+    start(std::integral_constant<int, 96>{});
+  else if (width <= 128)
+    start(std::integral_constant<int, 128>{});
+  else if (width <= 256)
+    start(std::integral_constant<int, 256>{});
+  else
+    throw Failure(ExitCode::internal, "attention of heads wider than 256");
+}
+
+/// A block of `Sizes::threads` for each tile of each head.
+template <class Sizes, class... Parameters, class... Arguments>
+void launchTiles(const Context &c, std::int64_t blocks, void (*kernel)(Parameters...), Arguments &&...arguments) {
+  static_assert(Sizes::sharedBytes <= mostSharedBytes);
+  if (blocks == 0)
+    return;
+  if (Sizes::sharedBytes > 48 * 1024)
+    checkCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Sizes::sharedBytes),
+              "shared memory of attention");
+  launch(c, Grid{dim3(static_cast<unsigned>(blocks)), dim3(Sizes::threads), Sizes::sharedBytes}, kernel,
+         std::forward<Arguments>(arguments)...);
+}
+
+} // namespace fsdpc::rt::flash

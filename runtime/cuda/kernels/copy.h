@@ -1,0 +1,25 @@
+// Moving elements: transposes, slices, pads, concatenations and broadcasts are all one strided copy.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/bfloat16.h"
+#include "runtime/common/kernel_shapes.h"
+
+#include <type_traits>
+
+namespace fsdpc::rt {
+
+/// T is an unsigned integer of the element's size. The regions must not overlap.
+template <class T>
+void copyStrided(const Context &c, const CopyShape &shape, const T *from, T *to);
+
+/// Does nothing when both are the same place.
+void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes);
+/// This rank's share of `from`, where the ranks of its group, `stride` apart, hold equal shares one after the other.
+void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
+void zeroBytes(const Context &c, void *to, std::int64_t bytes);
+/// T: float, double, int64, int32, uint8, bool or Bfloat16.
+template <class T>
+void fill(const Context &c, T *to, std::int64_t count, std::type_identity_t<T> value);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,28 @@
+// Matrix products through cuBLASLt, accumulated in f32.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/bfloat16.h"
+#include "runtime/common/kernel_shapes.h"
+
+#include <memory>
+
+namespace fsdpc::rt {
+
+/// One product of fixed shape: descriptors and algorithm are chosen once, in start(). The algorithm needs no more
+/// scratch than the plan has, so which one it is, and hence every bit of the result, depends on the device, the library
+/// and the shape only.
+class Matmul {
+public:
+  Matmul();
+  ~Matmul();
+  /// `workspaceBytes`: what the plan gives every run.
+  void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
+  void operator()(const float *a, const float *b, float *out, Workspace workspace) const;
+
+private:
+  struct Plan;
+  std::unique_ptr<Plan> plan;
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,297 @@
+// Layer normalisation and RMS normalisation, which is the same without mean and beta: `centered` tells them apart.
+//
+// A row is a team's (block.h). The derivative has two parts that want the matrix in different directions. dx needs sums
+// along rows: again a team per row. dgamma and dbeta need sums along columns: blocks of columns x lanes each sum a
+// chunk of rows into the workspace, and a second kernel sums the chunks. That part comes first, since dx may overwrite
+// dy.
+#include "runtime/cuda/kernels/norm.h"
+
+#include "runtime/common/failure.h"
+#include "runtime/cuda/kernels/block.h"
+
+#include <algorithm>
+
+namespace fsdpc::rt {
+
+namespace {
+
+template <class T>
+struct Forward {
+  NormShape shape;
+  const T *x, *gamma, *beta;
+  T *y;
+  float *mean, *rstd;
+};
+
+template <class Rows, class T>
+__device__ float sumOfRow(const T *x, std::int64_t columns) {
+  float sum = 0;
+  Rows::forEachPack(columns, [&](auto pack) {
+    float values[pack.width];
+    load(x, pack, values);
+    for (int i = 0; i < pack.width; ++i)
+      sum += values[i];
+  });
+  return Rows::Team::sum(sum);
+}
+
+template <class Rows, class T>
+__device__ float sumOfSquares(const T *x, std::int64_t columns, float mean) {
+  float sum = 0;
+  Rows::forEachPack(columns, [&](auto pack) {
+    float values[pack.width];
+    load(x, pack, values);
+    for (int i = 0; i < pack.width; ++i)
+      sum += (values[i] - mean) * (values[i] - mean);
+  });
+  return Rows::Team::sum(sum);
+}
+
+template <bool centered, class Rows, class T>
+__device__ void writeNormalized(const Forward<T> &f, std::int64_t row, float mean, float rstd) {
+  const std::int64_t columns = f.shape.columns;
+  Rows::forEachPack(columns, [&](auto pack) {
+    float values[pack.width], gamma[pack.width], beta[pack.width] = {};
+    load(f.x + row * columns, pack, values);
+    load(f.gamma, pack, gamma);
+    if constexpr (centered)
+      load(f.beta, pack, beta);
+    for (int i = 0; i < pack.width; ++i) {
+      const float scaled = (values[i] - mean) * rstd * gamma[i];
+      values[i] = centered ? scaled + beta[i] : scaled;
+    }
+    store(values, f.y + row * columns, pack);
+  });
+}
+
+template <bool centered, class Rows, class T>
+__global__ void normalizeRows(Forward<T> f) {
+  using Team = typename Rows::Team;
+  const std::int64_t columns = f.shape.columns;
+  for (std::int64_t row = Team::firstRow(); row < f.shape.rows; row += Team::rowStep()) {
+    const T *const x = f.x + row * columns;
+    const float mean = centered ? sumOfRow<Rows>(x, columns) / static_cast<float>(columns) : 0.0f;
+    const double squares = sumOfSquares<Rows>(x, columns, mean);
+    const float rstd = static_cast<float>(1.0 / sqrt(squares / static_cast<double>(columns) + f.shape.epsilon));
+    writeNormalized<centered, Rows>(f, row, mean, rstd);
+    if (Team::thread() == 0) {
+      f.rstd[row] = rstd;
+      if constexpr (centered)
+        f.mean[row] = mean;
+    }
+  }
+}
+
+template <class T>
+struct Backward {
+  NormShape shape;
+  const T *dy, *x, *gamma;
+  const float *mean, *rstd;
+  T *dx;
+};
+
+/// Of a row of dy * gamma: the sum, and the sum weighted by the normalized x.
+struct SlopeSums {
+  float plain, weighted;
+};
+struct AddSlopeSums {
+  __device__ SlopeSums operator()(const SlopeSums &a, const SlopeSums &b) const {
+    return {a.plain + b.plain, a.weighted + b.weighted};
+  }
+};
+
+template <class Rows, class T>
+__device__ SlopeSums slopeSums(const Backward<T> &b, std::int64_t row, float mean, float rstd) {
+  SlopeSums sums{0, 0};
+  const std::int64_t columns = b.shape.columns, start = row * columns;
+  Rows::forEachPack(columns, [&](auto pack) {
+    float x[pack.width], dy[pack.width], gamma[pack.width];
+    load(b.x + start, pack, x);
+    load(b.dy + start, pack, dy);
+    load(b.gamma, pack, gamma);
+    for (int i = 0; i < pack.width; ++i) {
+      const float slope = dy[i] * gamma[i];
+      sums.plain += slope;
+      sums.weighted += slope * ((x[i] - mean) * rstd);
+    }
+  });
+  return Rows::Team::reduce(sums, SlopeSums{0, 0}, AddSlopeSums{});
+}
+
+/// dx = rstd * (dy * gamma - average(dy * gamma) - normalized x * average(dy * gamma * normalized x)); without a mean
+/// the first average falls away.
+template <bool centered, class Rows, class T>
+__global__ void inputGradient(Backward<T> b) {
+  using Team = typename Rows::Team;
+  const std::int64_t columns = b.shape.columns;
+  for (std::int64_t row = Team::firstRow(); row < b.shape.rows; row += Team::rowStep()) {
+    const std::int64_t start = row * columns;
+    const float mean = centered ? b.mean[row] : 0.0f, rstd = b.rstd[row];
+    const SlopeSums sums = slopeSums<Rows>(b, row, mean, rstd);
+    const float average = centered ? sums.plain / static_cast<float>(columns) : 0.0f;
+    const float weightedAverage = sums.weighted / static_cast<float>(columns);
+    Rows::forEachPack(columns, [&](auto pack) {
+      float x[pack.width], dy[pack.width], gamma[pack.width];
+      load(b.x + start, pack, x);
+      load(b.dy + start, pack, dy);
+      load(b.gamma, pack, gamma);
+      for (int i = 0; i < pack.width; ++i)
+        dy[i] = rstd * (dy[i] * gamma[i] - average - (x[i] - mean) * rstd * weightedAverage);
+      store(dy, b.dx + start, pack);
+    });
+  }
+}
+
+// ---- dgamma and dbeta
+
+constexpr int columnLanes = 8; ///< threads that share a column of a block
+constexpr int columnWidth = 4; ///< columns of a thread
+
+/// As many chunks of rows as keep a large device busy, but none of few rows only.
+std::int64_t chunksOf(const NormShape &shape) {
+  constexpr std::int64_t blocks = 512, mostChunks = 128, fewRows = 32;
+  constexpr std::int64_t blockColumns = warpLanes * columnWidth;
+  const std::int64_t columnBlocks = std::max<std::int64_t>(1, (shape.columns + blockColumns - 1) / blockColumns);
+  const std::int64_t wanted = std::min({blocks / columnBlocks, mostChunks, (shape.rows + fewRows - 1) / fewRows});
+  return std::max<std::int64_t>(1, wanted);
+}
+
+/// partial[chunk] = the chunk's dgamma and, if centered, its dbeta.
+template <bool centered, int width, class T>
+__global__ void sumChunk(Backward<T> b, float *partial) {
+  const std::int64_t columns = b.shape.columns, rows = b.shape.rows;
+  const std::int64_t column = (std::int64_t{blockIdx.x} * warpLanes + threadIdx.x) * width;
+  const std::int64_t chunk = blockIdx.y, chunks = gridDim.y, end = rows * (chunk + 1) / chunks;
+  float dgamma[width] = {}, dbeta[width] = {};
+  if (column < columns)
+    for (std::int64_t row = rows * chunk / chunks + threadIdx.y; row < end; row += columnLanes) {
+      const float mean = centered ? b.mean[row] : 0.0f, rstd = b.rstd[row];
+      float x[width], dy[width];
+      load(b.x + row * columns, AlignedPack<width>{column}, x);
+      load(b.dy + row * columns, AlignedPack<width>{column}, dy);
+      for (int i = 0; i < width; ++i) {
+        dgamma[i] += dy[i] * ((x[i] - mean) * rstd);
+        dbeta[i] += dy[i];
+      }
+    }
+  float *const out = partial + chunk * columns * (centered ? 2 : 1) + column;
+  const bool writes = threadIdx.y == 0 && column < columns;
+  for (int i = 0; i < width; ++i) {
+    const float gammaSum = mergeLanes(dgamma[i], Plus{});
+    if (writes)
+      out[i] = gammaSum;
+    if constexpr (centered) {
+      const float betaSum = mergeLanes(dbeta[i], Plus{});
+      if (writes)
+        out[columns + i] = betaSum;
+    }
+  }
+}
+
+/// The sums over chunks of `width` floats: the first `columns` are dgamma, the rest dbeta.
+template <class G>
+__global__ void sumChunks(const float *partial, std::int64_t chunks, std::int64_t width, std::int64_t columns,
+                          G *dgamma, G *dbeta) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * warpLanes + threadIdx.x;
+  float sum = 0;
+  if (i < width)
+    for (std::int64_t chunk = threadIdx.y; chunk < chunks; chunk += columnLanes)
+      sum += partial[chunk * width + i];
+  sum = mergeLanes(sum, Plus{});
+  if (threadIdx.y == 0 && i < width)
+    (i < columns ? dgamma[i] : dbeta[i - columns]) = static_cast<G>(sum);
+}
+
+Grid columnGrid(std::int64_t columns, std::int64_t chunks, int width) {
+  const std::int64_t ofBlock = std::int64_t{warpLanes} * width;
+  return {dim3(static_cast<unsigned>((columns + ofBlock - 1) / ofBlock), static_cast<unsigned>(chunks)),
+          dim3(warpLanes, columnLanes)};
+}
+
+template <bool centered, class T, class G>
+void parameterGradients(const Context &c, const Backward<T> &b, G *dgamma, G *dbeta, float *partial) {
+  const std::int64_t columns = b.shape.columns, chunks = chunksOf(b.shape), width = columns * (centered ? 2 : 1);
+  if (columns == 0)
+    return;
+  if (arePacked<columnWidth>(columns, b.dy, b.x))
+    launch(c, columnGrid(columns, chunks, columnWidth), sumChunk<centered, columnWidth, T>, b, partial);
+  else
+    launch(c, columnGrid(columns, chunks, 1), sumChunk<centered, 1, T>, b, partial);
+  launch(c, columnGrid(width, 1, 1), sumChunks<G>, partial, chunks, width, columns, dgamma, dbeta);
+}
+
+// ---- both norms
+
+template <bool centered, class T>
+void forward(const Context &c, const Forward<T> &f) {
+  if (f.shape.rows == 0)
+    return;
+  const auto start = [&](auto rows, const Grid &grid) {
+    launch(c, grid, normalizeRows<centered, decltype(rows), T>, f);
+  };
+  withRowGeometry(c, f.shape.rows, f.shape.columns, start, f.x, f.y, f.gamma, centered ? f.beta : f.gamma);
+}
+
+template <bool centered, class T, class G>
+void backward(const Context &c, const Backward<T> &b, G *dgamma, G *dbeta, Workspace workspace) {
+  parameterGradients<centered>(c, b, dgamma, dbeta, reinterpret_cast<float *>(workspace.data));
+  if (b.shape.rows == 0 || b.shape.columns == 0)
+    return;
+  const auto start = [&](auto rows, const Grid &grid) {
+    launch(c, grid, inputGradient<centered, decltype(rows), T>, b);
+  };
+  withRowGeometry(c, b.shape.rows, b.shape.columns, start, b.dy, b.x, b.gamma, b.dx);
+}
+
+} // namespace
+
+template <class T>
+void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, const T *beta, T *y, float *mean,
+               float *rstd) {
+  forward<true>(c, Forward<T>{shape, x, gamma, beta, y, mean, rstd});
+}
+
+std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
+  return chunksOf(shape) * 2 * shape.columns * static_cast<std::int64_t>(sizeof(float));
+}
+
+template <class T, class G>
+void layerNormGrad(const Context &c, const NormShape &shape, const T *dy, const T *x, const T *gamma, const float *mean,
+                   const float *rstd, T *dx, G *dgamma, G *dbeta, Workspace workspace) {
+  if (workspace.bytes < layerNormGradScratchBytes(shape))
+    throw Failure(ExitCode::internal, "layer_norm_grad has less scratch than it needs");
+  backward<true>(c, Backward<T>{shape, dy, x, gamma, mean, rstd, dx}, dgamma, dbeta, workspace);
+}
+
+template <class T>
+void rmsNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, T *y, float *rstd) {
+  forward<false>(c, Forward<T>{shape, x, gamma, nullptr, y, nullptr, rstd});
+}
+
+std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
+  return chunksOf(shape) * shape.columns * static_cast<std::int64_t>(sizeof(float));
+}
+
+template <class T, class G>
+void rmsNormGrad(const Context &c, const NormShape &shape, const T *dy, const T *x, const T *gamma, const float *rstd,
+                 T *dx, G *dgamma, Workspace workspace) {
+  if (workspace.bytes < rmsNormGradScratchBytes(shape))
+    throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
+  backward<false>(c, Backward<T>{shape, dy, x, gamma, nullptr, rstd, dx}, dgamma, static_cast<G *>(nullptr), workspace);
+}
+
+#define FSDPC_NORM(T)                                                                                                  \
+  template void layerNorm(const Context &, const NormShape &, const T *, const T *, const T *, T *, float *, float *); \
+  template void rmsNorm(const Context &, const NormShape &, const T *, const T *, T *, float *);
+#define FSDPC_NORM_GRAD(T, G)                                                                                          \
+  template void layerNormGrad(const Context &, const NormShape &, const T *, const T *, const T *, const float *,      \
+                              const float *, T *, G *, G *, Workspace);                                                \
+  template void rmsNormGrad(const Context &, const NormShape &, const T *, const T *, const T *, const float *, T *,   \
+                            G *, Workspace);
+FSDPC_NORM(float)
+FSDPC_NORM(Bfloat16)
+FSDPC_NORM_GRAD(float, float)
+FSDPC_NORM_GRAD(Bfloat16, Bfloat16)
+FSDPC_NORM_GRAD(Bfloat16, float)
+
+} // namespace fsdpc::rt

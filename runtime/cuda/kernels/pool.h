@@ -1,0 +1,17 @@
+// Max and average pooling over 1 to 3 spatial axes, planes [N * C] independent of each other. Sums go through their
+// terms in the order of the cpu target's, so results are the same bits.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
+
+namespace fsdpc::rt {
+
+/// indices: flat index of the maximum within the plane of x; the first of equals; NaN wins over any number.
+void maxPool(const Context &c, const PoolShape &shape, const float *x, float *y, std::int32_t *indices);
+void maxPoolGrad(const Context &c, const PoolShape &shape, const float *dy, const std::int32_t *indices, float *dx);
+/// Sum of a window divided by its elements inside x, or with countIncludePad by all of them.
+void averagePool(const Context &c, const PoolShape &shape, const float *x, float *y);
+void averagePoolGrad(const Context &c, const PoolShape &shape, const float *dy, float *dx);
+
+} // namespace fsdpc::rt

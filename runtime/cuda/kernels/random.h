@@ -1,0 +1,51 @@
+// Uniform random numbers as a function of position: bit for bit those of the cpu target (runtime/cpu/kernels/random.h
+// has the definition), whatever the world size, the launch geometry or the order of the threads.
+//
+// Here a number is computed where it is used, inside a generated kernel, so there is nothing to launch. One element
+// costs one Philox block of four words, of which it keeps one: some hundred integer instructions in a kernel that waits
+// for memory anyway.
+#pragma once
+
+#include "runtime/common/kernel_shapes.h"
+#include "runtime/common/philox.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace fsdpc::rt {
+
+/// One output of the splitmix64 generator whose state is x.
+FSDPC_HOST_DEVICE inline std::uint64_t splitmix64(std::uint64_t x) {
+  std::uint64_t z = x + 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/// The key of one Dropout (or other source of random numbers) in one step. The same for all elements: computed once per
+/// thread, ahead of its loop.
+FSDPC_HOST_DEVICE inline std::uint64_t randomKey(std::int64_t seed, std::int64_t step, std::int64_t instance) {
+  const std::uint64_t ofSeed = splitmix64(static_cast<std::uint64_t>(seed));
+  return splitmix64(splitmix64(ofSeed ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(instance));
+}
+
+/// The value of element `flatElement` (row-major) of the tensor that `shape` describes, on rank `rank`.
+__device__ inline float randomUniformAt(int rank, const RandomShape &shape, std::uint64_t key,
+                                        std::int64_t flatElement) {
+  const std::int64_t row = flatElement / shape.inner, outer = row / shape.samples;
+  const std::int64_t sampleOfRank = shape.firstSample + (row - outer * shape.samples);
+  const std::uint64_t sample = static_cast<std::uint64_t>(rank * shape.rankSamples + sampleOfRank);
+  const std::uint64_t element = static_cast<std::uint64_t>(outer * shape.inner + (flatElement - row * shape.inner));
+  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(element / 4),
+                                    static_cast<std::uint32_t>(element / 4 >> 32), static_cast<std::uint32_t>(sample),
+                                    static_cast<std::uint32_t>(sample >> 32)};
+  const std::uint32_t words[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  const PhiloxWords block = philox(counter, words);
+  // Not word[element % 4]: an index that is only known at run time would put the block into local memory.
+  const std::uint32_t low = element & 1 ? block.word[1] : block.word[0];
+  const std::uint32_t high = element & 1 ? block.word[3] : block.word[2];
+  return uniform01(element & 2 ? high : low);
+}
+
+} // namespace fsdpc::rt

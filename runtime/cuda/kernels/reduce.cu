@@ -1,0 +1,352 @@
+// Reductions. On the host the axes are sorted into those kept and those reduced, and neighbours of a kind become one,
+// so that most shapes end as rows [kept, reduced] or columns [reduced, kept]. What is then contiguous decides:
+//
+//   the last axis is reduced   a team (block.h) per element of the result
+//   the last axis is kept      blocks of columns x lanes: the lanes of a column share what is reduced
+//
+// Either way threads next to each other read elements next to each other, partial results are merged as trees, and how
+// many threads take part follows from the shape. Other axes cost a few divisions per element.
+#include "runtime/cuda/kernels/reduce.h"
+
+#include "runtime/cuda/kernels/block.h"
+
+#include <limits>
+#include <type_traits>
+
+namespace fsdpc::rt {
+
+namespace {
+
+// ---- what is computed
+
+/// What an element is computed in.
+template <class T>
+using Computed = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+
+/// Reductions of values V: `Merge` joins two, `Wide` is what runs of values are joined in.
+template <class V>
+struct Sum {
+  using Wide = std::conditional_t<std::is_floating_point_v<V>, double, V>;
+  using Merge = Plus;
+  static constexpr V empty = 0;
+};
+template <class V>
+struct Product {
+  using Wide = V;
+  using Merge = Times;
+  static constexpr V empty = 1;
+};
+template <class V>
+struct Maximum {
+  using Wide = V;
+  using Merge = Larger;
+  static constexpr V empty =
+      std::numeric_limits<V>::has_infinity ? -std::numeric_limits<V>::infinity() : std::numeric_limits<V>::min();
+};
+template <class V>
+struct Minimum {
+  using Wide = V;
+  using Merge = Smaller;
+  static constexpr V empty =
+      std::numeric_limits<V>::has_infinity ? std::numeric_limits<V>::infinity() : std::numeric_limits<V>::max();
+};
+
+// ---- the axes
+
+/// Axes of one kind, outermost first, with their strides in x.
+struct Axes {
+  int rank = 0;
+  std::int64_t count = 1; ///< elements
+  std::int64_t dims[maxRank] = {}, strides[maxRank] = {};
+
+  void append(std::int64_t dim, std::int64_t stride) {
+    count *= dim;
+    if (rank > 0 && strides[rank - 1] == dim * stride) {
+      dims[rank - 1] *= dim;
+      strides[rank - 1] = stride;
+      return;
+    }
+    dims[rank] = dim;
+    strides[rank++] = stride;
+  }
+
+  __device__ std::int64_t offset(std::int64_t index) const {
+    std::int64_t total = 0;
+    for (int i = rank - 1; i > 0; --i) {
+      const std::int64_t above = index / dims[i];
+      total += (index - above * dims[i]) * strides[i];
+      index = above;
+    }
+    return total + index * strides[0];
+  }
+};
+
+/// Of a result [kept, columns]; `columns` are contiguous in x, too, and 1 if the last axis is reduced.
+struct Plan {
+  Axes kept, reduced;
+  std::int64_t columns = 1;
+};
+
+Plan planOf(const ReduceShape &shape) {
+  Plan plan;
+  int end = shape.rank;
+  for (; end > 0 && (!shape.reduced[end - 1] || shape.dims[end - 1] == 1); --end)
+    plan.columns *= shape.dims[end - 1];
+  std::int64_t strides[maxRank], stride = plan.columns;
+  for (int i = end - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= shape.dims[i];
+  }
+  for (int i = 0; i < end; ++i)
+    if (shape.dims[i] != 1)
+      (shape.reduced[i] ? plan.reduced : plan.kept).append(shape.dims[i], strides[i]);
+  return plan;
+}
+
+// ---- the kernels
+
+constexpr std::int64_t runLength = 64;  ///< elements summed before double takes over
+constexpr std::int64_t longRow = 65536; ///< from here on a row has the largest block
+constexpr unsigned longRowThreads = 1024;
+
+/// Elements begin, begin + step, ... before `end`, in order. Four loads are under way at a time.
+template <class Reduction, class T, class Offset>
+__device__ Computed<T> reduceRun(const T *x, std::int64_t begin, std::int64_t end, std::int64_t step, Offset offset) {
+  using V = Computed<T>;
+  constexpr int batch = 4;
+  const typename Reduction::Merge merge;
+  V run = Reduction::empty;
+  std::int64_t i = begin;
+  for (; i + (batch - 1) * step < end; i += batch * step) {
+    V values[batch];
+    for (int k = 0; k < batch; ++k)
+      values[k] = scalar::cast<V>(x[offset(i + k * step)]);
+    for (int k = 0; k < batch; ++k)
+      run = merge(run, values[k]);
+  }
+  for (; i < end; i += step)
+    run = merge(run, scalar::cast<V>(x[offset(i)]));
+  return run;
+}
+
+/// Elements first, first + step, ... of what is reduced.
+template <class Reduction, class T>
+__device__ typename Reduction::Wide reduceShare(const T *x, const Axes &reduced, std::int64_t first,
+                                                std::int64_t step) {
+  const auto along = [&](std::int64_t i) { return i * reduced.strides[0]; };
+  const auto anywhere = [&](std::int64_t i) { return reduced.offset(i); };
+  typename Reduction::Wide total = Reduction::empty;
+  for (std::int64_t begin = first; begin < reduced.count; begin += runLength * step) {
+    const std::int64_t limit = begin + runLength * step, end = limit < reduced.count ? limit : reduced.count;
+    const Computed<T> run = reduced.rank > 1 ? reduceRun<Reduction>(x, begin, end, step, anywhere)
+                                             : reduceRun<Reduction>(x, begin, end, step, along);
+    total = typename Reduction::Merge{}(total, static_cast<typename Reduction::Wide>(run));
+  }
+  return total;
+}
+
+template <class Reduction, class Team, class T, class R>
+__global__ void __launch_bounds__(longRowThreads) reduceRows(Plan plan, const T *x, R *out) {
+  using Wide = typename Reduction::Wide;
+  using Merge = typename Reduction::Merge;
+  for (std::int64_t row = Team::firstRow(); row < plan.kept.count; row += Team::rowStep()) {
+    Wide total = reduceShare<Reduction>(x + plan.kept.offset(row), plan.reduced, Team::thread(), Team::threads());
+    total = Team::reduce(total, static_cast<Wide>(Reduction::empty), Merge{});
+    if (Team::thread() == 0)
+      out[row] = scalar::cast<R>(total);
+  }
+}
+
+/// `columnBlocks` blocks to a row of columns.
+template <class Reduction, class T, class R>
+__global__ void reduceColumns(Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
+  for (std::int64_t block = blockIdx.x; block < plan.kept.count * columnBlocks; block += gridDim.x) {
+    const std::int64_t row = block / columnBlocks, column = block % columnBlocks * blockDim.x + threadIdx.x;
+    const bool exists = column < plan.columns;
+    typename Reduction::Wide total = Reduction::empty;
+    if (exists)
+      total = reduceShare<Reduction>(x + plan.kept.offset(row) + column, plan.reduced, threadIdx.y, blockDim.y);
+    total = mergeLanes(total, typename Reduction::Merge{});
+    if (threadIdx.y == 0 && exists)
+      out[row * plan.columns + column] = scalar::cast<R>(total);
+  }
+}
+
+template <class Reduction, class T, class R>
+void startRows(const Context &c, const Plan &plan, const T *x, R *out) {
+  const std::int64_t rows = plan.kept.count, length = plan.reduced.count;
+  const unsigned threads = length < longRow ? rowThreads : longRowThreads;
+  if (length <= longestWarpRow)
+    launch(c, gridFor(c, rows * warpLanes, rowThreads), reduceRows<Reduction, WarpTeam, T, R>, plan, x, out);
+  else
+    launch(c, gridFor(c, rows * threads, threads), reduceRows<Reduction, BlockTeam, T, R>, plan, x, out);
+}
+
+/// Columns x lanes of a block. Narrower blocks mean more of them, which is what few columns need, but a memory
+/// transaction is 32 bytes; lanes beyond the elements reduced would have nothing to do.
+dim3 columnThreads(const Plan &plan, std::int64_t elementBytes) {
+  constexpr std::int64_t enoughBlocks = 128, transactionBytes = 32, usualThreads = 256;
+  const auto blocks = [&](std::int64_t columns) { return (plan.columns + columns - 1) / columns * plan.kept.count; };
+  std::int64_t columns = warpLanes, lanes = 1;
+  while (columns / 2 * elementBytes >= transactionBytes && blocks(columns) < enoughBlocks)
+    columns /= 2;
+  while (columns / 2 >= plan.columns)
+    columns /= 2;
+  while (columns * lanes < mostColumnThreads && lanes < plan.reduced.count)
+    lanes *= 2;
+  while (columns * lanes < usualThreads && columns < plan.columns)
+    columns *= 2;
+  while (columns * lanes < warpLanes) // no less than a warp
+    lanes *= 2;
+  return dim3(static_cast<unsigned>(columns), static_cast<unsigned>(lanes));
+}
+
+template <class Reduction, class T, class R>
+void startColumns(const Context &c, const Plan &plan, const T *x, R *out) {
+  const dim3 threads = columnThreads(plan, sizeof(T));
+  const std::int64_t columnBlocks = (plan.columns + threads.x - 1) / threads.x;
+  Grid grid = gridFor(c, plan.kept.count * columnBlocks, 1);
+  grid.threads = threads;
+  launch(c, grid, reduceColumns<Reduction, T, R>, plan, columnBlocks, x, out);
+}
+
+template <template <class> class Reduction, class T, class R>
+void reduce(const Context &c, const ReduceShape &shape, const T *x, R *out) {
+  const Plan plan = planOf(shape);
+  if (plan.kept.count * plan.columns == 0)
+    return;
+  if (plan.columns == 1)
+    startRows<Reduction<Computed<T>>>(c, plan, x, out);
+  else
+    startColumns<Reduction<Computed<T>>>(c, plan, x, out);
+}
+
+// ---- along an axis
+
+/// The largest value so far and where it is; -1: none yet. Wide, so that it has no padding (shuffleXor).
+template <class T>
+struct Best {
+  using Value = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
+  Value value;
+  std::int64_t index;
+};
+
+/// The larger, then the earlier one.
+template <class T>
+struct MergeBest {
+  __device__ Best<T> operator()(const Best<T> &a, const Best<T> &b) const {
+    if (a.index < 0 || b.index < 0)
+      return a.index < 0 ? b : a;
+    const bool aIsNaN = a.value != a.value, bIsNaN = b.value != b.value;
+    if (aIsNaN == bIsNaN && (aIsNaN || a.value == b.value))
+      return a.index < b.index ? a : b;
+    return aIsNaN || a.value > b.value ? a : b;
+  }
+};
+
+/// The best of elements first, first + step, ... of a line.
+template <class T>
+__device__ Best<T> bestOf(const T *line, std::int64_t count, std::int64_t stride, std::int64_t first,
+                          std::int64_t step) {
+  using Value = typename Best<T>::Value;
+  Best<T> best{0, -1};
+  for (std::int64_t j = first; j < count; j += step)
+    best = MergeBest<T>{}(best, Best<T>{static_cast<Value>(scalar::cast<Computed<T>>(line[j * stride])), j});
+  return best;
+}
+
+template <class Team, class T>
+__global__ void argMaxOfRows(std::int64_t rows, std::int64_t count, const T *x, std::int64_t *out) {
+  for (std::int64_t row = Team::firstRow(); row < rows; row += Team::rowStep()) {
+    const Best<T> mine = bestOf(x + row * count, count, 1, Team::thread(), Team::threads());
+    const Best<T> best = Team::reduce(mine, Best<T>{0, -1}, MergeBest<T>{});
+    if (Team::thread() == 0)
+      out[row] = best.index < 0 ? 0 : best.index;
+  }
+}
+
+/// Calls visit(line, start) for every line that is this thread's, with its first element.
+template <class Visit>
+__device__ void forEachLine(const AxisShape &shape, Visit visit) {
+  const std::int64_t inner = shape.inner, step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < shape.outer * inner; i += step)
+    visit(i, i / inner * shape.count * inner + i % inner);
+}
+
+template <class T>
+__global__ void argMaxOfLines(AxisShape shape, const T *x, std::int64_t *out) {
+  forEachLine(shape, [&](std::int64_t line, std::int64_t start) {
+    const Best<T> best = bestOf(x + start, shape.count, shape.inner, 0, 1);
+    out[line] = best.index < 0 ? 0 : best.index;
+  });
+}
+
+/// A line is one thread's: its sums are the serial ones.
+template <class T>
+__global__ void sumAlong(AxisShape shape, bool exclusive, bool reverse, const T *x, T *out) {
+  using V = Computed<T>;
+  forEachLine(shape, [&](std::int64_t, std::int64_t start) {
+    V total = 0;
+    for (std::int64_t k = 0; k < shape.count; ++k) {
+      const std::int64_t at = start + (reverse ? shape.count - 1 - k : k) * shape.inner;
+      const V before = total;
+      total = static_cast<V>(total + scalar::cast<V>(x[at]));
+      out[at] = scalar::cast<T>(exclusive ? before : total);
+    }
+  });
+}
+
+} // namespace
+
+template <class T, class R>
+void reduceSum(const Context &c, const ReduceShape &shape, const T *x, R *out) {
+  reduce<Sum>(c, shape, x, out);
+}
+template <class T>
+void reduceMax(const Context &c, const ReduceShape &shape, const T *x, T *out) {
+  reduce<Maximum>(c, shape, x, out);
+}
+template <class T>
+void reduceMin(const Context &c, const ReduceShape &shape, const T *x, T *out) {
+  reduce<Minimum>(c, shape, x, out);
+}
+template <class T>
+void reduceProd(const Context &c, const ReduceShape &shape, const T *x, T *out) {
+  reduce<Product>(c, shape, x, out);
+}
+
+template <class T>
+void argMax(const Context &c, const AxisShape &shape, const T *x, std::int64_t *out) {
+  const std::int64_t lines = shape.outer * shape.inner;
+  if (lines == 0)
+    return;
+  if (shape.inner != 1)
+    launch(c, gridFor(c, lines), argMaxOfLines<T>, shape, x, out);
+  else if (shape.count <= longestWarpRow)
+    launch(c, gridFor(c, lines * warpLanes, rowThreads), argMaxOfRows<WarpTeam, T>, lines, shape.count, x, out);
+  else
+    launch(c, gridFor(c, lines * rowThreads, rowThreads), argMaxOfRows<BlockTeam, T>, lines, shape.count, x, out);
+}
+
+template <class T>
+void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, bool reverse, const T *x, T *out) {
+  if (shape.outer * shape.count * shape.inner > 0)
+    launch(c, gridFor(c, shape.outer * shape.inner), sumAlong<T>, shape, exclusive, reverse, x, out);
+}
+
+#define FSDPC_REDUCTIONS(T)                                                                                            \
+  template void reduceSum(const Context &, const ReduceShape &, const T *, T *);                                       \
+  template void reduceMax(const Context &, const ReduceShape &, const T *, T *);                                       \
+  template void reduceMin(const Context &, const ReduceShape &, const T *, T *);                                       \
+  template void reduceProd(const Context &, const ReduceShape &, const T *, T *);                                      \
+  template void argMax(const Context &, const AxisShape &, const T *, std::int64_t *);                                 \
+  template void cumulativeSum(const Context &, const AxisShape &, bool, bool, const T *, T *);
+FSDPC_REDUCTIONS(float)
+FSDPC_REDUCTIONS(double)
+FSDPC_REDUCTIONS(Bfloat16)
+FSDPC_REDUCTIONS(std::int64_t)
+FSDPC_REDUCTIONS(std::int32_t)
+FSDPC_REDUCTIONS(std::uint8_t)
+template void reduceSum(const Context &, const ReduceShape &, const Bfloat16 *, float *);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,198 @@
+// Scalar functions that generated kernels call: the names and the meaning of the cpu target's
+// (runtime/cpu/kernels/vector_math.h), so that a fused expression has one text for both targets.
+//
+// float and double use the CUDA mathematics library at its documented precision (a few ulp), never the fast intrinsics;
+// division and square root are correctly rounded, as nvcc's defaults have it. 16-bit floats are only converted: what is
+// computed with them is computed in float.
+#pragma once
+
+#include "runtime/common/bfloat16.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace fsdpc::rt::scalar {
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+inline constexpr float notANumber = std::numeric_limits<float>::quiet_NaN();
+
+FSDPC_HOST_DEVICE inline float exp(float x) { return ::expf(x); }
+FSDPC_HOST_DEVICE inline double exp(double x) { return ::exp(x); }
+FSDPC_HOST_DEVICE inline float log(float x) { return ::logf(x); }
+FSDPC_HOST_DEVICE inline double log(double x) { return ::log(x); }
+FSDPC_HOST_DEVICE inline float log1p(float x) { return ::log1pf(x); }
+FSDPC_HOST_DEVICE inline double log1p(double x) { return ::log1p(x); }
+FSDPC_HOST_DEVICE inline float tanh(float x) { return ::tanhf(x); }
+FSDPC_HOST_DEVICE inline double tanh(double x) { return ::tanh(x); }
+FSDPC_HOST_DEVICE inline float erf(float x) { return ::erff(x); }
+FSDPC_HOST_DEVICE inline double erf(double x) { return ::erf(x); }
+FSDPC_HOST_DEVICE inline float sin(float x) { return ::sinf(x); }
+FSDPC_HOST_DEVICE inline double sin(double x) { return ::sin(x); }
+FSDPC_HOST_DEVICE inline float cos(float x) { return ::cosf(x); }
+FSDPC_HOST_DEVICE inline double cos(double x) { return ::cos(x); }
+FSDPC_HOST_DEVICE inline float pow(float x, float y) { return ::powf(x, y); }
+FSDPC_HOST_DEVICE inline double pow(double x, double y) { return ::pow(x, y); }
+FSDPC_HOST_DEVICE inline float sqrt(float x) { return ::sqrtf(x); }
+FSDPC_HOST_DEVICE inline double sqrt(double x) { return ::sqrt(x); }
+FSDPC_HOST_DEVICE inline float floor(float x) { return ::floorf(x); }
+FSDPC_HOST_DEVICE inline double floor(double x) { return ::floor(x); }
+FSDPC_HOST_DEVICE inline float ceil(float x) { return ::ceilf(x); }
+FSDPC_HOST_DEVICE inline double ceil(double x) { return ::ceil(x); }
+/// Halves go to even, as ONNX Round says.
+FSDPC_HOST_DEVICE inline float round(float x) { return ::rintf(x); }
+FSDPC_HOST_DEVICE inline double round(double x) { return ::rint(x); }
+
+template <class T>
+FSDPC_HOST_DEVICE T abs(T x) {
+  if constexpr (std::is_same_v<T, float>)
+    return ::fabsf(x);
+  else if constexpr (std::is_same_v<T, double>)
+    return ::fabs(x);
+  else if constexpr (std::is_unsigned_v<T>)
+    return x;
+  else
+    return x < T(0) ? static_cast<T>(-x) : x;
+}
+
+/// -1, 0 or 1; NaN stays NaN.
+template <class T>
+FSDPC_HOST_DEVICE T sign(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x != x ? x : static_cast<T>((x > T(0)) - (x < T(0)));
+  else if constexpr (std::is_unsigned_v<T>)
+    return static_cast<T>(x != T(0));
+  else
+    return static_cast<T>((x > T(0)) - (x < T(0)));
+}
+
+/// NaN if either is, as in ONNX Max and Min; fmaxf and fminf would drop it.
+template <class T>
+FSDPC_HOST_DEVICE T max(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x > y || x != x ? x : y;
+  else
+    return x > y ? x : y;
+}
+template <class T>
+FSDPC_HOST_DEVICE T min(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x < y || x != x ? x : y;
+  else
+    return x < y ? x : y;
+}
+/// relu(NaN) is NaN.
+template <class T>
+FSDPC_HOST_DEVICE T relu(T x) {
+  if constexpr (std::is_unsigned_v<T>)
+    return x;
+  else
+    return x < T(0) ? T(0) : x;
+}
+
+template <class T>
+FSDPC_HOST_DEVICE T rsqrt(T x) {
+  return T(1) / sqrt(x);
+}
+template <class T>
+FSDPC_HOST_DEVICE T sigmoid(T x) {
+  return T(1) / (T(1) + exp(-x));
+}
+
+/// Integer power by squaring; a negative exponent gives 0 but for bases 1 and -1, as truncation does.
+template <class T>
+FSDPC_HOST_DEVICE T integerPow(T base, T exponent) {
+  if constexpr (std::is_signed_v<T>)
+    if (exponent < T(0))
+      return base == T(1) ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
+  // Unsigned words, 32 bits or more: overflow wraps.
+  using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  Word result = 1, power = static_cast<Word>(base);
+  for (; exponent != T(0); exponent = static_cast<T>(exponent >> 1), power *= power)
+    if (exponent & 1)
+      result *= power;
+  return static_cast<T>(result);
+}
+
+/// The remainder has the sign of x for floats (ONNX Mod with fmod=1), of y for integers (fmod=0), which give 0 by zero.
+template <class T>
+FSDPC_HOST_DEVICE T mod(T x, T y) {
+  if constexpr (std::is_same_v<T, float>) {
+    return ::fmodf(x, y);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ::fmod(x, y);
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return y == T(0) ? T(0) : static_cast<T>(x % y);
+  } else {
+    if (y == T(0) || y == T(-1))
+      return T(0);
+    const T remainder = static_cast<T>(x % y);
+    return remainder != T(0) && (remainder < T(0)) != (y < T(0)) ? static_cast<T>(remainder + y) : remainder;
+  }
+}
+/// Truncating; by zero: 0 for integers. The least integer by -1 wraps.
+template <class T>
+FSDPC_HOST_DEVICE T div(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return x / y;
+  } else {
+    if (y == T(0))
+      return T(0);
+    if constexpr (std::is_signed_v<T>)
+      if (y == T(-1))
+        return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
+    return static_cast<T>(x / y);
+  }
+}
+
+/// x * Phi(x)
+template <class T>
+FSDPC_HOST_DEVICE T gelu(T x) {
+  return T(0.5) * x * (T(1) + erf(x * T(0.70710678118654752)));
+}
+/// dy * (Phi(x) + x * phi(x))
+template <class T>
+FSDPC_HOST_DEVICE T geluGrad(T dy, T x) {
+  const T cdf = T(0.5) * (T(1) + erf(x * T(0.70710678118654752)));
+  const T density = T(0.39894228040143268) * exp(T(-0.5) * x * x);
+  return dy * (cdf + x * density);
+}
+template <class T>
+FSDPC_HOST_DEVICE T geluTanh(T x) {
+  const T inner = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
+  return T(0.5) * x * (T(1) + tanh(inner));
+}
+template <class T>
+FSDPC_HOST_DEVICE T geluTanhGrad(T dy, T x) {
+  const T inner = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
+  const T t = tanh(inner);
+  const T slope = T(0.79788456080286536) * (T(1) + T(0.134145) * x * x);
+  return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope);
+}
+
+/// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN gives 0) and wraps to the
+/// width. Bfloat16 is reached, and left, through float.
+template <class To, class From>
+FSDPC_HOST_DEVICE To cast(From x) {
+  if constexpr (std::is_same_v<From, Bfloat16> && std::is_same_v<To, Bfloat16>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, Bfloat16>) {
+    return cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, Bfloat16>) {
+    return Bfloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    constexpr From limit = static_cast<From>(0x1p63);
+    const std::int64_t whole = x >= limit    ? INT64_MAX
+                               : x >= -limit ? static_cast<std::int64_t>(x)
+                               : x == x      ? INT64_MIN
+                                             : 0;
+    return static_cast<To>(whole);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+} // namespace fsdpc::rt::scalar

@@ -1,0 +1,15 @@
+// Constants of the program, which lie in the device's memory with its code.
+#pragma once
+
+#include "runtime/cuda/device.h"
+
+namespace fsdpc::rt {
+
+template <std::size_t words>
+void copyTable(const Context &c, const std::uint64_t (&table)[words], void *to, std::int64_t bytes) {
+  checkCuda(cudaMemcpyFromSymbolAsync(to, table, static_cast<std::size_t>(bytes), 0, cudaMemcpyDeviceToDevice,
+                                      c.device->compute),
+            "cudaMemcpyFromSymbolAsync");
+}
+
+} // namespace fsdpc::rt

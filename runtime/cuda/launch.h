@@ -1,0 +1,49 @@
+// How kernels are started: one function instead of <<<>>>, so that the same source also runs where there is no GPU.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/cuda/device.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace fsdpc::rt {
+
+struct Grid {
+  dim3 blocks;
+  dim3 threads;
+  std::size_t sharedBytes = 0; ///< of dynamic shared memory
+};
+
+/// Enqueues the kernel on the compute stream. Arguments are converted to the kernel's parameters.
+template <class... Parameters, class... Arguments>
+void launch(const Context &c, const Grid &grid, void (*kernel)(Parameters...), Arguments &&...arguments) {
+  cudaLaunchConfig_t configuration = {};
+  configuration.gridDim = grid.blocks;
+  configuration.blockDim = grid.threads;
+  configuration.dynamicSmemBytes = grid.sharedBytes;
+  configuration.stream = c.device->compute;
+  checkCuda(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...),
+            "kernel launch");
+}
+
+/// A grid-stride loop over `count` elements: enough blocks to fill the device, no more than there is work for.
+inline Grid gridFor(const Context &c, std::int64_t count, unsigned threads = 256) {
+  const std::int64_t needed = (count + threads - 1) / threads;
+  const std::int64_t most = std::int64_t{c.device->multiprocessors} * 16;
+  return {dim3(static_cast<unsigned>(std::max<std::int64_t>(1, std::min(needed, most)))), dim3(threads)};
+}
+
+/// Dynamic shared memory of the block.
+template <class T>
+__device__ T *sharedMemory() {
+#if defined(__CUDACC__)
+  extern __shared__ __align__(16) unsigned char dynamicShared[];
+  return reinterpret_cast<T *>(dynamicShared);
+#else
+  return reinterpret_cast<T *>(emulated::dynamicSharedMemory);
+#endif
+}
+
+} // namespace fsdpc::rt

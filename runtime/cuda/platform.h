@@ -1,0 +1,45 @@
+// The cuda target's Platform: one GPU, one process (or, in tests, one thread) per rank.
+#pragma once
+
+#include "runtime/common/platform.h"
+#include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/host_group.h"
+#include "runtime/cuda/nccl_communicators.h"
+
+namespace fsdpc::rt {
+
+class CudaPlatform final : public Platform {
+public:
+  /// The group's ranks have joined and this one's device is set.
+  explicit CudaPlatform(std::unique_ptr<HostGroup> group);
+  ~CudaPlatform() override;
+
+  int rank() const override { return group->rank(); }
+  int worldSize() const override { return group->size(); }
+  Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
+  void barrier() override;
+  void broadcast(void *data, std::int64_t bytes) override { group->broadcast(data, bytes); }
+  std::int64_t maxOverRanks(std::int64_t value) override;
+  std::int64_t sumOverRanks(std::int64_t value) override;
+  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override { group->gatherToRoot(mine, bytes, all); }
+  std::int64_t mappedArenaBytes() const override { return privateBytes + windowBytes; }
+  /// Memory of the device is not in the process's set.
+  std::int64_t proportionalSetGrowthBytes() const override { return -1; }
+  const char *streamModeName() const override { return "cuda"; }
+  CommunicationTimes takeCommunicationTimes() override { return {}; }
+  void drainCollectives() override;
+  [[noreturn]] void abort(int exitCode) override;
+
+private:
+  void mapArenas(const ProgramInfo &program);
+  void joinCommunicators(const ProgramInfo &program);
+
+  std::unique_ptr<HostGroup> group;
+  Device device;
+  Context context;
+  std::unique_ptr<NcclCommunicators> communicators;
+  std::unique_ptr<StagedMemory> memory;
+  std::int64_t privateBytes = 0, windowBytes = 0;
+};
+
+} // namespace fsdpc::rt

@@ -1,0 +1,257 @@
+#include "runtime/cuda/tcp_group.h"
+
+#include "runtime/common/failure.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace fsdpc::rt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A stranger that connects to the port is told from a rank by this and by a rank number that is free.
+constexpr std::uint64_t greeting = 0x66736470'632d3031;
+constexpr auto retryInterval = std::chrono::milliseconds(50);
+
+struct Hello {
+  std::uint64_t magic = greeting;
+  std::int64_t rank = 0, size = 0;
+};
+
+[[noreturn]] void fail(const std::string &message) { throw Failure(ExitCode::device, message); }
+
+class Socket {
+public:
+  explicit Socket(int handle = -1) : handle(handle) {}
+  ~Socket() {
+    if (handle >= 0)
+      ::close(handle);
+  }
+  Socket(Socket &&other) noexcept : handle(std::exchange(other.handle, -1)) {}
+  Socket &operator=(Socket &&other) noexcept {
+    std::swap(handle, other.handle);
+    return *this;
+  }
+  bool isOpen() const { return handle >= 0; }
+  int get() const { return handle; }
+  void send(const void *data, std::int64_t bytes) const;
+  void receive(void *data, std::int64_t bytes) const;
+
+private:
+  int handle;
+};
+
+void Socket::send(const void *data, std::int64_t bytes) const {
+  const auto *at = static_cast<const char *>(data);
+  while (bytes > 0) {
+    const ssize_t sent = ::send(handle, at, static_cast<std::size_t>(bytes), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR)
+      continue;
+    if (sent <= 0)
+      throw Failure(ExitCode::timeout, std::string("a rank has left: ") + std::strerror(errno));
+    at += sent;
+    bytes -= sent;
+  }
+}
+
+void Socket::receive(void *data, std::int64_t bytes) const {
+  auto *at = static_cast<char *>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::recv(handle, at, static_cast<std::size_t>(bytes), 0);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      throw Failure(ExitCode::timeout, "a rank has left");
+    at += got;
+    bytes -= got;
+  }
+}
+
+/// Rank 0 keeps a socket per rank (its own is closed), the others one.
+class TcpGroup final : public HostGroup {
+public:
+  TcpGroup(int rank, std::vector<Socket> sockets, int size)
+      : sockets(std::move(sockets)), myRank(rank), worldSize(size) {}
+  int rank() const override { return myRank; }
+  int size() const override { return worldSize; }
+
+  void exchange(const void *mine, std::int64_t bytes, void *all) override {
+    gatherToRoot(mine, bytes, all);
+    broadcast(all, bytes * worldSize);
+  }
+
+  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override {
+    if (myRank != 0)
+      return sockets[0].send(mine, bytes);
+    auto *to = static_cast<std::byte *>(all);
+    std::memmove(to, mine, static_cast<std::size_t>(bytes));
+    for (int peer = 1; peer < worldSize; ++peer)
+      sockets[static_cast<std::size_t>(peer)].receive(to + peer * bytes, bytes);
+  }
+
+  void broadcast(void *data, std::int64_t bytes) override {
+    if (myRank != 0)
+      return sockets[0].receive(data, bytes);
+    for (int peer = 1; peer < worldSize; ++peer)
+      sockets[static_cast<std::size_t>(peer)].send(data, bytes);
+  }
+
+private:
+  std::vector<Socket> sockets;
+  int myRank, worldSize;
+};
+
+Socket listenOn(int port) {
+  Socket listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1, off = 0;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_any;
+  address.sin6_port = htons(static_cast<std::uint16_t>(port));
+  if (::bind(listener.get(), reinterpret_cast<sockaddr *>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), SOMAXCONN) != 0)
+    fail("rank 0 cannot listen on port " + std::to_string(port) + ": " + std::strerror(errno) +
+         "; give another place with FSDPC_RENDEZVOUS=host:port");
+  return listener;
+}
+
+int portOf(const Socket &listener) {
+  sockaddr_in6 address{};
+  socklen_t length = sizeof address;
+  ::getsockname(listener.get(), reinterpret_cast<sockaddr *>(&address), &length);
+  return ntohs(address.sin6_port);
+}
+
+Socket connectTo(const std::string &host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return Socket();
+  Socket connected;
+  for (const addrinfo *entry = found; entry && !connected.isOpen(); entry = entry->ai_next) {
+    Socket candidate(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, entry->ai_protocol));
+    if (candidate.isOpen() && ::connect(candidate.get(), entry->ai_addr, entry->ai_addrlen) == 0)
+      connected = std::move(candidate);
+  }
+  ::freeaddrinfo(found);
+  return connected;
+}
+
+void sendAtOnce(const Socket &socket) {
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place.
+bool readMeetingFile(MeetingPoint &point) {
+  std::ifstream file(point.file);
+  return static_cast<bool>(file >> point.host >> point.port);
+}
+
+void writeMeetingFile(const std::string &path, int port) {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  const std::string temporary = path + "." + std::to_string(::getpid());
+  std::ofstream file(temporary);
+  file << host << ' ' << port << '\n';
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0)
+    fail("rank 0 cannot write " + path + ", where the ranks are to meet: " + std::strerror(errno));
+}
+
+std::string describe(const MeetingPoint &point) {
+  return point.file.empty() ? point.host + ":" + std::to_string(point.port) : point.file;
+}
+
+/// Rank 0: takes in the others.
+std::vector<Socket> gather(const LaunchEnvironment &environment, Clock::time_point deadline) {
+  const MeetingPoint &point = environment.meetingPoint;
+  if (!point.file.empty())
+    ::unlink(point.file.c_str()); // of a job before this one
+  const Socket listener = listenOn(point.file.empty() ? point.port : 0);
+  if (!point.file.empty())
+    writeMeetingFile(point.file, portOf(listener));
+  std::vector<Socket> sockets(static_cast<std::size_t>(environment.worldSize));
+  for (int joined = 1; joined < environment.worldSize;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd waiting{listener.get(), POLLIN, 0};
+    if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) == 0)
+      fail(std::to_string(environment.worldSize - joined) + " of " + std::to_string(environment.worldSize) +
+           " ranks have not come to " + describe(point));
+    Socket peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const timeval limit{2, 0}, none{};
+    ::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    Hello hello;
+    try {
+      peer.receive(&hello, sizeof hello);
+    } catch (const Failure &) {
+      continue;
+    }
+    const bool fits = hello.magic == greeting && hello.size == environment.worldSize && hello.rank > 0 &&
+                      hello.rank < hello.size && !sockets[static_cast<std::size_t>(hello.rank)].isOpen();
+    if (!fits)
+      continue;
+    ::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+    sendAtOnce(peer);
+    peer.send(&hello, sizeof hello);
+    sockets[static_cast<std::size_t>(hello.rank)] = std::move(peer);
+    ++joined;
+  }
+  if (!point.file.empty())
+    ::unlink(point.file.c_str());
+  return sockets;
+}
+
+/// The others: knock until rank 0 opens. A file or a listener of an earlier job does not answer the greeting.
+std::vector<Socket> join(const LaunchEnvironment &environment, Clock::time_point deadline) {
+  MeetingPoint point = environment.meetingPoint;
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(retryInterval)) {
+    if (!point.file.empty() && !readMeetingFile(point))
+      continue;
+    Socket socket = connectTo(point.host, point.port);
+    if (!socket.isOpen())
+      continue;
+    sendAtOnce(socket);
+    Hello hello{greeting, environment.rank, environment.worldSize}, answer;
+    try {
+      socket.send(&hello, sizeof hello);
+      socket.receive(&answer, sizeof answer);
+    } catch (const Failure &) {
+      continue;
+    }
+    std::vector<Socket> sockets;
+    sockets.push_back(std::move(socket));
+    return sockets;
+  }
+  fail("rank " + std::to_string(environment.rank) + " does not find rank 0 at " + describe(environment.meetingPoint));
+}
+
+} // namespace
+
+std::unique_ptr<HostGroup> joinOverTcp(const LaunchEnvironment &environment, double timeoutSeconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeoutSeconds));
+  std::vector<Socket> sockets;
+  if (environment.worldSize > 1)
+    sockets = environment.rank == 0 ? gather(environment, deadline) : join(environment, deadline);
+  return std::make_unique<TcpGroup>(environment.rank, std::move(sockets), environment.worldSize);
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,14 @@
+// Runs the blocks of a kernel: every thread is a fiber that runs until it meets a barrier, a shuffle or its end.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <functional>
+
+namespace fsdpc::emulated {
+
+/// All blocks, one after another; `thread` is the kernel as one thread runs it. Ends the process with a message when
+/// threads wait at different barriers, or at one that others have left behind by returning.
+void runBlocks(const Launch &launch, const std::function<void()> &thread);
+
+} // namespace fsdpc::emulated

@@ -1,0 +1,270 @@
+#include "tests/emulated/device.h"
+
+#include "tests/emulated/block.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+namespace fsdpc::emulated {
+
+namespace {
+
+constexpr int operationsPerPoll = 64;
+constexpr unsigned operationsPerWeights = 32; ///< so long the streams keep their pace
+
+unsigned seedOfEnvironment() {
+  const char *text = std::getenv("FSDPC_EMULATED_SEED");
+  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 0;
+}
+
+} // namespace
+
+Device &Device::instance() {
+  static Device device;
+  return device;
+}
+
+Device::Device() : random(seedOfEnvironment()), isEager(std::getenv("FSDPC_EMULATED_EAGER") != nullptr) {}
+
+void Device::add(Stream &stream) {
+  std::lock_guard lock(mutex);
+  streams.push_back(&stream);
+}
+
+void Device::remove(Stream &stream) {
+  std::lock_guard lock(mutex);
+  std::erase(streams, &stream);
+}
+
+bool Device::mayRun(const Stream &stream) const {
+  if (stream.queue.empty())
+    return false;
+  const Operation &head = stream.queue.front();
+  if (head.awaited)
+    return *head.awaited;
+  if (!head.meeting)
+    return true;
+  return std::all_of(head.meeting->streams.begin(), head.meeting->streams.end(), [&](const Stream *member) {
+    return member && !member->queue.empty() && member->queue.front().meeting == head.meeting;
+  });
+}
+
+/// One operation of a random stream; false if none may run.
+bool Device::runOne() {
+  if (untilNewWeights-- == 0) {
+    untilNewWeights = operationsPerWeights;
+    for (Stream *stream : streams)
+      stream->weight = random() % 2 ? 1 : 50;
+  }
+  std::vector<Stream *> ready;
+  unsigned total = 0;
+  for (Stream *stream : streams)
+    if (mayRun(*stream)) {
+      ready.push_back(stream);
+      total += stream->weight;
+    }
+  if (ready.empty())
+    return false;
+  unsigned chosen = static_cast<unsigned>(random() % total);
+  auto stream = ready.begin();
+  for (; chosen >= (*stream)->weight; ++stream)
+    chosen -= (*stream)->weight;
+  const Operation operation = (*stream)->queue.front();
+  if (operation.meeting) {
+    for (Stream *member : operation.meeting->streams)
+      member->queue.pop_front();
+    operation.meeting->run();
+  } else {
+    (*stream)->queue.pop_front();
+    if (operation.run)
+      operation.run();
+  }
+  changed.notify_all();
+  return true;
+}
+
+/// Between nothing and a lot, so that the host is sometimes far ahead of the device and sometimes just ahead.
+void Device::runSome() {
+  for (unsigned count = random() % 8 == 0 ? static_cast<unsigned>(random() % 64) : 0; count > 0 && runOne(); --count)
+    ;
+}
+
+void Device::push(Stream &stream, Operation operation) {
+  stream.queue.push_back(std::move(operation));
+  changed.notify_all();
+  if (isEager)
+    while (runOne())
+      ;
+  else
+    runSome();
+}
+
+void Device::enqueue(Stream &stream, Operation operation) {
+  std::lock_guard lock(mutex);
+  push(stream, std::move(operation));
+}
+
+void Device::enqueueMeeting(Stream &stream, const std::function<std::shared_ptr<Meeting>()> &join) {
+  std::lock_guard lock(mutex);
+  push(stream, {.meeting = join()});
+}
+
+void Device::record(Event &event, Stream &stream) {
+  std::lock_guard lock(mutex);
+  event.completed = std::make_shared<bool>(false);
+  push(stream, {.run = [&event, completed = event.completed] {
+         *completed = true;
+         event.time = std::chrono::steady_clock::now();
+       }});
+}
+
+/// Of an event that was never recorded: nothing, as in CUDA.
+void Device::wait(Stream &stream, Event &event) {
+  std::lock_guard lock(mutex);
+  push(stream, {.awaited = event.completed});
+}
+
+void Device::runUntil(const std::function<bool()> &done) {
+  std::unique_lock lock(mutex);
+  while (!done())
+    if (!runOne())
+      changed.wait(lock);
+}
+
+bool Device::poll(const std::function<bool()> &done) {
+  std::unique_lock lock(mutex);
+  for (int count = 0; count < operationsPerPoll && !done(); ++count)
+    if (!runOne()) {
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+      break;
+    }
+  return done();
+}
+
+void enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread) {
+  Device::instance().enqueue(*stream, {[launch, thread = std::move(thread)] { runBlocks(launch, thread); }});
+}
+
+} // namespace fsdpc::emulated
+
+using fsdpc::emulated::Device;
+
+namespace {
+
+std::mutex allocationMutex;
+std::map<void *, std::size_t> allocations;
+
+/// NaN as a float, -1 as an integer.
+constexpr int poison = 0xff;
+
+cudaError_t allocate(void **pointer, std::size_t bytes) {
+  *pointer = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (!*pointer)
+    return cudaErrorMemoryAllocation;
+  std::memset(*pointer, poison, bytes);
+  std::lock_guard lock(allocationMutex);
+  allocations[*pointer] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t release(void *pointer) {
+  if (!pointer)
+    return cudaSuccess;
+  std::lock_guard lock(allocationMutex);
+  const auto found = allocations.find(pointer);
+  if (found == allocations.end())
+    return cudaErrorInvalidValue;
+  std::memset(pointer, poison, found->second);
+  std::free(pointer);
+  allocations.erase(found);
+  return cudaSuccess;
+}
+
+} // namespace
+
+const char *cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+  case cudaSuccess: return "no error";
+  case cudaErrorInvalidValue: return "invalid argument";
+  case cudaErrorMemoryAllocation: return "out of memory";
+  default: return "emulated device error";
+  }
+}
+const char *cudaGetErrorName(cudaError_t error) { return cudaGetErrorString(error); }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int *count) { return *count = 64, cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor         ? 9
+           : attribute == cudaDevAttrComputeCapabilityMinor       ? 0
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232448
+                                                                  : 4;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t *freeBytes, std::size_t *totalBytes) {
+  *freeBytes = *totalBytes = std::size_t{64} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **pointer, std::size_t bytes) { return allocate(pointer, bytes); }
+cudaError_t cudaFree(void *pointer) { return release(pointer); }
+cudaError_t cudaMallocHost(void **pointer, std::size_t bytes) { return allocate(pointer, bytes); }
+cudaError_t cudaFreeHost(void *pointer) { return release(pointer); }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
+  *stream = new fsdpc::emulated::Stream;
+  Device::instance().add(**stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Device::instance().remove(*stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  fsdpc::emulated::Event event;
+  Device::instance().record(event, *stream);
+  return cudaEventSynchronize(&event);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return Device::instance().poll([&] { return stream->queue.empty(); }) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Device::instance().wait(*stream, *event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  *event = new fsdpc::emulated::Event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Device::instance().record(*event, *stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return Device::instance().poll([&] { return *event->completed; }) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Device::instance().runUntil([&] { return *event->completed; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream) {
+  Device::instance().enqueue(*stream, {[=] { std::memset(to, value, bytes); }});
+  return cudaSuccess;
+}

@@ -1,0 +1,215 @@
+// The part of the CUDA runtime that emitted programs use, for a machine without a GPU: the same program.cu and kernels
+// are compiled by the host compiler with this folder in front of the toolkit's headers.
+//
+//   streams   queues of operations. Nothing but events orders them: whenever several queues have an operation that may
+//             run, a random one does, so an edge that is missing shows as a wrong number under some seed.
+//   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles.
+//   memory    the host's, filled with a pattern when it is allocated and when it is freed.
+//
+// FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is done when it returns. Calls
+// return what CUDA returns; misuse that CUDA leaves undefined (a barrier that only some threads reach, a wait for an
+// event of a device that is gone) ends the process.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// One block runs at a time.
+#define __shared__ static
+#define __align__(bytes) alignas(bytes)
+#define CUDART_CB
+#define CUDART_VERSION 13000
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct uint3 {
+  unsigned x, y, z;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+// ---- what the threads of a kernel see
+
+/// Of the thread of the device that runs now: one at a time does.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+namespace fsdpc::emulated {
+
+/// Shared memory whose size the launch gives.
+extern std::byte *dynamicSharedMemory;
+
+void synchronizeBlock();
+void synchronizeWarp(unsigned mask);
+/// What lane `lane` of this warp gave at the same call.
+std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
+unsigned ballot(unsigned mask, bool mine);
+int laneOfThread();
+
+template <class T>
+T shuffle(unsigned mask, T value, int lane) {
+  static_assert(sizeof(T) <= 8);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = exchange(mask, bits, lane);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+} // namespace fsdpc::emulated
+
+inline void __syncthreads() { fsdpc::emulated::synchronizeBlock(); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { fsdpc::emulated::synchronizeWarp(mask); }
+inline void __threadfence() {}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return fsdpc::emulated::shuffle(mask, value, lane);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  return fsdpc::emulated::shuffle(mask, value, fsdpc::emulated::laneOfThread() ^ lanes);
+}
+/// Beyond the warp's end a thread gets its own value.
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
+  const int lane = fsdpc::emulated::laneOfThread() + static_cast<int>(distance);
+  return fsdpc::emulated::shuffle(mask, value, lane < 32 ? lane : lane - static_cast<int>(distance));
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
+  const int lane = fsdpc::emulated::laneOfThread() - static_cast<int>(distance);
+  return fsdpc::emulated::shuffle(mask, value, lane >= 0 ? lane : lane + static_cast<int>(distance));
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) { return fsdpc::emulated::ballot(mask, predicate != 0); }
+/// Blocks and threads take turns, so nothing comes between the two halves.
+template <class T>
+T atomicAdd(T *at, T value) {
+  const T before = *at;
+  *at = before + value;
+  return before;
+}
+template <class T>
+T __ldg(const T *at) {
+  return *at;
+}
+
+// ---- host side
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4
+};
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+namespace fsdpc::emulated {
+struct Stream;
+struct Event;
+struct Launch {
+  dim3 grid, block;
+  std::size_t sharedBytes = 0;
+};
+void enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread);
+} // namespace fsdpc::emulated
+
+using cudaStream_t = fsdpc::emulated::Stream *;
+using cudaEvent_t = fsdpc::emulated::Event *;
+
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaMemGetInfo(std::size_t *freeBytes, std::size_t *totalBytes);
+cudaError_t cudaMalloc(void **pointer, std::size_t bytes);
+cudaError_t cudaFree(void *pointer);
+cudaError_t cudaMallocHost(void **pointer, std::size_t bytes);
+cudaError_t cudaFreeHost(void *pointer);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream);
+template <class T>
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, std::size_t bytes, std::size_t offset,
+                                      cudaMemcpyKind kind, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, reinterpret_cast<const std::byte *>(&symbol) + offset, bytes, kind, stream);
+}
+
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+struct cudaLaunchAttribute {
+  int unused;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute *attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
+                               Arguments &&...arguments) {
+  std::tuple<std::decay_t<Parameters>...> values(std::forward<Arguments>(arguments)...);
+  fsdpc::emulated::enqueueKernel(config->stream, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+                                 [kernel, values] { std::apply(kernel, values); });
+  return cudaSuccess;
+}

@@ -1,0 +1,88 @@
+// The entry point of a program on the emulated device: every rank is a thread of this process. Started by a launcher,
+// the lowest rank runs them all and the others leave, so `mpirun -n N train` works as for any program.
+#include "runtime/common/launcher.h"
+#include "runtime/common/run_main.h"
+#include "runtime/cuda/platform.h"
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace fsdpc::rt {
+namespace {
+
+/// Where the threads meet.
+struct Meeting {
+  explicit Meeting(int size) : size(size), parts(static_cast<std::size_t>(size)), barrier(size) {}
+  const int size;
+  std::vector<const void *> parts;
+  std::barrier<> barrier;
+};
+
+class ThreadGroup final : public HostGroup {
+public:
+  ThreadGroup(Meeting &meeting, int rank) : meeting(meeting), myRank(rank) {}
+  int rank() const override { return myRank; }
+  int size() const override { return meeting.size; }
+  void exchange(const void *mine, std::int64_t bytes, void *all) override {
+    meeting.parts[static_cast<std::size_t>(myRank)] = mine;
+    meeting.barrier.arrive_and_wait();
+    for (int peer = 0; all && peer < size(); ++peer)
+      std::memcpy(static_cast<std::byte *>(all) + peer * bytes, meeting.parts[static_cast<std::size_t>(peer)],
+                  static_cast<std::size_t>(bytes));
+    meeting.barrier.arrive_and_wait();
+  }
+  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override { exchange(mine, bytes, all); }
+  void broadcast(void *data, std::int64_t bytes) override {
+    meeting.parts[static_cast<std::size_t>(myRank)] = data;
+    meeting.barrier.arrive_and_wait();
+    if (myRank != 0)
+      std::memcpy(data, meeting.parts[0], static_cast<std::size_t>(bytes));
+    meeting.barrier.arrive_and_wait();
+  }
+
+private:
+  Meeting &meeting;
+  int myRank;
+};
+
+Meeting *meeting = nullptr;
+thread_local int threadRank = 0;
+
+/// How many ranks the launcher has started; the program's own number without one.
+int launchedSize() {
+  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
+    if (const char *text = std::getenv(name))
+      return std::atoi(text);
+  return programInfo().worldSize;
+}
+
+} // namespace
+
+std::unique_ptr<Platform> startPlatform(int &, char **&) {
+  return std::make_unique<CudaPlatform>(std::make_unique<ThreadGroup>(*meeting, threadRank));
+}
+
+} // namespace fsdpc::rt
+
+int main(int argc, char **argv) {
+  using namespace fsdpc::rt;
+  if (launcherRank().value_or(0) != 0)
+    return 0;
+  Meeting ranks(launchedSize());
+  meeting = &ranks;
+  std::vector<int> status(static_cast<std::size_t>(ranks.size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks.size; ++rank)
+    threads.emplace_back([&, rank] {
+      threadRank = rank;
+      status[static_cast<std::size_t>(rank)] = runMain(argc, argv, rank);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return *std::max_element(status.begin(), status.end());
+}

@@ -1,0 +1,291 @@
+#include <nccl.h>
+
+#include "tests/emulated/device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+namespace fsdpc::emulated {
+
+namespace {
+
+/// What one member brings to a collective.
+struct Part {
+  const std::byte *send = nullptr;
+  std::byte *receive = nullptr;
+};
+
+enum class Kind { gather, scatterSum, sum, exchange };
+
+struct Collective {
+  Kind kind{};
+  std::size_t count = 0;
+  ncclDataType_t type{};
+  std::vector<Part> parts;
+  std::shared_ptr<Meeting> meeting;
+  bool operator==(const Collective &other) const {
+    return kind == other.kind && count == other.count && type == other.type;
+  }
+};
+
+} // namespace
+
+/// Ranks that communicate; communicators of one are its members.
+struct Group {
+  explicit Group(int size) : size(size), starts(static_cast<std::size_t>(size)) {}
+  const int size;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int joined = 0;
+  std::map<std::uint64_t, Collective> collectives; ///< under the device's lock
+  std::vector<std::byte *> starts;                 ///< of the registered windows
+  std::size_t windowBytes = 0;
+  std::map<int, std::map<int, int>> colors;                       ///< by split and parent's rank
+  std::map<std::pair<int, int>, std::shared_ptr<Group>> children; ///< by split and colour
+};
+
+struct Communicator {
+  std::shared_ptr<Group> group;
+  int rank = 0;
+  std::uint64_t sequence = 0;
+  int splits = 0;
+};
+
+namespace {
+
+[[noreturn]] void fail(const char *what) {
+  std::fprintf(stderr, "emulated NCCL: %s\n", what);
+  std::abort();
+}
+
+std::mutex groupsMutex;
+std::map<std::string, std::shared_ptr<Group>> groups;
+
+std::size_t bytesOf(ncclDataType_t type) {
+  switch (type) {
+  case ncclInt8:
+  case ncclUint8: return 1;
+  case ncclFloat16:
+  case ncclBfloat16: return 2;
+  case ncclInt32:
+  case ncclFloat32: return 4;
+  case ncclInt64:
+  case ncclFloat64: return 8;
+  }
+  return 0;
+}
+
+template <class T>
+void addAll(const Collective &collective, std::size_t first, std::byte *to) {
+  std::vector<T> sums(collective.count);
+  for (std::size_t i = 0; i < collective.count; ++i) {
+    T sum{};
+    for (const Part &part : collective.parts)
+      sum += reinterpret_cast<const T *>(part.send)[first + i];
+    sums[i] = sum;
+  }
+  std::memcpy(to, sums.data(), sums.size() * sizeof(T));
+}
+
+void addBfloat16(const Collective &collective, std::size_t first, std::byte *to) {
+  for (std::size_t i = 0; i < collective.count; ++i) {
+    float sum = 0;
+    for (const Part &part : collective.parts) {
+      const std::uint32_t bits = std::uint32_t{reinterpret_cast<const std::uint16_t *>(part.send)[first + i]} << 16;
+      float value;
+      std::memcpy(&value, &bits, sizeof value);
+      sum += value;
+    }
+    std::uint32_t bits;
+    std::memcpy(&bits, &sum, sizeof bits);
+    bits += 0x7fff + ((bits >> 16) & 1);
+    reinterpret_cast<std::uint16_t *>(to)[i] = static_cast<std::uint16_t>(bits >> 16);
+  }
+}
+
+void addElements(const Collective &collective, std::size_t first, std::byte *to) {
+  switch (collective.type) {
+  case ncclFloat32: return addAll<float>(collective, first, to);
+  case ncclFloat64: return addAll<double>(collective, first, to);
+  case ncclInt32: return addAll<std::int32_t>(collective, first, to);
+  case ncclInt64: return addAll<std::int64_t>(collective, first, to);
+  case ncclBfloat16: return addBfloat16(collective, first, to);
+  default: fail("sums of this type");
+  }
+}
+
+void perform(const Collective &collective) {
+  const std::size_t members = collective.parts.size(), bytes = collective.count * bytesOf(collective.type);
+  std::vector<std::byte> sum(collective.kind == Kind::sum ? bytes : 0);
+  if (collective.kind == Kind::sum)
+    addElements(collective, 0, sum.data());
+  for (std::size_t member = 0; member < members; ++member) {
+    std::byte *to = collective.parts[member].receive;
+    for (std::size_t peer = 0; peer < members; ++peer) {
+      const std::byte *from = collective.parts[peer].send;
+      if (collective.kind == Kind::gather && to + peer * bytes != from)
+        std::memcpy(to + peer * bytes, from, bytes);
+      if (collective.kind == Kind::exchange)
+        std::memcpy(to + peer * bytes, from + member * bytes, bytes);
+    }
+    if (collective.kind == Kind::scatterSum)
+      addElements(collective, member * collective.count, to);
+    if (collective.kind == Kind::sum)
+      std::memcpy(to, sum.data(), bytes);
+  }
+}
+
+/// Symmetric windows: both buffers of every member at the offset of the others'.
+void checkWindows(const Group &group, const Collective &collective) {
+  if (group.windowBytes == 0)
+    return;
+  const auto offset = [&](const std::byte *pointer, std::size_t member) {
+    const std::ptrdiff_t bytes = pointer - group.starts[member];
+    if (bytes < 0 || static_cast<std::size_t>(bytes) >= group.windowBytes)
+      fail("a buffer outside the registered window");
+    return bytes;
+  };
+  for (std::size_t member = 0; member < collective.parts.size(); ++member)
+    if (offset(collective.parts[member].send, member) != offset(collective.parts[0].send, 0) ||
+        offset(collective.parts[member].receive, member) != offset(collective.parts[0].receive, 0))
+      fail("buffers at different offsets of a symmetric window");
+}
+
+ncclResult_t start(const Collective &wanted, const void *send, void *receive, ncclComm_t communicator,
+                   cudaStream_t stream) {
+  Group &group = *communicator->group;
+  const std::size_t rank = static_cast<std::size_t>(communicator->rank);
+  const std::uint64_t sequence = ++communicator->sequence;
+  Device::instance().enqueueMeeting(*stream, [&] {
+    auto [entry, isNew] = group.collectives.try_emplace(sequence, wanted);
+    Collective &collective = entry->second;
+    if (isNew) {
+      collective.parts.resize(static_cast<std::size_t>(group.size));
+      collective.meeting = std::make_shared<Meeting>();
+      collective.meeting->streams.resize(static_cast<std::size_t>(group.size));
+      collective.meeting->run = [&group, sequence] {
+        checkWindows(group, group.collectives.at(sequence));
+        perform(group.collectives.at(sequence));
+        group.collectives.erase(sequence);
+      };
+    }
+    if (!(collective == wanted))
+      fail("ranks call different collectives");
+    collective.parts[rank] = {static_cast<const std::byte *>(send), static_cast<std::byte *>(receive)};
+    collective.meeting->streams[rank] = stream;
+    return collective.meeting;
+  });
+  return ncclSuccess;
+}
+
+void join(Group &group) {
+  std::unique_lock lock(group.mutex);
+  ++group.joined;
+  group.changed.notify_all();
+  group.changed.wait(lock, [&] { return group.joined >= group.size; });
+}
+
+} // namespace
+
+} // namespace fsdpc::emulated
+
+using namespace fsdpc::emulated;
+
+const char *ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSuccess ? "no error" : "emulated NCCL error";
+}
+const char *ncclGetLastError(ncclComm_t) { return ""; }
+ncclResult_t ncclGetVersion(int *version) { return *version = 22809, ncclSuccess; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+  static std::atomic<int> next{0};
+  *id = {};
+  std::snprintf(id->internal, sizeof id->internal, "emulated %d", ++next);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *communicator, int ranks, ncclUniqueId id, int rank) {
+  std::shared_ptr<Group> group;
+  {
+    std::lock_guard lock(groupsMutex);
+    std::shared_ptr<Group> &entry = groups[id.internal];
+    if (!entry)
+      entry = std::make_shared<Group>(ranks);
+    group = entry;
+  }
+  join(*group);
+  *communicator = new Communicator{group, rank};
+  return ncclSuccess;
+}
+
+/// Members of the new communicator keep the order of the parent's ranks: `key` is the parent's rank.
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *communicator, ncclConfig_t *) {
+  if (key != parent->rank)
+    fail("a split that reorders ranks");
+  Group &group = *parent->group;
+  const int split = ++parent->splits;
+  std::unique_lock lock(group.mutex);
+  std::map<int, int> &colors = group.colors[split];
+  colors[key] = color;
+  group.changed.notify_all();
+  group.changed.wait(lock, [&] { return static_cast<int>(colors.size()) == group.size; });
+  int size = 0, rank = 0;
+  for (const auto &[member, memberColor] : colors)
+    if (memberColor == color) {
+      size += 1;
+      rank += member < key;
+    }
+  std::shared_ptr<Group> &child = group.children[{split, color}];
+  if (!child)
+    child = std::make_shared<Group>(size);
+  const std::shared_ptr<Group> mine = child;
+  lock.unlock();
+  join(*mine);
+  *communicator = color == NCCL_SPLIT_NOCOLOR ? nullptr : new Communicator{mine, rank};
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  delete communicator;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t communicator) { return ncclCommDestroy(communicator); }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error) { return *error = ncclSuccess, ncclSuccess; }
+ncclResult_t ncclMemAlloc(void **pointer, std::size_t bytes) {
+  return cudaMalloc(pointer, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+ncclResult_t ncclMemFree(void *pointer) {
+  return cudaFree(pointer) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void *buffer, std::size_t bytes, ncclWindow_t *window,
+                                    int) {
+  Group &group = *communicator->group;
+  std::lock_guard lock(group.mutex);
+  group.starts[static_cast<std::size_t>(communicator->rank)] = static_cast<std::byte *>(buffer);
+  group.windowBytes = bytes;
+  *window = reinterpret_cast<ncclWindow_t>(buffer);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { return ncclSuccess; }
+
+ncclResult_t ncclAllGather(const void *send, void *receive, std::size_t count, ncclDataType_t type,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return start({Kind::gather, count, type, {}, {}}, send, receive, communicator, stream);
+}
+ncclResult_t ncclReduceScatter(const void *send, void *receive, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t communicator, cudaStream_t stream) {
+  return start({Kind::scatterSum, count, type, {}, {}}, send, receive, communicator, stream);
+}
+ncclResult_t ncclAllReduce(const void *send, void *receive, std::size_t count, ncclDataType_t type, ncclRedOp_t,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return start({Kind::sum, count, type, {}, {}}, send, receive, communicator, stream);
+}
+ncclResult_t ncclAlltoAll(const void *send, void *receive, std::size_t count, ncclDataType_t type,
+                          ncclComm_t communicator, cudaStream_t stream) {
+  return start({Kind::exchange, count, type, {}, {}}, send, receive, communicator, stream);
+}

@@ -1,0 +1,148 @@
+// Matrix products and convolutions of the emulated device, as loops: what cuBLASLt and cuDNN are asked for.
+#include "tests/emulated/device.h"
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/kernels/convolution.h"
+#include "runtime/cuda/kernels/matmul.h"
+
+namespace fsdpc::rt {
+
+struct Matmul::Plan {
+  MatmulShape shape;
+  cudaStream_t stream;
+  std::int64_t workspaceBytes;
+};
+
+Matmul::Matmul() = default;
+Matmul::~Matmul() = default;
+
+void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes) {
+  plan.reset(new Plan{shape, c.device->compute, workspaceBytes});
+}
+
+namespace {
+
+void multiply(const MatmulShape &s, const float *a, const float *b, float *out) {
+  for (std::int64_t batch = 0; batch < s.batch; ++batch) {
+    const float *left = a + (s.oneA ? 0 : batch * s.m * s.k), *right = b + (s.oneB ? 0 : batch * s.k * s.n);
+    for (std::int64_t i = 0; i < s.m; ++i)
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < s.k; ++k)
+          sum += double{left[s.transposeA ? k * s.m + i : i * s.k + k]} *
+                 double{right[s.transposeB ? j * s.k + k : k * s.n + j]};
+        out[(batch * s.m + i) * s.n + j] = static_cast<float>(sum);
+      }
+  }
+}
+
+/// A library may use all the scratch it is given.
+void spoil(Workspace workspace) {
+  if (workspace.bytes > 0)
+    std::memset(workspace.data, 0xff, static_cast<std::size_t>(workspace.bytes));
+}
+
+} // namespace
+
+void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+  const MatmulShape shape = plan->shape;
+  emulated::Device::instance().enqueue(*plan->stream, {[=] {
+    spoil(workspace);
+    multiply(shape, a, b, out);
+  }});
+}
+
+struct Convolution::Plan {
+  Pass pass;
+  ConvolutionShape shape;
+  cudaStream_t stream;
+};
+
+Convolution::Convolution() = default;
+Convolution::~Convolution() = default;
+
+void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t) {
+  plan.reset(new Plan{pass, shape, c.device->compute});
+}
+
+namespace {
+
+std::int64_t product(const std::int64_t (&dims)[3], int axes) {
+  std::int64_t result = 1;
+  for (int axis = 0; axis < axes; ++axis)
+    result *= dims[axis];
+  return result;
+}
+
+/// Calls body(input position, kernel position) for every pair that meets at the output position, flat positions all.
+template <class Body>
+void forEachTap(const ConvolutionShape &s, std::int64_t output, const Body &body) {
+  const std::int64_t taps = product(s.kernel, s.axes);
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    std::int64_t input = 0, outputRest = output, tapRest = tap, scale = 1;
+    bool isInside = true;
+    for (int axis = s.axes - 1; axis >= 0; --axis) {
+      const std::int64_t at = outputRest % s.output[axis] * s.strides[axis] - s.padsBefore[axis] +
+                              tapRest % s.kernel[axis] * s.dilations[axis];
+      isInside = isInside && at >= 0 && at < s.input[axis];
+      input += at * scale;
+      scale *= s.input[axis];
+      outputRest /= s.output[axis];
+      tapRest /= s.kernel[axis];
+    }
+    if (isInside)
+      body(input, tap);
+  }
+}
+
+/// Calls body(flat x, flat w, flat y) for every product of the convolution.
+template <class Body>
+void forEachProduct(const ConvolutionShape &s, const Body &body) {
+  const std::int64_t inputs = product(s.input, s.axes), outputs = product(s.output, s.axes),
+                     taps = product(s.kernel, s.axes);
+  const std::int64_t groupInputs = s.inputChannels / s.groups, groupOutputs = s.outputChannels / s.groups;
+  for (std::int64_t n = 0; n < s.batch; ++n)
+    for (std::int64_t m = 0; m < s.outputChannels; ++m)
+      for (std::int64_t position = 0; position < outputs; ++position)
+        for (std::int64_t channel = 0; channel < groupInputs; ++channel)
+          forEachTap(s, position, [&](std::int64_t input, std::int64_t tap) {
+            body((n * s.inputChannels + m / groupOutputs * groupInputs + channel) * inputs + input,
+                 (m * groupInputs + channel) * taps + tap, (n * s.outputChannels + m) * outputs + position);
+          });
+}
+
+void convolve(Convolution::Pass pass, const ConvolutionShape &s, const float *a, const float *b, const float *bias,
+              float *out) {
+  const std::int64_t inputs = s.batch * s.inputChannels * product(s.input, s.axes);
+  const std::int64_t outputs = s.batch * s.outputChannels * product(s.output, s.axes);
+  const std::int64_t weights = s.outputChannels * (s.inputChannels / s.groups) * product(s.kernel, s.axes);
+  using Pass = Convolution::Pass;
+  std::vector<double> sums(static_cast<std::size_t>(pass == Pass::forward     ? outputs
+                                                    : pass == Pass::gradInput ? inputs
+                                                                              : weights));
+  const std::int64_t plane = product(s.output, s.axes);
+  if (bias)
+    for (std::int64_t i = 0; i < outputs; ++i)
+      sums[static_cast<std::size_t>(i)] = bias[i / plane % s.outputChannels];
+  forEachProduct(s, [&](std::int64_t x, std::int64_t w, std::int64_t y) {
+    if (pass == Pass::forward)
+      sums[static_cast<std::size_t>(y)] += double{a[x]} * double{b[w]};
+    else if (pass == Pass::gradInput)
+      sums[static_cast<std::size_t>(x)] += double{a[y]} * double{b[w]};
+    else
+      sums[static_cast<std::size_t>(w)] += double{a[x]} * double{b[y]};
+  });
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    out[i] = static_cast<float>(sums[i]);
+}
+
+} // namespace
+
+void Convolution::run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+  emulated::Device::instance().enqueue(*plan->stream, {[=, pass = plan->pass, shape = plan->shape] {
+    spoil(workspace);
+    convolve(pass, shape, a, b, bias, out);
+  }});
+}
+
+} // namespace fsdpc::rt
