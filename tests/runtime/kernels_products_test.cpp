@@ -190,8 +190,14 @@ struct AttentionCase {
   std::vector<float> q, k, v, dO, mask;
 };
 
-std::int64_t at(const AttentionShape &s, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t length) {
-  return (s.sequenceFirst ? (b * length + i) * s.heads + h : (b * s.heads + h) * length + i) * s.queryWidth;
+std::int64_t at(const AttentionShape &s, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t length,
+                std::int64_t heads) {
+  return (s.sequenceFirst ? (b * length + i) * heads + h : (b * heads + h) * length + i) * s.queryWidth;
+}
+std::int64_t headsOfKeys(const AttentionShape &s) { return s.keyHeads == 0 ? s.heads : s.keyHeads; }
+/// Where key j begins for head h of q.
+std::int64_t keyAt(const AttentionShape &s, std::int64_t b, std::int64_t h, std::int64_t j) {
+  return at(s, b, h / (s.heads / headsOfKeys(s)), j, s.keys, headsOfKeys(s));
 }
 
 /// Forward and backward, one query at a time.
@@ -216,13 +222,13 @@ AttentionReference::AttentionReference(const AttentionCase &test) {
 
 void AttentionReference::query(const AttentionCase &test, std::int64_t b, std::int64_t h, std::int64_t i) {
   const AttentionShape &s = test.shape;
-  const std::int64_t width = s.queryWidth, row = at(s, b, h, i, s.queries);
+  const std::int64_t width = s.queryWidth, row = at(s, b, h, i, s.queries, s.heads);
   std::vector<double> p(static_cast<std::size_t>(s.keys), -INFINITY);
   double sum = 0;
   for (std::int64_t j = 0; j < s.keys && (!s.causal || j <= i); ++j) {
     double score = 0;
     for (std::int64_t d = 0; d < width; ++d)
-      score += double(test.q[row + d]) * test.k[at(s, b, h, j, s.keys) + d];
+      score += double(test.q[row + d]) * test.k[keyAt(s, b, h, j) + d];
     p[j] = score * s.scale;
     if (!test.mask.empty())
       p[j] += test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]];
@@ -233,12 +239,12 @@ void AttentionReference::query(const AttentionCase &test, std::int64_t b, std::i
   for (std::int64_t j = 0; j < s.keys; ++j) {
     p[j] = sum == 0 ? 0 : std::exp(p[j]) / sum;
     for (std::int64_t d = 0; d < width; ++d)
-      o[row + d] += p[j] * test.v[at(s, b, h, j, s.keys) + d];
+      o[row + d] += p[j] * test.v[keyAt(s, b, h, j) + d];
   }
   for (std::int64_t d = 0; d < width; ++d)
     delta += o[row + d] * test.dO[row + d];
   for (std::int64_t j = 0; j < s.keys; ++j) {
-    const std::int64_t key = at(s, b, h, j, s.keys);
+    const std::int64_t key = keyAt(s, b, h, j);
     double dp = 0;
     for (std::int64_t d = 0; d < width; ++d)
       dp += double(test.dO[row + d]) * test.v[key + d];
@@ -253,11 +259,12 @@ void AttentionReference::query(const AttentionCase &test, std::int64_t b, std::i
 
 AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElements = 0) {
   const std::int64_t rows = shape.batch * shape.heads * shape.queryWidth;
+  const std::int64_t keyRows = shape.batch * headsOfKeys(shape) * shape.queryWidth;
   shape.scale = 0.7f;
   return {shape,
           numbers(rows * shape.queries, 11),
-          numbers(rows * shape.keys, 12),
-          numbers(rows * shape.keys, 13),
+          numbers(keyRows * shape.keys, 12),
+          numbers(keyRows * shape.keys, 13),
           numbers(rows * shape.queries, 14),
           numbers(maskElements, 15)};
 }
@@ -318,6 +325,18 @@ TEST(KernelsAttention, MaskedMatchesLoops) {
                                       .maskStrides = {49, 0, 0, 1}},
                                      98);
   checkAttention(test, 1);
+}
+TEST(KernelsAttention, GroupedQueriesMatchLoops) {
+  AttentionShape shape{.batch = 2, .heads = 6, .queries = 60, .keys = 70, .queryWidth = 20, .valueWidth = 20};
+  for (const std::int64_t keyHeads : {1, 2, 3})
+    for (const int threads : {1, 3}) {
+      shape.keyHeads = keyHeads;
+      shape.causal = shape.sequenceFirst = keyHeads != 2;
+      checkAttention(attentionCase(shape), threads);
+    }
+  shape.maskStrides[1] = 70;
+  shape.maskStrides[3] = 1;
+  checkAttention(attentionCase(shape, 6 * 70), 2);
 }
 TEST(KernelsAttention, AQueryThatSeesNoKeyGivesZeros) {
   AttentionCase test = attentionCase(
