@@ -80,6 +80,16 @@ std::optional<Tensor> attention(GraphMaker &g, Op op) {
   return g.make(op, operands, own, {0, operands[2].scale});
 }
 
+std::optional<Tensor> rotary(GraphMaker &g, Op op) {
+  int64_t width = 2 * g.random->between(1, 3);
+  Shape sampleShape = g.smallShape(g.random->between(0, 2), 12);
+  Shape table = {sampleShape.empty() || g.random->chance(0.3) ? 1 : sampleShape.back(), width};
+  sampleShape.push_back(width);
+  Tensor x = g.perSample(g.batchedFloat(), sampleShape);
+  Tensor cos = g.constants(DType::f32, table, -1, 1), sin = g.constants(DType::f32, table, -1, 1);
+  return g.make(op, {x, cos, sin}, RotaryAttributes{g.random->chance(0.3)}, {0, 2 * x.scale});
+}
+
 /// One term per position and class label; a label may say that its position does not count.
 std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
   int64_t classes = g.random->between(2, 6);
@@ -106,6 +116,7 @@ constexpr Production rows[] = {
     {Op::reduceSum, reduce},  {Op::reduceSum, reduce},    {Op::reduceMax, reduce},       {Op::reduceMin, reduce},
     {Op::reduceProd, reduce}, {Op::softmax, softmax},     {Op::logSoftmax, softmax},     {Op::layerNorm, layerNorm},
     {Op::rmsNorm, rmsNorm},   {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
+    {Op::rotary, rotary},
 };
 
 } // namespace
