@@ -65,6 +65,12 @@ void checkFixedBatch(const Job &job, const BatchFeeder &feeder) {
     throw Failure(ExitCode::usage, "--batch has no epochs: give --step_size and --eval_every in steps");
 }
 
+void requireFinite(double loss, std::int64_t step) {
+  if (!std::isfinite(loss))
+    throw Failure(ExitCode::nonFinite,
+                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+}
+
 } // namespace
 
 Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
@@ -156,17 +162,19 @@ double Trainer::computeStep(std::int64_t step) {
     functions.prologue(job.context);
   functions.microStep(job.context);
   stepEnds();
-  const double loss = readResult(job.context, *lossResult);
-  if (!std::isfinite(loss))
-    throw Failure(ExitCode::nonFinite,
-                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+  // Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
+  const PendingResult loss(job.context, *lossResult);
+  if (loss.isKnown())
+    requireFinite(loss.value(), step);
   if (step == 1 && !job.options.saveGradients.empty())
     saveGradients();
   job.pulse.enter(Phase::step);
   stepBegins();
   functions.update(job.context);
   stepEnds();
-  return loss;
+  const double value = loss.value();
+  requireFinite(value, step);
+  return value;
 }
 
 void Trainer::saveGradients() {

@@ -95,7 +95,8 @@ std::int64_t CudaPlatform::sumOverRanks(std::int64_t value) {
 
 void CudaPlatform::drainCollectives() {
   joinStreams(context);
-  synchronizeCompute(device);
+  checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
+  synchronize(device, device.joined);
 }
 
 void CudaPlatform::abort(int exitCode) { _exit(exitCode); }

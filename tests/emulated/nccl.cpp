@@ -155,11 +155,30 @@ void checkWindows(const Group &group, const Collective &collective) {
       fail("buffers at different offsets of a symmetric window");
 }
 
+std::size_t receivedBytes(const Collective &collective, int members) {
+  const bool fromAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
+  return collective.count * bytesOf(collective.type) * static_cast<std::size_t>(fromAll ? members : 1);
+}
+
+/// A collective may write its result any time from its beginning on. What is sent from within it stays.
+void spoil(std::byte *receive, std::size_t bytes, const std::byte *send, std::size_t sentBytes) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (receive + i < send || receive + i >= send + sentBytes)
+      receive[i] = std::byte{0xff};
+}
+
 ncclResult_t start(const Collective &wanted, const void *send, void *receive, ncclComm_t communicator,
                    cudaStream_t stream) {
   Group &group = *communicator->group;
   const std::size_t rank = static_cast<std::size_t>(communicator->rank);
   const std::uint64_t sequence = ++communicator->sequence;
+  const std::size_t bytes = receivedBytes(wanted, group.size), width = bytesOf(wanted.type);
+  const std::size_t sentBytes =
+      wanted.count * width *
+      static_cast<std::size_t>(wanted.kind == Kind::scatterSum || wanted.kind == Kind::exchange ? group.size : 1);
+  Device::instance().enqueue(*stream, {[=] {
+    spoil(static_cast<std::byte *>(receive), bytes, static_cast<const std::byte *>(send), sentBytes);
+  }});
   Device::instance().enqueueMeeting(*stream, [&] {
     auto [entry, isNew] = group.collectives.try_emplace(sequence, wanted);
     Collective &collective = entry->second;
