@@ -113,6 +113,11 @@ def runtime():
     return result
 
 
+def emulated():
+    """The cuda target without a GPU."""
+    return gtest(BUILD / "tests/fsdpc_emulated_tests")
+
+
 def lit():
     with tempfile.TemporaryDirectory(prefix="fsdpc-lit-") as folder:
         report = pathlib.Path(folder, "lit.json")
@@ -205,6 +210,7 @@ STEPS = {
     "unit": unit,
     "unit_asan": unit_asan,
     "runtime": runtime,
+    "emulated": emulated,
     "lit": lit,
     "mutation": mutation,
     "sweep": sweep,

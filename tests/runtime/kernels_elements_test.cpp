@@ -1,12 +1,4 @@
-// Copies, gathers, pooling, random numbers, scalar functions and optimizers.
-#include "runtime/common/failure.h"
-#include "runtime/common/philox.h"
-#include "runtime/cpu/kernels/copy.h"
-#include "runtime/cpu/kernels/index.h"
-#include "runtime/cpu/kernels/optimizer.h"
-#include "runtime/cpu/kernels/pool.h"
-#include "runtime/cpu/kernels/random.h"
-#include "runtime/cpu/kernels/vector_math.h"
+// Copies, gathers, pooling, scalar functions and optimizers.
 #include "tests/runtime/kernels_support.h"
 
 #include <algorithm>
@@ -76,13 +68,6 @@ TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
   EXPECT_EQ(back, (std::vector<float>{1, 2, 0, 0, 10, 12}));
 }
 
-TEST(KernelsIndex, AnIndexOutsideEndsTheProgram) {
-  const std::vector<float> table(6);
-  const std::vector<std::int64_t> indices = {3};
-  std::vector<float> rows(2);
-  EXPECT_THROW(gather(contextOf(), {1, 3, 2, 1}, bits(table.data()), indices.data(), bits(rows.data())), Failure);
-}
-
 TEST(KernelsIndex, GatherNdPicksTuples) {
   const std::vector<float> x = {0, 1, 2, 3, 4, 5, 6, 7}; // [2, 2, 2], batch 1
   const std::vector<std::int64_t> indices = {1, 0, 0, 1, -1, -1};
@@ -93,7 +78,6 @@ TEST(KernelsIndex, GatherNdPicksTuples) {
 }
 
 // ---- pooling
-// ----------------------------------------------------------------------------------------------------------------
 
 /// visit(input index or -1 for padding, output index) in order of the window.
 template <class Visit>
@@ -173,73 +157,7 @@ TEST(KernelsPool, TheFirstNaNWins) {
   EXPECT_EQ(index, 1);
 }
 
-// ---- random numbers
-// ---------------------------------------------------------------------------------------------------------
-
-float uniformAt(std::uint64_t key, std::uint64_t sample, std::uint64_t element) {
-  const std::uint64_t block = element / 4;
-  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                    static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
-  const std::uint32_t keys[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-  return uniform01(philox(counter, keys).word[element % 4]);
-}
-
-TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
-  const RandomShape shape{3, 5, 37}; // sample axis in the middle
-  const std::uint64_t key = randomKey(7, 3, 1);
-  const std::int64_t n = 3 * 5 * 37;
-  std::vector<float> whole(n), pieces(n);
-  randomUniform(2, shape, key, 0, n, whole.data());
-  for (std::int64_t begin = 0; begin < n; begin += 41)
-    randomUniform(2, shape, key, begin, std::min<std::int64_t>(41, n - begin), pieces.data() + begin);
-  EXPECT_EQ(whole, pieces);
-  for (std::int64_t flat = 0; flat < n; ++flat) {
-    const std::int64_t outer = flat / (5 * 37), sample = flat / 37 % 5, inner = flat % 37;
-    EXPECT_EQ(whole[flat], uniformAt(key, 2 * 5 + sample, outer * 37 + inner)) << flat;
-  }
-}
-
-TEST(KernelsRandom, SomeSamplesOfARankGetTheirOwnNumbers) {
-  const std::uint64_t key = randomKey(7, 3, 1);
-  std::vector<float> whole(5 * 37), one(37);
-  randomUniform(2, {.samples = 5, .inner = 37}, key, 0, 5 * 37, whole.data());
-  randomUniform(2, {.inner = 37, .rankSamples = 5, .firstSample = 3}, key, 0, 37, one.data());
-  EXPECT_TRUE(std::equal(one.begin(), one.end(), whole.begin() + 3 * 37));
-}
-
 // ---- scalar functions
-// -------------------------------------------------------------------------------------------------------
-
-TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
-  const auto numbersIn = numbers(1000, 20);
-  std::vector<float> y(1000);
-  const auto check = [&](const char *name, double span, auto vector, auto exact) {
-    for (int i = 0; i < 1000; ++i)
-      y[i] = static_cast<float>(numbersIn[i] * span);
-    std::vector<float> out(1000);
-#pragma omp simd
-    for (int i = 0; i < 1000; ++i)
-      out[i] = vector(y[i]);
-    for (int i = 0; i < 1000; ++i) {
-      const double expected = exact(static_cast<double>(y[i]));
-      EXPECT_NEAR(out[i], expected, 5e-7 * std::max(1.0, std::abs(expected))) << name << " of " << y[i];
-    }
-  };
-  check("exp", 20, [](float x) { return scalar::exp(x); }, [](double x) { return std::exp(x); });
-  check("tanh", 5, [](float x) { return scalar::tanh(x); }, [](double x) { return std::tanh(x); });
-  check("erf", 4, [](float x) { return scalar::erf(x); }, [](double x) { return std::erf(x); });
-  check(
-      "gelu", 5, [](float x) { return scalar::gelu(x); },
-      [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); });
-  check(
-      "gelu_tanh", 5, [](float x) { return scalar::geluTanh(x); },
-      [](double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); });
-  check(
-      "gelu_grad", 5, [](float x) { return scalar::geluGrad(1.0f, x); },
-      [](double x) {
-        return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * 0.3989422804014327 * std::exp(-0.5 * x * x);
-      });
-}
 
 TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
   const float nan = NAN;
@@ -260,7 +178,6 @@ TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
 }
 
 // ---- optimizers
-// -------------------------------------------------------------------------------------------------------------
 
 /// Three steps of `step(p, g, states)` in f64 beside the kernel.
 struct OptimizerCase {

@@ -1,7 +1,4 @@
 // Normalisation, softmax, losses and reductions against f64.
-#include "runtime/cpu/kernels/loss.h"
-#include "runtime/cpu/kernels/norm.h"
-#include "runtime/cpu/kernels/reduce.h"
 #include "tests/runtime/kernels_support.h"
 
 #include <functional>
