@@ -7,7 +7,7 @@ namespace fsdpc::rt {
 namespace {
 
 TEST(KernelsLayerNorm, ForwardAndBackwardMatchFormulas) {
-  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}}) {
+  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}, {3, 2048}, {3, 1030}}) {
     const std::int64_t n = rows * columns;
     const auto x = numbers(n, 1), gamma = numbers(columns, 2), beta = numbers(columns, 3), dy = numbers(n, 4);
     std::vector<double> y(n), dx(n), dgamma(columns), dbeta(columns);
@@ -49,7 +49,7 @@ TEST(KernelsLayerNorm, ForwardAndBackwardMatchFormulas) {
 }
 
 TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
-  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}}) {
+  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}, {3, 2048}, {3, 1030}}) {
     const std::int64_t n = rows * columns;
     const auto x = numbers(n, 1), gamma = numbers(columns, 2), dy = numbers(n, 4);
     std::vector<double> y(n), dx(n), dgamma(columns);
@@ -85,7 +85,8 @@ TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
 }
 
 TEST(KernelsSoftmax, AnyAxisMatchesFormulas) {
-  for (const SoftmaxShape shape : {SoftmaxShape{3, 17, 1}, {2, 5, 7}, {1, 1, 1}, {4, 100, 3}}) {
+  for (const SoftmaxShape shape :
+       {SoftmaxShape{3, 17, 1}, {2, 5, 7}, {1, 1, 1}, {4, 100, 3}, {3, 1028, 1}, {2, 1501, 1}}) {
     const std::int64_t n = shape.outer * shape.count * shape.inner;
     auto x = numbers(n, 5);
     for (float &value : x)
@@ -124,11 +125,11 @@ TEST(KernelsSoftmax, AnyAxisMatchesFormulas) {
   }
 }
 
-TEST(KernelsLoss, CrossEntropyWithSmoothingAndIgnoredLabelsMatchesFormulas) {
-  const std::int64_t rows = 7, classes = 13;
+void checkCrossEntropy(std::int64_t classes) {
+  const std::int64_t rows = 7;
   const double smoothing = 0.1;
   const auto x = numbers(rows * classes, 7), dterms = numbers(rows, 8);
-  const std::vector<std::int64_t> labels = {0, 12, -100, 5, 3, -100, 7};
+  const std::vector<std::int64_t> labels = {0, classes - 1, -100, 5, 3, -100, classes / 2};
   std::vector<double> terms(rows), dx(rows * classes);
   for (std::int64_t i = 0; i < rows; ++i) {
     if (labels[i] == -100)
@@ -149,6 +150,11 @@ TEST(KernelsLoss, CrossEntropyWithSmoothingAndIgnoredLabelsMatchesFormulas) {
   EXPECT_LT(distance(out, terms), 1e-6);
   crossEntropyGrad(contextOf(2), shape, dterms.data(), slope.data(), labels.data(), lse.data(), slope.data());
   EXPECT_LT(distance(slope, dx), 1e-6);
+}
+
+TEST(KernelsLoss, CrossEntropyWithSmoothingAndIgnoredLabelsMatchesFormulas) {
+  for (const std::int64_t classes : {13, 1028, 2051})
+    checkCrossEntropy(classes);
 }
 
 TEST(KernelsLoss, NllPicksTheLabelAndIgnores) {
@@ -227,6 +233,27 @@ TEST(KernelsReduce, IntegersAddExactlyAndNaNIsTheLargest) {
   float largest = 0;
   reduceMax(contextOf(), {1, {3}, {true}}, x.data(), &largest);
   EXPECT_TRUE(std::isnan(largest));
+}
+
+TEST(KernelsReduce, TheFirstOfTheLargestIsFoundInLinesOfAnyLength) {
+  for (const AxisShape shape : {AxisShape{3, 700, 1}, {2, 5000, 1}, {2, 90, 5}}) {
+    const std::int64_t lines = shape.outer * shape.inner;
+    std::vector<float> x(static_cast<std::size_t>(lines * shape.count));
+    const auto noise = numbers(static_cast<std::int64_t>(x.size()), 11);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = std::round(noise[i] * 8); // many are equal
+    std::vector<std::int64_t> where(lines), expected(lines);
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const auto at = [&](std::int64_t j) {
+        return x[(line / shape.inner * shape.count + j) * shape.inner + line % shape.inner];
+      };
+      for (std::int64_t j = 1; j < shape.count; ++j)
+        if (at(j) > at(expected[line]))
+          expected[line] = j;
+    }
+    argMax(contextOf(), shape, x.data(), where.data());
+    EXPECT_EQ(where, expected);
+  }
 }
 
 TEST(KernelsReduce, CumulativeSumsRunBothWays) {
