@@ -32,6 +32,86 @@ inline float uniformAt(std::uint64_t key, std::uint64_t sample, std::uint64_t el
   return uniform01(philox(counter, keys).word[element % 4]);
 }
 
+// ---- rows
+
+/// Layer normalisation, or with `centered` false RMS normalisation, which has no mean and no beta.
+struct NormReference {
+  std::vector<double> y, dx, dgamma, dbeta;
+
+  NormReference(const NormShape &shape, bool centered, const std::vector<float> &x, const std::vector<float> &gamma,
+                const std::vector<float> &beta, const std::vector<float> &dy)
+      : y(x.size()), dx(x.size()), dgamma(gamma.size()), dbeta(gamma.size()) {
+    const std::int64_t columns = shape.columns;
+    for (std::int64_t start = 0; start < shape.rows * columns; start += columns) {
+      double mean = 0, variance = 0, sum = 0, weighted = 0;
+      for (std::int64_t j = 0; centered && j < columns; ++j)
+        mean += x[start + j] / double(columns);
+      for (std::int64_t j = 0; j < columns; ++j)
+        variance += (x[start + j] - mean) * (x[start + j] - mean) / columns;
+      const double rstd = 1 / std::sqrt(variance + shape.epsilon);
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const double normalized = (x[start + j] - mean) * rstd, slope = dy[start + j] * double(gamma[j]);
+        y[start + j] = normalized * gamma[j] + (centered ? beta[j] : 0);
+        sum += centered ? slope / columns : 0;
+        weighted += slope * normalized / columns;
+        dgamma[j] += dy[start + j] * normalized;
+        dbeta[j] += dy[start + j];
+      }
+      for (std::int64_t j = 0; j < columns; ++j)
+        dx[start + j] = rstd * (dy[start + j] * double(gamma[j]) - sum - (x[start + j] - mean) * rstd * weighted);
+    }
+  }
+};
+
+struct SoftmaxReference {
+  std::vector<double> y, dx, logs, dlogs;
+
+  SoftmaxReference(const SoftmaxShape &shape, const std::vector<float> &x, const std::vector<float> &dy)
+      : y(x.size()), dx(x.size()), logs(x.size()), dlogs(x.size()) {
+    for (std::int64_t i = 0; i < shape.outer * shape.inner; ++i) {
+      const std::int64_t start = i / shape.inner * shape.count * shape.inner + i % shape.inner;
+      const std::int64_t end = start + shape.count * shape.inner;
+      double sum = 0, product = 0, total = 0;
+      for (std::int64_t k = start; k < end; k += shape.inner)
+        sum += std::exp(double(x[k]));
+      for (std::int64_t k = start; k < end; k += shape.inner) {
+        y[k] = std::exp(double(x[k])) / sum;
+        logs[k] = x[k] - std::log(sum);
+        product += y[k] * dy[k];
+        total += dy[k];
+      }
+      for (std::int64_t k = start; k < end; k += shape.inner) {
+        dx[k] = y[k] * (dy[k] - product);
+        dlogs[k] = dy[k] - y[k] * total;
+      }
+    }
+  }
+};
+
+struct CrossEntropyReference {
+  std::vector<double> terms, dx;
+
+  CrossEntropyReference(const LossShape &shape, const std::vector<float> &x, const std::vector<std::int64_t> &labels,
+                        const std::vector<float> &dterms)
+      : terms(labels.size()), dx(x.size()) {
+    const std::int64_t classes = shape.classes;
+    for (std::int64_t i = 0; i < shape.rows; ++i) {
+      if (labels[i] == shape.ignoreIndex)
+        continue;
+      double sum = 0, mean = 0;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        sum += std::exp(double(x[i * classes + j]));
+        mean += x[i * classes + j] / double(classes);
+      }
+      const double smoothing = shape.labelSmoothing;
+      terms[i] = std::log(sum) - (1 - smoothing) * x[i * classes + labels[i]] - smoothing * mean;
+      for (std::int64_t j = 0; j < classes; ++j)
+        dx[i * classes + j] = dterms[i] * (std::exp(double(x[i * classes + j])) / sum - smoothing / classes -
+                                           (j == labels[i] ? 1 - smoothing : 0));
+    }
+  }
+};
+
 // ---- attention
 
 struct AttentionCase {
