@@ -139,20 +139,26 @@ void perform(const Collective &collective) {
   }
 }
 
-/// Symmetric windows: both buffers of every member at the offset of the others'.
+/// Symmetric windows: both buffers of every member lie in its window, at the offset of the others'.
 void checkWindows(const Group &group, const Collective &collective) {
   if (group.windowBytes == 0)
     return;
-  const auto offset = [&](const std::byte *pointer, std::size_t member) {
-    const std::ptrdiff_t bytes = pointer - group.starts[member];
-    if (bytes < 0 || static_cast<std::size_t>(bytes) >= group.windowBytes)
+  const std::size_t members = collective.parts.size(), bytes = collective.count * bytesOf(collective.type);
+  const bool sendsAll = collective.kind == Kind::scatterSum || collective.kind == Kind::exchange;
+  const bool receivesAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
+  const auto offset = [&](const std::byte *pointer, std::size_t member, bool isWhole) {
+    const std::ptrdiff_t begin = pointer - group.starts[member];
+    if (begin < 0 || static_cast<std::size_t>(begin) + bytes * (isWhole ? members : 1) > group.windowBytes)
       fail("a buffer outside the registered window");
-    return bytes;
+    return begin;
   };
-  for (std::size_t member = 0; member < collective.parts.size(); ++member)
-    if (offset(collective.parts[member].send, member) != offset(collective.parts[0].send, 0) ||
-        offset(collective.parts[member].receive, member) != offset(collective.parts[0].receive, 0))
+  const Part &first = collective.parts[0];
+  for (std::size_t member = 0; member < members; ++member) {
+    const Part &part = collective.parts[member];
+    if (offset(part.send, member, sendsAll) != offset(first.send, 0, sendsAll) ||
+        offset(part.receive, member, receivesAll) != offset(first.receive, 0, receivesAll))
       fail("buffers at different offsets of a symmetric window");
+  }
 }
 
 ncclResult_t start(const Collective &wanted, const void *send, void *receive, ncclComm_t communicator,
