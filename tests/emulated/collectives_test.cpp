@@ -133,6 +133,19 @@ TEST(CudaCollectives, GroupsOfAMeshAxisKeepToThemselves) {
   });
 }
 
+TEST(CudaCollectives, AProgramWithoutAWindowHasCommunicatorsAllTheSame) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  emulated::runRanks(2, [&](const Rank &rank) {
+    ProgramInfo program{};
+    program.worldSize = rank.size;
+    program.axes = axes;
+    const NcclCommunicators communicators(program, rank.rank, id, nullptr, 0);
+    EXPECT_NE(communicators.of(collectives[0]), nullptr);
+    communicators.checkErrors();
+  });
+}
+
 TEST(CudaCollectives, ADiscardedTicketIsWaitedForAndForgotten) {
   runMembers(2, [](Member &m) {
     m.set(0, powers(m.context.rank));

@@ -270,6 +270,8 @@ ncclResult_t ncclMemFree(void *pointer) {
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void *buffer, std::size_t bytes, ncclWindow_t *window,
                                     int) {
+  if (!buffer || bytes == 0)
+    return ncclInvalidArgument;
   Group &group = *communicator->group;
   std::lock_guard lock(group.mutex);
   group.starts[static_cast<std::size_t>(communicator->rank)] = static_cast<std::byte *>(buffer);
