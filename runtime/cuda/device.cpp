@@ -87,4 +87,9 @@ void synchronize(const Device &device, cudaEvent_t event) {
   }
 }
 
+void synchronizeCompute(const Device &device) {
+  checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
+  synchronize(device, device.joined);
+}
+
 } // namespace fsdpc::rt

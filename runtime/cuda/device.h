@@ -49,5 +49,7 @@ void closeDevice(Device &device);
 /// Waits until the device has come to the event, or throws Failure{timeout} naming the first collective
 /// that has not ended.
 void synchronize(const Device &device, cudaEvent_t event);
+/// The same for all that compute was given.
+void synchronizeCompute(const Device &device);
 
 } // namespace fsdpc::rt

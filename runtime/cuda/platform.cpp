@@ -95,8 +95,7 @@ std::int64_t CudaPlatform::sumOverRanks(std::int64_t value) {
 
 void CudaPlatform::drainCollectives() {
   joinStreams(context);
-  checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
-  synchronize(device, device.joined);
+  synchronizeCompute(device);
 }
 
 void CudaPlatform::abort(int exitCode) { _exit(exitCode); }

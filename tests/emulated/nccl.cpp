@@ -139,18 +139,28 @@ void perform(const Collective &collective) {
   }
 }
 
-/// Symmetric windows: a buffer lies in every member's at one offset, or in nobody's.
+/// Symmetric windows: a buffer lies in every member's, as a whole and at one offset, or in nobody's.
 void checkWindows(const Group &group, const Collective &collective) {
   if (group.windowBytes == 0)
     return;
-  const auto offset = [&](const std::byte *pointer, std::size_t member) -> std::ptrdiff_t {
-    const std::ptrdiff_t bytes = pointer - group.starts[member];
-    return bytes >= 0 && static_cast<std::size_t>(bytes) < group.windowBytes ? bytes : -1;
+  const std::size_t members = collective.parts.size(), bytes = collective.count * bytesOf(collective.type);
+  const bool sendsAll = collective.kind == Kind::scatterSum || collective.kind == Kind::exchange;
+  const bool receivesAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
+  const auto offset = [&](const std::byte *pointer, std::size_t member, bool isWhole) -> std::ptrdiff_t {
+    const std::ptrdiff_t begin = pointer - group.starts[member];
+    if (begin < 0 || static_cast<std::size_t>(begin) >= group.windowBytes)
+      return -1;
+    if (static_cast<std::size_t>(begin) + bytes * (isWhole ? members : 1) > group.windowBytes)
+      fail("a buffer that leaves the registered window");
+    return begin;
   };
-  for (std::size_t member = 0; member < collective.parts.size(); ++member)
-    if (offset(collective.parts[member].send, member) != offset(collective.parts[0].send, 0) ||
-        offset(collective.parts[member].receive, member) != offset(collective.parts[0].receive, 0))
+  const Part &first = collective.parts[0];
+  for (std::size_t member = 0; member < members; ++member) {
+    const Part &part = collective.parts[member];
+    if (offset(part.send, member, sendsAll) != offset(first.send, 0, sendsAll) ||
+        offset(part.receive, member, receivesAll) != offset(first.receive, 0, receivesAll))
       fail("buffers at different offsets of a symmetric window");
+  }
 }
 
 std::size_t receivedBytes(const Collective &collective, int members) {
@@ -284,6 +294,8 @@ ncclResult_t ncclMemFree(void *pointer) {
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void *buffer, std::size_t bytes, ncclWindow_t *window,
                                     int) {
+  if (!buffer || bytes == 0)
+    return ncclInvalidArgument;
   Group &group = *communicator->group;
   std::lock_guard lock(group.mutex);
   group.starts[static_cast<std::size_t>(communicator->rank)] = static_cast<std::byte *>(buffer);
