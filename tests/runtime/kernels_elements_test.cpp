@@ -242,6 +242,10 @@ TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
   EXPECT_EQ(scalar::mod(-7.0f, 3.0f), -1.0f);
   EXPECT_EQ(scalar::div<std::int64_t>(-7, 2), -3);
   EXPECT_EQ(scalar::div<std::int64_t>(5, 0), 0);
+  EXPECT_EQ(scalar::div<std::uint8_t>(100, 255), 0);
+  EXPECT_EQ(scalar::mod<std::uint8_t>(100, 255), 100);
+  EXPECT_EQ(scalar::div(std::numeric_limits<std::int64_t>::min(), std::int64_t{-1}),
+            std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(scalar::integerPow<std::int64_t>(-3, 3), -27);
   EXPECT_EQ(scalar::cast<std::int32_t>(-2.9f), -2);
   EXPECT_EQ(scalar::cast<std::uint8_t>(300.0f), 44);
