@@ -86,7 +86,7 @@ std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
     int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
     fields.text("maskStrides", cppList(broadcastStridesOf(mask->type().shape(), scores)));
   }
-  return fields.str();
+  return fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).str();
 }
 
 void emitAttention(SectionWriter &writer, const Node &node) {

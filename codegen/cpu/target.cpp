@@ -47,11 +47,11 @@ int64_t CpuTarget::scratchOf(const Config &config) const {
   return entry->second;
 }
 
-/// Every thread works on a head of its own.
+/// Every thread works on a head of its own: of q, and for the derivative of k, which several heads of q add to.
 int64_t CpuTarget::attentionBytes(const Node &node) const {
   const auto &attributes = node.get<AttentionAttributes>();
-  const Type &q = node.operand(node.op() == Op::attention ? 0 : 1)->type();
-  int64_t heads = q.dim(0) * q.dim(attributes.sequenceFirst ? 2 : 1);
+  const Type &split = node.operand(node.op() == Op::attention ? 0 : 2)->type();
+  int64_t heads = split.dim(0) * split.dim(attributes.sequenceFirst ? 2 : 1);
   return attentionScratchBytes(node) * std::min<int64_t>(heads, options.threads);
 }
 

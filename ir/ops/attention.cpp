@@ -15,19 +15,26 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The dims of q and k in either layout.
 struct Dims {
-  int64_t batch, heads, queries, keys, width;
+  int64_t batch, heads, keyHeads, queries, keys, width;
   bool sequenceFirst;
 
   Dims(const Type &q, const Type &k, const AttentionAttributes &attributes)
       : batch(q.dim(0)), heads(q.dim(attributes.sequenceFirst ? 2 : 1)),
-        queries(q.dim(attributes.sequenceFirst ? 1 : 2)), keys(k.dim(attributes.sequenceFirst ? 1 : 2)),
-        width(q.dim(3)), sequenceFirst(attributes.sequenceFirst) {}
+        keyHeads(k.dim(attributes.sequenceFirst ? 2 : 1)), queries(q.dim(attributes.sequenceFirst ? 1 : 2)),
+        keys(k.dim(attributes.sequenceFirst ? 1 : 2)), width(q.dim(3)), sequenceFirst(attributes.sequenceFirst) {}
 
-  /// Where the vector of one position begins in a tensor of `length` positions.
-  int64_t vectorAt(int64_t b, int64_t h, int64_t position, int64_t length) const {
-    return (sequenceFirst ? (b * length + position) * heads + h : (b * heads + h) * length + position) * width;
+  bool headsFormGroups() const { return keyHeads == 0 ? heads == 0 : heads % keyHeads == 0; }
+  /// Where the vector of a query begins in q and o, and where that of a key begins in k and v; `h` is a head of q.
+  int64_t queryAt(int64_t b, int64_t h, int64_t position) const { return vectorAt(b, h, heads, position, queries); }
+  int64_t keyAt(int64_t b, int64_t h, int64_t position) const {
+    return vectorAt(b, h / (heads / keyHeads), keyHeads, position, keys);
   }
   Shape scores() const { return {batch, heads, queries, keys}; }
+
+private:
+  int64_t vectorAt(int64_t b, int64_t h, int64_t ofHeads, int64_t position, int64_t length) const {
+    return (sequenceFirst ? (b * length + position) * ofHeads + h : (b * ofHeads + h) * length + position) * width;
+  }
 };
 
 /// What both ops check on q, k, v and the mask; `q` is the position of operand q, k and v follow it.
@@ -44,17 +51,22 @@ llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, un
   Dims dims(query, key, attributes);
   Shape expected(query.shape());
   expected[dims.sequenceFirst ? 1 : 2] = dims.keys;
+  expected[dims.sequenceFirst ? 2 : 1] = dims.keyHeads;
   if (key != query.withShape(expected))
     return constraintError(info.name, "C3",
-                           "q and k differ at most in their sequence length: " + toString(query) + " and " +
+                           "q and k differ at most in their sequence length and heads: " + toString(query) + " and " +
                                toString(key));
+  if (!dims.headsFormGroups())
+    return constraintError(info.name, "C4",
+                           "the heads of q are a multiple of those of k: " + llvm::Twine(dims.heads) + " and " +
+                               llvm::Twine(dims.keyHeads));
   if (!checkedElements(dims.scores()))
-    return constraintError(info.name, "C4", "scores " + shapeText(dims.scores()) + " have too many elements");
+    return constraintError(info.name, "C5", "scores " + shapeText(dims.scores()) + " have too many elements");
   if (mask && (mask->dtype() != DType::f32 || !broadcastsTo(mask->shape(), dims.scores())))
-    return constraintError(info.name, "C5",
+    return constraintError(info.name, "C6",
                            "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
   if (!std::isfinite(attributes.scale))
-    return constraintError(info.name, "C6", "scale is finite but is " + doubleText(attributes.scale));
+    return constraintError(info.name, "C7", "scale is finite but is " + doubleText(attributes.scale));
   return llvm::Error::success();
 }
 
@@ -69,9 +81,9 @@ llvm::Error inferAttention(llvm::ArrayRef<Type> operands, const AttributesBase *
   const Type *mask = operands.size() == 4 ? &operands[3] : nullptr;
   if (llvm::Error error = checkAttention(info, operands, 0, mask, a))
     return error;
-  if (llvm::Error error = addResult(info, "C4", operands[0].dtype(), operands[0].shape(), results))
+  if (llvm::Error error = addResult(info, "C5", operands[0].dtype(), operands[0].shape(), results))
     return error;
-  return addResult(info, "C4", DType::f32, lseType(Dims(operands[0], operands[1], a)).shape(), results);
+  return addResult(info, "C5", DType::f32, lseType(Dims(operands[0], operands[1], a)).shape(), results);
 }
 
 llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
@@ -83,13 +95,13 @@ llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBa
   const Type *mask = operands.size() == 7 ? &operands[6] : nullptr;
   if (llvm::Error error = checkAttention(info, operands, 1, mask, a))
     return error;
-  if (llvm::Error error = checkSame(info, "C7", operands, 0, 1))
+  if (llvm::Error error = checkSame(info, "C8", operands, 0, 1))
     return error;
-  if (llvm::Error error = checkSame(info, "C7", operands, 4, 1))
+  if (llvm::Error error = checkSame(info, "C8", operands, 4, 1))
     return error;
   Type lse = lseType(Dims(operands[1], operands[2], a));
   if (operands[5] != lse)
-    return constraintError(info.name, "C8", "lse is " + toString(lse) + " but is " + toString(operands[5]));
+    return constraintError(info.name, "C9", "lse is " + toString(lse) + " but is " + toString(operands[5]));
   results.append({operands[1], operands[2], operands[3]});
   return llvm::Error::success();
 }
@@ -106,9 +118,9 @@ public:
   /// scale * q.k + mask of query i with every key; -inf where the causal rule hides the key.
   std::vector<double> row(int64_t b, int64_t h, int64_t i) const {
     std::vector<double> scores(dims.keys, -infinity);
-    const double *query = q.values.data() + dims.vectorAt(b, h, i, dims.queries);
+    const double *query = q.values.data() + dims.queryAt(b, h, i);
     for (int64_t j = 0; j < (attributes.causal ? std::min(i + 1, dims.keys) : dims.keys); ++j) {
-      const double *key = k.values.data() + dims.vectorAt(b, h, j, dims.keys);
+      const double *key = k.values.data() + dims.keyAt(b, h, j);
       double dot = 0;
       for (int64_t d = 0; d < dims.width; ++d)
         dot += query[d] * key[d];
@@ -158,10 +170,10 @@ void evaluateAttention(EvaluateContext &context) {
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
     const std::vector<double> row = scores.row(b, h, i);
     const double lse = logSumExp(row);
-    double *o = context.results[0].values.data() + dims.vectorAt(b, h, i, dims.queries);
+    double *o = context.results[0].values.data() + dims.queryAt(b, h, i);
     for (int64_t j = 0; j < dims.keys; ++j)
       for (int64_t d = 0; d < dims.width; ++d)
-        o[d] += probability(row[j], lse) * v.values[dims.vectorAt(b, h, j, dims.keys) + d];
+        o[d] += probability(row[j], lse) * v.values[dims.keyAt(b, h, j) + d];
     context.results[1].values[(b * dims.heads + h) * dims.queries + i] = lse;
   });
 }
@@ -174,6 +186,7 @@ double dot(const double *a, const double *b, int64_t count) {
 }
 
 /// With p the probabilities: dv = p^T do; ds = p * (do v^T - rowsum(do * o)); dq = scale * ds k; dk = scale * ds^T q.
+/// A head of k and v adds up what all queries of its group give it.
 void evaluateAttentionGrad(EvaluateContext &context) {
   const auto &attributes = context.get<AttentionAttributes>();
   const HostTensor &q = *context.operands[1], &k = *context.operands[2], &v = *context.operands[3];
@@ -183,11 +196,11 @@ void evaluateAttentionGrad(EvaluateContext &context) {
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
     const std::vector<double> row = scores.row(b, h, i);
     const double lse = context.operands[5]->values[(b * dims.heads + h) * dims.queries + i];
-    const int64_t query = dims.vectorAt(b, h, i, dims.queries);
+    const int64_t query = dims.queryAt(b, h, i);
     const double *cotangent = context.operands[0]->values.data() + query;
     const double subtracted = dot(cotangent, context.operands[4]->values.data() + query, dims.width);
     for (int64_t j = 0; j < dims.keys; ++j) {
-      const int64_t key = dims.vectorAt(b, h, j, dims.keys);
+      const int64_t key = dims.keyAt(b, h, j);
       const double p = probability(row[j], lse);
       const double ds = p * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * attributes.scale;
       for (int64_t d = 0; d < dims.width; ++d) {
@@ -231,15 +244,14 @@ Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
 
 const OpInfo attentionInfo = {
     .name = "attention",
-    .doc = "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
-           "causal: query i "
-           "sees keys 0 to i; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative only; a "
-           "query that sees "
-           "no key gives o = 0 and lse = -inf. The mask is added and has no derivative. (C1) q and k have rank 4. (C2) "
-           "k and v have "
-           "one type. (C3) q is float and differs from k at most in its sequence length: as many heads, no grouped "
-           "queries. (C4) "
-           "scores and results fit. (C5) mask is f32 and broadcasts to [B,H,Sq,Sk]. (C6) scale is finite.",
+    .doc =
+        "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
+        "head h of q reads head h / (heads of q / heads of k) of k and v: grouped queries where k has fewer; causal: "
+        "query i sees keys 0 to i; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative "
+        "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. (C1) q "
+        "and k have rank 4. (C2) k and v have one type. (C3) q is float and differs from k at most in its sequence "
+        "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) mask "
+        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite.",
     .operandNames = attentionNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,
@@ -251,9 +263,8 @@ const OpInfo attentionInfo = {
 
 const OpInfo attentionGradInfo = {
     .name = "attention_grad",
-    .doc = "The cotangents dq, dk, dv of attention, from its operands and results. (C1) to (C6) as attention. (C7) do "
-           "and o have the "
-           "type of q. (C8) lse is f32[B,H,Sq].",
+    .doc = "The cotangents dq, dk, dv of attention, from its operands and results. (C1) to (C7) as attention. (C8) do "
+           "and o have the type of q. (C9) lse is f32[B,H,Sq].",
     .operandNames = attentionGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,

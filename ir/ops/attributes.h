@@ -203,8 +203,8 @@ struct NormAttributes {
   }
 };
 
-/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst; mask is additive, broadcast to [B, H,
-/// Sq, Sk]
+/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst; k and v may have fewer heads, of which
+/// each serves a group of q's neighbours; mask is additive, broadcast to [B, H, Sq, Sk]
 struct AttentionAttributes {
   double scale = 1;
   bool causal = false;        ///< key j is visible to query i when j <= i

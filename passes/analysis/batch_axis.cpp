@@ -182,6 +182,7 @@ private:
     return result;
   }
   Fact concatenated(const Node &node) const;
+  Fact scoresOf(const Node &node, unsigned operand) const;
   void visitAttention(const Node &node);
   void visitNorm(const Node &node);
   Fact ofMoved(const Node &node, Fact fact) const;
@@ -202,8 +203,23 @@ Fact Walk::concatenated(const Node &node) const {
   return fact;
 }
 
+/// Where the samples of the operand are in the scores [batch, heads, queries, keys]. A head of k or v is that of a
+/// group of heads there.
+Fact Walk::scoresOf(const Node &node, unsigned operand) const {
+  Fact fact = of(node.operand(operand));
+  if (fact.kind != Kind::found)
+    return fact;
+  fact = onAxis(fact, scoreAxis(node, operand, fact.position.axis));
+  int64_t headAxis = node.get<AttentionAttributes>().sequenceFirst ? 2 : 1;
+  if (fact.kind == Kind::found && fact.position.axis == 1 && (operand == 1 || operand == 2))
+    fact.position.inner *= node.operand(0)->type().dim(headAxis) / node.operand(operand)->type().dim(headAxis);
+  return fact;
+}
+
 void Walk::visitAttention(const Node &node) {
-  Fact scores = joined(node, scoreAxis);
+  Fact scores;
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    scores = join(scores, scoresOf(node, i));
   int64_t axis = scores.position.axis;
   bool isSwapped = node.get<AttentionAttributes>().sequenceFirst && (axis == 1 || axis == 2);
   int64_t logSumAxis = axis < 3 ? axis : -1; // keys are summed over

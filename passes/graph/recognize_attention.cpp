@@ -1,5 +1,6 @@
 #include "ir/ops/attributes.h"
 #include "passes/graph/recognizers.h"
+#include "passes/graph/repeated_heads.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
@@ -285,11 +286,22 @@ Value *Match::joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) 
   return sum;
 }
 
+/// k and v [batch, heads, ...] without the copies for each query of a group.
+void ungroup(Value *&key, Value *&value, Builder &builder) {
+  constexpr int64_t headAxis = 1;
+  Value *ownKey = withoutRepetition(key, headAxis, builder), *ownValue = withoutRepetition(value, headAxis, builder);
+  if (!ownKey || !ownValue || ownKey->type() != ownValue->type())
+    return;
+  key = ownKey;
+  value = ownValue;
+}
+
 Value *Match::build(Node &node, MaskClasses &classes, Builder &builder) {
   AttentionAttributes attributes{scale};
   llvm::SmallVector<Value *, 4> operands;
   for (const Operand *operand : {&*query, &*key, &*value})
     operands.push_back(inHeads(*operand, builder));
+  ungroup(operands[1], operands[2], builder);
   attributes.sequenceFirst = llvm::all_of(operands, [](const Value *operand) {
     const Node *transpose = definedBy(operand, Op::transpose);
     return transpose && llvm::ArrayRef<int64_t>(transpose->get<TransposeAttributes>().permutation) ==

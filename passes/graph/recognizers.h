@@ -31,6 +31,7 @@ Value *recognizeGelu(Node &node, Builder &builder);
 ///   exactly the keys after the query becomes `causal`, any other an additive mask operand. A mask with a path to a
 ///   trainable parameter (a position bias) would lose its gradient: such attention stays as it is. So does one whose
 ///   probabilities are used elsewhere.
+/// - Heads of k and v that were repeated for the queries of a group are read as they were before.
 /// - If q, k and v all come from [B,S,H,D] through transpose {0,2,1,3}, attention reads that layout.
 class AttentionRecognizer {
 public:

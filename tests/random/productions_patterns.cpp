@@ -48,11 +48,24 @@ std::optional<Tensor> decomposedGelu(GraphMaker &g, Op) {
   return g.binary(Op::mul, g.times(x, 0.5), gate, x.scale);
 }
 
+/// [B, H, S, D] with every head `times` in a row.
+Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
+  if (times == 1)
+    return x;
+  Shape shape(x.shape());
+  shape.insert(shape.begin() + 2, 1);
+  Tensor apart = g.reshape(x, shape, 0);
+  shape[2] = times;
+  Tensor copies = g.broadcast(apart, shape, 0);
+  return g.reshape(copies, {shape[0], shape[1] * times, shape[3], shape[4]}, 0);
+}
+
 std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
-  int64_t heads = g.random->between(1, 3), length = g.random->between(2, 5), width = g.random->between(1, 4);
+  int64_t length = g.random->between(2, 5), width = g.random->between(1, 4);
+  int64_t keyHeads = g.random->between(1, 3), group = g.random->chance(0.3) ? 2 : 1, heads = keyHeads * group;
   Tensor q = g.perSample(g.batchedFloat(), {heads, length, width});
-  Tensor k = g.perSample(g.batchedFloat(), {heads, length, width});
-  Tensor v = g.perSample(g.anyFloat(), {heads, length, width});
+  Tensor k = repeatedHeads(g, g.perSample(g.batchedFloat(), {keyHeads, length, width}), group);
+  Tensor v = repeatedHeads(g, g.perSample(g.anyFloat(), {keyHeads, length, width}), group);
   bool transposed = g.random->chance(0.5);
   Tensor keys = transposed ? g.transpose(k, {0, 1, 3, 2}) : k;
   Tensor scores = g.make(Op::matmul, {q, keys}, MatmulAttributes{false, !transposed}, {0, 4});

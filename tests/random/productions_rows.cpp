@@ -65,15 +65,16 @@ Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
 }
 
 std::optional<Tensor> attention(GraphMaker &g, Op op) {
-  int64_t heads = g.random->between(1, 3), queries = g.random->between(1, 5), width = g.random->between(1, 4);
+  int64_t queries = g.random->between(1, 5), width = g.random->between(1, 4);
+  int64_t keyHeads = g.random->between(1, 3), heads = keyHeads * (g.random->chance(0.3) ? g.random->between(2, 3) : 1);
   int64_t keys = g.random->chance(0.5) ? queries : g.random->between(1, 5);
   AttentionAttributes own{1 / std::sqrt(static_cast<double>(width)), g.random->chance(0.4), g.random->chance(0.5)};
-  auto shape = [&](int64_t length) {
-    return own.sequenceFirst ? Shape{length, heads, width} : Shape{heads, length, width};
+  auto shape = [&](int64_t ofHeads, int64_t length) {
+    return own.sequenceFirst ? Shape{length, ofHeads, width} : Shape{ofHeads, length, width};
   };
-  llvm::SmallVector<Tensor, 4> operands = {g.perSample(g.batchedFloat(), shape(queries)),
-                                           g.perSample(g.batchedFloat(), shape(keys)),
-                                           g.perSample(g.anyFloat(), shape(keys))};
+  llvm::SmallVector<Tensor, 4> operands = {g.perSample(g.batchedFloat(), shape(heads, queries)),
+                                           g.perSample(g.batchedFloat(), shape(keyHeads, keys)),
+                                           g.perSample(g.anyFloat(), shape(keyHeads, keys))};
   if (g.random->chance(0.4))
     operands.push_back(attentionMask(g, queries, keys));
   return g.make(op, operands, own, {0, operands[2].scale});

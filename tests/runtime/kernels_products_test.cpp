@@ -179,6 +179,18 @@ TEST(KernelsAttention, MaskedMatchesLoops) {
                                      98);
   checkAttention(test, 1);
 }
+TEST(KernelsAttention, GroupedQueriesMatchLoops) {
+  AttentionShape shape{.batch = 2, .heads = 6, .queries = 60, .keys = 70, .queryWidth = 20, .valueWidth = 20};
+  for (const std::int64_t keyHeads : {1, 2, 3})
+    for (const int threads : {1, 3}) {
+      shape.keyHeads = keyHeads;
+      shape.causal = shape.sequenceFirst = keyHeads != 2;
+      checkAttention(attentionCase(shape), threads);
+    }
+  shape.maskStrides[1] = 70;
+  shape.maskStrides[3] = 1;
+  checkAttention(attentionCase(shape, 6 * 70), 2);
+}
 TEST(KernelsAttention, AQueryThatSeesNoKeyGivesZeros) {
   AttentionCase test = attentionCase(
       {.batch = 1, .heads = 1, .queries = 3, .keys = 5, .queryWidth = 4, .valueWidth = 4, .maskStrides = {0, 0, 5, 1}},

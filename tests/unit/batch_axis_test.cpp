@@ -288,6 +288,17 @@ TEST(BatchAxis, FollowsReshapes) {
   EXPECT_EQ(reshaped(sequenceFirst, {4, 24}), std::nullopt);
 }
 
+TEST(BatchAxis, AHeadOfKeysIsAGroupOfHeadsOfQueries) {
+  Graph graph;
+  Value *q = graph.input("q", {2, 12, 5}), *k = graph.input("k", {2, 6, 5});
+  auto asHeads = [&](Value *x, int64_t count) { return graph.b.reshape(x, {1, 2 * count, 12 / 4, 5}); };
+  Value *queries = asHeads(q, 4), *keys = asHeads(k, 2);
+  EXPECT_EQ(graph.positionOf(keys), (BatchPosition{1, 2, 2}));
+  Node *attention = graph.b.create(Op::attention, {queries, keys, keys}, AttentionAttributes{});
+  EXPECT_EQ(graph.positionOf(attention->result(0)), (BatchPosition{1, 2, 4}));
+  EXPECT_EQ(graph.positionOf(attention->result(1)), (BatchPosition{1, 2, 4}));
+}
+
 TEST(BatchAxis, LosesTheBatchWhereSamplesMix) {
   Graph graph;
   Value *x = graph.input("x", {3, 4});

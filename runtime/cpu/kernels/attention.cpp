@@ -21,12 +21,30 @@ struct Head {
   std::int64_t rowStride;
 };
 
+/// Head `head` of all `heads` of each sample.
 template <class T>
-Head<T> headOf(const AttentionShape &shape, T *data, std::int64_t sequence, std::int64_t width, std::int64_t head) {
-  const std::int64_t b = head / shape.heads, h = head % shape.heads;
-  if (shape.sequenceFirst)
-    return {data + (b * sequence * shape.heads + h) * width, shape.heads * width};
+Head<T> headOf(bool sequenceFirst, T *data, std::int64_t sequence, std::int64_t width, std::int64_t heads,
+               std::int64_t head) {
+  const std::int64_t b = head / heads, h = head % heads;
+  if (sequenceFirst)
+    return {data + (b * sequence * heads + h) * width, heads * width};
   return {data + head * sequence * width, width};
+}
+/// Of q, o and their derivatives.
+template <class T>
+Head<T> queryHead(const AttentionShape &shape, T *data, std::int64_t width, std::int64_t head) {
+  return headOf(shape.sequenceFirst, data, shape.queries, width, shape.heads, head);
+}
+
+std::int64_t headsOfKeys(const AttentionShape &shape) { return shape.keyHeads > 0 ? shape.keyHeads : shape.heads; }
+/// Heads of q that read one head of k.
+std::int64_t groupOf(const AttentionShape &shape) {
+  return shape.heads / std::max<std::int64_t>(headsOfKeys(shape), 1);
+}
+/// Of k, v and their derivatives.
+template <class T>
+Head<T> keyHead(const AttentionShape &shape, T *data, std::int64_t width, std::int64_t head) {
+  return headOf(shape.sequenceFirst, data, shape.keys, width, headsOfKeys(shape), head);
 }
 
 /// Keys that some query below `queryEnd` sees.
@@ -116,10 +134,10 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
   float *const packedValues = scratchFloats + layout.values;
   float *const scores = scratchFloats + layout.scores;
   const std::int64_t scoreStride = paddedColumns(shape.keys);
-  const auto queries = headOf(shape, q, shape.queries, shape.queryWidth, head);
-  const auto keys = headOf(shape, k, shape.keys, shape.queryWidth, head);
-  const auto values = headOf(shape, v, shape.keys, shape.valueWidth, head);
-  const auto outputs = headOf(shape, o, shape.queries, shape.valueWidth, head);
+  const auto queries = queryHead(shape, q, shape.queryWidth, head);
+  const auto keys = keyHead(shape, k, shape.queryWidth, head / groupOf(shape));
+  const auto values = keyHead(shape, v, shape.valueWidth, head / groupOf(shape));
+  const auto outputs = queryHead(shape, o, shape.valueWidth, head);
   packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, packedKeys);
   packRows(values.data, values.rowStride, shape.keys, shape.valueWidth, packedValues);
 
@@ -171,8 +189,23 @@ void softmaxSlopes(const AttentionShape &shape, const float *mask, std::int64_t 
   }
 }
 
-void backwardHead(const AttentionShape &shape, std::int64_t head, const float *dO, const float *q, const float *k,
-                  const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
+struct BackwardOperands {
+  const float *dO, *q, *k, *v, *o, *lse, *mask;
+  float *dq, *dk, *dv;
+};
+
+/// What all queries of the group read of k and v.
+void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head, float *scratchFloats) {
+  const BackwardLayout layout(shape);
+  const auto keys = keyHead(shape, operands.k, shape.queryWidth, head);
+  const auto values = keyHead(shape, operands.v, shape.valueWidth, head);
+  packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, scratchFloats);
+  packRows(keys.data, keys.rowStride, shape.keys, shape.queryWidth, scratchFloats + layout.keyRows);
+  packColumns(values.data, values.rowStride, shape.valueWidth, shape.keys, scratchFloats + layout.values);
+}
+
+/// dq of one head of q, and its part of dk and dv: the first head of a group overwrites them, the others add.
+void backwardHead(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head,
                   float *scratchFloats) {
   const BackwardLayout layout(shape);
   float *const packedKeys = scratchFloats;                     // k^T, for scores
@@ -183,22 +216,19 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *d
   float *const scores = scratchFloats + layout.scores;
   float *const slopes = scratchFloats + layout.slopes;
   const std::int64_t scoreStride = paddedColumns(shape.keys);
-  const auto queries = headOf(shape, q, shape.queries, shape.queryWidth, head);
-  const auto keys = headOf(shape, k, shape.keys, shape.queryWidth, head);
-  const auto values = headOf(shape, v, shape.keys, shape.valueWidth, head);
-  const auto outputs = headOf(shape, o, shape.queries, shape.valueWidth, head);
-  const auto dOutputs = headOf(shape, dO, shape.queries, shape.valueWidth, head);
-  const auto dQueries = headOf(shape, dq, shape.queries, shape.queryWidth, head);
-  const auto dKeys = headOf(shape, dk, shape.keys, shape.queryWidth, head);
-  const auto dValues = headOf(shape, dv, shape.keys, shape.valueWidth, head);
-  packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, packedKeys);
-  packRows(keys.data, keys.rowStride, shape.keys, shape.queryWidth, packedKeyRows);
-  packColumns(values.data, values.rowStride, shape.valueWidth, shape.keys, packedValues);
+  const std::int64_t group = groupOf(shape);
+  const bool isFirst = head % group == 0;
+  const auto queries = queryHead(shape, operands.q, shape.queryWidth, head);
+  const auto outputs = queryHead(shape, operands.o, shape.valueWidth, head);
+  const auto dOutputs = queryHead(shape, operands.dO, shape.valueWidth, head);
+  const auto dQueries = queryHead(shape, operands.dq, shape.queryWidth, head);
+  const auto dKeys = keyHead(shape, operands.dk, shape.queryWidth, head / group);
+  const auto dValues = keyHead(shape, operands.dv, shape.valueWidth, head / group);
 
   // From the last block to the first: the first one visited sees every key that any block sees, and overwrites dk and
   // dv.
   const std::int64_t seenByAny = visibleKeys(shape, shape.queries);
-  for (std::int64_t j = seenByAny; j < shape.keys; ++j) {
+  for (std::int64_t j = seenByAny; isFirst && j < shape.keys; ++j) {
     std::memset(dKeys.data + j * dKeys.rowStride, 0, sizeof(float) * shape.queryWidth);
     std::memset(dValues.data + j * dValues.rowStride, 0, sizeof(float) * shape.valueWidth);
   }
@@ -207,7 +237,7 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *d
     const std::int64_t begin = block * queryBlock;
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
     const std::int64_t seen = visibleKeys(shape, begin + rows);
-    const bool accumulate = block != blocks - 1;
+    const bool accumulate = !isFirst || block != blocks - 1;
     const float *const qBlock = queries.data + begin * queries.rowStride;
     const float *const dOBlock = dOutputs.data + begin * dOutputs.rowStride;
     float deltas[queryBlock];
@@ -219,7 +249,8 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *d
     smallGemm(rows, columns, shape.queryWidth, qBlock, queries.rowStride, 1, packedKeys, scores, scoreStride, false);
     smallGemm(rows, columns, shape.valueWidth, dOBlock, dOutputs.rowStride, 1, packedValues, slopes, scoreStride,
               false);
-    softmaxSlopes(shape, mask, head, begin, rows, seen, lse + head * shape.queries + begin, deltas, scores, slopes);
+    softmaxSlopes(shape, operands.mask, head, begin, rows, seen, operands.lse + head * shape.queries + begin, deltas,
+                  scores, slopes);
 
     for (std::int64_t column = 0; column < shape.queryWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.queryWidth - column);
@@ -237,9 +268,7 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *d
 
 /// run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
 template <class Run>
-void forEachHead(const Context &c, const AttentionShape &shape, std::int64_t scratchBytes, Workspace workspace,
-                 const Run &run) {
-  const std::int64_t heads = shape.batch * shape.heads;
+void forEachHead(const Context &c, std::int64_t heads, std::int64_t scratchBytes, Workspace workspace, const Run &run) {
   const std::int64_t parts =
       std::min<std::int64_t>({c.threads, heads, workspace.bytes / std::max<std::int64_t>(scratchBytes, 1)});
   if (parts < 1 && heads > 0)
@@ -260,17 +289,23 @@ std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return Bac
 
 void attention(const Context &c, const AttentionShape &shape, const float *q, const float *k, const float *v,
                const float *mask, float *o, float *lse, Workspace workspace) {
-  forEachHead(c, shape, attentionScratchBytes(shape), workspace, [&](std::int64_t head, float *scratchFloats) {
+  const auto forward = [&](std::int64_t head, float *scratchFloats) {
     forwardHead(shape, head, q, k, v, mask, o, lse, scratchFloats);
-  });
+  };
+  forEachHead(c, shape.batch * shape.heads, attentionScratchBytes(shape), workspace, forward);
 }
 
 void attentionGrad(const Context &c, const AttentionShape &shape, const float *dO, const float *q, const float *k,
                    const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
                    Workspace workspace) {
-  forEachHead(c, shape, attentionGradScratchBytes(shape), workspace, [&](std::int64_t head, float *scratchFloats) {
-    backwardHead(shape, head, dO, q, k, v, o, lse, mask, dq, dk, dv, scratchFloats);
-  });
+  const BackwardOperands operands{dO, q, k, v, o, lse, mask, dq, dk, dv};
+  const std::int64_t group = groupOf(shape);
+  const auto backward = [&](std::int64_t keyHead, float *scratchFloats) {
+    packKeys(shape, operands, keyHead, scratchFloats);
+    for (std::int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
+      backwardHead(shape, operands, head, scratchFloats);
+  };
+  forEachHead(c, shape.batch * headsOfKeys(shape), attentionGradScratchBytes(shape), workspace, backward);
 }
 
 } // namespace fsdpc::rt

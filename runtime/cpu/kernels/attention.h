@@ -4,7 +4,11 @@
 //   lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it:
 //   dv = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
 //
-// Heads are independent and shared among threads. A head's sums have one order, whatever the number of threads.
+// Where k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
+// such a group, in the order of its heads.
+//
+// Heads are independent (for the derivative: heads of k) and shared among threads. A head's sums have one order,
+// whatever the number of threads.
 #pragma once
 
 #include "runtime/common/address.h"
