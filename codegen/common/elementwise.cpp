@@ -77,6 +77,7 @@ std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> 
   case Op::geluGrad: return function("geluGrad", {a[1], a[0]});
   case Op::geluTanhGrad: return function("geluTanhGrad", {a[1], a[0]});
   case Op::geluTanh: return function("geluTanh", a);
+  case Op::siluGrad: return function("siluGrad", {a[1], a[0]});
   default:
     return function(infoOf(step.op).name, a); // neg, abs, exp, ...: the runtime's scalar functions have our names
   }

@@ -1,4 +1,4 @@
-// Elementwise ops of one operand, and the two gelu derivatives.
+// Elementwise ops of one operand, and the derivatives of gelu and silu.
 #include "ir/ops/elementwise.h"
 
 #include <cmath>
@@ -25,6 +25,8 @@ double geluTanhSlope(double x) {
   double t = geluTanhTerm(x);
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * geluTanhCubic * x * x);
 }
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 constexpr llvm::StringRef namesXDy[] = {"x", "dy"};
 
@@ -83,7 +85,7 @@ constinit const OpInfo erfInfo = elementwiseOp<[](const double *a, DType) { retu
       return b.mul(dy, b.mul(b.constantLike(x, 2 * std::numbers::inv_sqrtpi), bell));
     }>);
 
-constinit const OpInfo sigmoidInfo = elementwiseOp<[](const double *a, DType) { return 1 / (1 + std::exp(-a[0])); }>(
+constinit const OpInfo sigmoidInfo = elementwiseOp<[](const double *a, DType) { return logistic(a[0]); }>(
     "sigmoid", "1 / (1 + exp(-x)). (C2) x is float.", namesX, inferSame<sigmoidInfo, floating>,
     unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
       return b.mul(dy, b.mul(y, b.sub(b.constantLike(y, 1), y)));
@@ -139,6 +141,16 @@ constinit const OpInfo geluTanhGradInfo =
     elementwiseOp<[](const double *a, DType) { return a[1] * geluTanhSlope(a[0]); }>(
         "gelu_tanh_grad", "dy times the derivative of gelu_tanh at x. (C1) x and dy have one type. (C2) It is float.",
         namesXDy, inferSame<geluTanhGradInfo, floating>, notDifferentiable);
+
+constinit const OpInfo siluInfo = elementwiseOp<[](const double *a, DType) { return a[0] * logistic(a[0]); }>(
+    "silu", "x * sigmoid(x), also called swish. (C2) x is float.", namesX, inferSame<siluInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.binary(Op::siluGrad, x, dy); }>);
+
+constinit const OpInfo siluGradInfo = elementwiseOp<[](const double *a, DType) {
+  double s = logistic(a[0]);
+  return a[1] * (s * (1 + a[0] * (1 - s)));
+}>("silu_grad", "dy times the derivative of silu at x. (C1) x and dy have one type. (C2) It is float.", namesXDy,
+   inferSame<siluGradInfo, floating>, notDifferentiable);
 
 constinit const OpInfo logicalNotInfo = elementwiseOp<[](const double *a, DType) { return a[0] == 0 ? 1.0 : 0.0; }>(
     "not", "True where x is false. (C2) x is bool.", namesX, inferSame<logicalNotInfo, boolean>, notDifferentiable);

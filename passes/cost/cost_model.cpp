@@ -20,7 +20,9 @@ double operationsOf(Op op) {
   case Op::sigmoid:
   case Op::erf: return 16;
   case Op::gelu:
-  case Op::geluTanh: return 20;
+  case Op::geluTanh:
+  case Op::silu:
+  case Op::siluGrad: return 20;
   case Op::geluGrad:
   case Op::geluTanhGrad:
   case Op::pow: return 30;

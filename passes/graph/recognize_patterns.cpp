@@ -11,7 +11,7 @@ Replacement asReplacement(Value *value) { return value ? Replacement{value} : Re
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions) {
     rewriteNodes(*function, [](Node &node, Builder &builder) {
-      for (auto recognize : {recognizeLayerNorm, recognizeRmsNorm, recognizeGelu})
+      for (auto recognize : {recognizeLayerNorm, recognizeRmsNorm, recognizeGelu, recognizeSilu})
         if (Value *value = recognize(node, builder))
           return Replacement{value};
       return Replacement();

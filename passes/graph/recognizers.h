@@ -22,6 +22,9 @@ Value *recognizeRmsNorm(Node &node, Builder &builder);
 /// grouping: `node` is the outermost product.
 Value *recognizeGelu(Node &node, Builder &builder);
 
+/// x * sigmoid(x) becomes silu, of which backward keeps x only.
+Value *recognizeSilu(Node &node, Builder &builder);
+
 /// softmax(scale * q k^T + masks) v becomes attention: `node` is the last matmul.
 /// - The scale may stand on q, on k, on both or on the scores; k may be transposed in any way; batch and heads may be
 /// one axis or two,

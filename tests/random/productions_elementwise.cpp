@@ -170,17 +170,18 @@ std::optional<Tensor> integers(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::neg, keepsExact},     {Op::abs, keepsExact},       {Op::sign, keepsExact},  {Op::relu, keepsExact},
-    {Op::exp, smooth},         {Op::tanh, smooth},          {Op::erf, smooth},       {Op::sigmoid, smooth},
-    {Op::sin, smooth},         {Op::cos, smooth},           {Op::gelu, smooth},      {Op::geluTanh, smooth},
-    {Op::log, ofPositive},     {Op::log1p, ofPositive},     {Op::sqrt, ofPositive},  {Op::rsqrt, ofPositive},
-    {Op::floor, steps},        {Op::ceil, steps},           {Op::round, steps},      {Op::add, arithmetic},
-    {Op::sub, arithmetic},     {Op::mul, arithmetic},       {Op::div, arithmetic},   {Op::maximum, arithmetic},
-    {Op::minimum, arithmetic}, {Op::mod, remainder},        {Op::pow, power},        {Op::equal, comparison},
-    {Op::less, comparison},    {Op::lessEqual, comparison}, {Op::logicalNot, logic}, {Op::logicalAnd, logic},
-    {Op::logicalOr, logic},    {Op::logicalXor, logic},     {Op::isNan, isNan},      {Op::select, select},
-    {Op::cast, cast},          {Op::add, integers},         {Op::mul, integers},     {Op::sub, integers},
-    {Op::div, integers},       {Op::mod, integers},         {Op::neg, integers},     {Op::maximum, integers},
+    {Op::neg, keepsExact},     {Op::abs, keepsExact},     {Op::sign, keepsExact},      {Op::relu, keepsExact},
+    {Op::exp, smooth},         {Op::tanh, smooth},        {Op::erf, smooth},           {Op::sigmoid, smooth},
+    {Op::sin, smooth},         {Op::cos, smooth},         {Op::gelu, smooth},          {Op::geluTanh, smooth},
+    {Op::silu, smooth},        {Op::log, ofPositive},     {Op::log1p, ofPositive},     {Op::sqrt, ofPositive},
+    {Op::rsqrt, ofPositive},   {Op::floor, steps},        {Op::ceil, steps},           {Op::round, steps},
+    {Op::add, arithmetic},     {Op::sub, arithmetic},     {Op::mul, arithmetic},       {Op::div, arithmetic},
+    {Op::maximum, arithmetic}, {Op::minimum, arithmetic}, {Op::mod, remainder},        {Op::pow, power},
+    {Op::equal, comparison},   {Op::less, comparison},    {Op::lessEqual, comparison}, {Op::logicalNot, logic},
+    {Op::logicalAnd, logic},   {Op::logicalOr, logic},    {Op::logicalXor, logic},     {Op::isNan, isNan},
+    {Op::select, select},      {Op::cast, cast},          {Op::add, integers},         {Op::mul, integers},
+    {Op::sub, integers},       {Op::div, integers},       {Op::mod, integers},         {Op::neg, integers},
+    {Op::maximum, integers},
 };
 
 } // namespace

@@ -48,6 +48,11 @@ std::optional<Tensor> decomposedGelu(GraphMaker &g, Op) {
   return g.binary(Op::mul, g.times(x, 0.5), gate, x.scale);
 }
 
+std::optional<Tensor> decomposedSilu(GraphMaker &g, Op) {
+  Tensor x = g.anyFloat();
+  return g.binary(Op::mul, x, g.unary(Op::sigmoid, x, 1), x.scale);
+}
+
 /// [B, H, S, D] with every head `times` in a row.
 Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
   if (times == 1)
@@ -106,6 +111,7 @@ std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
 constexpr Production rows[] = {
     {Op::layerNorm, decomposedLayerNorm}, {Op::rmsNorm, decomposedRmsNorm}, {Op::gelu, decomposedGelu},
     {Op::attention, decomposedAttention}, {Op::randomUniform, dropout},     {Op::add, sumOfParameters},
+    {Op::silu, decomposedSilu},
 };
 
 } // namespace

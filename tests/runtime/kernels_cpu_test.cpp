@@ -70,6 +70,13 @@ TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
       [](double x) {
         return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * 0.3989422804014327 * std::exp(-0.5 * x * x);
       });
+  check("silu", 20, [](float x) { return scalar::silu(x); }, [](double x) { return x / (1 + std::exp(-x)); });
+  check(
+      "silu_grad", 20, [](float x) { return scalar::siluGrad(1.0f, x); },
+      [](double x) {
+        const double s = 1 / (1 + std::exp(-x));
+        return s * (1 + x * (1 - s));
+      });
 }
 
 TEST(KernelsMatmul, ScratchThatIsTooSmallIsAFailureNotAnOverrun) {

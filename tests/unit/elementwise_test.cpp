@@ -143,6 +143,15 @@ OP_TEST(geluTanhGrad, IsTheSlopeOfGeluTanhTimesTheCotangent) {
   Values ends = apply(Op::geluTanh, {{0.7 + step, 0.7 - step}});
   EXPECT_NEAR(apply(Op::geluTanhGrad, {{0.7}, {3}})[0], 3 * (ends[0] - ends[1]) / (2 * step), 1e-8);
 }
+OP_TEST(silu, IsXTimesItsSigmoid) {
+  expectNear(apply(Op::silu, {{0, 1, -2}}), {0, 1 / (1 + std::exp(-1)), -2 / (1 + std::exp(2))});
+  checkElementwiseGradient(Op::silu, 1, -3, 3);
+}
+OP_TEST(siluGrad, IsTheSlopeOfSiluTimesTheCotangent) {
+  double step = 1e-5;
+  Values ends = apply(Op::silu, {{0.7 + step, 0.7 - step}});
+  EXPECT_NEAR(apply(Op::siluGrad, {{0.7}, {3}})[0], 3 * (ends[0] - ends[1]) / (2 * step), 1e-8);
+}
 OP_TEST(logicalNot, Negates) { expectNear(apply(Op::logicalNot, {{0, 1}}, DType::boolean), {1, 0}); }
 OP_TEST(isNan, FindsNotANumber) { expectNear(apply(Op::isNan, {{1, notANumber, infinity}}), {0, 1, 0}); }
 

@@ -1,4 +1,4 @@
-// What Llama and its relatives are made of, in the forms exporters write it: grouped queries.
+// What Llama and its relatives are made of, in the forms exporters write it: grouped queries, SiLU.
 #include "tests/unit/graph_under_test.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -83,6 +83,28 @@ TEST(RecognizeGroupedQueries, OtherRepetitionsStay) {
     g.recognize();
     EXPECT_EQ(g.only(Op::attention)->operand(1)->type().dim(1), heads);
   }
+}
+
+// ---- SiLU
+// -------------------------------------------------------------------------------------------------------------------
+
+TEST(RecognizeSilu, InEitherOrder) {
+  for (bool gateFirst : {false, true}) {
+    Graph g;
+    Value *x = g.input("x", {2, 3}), *up = g.input("up", {2, 3}), *gate = g.b.unary(Op::sigmoid, x);
+    g.result(g.b.mul(gateFirst ? g.b.mul(gate, x) : g.b.mul(x, gate), up));
+    g.recognize();
+    EXPECT_EQ(g.only(Op::silu)->operand(0), x);
+    EXPECT_EQ(g.count(Op::sigmoid), 0);
+  }
+}
+
+TEST(RecognizeSilu, OtherGatesStay) {
+  Graph g;
+  Value *x = g.input("x", {2, 3}), *other = g.input("other", {2, 3});
+  g.result(g.b.mul(x, g.b.unary(Op::sigmoid, other)));
+  g.recognize();
+  EXPECT_EQ(g.count(Op::silu), 0);
 }
 
 } // namespace

@@ -170,6 +170,18 @@ FSDPC_HOST_DEVICE T geluTanhGrad(T dy, T x) {
   const T slope = T(0.79788456080286536) * (T(1) + T(0.134145) * x * x);
   return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope);
 }
+/// x * sigmoid(x)
+template <class T>
+FSDPC_HOST_DEVICE T silu(T x) {
+  return x * sigmoid(x);
+}
+/// dy * (s + x * s * (1 - s)) with s = sigmoid(x); in terms of exp(-|x|), so that 1 - s keeps its digits.
+template <class T>
+FSDPC_HOST_DEVICE T siluGrad(T dy, T x) {
+  const T e = exp(x < T(0) ? x : -x), r = T(1) / (T(1) + e);
+  const T s = x < T(0) ? e * r : r;
+  return dy * (s + x * (e * r * r));
+}
 
 /// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN gives 0) and wraps to the
 /// width. Bfloat16 is reached, and left, through float.
