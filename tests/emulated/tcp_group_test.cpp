@@ -15,6 +15,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <numeric>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -203,6 +204,20 @@ TEST(TcpGroup, AHostWithoutIPv6IsEnough) {
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   };
   EXPECT_EXIT(meetWithoutIPv6(), testing::ExitedWithCode(0), "");
+}
+
+TEST(TcpGroup, AHostWhoseNameNobodyKnowsIsEnoughForAFile) {
+  const auto meetOnNamelessHost = [] {
+    const char name[] = "nobody-knows-this.invalid";
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWUTS) == 0 && ::sethostname(name, sizeof name - 1) == 0) {
+      const TemporaryFolder folder;
+      runRanks(2, {"", 0, folder.path("rendezvous")}, exchangeAndBroadcast);
+    } else {
+      std::fprintf(stderr, "this machine's name may not be changed: not tested\n");
+    }
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(meetOnNamelessHost(), testing::ExitedWithCode(0), "");
 }
 
 // ---- strangers
