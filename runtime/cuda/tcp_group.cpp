@@ -192,18 +192,27 @@ void sendAtOnce(const Socket &socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place.
+std::string nameOfHost() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place. Its own
+/// name may be one that a host does not know.
 bool readMeetingFile(MeetingPoint &point) {
   std::ifstream file(point.file);
-  return static_cast<bool>(file >> point.host >> point.port);
+  if (!(file >> point.host >> point.port))
+    return false;
+  if (point.host == nameOfHost())
+    point.host = "localhost";
+  return true;
 }
 
 void writeMeetingFile(const std::string &path, int port) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
   const std::string temporary = path + "." + std::to_string(::getpid());
   std::ofstream file(temporary);
-  file << host << ' ' << port << '\n';
+  file << nameOfHost() << ' ' << port << '\n';
   file.close();
   if (!file || std::rename(temporary.c_str(), path.c_str()) != 0)
     fail("rank 0 cannot write " + path + ", where the ranks are to meet: " + std::strerror(errno));

@@ -60,8 +60,8 @@ private:
   void runBlock(const dim3 &dimensions);
   void resume(int index);
   void leave(State state);
-  void resumeRunnable();
-  bool releaseBarriers();
+  void runWarps();
+  void resumeLanes(int first);
   bool releaseBlock();
   bool releaseWarp(int first);
   void arrive(unsigned mask);
@@ -71,7 +71,7 @@ private:
   std::vector<Warp> warps;
   context::pooled_fixedsize_stack stacks{stackBytes};
   int current = 0, threads = 0;
-  std::minstd_rand random; ///< of the directions in which blocks, and threads between barriers, take turns
+  std::minstd_rand random; ///< of the directions in which blocks, warps and lanes take turns
 };
 
 Runner &runner() {
@@ -124,19 +124,32 @@ void Runner::runBlock(const dim3 &dimensions) {
         ++warps[static_cast<std::size_t>(index / warpSize)].threads;
       }
   do
-    resumeRunnable();
-  while (releaseBarriers());
+    runWarps();
+  while (releaseBlock());
   for (int i = 0; i < threads; ++i)
     if (lanes[static_cast<std::size_t>(i)]->state != State::ended)
       fail("threads of a block wait at different barriers, or for threads that have returned");
 }
 
-/// All threads once, the last one first or the first one first: whoever reads what another writes without a barrier
-/// sometimes comes too early, whichever the other is.
-void Runner::resumeRunnable() {
+/// Each warp as far as it gets without the others, so that whoever relies on another warp without a barrier comes too
+/// early or too late.
+void Runner::runWarps() {
   const bool isBackward = random() % 2 == 1;
-  for (int i = 0; i < threads; ++i) {
-    const int index = isBackward ? threads - 1 - i : i;
+  const int count = static_cast<int>(warps.size());
+  for (int i = 0; i < count; ++i) {
+    const int first = (isBackward ? count - 1 - i : i) * warpSize;
+    do
+      resumeLanes(first);
+    while (releaseWarp(first));
+  }
+}
+
+/// Those of the warp that may go on, each up to its next barrier.
+void Runner::resumeLanes(int first) {
+  const bool isBackward = random() % 2 == 1;
+  const int count = warps[static_cast<std::size_t>(first / warpSize)].threads;
+  for (int i = 0; i < count; ++i) {
+    const int index = first + (isBackward ? count - 1 - i : i);
     if (lanes[static_cast<std::size_t>(index)]->state == State::runnable)
       resume(index);
   }
@@ -163,13 +176,6 @@ bool Runner::releaseWarp(int first) {
   for (int i = first; i < first + warp.threads; ++i)
     lanes[static_cast<std::size_t>(i)]->state = State::runnable;
   return true;
-}
-
-bool Runner::releaseBarriers() {
-  bool released = releaseBlock();
-  for (int first = 0; first < threads; first += warpSize)
-    released = releaseWarp(first) || released;
-  return released;
 }
 
 void Runner::blockBarrier(unsigned barrier) {

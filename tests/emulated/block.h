@@ -1,5 +1,6 @@
 // Runs the blocks of a kernel: every thread is a fiber that runs until it meets a barrier, a shuffle or its end.
-// Nothing else says who runs before whom: blocks, and threads between two barriers, go forward or backward at random.
+// Nothing else says who runs before whom: blocks, warps and lanes go forward or backward at random, and a warp goes on
+// as far as it can before the next one does.
 #pragma once
 
 #include <cuda_runtime.h>

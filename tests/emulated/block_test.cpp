@@ -91,6 +91,31 @@ TEST(EmulatedBlock, AMissingBarrierShowsWhicheverNeighbourIsRead) {
   EXPECT_GT(blocksThatReadTooEarly(-32), 0);
 }
 
+/// How often a warp finds another's vote of a later round: votes are written over without a barrier before, or with
+/// one.
+int votesOverwrittenTooEarly(bool withBarrier) {
+  int wrong = 0;
+  unsigned votes[3] = {};
+  runBlocks({dim3(1), dim3(96)}, [&] {
+    const unsigned warp = threadIdx.x / 32;
+    for (unsigned round = 0; round < 20; ++round) {
+      const unsigned vote = __ballot_sync(0xffffffffu, round % 2);
+      if (withBarrier)
+        __syncthreads(); // votes may still be read from the last time
+      if (lane() == 0)
+        votes[warp] = vote;
+      __syncthreads();
+      wrong += votes[(warp + 1) % 3] != (round % 2 ? 0xffffffffu : 0u);
+    }
+  });
+  return wrong;
+}
+
+TEST(EmulatedBlock, AWarpMayBeAheadOfOthersAsFarAsItsNextBarrier) {
+  EXPECT_EQ(votesOverwrittenTooEarly(true), 0);
+  EXPECT_GT(votesOverwrittenTooEarly(false), 0);
+}
+
 TEST(EmulatedBlock, BlocksRunInNoOrderThatAKernelCouldRelyOn) {
   int forwards = 0, backwards = 0;
   for (int launch = 0; launch < 20; ++launch) {

@@ -3,8 +3,8 @@
 //
 //   streams   queues of operations. Nothing but events orders them: whenever several queues have an operation that may
 //             run, a random one does, so an edge that is missing shows as a wrong number under some seed.
-//   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles. Both
-//             go forward or backward at random, so a barrier that is missing shows.
+//   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles. The
+//             order of blocks, warps and lanes is random, so a barrier that is missing shows.
 //   memory    the host's, filled with a pattern when it is allocated and when it is freed.
 //
 // FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is done when it returns. Calls
