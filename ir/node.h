@@ -143,8 +143,11 @@ public:
   int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
   Place workspace;
   int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
-  int32_t awaits = -1;  ///< the event after which this start may begin; -1: what its stream has waited for is enough
-  std::string source;   ///< the ONNX node it comes from, for messages; may be empty
+  /// Of a wait: the next one for its stream comes before anything touches what this one is for, so it need not be
+  /// carried out.
+  bool implied = false;
+  int32_t awaits = -1; ///< the event after which this start may begin; -1: what its stream has waited for is enough
+  std::string source;  ///< the ONNX node it comes from, for messages; may be empty
 
 private:
   friend class Function;

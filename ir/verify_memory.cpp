@@ -311,6 +311,8 @@ llvm::Error checkEvents(const Module &module) {
       const bool starts = infoOf(*node).has(startsCollective);
       if ((starts && node->records >= 0) || (!starts && node->awaits >= 0))
         return broken("V21", *node, "compute nodes record events and starts await them");
+      if (node->implied && node->op() != Op::wait)
+        return broken("V21", *node, "only a wait can be implied by another");
       if (node->records >= 0 && !recorders.try_emplace(node->records, node).second)
         return broken("V21", *node, "event " + llvm::Twine(node->records) + " is recorded twice");
       if (node->awaits >= 0)

@@ -162,10 +162,11 @@ extern const Pass planMemory;
 ///   after    %g = fused ... on(compute) record(3)       %f = reduce_scatter.start %g ... on(comm) await(3)
 ///
 /// A start begins behind the last compute node that wrote what it reads, or touched the memory it writes; what its
-/// stream has waited for before it need not wait for again, so every event that is left is needed. Functions of a step
-/// follow each other, also into the next step; the others begin and end with all streams joined.
-/// Requires places (it goes by memory, so it sees what an `after` of another function could not say). Ensures V21.
-/// Last but for outlining: whoever moves a node or a place after it breaks it.
+/// stream has waited for before it need not wait for again, so every event that is left is needed. In the same way a
+/// wait is `implied` when compute waits for a later collective of the stream before anything needs it. Functions of a
+/// step follow each other, also into the next step; the others begin and end with all streams joined. Requires places
+/// (it goes by memory, so it sees what an `after` of another function could not say). Ensures V21. Last but for
+/// outlining: whoever moves a node or a place after it breaks it.
 extern const Pass assignEvents;
 
 /// Marks sections of equal structure so that each body is emitted once and called with a table of addresses.

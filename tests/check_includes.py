@@ -22,6 +22,7 @@ RULES = {
     "runtime/": ["runtime/", "mpi.h", *ONEDNN],
     "tests/": [*EVERYTHING, *ONEDNN, "onnx/", "google/protobuf/", "gtest/", "gmock/"],
     "tests/runtime/": ["tests/runtime/", "runtime/", "mpi.h", "gtest/", "gmock/", *ONEDNN],
+    "tests/emulated/": ["tests/emulated/", "tests/runtime/", "runtime/", "gtest/", "gmock/"],
     "tests/bench/": ["tests/bench/", "runtime/", "mpi.h", *ONEDNN],
 }
 # What has an owner, and so is no system header, whichever brackets it is written in.

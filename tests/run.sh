@@ -3,7 +3,7 @@
 #
 #   tests/run.sh                 everything
 #   tests/run.sh build lit unit  only these steps; all: build format includes unit unit_asan runtime lit mutation sweep
-#                                acceptance random
+#                                acceptance random emulated cuda
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail
@@ -15,7 +15,7 @@ if ! tests/setup.sh; then
 fi
 
 # Containers run as root, with fewer cores than ranks, and two MPI jobs at once must not be bound to the same core.
-export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH
+export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH:/usr/local/cuda/bin
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_btl_vader_single_copy_mechanism=none

@@ -177,9 +177,7 @@ def acceptance_run(fixture, world_size, strategy, options):
 
 
 def acceptance():
-    wanted = os.environ.get("FSDPC_FIXTURES", "").split()
-    fixtures = [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
-    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures]
+    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
     if not runs:
         return Result(0, 1, output="no fixtures")
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -198,6 +196,38 @@ def random():
     return Result(int(counts[1]), int(counts[2]))
 
 
+def fixtures_wanted():
+    wanted = os.environ.get("FSDPC_FIXTURES", "").split()
+    return [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
+
+
+def emulated_run(what, fixture, ranks, *options):
+    started = time.monotonic()
+    status, output = run(["/usr/bin/python3", "tests/emulated/run.py", what, fixture, "-n", ranks, *options], timeout=3600)
+    name = " ".join(map(str, (what, fixture.name, f"N={ranks}", *options)))
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {name}\n{output}")
+
+
+def emulated():
+    """The cuda target without a GPU: kernels against f64, fixtures under several interleavings of the streams, and programs
+    with one edge less. FSDPC_EMULATED=full: 20 seeds everywhere, and every edge of every fixture."""
+    full = os.environ.get("FSDPC_EMULATED") == "full"
+    often = {("mlp", 2), ("gpt2_tiny", 2)}
+    runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
+            for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
+    runs += [("events", fixture, 2, "--seeds", 200) for fixture in fixtures_wanted() if full or fixture.name == "mlp"]
+    result = gtest(BUILD / "tests/fsdpc_emulated_tests")
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return sum(pool.map(lambda r: emulated_run(*r), runs), result)
+
+
+def cuda():
+    """Every fixture built by nvcc and started; a machine without nvcc fails, for these programs are the product."""
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return sum(pool.map(lambda fixture: emulated_run("start", fixture, 1), fixtures_wanted()), Result())
+
+
 STEPS = {
     "build": build,
     "format": lambda: check(["tests/check_format.sh"]),
@@ -210,6 +240,8 @@ STEPS = {
     "sweep": sweep,
     "acceptance": acceptance,
     "random": random,
+    "emulated": emulated,
+    "cuda": cuda,
 }
 WITHOUT_BUILD = {"build", "format", "includes"}
 

@@ -178,7 +178,8 @@ void emitWait(SectionWriter &writer, const Node &node) {
   std::string index = collective(writer, *start);
   if (waitsForStepBefore(node, *start))
     emitFirstStart(writer, node, *start, index);
-  writer.line("wait(c, tickets[" + index + "]);");
+  if (!node.implied || !writer.program.dialect.hasEvents())
+    writer.line("wait(c, tickets[" + index + "]);");
   writer.defineAlias(node.result(), node.operand(0), "complete");
 }
 

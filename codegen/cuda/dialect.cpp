@@ -2,6 +2,7 @@
 
 #include "codegen/common/program_text.h"
 #include "codegen/cuda/kernels.h"
+#include "ir/op.h"
 
 namespace fsdpc {
 
@@ -11,7 +12,7 @@ class CudaDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cuda"; }
   bool computesWith(DType) const override { return false; }
-  std::optional<std::string> unsupported(const Node &) const override { return std::nullopt; }
+  std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitKernel(writer, node, attributes);
   }
@@ -33,6 +34,14 @@ public:
     return program.eventCount() == 0 ? "" : "  createEvents(c, events);\n";
   }
 };
+
+std::optional<std::string> CudaDialect::unsupported(const Node &node) const {
+  bool convolves =
+      node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
+  if (convolves && node.get<ConvolutionAttributes>().padsBefore != node.get<ConvolutionAttributes>().padsAfter)
+    return "cuDNN pads both sides of an axis alike; a Pad node in front of the convolution does the rest";
+  return std::nullopt;
+}
 
 /// Included by program.cu alone, so that no device code has to be linked.
 std::vector<EmittedFile> CudaDialect::moreFiles(const ProgramText &program) const {

@@ -16,7 +16,9 @@ public:
   llvm::StringRef name() const override { return "cuda"; }
   int64_t alignmentBytes() const override { return 256; }
   int64_t arenaGranuleBytes() const override { return 2 << 20; }
-  int64_t workspaceBytes(const Node &node) const override { return cudaScratchBytes(node); }
+  int64_t workspaceBytes(const Node &node) const override {
+    return infoOf(node).has(startsCollective) ? stagingBytes(node) : cudaScratchBytes(node);
+  }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
     return infoOf(collective).has(startsCollective) && operand == 0;
   }
@@ -29,6 +31,14 @@ public:
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cudaDialect(), node); }
 
 private:
+  /// The parts of all members that this rank sums.
+  int64_t stagingBytes(const Node &start) const {
+    if (!options.treeSums || start.op() == Op::allGatherStart)
+      return 0;
+    const int64_t operand = start.operand(0)->type().bytes();
+    return start.op() == Op::allReduceStart ? operand * start.get<CollectiveAttributes>().ranks : operand;
+  }
+
   CudaTargetOptions options;
 };
 

@@ -12,6 +12,7 @@
 namespace fsdpc {
 
 struct CudaTargetOptions {
+  bool treeSums = false; ///< reductions exchange into staging and sum in one order, whatever NCCL's is
   /// From the hardware table, which is the driver's to choose. Empty: everything is free.
   std::function<double(const Node &)> costMicroseconds = {};
 };

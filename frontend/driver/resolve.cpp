@@ -220,7 +220,7 @@ llvm::Error resolveTarget(OptionValues &values) {
 std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model) {
   auto costMicroseconds = [model](const Node &node) { return model.microseconds(node); };
   if (values.text("target") == "cuda")
-    return makeCudaTarget({costMicroseconds});
+    return makeCudaTarget({values.text("deterministic") != "off", costMicroseconds});
   CpuTargetOptions options;
   options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
   options.plainMpi = values.text("transport") == "mpi";

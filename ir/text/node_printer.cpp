@@ -169,6 +169,8 @@ std::string planText(const Node &node) {
         << ')';
   if (node.awaits >= 0)
     out << space << "await(" << node.awaits << ')';
+  if (node.implied)
+    out << space << "implied";
   if (node.records >= 0)
     out << space << "record(" << node.records << ')';
   if (!node.source.empty())

@@ -239,13 +239,16 @@ bool Reader::readClause(NodeText &node) {
   if (clause.isWord("work"))
     return parenthesized(
         [&] { return readInteger(node.workspaceBytes) && (token.isPunctuation(')') || readPlace(node.workspace)); });
+  if (clause.isWord("implied"))
+    return node.implied = true;
   if (clause.isWord("record"))
     return parenthesized([&] { return readEvent(node.records); });
   if (clause.isWord("await"))
     return parenthesized([&] { return readEvent(node.awaits); });
   if (clause.isWord("from"))
     return parenthesized([&] { return readString(node.source); });
-  llvm::SmallVector<llvm::StringRef> names = {"after", "unit", "on", "at", "work", "record", "await", "from"};
+  llvm::SmallVector<llvm::StringRef> names = {"after",  "unit",  "on",      "at",  "work",
+                                              "record", "await", "implied", "from"};
   for (const Field &field : node.fields)
     names.push_back(field.name);
   return fail(clause, infoOf(node.op).name + llvm::Twine(" has no attribute '") + clause.text.take_front(60) + "'" +
@@ -293,6 +296,7 @@ bool Reader::finishNode(NodeText &node, Section section, int32_t outline) {
   made->workspace = node.workspace;
   made->records = node.records;
   made->awaits = node.awaits;
+  made->implied = node.implied;
   made->source = std::move(node.source);
   for (Value *token : node.after)
     made->addAfter(token);

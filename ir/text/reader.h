@@ -29,6 +29,7 @@ struct NodeText {
   int64_t workspaceBytes = 0;
   Place workspace;
   int32_t records = -1, awaits = -1;
+  bool implied = false;
   std::string source;
   /// Elements of a constant: their dtype may be that of the result, which comes later.
   struct Elements {

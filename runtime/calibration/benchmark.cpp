@@ -63,7 +63,7 @@ void Benchmark::collective(const char *op, double bytes, const std::function<voi
     prepare(i);
     platform.takeCommunicationTimes();
     run(i);
-    times.push_back(platform.takeCommunicationTimes().exposedMicroseconds);
+    times.push_back(platform.takeCommunicationTimes()->exposedMicroseconds);
   }
   times.erase(times.begin(), times.begin() + 2);
   print(op, 0, bytes, typicalOf(times));

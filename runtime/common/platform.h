@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace fsdpc::rt {
 
@@ -82,7 +83,8 @@ public:
   virtual std::int64_t proportionalSetGrowthBytes() const = 0;
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
-  virtual CommunicationTimes takeCommunicationTimes() = 0;
+  /// Nothing where the platform does not measure them.
+  virtual std::optional<CommunicationTimes> takeCommunicationTimes() = 0;
   /// Waits for what the program has started and not waited for, after the last step. Throws Failure{timeout}.
   virtual void drainCollectives() {}
 

@@ -260,6 +260,9 @@ public:
   virtual void store(Place to, std::int64_t bytes) = 0;
   /// Waits for the functions called so far. Valid until the next call of this object.
   virtual const std::byte *load(Place from, std::int64_t bytes) = 0;
+  /// The same in two parts: what the functions called before `fetch` left there, whatever later ones do. One at a time.
+  virtual void fetch(Place from, std::int64_t bytes) = 0;
+  virtual const std::byte *fetched() = 0;
 };
 
 /// What the functions of a program run in. Fixed after start-up.

@@ -10,6 +10,8 @@
 #include "runtime/common/weights.h"
 
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace fsdpc::rt {
 namespace {
@@ -170,6 +172,20 @@ PlatformOptions platformOptions(const ProgramInfo &program, const Options &optio
   return result;
 }
 
+/// What only a platform whose streams are the host's own can do, so far.
+void requireHostStreams(const Options &options) {
+  const std::pair<const char *, bool> wanted[] = {
+      {"profile", !options.profile.empty()},
+      {"time_matmuls", options.timeMatmuls},
+      {"debug_collectives detail", options.debugCollectives == "detail"},
+      {"slow_link_microseconds and --slow_link_bytes_per_microsecond",
+       options.slowLinkMicroseconds > 0 || options.slowLinkBytesPerMicrosecond > 0}};
+  for (const auto &[name, isWanted] : wanted)
+    if (isWanted)
+      throw Failure(ExitCode::usage, "--" + std::string(name) + ": programs of the cuda target do not have it yet",
+                    true);
+}
+
 void work(const Job &job, Inputs &inputs) {
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;
@@ -216,6 +232,8 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
       checkOutputs(program, options);
   });
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
+  if (context.device)
+    requireHostStreams(options);
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank()); });

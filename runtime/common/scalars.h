@@ -40,12 +40,33 @@ inline const ResultInfo *findResult(std::span<const ResultInfo> results, std::st
   return nullptr;
 }
 
-/// The first element of a result; integers too.
-inline double readResult(const Context &context, const ResultInfo &result) {
-  const std::byte *data = readArena(context, result.place, byteSize(result.dtype));
+/// The first element of a result whose bytes begin at `data`; integers too.
+inline double elementOf(const ResultInfo &result, const std::byte *data) {
   return isFloat(result.dtype) ? loadFloat(result.dtype, data, 0)
                                : static_cast<double>(loadInteger(result.dtype, data, 0));
 }
+inline double readResult(const Context &context, const ResultInfo &result) {
+  return elementOf(result, readArena(context, result.place, byteSize(result.dtype)));
+}
+
+/// The first element of a result as it is now. The functions that follow may be called before `value`, which waits for
+/// it where the arenas are not the host's memory.
+class PendingResult {
+public:
+  PendingResult(const Context &context, const ResultInfo &result) : context(context), result(result) {
+    if (context.memory)
+      context.memory->fetch(result.place, byteSize(result.dtype));
+    else
+      known = readResult(context, result);
+  }
+  bool isKnown() const { return !context.memory; }
+  double value() const { return isKnown() ? known : elementOf(result, context.memory->fetched()); }
+
+private:
+  const Context &context;
+  const ResultInfo &result;
+  double known = 0;
+};
 
 /// Results that are figures, not outputs of the model.
 constexpr bool isFigure(std::string_view name) {

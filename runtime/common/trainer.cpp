@@ -65,6 +65,12 @@ void checkFixedBatch(const Job &job, const BatchFeeder &feeder) {
     throw Failure(ExitCode::usage, "--batch has no epochs: give --step_size and --eval_every in steps");
 }
 
+void requireFinite(double loss, std::int64_t step) {
+  if (!std::isfinite(loss))
+    throw Failure(ExitCode::nonFinite,
+                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+}
+
 } // namespace
 
 Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
@@ -126,10 +132,12 @@ void Trainer::step(std::int64_t step) {
   if (job.context.profile)
     job.context.profile->endStep();
   window.microseconds += microsecondsBetween(begin, Clock::now());
-  const CommunicationTimes times = job.platform.takeCommunicationTimes();
-  window.communicationMicroseconds += times.communicationMicroseconds;
-  window.exposedMicroseconds += times.exposedMicroseconds;
-  window.skewMicroseconds += times.skewMicroseconds;
+  if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
+    window.isMeasured = true;
+    window.communicationMicroseconds += times->communicationMicroseconds;
+    window.exposedMicroseconds += times->exposedMicroseconds;
+    window.skewMicroseconds += times->skewMicroseconds;
+  }
   window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
   ++window.steps;
   epochLossSum += lastLoss;
@@ -156,17 +164,19 @@ double Trainer::computeStep(std::int64_t step) {
     functions.prologue(job.context);
   functions.microStep(job.context);
   stepEnds();
-  const double loss = readResult(job.context, *lossResult);
-  if (!std::isfinite(loss))
-    throw Failure(ExitCode::nonFinite,
-                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+  // Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
+  const PendingResult loss(job.context, *lossResult);
+  if (loss.isKnown())
+    requireFinite(loss.value(), step);
   if (step == 1 && !job.options.saveGradients.empty())
     saveGradients();
   job.pulse.enter(Phase::step);
   stepBegins();
   functions.update(job.context);
   stepEnds();
-  return loss;
+  const double value = loss.value();
+  requireFinite(value, step);
+  return value;
 }
 
 void Trainer::saveGradients() {
@@ -191,10 +201,16 @@ void Trainer::logStep(std::int64_t step) {
   if (tokensInSample > 0)
     line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
   const double waited = window.exposedMicroseconds + window.skewMicroseconds;
-  line.add("compute_ms", (window.microseconds - waited) / steps * 1e-3);
-  line.add("comm_ms", window.communicationMicroseconds / steps * 1e-3);
-  line.add("comm_exposed_ms", window.exposedMicroseconds / steps * 1e-3);
-  line.add("comm_skew_ms", window.skewMicroseconds / steps * 1e-3);
+  const auto addMeasured = [&](const char *name, double microseconds) {
+    if (window.isMeasured)
+      line.add(name, microseconds / steps * 1e-3);
+    else
+      line.addRaw(name, "null");
+  };
+  addMeasured("compute_ms", window.microseconds - waited);
+  addMeasured("comm_ms", window.communicationMicroseconds);
+  addMeasured("comm_exposed_ms", window.exposedMicroseconds);
+  addMeasured("comm_skew_ms", window.skewMicroseconds);
   if (job.options.timeMatmuls)
     line.add("matmul_ms", window.productMicroseconds / steps * 1e-3);
   line.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);

@@ -24,6 +24,7 @@ private:
   /// Sums since the last line of the log.
   struct Window {
     double microseconds = 0;
+    bool isMeasured = false; ///< communication
     double communicationMicroseconds = 0;
     double exposedMicroseconds = 0;
     double skewMicroseconds = 0;

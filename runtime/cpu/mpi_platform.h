@@ -35,7 +35,7 @@ public:
   std::int64_t mappedArenaBytes() const override;
   std::int64_t proportionalSetGrowthBytes() const override;
   const char *streamModeName() const override;
-  CommunicationTimes takeCommunicationTimes() override;
+  std::optional<CommunicationTimes> takeCommunicationTimes() override;
   void drainCollectives() override;
   void noteProducts(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
   double replayProductsMicroseconds() override { return MatmulLog::replayMicroseconds(); }

@@ -257,7 +257,7 @@ const char *MpiPlatform::streamModeName() const {
   return commStream_ && commStream_->mode() == Stream::Mode::threads ? "threads" : "inline";
 }
 
-CommunicationTimes MpiPlatform::takeCommunicationTimes() {
+std::optional<CommunicationTimes> MpiPlatform::takeCommunicationTimes() {
   const CommunicatorTimes times = communicator_->takeTimes();
   CommunicationTimes result;
   result.communicationMicroseconds = times.communicationMicroseconds;

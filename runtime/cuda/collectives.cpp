@@ -1,5 +1,6 @@
 #include "runtime/cuda/collectives.h"
 
+#include "runtime/cuda/kernels/tree_sum.h"
 #include "runtime/cuda/nccl_communicators.h"
 
 namespace fsdpc::rt {
@@ -7,6 +8,12 @@ namespace {
 
 cudaStream_t streamOf(const Context &context, const CollectiveInfo &info) {
   return context.device->channels[static_cast<std::size_t>(info.channel)];
+}
+
+int membersOf(ncclComm_t communicator) {
+  int members = 0;
+  checkNccl(ncclCommCount(communicator, &members), "ncclCommCount");
+  return members;
 }
 
 /// Calls enqueue(communicator, stream) and marks its end.
@@ -32,18 +39,28 @@ Ticket allGatherStart(Context &context, int collective, Place source, void *dest
 
 // Plain sums: the loss seed carries every scale, and NCCL's average would lose the switch's reduction (NVLS).
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
-                          DType dtype, std::nullptr_t) {
+                          DType dtype, void *staging) {
+  const auto *operand = context.at<std::byte>(source);
+  const auto count = static_cast<std::size_t>(shardElements);
   return start(context, collective, "ncclReduceScatter", [&](ncclComm_t communicator, cudaStream_t stream) {
-    return ncclReduceScatter(context.at<std::byte>(source), destination, static_cast<std::size_t>(shardElements),
-                             ncclTypeOf(dtype), ncclSum, communicator, stream);
+    if (!staging)
+      return ncclReduceScatter(operand, destination, count, ncclTypeOf(dtype), ncclSum, communicator, stream);
+    checkNccl(ncclAlltoAll(operand, staging, count, ncclTypeOf(dtype), communicator, stream), "ncclAlltoAll");
+    treeSum(context, stream, staging, membersOf(communicator), destination, shardElements, dtype);
+    return ncclSuccess;
   });
 }
 
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
-                      DType dtype, std::nullptr_t) {
+                      DType dtype, void *staging) {
+  const auto *operand = context.at<std::byte>(source);
+  const auto count = static_cast<std::size_t>(elements);
   return start(context, collective, "ncclAllReduce", [&](ncclComm_t communicator, cudaStream_t stream) {
-    return ncclAllReduce(context.at<std::byte>(source), destination, static_cast<std::size_t>(elements),
-                         ncclTypeOf(dtype), ncclSum, communicator, stream);
+    if (!staging)
+      return ncclAllReduce(operand, destination, count, ncclTypeOf(dtype), ncclSum, communicator, stream);
+    checkNccl(ncclAllGather(operand, staging, count, ncclTypeOf(dtype), communicator, stream), "ncclAllGather");
+    treeSum(context, stream, staging, membersOf(communicator), destination, elements, dtype);
+    return ncclSuccess;
   });
 }
 

@@ -22,14 +22,15 @@ struct Ticket {
 /// Gathers `shardBytes` from every member's `source` into `destination`[members x shardBytes], in member order.
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes);
 
-/// Sums `source`[members x shardElements] over the group; member m keeps slice m in `destination`. The last argument is
-/// the cpu target's staging: null here.
+/// Sums `source`[members x shardElements] over the group; member m keeps slice m in `destination`. Without `staging` in
+/// NCCL's order, which may change with its version and the number of nodes; with it (members x shardElements) in that
+/// of tree_sum.h: the parts are exchanged, and summed here.
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
-                          DType dtype, std::nullptr_t);
+                          DType dtype, void *staging);
 
-/// Sums `source`[elements] over the group into `destination` on every member.
+/// Sums `source`[elements] over the group into `destination` on every member. `staging`: members x elements, or null.
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
-                      DType dtype, std::nullptr_t);
+                      DType dtype, void *staging);
 
 /// Compute goes on when the collective has ended.
 void wait(Context &context, Ticket ticket);

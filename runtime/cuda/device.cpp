@@ -70,11 +70,11 @@ void closeDevice(Device &device) {
   cudaStreamDestroy(device.compute);
 }
 
-void synchronizeCompute(const Device &device) {
+void synchronize(const Device &device, cudaEvent_t event) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   for (;;) {
-    const cudaError_t state = cudaStreamQuery(device.compute);
+    const cudaError_t state = cudaEventQuery(event);
     if (state == cudaSuccess)
       return;
     if (state != cudaErrorNotReady)
@@ -85,6 +85,11 @@ void synchronizeCompute(const Device &device) {
       failForTimeout(device);
     std::this_thread::sleep_for(pollInterval);
   }
+}
+
+void synchronizeCompute(const Device &device) {
+  checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
+  synchronize(device, device.joined);
 }
 
 } // namespace fsdpc::rt

@@ -46,8 +46,10 @@ struct Device {
 void openDevice(Device &device, std::size_t collectives);
 void closeDevice(Device &device);
 
-/// Waits until the device has done all that compute was given, or throws Failure{timeout} naming the first collective
+/// Waits until the device has come to the event, or throws Failure{timeout} naming the first collective
 /// that has not ended.
+void synchronize(const Device &device, cudaEvent_t event);
+/// The same for all that compute was given.
 void synchronizeCompute(const Device &device);
 
 } // namespace fsdpc::rt

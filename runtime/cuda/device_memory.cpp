@@ -5,16 +5,22 @@
 namespace fsdpc::rt {
 
 StagedMemory::StagedMemory(const Context &context) : context(context) {
-  for (Slot &slot : slots)
-    checkCuda(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+  for (Slot *slot : allSlots())
+    checkCuda(cudaEventCreateWithFlags(&slot->copied, cudaEventDisableTiming), "cudaEventCreate");
 }
 
 StagedMemory::~StagedMemory() {
-  for (Slot &slot : slots) {
-    cudaEventDestroy(slot.copied);
-    cudaFreeHost(slot.data);
+  for (Slot *slot : allSlots()) {
+    cudaEventDestroy(slot->copied);
+    cudaFreeHost(slot->data);
   }
-  cudaFreeHost(loaded.data);
+}
+
+std::vector<StagedMemory::Slot *> StagedMemory::allSlots() {
+  std::vector<Slot *> all = {&loaded, &pending};
+  for (Slot &slot : slots)
+    all.push_back(&slot);
+  return all;
 }
 
 void StagedMemory::reserve(Slot &slot, std::int64_t bytes) {
@@ -43,13 +49,23 @@ void StagedMemory::store(Place to, std::int64_t bytes) {
   checkCuda(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
 }
 
-const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {
-  reserve(loaded, std::max<std::int64_t>(bytes, 64));
-  checkCuda(cudaMemcpyAsync(loaded.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                            context.device->compute),
+void StagedMemory::copyTo(Slot &slot, const void *from, std::int64_t bytes) {
+  reserve(slot, std::max<std::int64_t>(bytes, 64));
+  cudaStream_t stream = context.device->compute;
+  checkCuda(cudaMemcpyAsync(slot.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream),
             "cudaMemcpyAsync");
-  synchronizeCompute(*context.device);
+  checkCuda(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
+}
+
+const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {
+  copyTo(loaded, from, bytes);
+  synchronize(*context.device, loaded.copied);
   return loaded.data;
+}
+
+const std::byte *StagedMemory::fetched() {
+  synchronize(*context.device, pending.copied);
+  return pending.data;
 }
 
 const std::byte *StagedMemory::load(Place from, std::int64_t bytes) {

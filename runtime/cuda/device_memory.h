@@ -5,6 +5,7 @@
 #include "runtime/cuda/device.h"
 
 #include <array>
+#include <vector>
 
 namespace fsdpc::rt {
 
@@ -16,6 +17,8 @@ public:
   std::byte *stage(std::int64_t bytes) override;
   void store(Place to, std::int64_t bytes) override;
   const std::byte *load(Place from, std::int64_t bytes) override;
+  void fetch(Place from, std::int64_t bytes) override { copyTo(pending, context.at<std::byte>(from), bytes); }
+  const std::byte *fetched() override;
   /// As load, of what the pointer to device memory holds.
   const std::byte *loadFrom(const void *from, std::int64_t bytes);
 
@@ -26,12 +29,14 @@ private:
     std::int64_t capacity = 0;
     cudaEvent_t copied = nullptr;
   };
+  std::vector<Slot *> allSlots();
   static void reserve(Slot &slot, std::int64_t bytes);
+  void copyTo(Slot &slot, const void *from, std::int64_t bytes);
 
   const Context &context;
   std::array<Slot, 8> slots; ///< taken in turn: a step's stores need not wait for each other
   std::size_t next = 0;
-  Slot loaded;
+  Slot loaded, pending;
 };
 
 /// Hands a parameter's tensor, which lies in device memory, to whoever has set Context::tap.

@@ -16,16 +16,22 @@ struct Grid {
   std::size_t sharedBytes = 0; ///< of dynamic shared memory
 };
 
-/// Enqueues the kernel on the compute stream. Arguments are converted to the kernel's parameters.
+/// Enqueues the kernel. Arguments are converted to the kernel's parameters.
 template <class... Parameters, class... Arguments>
-void launch(const Context &c, const Grid &grid, void (*kernel)(Parameters...), Arguments &&...arguments) {
+void launchOn(cudaStream_t stream, const Grid &grid, void (*kernel)(Parameters...), Arguments &&...arguments) {
   cudaLaunchConfig_t configuration = {};
   configuration.gridDim = grid.blocks;
   configuration.blockDim = grid.threads;
   configuration.dynamicSmemBytes = grid.sharedBytes;
-  configuration.stream = c.device->compute;
+  configuration.stream = stream;
   checkCuda(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...),
             "kernel launch");
+}
+
+/// On the compute stream.
+template <class... Parameters, class... Arguments>
+void launch(const Context &c, const Grid &grid, void (*kernel)(Parameters...), Arguments &&...arguments) {
+  launchOn(c.device->compute, grid, kernel, std::forward<Arguments>(arguments)...);
 }
 
 /// A grid-stride loop over `count` elements: enough blocks to fill the device, no more than there is work for.

@@ -3,6 +3,7 @@
 #include "runtime/common/failure.h"
 
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -14,18 +15,20 @@ namespace {
 /// Names of one launcher's variables. Later ones may be null: not told.
 struct Convention {
   const char *rank, *worldSize, *localRank;
-  const char *job; ///< names the job among those of this host
+  const char *job;          ///< names the job among those of this host
+  bool isSlurmStep = false; ///< the launcher is srun itself: its step's hosts are those of the ranks
 };
 
-// torchrun goes first: it may itself have been started by srun.
+// torchrun goes first: it may itself have been started by srun. Slurm goes last: inside an allocation mpirun's ranks
+// see the variables of the step, or of the batch script, that mpirun runs in.
 constexpr Convention conventions[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_PORT"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID", true},
 };
 
-constexpr int defaultPort = 29500;
+constexpr int defaultPort = 29500, mostPort = 65535;
 
 [[noreturn]] void fail(const std::string &message) { throw Failure(ExitCode::device, message); }
 
@@ -41,42 +44,90 @@ std::optional<int> integerOf(const char *name) {
   return value;
 }
 
+std::string valueOf(const char *name) {
+  const char *text = name ? std::getenv(name) : nullptr;
+  return text ? text : "";
+}
+
+/// "host:port" or "file:PATH"; an IPv6 address stands in brackets.
 MeetingPoint pointFrom(const std::string &text) {
-  if (text.rfind("file:", 0) == 0)
+  if (text.rfind("file:", 0) == 0 && text.size() > 5)
     return {"", 0, text.substr(5)};
   const std::size_t colon = text.rfind(':');
   int port = 0;
-  if (colon != std::string::npos)
-    std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
-  if (port <= 0 || port > 65535)
+  if (colon != std::string::npos && colon > 0) {
+    const char *const end = text.data() + text.size();
+    if (std::from_chars(text.data() + colon + 1, end, port).ptr != end)
+      port = 0;
+  }
+  if (port <= 0 || port > mostPort)
     fail("FSDPC_RENDEZVOUS=" + text + ": host:port or file:PATH is expected");
-  return {text.substr(0, colon), port, ""};
+  const bool isBracketed = text.front() == '[' && text[colon - 1] == ']';
+  return {isBracketed ? text.substr(1, colon - 2) : text.substr(0, colon), port, ""};
+}
+
+/// torchrun may hold a store of its own on MASTER_PORT: the ranks meet on the next.
+MeetingPoint besideMaster(const std::string &host) {
+  const int port = integerOf("MASTER_PORT").value_or(defaultPort);
+  if (port < 1 || port + 1 > mostPort)
+    fail("MASTER_PORT=" + std::to_string(port) + ": the port after it is to be one too");
+  return {host, port + 1, ""};
 }
 
 /// The first host of a list as Slurm writes it: node[012-015,20],other -> node012.
 std::string firstHost(const std::string &list) {
-  const std::size_t bracket = list.find_first_of("[,");
-  if (bracket == std::string::npos || list[bracket] == ',')
-    return list.substr(0, bracket);
-  const std::size_t end = list.find_first_of("-,]", bracket);
-  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    const std::size_t end = list.find_first_of("-,]", at);
+    host += list.substr(at + 1, end - at - 1);
+    at = list.find(']', at);
+    if (at == std::string::npos)
+      break;
+  }
+  return host;
+}
+
+/// One of ten thousand, so that jobs on one host seldom have the same; FNV-1a.
+int portOfJob(const std::string &job) {
+  std::uint32_t hash = 2166136261u;
+  for (const char character : job)
+    hash = (hash ^ static_cast<unsigned char>(character)) * 16777619u;
+  return 15000 + static_cast<int>(hash % 10000);
+}
+
+/// On the first host of a Slurm job or step, where rank 0 is; nothing outside Slurm.
+std::optional<MeetingPoint> inAllocation(const Convention &convention) {
+  const std::string stepHosts = convention.isSlurmStep ? valueOf("SLURM_STEP_NODELIST") : "";
+  const std::string hosts = stepHosts.empty() ? valueOf("SLURM_NODELIST") : stepHosts;
+  const std::string ownJob = valueOf(convention.job), job = ownJob.empty() ? valueOf("SLURM_JOB_ID") : ownJob;
+  if (hosts.empty() || job.empty())
+    return std::nullopt;
+  return MeetingPoint{firstHost(hosts), portOfJob(convention.isSlurmStep ? job + "." + valueOf("SLURM_STEP_ID") : job),
+                      ""};
 }
 
 MeetingPoint meetingPointOf(const Convention &convention) {
   if (const char *text = std::getenv("FSDPC_RENDEZVOUS"))
     return pointFrom(text);
-  // torchrun may hold a store of its own on MASTER_PORT.
-  if (const char *host = std::getenv("MASTER_ADDR"))
-    return {host, integerOf("MASTER_PORT").value_or(defaultPort) + 1, ""};
-  const std::string job = convention.job && std::getenv(convention.job) ? std::getenv(convention.job) : "";
-  if (const char *hosts = std::getenv("SLURM_NODELIST"); hosts && !job.empty()) {
-    // Lightning's rule: the last four digits of the job number.
-    const int number = std::atoi(job.substr(job.size() > 4 ? job.size() - 4 : 0).c_str());
-    return {firstHost(hosts), 15000 + number, ""};
-  }
-  if (!job.empty() && job.find('/') == std::string::npos)
+  if (const std::string host = valueOf("MASTER_ADDR"); !host.empty())
+    return besideMaster(host);
+  if (const std::optional<MeetingPoint> point = inAllocation(convention))
+    return *point;
+  if (const std::string job = valueOf(convention.job); !job.empty() && job.find('/') == std::string::npos)
     return {"", 0, "/tmp/fsdpc-" + std::to_string(::getuid()) + "-" + job + ".rendezvous"};
   fail("the ranks do not know where to meet: set MASTER_ADDR, or FSDPC_RENDEZVOUS to host:port or file:PATH");
+}
+
+/// Where the launcher does not tell, srun may: it has started this process if it has the same rank there.
+int localRankOf(const Convention &convention, int rank) {
+  const std::optional<int> told = integerOf(convention.localRank);
+  if (!told && integerOf("SLURM_PROCID") == rank)
+    return integerOf("SLURM_LOCALID").value_or(rank);
+  return told.value_or(rank);
 }
 
 } // namespace
@@ -89,7 +140,7 @@ LaunchEnvironment launchEnvironment() {
     if (*rank >= *size)
       fail(std::string(convention.rank) + "=" + std::to_string(*rank) + " is not below " + convention.worldSize + "=" +
            std::to_string(*size));
-    LaunchEnvironment environment{*rank, *size, integerOf(convention.localRank).value_or(*rank), {}};
+    LaunchEnvironment environment{*rank, *size, localRankOf(convention, *rank), {}};
     if (*size > 1)
       environment.meetingPoint = meetingPointOf(convention);
     return environment;

@@ -21,8 +21,9 @@ struct LaunchEnvironment {
   MeetingPoint meetingPoint;
 };
 
-/// FSDPC_RENDEZVOUS (host:port or file:PATH) goes before what the launcher says. Throws Failure{device} for an
-/// environment that contradicts itself or names no place to meet.
+/// Where to meet is, in this order: FSDPC_RENDEZVOUS (host:port or file:PATH); MASTER_ADDR, on the port after
+/// MASTER_PORT; inside a Slurm allocation its first host, on a port that follows from the job; a file of this host
+/// named after the job. Throws Failure{device} for an environment that contradicts itself or names no place.
 LaunchEnvironment launchEnvironment();
 
 } // namespace fsdpc::rt

@@ -38,6 +38,8 @@ NcclCommunicators::NcclCommunicators(const ProgramInfo &program, int rank, const
   for (const Key &key : wanted)
     if (!communicators.contains(key))
       add(key, program, rank);
+  if (windowBytes == 0)
+    return;
   for (const auto &[key, communicator] : communicators)
     checkNccl(ncclCommWindowRegister(communicator, window, static_cast<std::size_t>(windowBytes), &windows[key],
                                      NCCL_WIN_COLL_SYMMETRIC),

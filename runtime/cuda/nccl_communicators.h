@@ -21,8 +21,8 @@ ncclDataType_t ncclTypeOf(DType dtype);
 
 class NcclCommunicators {
 public:
-  /// Collective over all ranks: joins the world under rank 0's `id`, then splits. The window is registered with each
-  /// communicator as symmetric memory.
+  /// Collective over all ranks: joins the world under rank 0's `id`, then splits. The window, if there is one, is
+  /// registered with each communicator as symmetric memory.
   NcclCommunicators(const ProgramInfo &program, int rank, const ncclUniqueId &id, void *window,
                     std::int64_t windowBytes);
   ~NcclCommunicators();

@@ -26,7 +26,7 @@ public:
   /// Memory of the device is not in the process's set.
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
   const char *streamModeName() const override { return "cuda"; }
-  CommunicationTimes takeCommunicationTimes() override { return {}; }
+  std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::nullopt; }
   void drainCollectives() override;
   [[noreturn]] void abort(int exitCode) override;
 

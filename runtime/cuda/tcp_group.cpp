@@ -2,6 +2,7 @@
 
 #include "runtime/common/failure.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
@@ -24,13 +25,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A stranger that connects to the port is told from a rank by this and by a rank number that is free.
+// A rank says hello, rank 0 says it back, the rank says it once more: only then does either count the other as come. So
+// a stranger at either end is told from a rank, and a rank that has gone before it was answered may come again.
 constexpr std::uint64_t greeting = 0x66736470'632d3031;
 constexpr auto retryInterval = std::chrono::milliseconds(50);
+/// Rank 0 answers one caller after the other, so it waits less long for one of them than they for it.
+constexpr double callerSeconds = 2, answerSeconds = 10;
 
 struct Hello {
   std::uint64_t magic = greeting;
   std::int64_t rank = 0, size = 0;
+  bool operator==(const Hello &) const = default;
 };
 
 [[noreturn]] void fail(const std::string &message) { throw Failure(ExitCode::device, message); }
@@ -49,12 +54,22 @@ public:
   }
   bool isOpen() const { return handle >= 0; }
   int get() const { return handle; }
+  /// For everything that waits; 0: as long as it takes.
+  void limit(double seconds) const;
   void send(const void *data, std::int64_t bytes) const;
   void receive(void *data, std::int64_t bytes) const;
 
 private:
   int handle;
 };
+
+void Socket::limit(double seconds) const {
+  timeval limit{};
+  limit.tv_sec = static_cast<time_t>(seconds);
+  limit.tv_usec = static_cast<suseconds_t>((seconds - static_cast<double>(limit.tv_sec)) * 1e6);
+  ::setsockopt(handle, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); // of connect, too
+}
 
 void Socket::send(const void *data, std::int64_t bytes) const {
   const auto *at = static_cast<const char *>(data);
@@ -116,16 +131,31 @@ private:
   int myRank, worldSize;
 };
 
+/// Every address of the host: of both kinds, or of the older one where there is no other.
+socklen_t anyAddress(int family, int port, sockaddr_storage &storage) {
+  const in_port_t networkPort = htons(static_cast<std::uint16_t>(port));
+  storage = {};
+  storage.ss_family = static_cast<sa_family_t>(family);
+  if (family == AF_INET) {
+    reinterpret_cast<sockaddr_in &>(storage).sin_port = networkPort;
+    return sizeof(sockaddr_in);
+  }
+  reinterpret_cast<sockaddr_in6 &>(storage).sin6_port = networkPort;
+  return sizeof(sockaddr_in6);
+}
+
 Socket listenOn(int port) {
-  Socket listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int family = AF_INET6;
+  Socket listener(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.isOpen())
+    listener = Socket(::socket(family = AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1, off = 0;
   ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_addr = in6addr_any;
-  address.sin6_port = htons(static_cast<std::uint16_t>(port));
-  if (::bind(listener.get(), reinterpret_cast<sockaddr *>(&address), sizeof address) != 0 ||
+  if (family == AF_INET6)
+    ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  sockaddr_storage address;
+  const socklen_t length = anyAddress(family, port, address);
+  if (::bind(listener.get(), reinterpret_cast<sockaddr *>(&address), length) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0)
     fail("rank 0 cannot listen on port " + std::to_string(port) + ": " + std::strerror(errno) +
          "; give another place with FSDPC_RENDEZVOUS=host:port");
@@ -133,13 +163,15 @@ Socket listenOn(int port) {
 }
 
 int portOf(const Socket &listener) {
-  sockaddr_in6 address{};
+  sockaddr_storage address{};
   socklen_t length = sizeof address;
   ::getsockname(listener.get(), reinterpret_cast<sockaddr *>(&address), &length);
-  return ntohs(address.sin6_port);
+  return ntohs(address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in &>(address).sin_port
+                                            : reinterpret_cast<sockaddr_in6 &>(address).sin6_port);
 }
 
-Socket connectTo(const std::string &host, int port) {
+/// Closed if nobody takes the call. What waits on the socket has the limit.
+Socket connectTo(const std::string &host, int port, double limitSeconds) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
@@ -147,6 +179,7 @@ Socket connectTo(const std::string &host, int port) {
   Socket connected;
   for (const addrinfo *entry = found; entry && !connected.isOpen(); entry = entry->ai_next) {
     Socket candidate(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, entry->ai_protocol));
+    candidate.limit(limitSeconds);
     if (candidate.isOpen() && ::connect(candidate.get(), entry->ai_addr, entry->ai_addrlen) == 0)
       connected = std::move(candidate);
   }
@@ -159,18 +192,27 @@ void sendAtOnce(const Socket &socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place.
+std::string nameOfHost() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place. Its own
+/// name may be one that a host does not know.
 bool readMeetingFile(MeetingPoint &point) {
   std::ifstream file(point.file);
-  return static_cast<bool>(file >> point.host >> point.port);
+  if (!(file >> point.host >> point.port))
+    return false;
+  if (point.host == nameOfHost())
+    point.host = "localhost";
+  return true;
 }
 
 void writeMeetingFile(const std::string &path, int port) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
   const std::string temporary = path + "." + std::to_string(::getpid());
   std::ofstream file(temporary);
-  file << host << ' ' << port << '\n';
+  file << nameOfHost() << ' ' << port << '\n';
   file.close();
   if (!file || std::rename(temporary.c_str(), path.c_str()) != 0)
     fail("rank 0 cannot write " + path + ", where the ranks are to meet: " + std::strerror(errno));
@@ -178,6 +220,47 @@ void writeMeetingFile(const std::string &path, int port) {
 
 std::string describe(const MeetingPoint &point) {
   return point.file.empty() ? point.host + ":" + std::to_string(point.port) : point.file;
+}
+
+double secondsUntil(Clock::time_point deadline) {
+  return std::chrono::duration<double>(deadline - Clock::now()).count();
+}
+
+/// Waits for the next that knocks; closed at the deadline.
+Socket accept(const Socket &listener, Clock::time_point deadline) {
+  for (;;) {
+    const double left = secondsUntil(deadline);
+    if (left <= 0)
+      return Socket();
+    pollfd waiting{listener.get(), POLLIN, 0};
+    ::poll(&waiting, 1, static_cast<int>(std::min(left, 60.0) * 1e3) + 1);
+    // Who knocked may have gone, and a signal may have come instead.
+    if (Socket caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); caller.isOpen())
+      return caller;
+  }
+}
+
+/// Keeps the caller's socket in its rank's place if it is a rank that has not come yet.
+bool takeIn(Socket caller, const LaunchEnvironment &environment, std::vector<Socket> &sockets) {
+  caller.limit(callerSeconds);
+  sendAtOnce(caller);
+  Hello hello, again;
+  try {
+    caller.receive(&hello, sizeof hello);
+    const bool fits = hello.magic == greeting && hello.size == environment.worldSize && hello.rank > 0 &&
+                      hello.rank < hello.size && !sockets[static_cast<std::size_t>(hello.rank)].isOpen();
+    if (!fits)
+      return false;
+    caller.send(&hello, sizeof hello);
+    caller.receive(&again, sizeof again);
+  } catch (const Failure &) {
+    return false;
+  }
+  if (again != hello)
+    return false;
+  caller.limit(0);
+  sockets[static_cast<std::size_t>(hello.rank)] = std::move(caller);
+  return true;
 }
 
 /// Rank 0: takes in the others.
@@ -190,52 +273,46 @@ std::vector<Socket> gather(const LaunchEnvironment &environment, Clock::time_poi
     writeMeetingFile(point.file, portOf(listener));
   std::vector<Socket> sockets(static_cast<std::size_t>(environment.worldSize));
   for (int joined = 1; joined < environment.worldSize;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd waiting{listener.get(), POLLIN, 0};
-    if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) == 0)
+    Socket caller = accept(listener, deadline);
+    if (!caller.isOpen())
       fail(std::to_string(environment.worldSize - joined) + " of " + std::to_string(environment.worldSize) +
            " ranks have not come to " + describe(point));
-    Socket peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const timeval limit{2, 0}, none{};
-    ::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    Hello hello;
-    try {
-      peer.receive(&hello, sizeof hello);
-    } catch (const Failure &) {
-      continue;
-    }
-    const bool fits = hello.magic == greeting && hello.size == environment.worldSize && hello.rank > 0 &&
-                      hello.rank < hello.size && !sockets[static_cast<std::size_t>(hello.rank)].isOpen();
-    if (!fits)
-      continue;
-    ::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
-    sendAtOnce(peer);
-    peer.send(&hello, sizeof hello);
-    sockets[static_cast<std::size_t>(hello.rank)] = std::move(peer);
-    ++joined;
+    joined += takeIn(std::move(caller), environment, sockets);
   }
   if (!point.file.empty())
     ::unlink(point.file.c_str());
   return sockets;
 }
 
-/// The others: knock until rank 0 opens. A file or a listener of an earlier job does not answer the greeting.
+/// Whether rank 0 is at the other end.
+bool introduce(const Socket &socket, const LaunchEnvironment &environment) {
+  const Hello hello{greeting, environment.rank, environment.worldSize};
+  Hello answer;
+  try {
+    socket.send(&hello, sizeof hello);
+    socket.receive(&answer, sizeof answer);
+    if (answer != hello)
+      return false;
+    socket.send(&hello, sizeof hello);
+  } catch (const Failure &) {
+    return false;
+  }
+  return true;
+}
+
+/// The others: knock until rank 0 opens.
 std::vector<Socket> join(const LaunchEnvironment &environment, Clock::time_point deadline) {
   MeetingPoint point = environment.meetingPoint;
   for (; Clock::now() < deadline; std::this_thread::sleep_for(retryInterval)) {
     if (!point.file.empty() && !readMeetingFile(point))
       continue;
-    Socket socket = connectTo(point.host, point.port);
+    Socket socket = connectTo(point.host, point.port, std::clamp(secondsUntil(deadline), 0.01, answerSeconds));
     if (!socket.isOpen())
       continue;
     sendAtOnce(socket);
-    Hello hello{greeting, environment.rank, environment.worldSize}, answer;
-    try {
-      socket.send(&hello, sizeof hello);
-      socket.receive(&answer, sizeof answer);
-    } catch (const Failure &) {
+    if (!introduce(socket, environment))
       continue;
-    }
+    socket.limit(0);
     std::vector<Socket> sockets;
     sockets.push_back(std::move(socket));
     return sockets;

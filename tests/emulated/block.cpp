@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <vector>
 
 uint3 threadIdx{}, blockIdx{};
@@ -36,7 +37,8 @@ struct Lane {
   context::fiber outside; ///< back to the runner
   uint3 index{};
   State state = State::ended;
-  int phase = 0; ///< exchanges so far, modulo 2
+  int phase = 0;        ///< exchanges so far, modulo 2
+  unsigned barrier = 0; ///< which of the kernel's it waits at
 };
 
 struct Warp {
@@ -47,7 +49,7 @@ struct Warp {
 class Runner {
 public:
   void run(const Launch &launch, const std::function<void()> &thread);
-  void blockBarrier();
+  void blockBarrier(unsigned barrier);
   void warpBarrier(unsigned mask);
   std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
   unsigned ballot(unsigned mask, bool mine);
@@ -58,8 +60,10 @@ private:
   void runBlock(const dim3 &dimensions);
   void resume(int index);
   void leave(State state);
-  bool releaseBarriers();
-  bool release(int first, int last, State state);
+  void runWarps();
+  void resumeLanes(int first);
+  bool releaseBlock();
+  bool releaseWarp(int first);
   void arrive(unsigned mask);
 
   const std::function<void()> *body = nullptr;
@@ -67,6 +71,7 @@ private:
   std::vector<Warp> warps;
   context::pooled_fixedsize_stack stacks{stackBytes};
   int current = 0, threads = 0;
+  std::minstd_rand random; ///< of the directions in which blocks, warps and lanes take turns
 };
 
 Runner &runner() {
@@ -118,51 +123,65 @@ void Runner::runBlock(const dim3 &dimensions) {
         lane.phase = 0;
         ++warps[static_cast<std::size_t>(index / warpSize)].threads;
       }
-  bool some = true;
-  while (some) {
-    some = false;
-    for (int i = 0; i < threads; ++i)
-      if (lanes[static_cast<std::size_t>(i)]->state == State::runnable) {
-        resume(i);
-        some = true;
-      }
-    some = releaseBarriers() || some;
-  }
+  do
+    runWarps();
+  while (releaseBlock());
   for (int i = 0; i < threads; ++i)
     if (lanes[static_cast<std::size_t>(i)]->state != State::ended)
       fail("threads of a block wait at different barriers, or for threads that have returned");
 }
 
-/// Lets threads [first, last) go on if all that have not ended wait in `state`.
-bool Runner::release(int first, int last, State state) {
-  bool waits = false;
-  for (int i = first; i < last; ++i) {
-    const State at = lanes[static_cast<std::size_t>(i)]->state;
-    if (at == State::ended)
-      continue;
-    if (at != state)
-      return false;
-    waits = true;
+/// Each warp as far as it gets without the others, so that whoever relies on another warp without a barrier comes too
+/// early or too late.
+void Runner::runWarps() {
+  const bool isBackward = random() % 2 == 1;
+  const int count = static_cast<int>(warps.size());
+  for (int i = 0; i < count; ++i) {
+    const int first = (isBackward ? count - 1 - i : i) * warpSize;
+    do
+      resumeLanes(first);
+    while (releaseWarp(first));
   }
-  for (int i = first; waits && i < last; ++i)
-    if (lanes[static_cast<std::size_t>(i)]->state == state)
-      lanes[static_cast<std::size_t>(i)]->state = State::runnable;
-  return waits;
 }
 
-bool Runner::releaseBarriers() {
-  bool released = release(0, threads, State::atBlockBarrier);
-  for (int first = 0; first < threads; first += warpSize) {
-    Warp &warp = warps[static_cast<std::size_t>(first / warpSize)];
-    if (warp.arrived != warp.threads)
-      continue;
-    warp.arrived = 0;
-    released = release(first, std::min(first + warpSize, threads), State::atWarpBarrier) || released;
+/// Those of the warp that may go on, each up to its next barrier.
+void Runner::resumeLanes(int first) {
+  const bool isBackward = random() % 2 == 1;
+  const int count = warps[static_cast<std::size_t>(first / warpSize)].threads;
+  for (int i = 0; i < count; ++i) {
+    const int index = first + (isBackward ? count - 1 - i : i);
+    if (lanes[static_cast<std::size_t>(index)]->state == State::runnable)
+      resume(index);
   }
-  return released;
 }
 
-void Runner::blockBarrier() { leave(State::atBlockBarrier); }
+/// If all threads wait at the same barrier.
+bool Runner::releaseBlock() {
+  const auto end = lanes.begin() + threads;
+  const unsigned barrier = lanes[0]->barrier;
+  if (!std::all_of(lanes.begin(), end, [&](const std::unique_ptr<Lane> &lane) {
+        return lane->state == State::atBlockBarrier && lane->barrier == barrier;
+      }))
+    return false;
+  std::for_each(lanes.begin(), end, [](const std::unique_ptr<Lane> &lane) { lane->state = State::runnable; });
+  return true;
+}
+
+/// If all threads of the warp wait for each other.
+bool Runner::releaseWarp(int first) {
+  Warp &warp = warps[static_cast<std::size_t>(first / warpSize)];
+  if (warp.arrived != warp.threads)
+    return false;
+  warp.arrived = 0;
+  for (int i = first; i < first + warp.threads; ++i)
+    lanes[static_cast<std::size_t>(i)]->state = State::runnable;
+  return true;
+}
+
+void Runner::blockBarrier(unsigned barrier) {
+  lanes[static_cast<std::size_t>(current)]->barrier = barrier;
+  leave(State::atBlockBarrier);
+}
 
 void Runner::warpBarrier(unsigned mask) {
   if (mask != 0xffffffffu)
@@ -201,20 +220,21 @@ void Runner::run(const Launch &launch, const std::function<void()> &thread) {
     fail("a block has 1 to 1024 threads");
   std::vector<std::max_align_t> shared(launch.sharedBytes / sizeof(std::max_align_t) + 1);
   dynamicSharedMemory = reinterpret_cast<std::byte *>(shared.data());
-  for (unsigned z = 0; z < launch.grid.z; ++z)
-    for (unsigned y = 0; y < launch.grid.y; ++y)
-      for (unsigned x = 0; x < launch.grid.x; ++x) {
-        blockIdx = {x, y, z};
-        std::memset(dynamicSharedMemory, 0xff, launch.sharedBytes); // NaN for floats
-        runBlock(launch.block);
-      }
+  const bool isBackward = random() % 2 == 1;
+  const unsigned blocks = launch.grid.x * launch.grid.y * launch.grid.z;
+  for (unsigned i = 0; i < blocks; ++i) {
+    const unsigned block = isBackward ? blocks - 1 - i : i, row = block / launch.grid.x;
+    blockIdx = {block % launch.grid.x, row % launch.grid.y, row / launch.grid.y};
+    std::memset(dynamicSharedMemory, 0xff, launch.sharedBytes); // NaN for floats
+    runBlock(launch.block);
+  }
 }
 
 } // namespace
 
 void runBlocks(const Launch &launch, const std::function<void()> &thread) { runner().run(launch, thread); }
 
-void synchronizeBlock() { runner().blockBarrier(); }
+void synchronizeBlock(unsigned barrier) { runner().blockBarrier(barrier); }
 void synchronizeWarp(unsigned mask) { runner().warpBarrier(mask); }
 std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane) { return runner().exchange(mask, mine, lane); }
 unsigned ballot(unsigned mask, bool mine) { return runner().ballot(mask, mine); }

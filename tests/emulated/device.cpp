@@ -26,7 +26,14 @@ Device &Device::instance() {
   return device;
 }
 
-Device::Device() : random(seedOfEnvironment()), isEager(std::getenv("FSDPC_EMULATED_EAGER") != nullptr) {}
+Device::Device() { interleave({seedOfEnvironment(), std::getenv("FSDPC_EMULATED_EAGER") != nullptr}); }
+
+void Device::interleave(const Interleaving &interleaving) {
+  std::lock_guard lock(mutex);
+  random.seed(interleaving.seed);
+  isEager = interleaving.isEager;
+  untilNewWeights = 0;
+}
 
 void Device::add(Stream &stream) {
   std::lock_guard lock(mutex);
@@ -43,7 +50,7 @@ bool Device::mayRun(const Stream &stream) const {
     return false;
   const Operation &head = stream.queue.front();
   if (head.awaited)
-    return *head.awaited;
+    return head.awaited->isCompleted;
   if (!head.meeting)
     return true;
   return std::all_of(head.meeting->streams.begin(), head.meeting->streams.end(), [&](const Stream *member) {
@@ -113,17 +120,14 @@ void Device::enqueueMeeting(Stream &stream, const std::function<std::shared_ptr<
 
 void Device::record(Event &event, Stream &stream) {
   std::lock_guard lock(mutex);
-  event.completed = std::make_shared<bool>(false);
-  push(stream, {.run = [&event, completed = event.completed] {
-         *completed = true;
-         event.time = std::chrono::steady_clock::now();
-       }});
+  event.last = std::make_shared<Record>();
+  push(stream, {.run = [record = event.last] { *record = {true, std::chrono::steady_clock::now()}; }});
 }
 
 /// Of an event that was never recorded: nothing, as in CUDA.
 void Device::wait(Stream &stream, Event &event) {
   std::lock_guard lock(mutex);
-  push(stream, {.awaited = event.completed});
+  push(stream, {.awaited = event.last});
 }
 
 void Device::runUntil(const std::function<bool()> &done) {
@@ -250,14 +254,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return Device::instance().poll([&] { return *event->completed; }) ? cudaSuccess : cudaErrorNotReady;
+  return Device::instance().poll([&] { return event->last->isCompleted; }) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Device::instance().runUntil([&] { return *event->completed; });
+  Device::instance().runUntil([&] { return event->last->isCompleted; });
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  if (!begin->last->isCompleted || !end->last->isCompleted)
+    return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->last->time - begin->last->time).count();
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {

@@ -14,6 +14,13 @@
 
 namespace fsdpc::emulated {
 
+/// One record of an event: whoever waits for the event waits for the record before the call, whatever is recorded
+/// later.
+struct Record {
+  bool isCompleted = false;
+  std::chrono::steady_clock::time_point time;
+};
+
 /// What several streams do together, once all of them have come to it (a collective).
 struct Meeting {
   std::vector<Stream *> streams; ///< one per member; null: has not called yet
@@ -22,7 +29,7 @@ struct Meeting {
 
 struct Operation {
   std::function<void()> run = {};
-  std::shared_ptr<const bool> awaited = {}; ///< runs once this is true
+  std::shared_ptr<const Record> awaited = {}; ///< runs once this has completed
   std::shared_ptr<Meeting> meeting = {};
 };
 
@@ -31,16 +38,24 @@ struct Stream {
   unsigned weight = 1; ///< how much likelier than others it is to go on
 };
 
-/// Whoever waits for an event waits for the record before the call, whatever is recorded later.
+/// May be destroyed before its records have completed.
 struct Event {
-  std::shared_ptr<bool> completed = std::make_shared<bool>(true); ///< of the last record
-  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<Record> last = std::make_shared<Record>(true); ///< completed at once if there is none
+};
+
+/// In what order the streams go on.
+struct Interleaving {
+  unsigned seed = 0;
+  bool isEager = false; ///< every call runs all it can: for tests that read results at once
 };
 
 class Device {
 public:
   static Device &instance();
 
+  /// From now on; at first as FSDPC_EMULATED_SEED and FSDPC_EMULATED_EAGER say. For a seed, and one thread of the host
+  /// that calls, the order is always the same.
+  void interleave(const Interleaving &interleaving);
   void add(Stream &stream);
   void remove(Stream &stream);
   /// Puts the operation at the end of the queue and lets the device do some of its work, or none.
@@ -65,7 +80,7 @@ private:
   std::condition_variable changed;
   std::vector<Stream *> streams;
   std::mt19937 random;
-  const bool isEager; ///< every call runs all it can: for tests that read results at once
+  bool isEager = false;
   unsigned untilNewWeights = 0;
 };
 

@@ -139,20 +139,40 @@ void perform(const Collective &collective) {
   }
 }
 
-/// Symmetric windows: both buffers of every member at the offset of the others'.
+/// Symmetric windows: a buffer lies in every member's, as a whole and at one offset, or in nobody's.
 void checkWindows(const Group &group, const Collective &collective) {
   if (group.windowBytes == 0)
     return;
-  const auto offset = [&](const std::byte *pointer, std::size_t member) {
-    const std::ptrdiff_t bytes = pointer - group.starts[member];
-    if (bytes < 0 || static_cast<std::size_t>(bytes) >= group.windowBytes)
-      fail("a buffer outside the registered window");
-    return bytes;
+  const std::size_t members = collective.parts.size(), bytes = collective.count * bytesOf(collective.type);
+  const bool sendsAll = collective.kind == Kind::scatterSum || collective.kind == Kind::exchange;
+  const bool receivesAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
+  const auto offset = [&](const std::byte *pointer, std::size_t member, bool isWhole) -> std::ptrdiff_t {
+    const std::ptrdiff_t begin = pointer - group.starts[member];
+    if (begin < 0 || static_cast<std::size_t>(begin) >= group.windowBytes)
+      return -1;
+    if (static_cast<std::size_t>(begin) + bytes * (isWhole ? members : 1) > group.windowBytes)
+      fail("a buffer that leaves the registered window");
+    return begin;
   };
-  for (std::size_t member = 0; member < collective.parts.size(); ++member)
-    if (offset(collective.parts[member].send, member) != offset(collective.parts[0].send, 0) ||
-        offset(collective.parts[member].receive, member) != offset(collective.parts[0].receive, 0))
+  const Part &first = collective.parts[0];
+  for (std::size_t member = 0; member < members; ++member) {
+    const Part &part = collective.parts[member];
+    if (offset(part.send, member, sendsAll) != offset(first.send, 0, sendsAll) ||
+        offset(part.receive, member, receivesAll) != offset(first.receive, 0, receivesAll))
       fail("buffers at different offsets of a symmetric window");
+  }
+}
+
+std::size_t receivedBytes(const Collective &collective, int members) {
+  const bool fromAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
+  return collective.count * bytesOf(collective.type) * static_cast<std::size_t>(fromAll ? members : 1);
+}
+
+/// A collective may write its result any time from its beginning on. What is sent from within it stays.
+void spoil(std::byte *receive, std::size_t bytes, const std::byte *send, std::size_t sentBytes) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (receive + i < send || receive + i >= send + sentBytes)
+      receive[i] = std::byte{0xff};
 }
 
 ncclResult_t start(const Collective &wanted, const void *send, void *receive, ncclComm_t communicator,
@@ -160,6 +180,13 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
   Group &group = *communicator->group;
   const std::size_t rank = static_cast<std::size_t>(communicator->rank);
   const std::uint64_t sequence = ++communicator->sequence;
+  const std::size_t bytes = receivedBytes(wanted, group.size), width = bytesOf(wanted.type);
+  const std::size_t sentBytes =
+      wanted.count * width *
+      static_cast<std::size_t>(wanted.kind == Kind::scatterSum || wanted.kind == Kind::exchange ? group.size : 1);
+  Device::instance().enqueue(*stream, {[=] {
+    spoil(static_cast<std::byte *>(receive), bytes, static_cast<const std::byte *>(send), sentBytes);
+  }});
   Device::instance().enqueueMeeting(*stream, [&] {
     auto [entry, isNew] = group.collectives.try_emplace(sequence, wanted);
     Collective &collective = entry->second;
@@ -249,6 +276,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *co
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommCount(ncclComm_t communicator, int *count) {
+  return *count = communicator->group->size, ncclSuccess;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   delete communicator;
   return ncclSuccess;
@@ -264,6 +294,8 @@ ncclResult_t ncclMemFree(void *pointer) {
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void *buffer, std::size_t bytes, ncclWindow_t *window,
                                     int) {
+  if (!buffer || bytes == 0)
+    return ncclInvalidArgument;
   Group &group = *communicator->group;
   std::lock_guard lock(group.mutex);
   group.starts[static_cast<std::size_t>(communicator->rank)] = static_cast<std::byte *>(buffer);

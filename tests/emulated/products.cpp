@@ -74,41 +74,52 @@ std::int64_t product(const std::int64_t (&dims)[3], int axes) {
   return result;
 }
 
-/// Calls body(input position, kernel position) for every pair that meets at the output position, flat positions all.
-template <class Body>
-void forEachTap(const ConvolutionShape &s, std::int64_t output, const Body &body) {
-  const std::int64_t taps = product(s.kernel, s.axes);
-  for (std::int64_t tap = 0; tap < taps; ++tap) {
-    std::int64_t input = 0, outputRest = output, tapRest = tap, scale = 1;
-    bool isInside = true;
-    for (int axis = s.axes - 1; axis >= 0; --axis) {
-      const std::int64_t at = outputRest % s.output[axis] * s.strides[axis] - s.padsBefore[axis] +
-                              tapRest % s.kernel[axis] * s.dilations[axis];
-      isInside = isInside && at >= 0 && at < s.input[axis];
-      input += at * scale;
-      scale *= s.input[axis];
-      outputRest /= s.output[axis];
-      tapRest /= s.kernel[axis];
-    }
-    if (isInside)
-      body(input, tap);
+/// The input position that meets tap `tap` at `output`, flat positions all; -1: padding.
+std::int64_t inputOf(const ConvolutionShape &s, std::int64_t output, std::int64_t tap) {
+  std::int64_t input = 0, scale = 1;
+  for (int axis = s.axes - 1; axis >= 0; --axis) {
+    const std::int64_t at =
+        output % s.output[axis] * s.strides[axis] - s.padsBefore[axis] + tap % s.kernel[axis] * s.dilations[axis];
+    if (at < 0 || at >= s.input[axis])
+      return -1;
+    input += at * scale;
+    scale *= s.input[axis];
+    output /= s.output[axis];
+    tap /= s.kernel[axis];
   }
+  return input;
+}
+
+/// Where a product of a plane of inputs, a plane of weights and a plane of outputs finds its three elements.
+struct Tap {
+  std::int64_t x, w, y;
+};
+
+std::vector<Tap> tapsOf(const ConvolutionShape &s) {
+  std::vector<Tap> taps;
+  const std::int64_t outputs = product(s.output, s.axes), kernel = product(s.kernel, s.axes);
+  for (std::int64_t y = 0; y < outputs; ++y)
+    for (std::int64_t w = 0; w < kernel; ++w)
+      if (const std::int64_t x = inputOf(s, y, w); x >= 0)
+        taps.push_back({x, w, y});
+  return taps;
 }
 
 /// Calls body(flat x, flat w, flat y) for every product of the convolution.
 template <class Body>
 void forEachProduct(const ConvolutionShape &s, const Body &body) {
+  const std::vector<Tap> taps = tapsOf(s);
   const std::int64_t inputs = product(s.input, s.axes), outputs = product(s.output, s.axes),
-                     taps = product(s.kernel, s.axes);
+                     kernel = product(s.kernel, s.axes);
   const std::int64_t groupInputs = s.inputChannels / s.groups, groupOutputs = s.outputChannels / s.groups;
   for (std::int64_t n = 0; n < s.batch; ++n)
     for (std::int64_t m = 0; m < s.outputChannels; ++m)
-      for (std::int64_t position = 0; position < outputs; ++position)
-        for (std::int64_t channel = 0; channel < groupInputs; ++channel)
-          forEachTap(s, position, [&](std::int64_t input, std::int64_t tap) {
-            body((n * s.inputChannels + m / groupOutputs * groupInputs + channel) * inputs + input,
-                 (m * groupInputs + channel) * taps + tap, (n * s.outputChannels + m) * outputs + position);
-          });
+      for (std::int64_t channel = 0; channel < groupInputs; ++channel) {
+        const std::int64_t x = (n * s.inputChannels + m / groupOutputs * groupInputs + channel) * inputs;
+        const std::int64_t w = (m * groupInputs + channel) * kernel, y = (n * s.outputChannels + m) * outputs;
+        for (const Tap &tap : taps)
+          body(x + tap.x, w + tap.w, y + tap.y);
+      }
 }
 
 void convolve(Convolution::Pass pass, const ConvolutionShape &s, const float *a, const float *b, const float *bias,

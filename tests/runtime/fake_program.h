@@ -119,7 +119,7 @@ public:
   std::int64_t mappedArenaBytes() const override { return 8192 + 4096; }
   std::int64_t proportionalSetGrowthBytes() const override { return 5000; }
   const char *streamModeName() const override { return "inline"; }
-  CommunicationTimes takeCommunicationTimes() override { return {10, 5, 2}; }
+  std::optional<CommunicationTimes> takeCommunicationTimes() override { return CommunicationTimes{10, 5, 2}; }
   [[noreturn]] void abort(int exitCode) override { throw Aborted{exitCode}; }
 
 private:

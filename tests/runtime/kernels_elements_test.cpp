@@ -1,12 +1,4 @@
-// Copies, gathers, pooling, random numbers, scalar functions and optimizers.
-#include "runtime/common/failure.h"
-#include "runtime/common/philox.h"
-#include "runtime/cpu/kernels/copy.h"
-#include "runtime/cpu/kernels/index.h"
-#include "runtime/cpu/kernels/optimizer.h"
-#include "runtime/cpu/kernels/pool.h"
-#include "runtime/cpu/kernels/random.h"
-#include "runtime/cpu/kernels/vector_math.h"
+// Copies, gathers, pooling, scalar functions and optimizers.
 #include "tests/runtime/kernels_support.h"
 
 #include <algorithm>
@@ -39,6 +31,35 @@ TEST(KernelsCopy, EveryPermutationOfOddDimsMatchesLoops) {
                                    e * shape.fromStrides[3]];
     EXPECT_TRUE(same) << order[0] << order[1] << order[2] << order[3];
   } while (std::next_permutation(order, order + 4));
+}
+
+/// Swaps the last two axes of [2, 70, 24], then takes a slice of the last 20 columns of every row.
+template <class T>
+void checkMoves() {
+  const std::int64_t batch = 2, rows = 70, columns = 24, kept = 20;
+  const auto noise = numbers(batch * rows * columns, 4);
+  std::vector<T> x(noise.size()), swapped(noise.size()), slice(static_cast<std::size_t>(batch * rows * kept));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<T>(static_cast<std::int64_t>(noise[i] * 1e9f));
+  copyStrided(contextOf(), {3, {batch, columns, rows}, {rows * columns, 1, columns}, {rows * columns, rows, 1}},
+              x.data(), swapped.data());
+  copyStrided(contextOf(), {2, {batch * rows, kept}, {columns, 1}, {kept, 1}}, x.data() + columns - kept, slice.data());
+  std::size_t wrong = 0;
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const T value = x[(b * rows + i) * columns + j];
+        wrong += swapped[(b * columns + j) * rows + i] != value;
+        wrong += j >= columns - kept && slice[(b * rows + i) * kept + j - (columns - kept)] != value;
+      }
+  EXPECT_EQ(wrong, 0u) << sizeof(T);
+}
+
+TEST(KernelsCopy, ElementsOfEverySizeAreTransposedAndSliced) {
+  checkMoves<std::uint8_t>();
+  checkMoves<std::uint16_t>();
+  checkMoves<std::uint32_t>();
+  checkMoves<std::uint64_t>();
 }
 
 TEST(KernelsCopy, ReversedBroadcastAndEmpty) {
@@ -76,11 +97,30 @@ TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
   EXPECT_EQ(back, (std::vector<float>{1, 2, 0, 0, 10, 12}));
 }
 
-TEST(KernelsIndex, AnIndexOutsideEndsTheProgram) {
-  const std::vector<float> table(6);
-  const std::vector<std::int64_t> indices = {3};
-  std::vector<float> rows(2);
-  EXPECT_THROW(gather(contextOf(), {1, 3, 2, 1}, bits(table.data()), indices.data(), bits(rows.data())), Failure);
+TEST(KernelsIndex, ManyIndicesThatMeetAddUpInTheirOrder) {
+  for (const GatherShape shape : {GatherShape{1, 40, 1100, 700}, {3, 7, 5, 300}}) {
+    const auto noise = numbers(shape.count, 5), updates = numbers(shape.outer * shape.count * shape.inner, 6);
+    std::vector<std::int64_t> indices(noise.size());
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      indices[i] = static_cast<std::int64_t>(noise[i] * static_cast<float>(shape.size)); // negative ones too
+    const auto rowOf = [&](std::int64_t i) { return indices[i] < 0 ? indices[i] + shape.size : indices[i]; };
+    const auto elements = static_cast<std::size_t>(shape.outer * shape.size * shape.inner);
+    std::vector<float> x(elements, NAN), rows(updates.size(), NAN), expected(elements), picked(updates.size());
+    for (std::int64_t outer = 0; outer < shape.outer; ++outer)
+      for (std::int64_t i = 0; i < shape.count; ++i)
+        for (std::int64_t j = 0; j < shape.inner; ++j)
+          expected[(outer * shape.size + rowOf(i)) * shape.inner + j] +=
+              updates[(outer * shape.count + i) * shape.inner + j];
+    for (std::int64_t outer = 0; outer < shape.outer; ++outer)
+      for (std::int64_t i = 0; i < shape.count; ++i)
+        for (std::int64_t j = 0; j < shape.inner; ++j)
+          picked[(outer * shape.count + i) * shape.inner + j] =
+              expected[(outer * shape.size + rowOf(i)) * shape.inner + j];
+    scatterAdd(contextOf(2), shape, indices.data(), updates.data(), x.data());
+    EXPECT_EQ(x, expected);
+    gather(contextOf(2), shape, bits(x.data()), indices.data(), bits(rows.data()));
+    EXPECT_EQ(rows, picked);
+  }
 }
 
 TEST(KernelsIndex, GatherNdPicksTuples) {
@@ -93,25 +133,33 @@ TEST(KernelsIndex, GatherNdPicksTuples) {
 }
 
 // ---- pooling
-// ----------------------------------------------------------------------------------------------------------------
 
 /// visit(input index or -1 for padding, output index) in order of the window.
 template <class Visit>
 void forEachWindowElement(const PoolShape &s, const Visit &visit) {
-  std::int64_t output = 0;
-  for (std::int64_t oy = 0; oy < s.output[1]; ++oy)
-    for (std::int64_t ox = 0; ox < s.output[2]; ++ox, ++output)
-      for (std::int64_t ky = 0; ky < s.kernel[1]; ++ky)
-        for (std::int64_t kx = 0; kx < s.kernel[2]; ++kx) {
-          const std::int64_t y = oy * s.strides[1] + ky * s.dilations[1] - s.padsBefore[1];
-          const std::int64_t x = ox * s.strides[2] + kx * s.dilations[2] - s.padsBefore[2];
-          const bool inside = y >= 0 && x >= 0 && y < s.input[1] && x < s.input[2];
-          visit(inside ? y * s.input[2] + x : -1, output);
-        }
+  const auto flat = [](const std::int64_t(&dims)[3], std::int64_t z, std::int64_t y, std::int64_t x) {
+    return (z * dims[1] + y) * dims[2] + x;
+  };
+  const auto each = [](const std::int64_t(&dims)[3], const auto &body) {
+    for (std::int64_t z = 0; z < dims[0]; ++z)
+      for (std::int64_t y = 0; y < dims[1]; ++y)
+        for (std::int64_t x = 0; x < dims[2]; ++x)
+          body(z, y, x);
+  };
+  each(s.output, [&](std::int64_t oz, std::int64_t oy, std::int64_t ox) {
+    each(s.kernel, [&](std::int64_t kz, std::int64_t ky, std::int64_t kx) {
+      const std::int64_t z = oz * s.strides[0] + kz * s.dilations[0] - s.padsBefore[0];
+      const std::int64_t y = oy * s.strides[1] + ky * s.dilations[1] - s.padsBefore[1];
+      const std::int64_t x = ox * s.strides[2] + kx * s.dilations[2] - s.padsBefore[2];
+      const bool inside = z >= 0 && y >= 0 && x >= 0 && z < s.input[0] && y < s.input[1] && x < s.input[2];
+      visit(inside ? flat(s.input, z, y, x) : -1, flat(s.output, oz, oy, ox));
+    });
+  });
 }
 
 void checkPools(PoolShape shape) {
-  const std::int64_t inputs = shape.input[1] * shape.input[2], outputs = shape.output[1] * shape.output[2];
+  const std::int64_t inputs = shape.input[0] * shape.input[1] * shape.input[2];
+  const std::int64_t outputs = shape.output[0] * shape.output[1] * shape.output[2];
   const auto x = numbers(shape.planes * inputs, 2), dy = numbers(shape.planes * outputs, 3);
   std::vector<double> largest(dy.size(), -INFINITY), mean(dy.size()), dMean(x.size()), dMax(x.size());
   std::vector<std::int32_t> where(dy.size());
@@ -163,6 +211,14 @@ TEST(KernelsPool, OverlapPaddingAndDilationMatchLoops) {
               .dilations = {1, 2, 2},
               .countIncludePad = true});
 }
+TEST(KernelsPool, ThreeAxesMatchLoops) {
+  checkPools({.planes = 2,
+              .input = {5, 8, 6},
+              .output = {3, 4, 4},
+              .kernel = {3, 2, 3},
+              .strides = {2, 2, 1},
+              .padsBefore = {1, 0, 0}});
+}
 TEST(KernelsPool, TheFirstNaNWins) {
   const std::vector<float> x = {1, NAN, 3, NAN};
   float y = 0;
@@ -173,80 +229,7 @@ TEST(KernelsPool, TheFirstNaNWins) {
   EXPECT_EQ(index, 1);
 }
 
-// ---- random numbers
-// ---------------------------------------------------------------------------------------------------------
-
-float uniformAt(std::uint64_t key, std::uint64_t sample, std::uint64_t element) {
-  const std::uint64_t block = element / 4;
-  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                    static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
-  const std::uint32_t keys[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-  return uniform01(philox(counter, keys).word[element % 4]);
-}
-
-TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
-  const RandomShape shape{3, 5, 37}; // sample axis in the middle
-  const std::uint64_t key = randomKey(7, 3, 1);
-  const std::int64_t n = 3 * 5 * 37;
-  std::vector<float> whole(n), pieces(n);
-  randomUniform(2, shape, key, 0, n, whole.data());
-  for (std::int64_t begin = 0; begin < n; begin += 41)
-    randomUniform(2, shape, key, begin, std::min<std::int64_t>(41, n - begin), pieces.data() + begin);
-  EXPECT_EQ(whole, pieces);
-  for (std::int64_t flat = 0; flat < n; ++flat) {
-    const std::int64_t outer = flat / (5 * 37), sample = flat / 37 % 5, inner = flat % 37;
-    EXPECT_EQ(whole[flat], uniformAt(key, 2 * 5 + sample, outer * 37 + inner)) << flat;
-  }
-}
-
-TEST(KernelsRandom, SomeSamplesOfARankGetTheirOwnNumbers) {
-  const std::uint64_t key = randomKey(7, 3, 1);
-  std::vector<float> whole(5 * 37), one(37);
-  randomUniform(2, {.samples = 5, .inner = 37}, key, 0, 5 * 37, whole.data());
-  randomUniform(2, {.inner = 37, .rankSamples = 5, .firstSample = 3}, key, 0, 37, one.data());
-  EXPECT_TRUE(std::equal(one.begin(), one.end(), whole.begin() + 3 * 37));
-}
-
 // ---- scalar functions
-// -------------------------------------------------------------------------------------------------------
-
-TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
-  const auto numbersIn = numbers(1000, 20);
-  std::vector<float> y(1000);
-  const auto check = [&](const char *name, double span, auto vector, auto exact) {
-    for (int i = 0; i < 1000; ++i)
-      y[i] = static_cast<float>(numbersIn[i] * span);
-    std::vector<float> out(1000);
-#pragma omp simd
-    for (int i = 0; i < 1000; ++i)
-      out[i] = vector(y[i]);
-    for (int i = 0; i < 1000; ++i) {
-      const double expected = exact(static_cast<double>(y[i]));
-      EXPECT_NEAR(out[i], expected, 5e-7 * std::max(1.0, std::abs(expected))) << name << " of " << y[i];
-    }
-  };
-  check("exp", 20, [](float x) { return scalar::exp(x); }, [](double x) { return std::exp(x); });
-  check("tanh", 5, [](float x) { return scalar::tanh(x); }, [](double x) { return std::tanh(x); });
-  check("erf", 4, [](float x) { return scalar::erf(x); }, [](double x) { return std::erf(x); });
-  check(
-      "gelu", 5, [](float x) { return scalar::gelu(x); },
-      [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); });
-  check(
-      "gelu_tanh", 5, [](float x) { return scalar::geluTanh(x); },
-      [](double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); });
-  check(
-      "gelu_grad", 5, [](float x) { return scalar::geluGrad(1.0f, x); },
-      [](double x) {
-        return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * 0.3989422804014327 * std::exp(-0.5 * x * x);
-      });
-  check("silu", 20, [](float x) { return scalar::silu(x); }, [](double x) { return x / (1 + std::exp(-x)); });
-  check(
-      "silu_grad", 20, [](float x) { return scalar::siluGrad(1.0f, x); },
-      [](double x) {
-        const double s = 1 / (1 + std::exp(-x));
-        return s * (1 + x * (1 - s));
-      });
-}
 
 TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
   const float nan = NAN;
@@ -259,6 +242,10 @@ TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
   EXPECT_EQ(scalar::mod(-7.0f, 3.0f), -1.0f);
   EXPECT_EQ(scalar::div<std::int64_t>(-7, 2), -3);
   EXPECT_EQ(scalar::div<std::int64_t>(5, 0), 0);
+  EXPECT_EQ(scalar::div<std::uint8_t>(100, 255), 0);
+  EXPECT_EQ(scalar::mod<std::uint8_t>(100, 255), 100);
+  EXPECT_EQ(scalar::div(std::numeric_limits<std::int64_t>::min(), std::int64_t{-1}),
+            std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(scalar::integerPow<std::int64_t>(-3, 3), -27);
   EXPECT_EQ(scalar::cast<std::int32_t>(-2.9f), -2);
   EXPECT_EQ(scalar::cast<std::uint8_t>(300.0f), 44);
@@ -267,7 +254,6 @@ TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
 }
 
 // ---- optimizers
-// -------------------------------------------------------------------------------------------------------------
 
 /// Three steps of `step(p, g, states)` in f64 beside the kernel.
 struct OptimizerCase {

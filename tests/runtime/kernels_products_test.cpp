@@ -1,32 +1,10 @@
 // Matrix products, convolutions and attention against loops in f64, on sizes that fit no tile.
-#include "runtime/common/failure.h"
-#include "runtime/cpu/kernels/attention.h"
-#include "runtime/cpu/kernels/convolution.h"
-#include "runtime/cpu/kernels/matmul.h"
-#include "runtime/cpu/kernels/small_gemm.h"
-#include "tests/runtime/kernels_support.h"
+#include "tests/runtime/kernels_references.h"
 
 namespace fsdpc::rt {
 namespace {
 
 constexpr std::int64_t plenty = 16 << 20;
-
-std::vector<double> productOf(const MatmulShape &s, const std::vector<float> &a, const std::vector<float> &b) {
-  std::vector<double> out(static_cast<std::size_t>(s.batch * s.m * s.n));
-  for (std::int64_t i = 0; i < s.batch; ++i) {
-    const float *const left = a.data() + (s.oneA ? 0 : i) * s.m * s.k, *const right =
-                                                                           b.data() + (s.oneB ? 0 : i) * s.k * s.n;
-    for (std::int64_t row = 0; row < s.m; ++row)
-      for (std::int64_t column = 0; column < s.n; ++column) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < s.k; ++k)
-          sum += double(left[s.transposeA ? k * s.m + row : row * s.k + k]) *
-                 right[s.transposeB ? column * s.k + k : k * s.n + column];
-        out[static_cast<std::size_t>((i * s.m + row) * s.n + column)] = sum;
-      }
-  }
-  return out;
-}
 
 TEST(KernelsMatmul, AllTransposesAndBatchesMatchLoops) {
   for (int flags = 0; flags < 4; ++flags)
@@ -37,7 +15,7 @@ TEST(KernelsMatmul, AllTransposesAndBatchesMatchLoops) {
       std::vector<float> out(static_cast<std::size_t>(batch * 17 * 33), NAN);
       Matmul matmul;
       matmul.create(contextOf(), shape, plenty);
-      const ScratchBuffer scratch(matmul.scratchBytes());
+      const ScratchBuffer scratch(scratchBytesOf(matmul));
       matmul(a.data(), b.data(), out.data(), scratch.workspace());
       EXPECT_LT(distance(out, productOf(shape, a, b)), 1e-5) << flags << " batch " << batch << oneA << oneB;
       EXPECT_TRUE(scratch.borderIntact());
@@ -52,47 +30,7 @@ TEST(KernelsMatmul, AnEmptySumIsZero) {
   EXPECT_EQ(out, std::vector<float>(6, 0.0f));
 }
 
-TEST(KernelsMatmul, ScratchThatIsTooSmallIsAFailureNotAnOverrun) {
-  Matmul wants;
-  wants.create(contextOf(), {.m = 512, .n = 512, .k = 512, .transposeA = true}, plenty);
-  if (wants.scratchBytes() == 0)
-    GTEST_SKIP() << "oneDNN needs no scratch for this product here";
-  Matmul matmul;
-  try {
-    matmul.create(contextOf(), {.m = 512, .n = 512, .k = 512, .transposeA = true}, wants.scratchBytes() - 1);
-    FAIL() << "accepted";
-  } catch (const Failure &failure) {
-    EXPECT_EQ(failure.code, ExitCode::memory);
-  }
-}
-
-TEST(KernelsSmallGemm, TilesAndTailsMatchLoops) {
-  for (const std::int64_t m : {1, 11, 12, 13, 25})
-    for (const std::int64_t n : {1, 31, 32, 33, 64})
-      for (const std::int64_t k : {1, 7}) {
-        const MatmulShape shape{1, m, n, k};
-        const auto a = numbers(m * k, 3), b = numbers(k * n, 4);
-        std::vector<float> packed(static_cast<std::size_t>(k * paddedColumns(n))),
-            out(static_cast<std::size_t>(m * n), NAN);
-        packRows(b.data(), n, k, n, packed.data());
-        smallGemm(m, n, k, a.data(), k, 1, packed.data(), out.data(), n, false);
-        auto expected = productOf(shape, a, b);
-        EXPECT_LT(distance(out, expected), 1e-6) << m << " " << n << " " << k;
-        smallGemm(m, n, k, a.data(), k, 1, packed.data(), out.data(), n, true);
-        for (double &value : expected)
-          value *= 2;
-        EXPECT_LT(distance(out, expected), 1e-6) << "accumulated " << m << " " << n << " " << k;
-        std::vector<float> transposed(static_cast<std::size_t>(k * n));
-        for (std::int64_t i = 0; i < k * n; ++i)
-          transposed[static_cast<std::size_t>(i % n * k + i / n)] = b[static_cast<std::size_t>(i)];
-        std::vector<float> again(packed.size(), NAN);
-        packColumns(transposed.data(), k, k, n, again.data());
-        EXPECT_EQ(packed, again);
-      }
-}
-
 // ---- convolution
-// ------------------------------------------------------------------------------------------------------------
 
 /// Calls visit(x index, w index, y index) for every product of a 2-D convolution.
 template <class Visit>
@@ -120,7 +58,7 @@ std::vector<float> convolve(Convolution::Pass pass, const ConvolutionShape &shap
                             const std::vector<float> &b, const float *bias, std::size_t outputs) {
   Convolution convolution;
   convolution.create(contextOf(), pass, shape, plenty);
-  const ScratchBuffer scratch(convolution.scratchBytes());
+  const ScratchBuffer scratch(scratchBytesOf(convolution));
   std::vector<float> out(outputs, NAN);
   if (bias)
     convolution(a.data(), b.data(), bias, out.data(), scratch.workspace());
@@ -183,91 +121,6 @@ TEST(KernelsConvolution, GroupsMatchLoops) {
 }
 
 // ---- attention
-// --------------------------------------------------------------------------------------------------------------
-
-struct AttentionCase {
-  AttentionShape shape;
-  std::vector<float> q, k, v, dO, mask;
-};
-
-std::int64_t at(const AttentionShape &s, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t length,
-                std::int64_t heads) {
-  return (s.sequenceFirst ? (b * length + i) * heads + h : (b * heads + h) * length + i) * s.queryWidth;
-}
-std::int64_t headsOfKeys(const AttentionShape &s) { return s.keyHeads == 0 ? s.heads : s.keyHeads; }
-/// Where key j begins for head h of q.
-std::int64_t keyAt(const AttentionShape &s, std::int64_t b, std::int64_t h, std::int64_t j) {
-  return at(s, b, h / (s.heads / headsOfKeys(s)), j, s.keys, headsOfKeys(s));
-}
-
-/// Forward and backward, one query at a time.
-struct AttentionReference {
-  std::vector<double> o, lse, dq, dk, dv;
-  explicit AttentionReference(const AttentionCase &test);
-
-private:
-  void query(const AttentionCase &test, std::int64_t b, std::int64_t h, std::int64_t i);
-};
-
-AttentionReference::AttentionReference(const AttentionCase &test) {
-  o.resize(test.q.size());
-  dq.resize(test.q.size());
-  dk.resize(test.k.size());
-  dv.resize(test.v.size());
-  for (std::int64_t b = 0; b < test.shape.batch; ++b)
-    for (std::int64_t h = 0; h < test.shape.heads; ++h)
-      for (std::int64_t i = 0; i < test.shape.queries; ++i)
-        query(test, b, h, i);
-}
-
-void AttentionReference::query(const AttentionCase &test, std::int64_t b, std::int64_t h, std::int64_t i) {
-  const AttentionShape &s = test.shape;
-  const std::int64_t width = s.queryWidth, row = at(s, b, h, i, s.queries, s.heads);
-  std::vector<double> p(static_cast<std::size_t>(s.keys), -INFINITY);
-  double sum = 0;
-  for (std::int64_t j = 0; j < s.keys && (!s.causal || j <= i); ++j) {
-    double score = 0;
-    for (std::int64_t d = 0; d < width; ++d)
-      score += double(test.q[row + d]) * test.k[keyAt(s, b, h, j) + d];
-    p[j] = score * s.scale;
-    if (!test.mask.empty())
-      p[j] += test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]];
-    sum += std::exp(p[j]);
-  }
-  lse.push_back(std::log(sum));
-  double delta = 0;
-  for (std::int64_t j = 0; j < s.keys; ++j) {
-    p[j] = sum == 0 ? 0 : std::exp(p[j]) / sum;
-    for (std::int64_t d = 0; d < width; ++d)
-      o[row + d] += p[j] * test.v[keyAt(s, b, h, j) + d];
-  }
-  for (std::int64_t d = 0; d < width; ++d)
-    delta += o[row + d] * test.dO[row + d];
-  for (std::int64_t j = 0; j < s.keys; ++j) {
-    const std::int64_t key = keyAt(s, b, h, j);
-    double dp = 0;
-    for (std::int64_t d = 0; d < width; ++d)
-      dp += double(test.dO[row + d]) * test.v[key + d];
-    const double ds = p[j] * (dp - delta) * s.scale;
-    for (std::int64_t d = 0; d < width; ++d) {
-      dq[row + d] += ds * test.k[key + d];
-      dk[key + d] += ds * test.q[row + d];
-      dv[key + d] += p[j] * test.dO[row + d];
-    }
-  }
-}
-
-AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElements = 0) {
-  const std::int64_t rows = shape.batch * shape.heads * shape.queryWidth;
-  const std::int64_t keyRows = shape.batch * headsOfKeys(shape) * shape.queryWidth;
-  shape.scale = 0.7f;
-  return {shape,
-          numbers(rows * shape.queries, 11),
-          numbers(keyRows * shape.keys, 12),
-          numbers(keyRows * shape.keys, 13),
-          numbers(rows * shape.queries, 14),
-          numbers(maskElements, 15)};
-}
 
 void checkAttention(const AttentionCase &test, int threads) {
   const AttentionShape &s = test.shape;
@@ -345,24 +198,6 @@ TEST(KernelsAttention, AQueryThatSeesNoKeyGivesZeros) {
   for (int j = 5; j < 10; ++j)
     test.mask[static_cast<std::size_t>(j)] = -INFINITY;
   checkAttention(test, 1);
-}
-
-TEST(KernelsAttention, TheNumberOfThreadsDoesNotChangeABit) {
-  const AttentionCase test = attentionCase(
-      {.batch = 2, .heads = 3, .queries = 64, .keys = 64, .queryWidth = 16, .valueWidth = 16, .causal = true});
-  const ScratchBuffer scratch(attentionGradScratchBytes(test.shape) * 4);
-  std::vector<std::vector<float>> results;
-  for (const int threads : {1, 3, 4}) {
-    std::vector<float> o(test.q.size()), lse(2 * 3 * 64), dq(o), dk(o), dv(o);
-    attention(contextOf(threads), test.shape, test.q.data(), test.k.data(), test.v.data(), nullptr, o.data(),
-              lse.data(), scratch.workspace());
-    attentionGrad(contextOf(threads), test.shape, test.dO.data(), test.q.data(), test.k.data(), test.v.data(), o.data(),
-                  lse.data(), nullptr, dq.data(), dk.data(), dv.data(), scratch.workspace());
-    for (const auto &part : {o, lse, dq, dk, dv})
-      results.push_back(part);
-  }
-  for (std::size_t i = 5; i < results.size(); ++i)
-    EXPECT_EQ(results[i], results[i % 5]);
 }
 
 } // namespace

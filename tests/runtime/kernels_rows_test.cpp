@@ -1,88 +1,53 @@
 // Normalisation, rotary embedding, softmax, losses and reductions against f64.
-#include "runtime/cpu/kernels/loss.h"
-#include "runtime/cpu/kernels/norm.h"
-#include "runtime/cpu/kernels/reduce.h"
-#include "runtime/cpu/kernels/rotary.h"
-#include "tests/runtime/kernels_support.h"
+#include "tests/runtime/kernels_references.h"
 
-#include <functional>
+#include <utility>
 
 namespace fsdpc::rt {
 namespace {
 
+constexpr std::pair<std::int64_t, std::int64_t> normSizes[] = {{1, 1},   {5, 7},    {37, 384},
+                                                               {40, 33}, {3, 2048}, {3, 1030}};
+
 TEST(KernelsLayerNorm, ForwardAndBackwardMatchFormulas) {
-  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}}) {
-    const std::int64_t n = rows * columns;
-    const auto x = numbers(n, 1), gamma = numbers(columns, 2), beta = numbers(columns, 3), dy = numbers(n, 4);
-    std::vector<double> y(n), dx(n), dgamma(columns), dbeta(columns);
-    for (int i = 0; i < rows; ++i) {
-      const float *const row = x.data() + i * columns, *const slope = dy.data() + i * columns;
-      double mean = 0, variance = 0, sum = 0, weighted = 0;
-      for (int j = 0; j < columns; ++j)
-        mean += row[j] / double(columns);
-      for (int j = 0; j < columns; ++j)
-        variance += (row[j] - mean) * (row[j] - mean) / columns;
-      const double rstd = 1 / std::sqrt(variance + 1e-3);
-      for (int j = 0; j < columns; ++j) {
-        const double normalized = (row[j] - mean) * rstd;
-        y[i * columns + j] = normalized * gamma[j] + beta[j];
-        sum += slope[j] * double(gamma[j]) / columns;
-        weighted += slope[j] * double(gamma[j]) * normalized / columns;
-        dgamma[j] += slope[j] * normalized;
-        dbeta[j] += slope[j];
-      }
-      for (int j = 0; j < columns; ++j)
-        dx[i * columns + j] = rstd * (slope[j] * double(gamma[j]) - sum - (row[j] - mean) * rstd * weighted);
-    }
+  for (const auto &[rows, columns] : normSizes) {
+    const auto x = numbers(rows * columns, 1), gamma = numbers(columns, 2), beta = numbers(columns, 3),
+               dy = numbers(rows * columns, 4);
+    const NormShape shape{rows, columns, 1e-3};
+    const NormReference expected(shape, true, x, gamma, beta, dy);
     for (const int threads : {1, 3}) {
       const Context c = contextOf(threads);
-      const NormShape shape{rows, columns, 1e-3};
       const ScratchBuffer scratch(layerNormGradScratchBytes(shape));
-      std::vector<float> out(n), mean(rows), rstd(rows), outGamma(columns), outBeta(columns);
+      std::vector<float> out(x.size()), mean(rows), rstd(rows), outGamma(columns), outBeta(columns);
       layerNorm(c, shape, x.data(), gamma.data(), beta.data(), out.data(), mean.data(), rstd.data());
-      EXPECT_LT(distance(out, y), 2e-6);
+      EXPECT_LT(distance(out, expected.y), 2e-6);
       out = dy; // in place
       layerNormGrad(c, shape, out.data(), x.data(), gamma.data(), mean.data(), rstd.data(), out.data(), outGamma.data(),
                     outBeta.data(), scratch.workspace());
-      EXPECT_LT(distance(out, dx), 5e-6);
-      EXPECT_LT(distance(outGamma, dgamma), 2e-6);
-      EXPECT_LT(distance(outBeta, dbeta), 2e-6);
+      EXPECT_LT(distance(out, expected.dx), 5e-6);
+      EXPECT_LT(distance(outGamma, expected.dgamma), 2e-6);
+      EXPECT_LT(distance(outBeta, expected.dbeta), 2e-6);
       EXPECT_TRUE(scratch.borderIntact());
     }
   }
 }
 
 TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
-  for (const auto &[rows, columns] : {std::pair{1, 1}, {5, 7}, {37, 384}, {40, 33}}) {
-    const std::int64_t n = rows * columns;
-    const auto x = numbers(n, 1), gamma = numbers(columns, 2), dy = numbers(n, 4);
-    std::vector<double> y(n), dx(n), dgamma(columns);
-    for (int i = 0; i < rows; ++i) {
-      const float *const row = x.data() + i * columns, *const slope = dy.data() + i * columns;
-      double power = 0, weighted = 0;
-      for (int j = 0; j < columns; ++j)
-        power += row[j] * double(row[j]) / columns;
-      const double rstd = 1 / std::sqrt(power + 1e-3);
-      for (int j = 0; j < columns; ++j) {
-        y[i * columns + j] = row[j] * rstd * gamma[j];
-        weighted += slope[j] * double(gamma[j]) * row[j] * rstd / columns;
-        dgamma[j] += slope[j] * row[j] * rstd;
-      }
-      for (int j = 0; j < columns; ++j)
-        dx[i * columns + j] = rstd * (slope[j] * double(gamma[j]) - row[j] * rstd * weighted);
-    }
+  for (const auto &[rows, columns] : normSizes) {
+    const auto x = numbers(rows * columns, 1), gamma = numbers(columns, 2), dy = numbers(rows * columns, 4);
+    const NormShape shape{rows, columns, 1e-3};
+    const NormReference expected(shape, false, x, gamma, {}, dy);
     for (const int threads : {1, 3}) {
       const Context c = contextOf(threads);
-      const NormShape shape{rows, columns, 1e-3};
       const ScratchBuffer scratch(rmsNormGradScratchBytes(shape));
       std::vector<float> out = x, rstd(rows), outGamma(columns);
       rmsNorm(c, shape, out.data(), gamma.data(), out.data(), rstd.data()); // in place
-      EXPECT_LT(distance(out, y), 2e-6);
+      EXPECT_LT(distance(out, expected.y), 2e-6);
       out = dy;
       rmsNormGrad(c, shape, out.data(), x.data(), gamma.data(), rstd.data(), out.data(), outGamma.data(),
                   scratch.workspace());
-      EXPECT_LT(distance(out, dx), 5e-6);
-      EXPECT_LT(distance(outGamma, dgamma), 2e-6);
+      EXPECT_LT(distance(out, expected.dx), 5e-6);
+      EXPECT_LT(distance(outGamma, expected.dgamma), 2e-6);
       EXPECT_TRUE(scratch.borderIntact());
     }
   }
@@ -125,70 +90,39 @@ TEST(KernelsRotary, ForwardAndBackwardMatchFormulas) {
 }
 
 TEST(KernelsSoftmax, AnyAxisMatchesFormulas) {
-  for (const SoftmaxShape shape : {SoftmaxShape{3, 17, 1}, {2, 5, 7}, {1, 1, 1}, {4, 100, 3}}) {
+  for (const SoftmaxShape shape :
+       {SoftmaxShape{3, 17, 1}, {2, 5, 7}, {1, 1, 1}, {4, 100, 3}, {3, 1028, 1}, {2, 1501, 1}}) {
     const std::int64_t n = shape.outer * shape.count * shape.inner;
     auto x = numbers(n, 5);
     for (float &value : x)
       value *= 30; // far enough apart that the shift by the maximum matters
     const auto dy = numbers(n, 6);
-    std::vector<double> y(n), dx(n), logs(n), dlogs(n);
-    for (std::int64_t i = 0; i < shape.outer * shape.inner; ++i) {
-      const std::int64_t start = i / shape.inner * shape.count * shape.inner + i % shape.inner;
-      const auto each = [&](const std::function<void(std::int64_t)> &visit) {
-        for (std::int64_t j = 0; j < shape.count; ++j)
-          visit(start + j * shape.inner);
-      };
-      double sum = 0, product = 0, total = 0;
-      each([&](std::int64_t k) { sum += std::exp(double(x[k])); });
-      each([&](std::int64_t k) {
-        y[k] = std::exp(double(x[k])) / sum;
-        logs[k] = x[k] - std::log(sum);
-        product += y[k] * dy[k];
-        total += dy[k];
-      });
-      each([&](std::int64_t k) {
-        dx[k] = y[k] * (dy[k] - product);
-        dlogs[k] = dy[k] - y[k] * total;
-      });
-    }
+    const SoftmaxReference expected(shape, x, dy);
     const Context c = contextOf(2);
     std::vector<float> out = x, slope = dy;
     softmax(c, shape, out.data(), out.data());
-    EXPECT_LT(distance(out, y), 2e-6);
+    EXPECT_LT(distance(out, expected.y), 2e-6);
     softmaxGrad(c, shape, out.data(), slope.data(), slope.data());
-    EXPECT_LT(distance(slope, dx), 2e-6);
+    EXPECT_LT(distance(slope, expected.dx), 2e-6);
     logSoftmax(c, shape, x.data(), out.data());
-    EXPECT_LT(distance(out, logs), 2e-6);
+    EXPECT_LT(distance(out, expected.logs), 2e-6);
     logSoftmaxGrad(c, shape, out.data(), dy.data(), slope.data());
-    EXPECT_LT(distance(slope, dlogs), 1e-5);
+    EXPECT_LT(distance(slope, expected.dlogs), 1e-5);
   }
 }
 
 TEST(KernelsLoss, CrossEntropyWithSmoothingAndIgnoredLabelsMatchesFormulas) {
-  const std::int64_t rows = 7, classes = 13;
-  const double smoothing = 0.1;
-  const auto x = numbers(rows * classes, 7), dterms = numbers(rows, 8);
-  const std::vector<std::int64_t> labels = {0, 12, -100, 5, 3, -100, 7};
-  std::vector<double> terms(rows), dx(rows * classes);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    if (labels[i] == -100)
-      continue;
-    double sum = 0, mean = 0;
-    for (std::int64_t j = 0; j < classes; ++j) {
-      sum += std::exp(double(x[i * classes + j]));
-      mean += x[i * classes + j] / double(classes);
-    }
-    terms[i] = std::log(sum) - (1 - smoothing) * x[i * classes + labels[i]] - smoothing * mean;
-    for (std::int64_t j = 0; j < classes; ++j)
-      dx[i * classes + j] = dterms[i] * (std::exp(double(x[i * classes + j])) / sum - smoothing / classes -
-                                         (j == labels[i] ? 1 - smoothing : 0));
+  for (const std::int64_t classes : {13, 1028, 2051}) {
+    const auto x = numbers(7 * classes, 7), dterms = numbers(7, 8);
+    const std::vector<std::int64_t> labels = {0, classes - 1, -100, 5, 3, -100, classes / 2};
+    const LossShape shape{7, classes, -100, 0.1};
+    const CrossEntropyReference expected(shape, x, labels, dterms);
+    std::vector<float> out(7), lse(7), slope = x;
+    crossEntropy(contextOf(2), shape, x.data(), labels.data(), out.data(), lse.data());
+    EXPECT_LT(distance(out, expected.terms), 1e-6);
+    crossEntropyGrad(contextOf(2), shape, dterms.data(), slope.data(), labels.data(), lse.data(), slope.data());
+    EXPECT_LT(distance(slope, expected.dx), 1e-6);
   }
-  const LossShape shape{rows, classes, -100, smoothing};
-  std::vector<float> out(rows), lse(rows), slope = x;
-  crossEntropy(contextOf(2), shape, x.data(), labels.data(), out.data(), lse.data());
-  EXPECT_LT(distance(out, terms), 1e-6);
-  crossEntropyGrad(contextOf(2), shape, dterms.data(), slope.data(), labels.data(), lse.data(), slope.data());
-  EXPECT_LT(distance(slope, dx), 1e-6);
 }
 
 TEST(KernelsLoss, NllPicksTheLabelAndIgnores) {
@@ -267,6 +201,27 @@ TEST(KernelsReduce, IntegersAddExactlyAndNaNIsTheLargest) {
   float largest = 0;
   reduceMax(contextOf(), {1, {3}, {true}}, x.data(), &largest);
   EXPECT_TRUE(std::isnan(largest));
+}
+
+TEST(KernelsReduce, TheFirstOfTheLargestIsFoundInLinesOfAnyLength) {
+  for (const AxisShape shape : {AxisShape{3, 700, 1}, {2, 5000, 1}, {2, 90, 5}}) {
+    const std::int64_t lines = shape.outer * shape.inner;
+    std::vector<float> x(static_cast<std::size_t>(lines * shape.count));
+    const auto noise = numbers(static_cast<std::int64_t>(x.size()), 11);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = std::round(noise[i] * 8); // many are equal
+    std::vector<std::int64_t> where(lines), expected(lines);
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const auto at = [&](std::int64_t j) {
+        return x[(line / shape.inner * shape.count + j) * shape.inner + line % shape.inner];
+      };
+      for (std::int64_t j = 1; j < shape.count; ++j)
+        if (at(j) > at(expected[line]))
+          expected[line] = j;
+    }
+    argMax(contextOf(), shape, x.data(), where.data());
+    EXPECT_EQ(where, expected);
+  }
 }
 
 TEST(KernelsReduce, CumulativeSumsRunBothWays) {

@@ -1,7 +1,20 @@
-// What the kernel tests share: data without pattern, aligned buffers, comparison against f64.
+// What the kernel tests share: the target whose kernels they call, data without pattern, aligned buffers, comparison
+// against f64.
+//
+// The tests named kernels_{rows,elements,products}_test.cpp are compiled twice: for the cpu target, and with
+// FSDPC_EMULATED for the cuda target on the emulated device (tests/emulated), where every call has ended when it
+// returns. What differs between the two stands here; what only one of them has is tested in kernels_cpu_test.cpp or in
+// tests/emulated.
 #pragma once
 
 #include "runtime/common/address.h"
+
+#if defined(FSDPC_EMULATED)
+#include "runtime/cuda/kernels/kernels.h"
+#include "runtime/cuda/kernels/scalar.h"
+#else
+#include "runtime/cpu/kernels/kernels.h"
+#endif
 
 #include <gtest/gtest.h>
 
@@ -12,11 +25,41 @@
 
 namespace fsdpc::rt {
 
+#if defined(FSDPC_EMULATED)
+
+/// Threads are the cpu target's. All tests share one device.
+inline Context contextOf(int = 1) {
+  static Device &device = *[] {
+    auto *const opened = new Device;
+    openDevice(*opened, 0);
+    return opened;
+  }();
+  Context c;
+  c.device = &device;
+  return c;
+}
+
+/// A library picks an algorithm for the scratch that the plan has, and says no number of its own.
+template <class Primitive>
+std::int64_t scratchBytesOf(const Primitive &) {
+  return 4096;
+}
+
+#else
+
 inline Context contextOf(int threads = 1) {
   Context c;
   c.threads = threads;
   return c;
 }
+
+/// What a product or a convolution asks oneDNN for.
+template <class Primitive>
+std::int64_t scratchBytesOf(const Primitive &primitive) {
+  return primitive.scratchBytes();
+}
+
+#endif
 
 /// Where an optimizer finds a scalar; for the length of one call.
 inline const double *given(const double &value) { return &value; }

@@ -141,7 +141,7 @@ T mod(T x, T y) {
   if constexpr (std::is_floating_point_v<T>) {
     return std::fmod(x, y);
   } else {
-    if (y == T(0) || y == T(-1))
+    if (y == T(0) || (std::is_signed_v<T> && y == T(-1)))
       return T(0);
     const T remainder = static_cast<T>(x % y);
     return remainder != T(0) && (remainder < T(0)) != (y < T(0)) ? static_cast<T>(remainder + y) : remainder;
@@ -154,8 +154,10 @@ T div(T x, T y) {
     return x / y;
   else if (y == T(0))
     return T(0);
+  else if (std::is_signed_v<T> && y == T(-1)) // the quotient of the least value does not fit
+    return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
   else
-    return y == T(-1) ? static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x)) : static_cast<T>(x / y);
+    return static_cast<T>(x / y);
 }
 
 /// x * Phi(x)

@@ -3,7 +3,8 @@
 //
 //   streams   queues of operations. Nothing but events orders them: whenever several queues have an operation that may
 //             run, a random one does, so an edge that is missing shows as a wrong number under some seed.
-//   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles.
+//   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles. The
+//             order of blocks, warps and lanes is random, so a barrier that is missing shows.
 //   memory    the host's, filled with a pattern when it is allocated and when it is freed.
 //
 // FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is done when it returns. Calls
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <source_location>
 #include <tuple>
 #include <utility>
 
@@ -61,7 +63,8 @@ namespace fsdpc::emulated {
 /// Shared memory whose size the launch gives.
 extern std::byte *dynamicSharedMemory;
 
-void synchronizeBlock();
+/// `barrier`: the same for the same __syncthreads.
+void synchronizeBlock(unsigned barrier);
 void synchronizeWarp(unsigned mask);
 /// What lane `lane` of this warp gave at the same call.
 std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
@@ -80,7 +83,9 @@ T shuffle(unsigned mask, T value, int lane) {
 
 } // namespace fsdpc::emulated
 
-inline void __syncthreads() { fsdpc::emulated::synchronizeBlock(); }
+inline void __syncthreads(std::source_location place = std::source_location::current()) {
+  fsdpc::emulated::synchronizeBlock(place.line() * 1024 + place.column());
+}
 inline void __syncwarp(unsigned mask = 0xffffffffu) { fsdpc::emulated::synchronizeWarp(mask); }
 inline void __threadfence() {}
 template <class T>

@@ -1,0 +1,155 @@
+// Attention of the cuda target beyond what the kernel tests of both targets ask
+// (tests/runtime/kernels_products_test.cpp): Bfloat16 on tensor cores, every width of tiles, heads of keys that several
+// heads of queries share.
+#include "tests/emulated/bfloat16_support.h"
+
+namespace fsdpc::rt {
+namespace {
+
+template <class T>
+std::vector<T> as(const std::vector<float> &values) {
+  if constexpr (std::is_same_v<T, Bfloat16>)
+    return roundedToBfloat16(values);
+  else
+    return values;
+}
+std::vector<float> floatsOf(const std::vector<float> &values) { return values; }
+std::vector<float> floatsOf(const std::vector<Bfloat16> &values) { return asFloats(values); }
+
+/// As attentionCase, of values that T has.
+template <class T>
+AttentionCase caseOf(const AttentionShape &shape, std::int64_t maskElements = 0) {
+  AttentionCase test = attentionCase(shape, maskElements);
+  for (auto *operand : {&test.q, &test.k, &test.v, &test.dO})
+    *operand = floatsOf(as<T>(*operand));
+  return test;
+}
+
+struct AttentionResults {
+  std::vector<float> o, lse, dq, dk, dv;
+  bool operator==(const AttentionResults &) const = default;
+};
+
+template <class T>
+AttentionResults resultsOf(const AttentionCase &test, const Context &c = contextOf()) {
+  const AttentionShape &s = test.shape;
+  const float *const mask = test.mask.empty() ? nullptr : test.mask.data();
+  const ScratchBuffer scratch(attentionScratchBytes(s)), gradScratch(attentionGradScratchBytes(s));
+  const std::vector<T> q = as<T>(test.q), k = as<T>(test.k), v = as<T>(test.v), dO = as<T>(test.dO);
+  const T unset(NAN);
+  std::vector<T> o(dO.size(), unset), dq(q.size(), unset), dk(k.size(), unset), dv(v.size(), unset);
+  std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * s.queries), NAN);
+  attention(c, s, q.data(), k.data(), v.data(), mask, o.data(), lse.data(), scratch.workspace());
+  attentionGrad(c, s, dO.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), mask, dq.data(), dk.data(),
+                dv.data(), gradScratch.workspace());
+  EXPECT_TRUE(gradScratch.borderIntact());
+  return {floatsOf(o), lse, floatsOf(dq), floatsOf(dk), floatsOf(dv)};
+}
+
+/// Float: a score of a head 256 wide is a sum of so many products. Bfloat16: probabilities, slopes and results are
+/// rounded besides, each by up to 2^-8 of its size.
+template <class T>
+void check(const AttentionCase &test) {
+  constexpr bool rounds = std::is_same_v<T, Bfloat16>;
+  const AttentionReference expected(test);
+  const AttentionResults results = resultsOf<T>(test);
+  EXPECT_LT(distance(results.o, expected.o), rounds ? 4e-3 : 5e-6);
+  EXPECT_LT(distance(results.dq, expected.dq), rounds ? 6e-3 : 5e-6);
+  EXPECT_LT(distance(results.dk, expected.dk), rounds ? 6e-3 : 5e-6);
+  EXPECT_LT(distance(results.dv, expected.dv), rounds ? 4e-3 : 5e-6);
+  for (std::size_t i = 0; i < expected.lse.size(); ++i)
+    ASSERT_TRUE(results.lse[i] == expected.lse[i] || std::abs(results.lse[i] - expected.lse[i]) < 1e-5) << i;
+}
+
+TEST(CudaAttention, EveryWidthOfTilesMatchesLoops) {
+  for (const std::int64_t width : {32, 64, 96, 128, 256, 200, 36}) {
+    SCOPED_TRACE(width);
+    const AttentionShape shape{
+        .batch = 1, .heads = 2, .queries = 75, .keys = 90, .queryWidth = width, .valueWidth = width, .causal = true};
+    check<float>(caseOf<float>(shape));
+    check<Bfloat16>(caseOf<Bfloat16>(shape));
+  }
+}
+
+TEST(CudaAttention, SequencesOfSeveralTilesMatchLoops) {
+  const AttentionShape shape{.heads = 1, .queries = 300, .keys = 270, .queryWidth = 40, .valueWidth = 40};
+  AttentionShape causal = shape;
+  causal.causal = true;
+  for (const AttentionShape &s : {shape, causal}) {
+    check<float>(caseOf<float>(s));
+    check<Bfloat16>(caseOf<Bfloat16>(s));
+  }
+}
+
+TEST(CudaAttention, RowsThatAreNotMadeOfChunksMatchLoops) {
+  const AttentionShape shape{.batch = 2,
+                             .heads = 2,
+                             .queries = 33,
+                             .keys = 50,
+                             .queryWidth = 17,
+                             .valueWidth = 41,
+                             .causal = true,
+                             .sequenceFirst = true};
+  check<float>(caseOf<float>(shape));
+  check<Bfloat16>(caseOf<Bfloat16>(shape));
+}
+
+TEST(CudaAttention, ValuesMayBeNarrowerOrWiderThanKeys) {
+  for (const auto &[queryWidth, valueWidth] : {std::pair{64, 16}, {24, 72}}) {
+    const AttentionShape shape{
+        .heads = 2, .queries = 40, .keys = 70, .queryWidth = queryWidth, .valueWidth = valueWidth};
+    check<float>(caseOf<float>(shape));
+    check<Bfloat16>(caseOf<Bfloat16>(shape));
+  }
+}
+
+TEST(CudaAttention, HeadsThatShareKeysAddUpTheirGradients) {
+  for (const std::int64_t keyHeads : {1, 2})
+    for (const bool sequenceFirst : {false, true}) {
+      const AttentionShape shape{.batch = 2,
+                                 .heads = 6,
+                                 .queries = 45,
+                                 .keys = 70,
+                                 .queryWidth = 16,
+                                 .valueWidth = 24,
+                                 .causal = true,
+                                 .sequenceFirst = sequenceFirst,
+                                 .keyHeads = keyHeads};
+      check<float>(caseOf<float>(shape));
+      check<Bfloat16>(caseOf<Bfloat16>(shape));
+    }
+}
+
+TEST(CudaAttention, HeadsThatShareNoKeyAreAFailure) {
+  AttentionCase test = attentionCase({.heads = 4, .queryWidth = 8, .valueWidth = 8, .keyHeads = 2});
+  test.shape.keyHeads = 3;
+  EXPECT_THROW(resultsOf<float>(test), Failure);
+}
+
+TEST(CudaAttention, AMaskPerHeadAndQueriesThatSeeNothingMatchLoops) {
+  AttentionShape shape{.batch = 2,
+                       .heads = 2,
+                       .queries = 30,
+                       .keys = 40,
+                       .queryWidth = 32,
+                       .valueWidth = 32,
+                       .maskStrides = {2400, 1200, 40, 1}};
+  AttentionCase test = caseOf<Bfloat16>(shape, 4800);
+  for (int j = 0; j < 40; ++j)
+    test.mask[1200 + 7 * 40 + j] = -INFINITY; // batch 0, head 1, query 7
+  check<Bfloat16>(test);
+  check<float>(test);
+}
+
+TEST(CudaAttention, TheSizeOfTheDeviceDoesNotChangeABit) {
+  const AttentionCase test = caseOf<Bfloat16>(
+      {.batch = 2, .heads = 2, .queries = 130, .keys = 130, .queryWidth = 32, .valueWidth = 32, .causal = true});
+  Device device = *contextOf().device;
+  device.multiprocessors = 132;
+  Context c = contextOf();
+  c.device = &device;
+  EXPECT_TRUE(resultsOf<Bfloat16>(test) == resultsOf<Bfloat16>(test, c));
+}
+
+} // namespace
+} // namespace fsdpc::rt

@@ -1,0 +1,40 @@
+// Tensors of Bfloat16 for tests, and how near to f64 they have to be.
+#pragma once
+
+#include "tests/runtime/kernels_references.h"
+
+namespace fsdpc::rt {
+
+inline std::vector<Bfloat16> roundedToBfloat16(const std::vector<float> &values) {
+  std::vector<Bfloat16> rounded;
+  for (const float value : values)
+    rounded.push_back(Bfloat16(value));
+  return rounded;
+}
+
+inline std::vector<float> asFloats(const std::vector<Bfloat16> &values) {
+  std::vector<float> floats;
+  for (const Bfloat16 value : values)
+    floats.push_back(static_cast<float>(value));
+  return floats;
+}
+
+/// Values that Bfloat16 has, so that a reference starts from what the kernel reads.
+inline std::vector<float> bfloat16Numbers(std::int64_t count, std::uint64_t seed) {
+  return asFloats(roundedToBfloat16(numbers(count, seed)));
+}
+
+/// How much further off than by one rounding of the exact value the worst element is, relative to the largest value (at
+/// least 1): what float arithmetic before it may add. A second rounding would show as some 1e-3.
+inline double excessOverOneRounding(const std::vector<Bfloat16> &actual, const std::vector<double> &expected) {
+  double scale = 1, largest = actual.size() == expected.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < actual.size() && i < expected.size(); ++i) {
+    const double value = static_cast<float>(actual[i]);
+    const double halfUnit = expected[i] == 0 ? 0 : std::ldexp(1.0, std::ilogb(expected[i]) - 8);
+    scale = std::max(scale, std::abs(expected[i]));
+    largest = std::max(largest, std::abs(value - expected[i]) - halfUnit);
+  }
+  return largest / scale;
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Programs of the cuda target on the emulated device, which runs streams in an order that a seed chooses.
+
+    run.py accept FIXTURE [-n N] [--seeds K] [-- more fsdpc options]
+        accept.py at seed 0; then every other seed must give the same bits: losses, gradients, parameters, evaluation
+    run.py events FIXTURE [-n N] [--seeds K]
+        every statement that orders streams (record, await, wait) is deleted by itself: some seed has to show it
+    run.py start FIXTURE [-n N]
+        builds the program with nvcc and starts it where there is no device: exit 10 and one line that says so
+
+Prints what it did and a last line that ends with `ok` or `FAILED`; exits 0 or 1. Also: --fsdpc build/fsdpc, --keep DIR.
+"""
+import argparse, os, pathlib, re, shutil, subprocess, sys, tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import accept  # noqa: E402  its compile options and reader are this script's too
+import json
+
+# A program that misses an edge may also wait for ever: long enough for a busy machine, short enough to go on.
+RUN_SECONDS, HANG_SECONDS = 600, 10
+
+
+class Case:
+    """One fixture at one world size, and the options that fit it."""
+
+    def __init__(self, arguments):
+        self.fixture, self.ranks, self.fsdpc, self.extra = arguments.fixture.resolve(), arguments.n, arguments.fsdpc, arguments.extra
+        self.meta = json.loads((self.fixture / "meta.json").read_text())
+        self.batch = self.fixture / "batch.safetensors"
+        self.rows = len(next(iter(accept.load_safetensors(self.batch).values())))
+
+    def options(self):
+        a = argparse.Namespace(target="cuda", strategy="full_shard", world_size=self.ranks, variant="file")
+        return [str(o) for o in accept.compile_options(self.meta, self.rows, a, False)]
+
+    def compile(self, out, *more):
+        command = [self.fsdpc, self.fixture / "model.onnx", *self.options(), "-o", out, *self.extra, *more]
+        return subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def train(self, program, work, steps=3, timeout=RUN_SECONDS, **environment):
+        """What the run left behind as bytes, or why it left nothing."""
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        command = [program, "--batch", self.batch, "--progress", "none", "--steps", steps, "--log", work / "log.jsonl",
+                   "--log_freq", 1, "--save_gradients", work / "gradients.safetensors", "--save_model", work / "final.safetensors",
+                   "--val_data", self.batch, "--data_format", "safetensors", "--eval_every", steps, "--lr", 1e-4]  # so slow that what is stale shows in the evaluation, too
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("OMPI_COMM")} | environment
+        try:
+            ended = subprocess.run([str(c) for c in command], env=environment, text=True, errors="replace", timeout=timeout, cwd=work,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except subprocess.TimeoutExpired:
+            return "no end"
+        if ended.returncode:
+            return f"exit {ended.returncode}: {ended.stdout[-400:]}"
+        figures = [{k: v for k, v in json.loads(line).items() if k in ("step", "loss", "val_loss", "val_correct", "val_total")}
+                   for line in (work / "log.jsonl").read_text().splitlines()]
+        return (figures, (work / "gradients.safetensors").read_bytes(), (work / "final.safetensors").read_bytes())
+
+
+def check_accept(case, work, seeds):
+    command = ["/usr/bin/python3", ROOT / "tests/accept.py", case.fixture, "--fsdpc", case.fsdpc, "--target", "cuda", "--world_size", case.ranks,
+               "--keep", work, "--", "--test_build", *case.extra]
+    ended = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(ended.stdout.rstrip())
+    if ended.returncode or seeds < 2:
+        return ended.returncode == 0
+    program = work / "out/train"
+    first = case.train(program, work / "run", FSDPC_EMULATED_SEED="0")
+    for seed in range(1, seeds):
+        other = case.train(program, work / "run", FSDPC_EMULATED_SEED=str(seed))
+        if isinstance(first, str) or other != first:
+            print(f"seed {seed} differs from seed 0: {other if isinstance(other, str) else other[0]}; "
+                  f"{first if isinstance(first, str) else first[0]}")
+            return False
+    print(f"{seeds} seeds, the same bits")
+    return True
+
+
+STATEMENT = re.compile(r"^(\s+)((?:record|await|wait)\(c, .*?(?:events|tickets)\[([^\]]+)\]\);)", re.M)
+
+
+def guarded(text):
+    """The program with a question before every statement that orders streams."""
+    sites = []
+
+    def guard(match):
+        sites.append(match[2])
+        return f"{match[1]}if (emulated::isKept({len(sites) - 1}, {match[3]})) {match[2]}"
+
+    return STATEMENT.sub(guard, text), sites
+
+
+def build_guarded(case, work):
+    out = work / "out"
+    ended = case.compile(out, "--emit", "src")
+    if ended.returncode:
+        print(ended.stdout)
+        return None, []
+    text, sites = guarded((out / "program.cu").read_text())
+    (out / "program.cu").write_text('#include "tests/emulated/kept.h"\n' + text)
+    flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", f"-I{ROOT}", f"-I{out}"]
+    command = ["g++", *flags, "-o", out / "train", "-x", "c++", out / "program.cu", out / "program_info.cpp", "-x", "none",
+               case.fsdpc.resolve().parent / "tests/libfsdpc_runtime_cuda_emulated.a", "-lboost_context", "-lpthread"]
+    ended = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ended.returncode:
+        print(ended.stdout)
+        return None, []
+    return out / "train", sites
+
+
+def check_events(case, work, seeds):
+    program, sites = build_guarded(case, work)
+    if not program:
+        return False
+    list_file = work / "list"
+    expected = case.train(program, work / "run", FSDPC_LIST=str(list_file))
+    if isinstance(expected, str):
+        print(f"the program as it is: {expected}")
+        return False
+    statements = sorted(list_file.read_text().split(), key=lambda s: [int(n) for n in s.split(":")])
+    unseen = []
+    for statement in statements:
+        if not any(case.train(program, work / "run", timeout=HANG_SECONDS, FSDPC_EMULATED_SEED=str(seed), FSDPC_DELETED=statement) != expected
+                   for seed in range(seeds)):
+            site, value = statement.split(":")
+            unseen.append(f"{sites[int(site)]} for {value}")
+    for line in unseen:
+        print("not missed: " + line)
+    print(f"{len(statements) - len(unseen)} of {len(statements)} deleted statements seen under {seeds} seeds")
+    return bool(statements) and not unseen
+
+
+def check_start(case, work, _):
+    ended = case.compile(work / "out")
+    if ended.returncode:
+        print(ended.stdout)
+        return False
+    run = subprocess.run([work / "out/train", "--batch", str(case.batch), "--steps", "1"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = run.stdout.strip().splitlines()
+    print(f"exit {run.returncode}: " + " | ".join(lines))
+    return run.returncode == 10 and len(lines) == 2 and "CUDA" in lines[0] and lines[1].startswith("fsdpc: exit=10 rank=0")
+
+
+def main():
+    argv, extra = sys.argv[1:], []
+    if "--" in argv:
+        argv, extra = argv[:argv.index("--")], argv[argv.index("--") + 1:]
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=["accept", "events", "start"])
+    p.add_argument("fixture", type=pathlib.Path)
+    p.add_argument("-n", type=int, default=2)
+    p.add_argument("--seeds", type=int, default=2)
+    p.add_argument("--fsdpc", type=pathlib.Path, default=ROOT / "build/fsdpc")
+    p.add_argument("--keep", type=pathlib.Path)
+    a = p.parse_args(argv, argparse.Namespace(extra=extra))
+    work = (a.keep or pathlib.Path(tempfile.mkdtemp(prefix="fsdpc-emulated-"))).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    ok = {"accept": check_accept, "events": check_events, "start": check_start}[a.what](Case(a), work, a.seeds)
+    if not a.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"{a.what} {a.fixture.name} N={a.n}: {'ok' if ok else 'FAILED'}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+// The sum over ranks under --deterministic: the cpu target's tree, bit for bit.
+#include "runtime/cuda/kernels/tree_sum.h"
+#include "tests/runtime/kernels_support.h"
+
+namespace fsdpc::rt {
+namespace {
+
+/// The definition: the largest power of two below the count on the left.
+float treeSumOf(const std::vector<float> &values, std::size_t first, std::size_t count) {
+  if (count == 1)
+    return values[first];
+  std::size_t left = 1;
+  while (left * 2 < count)
+    left *= 2;
+  return treeSumOf(values, first, left) + treeSumOf(values, first + left, count - left);
+}
+
+TEST(TreeSum, AddsInTheOrderOfTheCpuTargetForAnyNumberOfRanks) {
+  constexpr std::int64_t elements = 37;
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    const std::vector<float> parts = numbers(ranks * elements, static_cast<std::uint64_t>(ranks));
+    std::vector<float> sums(elements);
+    const Context c = contextOf();
+    treeSum(c, c.device->compute, parts.data(), ranks, sums.data(), elements, DType::f32);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      std::vector<float> column;
+      for (int rank = 0; rank < ranks; ++rank)
+        column.push_back(parts[static_cast<std::size_t>(rank * elements + i)]);
+      ASSERT_EQ(sums[static_cast<std::size_t>(i)], treeSumOf(column, 0, column.size())) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(TreeSum, OfATypeThatHasNoSumIsOurMistake) {
+  const Context c = contextOf();
+  std::vector<float> values(4);
+  EXPECT_THROW(treeSum(c, c.device->compute, values.data(), 2, values.data(), 2, DType::boolean), Failure);
+}
+
+} // namespace
+} // namespace fsdpc::rt

@@ -1,0 +1,208 @@
+// What some kernels should compute, as loops in f64: those that more than one test file asks.
+#pragma once
+
+#include "runtime/common/philox.h"
+#include "tests/runtime/kernels_support.h"
+
+namespace fsdpc::rt {
+
+inline std::vector<double> productOf(const MatmulShape &s, const std::vector<float> &a, const std::vector<float> &b) {
+  std::vector<double> out(static_cast<std::size_t>(s.batch * s.m * s.n));
+  for (std::int64_t i = 0; i < s.batch; ++i) {
+    const float *const left = a.data() + (s.oneA ? 0 : i) * s.m * s.k, *const right =
+                                                                           b.data() + (s.oneB ? 0 : i) * s.k * s.n;
+    for (std::int64_t row = 0; row < s.m; ++row)
+      for (std::int64_t column = 0; column < s.n; ++column) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < s.k; ++k)
+          sum += double(left[s.transposeA ? k * s.m + row : row * s.k + k]) *
+                 right[s.transposeB ? column * s.k + k : k * s.n + column];
+        out[static_cast<std::size_t>((i * s.m + row) * s.n + column)] = sum;
+      }
+  }
+  return out;
+}
+
+/// The definition in runtime/cpu/kernels/random.h.
+inline float uniformAt(std::uint64_t key, std::uint64_t sample, std::uint64_t element) {
+  const std::uint64_t block = element / 4;
+  const std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                    static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
+  const std::uint32_t keys[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  return uniform01(philox(counter, keys).word[element % 4]);
+}
+
+// ---- rows
+
+/// Layer normalisation, or with `centered` false RMS normalisation, which has no mean and no beta.
+struct NormReference {
+  std::vector<double> y, dx, dgamma, dbeta;
+
+  NormReference(const NormShape &shape, bool centered, const std::vector<float> &x, const std::vector<float> &gamma,
+                const std::vector<float> &beta, const std::vector<float> &dy)
+      : y(x.size()), dx(x.size()), dgamma(gamma.size()), dbeta(gamma.size()) {
+    const std::int64_t columns = shape.columns;
+    for (std::int64_t start = 0; start < shape.rows * columns; start += columns) {
+      double mean = 0, variance = 0, sum = 0, weighted = 0;
+      for (std::int64_t j = 0; centered && j < columns; ++j)
+        mean += x[start + j] / double(columns);
+      for (std::int64_t j = 0; j < columns; ++j)
+        variance += (x[start + j] - mean) * (x[start + j] - mean) / columns;
+      const double rstd = 1 / std::sqrt(variance + shape.epsilon);
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const double normalized = (x[start + j] - mean) * rstd, slope = dy[start + j] * double(gamma[j]);
+        y[start + j] = normalized * gamma[j] + (centered ? beta[j] : 0);
+        sum += centered ? slope / columns : 0;
+        weighted += slope * normalized / columns;
+        dgamma[j] += dy[start + j] * normalized;
+        dbeta[j] += dy[start + j];
+      }
+      for (std::int64_t j = 0; j < columns; ++j)
+        dx[start + j] = rstd * (dy[start + j] * double(gamma[j]) - sum - (x[start + j] - mean) * rstd * weighted);
+    }
+  }
+};
+
+struct SoftmaxReference {
+  std::vector<double> y, dx, logs, dlogs;
+
+  SoftmaxReference(const SoftmaxShape &shape, const std::vector<float> &x, const std::vector<float> &dy)
+      : y(x.size()), dx(x.size()), logs(x.size()), dlogs(x.size()) {
+    for (std::int64_t i = 0; i < shape.outer * shape.inner; ++i) {
+      const std::int64_t start = i / shape.inner * shape.count * shape.inner + i % shape.inner;
+      const std::int64_t end = start + shape.count * shape.inner;
+      double sum = 0, product = 0, total = 0;
+      for (std::int64_t k = start; k < end; k += shape.inner)
+        sum += std::exp(double(x[k]));
+      for (std::int64_t k = start; k < end; k += shape.inner) {
+        y[k] = std::exp(double(x[k])) / sum;
+        logs[k] = x[k] - std::log(sum);
+        product += y[k] * dy[k];
+        total += dy[k];
+      }
+      for (std::int64_t k = start; k < end; k += shape.inner) {
+        dx[k] = y[k] * (dy[k] - product);
+        dlogs[k] = dy[k] - y[k] * total;
+      }
+    }
+  }
+};
+
+struct CrossEntropyReference {
+  std::vector<double> terms, dx;
+
+  CrossEntropyReference(const LossShape &shape, const std::vector<float> &x, const std::vector<std::int64_t> &labels,
+                        const std::vector<float> &dterms)
+      : terms(labels.size()), dx(x.size()) {
+    const std::int64_t classes = shape.classes;
+    for (std::int64_t i = 0; i < shape.rows; ++i) {
+      if (labels[i] == shape.ignoreIndex)
+        continue;
+      double sum = 0, mean = 0;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        sum += std::exp(double(x[i * classes + j]));
+        mean += x[i * classes + j] / double(classes);
+      }
+      const double smoothing = shape.labelSmoothing;
+      terms[i] = std::log(sum) - (1 - smoothing) * x[i * classes + labels[i]] - smoothing * mean;
+      for (std::int64_t j = 0; j < classes; ++j)
+        dx[i * classes + j] = dterms[i] * (std::exp(double(x[i * classes + j])) / sum - smoothing / classes -
+                                           (j == labels[i] ? 1 - smoothing : 0));
+    }
+  }
+};
+
+// ---- attention
+
+struct AttentionCase {
+  AttentionShape shape;
+  std::vector<float> q, k, v, dO, mask;
+
+  std::int64_t keyHeads() const { return shape.keyHeads > 0 ? shape.keyHeads : shape.heads; }
+};
+
+inline AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElements = 0) {
+  AttentionCase test{shape, {}, {}, {}, {}, numbers(maskElements, 15)};
+  test.shape.scale = 0.7f;
+  const std::int64_t queries = shape.batch * shape.heads * shape.queries;
+  const std::int64_t keys = shape.batch * test.keyHeads() * shape.keys;
+  test.q = numbers(queries * shape.queryWidth, 11);
+  test.k = numbers(keys * shape.queryWidth, 12);
+  test.v = numbers(keys * shape.valueWidth, 13);
+  test.dO = numbers(queries * shape.valueWidth, 14);
+  return test;
+}
+
+/// Forward and backward, one query at a time.
+class AttentionReference {
+public:
+  std::vector<double> o, lse, dq, dk, dv;
+
+  explicit AttentionReference(const AttentionCase &test)
+      : o(test.dO.size()), dq(test.q.size()), dk(test.k.size()), dv(test.v.size()), test(test), s(test.shape) {
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t h = 0; h < s.heads; ++h)
+        for (std::int64_t i = 0; i < s.queries; ++i)
+          query(b, h, i);
+  }
+
+private:
+  /// Where row i of one head starts.
+  std::int64_t rowAt(std::int64_t heads, std::int64_t length, std::int64_t width, std::int64_t b, std::int64_t h,
+                     std::int64_t i) const {
+    return (s.sequenceFirst ? (b * length + i) * heads + h : (b * heads + h) * length + i) * width;
+  }
+  /// Of the key or value that head h of q sees at position j.
+  std::int64_t keyAt(std::int64_t width, std::int64_t b, std::int64_t h, std::int64_t j) const {
+    return rowAt(test.keyHeads(), s.keys, width, b, h / (s.heads / test.keyHeads()), j);
+  }
+
+  std::vector<double> probabilities(std::int64_t b, std::int64_t h, std::int64_t i) {
+    const std::int64_t row = rowAt(s.heads, s.queries, s.queryWidth, b, h, i);
+    std::vector<double> p(static_cast<std::size_t>(s.keys), -INFINITY);
+    double sum = 0;
+    for (std::int64_t j = 0; j < s.keys && (!s.causal || j <= i); ++j) {
+      double score = 0;
+      for (std::int64_t d = 0; d < s.queryWidth; ++d)
+        score += double(test.q[row + d]) * test.k[keyAt(s.queryWidth, b, h, j) + d];
+      p[j] = score * s.scale;
+      if (!test.mask.empty())
+        p[j] += test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]];
+      sum += std::exp(p[j]);
+    }
+    lse.push_back(std::log(sum));
+    for (double &value : p)
+      value = sum == 0 ? 0 : std::exp(value) / sum;
+    return p;
+  }
+
+  void query(std::int64_t b, std::int64_t h, std::int64_t i) {
+    const std::vector<double> p = probabilities(b, h, i);
+    const std::int64_t row = rowAt(s.heads, s.queries, s.queryWidth, b, h, i);
+    const std::int64_t out = rowAt(s.heads, s.queries, s.valueWidth, b, h, i);
+    double delta = 0;
+    for (std::int64_t d = 0; d < s.valueWidth; ++d) {
+      for (std::int64_t j = 0; j < s.keys; ++j)
+        o[out + d] += p[j] * test.v[keyAt(s.valueWidth, b, h, j) + d];
+      delta += o[out + d] * test.dO[out + d];
+    }
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      const std::int64_t key = keyAt(s.queryWidth, b, h, j), value = keyAt(s.valueWidth, b, h, j);
+      double dp = 0;
+      for (std::int64_t d = 0; d < s.valueWidth; ++d) {
+        dp += double(test.dO[out + d]) * test.v[value + d];
+        dv[value + d] += p[j] * test.dO[out + d];
+      }
+      const double ds = p[j] * (dp - delta) * s.scale;
+      for (std::int64_t d = 0; d < s.queryWidth; ++d) {
+        dq[row + d] += ds * test.k[key + d];
+        dk[key + d] += ds * test.q[row + d];
+      }
+    }
+  }
+
+  const AttentionCase &test;
+  const AttentionShape &s;
+};
+
+} // namespace fsdpc::rt
