@@ -24,7 +24,7 @@ extern const Pass canonicalize;
 extern const Pass eliminateCommon;
 
 /// Replaces decomposed forms by the composite that has a derivative of its own: LayerNorm, RMSNorm, GELU (erf and
-/// tanh), SiLU, softmax attention with its scale and mask (a constant mask that is causal
+/// tanh), SiLU, rotary position embedding, softmax attention with its scale and mask (a constant mask that is causal
 /// becomes `causal`), before autodiff, so that no S x S matrix is kept for backward. Transposes around attention are
 /// absorbed into its layout, and keys that were copied for each query of a group are read where they were.
 extern const Pass recognizePatterns;

@@ -11,7 +11,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &foldConstants,
       &canonicalize,
       &eliminateCommon,
-      &recognizePatterns, // norms, GELU, SiLU, attention: before autodiff
+      &recognizePatterns, // norms, GELU, SiLU, rotary, attention: before autodiff
       &canonicalize,
       &eliminateDead,
       &keyRandomness, // masks that do not depend on the number of ranks

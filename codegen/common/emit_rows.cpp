@@ -1,4 +1,4 @@
-// Normalisation, softmax, losses, reductions: kernels that walk rows.
+// Normalisation, rotary embedding, softmax, losses, reductions: kernels that walk rows.
 #include "codegen/common/emitter.h"
 
 namespace fsdpc {
@@ -39,6 +39,22 @@ void emitRmsNorm(SectionWriter &writer, const Node &node) {
 void emitRmsNormGrad(SectionWriter &writer, const Node &node) {
   emitPlain(writer, node, "rmsNormGrad", normShape(node, node.operand(1)->type()), true);
 }
+
+/// The axes before the last one, padded in front to three, and how far a step along each goes in the tables.
+std::string rotaryShape(const Node &node) {
+  const Type &x = node.operand(0)->type(), &table = node.operand(1)->type();
+  Shape dims(x.shape().drop_back()), strides(broadcastStridesOf(table.shape(), x.shape()));
+  strides.pop_back();
+  dims.insert(dims.begin(), 3 - dims.size(), 1);
+  strides.insert(strides.begin(), 3 - strides.size(), 0);
+  return CppFields()
+      .text("dims", cppList(dims))
+      .text("tableStrides", cppList(strides))
+      .number("width", x.dim(-1))
+      .flag("transposed", node.get<RotaryAttributes>().transposed)
+      .str();
+}
+void emitRotary(SectionWriter &writer, const Node &node) { emitPlain(writer, node, "rotary", rotaryShape(node)); }
 
 std::string axisShape(const Type &type, int64_t axis) {
   AxisSplit split = splitAt(type.shape(), axis);
@@ -137,6 +153,7 @@ const Emitter layerNorm = {emitLayerNorm, Elements::single};
 const Emitter layerNormGrad = {emitLayerNormGrad, Elements::single};
 const Emitter rmsNorm = {emitRmsNorm, Elements::single};
 const Emitter rmsNormGrad = {emitRmsNormGrad, Elements::single};
+const Emitter rotary = {emitRotary, Elements::single};
 const Emitter softmax = {emitSoftmax, Elements::single};
 const Emitter softmaxGrad = {emitSoftmaxGrad, Elements::single};
 const Emitter logSoftmax = {emitLogSoftmax, Elements::single};

@@ -216,6 +216,12 @@ struct AttentionAttributes {
   }
 };
 
+/// rotary
+struct RotaryAttributes {
+  bool transposed = false; ///< by the transpose of every rotation: the derivative
+  void fields(AttributeVisitor &v) { v.field("transposed", transposed); }
+};
+
 /// cross_entropy, nll: class on the last axis
 struct LossAttributes {
   int64_t ignoreIndex = -100;

@@ -184,6 +184,7 @@ private:
   Fact concatenated(const Node &node) const;
   Fact scoresOf(const Node &node, unsigned operand) const;
   void visitAttention(const Node &node);
+  Fact ofRotated(const Node &node) const;
   void visitNorm(const Node &node);
   Fact ofMoved(const Node &node, Fact fact) const;
   Fact ofComputed(const Node &node) const;
@@ -227,6 +228,17 @@ void Walk::visitAttention(const Node &node) {
   set(node.result(1), onAxis(scores, logSumAxis));
 }
 
+/// Elements of a vector are mixed; the angles of a vector may be those of its sample.
+Fact Walk::ofRotated(const Node &node) const {
+  const Type &type = node.result()->type();
+  Fact fact = of(node.operand(0));
+  for (unsigned i = 1; i <= 2; ++i) {
+    Fact angles = of(node.operand(i));
+    fact = join(fact, angles.kind == Kind::found ? broadcasted(angles, node.operand(i)->type(), type) : angles);
+  }
+  return fact.kind == Kind::found && fact.position.axis == type.rank() - 1 ? lost : fact;
+}
+
 void Walk::visitNorm(const Node &node) {
   int64_t axis = node.get<NormAttributes>().axis;
   auto keepOfX = [axis](const Node &, unsigned operand, int64_t own) { return operand == 0 && own < axis ? own : -1; };
@@ -268,6 +280,7 @@ Fact Walk::ofComputed(const Node &node) const {
   switch (node.op()) {
   case Op::concat: return concatenated(node);
   case Op::matmul: return joined(node, productAxis);
+  case Op::rotary: return ofRotated(node);
   case Op::gather: return joined(node, gatheredAxis);
   case Op::gatherNd: return joined(node, gatheredTupleAxis);
   case Op::scatterAdd: return joined(node, scatteredAxis);

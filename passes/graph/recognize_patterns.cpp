@@ -16,6 +16,9 @@ llvm::Error run(Module &module, const PassContext &) {
           return Replacement{value};
       return Replacement();
     });
+    RotaryRecognizer rotary(*function);
+    rewriteNodes(*function,
+                 [&](Node &node, Builder &builder) { return asReplacement(rotary.recognize(node, builder)); });
     AttentionRecognizer attention(*function);
     rewriteNodes(*function,
                  [&](Node &node, Builder &builder) { return asReplacement(attention.recognize(node, builder)); });

@@ -6,6 +6,9 @@
 #include "passes/graph/attention_mask.h"
 #include "passes/graph/match.h"
 
+#include <map>
+#include <vector>
+
 namespace fsdpc {
 
 /// (x - mean) / sqrt(variance + epsilon) over trailing axes becomes layer_norm; a product or sum with what each row is
@@ -24,6 +27,33 @@ Value *recognizeGelu(Node &node, Builder &builder);
 
 /// x * sigmoid(x) becomes silu, of which backward keeps x only.
 Value *recognizeSilu(Node &node, Builder &builder);
+
+/// x * cos + concat(-second half of x, first half of x) * sin becomes rotary (`node` is the sum), and so does
+/// concat(first * cos - second * sin, second * cos + first * sin) of the halves of x (`node` is the concat). cos and
+/// sin are anything without a path to a trainable parameter that is repeated to the shape of x but for its last axis.
+/// Factors and terms in any order; x may be a part of a longer vector. If x was transposed, the transpose comes after
+/// rotary, so that attention can absorb it.
+class RotaryRecognizer {
+public:
+  explicit RotaryRecognizer(const Function &function) : gradients(function) {}
+  Value *recognize(Node &node, Builder &builder);
+
+  struct Rotation {
+    Value *x = nullptr, *cos = nullptr, *sin = nullptr;
+  };
+
+private:
+  Rotation rotationOfHalves(const Node &concat, Builder &builder);
+  bool areAngles(const Value *cos, const Value *sin) const;
+  Value *tableBefore(Value *table, const Shape &permutation, Builder &builder);
+  Value *doubled(Value *table, Builder &builder);
+  Value *rotated(Rotation rotation, Builder &builder);
+
+  GradientPaths gradients;
+  /// Tables beside a transposed x, by its permutation, and doubled ones, by none: one for all layers, since a constant
+  /// would be folded into a copy for each.
+  std::map<std::pair<Value *, std::vector<int64_t>>, Value *> movedTables;
+};
 
 /// softmax(scale * q k^T + masks) v becomes attention: `node` is the last matmul.
 /// - The scale may stand on q, on k, on both or on the scores; k may be transposed in any way; batch and heads may be

@@ -12,6 +12,14 @@ struct NormShape {
   double epsilon = 1e-5;
 };
 
+/// x [dims..., width] with an even width; the angles of a vector, cos and sin of `width` elements each, begin at the
+/// sum of coordinate * tableStrides. `transposed` turns by the transpose of each rotation.
+struct RotaryShape {
+  std::int64_t dims[3] = {1, 1, 1}, tableStrides[3] = {0, 0, 0};
+  std::int64_t width = 2;
+  bool transposed = false;
+};
+
 /// x [outer, count, inner], normalised over count
 struct SoftmaxShape {
   std::int64_t outer = 1, count = 1, inner = 1;

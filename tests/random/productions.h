@@ -19,8 +19,8 @@ llvm::ArrayRef<Production> shapeProductions();
 llvm::ArrayRef<Production> indexProductions();
 llvm::ArrayRef<Production> productProductions(); ///< matmul, convolution, pooling
 llvm::ArrayRef<Production> rowProductions();     ///< reductions, norms, softmax, attention, losses
-/// Compositions that passes/graph recognises or rewrites: decomposed LayerNorm, RMSNorm, GELU, SiLU and
-/// attention, dropout.
+/// Compositions that passes/graph recognises or rewrites: decomposed LayerNorm, RMSNorm, GELU, SiLU, rotary embedding
+/// and attention, dropout.
 llvm::ArrayRef<Production> patternProductions();
 
 } // namespace fsdpc

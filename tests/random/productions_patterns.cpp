@@ -53,6 +53,28 @@ std::optional<Tensor> decomposedSilu(GraphMaker &g, Op) {
   return g.binary(Op::mul, x, g.unary(Op::sigmoid, x, 1), x.scale);
 }
 
+Tensor cut(GraphMaker &g, const Tensor &x, int64_t start, int64_t size) {
+  SliceAttributes slice{Shape(x.rank(), 0), Shape(x.shape()), Shape(x.rank(), 1)};
+  slice.starts.back() = start;
+  slice.sizes.back() = size;
+  return g.make(Op::slice, {x}, slice, {x.batch, x.scale});
+}
+
+std::optional<Tensor> decomposedRotary(GraphMaker &g, Op) {
+  int64_t heads = g.random->between(1, 3), length = g.random->between(1, 4), half = g.random->between(1, 3);
+  Tensor x = g.perSample(g.batchedFloat(), {length, heads, 2 * half});
+  if (g.random->chance(0.5))
+    x = g.transpose(x, {0, 2, 1, 3});
+  Tensor second = g.unary(Op::neg, cut(g, x, half, half), x.scale);
+  Tensor turned = g.make(Op::concat, {second, cut(g, x, 0, half)}, AxisAttributes{3}, {0, x.scale});
+  auto angles = [&] {
+    Tensor table = g.constants(DType::f32, {x.type().dim(2), 2 * half}, -1, 1);
+    return g.broadcast(table, x.shape(), x.batch);
+  };
+  return g.binary(Op::add, g.binary(Op::mul, x, angles(), x.scale), g.binary(Op::mul, turned, angles(), x.scale),
+                  2 * x.scale);
+}
+
 /// [B, H, S, D] with every head `times` in a row.
 Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
   if (times == 1)
@@ -111,7 +133,7 @@ std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
 constexpr Production rows[] = {
     {Op::layerNorm, decomposedLayerNorm}, {Op::rmsNorm, decomposedRmsNorm}, {Op::gelu, decomposedGelu},
     {Op::attention, decomposedAttention}, {Op::randomUniform, dropout},     {Op::add, sumOfParameters},
-    {Op::silu, decomposedSilu},
+    {Op::silu, decomposedSilu},           {Op::rotary, decomposedRotary},
 };
 
 } // namespace

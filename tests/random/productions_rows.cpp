@@ -46,8 +46,9 @@ std::optional<Tensor> rmsNorm(GraphMaker &g, Op op) {
   return g.make(op, {x, g.parameter(x.shape().drop_front(axis))}, own, {0, 3});
 }
 
+/// Of a row of equal elements the normalised ones are 0 but for what rounding makes of them.
 std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
-  Tensor x = g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3)));
+  Tensor x = g.withoutTies(g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3))));
   int64_t axis = g.random->between(1, x.rank() - 1);
   llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
   NormAttributes own{axis, g.random->pick({1e-3, 1e-2, 0.1})};
@@ -67,7 +68,8 @@ Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
 std::optional<Tensor> attention(GraphMaker &g, Op op) {
   int64_t queries = g.random->between(1, 5), width = g.random->between(1, 4);
   int64_t keyHeads = g.random->between(1, 3), heads = keyHeads * (g.random->chance(0.3) ? g.random->between(2, 3) : 1);
-  int64_t keys = g.random->chance(0.5) ? queries : g.random->between(1, 5);
+  // With one key the derivative by queries and keys is 0 but for what rounding makes of it.
+  int64_t keys = std::max<int64_t>(2, g.random->chance(0.5) ? queries : g.random->between(1, 5));
   AttentionAttributes own{1 / std::sqrt(static_cast<double>(width)), g.random->chance(0.4), g.random->chance(0.5)};
   auto shape = [&](int64_t ofHeads, int64_t length) {
     return own.sequenceFirst ? Shape{length, ofHeads, width} : Shape{ofHeads, length, width};
@@ -78,6 +80,16 @@ std::optional<Tensor> attention(GraphMaker &g, Op op) {
   if (g.random->chance(0.4))
     operands.push_back(attentionMask(g, queries, keys));
   return g.make(op, operands, own, {0, operands[2].scale});
+}
+
+std::optional<Tensor> rotary(GraphMaker &g, Op op) {
+  int64_t width = 2 * g.random->between(1, 3);
+  Shape sampleShape = g.smallShape(g.random->between(0, 2), 12);
+  Shape table = {sampleShape.empty() || g.random->chance(0.3) ? 1 : sampleShape.back(), width};
+  sampleShape.push_back(width);
+  Tensor x = g.perSample(g.batchedFloat(), sampleShape);
+  Tensor cos = g.constants(DType::f32, table, -1, 1), sin = g.constants(DType::f32, table, -1, 1);
+  return g.make(op, {x, cos, sin}, RotaryAttributes{g.random->chance(0.3)}, {0, 2 * x.scale});
 }
 
 /// One term per position and class label; a label may say that its position does not count.
@@ -106,6 +118,7 @@ constexpr Production rows[] = {
     {Op::reduceSum, reduce},  {Op::reduceSum, reduce},    {Op::reduceMax, reduce},       {Op::reduceMin, reduce},
     {Op::reduceProd, reduce}, {Op::softmax, softmax},     {Op::logSoftmax, softmax},     {Op::layerNorm, layerNorm},
     {Op::rmsNorm, rmsNorm},   {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
+    {Op::rotary, rotary},
 };
 
 } // namespace

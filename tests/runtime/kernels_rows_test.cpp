@@ -1,4 +1,4 @@
-// Normalisation, softmax, losses and reductions against f64.
+// Normalisation, rotary embedding, softmax, losses and reductions against f64.
 #include "tests/runtime/kernels_references.h"
 
 #include <utility>
@@ -49,6 +49,42 @@ TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
       EXPECT_LT(distance(out, expected.dx), 5e-6);
       EXPECT_LT(distance(outGamma, expected.dgamma), 2e-6);
       EXPECT_TRUE(scratch.borderIntact());
+    }
+  }
+}
+
+TEST(KernelsRotary, ForwardAndBackwardMatchFormulas) {
+  // Tables of positions on the second axis (sequence first), on the third, and of every sample.
+  for (const RotaryShape shape : {RotaryShape{{2, 7, 3}, {0, 16, 0}, 16}, RotaryShape{{2, 3, 65}, {0, 0, 6}, 6},
+                                  RotaryShape{{3, 2, 5}, {5 * 2, 0, 2}, 2}, RotaryShape{{1, 40, 9}, {0, 64, 0}, 64}}) {
+    const std::int64_t w = shape.width, half = w / 2, rows = shape.dims[0] * shape.dims[1] * shape.dims[2];
+    const std::int64_t n = rows * w;
+    std::int64_t tableElements = w;
+    for (int i = 0; i < 3; ++i)
+      tableElements += (shape.dims[i] - 1) * shape.tableStrides[i];
+    const auto x = numbers(n, 1), cos = numbers(tableElements, 2), sin = numbers(tableElements, 3);
+    std::vector<double> forward(n), backward(n);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t t = i / (shape.dims[1] * shape.dims[2]) * shape.tableStrides[0] +
+                             i / shape.dims[2] % shape.dims[1] * shape.tableStrides[1] +
+                             i % shape.dims[2] * shape.tableStrides[2];
+      for (std::int64_t j = 0; j < half; ++j) {
+        const double low = x[i * w + j], high = x[i * w + j + half];
+        forward[i * w + j] = low * cos[t + j] - high * sin[t + j];
+        forward[i * w + j + half] = high * cos[t + j + half] + low * sin[t + j + half];
+        backward[i * w + j] = low * cos[t + j] + high * sin[t + j + half];
+        backward[i * w + j + half] = high * cos[t + j + half] - low * sin[t + j];
+      }
+    }
+    for (const int threads : {1, 3}) {
+      std::vector<float> out(n, NAN);
+      rotary(contextOf(threads), shape, x.data(), cos.data(), sin.data(), out.data());
+      EXPECT_LT(distance(out, forward), 2e-7);
+      RotaryShape back = shape;
+      back.transposed = true;
+      out = x;
+      rotary(contextOf(threads), back, out.data(), cos.data(), sin.data(), out.data()); // in place
+      EXPECT_LT(distance(out, backward), 2e-7);
     }
   }
 }

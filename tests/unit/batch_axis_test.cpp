@@ -299,6 +299,19 @@ TEST(BatchAxis, AHeadOfKeysIsAGroupOfHeadsOfQueries) {
   EXPECT_EQ(graph.positionOf(attention->result(1)), (BatchPosition{1, 2, 4}));
 }
 
+TEST(BatchAxis, RotaryKeepsItAndTakesAnglesOfASample) {
+  Graph graph;
+  Value *x = graph.input("x", {2, 3, 4}), *angles = graph.input("angles", {2, 1, 4}), *table = graph.parameter({3, 4});
+  auto rotary = [&](Value *of, Value *by) {
+    return graph.b.create(Op::rotary, {of, by, by}, RotaryAttributes{})->result();
+  };
+  EXPECT_EQ(graph.positionOf(rotary(x, table)), (BatchPosition{0, 2, 1}));
+  EXPECT_EQ(graph.positionOf(rotary(x, angles)), (BatchPosition{0, 2, 1}));
+  EXPECT_EQ(graph.positionOf(rotary(graph.parameter({2, 3, 4}), angles)), (BatchPosition{0, 2, 1}));
+  Value *mixed = rotary(graph.b.transpose(x, {1, 2, 0}), graph.parameter({2}));
+  EXPECT_TRUE(BatchAxis(graph.forward).isLost(mixed));
+}
+
 TEST(BatchAxis, LosesTheBatchWhereSamplesMix) {
   Graph graph;
   Value *x = graph.input("x", {3, 4});

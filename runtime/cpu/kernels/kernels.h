@@ -14,4 +14,5 @@
 #include "runtime/cpu/kernels/pool.h"
 #include "runtime/cpu/kernels/random.h"
 #include "runtime/cpu/kernels/reduce.h"
+#include "runtime/cpu/kernels/rotary.h"
 #include "runtime/cpu/kernels/vector_math.h"

@@ -13,6 +13,7 @@
 #include "runtime/cuda/kernels/optimizer.h"
 #include "runtime/cuda/kernels/pool.h"
 #include "runtime/cuda/kernels/reduce.h"
+#include "runtime/cuda/kernels/rotary.h"
 #include "runtime/cuda/kernels/softmax.h"
 #include "runtime/cuda/kernels/table.h"
 #include "runtime/cuda/launch.h"

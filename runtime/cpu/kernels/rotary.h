@@ -1,0 +1,17 @@
+// Rotary position embedding: pairs of elements half a vector apart, turned by angles that tables give.
+//
+//   y[j]       = x[j]       * cos[j]       - x[j + w/2] * sin[j]
+//   y[j + w/2] = x[j + w/2] * cos[j + w/2] + x[j]       * sin[j + w/2]
+//
+// Transposed, which is the derivative, sin[j] and sin[j + w/2] change places and sign.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
+
+namespace fsdpc::rt {
+
+/// y may be x.
+void rotary(const Context &c, const RotaryShape &shape, const float *x, const float *cos, const float *sin, float *y);
+
+} // namespace fsdpc::rt
