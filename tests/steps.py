@@ -217,15 +217,23 @@ def emulated():
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
             for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
     runs += [("events", fixture, 2, "--seeds", 200) for fixture in fixtures_wanted() if full or fixture.name == "mlp"]
+    # The transport that gpu/accept.sh runs several ranks on one device with.
+    runs += [("accept", fixture, ranks, "--seeds", 2, "--", "--test_build", "emulated_loopback")
+             for fixture in fixtures_wanted() for ranks in (2, 4) if full or (fixture.name, ranks) in often]
     result = gtest(BUILD / "tests/fsdpc_emulated_tests")
+    # A rank that is missing is waited for on the host: no time-out of the device's.
+    result += gtest(BUILD / "tests/fsdpc_loopback_tests", arguments=["--gtest_filter=-*ARankThatStartsOneAlone*"])
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda r: emulated_run(*r), runs), result)
 
 
 def cuda():
-    """Every fixture built by nvcc and started; a machine without nvcc fails, for these programs are the product."""
+    """Every fixture built by nvcc and started, two of them with ranks as threads, too; a machine without nvcc fails, for these
+    programs are the product."""
+    runs = [("start", fixture, 1) for fixture in fixtures_wanted()]
+    runs += [("start", fixture, 2, "--", "--test_build", "loopback") for fixture in fixtures_wanted() if fixture.name in ("mlp", "gpt2_tiny")]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        return sum(pool.map(lambda fixture: emulated_run("start", fixture, 1), fixtures_wanted()), Result())
+        return sum(pool.map(lambda r: emulated_run(*r), runs), Result())
 
 
 STEPS = {

@@ -222,7 +222,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     return error;
   if (values.text("emit") == "program")
     if (llvm::Error error =
-            buildProgram(*folder, sources, {compilation.target->name().str(), values.flag("test_build")}))
+            buildProgram(*folder, sources, {compilation.target->name().str(), values.text("test_build").str()}))
       return error;
   return folder->commit();
 }

@@ -100,8 +100,10 @@ constexpr OptionRow rows[] = {
      true},
     {"output", text, "", "OUT", "looking inside", "-o: output folder; with --compile_to a file, - for stdout", true},
     {"emit", choice, "program", "program|src", "looking inside", "src: no host compiler", true},
-    {"test_build", boolean, "false", "", "looking inside", "guard pages, pattern fill, no allocation inside a step",
-     true},
+    {"test_build", choice, "off", "off|on|loopback|emulated_loopback|false=off|true=on", "looking inside",
+     "on (meant without a value): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
+     "device. cuda only: loopback, ranks as threads on one device, or on the emulated one",
+     true, "on"},
     {"dry_run", boolean, "false", "", "looking inside", "compile without writing", true},
     {"dump_dir", text, "", "D", "looking inside", "one numbered file per pass that changed something", true},
     {"print_ir_before", list, "", "PASS", "looking inside", "to stderr", true},

@@ -1,11 +1,14 @@
-// The entry point of a program on the emulated device: every rank is a thread of this process. Started by a launcher,
-// the lowest rank runs them all and the others leave, so `mpirun -n N train` works as for any program.
+// The entry point of a program whose ranks are threads of one process: on the emulated device, or on one real device
+// with the loopback transport (tests/gpu/loopback). Started by a launcher, the lowest rank runs them all and the others
+// leave, so `mpirun -n N train` works as for any program.
 #include "runtime/common/launcher.h"
 #include "runtime/common/run_main.h"
+#include "runtime/cuda/choose_device.h"
 #include "runtime/cuda/platform.h"
 
 #include <algorithm>
 #include <barrier>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
@@ -64,6 +67,7 @@ int launchedSize() {
 } // namespace
 
 std::unique_ptr<Platform> startPlatform(int &, char **&) {
+  chooseDevice(0);
   return std::make_unique<CudaPlatform>(std::make_unique<ThreadGroup>(*meeting, threadRank));
 }
 
@@ -73,6 +77,7 @@ int main(int argc, char **argv) {
   using namespace fsdpc::rt;
   if (launcherRank().value_or(0) != 0)
     return 0;
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0); // as start_platform.cpp
   Meeting ranks(launchedSize());
   meeting = &ranks;
   std::vector<int> status(static_cast<std::size_t>(ranks.size));
