@@ -1,5 +1,5 @@
 // Collectives among ranks that are threads: which bytes go where. Of the emulated NCCL, and of the loopback transport
-// (tests/gpu/loopback) on the emulated device and on a real one, whose memory tests then are.
+// (tests/gpu/loopback) on the emulated device and on a real one.
 #include "runtime/common/bfloat16.h"
 #include "tests/emulated/ranks.h"
 
@@ -79,11 +79,12 @@ TEST(CollectiveMoves, SumsAreOfAllRanksAndAScatteredSumIsItsShare) {
 
 TEST(CollectiveMoves, SumsOfBfloat16AreRoundedOnce) {
   runRanks(3, [](const Rank &rank) {
-    const Bfloat16 mine(rank.rank == 0 ? 256.0f : 0.75f); // 256 + 0.75 is 256 again, 257.5 becomes 258
-    Bfloat16 sum(0.0f);
-    ncclAllReduce(&mine, &sum, 1, ncclBfloat16, ncclSum, rank.world, rank.stream);
+    // 256 + 0.75 is 256 again, 257.5 becomes 258
+    const std::vector<Bfloat16> mine = {Bfloat16(rank.rank == 0 ? 256.0f : 0.75f)};
+    std::vector<Bfloat16> sum(1, Bfloat16(0.0f));
+    ncclAllReduce(mine.data(), sum.data(), 1, ncclBfloat16, ncclSum, rank.world, rank.stream);
     cudaStreamSynchronize(rank.stream);
-    EXPECT_EQ(static_cast<float>(sum), 258);
+    EXPECT_EQ(static_cast<float>(sum[0]), 258);
   });
 }
 
@@ -105,13 +106,13 @@ TEST(CollectiveMoves, GroupsOfASplitKeepToThemselves) {
     ncclCommSplit(rank.world, rank.rank % 2, rank.rank, &pairs, &config);
     ncclCommSplit(rank.world, rank.rank == 3 ? NCCL_SPLIT_NOCOLOR : 0, rank.rank, &some, &config);
     EXPECT_EQ(some == nullptr, rank.rank == 3);
-    const float mine = static_cast<float>(1 << rank.rank);
-    float ofPair = 0, ofSome[3] = {};
-    ncclAllReduce(&mine, &ofPair, 1, ncclFloat32, ncclSum, pairs, rank.stream);
+    const std::vector<float> mine = {static_cast<float>(1 << rank.rank)};
+    std::vector<float> ofPair(1), ofSome(3);
+    ncclAllReduce(mine.data(), ofPair.data(), 1, ncclFloat32, ncclSum, pairs, rank.stream);
     if (some)
-      ncclAllGather(&mine, ofSome, 1, ncclFloat32, some, rank.stream);
+      ncclAllGather(mine.data(), ofSome.data(), 1, ncclFloat32, some, rank.stream);
     cudaStreamSynchronize(rank.stream);
-    EXPECT_EQ(ofPair, rank.rank % 2 ? 2 + 8 : 1 + 4);
+    EXPECT_EQ(ofPair[0], rank.rank % 2 ? 2 + 8 : 1 + 4);
     EXPECT_TRUE(!some || (ofSome[0] == 1 && ofSome[1] == 2 && ofSome[2] == 4));
     ncclCommDestroy(pairs);
     if (some)
