@@ -233,7 +233,20 @@ def cuda():
     runs = [("start", fixture, 1) for fixture in fixtures_wanted()]
     runs += [("start", fixture, 2, "--", "--test_build", "loopback") for fixture in fixtures_wanted() if fixture.name in ("mlp", "gpt2_tiny")]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        return sum(pool.map(lambda r: emulated_run(*r), runs), Result())
+        return sum(pool.map(lambda r: emulated_run(*r), runs), gpu_bundle())
+
+
+def gpu_bundle():
+    """What tests/gpu carries to a GPU machine, with one small fixture and model: it builds, and says that there is no device."""
+    with tempfile.TemporaryDirectory(prefix="fsdpc-bundle-") as folder:
+        status, output = run(["/usr/bin/python3", "tests/gpu/bundle.py", folder, "--fixtures", "mlp", "--models", "llama_smoke"])
+        for script in (["accept.sh"], ["bench.sh", "llama_smoke"]):
+            if status == 0:
+                ended, said = run(["tests/gpu/" + script[0], *script[1:], "--bundle", folder], CUDA_VISIBLE_DEVICES="")
+                status = 0 if ended == 10 and said.count("\n") <= 2 else 1
+                output += said
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} bundle for a GPU machine", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- tests/gpu/bundle.py\n{output}")
 
 
 STEPS = {

@@ -1,6 +1,7 @@
 // GoogleTest's main for the kernel tests on a real device. They were written for the emulated one, where memory is the
 // host's and a call has ended when it returns: here vectors and local variables are pinned memory, which the device
-// reaches under the same address, kernels are launched one by one, and copies are waited for (`--wrap`).
+// reaches under the same address, kernels are launched one by one, and this program's own cudaMemcpyAsync and
+// cudaMemsetAsync, which stand before CUDA's, wait.
 //
 // Ends with exit 10 and one line where there is no device.
 #include "runtime/common/failure.h"
@@ -10,26 +11,35 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 
-extern "C" {
+namespace {
 
-cudaError_t __real_cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind,
-                                   cudaStream_t stream);
-cudaError_t __wrap_cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind,
-                                   cudaStream_t stream) {
-  const cudaError_t error = __real_cudaMemcpyAsync(to, from, bytes, kind, stream);
+/// CUDA's function of the name, behind the one of this program.
+template <class Function>
+Function *behind(const char *name) {
+  return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
+}
+
+cudaError_t ended(cudaError_t error, cudaStream_t stream) {
   return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-cudaError_t __real_cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream);
-cudaError_t __wrap_cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream) {
-  const cudaError_t error = __real_cudaMemsetAsync(to, value, bytes, stream);
-  return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+} // namespace
+
+extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind,
+                                       cudaStream_t stream) {
+  static auto *const copy = behind<decltype(cudaMemcpyAsync)>("cudaMemcpyAsync");
+  return ended(copy(to, from, bytes, kind, stream), stream);
 }
 
-} // extern "C"
+extern "C" cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream) {
+  static auto *const fill = behind<decltype(cudaMemsetAsync)>("cudaMemsetAsync");
+  return ended(fill(to, value, bytes, stream), stream);
+}
 
 int main(int argc, char **argv) {
   constexpr std::size_t stackBytes = std::size_t{64} << 20;
