@@ -230,6 +230,8 @@ def emulated():
 def cuda():
     """Every fixture built by nvcc and started, two of them with ranks as threads, too; a machine without nvcc fails, for these
     programs are the product."""
+    if not (BUILD / "libfsdpc_runtime_cuda.a").exists():
+        return Result(0, 1, output="build/ has no CUDA compiler: tests/setup.sh --with_cuda gets one; then configure again")
     runs = [("start", fixture, 1) for fixture in fixtures_wanted()]
     runs += [("start", fixture, 2, "--", "--test_build", "loopback") for fixture in fixtures_wanted() if fixture.name in ("mlp", "gpt2_tiny")]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

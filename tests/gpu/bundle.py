@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/gpu")]
 import accept, json, models  # noqa: E402  its compile options and reader are this script's too
 
 MOST_BYTES = 60 << 20
-TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}",
          *[f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]]
 JOBS = max(2, (os.cpu_count() or 2) // 2)
