@@ -87,6 +87,11 @@ constexpr OptionRow rows[] = {
      "cpu: collectives on a thread of their own, or inline"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
+    {"allow_tf32", boolean, "false", "", "sharding",
+     "cuda: products and convolutions of f32 may round their operands to tf32's 10 bits, which is faster"},
+    {"tune", boolean, "false", "", "sharding",
+     "cuda: the program's first run times the library's algorithms for each product and keeps the choice in "
+     "OUT/tuning.json"},
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
      "whose costs predictions read; default: what calibrate measured here, else cpu, or h100_8 for cuda; cpu, a100_8, "
      "h100_8, h200_8, b200_8; a table"},

@@ -5,12 +5,10 @@
 #include "runtime/common/run_main.h"
 #include "runtime/cuda/choose_device.h"
 #include "runtime/cuda/platform.h"
+#include "tests/emulated/thread_group.h"
 
 #include <algorithm>
-#include <barrier>
 #include <cstdlib>
-#include <cstring>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,42 +16,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Where the threads meet.
-struct Meeting {
-  explicit Meeting(int size) : size(size), parts(static_cast<std::size_t>(size)), barrier(size) {}
-  const int size;
-  std::vector<const void *> parts;
-  std::barrier<> barrier;
-};
-
-class ThreadGroup final : public HostGroup {
-public:
-  ThreadGroup(Meeting &meeting, int rank) : meeting(meeting), myRank(rank) {}
-  int rank() const override { return myRank; }
-  int size() const override { return meeting.size; }
-  void exchange(const void *mine, std::int64_t bytes, void *all) override {
-    meeting.parts[static_cast<std::size_t>(myRank)] = mine;
-    meeting.barrier.arrive_and_wait();
-    for (int peer = 0; all && peer < size(); ++peer)
-      std::memcpy(static_cast<std::byte *>(all) + peer * bytes, meeting.parts[static_cast<std::size_t>(peer)],
-                  static_cast<std::size_t>(bytes));
-    meeting.barrier.arrive_and_wait();
-  }
-  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override { exchange(mine, bytes, all); }
-  void broadcast(void *data, std::int64_t bytes) override {
-    meeting.parts[static_cast<std::size_t>(myRank)] = data;
-    meeting.barrier.arrive_and_wait();
-    if (myRank != 0)
-      std::memcpy(data, meeting.parts[0], static_cast<std::size_t>(bytes));
-    meeting.barrier.arrive_and_wait();
-  }
-
-private:
-  Meeting &meeting;
-  int myRank;
-};
-
-Meeting *meeting = nullptr;
+ThreadMeeting *meeting = nullptr;
 thread_local int threadRank = 0;
 
 /// How many ranks the launcher has started; the program's own number without one.
@@ -78,7 +41,7 @@ int main(int argc, char **argv) {
   if (launcherRank().value_or(0) != 0)
     return 0;
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0); // as start_platform.cpp
-  Meeting ranks(launchedSize());
+  ThreadMeeting ranks(launchedSize());
   meeting = &ranks;
   std::vector<int> status(static_cast<std::size_t>(ranks.size));
   std::vector<std::thread> threads;
