@@ -77,6 +77,10 @@ constexpr OptionRow rows[] = {
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
+    {"mixed_precision", choice, "no", "no|bf16", "sharding",
+     "bf16: param_dtype bf16; gradients are summed, masters and optimizer state kept in fp32"},
+    {"param_dtype", choice, "fp32", "fp32|bf16|float32=fp32|bfloat16=bf16", "sharding",
+     "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",

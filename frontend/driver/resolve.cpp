@@ -182,6 +182,9 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.worldSize = values.integer("world_size");
   options.microBatchSize = values.integer("micro_batch_size");
   options.seed = static_cast<uint64_t>(values.integer("seed"));
+  if (!values.given("param_dtype") && values.text("mixed_precision") == "bf16")
+    values.resolve("param_dtype", "bf16");
+  options.paramDType = values.text("param_dtype") == "bf16" ? DType::bf16 : DType::f32;
   llvm::Expected<LossOptions> loss = lossOptions(values, module);
   if (!loss)
     return loss.takeError();

@@ -98,7 +98,7 @@ struct SegmentInfo {
   std::int64_t shardElements;  ///< of one member: member m of a group holds [m, m + 1) x shardElements
   Place place;                 ///< the shard of this rank
   int axis = -1;               ///< index into ProgramInfo::axes; -1: whole on every rank
-  int replicaOf = -1;          ///< index of the split segment whose whole this one repeats; -1: it is none
+  int replicaOf = -1;          ///< index of the segment that this one repeats, whole or rounded; -1: it is none
 };
 
 struct ParameterInfo {
