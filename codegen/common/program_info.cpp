@@ -244,6 +244,10 @@ std::string InfoWriter::programInfo() const {
       .text("functions", "programFunctions")
       .number("threads", info.threads, 0)
       .text("streams", cppString(info.streams));
+  if (info.allowTf32)
+    fields.text("allowTf32", "true");
+  if (info.tune)
+    fields.text("tune", "true");
   return fields.str();
 }
 

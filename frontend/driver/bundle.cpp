@@ -83,6 +83,8 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
   info.streams = values.text("streams").str();
+  info.allowTf32 = values.flag("allow_tf32");
+  info.tune = values.flag("tune");
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {
@@ -222,7 +224,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     return error;
   if (values.text("emit") == "program")
     if (llvm::Error error =
-            buildProgram(*folder, sources, {compilation.target->name().str(), values.flag("test_build")}))
+            buildProgram(*folder, sources, {compilation.target->name().str(), values.text("test_build").str()}))
       return error;
   return folder->commit();
 }

@@ -91,6 +91,11 @@ constexpr OptionRow rows[] = {
      "cpu: collectives on a thread of their own, or inline"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
+    {"allow_tf32", boolean, "false", "", "sharding",
+     "cuda: products and convolutions of f32 may round their operands to tf32's 10 bits, which is faster"},
+    {"tune", boolean, "false", "", "sharding",
+     "cuda: the program's first run times the library's algorithms for each product and keeps the choice in "
+     "OUT/tuning.json"},
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
      "whose costs predictions read; default: what calibrate measured here, else cpu, or h100_8 for cuda; cpu, a100_8, "
      "h100_8, h200_8, b200_8; a table"},
@@ -104,8 +109,10 @@ constexpr OptionRow rows[] = {
      true},
     {"output", text, "", "OUT", "looking inside", "-o: output folder; with --compile_to a file, - for stdout", true},
     {"emit", choice, "program", "program|src", "looking inside", "src: no host compiler", true},
-    {"test_build", boolean, "false", "", "looking inside", "guard pages, pattern fill, no allocation inside a step",
-     true},
+    {"test_build", choice, "off", "off|on|loopback|emulated_loopback|false=off|true=on", "looking inside",
+     "on (meant without a value): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
+     "device. cuda only: loopback, ranks as threads on one device, or on the emulated one",
+     true, "on"},
     {"dry_run", boolean, "false", "", "looking inside", "compile without writing", true},
     {"dump_dir", text, "", "D", "looking inside", "one numbered file per pass that changed something", true},
     {"print_ir_before", list, "", "PASS", "looking inside", "to stderr", true},

@@ -212,6 +212,11 @@ llvm::Error resolveTarget(OptionValues &values) {
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
     return llvm::Error::success();
   }
+  for (const char *name : {"allow_tf32", "tune"})
+    if (changed(values, name))
+      return usage("--" + llvm::Twine(name) + ": changes nothing for --target cpu");
+  if (values.text("test_build").ends_with("loopback"))
+    return usage("--test_build " + values.text("test_build") + ": is for --target cuda");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (values.integer("threads") <= 0)
     values.resolve("threads", values.text("deterministic") == "world"

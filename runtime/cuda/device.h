@@ -19,6 +19,7 @@
 namespace fsdpc::rt {
 
 class NcclCommunicators;
+class Tuner;
 
 /// Throws Failure{internal} naming `what` unless `error` is cudaSuccess; out of memory is Failure{memory}.
 void checkCuda(cudaError_t error, const char *what);
@@ -39,6 +40,8 @@ struct Device {
   std::uint64_t sequence = 0;         ///< of the collective started last; the same on every rank
   cudaEvent_t joined = nullptr;       ///< of joinStreams
   double timeoutSeconds = 100;
+  bool allowsTf32 = false; ///< in products and convolutions of f32
+  Tuner *tuner = nullptr;  ///< chooses the algorithms of products; null: each takes the library's favourite
 };
 
 /// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a

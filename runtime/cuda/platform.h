@@ -5,6 +5,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/host_group.h"
 #include "runtime/cuda/nccl_communicators.h"
+#include "runtime/cuda/tuning.h"
 
 namespace fsdpc::rt {
 
@@ -27,6 +28,7 @@ public:
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
   const char *streamModeName() const override { return "cuda"; }
   std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::nullopt; }
+  void finishStart(const std::string &outDirectory) override;
   void drainCollectives() override;
   [[noreturn]] void abort(int exitCode) override;
 
@@ -38,6 +40,7 @@ private:
   Device device;
   Context context;
   std::unique_ptr<NcclCommunicators> communicators;
+  std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::int64_t privateBytes = 0, windowBytes = 0;
 };
