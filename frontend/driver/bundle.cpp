@@ -83,6 +83,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
   info.streams = values.text("streams").str();
+  info.cudaGraph = values.text("cuda_graph").str();
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {

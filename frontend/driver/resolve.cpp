@@ -209,6 +209,8 @@ llvm::Error resolveTarget(OptionValues &values) {
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
     return llvm::Error::success();
   }
+  if (changed(values, "cuda_graph"))
+    return usage("--cuda_graph: changes nothing for --target cpu");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (values.integer("threads") <= 0)
     values.resolve("threads", values.text("deterministic") == "world"

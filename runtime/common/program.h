@@ -237,6 +237,7 @@ struct ProgramInfo {
   std::int64_t threads = 0; ///< compute threads of a rank unless --threads says otherwise; 0: cores / ranks
   const char *streams =
       "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
+  const char *cudaGraph = "auto"; ///< "auto", "on" or "off", unless --cuda_graph says otherwise
 };
 
 /// Defined by the emitted program.

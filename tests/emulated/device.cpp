@@ -216,6 +216,9 @@ const char *cudaGetErrorString(cudaError_t error) {
   case cudaSuccess: return "no error";
   case cudaErrorInvalidValue: return "invalid argument";
   case cudaErrorMemoryAllocation: return "out of memory";
+  case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+  case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+  case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
   default: return "emulated device error";
   }
 }
