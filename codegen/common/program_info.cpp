@@ -243,7 +243,8 @@ std::string InfoWriter::programInfo() const {
       .real("predictedExposedMicroseconds", info.predictedExposedMicroseconds)
       .text("functions", "programFunctions")
       .number("threads", info.threads, 0)
-      .text("streams", cppString(info.streams));
+      .text("streams", cppString(info.streams))
+      .text("cudaGraph", cppString(info.cudaGraph));
   if (info.allowTf32)
     fields.text("allowTf32", "true");
   if (info.tune)

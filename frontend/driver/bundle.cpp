@@ -85,6 +85,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.streams = values.text("streams").str();
   info.allowTf32 = values.flag("allow_tf32");
   info.tune = values.flag("tune");
+  info.cudaGraph = values.text("cuda_graph").str();
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {

@@ -89,6 +89,8 @@ constexpr OptionRow rows[] = {
      "of one rank, e.g. 16GiB; a plan over it is refused with what would help"},
     {"streams", choice, "auto", "auto|inline|threads", "sharding",
      "cpu: collectives on a thread of their own, or inline"},
+    {"cuda_graph", choice, "auto", "on|off|auto", "sharding",
+     "cuda: the program replays its step as one CUDA graph; auto: where it can be captured"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
     {"allow_tf32", boolean, "false", "", "sharding",

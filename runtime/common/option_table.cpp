@@ -41,6 +41,8 @@ std::span<const OptionRow> optionTable() {
       {"time_matmuls", "", &O::timeMatmuls, "after each step, run its matrix products once more, alone (matmul_ms)"},
       {"threads", "T", &O::threads, "compute threads per rank; default: cores / ranks of this machine", 1},
       {"streams", "auto|inline|threads", &O::streams, "where collectives run; default: as compiled"},
+      {"cuda_graph", "on|off|auto", &O::cudaGraph,
+       "cuda: from the second step on, replay the step as one graph; default: as compiled"},
       {"init_timeout_seconds", "N", &O::initTimeoutSeconds,
        "how long no rank may get on in start-up and saving before the run ends", 1},
       {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "the same in data, steps and evaluation", 1},

@@ -354,6 +354,8 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
     options.seed = static_cast<std::int64_t>(program.seed);
   if (options.streams.empty())
     options.streams = program.streams;
+  if (options.cudaGraph.empty())
+    options.cudaGraph = program.cudaGraph;
   return options;
 }
 

@@ -53,7 +53,8 @@ struct Options {
   bool memoryReport = false;
   bool timeMatmuls = false;
   std::optional<std::int64_t> threads;
-  std::string streams; ///< default: as compiled
+  std::string streams;   ///< default: as compiled
+  std::string cudaGraph; ///< default: as compiled
   std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
   std::string debugCollectives = "sequence";

@@ -11,8 +11,10 @@
 #include "runtime/common/program.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace fsdpc::rt {
 
@@ -27,6 +29,13 @@ enum class DebugCollectives : std::uint8_t {
   off,
   sequence, ///< every rank comes to the same collective: compared before data moves
   detail,   ///< also hashes of operands and results; those that ranks have in common are compared at the end
+};
+
+/// Whether the device replays the training step as one graph.
+enum class CudaGraph : std::uint8_t {
+  automatic, ///< where it can be captured
+  on,        ///< else the run ends with Failure{internal}
+  off,
 };
 
 /// A link slowed down on purpose, to see what of a schedule hides: the body of every collective takes
@@ -44,6 +53,7 @@ struct PlatformOptions {
   Pulse *pulse = nullptr;      ///< where collectives leave their signs of life and their traces
   DebugCollectives debug = DebugCollectives::sequence;
   SlowLink slowLink;
+  CudaGraph cudaGraph = CudaGraph::automatic;
 };
 
 /// Accumulated since the last `takeCommunicationTimes`, on this rank.
@@ -65,6 +75,13 @@ public:
   /// `threads` in it is the resolved number. Throws Failure{memory or device} with everyRank set: the ranks agree
   /// before throwing.
   virtual Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) = 0;
+
+  /// Does what `step` says: the functions of one training step, and the fetching of its result. A platform with graphs
+  /// may call it while it records, and later replay what was recorded without calling it: `step` enqueues the same for
+  /// every step.
+  virtual void runStep(const std::function<void()> &step) { step(); }
+  /// What the platform decided since the last call, as one line for the log; nothing: nothing.
+  virtual std::optional<std::string> takeNotice() { return std::nullopt; }
 
   virtual void barrier() = 0;
   /// Collective, once, behind the program's `start`: what ranks decide together about what was created there.

@@ -236,9 +236,10 @@ struct ProgramInfo {
   Functions functions;
   std::int64_t threads = 0; ///< compute threads of a rank unless --threads says otherwise; 0: cores / ranks
   const char *streams =
-      "auto";             ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
-  bool allowTf32 = false; ///< cuda: operands of f32 products and convolutions may be rounded to tf32
-  bool tune = false;      ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
+      "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
+  const char *cudaGraph = "auto"; ///< "auto", "on" or "off", unless --cuda_graph says otherwise
+  bool allowTf32 = false;         ///< cuda: operands of f32 products and convolutions may be rounded to tf32
+  bool tune = false;              ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
 };
 
 /// Defined by the emitted program.

@@ -169,7 +169,15 @@ PlatformOptions platformOptions(const ProgramInfo &program, const Options &optio
   result.streams = options.streams == "inline"    ? StreamMode::inlined
                    : options.streams == "threads" ? StreamMode::threads
                                                   : StreamMode::automatic;
+  result.cudaGraph = options.cudaGraph == "on"    ? CudaGraph::on
+                     : options.cudaGraph == "off" ? CudaGraph::off
+                                                  : CudaGraph::automatic;
   return result;
+}
+
+void requireDevice(const Options &options) {
+  if (options.cudaGraph != "auto")
+    throw Failure(ExitCode::usage, "--cuda_graph: changes nothing for a program of the cpu target", true);
 }
 
 /// What only a platform whose streams are the host's own can do, so far.
@@ -232,8 +240,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
       checkOutputs(program, options);
   });
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
-  if (context.device)
-    requireHostStreams(options);
+  context.device ? requireHostStreams(options) : requireDevice(options);
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;

@@ -49,11 +49,12 @@ inline double readResult(const Context &context, const ResultInfo &result) {
   return elementOf(result, readArena(context, result.place, byteSize(result.dtype)));
 }
 
-/// The first element of a result as it is now. The functions that follow may be called before `value`, which waits for
-/// it where the arenas are not the host's memory.
+/// The first element of a result as it is at `fetch`. The functions that follow may be called before `value`, which
+/// waits for it where the arenas are not the host's memory. A replayed step fetches by itself.
 class PendingResult {
 public:
-  PendingResult(const Context &context, const ResultInfo &result) : context(context), result(result) {
+  PendingResult(const Context &context, const ResultInfo &result) : context(context), result(result) {}
+  void fetch() {
     if (context.memory)
       context.memory->fetch(result.place, byteSize(result.dtype));
     else

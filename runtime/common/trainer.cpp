@@ -132,6 +132,8 @@ void Trainer::step(std::int64_t step) {
   if (job.context.profile)
     job.context.profile->endStep();
   window.microseconds += microsecondsBetween(begin, Clock::now());
+  if (const std::optional<std::string> notice = job.platform.takeNotice())
+    job.log.write(JsonObject().addRaw("cuda_graph", *notice));
   if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
     window.isMeasured = true;
     window.communicationMicroseconds += times->communicationMicroseconds;
@@ -153,30 +155,34 @@ void Trainer::timeProducts() {
 }
 
 double Trainer::computeStep(std::int64_t step) {
-  const Functions &functions = job.program.functions;
   setStepScalars(step);
   job.pulse.enter(Phase::data);
   sampler.rows((step - 1) % stepsPerEpoch, 0, rows);
   feeder.fill(job.context, rows);
   job.pulse.enter(Phase::step);
+  PendingResult loss(job.context, *lossResult);
+  job.platform.runStep([&] { callFunctions(step, loss); });
+  const double value = loss.value();
+  requireFinite(value, step);
+  return value;
+}
+
+/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
+void Trainer::callFunctions(std::int64_t step, PendingResult &loss) {
+  const Functions &functions = job.program.functions;
   stepBegins();
   if (functions.prologue)
     functions.prologue(job.context);
   functions.microStep(job.context);
   stepEnds();
-  // Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
-  const PendingResult loss(job.context, *lossResult);
+  loss.fetch();
   if (loss.isKnown())
     requireFinite(loss.value(), step);
   if (step == 1 && !job.options.saveGradients.empty())
     saveGradients();
-  job.pulse.enter(Phase::step);
   stepBegins();
   functions.update(job.context);
   stepEnds();
-  const double value = loss.value();
-  requireFinite(value, step);
-  return value;
 }
 
 void Trainer::saveGradients() {
@@ -187,6 +193,7 @@ void Trainer::saveGradients() {
   job.program.functions.tapGradients(job.context);
   job.context.tap = nullptr;
   agreed(job.platform, [&] { tap->finish(); });
+  job.pulse.enter(Phase::step);
 }
 
 bool Trainer::isLogged(std::int64_t step) const { return step % job.options.logFreq == 0 || step == total; }

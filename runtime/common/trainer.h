@@ -3,6 +3,7 @@
 
 #include "runtime/common/evaluation.h"
 #include "runtime/common/learning_rate.h"
+#include "runtime/common/scalars.h"
 
 #include <chrono>
 
@@ -35,6 +36,7 @@ private:
 
   void step(std::int64_t step);
   double computeStep(std::int64_t step);
+  void callFunctions(std::int64_t step, PendingResult &loss);
   void timeProducts();
   void setStepScalars(std::int64_t step);
   void saveGradients();

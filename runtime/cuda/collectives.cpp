@@ -16,15 +16,22 @@ int membersOf(ncclComm_t communicator) {
   return members;
 }
 
-/// Calls enqueue(communicator, stream) and marks its end.
+/// Calls enqueue(communicator, stream) and marks its end. The host cannot ask a captured event, so a graph records one
+/// for it.
 template <class Enqueue>
 Ticket start(Context &context, int collective, const char *what, const Enqueue &enqueue) {
   Device &device = *context.device;
   const auto index = static_cast<std::size_t>(collective);
   const CollectiveInfo &info = programCollectives()[index];
+  CollectiveState &state = device.collectives[index];
   checkNccl(enqueue(device.communicators->of(info), streamOf(context, info)), what);
-  checkCuda(cudaEventRecord(device.completed[index], streamOf(context, info)), "cudaEventRecord");
-  device.started[index] = ++device.sequence;
+  checkCuda(cudaEventRecord(state.completed, streamOf(context, info)), "cudaEventRecord");
+  state.started = ++device.sequence;
+  state.isInGraph = device.captured.has_value();
+  if (device.captured) {
+    recordForHost(device, state.ended, streamOf(context, info));
+    device.captured->push_back(index);
+  }
   return {device.sequence, collective};
 }
 
@@ -66,14 +73,17 @@ Ticket allReduceStart(Context &context, int collective, Place source, void *dest
 
 void wait(Context &context, Ticket ticket) {
   const Device &device = *context.device;
-  checkCuda(cudaStreamWaitEvent(device.compute, device.completed[static_cast<std::size_t>(ticket.collective)], 0),
-            "cudaStreamWaitEvent");
+  if (ticket.sequence <= device.joinedSequence)
+    return;
+  const CollectiveState &state = device.collectives[static_cast<std::size_t>(ticket.collective)];
+  checkCuda(cudaStreamWaitEvent(device.compute, state.completed, 0), "cudaStreamWaitEvent");
 }
 
 void discard(Context &context, Ticket &ticket) {
   if (ticket.sequence != 0)
     wait(context, ticket);
   ticket = {};
+  context.device->leftoversDiscarded = true;
 }
 
 void createEvents(const Context &, std::span<Event> events) {
@@ -81,24 +91,37 @@ void createEvents(const Context &, std::span<Event> events) {
     checkCuda(cudaEventCreateWithFlags(&event.handle, cudaEventDisableTiming), "cudaEventCreate");
 }
 
-void record(const Context &context, const Event &event) {
+void record(const Context &context, Event &event) {
   checkCuda(cudaEventRecord(event.handle, context.device->compute), "cudaEventRecord");
+  event.joins = context.device->joins;
 }
 
 void await(const Context &context, Channel channel, const Event &event) {
+  if (event.joins != context.device->joins)
+    return;
   checkCuda(cudaStreamWaitEvent(context.device->channels[static_cast<std::size_t>(channel)], event.handle, 0),
             "cudaStreamWaitEvent");
 }
 
-void joinStreams(const Context &context) {
+void returnChannels(const Context &context) {
   const Device &device = *context.device;
   for (cudaStream_t channel : device.channels) {
     checkCuda(cudaEventRecord(device.joined, channel), "cudaEventRecord");
     checkCuda(cudaStreamWaitEvent(device.compute, device.joined, 0), "cudaStreamWaitEvent");
   }
+}
+
+void forkChannels(const Context &context) {
+  const Device &device = *context.device;
   checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
   for (cudaStream_t channel : device.channels)
     checkCuda(cudaStreamWaitEvent(channel, device.joined, 0), "cudaStreamWaitEvent");
+}
+
+void joinStreams(const Context &context) {
+  returnChannels(context);
+  forkChannels(context);
+  noteJoined(*context.device);
 }
 
 } // namespace fsdpc::rt

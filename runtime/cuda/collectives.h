@@ -32,7 +32,7 @@ Ticket reduceScatterStart(Context &context, int collective, Place source, void *
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
                       DType dtype, void *staging);
 
-/// Compute goes on when the collective has ended.
+/// Compute goes on when the collective has ended; at once if all streams were joined since its start.
 void wait(Context &context, Ticket ticket);
 /// Waits for it if it was started, and forgets it: it is as before the first step.
 void discard(Context &context, Ticket &ticket);
@@ -40,10 +40,13 @@ void discard(Context &context, Ticket &ticket);
 /// Once, in start().
 void createEvents(const Context &context, std::span<Event> events);
 /// The event is the end of what compute was given so far.
-void record(const Context &context, const Event &event);
+void record(const Context &context, Event &event);
 /// What the channel is given from now on runs behind the event; behind nothing if it was never recorded.
 void await(const Context &context, Channel channel, const Event &event);
 /// Every stream goes on when all have done what they were given so far.
 void joinStreams(const Context &context);
+/// The halves of that: the channels go on when compute has, or compute when the channels have.
+void forkChannels(const Context &context);
+void returnChannels(const Context &context);
 
 } // namespace fsdpc::rt

@@ -18,23 +18,28 @@ cudaEvent_t makeEvent() {
   return event;
 }
 
+bool isOutstanding(const CollectiveState &state) {
+  return state.started != 0 && cudaEventQuery(state.isInGraph ? state.ended : state.completed) == cudaErrorNotReady;
+}
+
 /// Of those that were started and have not ended, the one started first.
 [[noreturn]] void failForTimeout(const Device &device) {
   const auto collectives = programCollectives();
-  std::size_t first = device.started.size();
-  for (std::size_t i = 0; i < device.started.size(); ++i)
-    if (device.started[i] != 0 && cudaEventQuery(device.completed[i]) == cudaErrorNotReady &&
-        (first == device.started.size() || device.started[i] < device.started[first]))
+  const std::size_t none = device.collectives.size();
+  std::size_t first = none;
+  for (std::size_t i = 0; i < none; ++i)
+    if (isOutstanding(device.collectives[i]) &&
+        (first == none || device.collectives[i].started < device.collectives[first].started))
       first = i;
-  if (first == device.started.size())
+  if (first == none)
     throw Failure(ExitCode::timeout, "the device has done nothing for " + std::to_string(device.timeoutSeconds) + " s");
   const std::string op = first < collectives.size() ? collectives[first].op : "collective";
   const std::string unit = first < collectives.size() ? collectives[first].unit : "";
   Failure failure(ExitCode::timeout, op + (unit.empty() ? "" : " of unit " + unit) + " has not ended within " +
                                          std::to_string(device.timeoutSeconds) +
                                          " s (--train_timeout_seconds); a rank is missing or stands elsewhere");
-  failure.details =
-      (unit.empty() ? "" : "unit=" + unit + " ") + "seq=" + std::to_string(device.started[first]) + " op=" + op;
+  failure.details = (unit.empty() ? "" : "unit=" + unit + " ") +
+                    "seq=" + std::to_string(device.collectives[first].started) + " op=" + op;
   throw failure;
 }
 
@@ -55,19 +60,33 @@ void openDevice(Device &device, std::size_t collectives) {
   checkCuda(cudaGetDevice(&id), "cudaGetDevice");
   checkCuda(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id),
             "cudaDeviceGetAttribute");
-  for (std::size_t i = 0; i < collectives; ++i)
-    device.completed.push_back(makeEvent());
-  device.started.assign(collectives, 0);
+  device.collectives.resize(collectives);
+  for (CollectiveState &state : device.collectives) {
+    state.completed = makeEvent();
+    state.ended = makeEvent();
+  }
   device.joined = makeEvent();
 }
 
 void closeDevice(Device &device) {
-  for (cudaEvent_t event : device.completed)
-    cudaEventDestroy(event);
+  for (const CollectiveState &state : device.collectives) {
+    cudaEventDestroy(state.completed);
+    cudaEventDestroy(state.ended);
+  }
   cudaEventDestroy(device.joined);
   for (cudaStream_t channel : device.channels)
     cudaStreamDestroy(channel);
   cudaStreamDestroy(device.compute);
+}
+
+void noteJoined(Device &device) {
+  ++device.joins;
+  device.joinedSequence = device.sequence;
+}
+
+void recordForHost(const Device &device, cudaEvent_t event, cudaStream_t stream) {
+  const unsigned flags = device.captured ? cudaEventRecordExternal : cudaEventRecordDefault;
+  checkCuda(cudaEventRecordWithFlags(event, stream, flags), "cudaEventRecordWithFlags");
 }
 
 void synchronize(const Device &device, cudaEvent_t event) {

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 // Before each variable of an emitted program: ranks that are threads of one process each have their own.
@@ -27,6 +28,15 @@ void checkCuda(cudaError_t error, const char *what);
 /// A moment of a stream that others can wait for. Lives as long as the process.
 struct Event {
   cudaEvent_t handle = nullptr;
+  std::uint64_t joins = 0; ///< Device::joins when it was last recorded
+};
+
+/// What a rank knows of a collective of the side table.
+struct CollectiveState {
+  cudaEvent_t completed = nullptr; ///< the last one has ended; for streams to wait for
+  cudaEvent_t ended = nullptr;     ///< the same where it was captured, for the host to ask
+  std::uint64_t started = 0;       ///< sequence of the last start
+  bool isInGraph = false;          ///< which of the two tells of the last one
 };
 
 /// What Context::device points to. Streams wait for each other through events only.
@@ -35,10 +45,17 @@ struct Device {
   std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
   int multiprocessors = 1;
   NcclCommunicators *communicators = nullptr;
-  std::vector<cudaEvent_t> completed; ///< per collective of the side table: it has ended
-  std::vector<std::uint64_t> started; ///< and the sequence of its last start
-  std::uint64_t sequence = 0;         ///< of the collective started last; the same on every rank
-  cudaEvent_t joined = nullptr;       ///< of joinStreams
+  std::vector<CollectiveState> collectives; ///< as the side table
+  std::uint64_t sequence = 0;               ///< of the collective started last; the same on every rank
+  cudaEvent_t joined = nullptr;             ///< of joinStreams
+  /// How often all streams have been joined, and the sequence of the last collective before that. Of what lies before,
+  /// nothing is waited for any more: it may be in a graph, or outside the one that is being captured.
+  std::uint64_t joins = 0;
+  std::uint64_t joinedSequence = 0;
+  /// While streams capture: the collectives started so far.
+  std::optional<std::vector<std::size_t>> captured;
+  /// What the step before started for the next one is gone (`discard`).
+  bool leftoversDiscarded = false;
   double timeoutSeconds = 100;
   bool allowsTf32 = false; ///< in products and convolutions of f32
   Tuner *tuner = nullptr;  ///< chooses the algorithms of products; null: each takes the library's favourite
@@ -48,6 +65,12 @@ struct Device {
 /// matrix product's thousands.
 void openDevice(Device &device, std::size_t collectives);
 void closeDevice(Device &device);
+
+/// Everything that was enqueued so far lies before everything that will be, on every stream.
+void noteJoined(Device &device);
+
+/// Records an event that the host asks for, not streams: in a graph, each launch records it.
+void recordForHost(const Device &device, cudaEvent_t event, cudaStream_t stream);
 
 /// Waits until the device has come to the event, or throws Failure{timeout} naming the first collective
 /// that has not ended.

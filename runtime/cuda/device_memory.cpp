@@ -54,7 +54,7 @@ void StagedMemory::copyTo(Slot &slot, const void *from, std::int64_t bytes) {
   cudaStream_t stream = context.device->compute;
   checkCuda(cudaMemcpyAsync(slot.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream),
             "cudaMemcpyAsync");
-  checkCuda(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
+  recordForHost(*context.device, slot.copied, stream);
 }
 
 const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {

@@ -1,6 +1,7 @@
 #include "runtime/cuda/platform.h"
 
 #include "runtime/common/agreement.h"
+#include "runtime/common/json.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/kernels/matmul.h"
 
@@ -26,6 +27,7 @@ CudaPlatform::CudaPlatform(std::unique_ptr<HostGroup> group) : group(std::move(g
 
 CudaPlatform::~CudaPlatform() {
   memory.reset();
+  graph.reset(); // it holds collectives of the communicators
   communicators.reset();
   if (context.windowArena)
     ncclMemFree(context.windowArena);
@@ -51,6 +53,9 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   joinCommunicators(program);
   memory = std::make_unique<StagedMemory>(context);
   context.memory = memory.get();
+  if (options.cudaGraph != CudaGraph::off)
+    graph = std::make_unique<StepGraph>(context);
+  mayFail = options.cudaGraph == CudaGraph::automatic;
   return context;
 }
 
@@ -79,6 +84,47 @@ void CudaPlatform::joinCommunicators(const ProgramInfo &program) {
   group->broadcast(&id, sizeof id);
   communicators = std::make_unique<NcclCommunicators>(program, rank(), id, context.windowArena, windowBytes);
   device.communicators = communicators.get();
+}
+
+/// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
+/// evaluation, if that has taken what the step before left to it.
+void CudaPlatform::runStep(const std::function<void()> &step) {
+  const bool mayReplay = isWarm && !device.leftoversDiscarded;
+  if (graph && mayReplay && !graph->exists())
+    captureStep(step);
+  if (!graph || !mayReplay)
+    return callStep(step);
+  if (!mustJoin)
+    returnChannels(context);
+  graph->launch();
+  mustJoin = true;
+}
+
+void CudaPlatform::callStep(const std::function<void()> &step) {
+  if (std::exchange(mustJoin, false))
+    joinStreams(context);
+  device.leftoversDiscarded = false;
+  step();
+  isWarm = true;
+}
+
+/// Collective: all ranks replay, or none does, for a captured collective must not meet one that is not.
+void CudaPlatform::captureStep(const std::function<void()> &step) {
+  const std::optional<std::string> why = graph->capture(step);
+  agreed(*this, [&] {
+    if (why && !mayFail)
+      throw Failure(ExitCode::internal, "--cuda_graph on: the step cannot be captured: " + *why);
+  });
+  const bool isCaptured = maxOverRanks(why.has_value()) == 0;
+  JsonObject line;
+  line.add("state", isCaptured ? "on" : "off");
+  if (isCaptured)
+    line.add("nodes", graph->nodes());
+  else
+    line.add("why", why.value_or("another rank could not capture it"));
+  notice = line.str();
+  if (!isCaptured)
+    graph.reset();
 }
 
 void CudaPlatform::barrier() { maxOverRanks(0); }

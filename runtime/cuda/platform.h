@@ -5,6 +5,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/host_group.h"
 #include "runtime/cuda/nccl_communicators.h"
+#include "runtime/cuda/step_graph.h"
 #include "runtime/cuda/tuning.h"
 
 namespace fsdpc::rt {
@@ -18,6 +19,8 @@ public:
   int rank() const override { return group->rank(); }
   int worldSize() const override { return group->size(); }
   Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
+  void runStep(const std::function<void()> &step) override;
+  std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;
   void broadcast(void *data, std::int64_t bytes) override { group->broadcast(data, bytes); }
   std::int64_t maxOverRanks(std::int64_t value) override;
@@ -35,6 +38,8 @@ public:
 private:
   void mapArenas(const ProgramInfo &program);
   void joinCommunicators(const ProgramInfo &program);
+  void captureStep(const std::function<void()> &step);
+  void callStep(const std::function<void()> &step);
 
   std::unique_ptr<HostGroup> group;
   Device device;
@@ -42,6 +47,11 @@ private:
   std::unique_ptr<NcclCommunicators> communicators;
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
+  std::unique_ptr<StepGraph> graph; ///< null: steps are not replayed
+  bool isWarm = false;              ///< libraries have been used
+  bool mayFail = false;             ///< steps are called as usual where the graph cannot be had
+  bool mustJoin = true;             ///< streams before a step that is called: behind what was stored, or a replay
+  std::optional<std::string> notice;
   std::int64_t privateBytes = 0, windowBytes = 0;
 };
 

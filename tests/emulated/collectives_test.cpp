@@ -1,22 +1,20 @@
 // The runtime's collectives on the emulated device: started, waited for, among groups, in every order of the streams.
 #include "runtime/cuda/collectives.h"
-#include "runtime/cuda/nccl_communicators.h"
 #include "tests/emulated/interleaving.h"
-#include "tests/emulated/ranks.h"
+#include "tests/emulated/members.h"
 
 #include <gtest/gtest.h>
 
 namespace fsdpc::rt {
 
 namespace {
-// Of the program that all tests here share. Axis 0 has neighbours as groups, axis 1 those two ranks apart.
+// Of the program that all tests share (members.h).
 constexpr CollectiveInfo collectives[] = {
     {"all_gather", "layers.0", "g0", 0, -1, Channel::comm},
     {"reduce_scatter", "layers.0", "r0", 0, -1, Channel::reduce},
     {"all_reduce", "", "a0", 0, 0, Channel::comm},
     {"all_reduce", "layers.1", "a1", 0, 1, Channel::reduce},
 };
-constexpr MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
 } // namespace
 
 std::span<const CollectiveInfo> programCollectives() { return collectives; }
@@ -24,58 +22,6 @@ std::span<const CollectiveInfo> programCollectives() { return collectives; }
 namespace {
 
 using emulated::Interleaved, emulated::Rank;
-
-constexpr std::int64_t windowElements = 64;
-
-/// A rank with its device, window and communicators.
-struct Member {
-  Device device;
-  Context context;
-  ProgramInfo program{};
-  std::unique_ptr<NcclCommunicators> communicators;
-
-  Member(const Rank &rank, const ncclUniqueId &id) {
-    program.worldSize = rank.size;
-    program.axes = axes;
-    openDevice(device, std::size(collectives));
-    void *window = nullptr;
-    checkNccl(ncclMemAlloc(&window, windowElements * sizeof(float)), "ncclMemAlloc");
-    context.windowArena = static_cast<std::byte *>(window);
-    context.rank = rank.rank;
-    context.worldSize = rank.size;
-    context.device = &device;
-    communicators = std::make_unique<NcclCommunicators>(program, rank.rank, id, window, windowElements * sizeof(float));
-    device.communicators = communicators.get();
-  }
-  ~Member() {
-    communicators.reset();
-    ncclMemFree(context.windowArena);
-    closeDevice(device);
-  }
-  float *at(std::int64_t element) { return f32(context, place(element)); }
-  static Place place(std::int64_t element) { return W + element * static_cast<std::int64_t>(sizeof(float)); }
-  /// On the compute stream, as a kernel would.
-  void set(std::int64_t element, const std::vector<float> &values) {
-    emulated::Device::instance().enqueue(*device.compute,
-                                         {[to = at(element), values] { std::copy(values.begin(), values.end(), to); }});
-  }
-  std::vector<float> read(std::int64_t element, std::size_t count) {
-    std::vector<float> values(count);
-    emulated::Device::instance().enqueue(
-        *device.compute, {[from = at(element), &values] { std::copy_n(from, values.size(), values.begin()); }});
-    synchronizeCompute(device);
-    return values;
-  }
-};
-
-void runMembers(int size, const std::function<void(Member &)> &body) {
-  ncclUniqueId id;
-  ncclGetUniqueId(&id);
-  emulated::runRanks(size, [&](const Rank &rank) {
-    Member member(rank, id);
-    body(member);
-  });
-}
 
 std::vector<float> powers(int rank) { return {static_cast<float>(1 << rank), static_cast<float>(16 << rank)}; }
 

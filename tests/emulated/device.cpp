@@ -1,6 +1,7 @@
 #include "tests/emulated/device.h"
 
 #include "tests/emulated/block.h"
+#include "tests/emulated/capture.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -98,8 +99,11 @@ void Device::runSome() {
     ;
 }
 
-void Device::push(Stream &stream, Operation operation) {
-  stream.queue.push_back(std::move(operation));
+Operation Device::begunOn(Stream &stream, const Operation &operation) {
+  return operation.join ? Operation{.meeting = operation.join(stream)} : operation;
+}
+
+void Device::goOn() {
   changed.notify_all();
   if (isEager)
     while (runOne())
@@ -108,26 +112,41 @@ void Device::push(Stream &stream, Operation operation) {
     runSome();
 }
 
-void Device::enqueue(Stream &stream, Operation operation) {
-  std::lock_guard lock(mutex);
-  push(stream, std::move(operation));
+void Device::push(Stream &stream, const Operation &operation) {
+  stream.queue.push_back(begunOn(stream, operation));
+  goOn();
 }
 
-void Device::enqueueMeeting(Stream &stream, const std::function<std::shared_ptr<Meeting>()> &join) {
+cudaError_t Device::enqueue(Stream &stream, Operation operation) {
   std::lock_guard lock(mutex);
-  push(stream, {.meeting = join()});
+  if (const auto &capture = stream.captured.capture) {
+    capture->add(stream, std::move(operation));
+    return capture->isValid ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
+  }
+  push(stream, operation);
+  return cudaSuccess;
 }
 
-void Device::record(Event &event, Stream &stream) {
+cudaError_t Device::record(Event &event, Stream &stream, bool isExternal) {
   std::lock_guard lock(mutex);
+  if (stream.captured.capture)
+    return recordCaptured(event, stream, isExternal);
+  if (isExternal)
+    return cudaErrorInvalidValue;
   event.last = std::make_shared<Record>();
-  push(stream, {.run = [record = event.last] { *record = {true, std::chrono::steady_clock::now()}; }});
+  event.isRecorded = true;
+  event.captured = {};
+  push(stream, completing(event.last));
+  return cudaSuccess;
 }
 
 /// Of an event that was never recorded: nothing, as in CUDA.
-void Device::wait(Stream &stream, Event &event) {
+cudaError_t Device::wait(Stream &stream, Event &event) {
   std::lock_guard lock(mutex);
+  if (stream.captured.capture || event.captured.capture)
+    return waitCaptured(stream, event);
   push(stream, {.awaited = event.last});
+  return cudaSuccess;
 }
 
 void Device::runUntil(const std::function<bool()> &done) {
@@ -147,13 +166,13 @@ bool Device::poll(const std::function<bool()> &done) {
   return done();
 }
 
-void enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread) {
-  Device::instance().enqueue(*stream, {[launch, thread = std::move(thread)] { runBlocks(launch, thread); }});
+cudaError_t enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread) {
+  return Device::instance().enqueue(*stream, {[launch, thread = std::move(thread)] { runBlocks(launch, thread); }});
 }
 
 } // namespace fsdpc::emulated
 
-using fsdpc::emulated::Device;
+using fsdpc::emulated::Device, fsdpc::emulated::unlessCapturing;
 
 namespace {
 
@@ -164,6 +183,8 @@ std::map<void *, std::size_t> allocations;
 constexpr int poison = 0xff;
 
 cudaError_t allocate(void **pointer, std::size_t bytes) {
+  if (const cudaError_t error = unlessCapturing())
+    return error;
   *pointer = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*pointer)
     return cudaErrorMemoryAllocation;
@@ -174,6 +195,8 @@ cudaError_t allocate(void **pointer, std::size_t bytes) {
 }
 
 cudaError_t release(void *pointer) {
+  if (const cudaError_t error = unlessCapturing())
+    return error;
   if (!pointer)
     return cudaSuccess;
   std::lock_guard lock(allocationMutex);
@@ -193,6 +216,9 @@ const char *cudaGetErrorString(cudaError_t error) {
   case cudaSuccess: return "no error";
   case cudaErrorInvalidValue: return "invalid argument";
   case cudaErrorMemoryAllocation: return "out of memory";
+  case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+  case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+  case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
   default: return "emulated device error";
   }
 }
@@ -230,16 +256,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = Device::instance().queryCaptured(*stream))
+    return error;
   fsdpc::emulated::Event event;
   Device::instance().record(event, *stream);
   return cudaEventSynchronize(&event);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t error = Device::instance().queryCaptured(*stream))
+    return error;
   return Device::instance().poll([&] { return stream->queue.empty(); }) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  Device::instance().wait(*stream, *event);
-  return cudaSuccess;
+  return Device::instance().wait(*stream, *event);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
   *event = new fsdpc::emulated::Event;
@@ -250,27 +279,37 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Device::instance().record(*event, *stream);
-  return cudaSuccess;
+  return Device::instance().record(*event, *stream);
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  return Device::instance().record(*event, *stream, flags == cudaEventRecordExternal);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t error = Device::instance().queryCaptured(*event))
+    return error;
+  if (const cudaError_t error = unlessCapturing())
+    return error;
   return Device::instance().poll([&] { return event->last->isCompleted; }) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = Device::instance().queryCaptured(*event))
+    return error;
+  if (const cudaError_t error = unlessCapturing())
+    return error;
   Device::instance().runUntil([&] { return event->last->isCompleted; });
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin->captured.capture || end->captured.capture)
+    return cudaErrorCapturedEvent;
   if (!begin->last->isCompleted || !end->last->isCompleted)
     return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->last->time - begin->last->time).count();
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
-  return cudaSuccess;
+  return Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
 }
 cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream) {
-  Device::instance().enqueue(*stream, {[=] { std::memset(to, value, bytes); }});
-  return cudaSuccess;
+  return Device::instance().enqueue(*stream, {[=] { std::memset(to, value, bytes); }});
 }

@@ -31,16 +31,36 @@ struct Operation {
   std::function<void()> run = {};
   std::shared_ptr<const Record> awaited = {}; ///< runs once this has completed
   std::shared_ptr<Meeting> meeting = {};
+  /// Makes the meeting for the stream that is to come to it, under the device's lock.
+  std::function<std::shared_ptr<Meeting>(Stream &)> join = {};
+};
+
+/// The end of an event's record.
+inline Operation completing(const std::shared_ptr<Record> &record) {
+  return {.run = [record] { *record = {true, std::chrono::steady_clock::now()}; }};
+}
+
+class Capture;
+struct Graph;
+struct ExecutableGraph;
+
+/// Nodes of a capture behind which something comes.
+struct Frontier {
+  std::shared_ptr<Capture> capture; ///< null: none
+  std::vector<std::size_t> nodes;
 };
 
 struct Stream {
   std::deque<Operation> queue;
   unsigned weight = 1; ///< how much likelier than others it is to go on
+  Frontier captured;   ///< while it captures
 };
 
 /// May be destroyed before its records have completed.
 struct Event {
   std::shared_ptr<Record> last = std::make_shared<Record>(true); ///< completed at once if there is none
+  bool isRecorded = false;
+  Frontier captured; ///< if its last record was captured
 };
 
 /// In what order the streams go on.
@@ -58,12 +78,16 @@ public:
   void interleave(const Interleaving &interleaving);
   void add(Stream &stream);
   void remove(Stream &stream);
-  /// Puts the operation at the end of the queue and lets the device do some of its work, or none.
-  void enqueue(Stream &stream, Operation operation);
-  /// As above, where the operation is made under the device's lock.
-  void enqueueMeeting(Stream &stream, const std::function<std::shared_ptr<Meeting>()> &join);
-  void record(Event &event, Stream &stream);
-  void wait(Stream &stream, Event &event);
+  /// Puts the operation at the end of the queue and lets the device do some of its work, or none; or captures it.
+  cudaError_t enqueue(Stream &stream, Operation operation);
+  cudaError_t record(Event &event, Stream &stream, bool isExternal = false);
+  cudaError_t wait(Stream &stream, Event &event);
+  cudaError_t beginCapture(Stream &stream);
+  cudaError_t endCapture(Stream &stream, Graph *&graph);
+  void launch(ExecutableGraph &executable, Stream &stream);
+  /// The error of asking whether something captured has come to its end; the capture is void then.
+  cudaError_t queryCaptured(const Event &event);
+  cudaError_t queryCaptured(const Stream &stream);
   /// Runs operations, of any stream, until `done`; sleeps while other ranks have to come first.
   void runUntil(const std::function<bool()> &done);
   /// Does some work, as a device would in the meantime, and tells whether `done`.
@@ -74,7 +98,12 @@ private:
   bool mayRun(const Stream &stream) const;
   bool runOne();
   void runSome();
-  void push(Stream &stream, Operation operation);
+  void push(Stream &stream, const Operation &operation);
+  /// What stands in a queue for the operation.
+  static Operation begunOn(Stream &stream, const Operation &operation);
+  void goOn();
+  static cudaError_t recordCaptured(Event &event, Stream &stream, bool isExternal);
+  static cudaError_t waitCaptured(Stream &stream, Event &event);
 
   std::mutex mutex;
   std::condition_variable changed;

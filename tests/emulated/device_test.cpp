@@ -1,5 +1,6 @@
 // The emulated device: what orders streams, and what does not.
 #include "tests/emulated/interleaving.h"
+#include "tests/emulated/streams.h"
 
 #include <gtest/gtest.h>
 
@@ -8,30 +9,6 @@
 
 namespace fsdpc::emulated {
 namespace {
-
-/// A stream and an event that end with the test.
-struct OwnedStream {
-  cudaStream_t handle = nullptr;
-  OwnedStream() { cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, 0); }
-  ~OwnedStream() { cudaStreamDestroy(handle); }
-  operator cudaStream_t() const { return handle; }
-};
-struct OwnedEvent {
-  cudaEvent_t handle = nullptr;
-  OwnedEvent() { cudaEventCreateWithFlags(&handle, cudaEventDisableTiming); }
-  ~OwnedEvent() { cudaEventDestroy(handle); }
-  operator cudaEvent_t() const { return handle; }
-};
-
-__global__ void addOne(int *value) { *value += 1; }
-__global__ void copyValue(const int *from, int *to) { *to = *from; }
-
-template <class... Parameters>
-void start(cudaStream_t stream, void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
-  cudaLaunchConfig_t configuration = {};
-  configuration.stream = stream;
-  ASSERT_EQ(cudaLaunchKernelEx(&configuration, kernel, arguments...), cudaSuccess);
-}
 
 /// Whether the stream gets to its end, with everything that may run running.
 bool ends(cudaStream_t stream) {

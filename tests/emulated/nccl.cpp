@@ -179,15 +179,16 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
                    cudaStream_t stream) {
   Group &group = *communicator->group;
   const std::size_t rank = static_cast<std::size_t>(communicator->rank);
-  const std::uint64_t sequence = ++communicator->sequence;
   const std::size_t bytes = receivedBytes(wanted, group.size), width = bytesOf(wanted.type);
   const std::size_t sentBytes =
       wanted.count * width *
       static_cast<std::size_t>(wanted.kind == Kind::scatterSum || wanted.kind == Kind::exchange ? group.size : 1);
-  Device::instance().enqueue(*stream, {[=] {
+  const cudaError_t spoiled = Device::instance().enqueue(*stream, {[=] {
     spoil(static_cast<std::byte *>(receive), bytes, static_cast<const std::byte *>(send), sentBytes);
   }});
-  Device::instance().enqueueMeeting(*stream, [&] {
+  // In a graph it is another one with every launch.
+  const cudaError_t started = Device::instance().enqueue(*stream, {.join = [=, &group](Stream &joining) {
+    const std::uint64_t sequence = ++communicator->sequence;
     auto [entry, isNew] = group.collectives.try_emplace(sequence, wanted);
     Collective &collective = entry->second;
     if (isNew) {
@@ -203,10 +204,10 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
     if (!(collective == wanted))
       fail("ranks call different collectives");
     collective.parts[rank] = {static_cast<const std::byte *>(send), static_cast<std::byte *>(receive)};
-    collective.meeting->streams[rank] = stream;
+    collective.meeting->streams[rank] = &joining;
     return collective.meeting;
-  });
-  return ncclSuccess;
+  }});
+  return spoiled == cudaSuccess && started == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 void join(Group &group) {

@@ -5,6 +5,7 @@
 //             run, a random one does, so an edge that is missing shows as a wrong number under some seed.
 //   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles. The
 //             order of blocks, warps and lanes is random, so a barrier that is missing shows.
+//   capture   gives graphs, whose launches run their nodes in any order that the graph allows (capture.h).
 //   memory    the host's, filled with a pattern when it is allocated and when it is freed.
 //
 // FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is done when it returns. Calls
@@ -129,9 +130,16 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
   cudaErrorStreamCaptureUnjoined = 904,
   cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -140,6 +148,15 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault = 4
 };
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
+/// Of the modes only this is emulated: a thread that captures may make no call that could break its capture.
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2,
+};
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
@@ -151,15 +168,21 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 namespace fsdpc::emulated {
 struct Stream;
 struct Event;
+struct Graph;
+struct GraphNode;
+struct ExecutableGraph;
 struct Launch {
   dim3 grid, block;
   std::size_t sharedBytes = 0;
 };
-void enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread);
+cudaError_t enqueueKernel(Stream *stream, const Launch &launch, std::function<void()> thread);
 } // namespace fsdpc::emulated
 
 using cudaStream_t = fsdpc::emulated::Stream *;
 using cudaEvent_t = fsdpc::emulated::Event *;
+using cudaGraph_t = fsdpc::emulated::Graph *;
+using cudaGraphNode_t = fsdpc::emulated::GraphNode *;
+using cudaGraphExec_t = fsdpc::emulated::ExecutableGraph *;
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -183,11 +206,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executableGraph, cudaGraph_t graph, unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executableGraph, cudaStream_t stream);
+/// Counts them only.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, std::size_t *count);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executableGraph);
 template <class T>
 cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, std::size_t bytes, std::size_t offset,
                                       cudaMemcpyKind kind, cudaStream_t stream) {
@@ -214,7 +247,6 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
                                Arguments &&...arguments) {
   std::tuple<std::decay_t<Parameters>...> values(std::forward<Arguments>(arguments)...);
-  fsdpc::emulated::enqueueKernel(config->stream, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
-                                 [kernel, values] { std::apply(kernel, values); });
-  return cudaSuccess;
+  return fsdpc::emulated::enqueueKernel(config->stream, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+                                        [kernel, values] { std::apply(kernel, values); });
 }

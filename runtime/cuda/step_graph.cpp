@@ -1,0 +1,62 @@
+#include "runtime/cuda/step_graph.h"
+
+#include "runtime/cuda/collectives.h"
+
+namespace fsdpc::rt {
+
+StepGraph::~StepGraph() {
+  if (executable)
+    cudaGraphExecDestroy(executable);
+}
+
+/// Between beginning and end of the capture: the channels' streams take part, and come back.
+void StepGraph::record(const std::function<void()> &step) {
+  forkChannels(context);
+  step();
+  returnChannels(context);
+}
+
+std::optional<std::string> StepGraph::capture(const std::function<void()> &step) {
+  Device &device = *context.device;
+  joinStreams(context);
+  // Other threads (NCCL's own, ranks that are threads) may do what a capture forbids.
+  if (const cudaError_t error = cudaStreamBeginCapture(device.compute, cudaStreamCaptureModeThreadLocal))
+    return cudaGetErrorString(error);
+  device.captured.emplace();
+  std::optional<std::string> why;
+  try {
+    record(step);
+  } catch (const Failure &failure) {
+    why = failure.what();
+  }
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamEndCapture(device.compute, &graph);
+  collectives = std::move(*device.captured);
+  device.captured.reset();
+  noteJoined(device);
+  std::size_t count = 0;
+  if (error == cudaSuccess)
+    error = cudaGraphGetNodes(graph, nullptr, &count);
+  // Collectives keep the priority of their streams.
+  if (error == cudaSuccess)
+    error = cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority);
+  nodeCount = static_cast<std::int64_t>(count);
+  if (graph)
+    cudaGraphDestroy(graph);
+  if (error != cudaSuccess && !why)
+    why = cudaGetErrorString(error);
+  cudaGetLastError(); // the error has been told
+  return why;
+}
+
+void StepGraph::launch() {
+  Device &device = *context.device;
+  checkCuda(cudaGraphLaunch(executable, device.compute), "cudaGraphLaunch");
+  for (std::size_t index : collectives) {
+    device.collectives[index].started = ++device.sequence;
+    device.collectives[index].isInGraph = true;
+  }
+  noteJoined(device);
+}
+
+} // namespace fsdpc::rt

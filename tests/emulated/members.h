@@ -1,0 +1,66 @@
+// Ranks of one small program on the emulated device; collectives_test.cpp has its side table.
+#pragma once
+
+#include "runtime/cuda/collectives.h"
+#include "runtime/cuda/nccl_communicators.h"
+#include "tests/emulated/ranks.h"
+
+#include <memory>
+
+namespace fsdpc::rt {
+
+/// Axis 0 has neighbours as groups, axis 1 those two ranks apart.
+inline constexpr MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
+inline constexpr std::int64_t windowElements = 64;
+
+/// A rank with its device, window and communicators.
+struct Member {
+  Device device;
+  Context context;
+  ProgramInfo program{};
+  std::unique_ptr<NcclCommunicators> communicators;
+
+  Member(const emulated::Rank &rank, const ncclUniqueId &id) {
+    program.worldSize = rank.size;
+    program.axes = axes;
+    openDevice(device, programCollectives().size());
+    void *window = nullptr;
+    checkNccl(ncclMemAlloc(&window, windowElements * sizeof(float)), "ncclMemAlloc");
+    context.windowArena = static_cast<std::byte *>(window);
+    context.rank = rank.rank;
+    context.worldSize = rank.size;
+    context.device = &device;
+    communicators = std::make_unique<NcclCommunicators>(program, rank.rank, id, window, windowElements * sizeof(float));
+    device.communicators = communicators.get();
+  }
+  ~Member() {
+    communicators.reset();
+    ncclMemFree(context.windowArena);
+    closeDevice(device);
+  }
+  float *at(std::int64_t element) { return f32(context, place(element)); }
+  static Place place(std::int64_t element) { return W + element * static_cast<std::int64_t>(sizeof(float)); }
+  /// On the compute stream, as a kernel would.
+  void set(std::int64_t element, const std::vector<float> &values) {
+    emulated::Device::instance().enqueue(*device.compute,
+                                         {[to = at(element), values] { std::copy(values.begin(), values.end(), to); }});
+  }
+  std::vector<float> read(std::int64_t element, std::size_t count) {
+    std::vector<float> values(count);
+    emulated::Device::instance().enqueue(
+        *device.compute, {[from = at(element), &values] { std::copy_n(from, values.size(), values.begin()); }});
+    synchronizeCompute(device);
+    return values;
+  }
+};
+
+inline void runMembers(int size, const std::function<void(Member &)> &body) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  emulated::runRanks(size, [&](const emulated::Rank &rank) {
+    Member member(rank, id);
+    body(member);
+  });
+}
+
+} // namespace fsdpc::rt
