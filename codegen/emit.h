@@ -63,6 +63,7 @@ struct EmitInfo {
   std::string onnxDataFile;  ///< the file name OUT/model.onnx refers to
   double predictedStepMicroseconds = 0;
   double predictedExposedMicroseconds = 0;
+  double peakStepMicroseconds = 0; ///< of products, convolutions and attention at the device's full rate; 0: not known
   /// Of the functions of a training step: when compute comes to a node, and when the collective runs that one starts.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
   int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks

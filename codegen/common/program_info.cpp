@@ -244,7 +244,8 @@ std::string InfoWriter::programInfo() const {
       .text("functions", "programFunctions")
       .number("threads", info.threads, 0)
       .text("streams", cppString(info.streams))
-      .text("cudaGraph", cppString(info.cudaGraph));
+      .text("cudaGraph", cppString(info.cudaGraph))
+      .real("peakStepMicroseconds", info.peakStepMicroseconds);
   if (info.allowTf32)
     fields.text("allowTf32", "true");
   if (info.tune)

@@ -6,6 +6,7 @@
 #include "frontend/driver/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "passes/cost/peak.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -86,6 +87,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.allowTf32 = values.flag("allow_tf32");
   info.tune = values.flag("tune");
   info.cudaGraph = values.text("cuda_graph").str();
+  info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {

@@ -51,6 +51,8 @@ Hardware makeGpuNode(const GpuNode &node) {
   hardware.ranksPerNode = 8;
   hardware.hostRunsAhead = true;
   hardware.floorMicroseconds = launchMicroseconds;
+  hardware.peakFlopsPerMicrosecond = node.teraflops * 1e6;
+  hardware.halfPeakFlopsPerMicrosecond = node.halfTeraflops * 1e6;
   for (size_t i = 0; i < computeClassCount; ++i) {
     bool onTensorCores = i <= static_cast<size_t>(ComputeClass::attention);
     hardware.compute[i].flopsPerMicrosecond = reached * node.teraflops * 1e6;

@@ -72,6 +72,9 @@ struct Hardware {
   /// the program too.
   bool hostRunsAhead = false;
   double floorMicroseconds = 0; ///< no node is faster: launch of a kernel
+  /// The data sheet's rates of products, of which `compute` has what is reached; 0: not known.
+  double peakFlopsPerMicrosecond = 0;
+  double halfPeakFlopsPerMicrosecond = 0;
   ComputeRate compute[computeClassCount];
   Link nodeLocal; ///< between ranks of one node
   Link network;   ///< between nodes; figures of one rank's share of the node's network

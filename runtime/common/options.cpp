@@ -352,10 +352,8 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
     options.epochs = 1;
   if (!options.seed)
     options.seed = static_cast<std::int64_t>(program.seed);
-  if (options.streams.empty())
-    options.streams = program.streams;
-  if (options.cudaGraph.empty())
-    options.cudaGraph = program.cudaGraph;
+  options.streams = options.streams.empty() ? program.streams : options.streams;
+  options.cudaGraph = options.cudaGraph.empty() ? program.cudaGraph : options.cudaGraph;
   return options;
 }
 

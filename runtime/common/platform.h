@@ -60,7 +60,8 @@ struct PlatformOptions {
 struct CommunicationTimes {
   double communicationMicroseconds = 0; ///< collectives were running
   double exposedMicroseconds = 0;       ///< compute stood in `wait` although every rank had come
-  double skewMicroseconds = 0;          ///< compute stood in `wait` because some rank had not
+  /// Compute stood in `wait` because some rank had not come; nothing: it is part of the exposed time.
+  std::optional<double> skewMicroseconds = 0;
 };
 
 class Platform {
@@ -78,8 +79,13 @@ public:
 
   /// Does what `step` says: the functions of one training step, and the fetching of its result. A platform with graphs
   /// may call it while it records, and later replay what was recorded without calling it: `step` enqueues the same for
-  /// every step.
-  virtual void runStep(const std::function<void()> &step) { step(); }
+  /// every step. `isMeasured`: communication times and, if there is a profile, moments of sections are wanted.
+  virtual void runStep(const std::function<void()> &step, bool isMeasured) {
+    static_cast<void>(isMeasured);
+    step();
+  }
+  /// After the step's result has been read: if the step was measured, waits for its end and keeps its times.
+  virtual void finishStep() {}
   /// What the platform decided since the last call, as one line for the log; nothing: nothing.
   virtual std::optional<std::string> takeNotice() { return std::nullopt; }
 
@@ -102,7 +108,7 @@ public:
   virtual std::int64_t proportionalSetGrowthBytes() const = 0;
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
-  /// Nothing where the platform does not measure them.
+  /// Nothing where the platform does not measure them, or has not measured the steps since.
   virtual std::optional<CommunicationTimes> takeCommunicationTimes() = 0;
   /// Waits for what the program has started and not waited for, after the last step. Throws Failure{timeout}.
   virtual void drainCollectives() {}

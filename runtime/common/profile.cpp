@@ -19,12 +19,6 @@ std::string joined(const char *first, const char *second) {
   return second[0] ? std::string(first) + " " + second : first;
 }
 
-/// "layers.0 forward"; outside units the phase, or the function where there is none.
-std::string nameOf(const SectionInfo &section) {
-  const char *where = section.phase[0] ? section.phase : section.function;
-  return section.unit[0] ? joined(section.unit, where) : where;
-}
-
 /// "all_gather 3 of layers.0"
 std::string nameOf(const CollectiveInfo &collective) {
   const std::string name = joined(collective.op, collective.name);
@@ -132,6 +126,11 @@ void writePredicted(TraceWriter &writer, const ProgramInfo &program, std::span<c
 
 } // namespace
 
+std::string nameOf(const SectionInfo &section) {
+  const char *where = section.phase[0] ? section.phase : section.function;
+  return section.unit[0] ? joined(section.unit, where) : where;
+}
+
 Profile::Profile(const ProgramInfo &program, std::span<const CollectiveInfo> collectives, ProfileClock::time_point base)
     : program(program), collectives(collectives), base(base), steps(keptSteps) {
   const auto microSteps = static_cast<std::size_t>(std::max(1, program.gradientAccumulationSteps));
@@ -170,6 +169,13 @@ CollectiveRecord *Profile::startCollective(int collective) {
   record.collective = collective;
   record.started = ProfileClock::now();
   return &record;
+}
+
+void Profile::take(std::span<const SectionRecord> sections, std::span<const CollectiveRecord> done) {
+  current->sections.assign(sections.begin(), sections.end());
+  current->collectives.assign(done.begin(), done.end());
+  current->sectionCount = sections.size();
+  current->collectiveCount = done.size();
 }
 
 std::string Profile::trace(int rank) const {

@@ -30,6 +30,9 @@ struct CollectiveRecord {
   ProfileClock::time_point started, begun, done, waitEntered, waitLeft;
 };
 
+/// "layers.0 forward"; outside units the phase, or the function where there is none.
+std::string nameOf(const SectionInfo &section);
+
 class Profile {
 public:
   /// Steps that are kept: the last ones of the run.
@@ -44,6 +47,9 @@ public:
   /// Null outside a step, and when a step does more than the program's tables say.
   SectionRecord *beginSection(int section);
   CollectiveRecord *startCollective(int collective);
+
+  /// Where sections only enqueue: what the device did in the step, all of it, before `endStep`.
+  void take(std::span<const SectionRecord> sections, std::span<const CollectiveRecord> done);
 
   /// The trace of this rank as JSON. Call it when nothing is outstanding.
   std::string trace(int rank) const;

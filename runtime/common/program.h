@@ -238,8 +238,11 @@ struct ProgramInfo {
   const char *streams =
       "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
   const char *cudaGraph = "auto"; ///< "auto", "on" or "off", unless --cuda_graph says otherwise
-  bool allowTf32 = false;         ///< cuda: operands of f32 products and convolutions may be rounded to tf32
-  bool tune = false;              ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
+  /// What the step's products, convolutions and attention would take at the full rate of the device that the program
+  /// was compiled for; 0: not known.
+  double peakStepMicroseconds = 0;
+  bool allowTf32 = false; ///< cuda: operands of f32 products and convolutions may be rounded to tf32
+  bool tune = false;      ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
 };
 
 /// Defined by the emitted program.
@@ -268,6 +271,14 @@ public:
   virtual const std::byte *fetched() = 0;
 };
 
+/// Is told of each section of the program while it is called.
+class SectionObserver {
+public:
+  virtual ~SectionObserver() = default;
+  virtual void begin(int section) = 0; ///< index of ProgramInfo::sections
+  virtual void end() = 0;
+};
+
 /// What the functions of a program run in. Fixed after start-up.
 struct Context {
   std::byte *privateArena = nullptr;
@@ -278,10 +289,11 @@ struct Context {
   DeviceMemory *memory = nullptr; ///< null: the arenas are the host's memory
   Device *device = nullptr;       ///< of the cuda target: streams, events, communicators
   Communicator *communicator = nullptr;
-  Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
-  Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null
-  Tap *tap = nullptr;             ///< set around tapGradients and exportWeights
-  Profile *profile = nullptr;     ///< --profile; null without
+  Stream *commStream = nullptr;        ///< where collectives run: a worker thread, or inline
+  Stream *reduceStream = nullptr;      ///< where reductions run that have a communicator of their own; else null
+  Tap *tap = nullptr;                  ///< set around tapGradients and exportWeights
+  Profile *profile = nullptr;          ///< --profile; null without
+  SectionObserver *observer = nullptr; ///< of targets whose sections only enqueue: instead of the profile's moments
 
   template <class T>
   T *at(Place place) const {
@@ -298,6 +310,11 @@ void endSection(SectionRecord *record);
 /// Calls a section of the program, timed if there is a profile.
 template <class... Row>
 inline void runSection(Context &context, int section, void (*body)(Context &, const Row &...), const Row &...row) {
+  if (context.observer) {
+    context.observer->begin(section);
+    body(context, row...);
+    return context.observer->end();
+  }
   if (!context.profile)
     return body(context, row...);
   SectionRecord *record = beginSection(*context.profile, section);

@@ -183,7 +183,6 @@ void requireDevice(const Options &options) {
 /// What only a platform whose streams are the host's own can do, so far.
 void requireHostStreams(const Options &options) {
   const std::pair<const char *, bool> wanted[] = {
-      {"profile", !options.profile.empty()},
       {"time_matmuls", options.timeMatmuls},
       {"debug_collectives detail", options.debugCollectives == "detail"},
       {"slow_link_microseconds and --slow_link_bytes_per_microsecond",

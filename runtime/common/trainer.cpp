@@ -135,10 +135,11 @@ void Trainer::step(std::int64_t step) {
   if (const std::optional<std::string> notice = job.platform.takeNotice())
     job.log.write(JsonObject().addRaw("cuda_graph", *notice));
   if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
-    window.isMeasured = true;
+    ++window.measuredSteps;
     window.communicationMicroseconds += times->communicationMicroseconds;
     window.exposedMicroseconds += times->exposedMicroseconds;
-    window.skewMicroseconds += times->skewMicroseconds;
+    window.skewMicroseconds += times->skewMicroseconds.value_or(0);
+    window.knowsSkew = times->skewMicroseconds.has_value();
   }
   window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
   ++window.steps;
@@ -161,8 +162,9 @@ double Trainer::computeStep(std::int64_t step) {
   feeder.fill(job.context, rows);
   job.pulse.enter(Phase::step);
   PendingResult loss(job.context, *lossResult);
-  job.platform.runStep([&] { callFunctions(step, loss); });
+  job.platform.runStep([&] { callFunctions(step, loss); }, isMeasured(step));
   const double value = loss.value();
+  job.platform.finishStep();
   requireFinite(value, step);
   return value;
 }
@@ -198,6 +200,11 @@ void Trainer::saveGradients() {
 
 bool Trainer::isLogged(std::int64_t step) const { return step % job.options.logFreq == 0 || step == total; }
 
+/// Where measuring costs time, only what somebody reads is measured.
+bool Trainer::isMeasured(std::int64_t step) const {
+  return job.context.profile || (!job.options.log.empty() && isLogged(step));
+}
+
 void Trainer::logStep(std::int64_t step) {
   const auto steps = static_cast<double>(window.steps);
   const double seconds = window.microseconds * 1e-6;
@@ -207,22 +214,31 @@ void Trainer::logStep(std::int64_t step) {
   line.add("step_ms", window.microseconds / steps * 1e-3).add("samples_per_s", samplesPerSecond);
   if (tokensInSample > 0)
     line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
-  const double waited = window.exposedMicroseconds + window.skewMicroseconds;
-  const auto addMeasured = [&](const char *name, double microseconds) {
-    if (window.isMeasured)
-      line.add(name, microseconds / steps * 1e-3);
-    else
-      line.addRaw(name, "null");
-  };
-  addMeasured("compute_ms", window.microseconds - waited);
-  addMeasured("comm_ms", window.communicationMicroseconds);
-  addMeasured("comm_exposed_ms", window.exposedMicroseconds);
-  addMeasured("comm_skew_ms", window.skewMicroseconds);
+  if (job.program.peakStepMicroseconds > 0)
+    line.add("mfu", job.program.peakStepMicroseconds * steps / window.microseconds);
+  logCommunication(line);
   if (job.options.timeMatmuls)
     line.add("matmul_ms", window.productMicroseconds / steps * 1e-3);
   line.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
   line.add("memory_planned_bytes", plannedBytes).add("memory_peak_bytes", peakBytes);
   job.log.write(line);
+}
+
+/// Averages over the steps that were measured.
+void Trainer::logCommunication(JsonObject &line) const {
+  const auto addMeasured = [&](const char *name, double microseconds, bool isKnown) {
+    if (isKnown)
+      line.add(name, microseconds * 1e-3);
+    else
+      line.addRaw(name, "null");
+  };
+  const bool isKnown = window.measuredSteps > 0;
+  const double steps = std::max(1.0, window.measuredSteps);
+  const double waited = (window.exposedMicroseconds + window.skewMicroseconds) / steps;
+  addMeasured("compute_ms", window.microseconds / static_cast<double>(window.steps) - waited, isKnown);
+  addMeasured("comm_ms", window.communicationMicroseconds / steps, isKnown);
+  addMeasured("comm_exposed_ms", window.exposedMicroseconds / steps, isKnown);
+  addMeasured("comm_skew_ms", window.skewMicroseconds / steps, isKnown && window.knowsSkew);
 }
 
 bool Trainer::evaluationDue(std::int64_t step) const {

@@ -25,10 +25,11 @@ private:
   /// Sums since the last line of the log.
   struct Window {
     double microseconds = 0;
-    bool isMeasured = false; ///< communication
     double communicationMicroseconds = 0;
     double exposedMicroseconds = 0;
     double skewMicroseconds = 0;
+    bool knowsSkew = true;
+    double measuredSteps = 0;
     double productMicroseconds = 0; ///< --time_matmuls
     std::int64_t samples = 0;
     std::int64_t steps = 0;
@@ -41,7 +42,9 @@ private:
   void setStepScalars(std::int64_t step);
   void saveGradients();
   bool isLogged(std::int64_t step) const;
+  bool isMeasured(std::int64_t step) const;
   void logStep(std::int64_t step);
+  void logCommunication(JsonObject &line) const;
   bool evaluationDue(std::int64_t step) const;
   bool endsEpoch(std::int64_t step) const { return step % stepsPerEpoch == 0; }
   std::int64_t epochOf(std::int64_t step) const { return fixedBatch ? 0 : (step - 1) / stepsPerEpoch; }

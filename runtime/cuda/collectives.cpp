@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/kernels/tree_sum.h"
 #include "runtime/cuda/nccl_communicators.h"
+#include "runtime/cuda/step_tape.h"
 
 namespace fsdpc::rt {
 namespace {
@@ -24,12 +25,16 @@ Ticket start(Context &context, int collective, const char *what, const Enqueue &
   const auto index = static_cast<std::size_t>(collective);
   const CollectiveInfo &info = programCollectives()[index];
   CollectiveState &state = device.collectives[index];
-  checkNccl(enqueue(device.communicators->of(info), streamOf(context, info)), what);
-  checkCuda(cudaEventRecord(state.completed, streamOf(context, info)), "cudaEventRecord");
+  const cudaStream_t stream = streamOf(context, info);
+  CollectiveRecord *timed = device.tape ? device.tape->begins(collective, stream) : nullptr;
+  checkNccl(enqueue(device.communicators->of(info), stream), what);
+  if (timed)
+    device.tape->ends(timed, stream);
+  checkCuda(cudaEventRecord(state.completed, stream), "cudaEventRecord");
   state.started = ++device.sequence;
   state.isInGraph = device.captured.has_value();
   if (device.captured) {
-    recordForHost(device, state.ended, streamOf(context, info));
+    recordForHost(device, state.ended, stream);
     device.captured->push_back(index);
   }
   return {device.sequence, collective};
@@ -76,7 +81,10 @@ void wait(Context &context, Ticket ticket) {
   if (ticket.sequence <= device.joinedSequence)
     return;
   const CollectiveState &state = device.collectives[static_cast<std::size_t>(ticket.collective)];
+  CollectiveRecord *timed = device.tape ? device.tape->waitBegins(ticket.collective) : nullptr;
   checkCuda(cudaStreamWaitEvent(device.compute, state.completed, 0), "cudaStreamWaitEvent");
+  if (timed)
+    device.tape->waitEnds(timed);
 }
 
 void discard(Context &context, Ticket &ticket) {

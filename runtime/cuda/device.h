@@ -20,6 +20,7 @@
 namespace fsdpc::rt {
 
 class NcclCommunicators;
+class StepTape;
 class Tuner;
 
 /// Throws Failure{internal} naming `what` unless `error` is cudaSuccess; out of memory is Failure{memory}.
@@ -54,6 +55,7 @@ struct Device {
   std::uint64_t joinedSequence = 0;
   /// While streams capture: the collectives started so far.
   std::optional<std::vector<std::size_t>> captured;
+  StepTape *tape = nullptr; ///< takes times while it is set
   /// What the step before started for the next one is gone (`discard`).
   bool leftoversDiscarded = false;
   double timeoutSeconds = 100;

@@ -27,7 +27,9 @@ CudaPlatform::CudaPlatform(std::unique_ptr<HostGroup> group) : group(std::move(g
 
 CudaPlatform::~CudaPlatform() {
   memory.reset();
-  graph.reset(); // it holds collectives of the communicators
+  plain = {}; // graphs hold collectives of the communicators
+  timed = {};
+  calledTape.reset();
   communicators.reset();
   if (context.windowArena)
     ncclMemFree(context.windowArena);
@@ -53,9 +55,10 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   joinCommunicators(program);
   memory = std::make_unique<StagedMemory>(context);
   context.memory = memory.get();
-  if (options.cudaGraph != CudaGraph::off)
-    graph = std::make_unique<StepGraph>(context);
-  mayFail = options.cudaGraph == CudaGraph::automatic;
+  ranges = std::make_unique<SectionRanges>(program, device);
+  context.observer = ranges.get();
+  sectionCount = program.sections.size();
+  cudaGraph = options.cudaGraph;
   return context;
 }
 
@@ -86,45 +89,91 @@ void CudaPlatform::joinCommunicators(const ProgramInfo &program) {
   device.communicators = communicators.get();
 }
 
-/// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
-/// evaluation, if that has taken what the step before left to it.
-void CudaPlatform::runStep(const std::function<void()> &step) {
-  const bool mayReplay = isWarm && !device.leftoversDiscarded;
-  if (graph && mayReplay && !graph->exists())
-    captureStep(step);
-  if (!graph || !mayReplay)
-    return callStep(step);
-  if (!mustJoin)
-    returnChannels(context);
-  graph->launch();
-  mustJoin = true;
+std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
+  return std::make_unique<StepTape>(context, sectionCount, context.profile != nullptr);
 }
 
-void CudaPlatform::callStep(const std::function<void()> &step) {
+/// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
+/// evaluation, if that has taken what the step before left to it.
+void CudaPlatform::runStep(const std::function<void()> &step, bool isMeasured) {
+  const bool mayReplay = isWarm && !device.leftoversDiscarded;
+  Replay &replay = isMeasured ? timed : plain;
+  if (cudaGraph != CudaGraph::off && mayReplay && !replay.graph) {
+    if (isMeasured)
+      replay.tape = makeTape();
+    captureStep(replay, step);
+  }
+  if (cudaGraph == CudaGraph::off || !mayReplay)
+    callStep(step, isMeasured);
+  else
+    launch(replay);
+}
+
+void CudaPlatform::callStep(const std::function<void()> &step, bool isMeasured) {
   if (std::exchange(mustJoin, false))
     joinStreams(context);
   device.leftoversDiscarded = false;
+  if (isMeasured) {
+    if (!calledTape)
+      calledTape = makeTape();
+    calledTape->clear();
+    calledTape->begin();
+    device.tape = unread = calledTape.get();
+  }
   step();
+  device.tape = nullptr;
   isWarm = true;
 }
 
+void CudaPlatform::launch(const Replay &replay) {
+  const Range range("step");
+  if (!mustJoin)
+    returnChannels(context);
+  mustJoin = true;
+  if (replay.tape)
+    replay.tape->begin();
+  replay.graph->launch();
+  unread = replay.tape.get();
+}
+
 /// Collective: all ranks replay, or none does, for a captured collective must not meet one that is not.
-void CudaPlatform::captureStep(const std::function<void()> &step) {
+void CudaPlatform::captureStep(Replay &replay, const std::function<void()> &step) {
+  auto graph = std::make_unique<StepGraph>(context);
+  device.tape = replay.tape.get();
   const std::optional<std::string> why = graph->capture(step);
+  device.tape = nullptr;
   agreed(*this, [&] {
-    if (why && !mayFail)
+    if (why && cudaGraph == CudaGraph::on)
       throw Failure(ExitCode::internal, "--cuda_graph on: the step cannot be captured: " + *why);
   });
-  const bool isCaptured = maxOverRanks(why.has_value()) == 0;
+  if (maxOverRanks(why.has_value()) == 0)
+    replay.graph = std::move(graph);
+  else
+    cudaGraph = CudaGraph::off;
+  tellOfGraph(replay, why);
+}
+
+/// Once, if all goes well: with times and without is the same step.
+void CudaPlatform::tellOfGraph(const Replay &replay, const std::optional<std::string> &why) {
+  if (plain.graph && timed.graph)
+    return;
   JsonObject line;
-  line.add("state", isCaptured ? "on" : "off");
-  if (isCaptured)
-    line.add("nodes", graph->nodes());
+  line.add("state", replay.graph ? "on" : "off");
+  if (replay.graph)
+    line.add("nodes", replay.graph->nodes());
   else
     line.add("why", why.value_or("another rank could not capture it"));
   notice = line.str();
-  if (!isCaptured)
-    graph.reset();
+}
+
+void CudaPlatform::finishStep() {
+  StepTape *tape = std::exchange(unread, nullptr);
+  if (!tape)
+    return;
+  tape->read();
+  times = tape->times();
+  if (context.profile)
+    context.profile->take(tape->sections(), tape->collectives());
 }
 
 void CudaPlatform::barrier() { maxOverRanks(0); }

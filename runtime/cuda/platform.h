@@ -5,7 +5,9 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/host_group.h"
 #include "runtime/cuda/nccl_communicators.h"
+#include "runtime/cuda/section_ranges.h"
 #include "runtime/cuda/step_graph.h"
+#include "runtime/cuda/step_tape.h"
 #include "runtime/cuda/tuning.h"
 
 namespace fsdpc::rt {
@@ -19,7 +21,8 @@ public:
   int rank() const override { return group->rank(); }
   int worldSize() const override { return group->size(); }
   Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
-  void runStep(const std::function<void()> &step) override;
+  void runStep(const std::function<void()> &step, bool isMeasured) override;
+  void finishStep() override;
   std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;
   void broadcast(void *data, std::int64_t bytes) override { group->broadcast(data, bytes); }
@@ -30,7 +33,7 @@ public:
   /// Memory of the device is not in the process's set.
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
   const char *streamModeName() const override { return "cuda"; }
-  std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::nullopt; }
+  std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::exchange(times, std::nullopt); }
   void finishStart(const std::string &outDirectory) override;
   void drainCollectives() override;
   [[noreturn]] void abort(int exitCode) override;
@@ -38,8 +41,16 @@ public:
 private:
   void mapArenas(const ProgramInfo &program);
   void joinCommunicators(const ProgramInfo &program);
-  void captureStep(const std::function<void()> &step);
-  void callStep(const std::function<void()> &step);
+  /// A step as a graph, with times or without.
+  struct Replay {
+    std::unique_ptr<StepTape> tape; ///< null: without
+    std::unique_ptr<StepGraph> graph;
+  };
+  std::unique_ptr<StepTape> makeTape() const;
+  void captureStep(Replay &replay, const std::function<void()> &step);
+  void tellOfGraph(const Replay &replay, const std::optional<std::string> &why);
+  void callStep(const std::function<void()> &step, bool isMeasured);
+  void launch(const Replay &replay);
 
   std::unique_ptr<HostGroup> group;
   Device device;
@@ -47,10 +58,15 @@ private:
   std::unique_ptr<NcclCommunicators> communicators;
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
-  std::unique_ptr<StepGraph> graph; ///< null: steps are not replayed
-  bool isWarm = false;              ///< libraries have been used
-  bool mayFail = false;             ///< steps are called as usual where the graph cannot be had
-  bool mustJoin = true;             ///< streams before a step that is called: behind what was stored, or a replay
+  std::unique_ptr<SectionRanges> ranges;
+  std::size_t sectionCount = 0;
+  CudaGraph cudaGraph = CudaGraph::off;
+  Replay plain, timed;
+  std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called
+  StepTape *unread = nullptr;           ///< what the last step was measured with
+  bool isWarm = false;                  ///< libraries have been used
+  bool mustJoin = true;                 ///< streams before a step that is called: behind what was stored, or a replay
+  std::optional<CommunicationTimes> times;
   std::optional<std::string> notice;
   std::int64_t privateBytes = 0, windowBytes = 0;
 };

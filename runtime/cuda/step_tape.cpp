@@ -1,0 +1,141 @@
+#include "runtime/cuda/step_tape.h"
+
+#include <algorithm>
+
+namespace fsdpc::rt {
+namespace {
+
+constexpr std::size_t eventsPerSection = 2, eventsPerCollective = 5;
+
+cudaEvent_t makeTimedEvent() {
+  cudaEvent_t event = nullptr;
+  checkCuda(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreate");
+  return event;
+}
+
+double microsecondsOf(ProfileClock::time_point begin, ProfileClock::time_point end) {
+  return std::chrono::duration<double, std::micro>(end - begin).count();
+}
+
+bool isSet(ProfileClock::time_point moment) { return moment != ProfileClock::time_point{}; }
+
+} // namespace
+
+StepTape::StepTape(const Context &context, std::size_t sections, bool withSections)
+    : context(context), withSections(withSections), origin(makeTimedEvent()) {
+  // A collective of the step before takes a record for its wait.
+  const std::size_t collectives = 2 * context.device->collectives.size();
+  if (withSections)
+    sectionRecords.reserve(sections);
+  collectiveRecords.reserve(collectives);
+  notes.reserve(eventsPerSection * sectionRecords.capacity() + eventsPerCollective * collectives);
+  while (events.size() < notes.capacity())
+    events.push_back(makeTimedEvent());
+}
+
+StepTape::~StepTape() {
+  cudaEventDestroy(origin);
+  for (cudaEvent_t event : events)
+    cudaEventDestroy(event);
+}
+
+void StepTape::clear() {
+  notes.clear();
+  sectionRecords.clear();
+  collectiveRecords.clear();
+}
+
+/// For a trace the moments are to be the host's clock: it looks at it when the device has nothing to do.
+void StepTape::begin() {
+  if (withSections)
+    synchronizeCompute(*context.device);
+  originMoment = ProfileClock::now();
+  checkCuda(cudaEventRecord(origin, context.device->compute), "cudaEventRecord");
+}
+
+void StepTape::note(cudaStream_t stream, ProfileClock::time_point &moment) {
+  if (notes.size() == events.size())
+    return;
+  cudaEvent_t event = events[notes.size()];
+  recordForHost(*context.device, event, stream);
+  notes.push_back({event, &moment});
+}
+
+void StepTape::beginSection(int section) {
+  if (!withSections || sectionRecords.size() == sectionRecords.capacity())
+    return;
+  SectionRecord &record = sectionRecords.emplace_back();
+  record.section = section;
+  note(context.device->compute, record.begin);
+}
+
+void StepTape::endSection() {
+  if (withSections)
+    note(context.device->compute, sectionRecords.back().end);
+}
+
+CollectiveRecord *StepTape::add(int collective) {
+  if (collectiveRecords.size() == collectiveRecords.capacity())
+    return nullptr;
+  CollectiveRecord &record = collectiveRecords.emplace_back();
+  record.collective = collective;
+  return &record;
+}
+
+CollectiveRecord *StepTape::begins(int collective, cudaStream_t stream) {
+  CollectiveRecord *record = add(collective);
+  if (record && withSections)
+    note(context.device->compute, record->started);
+  if (record)
+    note(stream, record->begun);
+  return record;
+}
+
+void StepTape::ends(CollectiveRecord *record, cudaStream_t stream) {
+  if (record)
+    note(stream, record->done);
+}
+
+CollectiveRecord *StepTape::waitBegins(int collective) {
+  CollectiveRecord *record = nullptr;
+  for (CollectiveRecord &candidate : collectiveRecords)
+    if (candidate.collective == collective)
+      record = &candidate;
+  if (!record)
+    record = add(collective);
+  if (record)
+    note(context.device->compute, record->waitEntered);
+  return record;
+}
+
+void StepTape::waitEnds(CollectiveRecord *record) {
+  if (record)
+    note(context.device->compute, record->waitLeft);
+}
+
+void StepTape::read() {
+  for (const Note &note : notes) {
+    synchronize(*context.device, note.event);
+    float milliseconds = 0;
+    checkCuda(cudaEventElapsedTime(&milliseconds, origin, note.event), "cudaEventElapsedTime");
+    *note.moment = originMoment + std::chrono::duration_cast<ProfileClock::duration>(
+                                      std::chrono::duration<double, std::milli>(milliseconds));
+  }
+  // A channel need not wait for compute to come that far.
+  for (CollectiveRecord &record : collectiveRecords)
+    record.started = std::min(record.started, record.begun);
+}
+
+CommunicationTimes StepTape::times() const {
+  CommunicationTimes times;
+  times.skewMicroseconds = std::nullopt;
+  for (const CollectiveRecord &record : collectiveRecords) {
+    if (isSet(record.done))
+      times.communicationMicroseconds += microsecondsOf(record.begun, record.done);
+    if (isSet(record.waitLeft))
+      times.exposedMicroseconds += microsecondsOf(record.waitEntered, record.waitLeft);
+  }
+  return times;
+}
+
+} // namespace fsdpc::rt
