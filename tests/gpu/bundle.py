@@ -7,7 +7,8 @@ Wants nvcc and a finished build here. In OUT:
 
     bin/kernel_tests                        every kernel against f64
     lib/                                    the runtime, once for all programs, and CUDA's
-    programs/FIXTURE_N_{nccl,loopback}/     train, plan.json and weights; of the models of bench.sh without weights
+    programs/FIXTURE_N_{nccl,loopback}/     train, plan.json and weights (links to those of 1 rank)
+    programs/MODEL/                         the models of bench.sh, without weights
 
 Prints what it builds and how large OUT has become; fails above 60 MiB.
 """
@@ -64,7 +65,8 @@ class Bundle:
         self.link(self.out / "bin/kernel_tests", 1, [*objects, self.loopback, "-lgtest"])
         print("  kernel_tests", flush=True)
 
-    def program(self, name, model, transport, options, weights=True):
+    def program(self, name, model, transport, options, weights=None):
+        """`weights`: the program whose weights it starts from, if any."""
         source, target = self.out / "source" / name, self.out / "programs" / name
         run(self.fsdpc, model, "--target", "cuda", *options, "--emit", "src", "-o", source)
         target.mkdir(parents=True)
@@ -77,9 +79,11 @@ class Bundle:
         transports = {"loopback": ["-Wl,--whole-archive", self.loopback, "-Wl,--no-whole-archive"],
                       "nccl": ["-Wl,--no-as-needed", library("libnccl.so*")]}
         self.link(target / "train", 2, [*objects, *transports[transport]])
-        for kept in ["plan.json", "options.json", *(["weights"] if weights else [])]:
+        for kept in ["plan.json", "options.json", *(["weights"] if weights == name else [])]:
             if (source / kept).exists():
                 shutil.move(source / kept, target / kept)
+        if weights and weights != name:
+            (target / "weights").symlink_to(pathlib.Path("..", weights, "weights"))
         shutil.rmtree(source)
         print(f"  {name}", flush=True)
 
@@ -88,12 +92,14 @@ class Bundle:
         meta = json.loads((folder / "meta.json").read_text())
         rows = len(next(iter(accept.load_safetensors(folder / "batch.safetensors").values())))
         a = argparse.Namespace(target="cuda", strategy="full_shard", world_size=ranks, variant="file")
-        self.program(f"{name}_{ranks}_{transport}", folder / "model.onnx", transport, accept.compile_options(meta, rows, a, False)[2:])
+        self.program(f"{name}_{ranks}_{transport}", folder / "model.onnx", transport,
+                     accept.compile_options(meta, rows, a, False)[2:], weights=f"{name}_1_nccl")
 
     def model(self, name):
         folder = self.out / "source" / f"model_{name}"
         models.write_onnx(name, folder)
-        self.program(name, folder / "model.onnxtxt", "nccl", models.compile_options(name, self.fsdpc), weights=False)
+        model = folder / "model.onnxtxt"
+        self.program(name, model, "nccl", models.compile_options(name, model, self.fsdpc))
         shutil.rmtree(folder)
 
 

@@ -5,7 +5,7 @@
     models.py onnx MODEL --out FOLDER                         FOLDER/model.onnxtxt
     models.py inputs MODEL --plan plan.json --out FOLDER      FOLDER/weights.safetensors and FOLDER/batch.safetensors
 """
-import argparse, json, pathlib, subprocess, sys
+import argparse, json, pathlib, subprocess, sys, tempfile
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -37,11 +37,14 @@ def flops_per_token(name, plan):
     return 6 * (parameters(plan) - looked_up) + 12 * a.layers * a.width * a.seq
 
 
-def compile_options(name, fsdpc):
-    """Mixed precision where this fsdpc has it."""
-    options = ["--micro_batch_size", MODELS[name]["batch"], "--loss", "cross_entropy", "--optimizer", "adamw", "--lr", "3e-4"]
-    known = subprocess.run([str(fsdpc), "--help"], text=True, stdout=subprocess.PIPE).stdout
-    return options + (["--mixed_precision", "bf16"] if "--mixed_precision" in known else [])
+def compile_options(name, model, fsdpc):
+    """Mixed precision where this fsdpc has it for this model, which the first compile finds out."""
+    options = ["--micro_batch_size", str(MODELS[name]["batch"]), "--loss", "cross_entropy", "--optimizer", "adamw", "--lr", "3e-4"]
+    low = [*options, "--mixed_precision", "bf16"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(fsdpc), str(model), "--target", "cuda", *low, "--emit", "src", "-o", f"{folder}/out"]
+        tried = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return low if tried.returncode == 0 else options
 
 
 def projection(m, scope, x, inputs, outputs):
