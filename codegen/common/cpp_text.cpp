@@ -132,6 +132,10 @@ CppFields &CppFields::number(llvm::StringRef name, int64_t value, int64_t defaul
   return value == defaultValue ? *this : number(name, value);
 }
 
+CppFields &CppFields::dtype(llvm::StringRef name, DType value) {
+  return value == DType::f32 ? *this : text(name, cppDType(value));
+}
+
 CppFields &CppFields::text(llvm::StringRef name, llvm::StringRef value) {
   if (!fields.empty())
     fields += ", ";

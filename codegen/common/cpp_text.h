@@ -35,6 +35,7 @@ std::string typeComment(const Type &type);
 class CppFields {
 public:
   CppFields &number(llvm::StringRef name, int64_t value, int64_t defaultValue);
+  CppFields &dtype(llvm::StringRef name, DType value); ///< left out for f32
   CppFields &number(llvm::StringRef name, int64_t value) { return text(name, std::to_string(value)); }
   CppFields &flag(llvm::StringRef name, bool value) { return value ? text(name, "true") : *this; }
   CppFields &real(llvm::StringRef name, double value) { return text(name, cppDouble(value)); }

@@ -13,6 +13,8 @@ std::string createText(llvm::StringRef shape, int64_t workspaceBytes) {
 
 void emitMatmul(SectionWriter &writer, const Node &node) {
   MatmulConfig config = MatmulConfig::of(node);
+  if (!writer.program.dialect.takesBfloat16(node))
+    config.elements = config.result = DType::f32;
   std::string name = writer.program.primitive("Matmul", config.name(),
                                               createText(config.text(), ownScratchBytes(writer.program.dialect, node)));
   std::string a = writer.operand(node, 0), b = writer.operand(node, 1), out = writer.define(node.result());

@@ -18,6 +18,8 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   // that of whichever form came first: so there is one form.
   config.transposeA &= config.m != 1 && config.k != 1;
   config.transposeB &= config.k != 1 && config.n != 1;
+  config.elements = a.dtype();
+  config.result = node.result()->type().dtype();
   const Type &batched = a.rank() > 2 ? a : b;
   config.batch = productOf(batched.shape().drop_back(2));
   config.oneA = a.rank() == 2 && config.batch > 1;
@@ -41,6 +43,8 @@ std::string MatmulConfig::text() const {
       .flag("transposeB", transposeB)
       .flag("oneA", oneA)
       .flag("oneB", oneB)
+      .dtype("elements", elements)
+      .dtype("result", result)
       .str();
 }
 

@@ -43,8 +43,7 @@ bool CudaDialect::takesBfloat16(const Node &node) const {
   case Op::maxPool:
   case Op::maxPoolGrad:
   case Op::averagePool:
-  case Op::averagePoolGrad:
-  case Op::matmul: return false;
+  case Op::averagePoolGrad: return false;
   default: return true;
   }
 }

@@ -126,6 +126,8 @@ struct MatmulShape {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   bool transposeA = false, transposeB = false;
   bool oneA = false, oneB = false;
+  /// Of both operands and of the result; the cpu target multiplies f32 only.
+  DType elements = DType::f32, result = DType::f32;
 };
 
 /// x [batch, inputChannels, input...], w [outputChannels, inputChannels / groups, kernel...], y [batch, outputChannels,

@@ -49,18 +49,29 @@ std::string matmulMachine() { return "emulated device"; }
 
 namespace {
 
-void multiply(const MatmulShape &s, const float *a, const float *b, float *out) {
+template <class T, class R>
+void multiply(const MatmulShape &s, const T *a, const T *b, R *out) {
   for (std::int64_t batch = 0; batch < s.batch; ++batch) {
-    const float *left = a + (s.oneA ? 0 : batch * s.m * s.k), *right = b + (s.oneB ? 0 : batch * s.k * s.n);
+    const T *left = a + (s.oneA ? 0 : batch * s.m * s.k), *right = b + (s.oneB ? 0 : batch * s.k * s.n);
     for (std::int64_t i = 0; i < s.m; ++i)
       for (std::int64_t j = 0; j < s.n; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < s.k; ++k)
-          sum += double{left[s.transposeA ? k * s.m + i : i * s.k + k]} *
-                 double{right[s.transposeB ? j * s.k + k : k * s.n + j]};
-        out[(batch * s.m + i) * s.n + j] = static_cast<float>(sum);
+          sum += static_cast<double>(static_cast<float>(left[s.transposeA ? k * s.m + i : i * s.k + k])) *
+                 static_cast<double>(static_cast<float>(right[s.transposeB ? j * s.k + k : k * s.n + j]));
+        out[(batch * s.m + i) * s.n + j] = static_cast<R>(static_cast<float>(sum));
       }
   }
+}
+
+void multiply(const MatmulShape &s, const void *a, const void *b, void *out) {
+  if (s.elements == DType::f32)
+    return multiply(s, static_cast<const float *>(a), static_cast<const float *>(b), static_cast<float *>(out));
+  const auto *left = static_cast<const Bfloat16 *>(a), *right = static_cast<const Bfloat16 *>(b);
+  if (s.result == DType::f32)
+    multiply(s, left, right, static_cast<float *>(out));
+  else
+    multiply(s, left, right, static_cast<Bfloat16 *>(out));
 }
 
 /// A library may use all the scratch it is given.
@@ -71,7 +82,7 @@ void spoil(Workspace workspace) {
 
 } // namespace
 
-void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+void Matmul::operator()(const void *a, const void *b, void *out, Workspace workspace) const {
   if (plan->algorithm == Algorithm{}) {
     std::fputs("emulated products: one that has no algorithm yet\n", stderr);
     std::abort();

@@ -234,7 +234,12 @@ Matmul::~Matmul() = default;
 
 void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes) {
   plan = std::make_unique<Plan>();
-  plan->description = {.shape = shape, .allowsTf32 = c.device->allowsTf32, .workspaceBytes = workspaceBytes};
+  plan->description = {.shape = shape,
+                       .a = shape.elements,
+                       .b = shape.elements,
+                       .out = shape.result,
+                       .allowsTf32 = c.device->allowsTf32,
+                       .workspaceBytes = workspaceBytes};
   plan->stream = c.device->compute;
   plan->outBytes = shape.batch * shape.m * shape.n * byteSize(plan->description.out);
   plan->isZero = shape.k == 0;
@@ -247,7 +252,7 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
     plan->use(plan->favourites(1).front());
 }
 
-void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+void Matmul::operator()(const void *a, const void *b, void *out, Workspace workspace) const {
   if (plan->outBytes == 0)
     return;
   if (plan->isZero)

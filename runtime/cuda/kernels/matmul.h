@@ -1,5 +1,5 @@
-// Matrix products through cuBLASLt, accumulated in f32. Operands of f32 are multiplied as they are, or rounded to tf32
-// where the program allows it (--allow_tf32).
+// Matrix products through cuBLASLt of f32 or bf16, accumulated in f32. Operands of f32 are multiplied as they are, or
+// rounded to tf32 where the program allows it (--allow_tf32).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -20,7 +20,8 @@ public:
   ~Matmul();
   /// `workspaceBytes`: what the plan gives every run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
-  void operator()(const float *a, const float *b, float *out, Workspace workspace) const;
+  /// Of the shape's element types.
+  void operator()(const void *a, const void *b, void *out, Workspace workspace) const;
 
 private:
   struct Plan;
