@@ -83,7 +83,7 @@ echo "-- compute-sanitizer"
 for name in mlp gpt2_tiny; do
   [[ -d $bundle/programs/${name}_1_nccl ]] || continue
   for tool in memcheck racecheck synccheck; do
-    check "$name: $tool" "$seconds" sanitized "$tool" "$bundle/programs/${name}_1_nccl/train" \
+    check "$name: $tool" 60 sanitized "$tool" "$bundle/programs/${name}_1_nccl/train" \
       --batch "$(batch_of "$name")" --steps 1 --progress none
   done
 done

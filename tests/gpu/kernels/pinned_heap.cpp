@@ -29,16 +29,28 @@ static_assert(sizeof(Header) <= headerBytes);
   std::abort();
 }
 
-/// Pages come from the driver in pieces of many tests' worth, and stay.
+void *pinned(std::size_t bytes) {
+  void *memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable))
+    fail("cudaHostAlloc", error);
+  return memory;
+}
+
+/// Parts of one piece that is taken at the start: `new` is also called within CUDA's libraries, where the driver had
+/// better not be asked for memory. What is given back is not used again; the pool above keeps what is small.
 class PinnedMemory final : public std::pmr::memory_resource {
-  void *do_allocate(std::size_t bytes, std::size_t) override {
-    void *memory = nullptr;
-    if (const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable))
-      fail("cudaHostAlloc", error);
-    return memory;
+  void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+    const std::size_t end = taken += bytes + alignment;
+    if (end > wholeBytes)
+      return pinned(bytes);
+    return whole + (end - bytes) / alignment * alignment;
   }
-  void do_deallocate(void *memory, std::size_t, std::size_t) override { cudaFreeHost(memory); }
+  void do_deallocate(void *, std::size_t, std::size_t) override {}
   bool do_is_equal(const memory_resource &other) const noexcept override { return this == &other; }
+
+  static constexpr std::size_t wholeBytes = std::size_t{2} << 30;
+  std::byte *const whole = static_cast<std::byte *>(pinned(wholeBytes));
+  std::atomic<std::size_t> taken = 0;
 };
 
 std::atomic<bool> usesPinned = false;
@@ -80,9 +92,7 @@ void usePinnedHeap() {
 }
 
 void runOnPinnedStack(std::size_t stackBytes, const std::function<void()> &body) {
-  void *stack = nullptr;
-  if (const cudaError_t error = cudaHostAlloc(&stack, stackBytes, cudaHostAllocPortable))
-    fail("cudaHostAlloc of a stack", error);
+  void *const stack = pinned(stackBytes);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstack(&attributes, stack, stackBytes);
