@@ -69,6 +69,8 @@ struct EmitInfo {
   int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
   std::string cudaGraph = "auto"; ///< "auto", "on" or "off", unless the program's --cuda_graph says otherwise
   std::string streams = "auto";   ///< where collectives run unless the program's --streams says otherwise
+  bool allowTf32 = false;         ///< cuda: f32 products may round their operands to tf32
+  bool tune = false;              ///< cuda: products take the algorithm that was fastest
 };
 
 class Dialect;

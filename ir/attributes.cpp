@@ -108,6 +108,12 @@ double loadElement(DType dtype, const uint8_t *from) {
 
 } // namespace
 
+double roundedTo(DType dtype, double value) {
+  if (dtype == DType::bf16)
+    return bfloatToDouble(doubleToBfloat(value));
+  return dtype == DType::f16 ? halfToDouble(doubleToHalf(value)) : value;
+}
+
 Dense::Dense(DType dtype, std::vector<uint8_t> bytes)
     : elementType(dtype), storage(std::make_shared<const std::vector<uint8_t>>(std::move(bytes))) {
   assert(storage->size() % byteSize(dtype) == 0 && "a constant holds whole elements");

@@ -47,6 +47,10 @@ private:
   std::shared_ptr<const std::vector<uint8_t>> storage;
 };
 
+/// The number next to `value` that a 16-bit float type has, halves to even, beyond its range infinite; of other types
+/// `value` itself.
+double roundedTo(DType dtype, double value);
+
 /// The scalar program of a `fused` node. Step arguments index operands first, then earlier steps:
 /// argument k < operandCount is operand k, otherwise step k - operandCount.
 struct Expression {

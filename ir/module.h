@@ -113,7 +113,7 @@ struct Parameter {
 enum class StateRole : uint8_t {
   parameter, ///< a whole parameter (graph, train; name = parameter's name)
   segment,   ///< this rank's part of a flat run of parameters (sharded on)
-  replica,   ///< the whole of segment `owner` on every rank, kept over steps and refreshed when the segment is updated
+  replica,   ///< another copy of segment `owner`: of all of it, in a 16-bit type, or both; refreshed with the segment
   optimizer, ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
   scalar,    ///< f64[] or i64[]: lr, beta1, ..., step, seed
   buffer,    ///< not trained, carried over steps (running statistics)
@@ -135,9 +135,10 @@ struct State {
   Type type;         ///< of one rank: the whole parameter, or shardElements for segments and their optimizer state
   std::string owner; ///< optimizer: the parameter or segment it belongs to
   std::string field; ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
-  double initialValue = 0;    ///< optimizer: of every element; scalar: the compiled default
-  std::string unit;           ///< segments
-  std::string over;           ///< segments: the mesh axis they are split over, and their optimizer state; empty: whole
+  double initialValue = 0; ///< optimizer: of every element; scalar: the compiled default
+  std::string unit;        ///< segments, replicas
+  std::string
+      over; ///< segments, with their optimizer state, and replicas: the mesh axis they are split over; empty: whole
   int64_t paddedElements = 0; ///< segments: shard x size of the axis
   bool trainable = true;
   std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes

@@ -100,11 +100,16 @@ llvm::Error checkSegment(const Module &module, const State &state) {
   return llvm::Error::success();
 }
 
-/// Whole, and with the slots of the segment that it repeats.
+/// With the slots of the segment that it repeats, whole or split like it, in its type or one of 16 bits.
 bool isReplica(const Module &module, const State &state) {
   const State *owner = module.state(state.owner);
-  return owner && owner->role == StateRole::segment && state.over.empty() && owner->slots == state.slots &&
-         owner->paddedElements == state.paddedElements && owner->type.dtype() == state.type.dtype();
+  if (!owner || owner->role != StateRole::segment || owner->slots != state.slots ||
+      owner->paddedElements != state.paddedElements)
+    return false;
+  bool isRounded = state.type.dtype() != owner->type.dtype();
+  bool isAlike = state.over == owner->over;
+  return isRounded ? isFloat(state.type.dtype()) && byteSize(state.type.dtype()) == 2 && (isAlike || state.over.empty())
+                   : state.over.empty() && !isAlike;
 }
 
 llvm::Error checkStates(const Module &module) {

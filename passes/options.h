@@ -2,7 +2,8 @@
 // schema.
 #pragma once
 
-#include <cstdint>
+#include "ir/type.h"
+
 #include <map>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ struct PipelineOptions {
   int64_t worldSize = 1;
   int64_t microBatchSize = 1;
   uint64_t seed = 0;
+  DType paramDType = DType::f32; ///< what the forward and backward passes compute in; masters stay f32
   LossOptions loss;
   OptimizerOptions optimizer;
 

@@ -59,6 +59,15 @@ extern const Pass alignShapes;
 /// come from.
 extern const Pass assignUnits;
 
+/// With --mixed_precision: the forward graph in the 16-bit type wherever a parameter or a float input has a say.
+/// Parameters and their gradients stay f32; a parameter is rounded at each use, an input once; positions, masks and
+/// random numbers stay as they are, the attention mask too; outputs are f32 again. Constants are rounded here, numbers
+/// beyond the type's range to the last one within.
+///     %y = matmul %x, %w : f32[4,8]     ->     %wc = cast %w : bf16[2,8]; %y = matmul %xc, %wc : bf16[4,8]
+/// Requires/ensures: graph stage, units assigned. Before appendLoss, which reads logits as they were before they
+/// became f32. Rounding happens where the types say; later passes never add or remove one.
+extern const Pass insertCasts;
+
 // ---------------------------------------------------------------------------------------------------- train
 
 /// Adds labels and sample_weight inputs and the loss: forward becomes micro_step (loss_sum, outputs), eval_step
@@ -69,6 +78,12 @@ extern const Pass appendLoss;
 /// Every trainable parameter with a path to the loss gets `grad.<name>` = batch_sum(local gradient) as a result.
 /// Parameters without a path stay untouched; frozen ones get no gradient.
 extern const Pass differentiate;
+
+/// A gradient that was summed, rounded to 16 bits and made f32 again is left in f32 as it was summed: products, sums
+/// over the batch, scattered sums and the scales of norms become `wide`.
+///     %g = matmul %x, %dy : bf16[2,8]; %gw = cast %g : f32[2,8]     ->     %gw = matmul %x, %dy wide : f32[2,8]
+/// Requires/ensures: train stage. After differentiate; the product then writes what the reduction sends.
+extern const Pass widenGradients;
 
 /// A tensor read in parts has a sum of padded parts as derivative. Where the parts tile one axis they are put side by
 /// side instead, also below reshapes; what else is added stays, in its order.

@@ -17,9 +17,11 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &keyRandomness, // masks that do not depend on the number of ranks
       &alignShapes,   // elementwise chains that can become one loop
       &assignUnits,   // an attribute that derivatives inherit
+      &insertCasts,   // where 16 bits are computed in
       // train: one step, every parameter at hand
       &appendLoss,
       &differentiate,
+      &widenGradients,   // no gradient is rounded before it is reduced
       &combineGradients, // parts of q, k and v side by side
       &splitSamples,     // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,

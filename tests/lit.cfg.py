@@ -2,6 +2,7 @@
 #
 #   %fsdpc              the compiler                  %exits N command...   the command must exit with status N
 #   %fixtures %samples  those folders                 %mpirun -n N ...      as in tests/run.sh
+#   %gpu                the folder tests/gpu
 #   %program LINK FIXTURE N ...   compiles once for all tests (program/Inputs/program.py); %data, %check, %faults: beside it
 #   %s %t %T            lit's own: this file, a scratch name, a scratch folder
 #   FileCheck, not, split-file                        from LLVM 19
@@ -40,5 +41,6 @@ config.substitutions += [
     ("%faults", f"/usr/bin/python3 {root}/tests/program/Inputs/faults.py"),
     ("%check", f"/usr/bin/python3 {root}/tests/program/Inputs/check.py"),
     ("%python", "/usr/bin/python3"),
+    ("%gpu", str(root / "tests/gpu")),
     ("%mpirun", "mpirun"),
 ]

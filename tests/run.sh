@@ -9,13 +9,13 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-if ! tests/setup.sh; then
+if ! tests/setup.sh --with_cuda; then
   echo "0 passed, 1 failed"
   exit 1
 fi
 
 # Containers run as root, with fewer cores than ranks, and two MPI jobs at once must not be bound to the same core.
-export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH:/usr/local/cuda/bin
+export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_btl_vader_single_copy_mechanism=none

@@ -217,15 +217,38 @@ def emulated():
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
             for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
     runs += [("events", fixture, 2, "--seeds", 200) for fixture in fixtures_wanted() if full or fixture.name == "mlp"]
+    # The transport that gpu/accept.sh runs several ranks on one device with.
+    runs += [("accept", fixture, ranks, "--seeds", 2, "--", "--test_build", "emulated_loopback")
+             for fixture in fixtures_wanted() for ranks in (2, 4) if full or (fixture.name, ranks) in often]
     result = gtest(BUILD / "tests/fsdpc_emulated_tests")
+    # A rank that is missing is waited for on the host: no time-out of the device's.
+    result += gtest(BUILD / "tests/fsdpc_loopback_tests", arguments=["--gtest_filter=-*ARankThatStartsOneAlone*"])
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda r: emulated_run(*r), runs), result)
 
 
 def cuda():
-    """Every fixture built by nvcc and started; a machine without nvcc fails, for these programs are the product."""
+    """Every fixture built by nvcc and started, two of them with ranks as threads, too; a machine without nvcc fails, for these
+    programs are the product."""
+    if not (BUILD / "libfsdpc_runtime_cuda.a").exists():
+        return Result(0, 1, output="build/ has no CUDA compiler: tests/setup.sh --with_cuda gets one; then configure again")
+    runs = [("start", fixture, 1) for fixture in fixtures_wanted()]
+    runs += [("start", fixture, 2, "--", "--test_build", "loopback") for fixture in fixtures_wanted() if fixture.name in ("mlp", "gpt2_tiny")]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        return sum(pool.map(lambda fixture: emulated_run("start", fixture, 1), fixtures_wanted()), Result())
+        return sum(pool.map(lambda r: emulated_run(*r), runs), gpu_bundle())
+
+
+def gpu_bundle():
+    """What tests/gpu carries to a GPU machine, with one small fixture and model: it builds, and says that there is no device."""
+    with tempfile.TemporaryDirectory(prefix="fsdpc-bundle-") as folder:
+        status, output = run(["/usr/bin/python3", "tests/gpu/bundle.py", folder, "--fixtures", "mlp", "--models", "llama_smoke"])
+        for script in (["accept.sh"], ["bench.sh", "llama_smoke"]):
+            if status == 0:
+                ended, said = run(["tests/gpu/" + script[0], *script[1:], "--bundle", folder], CUDA_VISIBLE_DEVICES="")
+                status = 0 if ended == 10 and said.count("\n") <= 2 else 1
+                output += said
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} bundle for a GPU machine", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- tests/gpu/bundle.py\n{output}")
 
 
 STEPS = {

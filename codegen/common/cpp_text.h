@@ -17,6 +17,8 @@ std::string cppLiteral(const Dense &dense, int64_t index);
 std::string cppDouble(double value);
 /// float, double, std::int64_t, std::int32_t, std::uint8_t, bool; std::uint16_t for 16-bit floats, which only move.
 llvm::StringRef cppType(DType dtype);
+/// Of an element that is computed with: 16-bit floats are computed with in float.
+llvm::StringRef cppValueType(DType dtype);
 /// The function of runtime/common/address.h that makes such a pointer: f32, i64, ...
 llvm::StringRef cppAccessor(DType dtype);
 /// DType::f32, for the runtime's enum.

@@ -49,9 +49,12 @@ std::string function(llvm::StringRef name, llvm::ArrayRef<std::string> a) {
   return ("scalar::" + name + "(").str() + llvm::join(a, ", ") + ")";
 }
 
-} // namespace
+/// Does the op give an element that one of its arguments was, or its negative? Then there is nothing to round.
+bool isExact(Op op) {
+  return op == Op::select || op == Op::maximum || op == Op::minimum || op == Op::neg || op == Op::abs || op == Op::relu;
+}
 
-std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> a) {
+std::string exactText(const Step &step, DType dtype, llvm::ArrayRef<std::string> a) {
   bool isFloatStep = isFloat(dtype);
   switch (step.op) {
   case Op::constant: return cppLiteral(step.dtype, step.literal);
@@ -72,7 +75,7 @@ std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> 
   case Op::logicalNot: return "!" + a[0];
   case Op::isNan: return a[0] + " != " + a[0];
   case Op::select: return a[0] + " ? " + a[1] + " : " + a[2];
-  case Op::cast: return "scalar::cast<" + cppType(step.dtype).str() + ">(" + a[0] + ")";
+  case Op::cast: return "scalar::cast<" + cppValueType(step.dtype).str() + ">(" + a[0] + ")";
   // Operands are x and dy; the kernel's derivatives take dy first.
   case Op::geluGrad: return function("geluGrad", {a[1], a[0]});
   case Op::geluTanhGrad: return function("geluTanhGrad", {a[1], a[0]});
@@ -81,6 +84,22 @@ std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> 
   default:
     return function(infoOf(step.op).name, a); // neg, abs, exp, ...: the runtime's scalar functions have our names
   }
+}
+
+} // namespace
+
+std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> arguments) {
+  std::string text = exactText(step, dtype, arguments);
+  bool rounds = step.dtype == DType::bf16 && !isExact(step.op) && !(step.op == Op::cast && dtype == DType::bf16);
+  return rounds ? "roundedToBfloat16(" + text + ")" : text;
+}
+
+std::string loadText(const Type &type, llvm::StringRef element) {
+  return type.dtype() == DType::bf16 ? ("static_cast<float>(" + element + ")").str() : element.str();
+}
+
+std::string storeText(const Type &type, llvm::StringRef value) {
+  return type.dtype() == DType::bf16 ? ("Bfloat16(" + value + ")").str() : value.str();
 }
 
 std::string randomShapeText(const Step &step, llvm::ArrayRef<int64_t> shape) {

@@ -13,7 +13,8 @@ std::string createText(llvm::StringRef shape, int64_t workspaceBytes) {
 
 void emitMatmul(SectionWriter &writer, const Node &node) {
   MatmulConfig config = MatmulConfig::of(node);
-  std::string name = writer.program.primitive("Matmul", config.name(), createText(config.text(), node.workspaceBytes));
+  std::string name = writer.program.primitive("Matmul", config.name(),
+                                              createText(config.text(), ownScratchBytes(writer.program.dialect, node)));
   std::string a = writer.operand(node, 0), b = writer.operand(node, 1), out = writer.define(node.result());
   writer.line(name + "(" + a + ", " + b + ", " + out + ", " + writer.workspace(node) + ");");
 }
@@ -21,7 +22,8 @@ void emitMatmul(SectionWriter &writer, const Node &node) {
 void emitConvolution(SectionWriter &writer, const Node &node) {
   ConvolutionConfig config = ConvolutionConfig::of(node);
   std::string name = writer.program.primitive(
-      "Convolution", config.name(), createText(config.passText() + ", " + config.text(), node.workspaceBytes));
+      "Convolution", config.name(),
+      createText(config.passText() + ", " + config.text(), ownScratchBytes(writer.program.dialect, node)));
   std::string arguments;
   for (unsigned i = 0; i < node.operandCount(); ++i)
     arguments += writer.operand(node, i) + ", ";

@@ -1,4 +1,5 @@
 // Ops that move elements: one strided copy for all of them, gathers, constants.
+#include "codegen/common/elementwise.h"
 #include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 
@@ -68,8 +69,8 @@ void emitPad(SectionWriter &writer, const Node &node) {
   if (pad.value == 0)
     writer.line("zeroBytes(c, " + y + ", " + llvm::Twine(type.bytes()) + ");");
   else
-    writer.line("fill(c, " + y + ", " + llvm::Twine(type.elements()) + ", " + cppLiteral(type.dtype(), pad.value) +
-                ");");
+    writer.line("fill(c, " + y + ", " + llvm::Twine(type.elements()) + ", " +
+                storeText(type, cppLiteral(type.dtype(), pad.value)) + ");");
   emitCopy(writer, copy, x, y);
 }
 
@@ -141,7 +142,8 @@ void emitConstant(SectionWriter &writer, const Node &node) {
   const Type &type = node.result()->type();
   std::string y = writer.define(node.result(), "constant");
   if (type.elements() == 1 || value.isSplat())
-    writer.line("fill(c, " + y + ", " + llvm::Twine(type.elements()) + ", " + cppLiteral(value, 0) + ");");
+    writer.line("fill(c, " + y + ", " + llvm::Twine(type.elements()) + ", " + storeText(type, cppLiteral(value, 0)) +
+                ");");
   else
     writer.line("copyTable(c, " + writer.program.constantTable(value) + ", " + y + ", " + llvm::Twine(type.bytes()) +
                 ");");
@@ -154,6 +156,11 @@ std::optional<std::string> unsupportedCopy(const Node &node) {
   return node.result()->type().rank() > 8 ? std::optional<std::string>("more than 8 dims") : std::nullopt;
 }
 
+std::optional<std::string> unsupportedConstant(const Node &node) {
+  return node.result()->type().dtype() == DType::f16 ? std::optional<std::string>("numbers of f16")
+                                                     : unsupportedCopy(node);
+}
+
 std::optional<std::string> unsupportedScatter(const Node &node) {
   return node.result()->type().dtype() == DType::boolean ? std::optional<std::string>("sums of bool") : std::nullopt;
 }
@@ -162,12 +169,12 @@ std::optional<std::string> unsupportedScatter(const Node &node) {
 
 namespace emitters {
 
-const Emitter constant = {emitConstant, Elements::arithmetic, unsupportedCopy};
+const Emitter constant = {emitConstant, Elements::any, unsupportedConstant};
 const Emitter iota = {emitIota, Elements::arithmetic, unsupportedCopy};
 const Emitter broadcast = {emitBroadcast, Elements::any, unsupportedCopy};
 const Emitter transpose = {emitTranspose, Elements::any, unsupportedCopy};
 const Emitter slice = {emitSlice, Elements::any, unsupportedCopy};
-const Emitter pad = {emitPad, Elements::arithmetic, unsupportedCopy};
+const Emitter pad = {emitPad, Elements::any, unsupportedConstant};
 const Emitter concat = {emitConcat, Elements::any, unsupportedCopy};
 const Emitter gather = {emitGather};
 const Emitter scatterAdd = {emitScatterAdd, Elements::arithmetic, unsupportedScatter};

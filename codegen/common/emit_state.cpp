@@ -186,7 +186,7 @@ void emitWait(SectionWriter &writer, const Node &node) {
 // ---- optimizers
 // -------------------------------------------------------------------------------------------------------------
 
-/// kernel(c, count, {scalars}, tensors..., results...); absent ones are null.
+/// kernel(c, count, {scalars}, tensors..., results...[, copy]); absent ones are null.
 void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kernel, llvm::StringRef scalars,
                    llvm::ArrayRef<std::string> tensors, llvm::ArrayRef<int> results) {
   std::string text = (kernel + "(c, " + llvm::Twine(node.operand(0)->type().elements()) + ", " + scalars).str();
@@ -194,12 +194,17 @@ void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kern
     text += ", " + tensor;
   for (int result : results)
     text += ", " + (result < 0 ? std::string("nullptr") : writer.define(node.result(result)));
+  if (node.get<OptimizerAttributes>().copies)
+    text += ", " + writer.define(node.result(node.resultCount() - 1));
   writer.line(text + ");");
 }
 
+/// The operand that is the first number, behind p, g, the states and the copy.
+unsigned firstNumber(const Node &node) { return node.resultCount() + 1; }
+
 void emitSgd(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<OptimizerAttributes>();
-  unsigned next = attributes.momentum ? 3 : 2;
+  unsigned next = firstNumber(node);
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1),
               buffer = attributes.momentum ? writer.operand(node, 2) : "nullptr";
   CppFields fields;
@@ -215,13 +220,14 @@ void emitSgd(SectionWriter &writer, const Node &node) {
 void emitAdam(SectionWriter &writer, const Node &node) {
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1), m = writer.operand(node, 2),
               v = writer.operand(node, 3);
+  unsigned next = firstNumber(node);
   CppFields fields;
-  fields.text("lr", writer.operand(node, 4))
-      .text("beta1", writer.operand(node, 5))
-      .text("beta2", writer.operand(node, 6))
-      .text("epsilon", writer.operand(node, 7))
-      .text("weightDecay", writer.operand(node, 8))
-      .text("step", writer.operand(node, 9))
+  fields.text("lr", writer.operand(node, next))
+      .text("beta1", writer.operand(node, next + 1))
+      .text("beta2", writer.operand(node, next + 2))
+      .text("epsilon", writer.operand(node, next + 3))
+      .text("weightDecay", writer.operand(node, next + 4))
+      .text("step", writer.operand(node, next + 5))
       .flag("decoupled", node.get<OptimizerAttributes>().decoupled);
   emitOptimizer(writer, node, "adam", fields.str(), {p, g, m, v}, {0, 1, 2});
 }
@@ -229,31 +235,33 @@ void emitAdam(SectionWriter &writer, const Node &node) {
 void emitAdadelta(SectionWriter &writer, const Node &node) {
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1), square = writer.operand(node, 2),
               delta = writer.operand(node, 3);
+  unsigned next = firstNumber(node);
   CppFields fields;
-  fields.text("lr", writer.operand(node, 4))
-      .text("rho", writer.operand(node, 5))
-      .text("epsilon", writer.operand(node, 6))
-      .text("weightDecay", writer.operand(node, 7));
+  fields.text("lr", writer.operand(node, next))
+      .text("rho", writer.operand(node, next + 1))
+      .text("epsilon", writer.operand(node, next + 2))
+      .text("weightDecay", writer.operand(node, next + 3));
   emitOptimizer(writer, node, "adadelta", fields.str(), {p, g, square, delta}, {0, 1, 2});
 }
 
 void emitAdagrad(SectionWriter &writer, const Node &node) {
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1), sum = writer.operand(node, 2);
+  unsigned next = firstNumber(node);
   CppFields fields;
-  fields.text("lr", writer.operand(node, 3))
-      .text("lrDecay", writer.operand(node, 4))
-      .text("epsilon", writer.operand(node, 5))
-      .text("weightDecay", writer.operand(node, 6))
-      .text("step", writer.operand(node, 7));
+  fields.text("lr", writer.operand(node, next))
+      .text("lrDecay", writer.operand(node, next + 1))
+      .text("epsilon", writer.operand(node, next + 2))
+      .text("weightDecay", writer.operand(node, next + 3))
+      .text("step", writer.operand(node, next + 4));
   emitOptimizer(writer, node, "adagrad", fields.str(), {p, g, sum}, {0, 1});
 }
 
 void emitRmsprop(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<OptimizerAttributes>();
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1), square = writer.operand(node, 2);
-  unsigned next = 3;
-  std::string buffer = attributes.momentum ? writer.operand(node, next++) : "nullptr";
-  std::string average = attributes.centered ? writer.operand(node, next++) : "nullptr";
+  std::string buffer = attributes.momentum ? writer.operand(node, 3) : "nullptr";
+  std::string average = attributes.centered ? writer.operand(node, attributes.momentum ? 4 : 3) : "nullptr";
+  unsigned next = firstNumber(node);
   CppFields fields;
   fields.text("lr", writer.operand(node, next))
       .text("alpha", writer.operand(node, next + 1))

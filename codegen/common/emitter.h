@@ -11,8 +11,8 @@ namespace fsdpc {
 /// Which element types the kernels of an op take.
 enum class Elements : uint8_t {
   any,        ///< they move elements, whatever these are
-  arithmetic, ///< integers, f32 and f64; 16-bit floats where the target computes with them
-  single,     ///< of floats f32; 16-bit floats where the target computes with them
+  arithmetic, ///< integers, bf16, f32 and f64
+  single,     ///< of floats bf16 and f32
 };
 
 struct Emitter {
@@ -21,6 +21,18 @@ struct Emitter {
   /// Why the node cannot be printed for any target, or nullopt. Null: there is no such reason.
   std::optional<std::string> (*unsupported)(const Node &node) = nullptr;
 };
+
+/// Are the loops of the node written for it, element by element?
+bool isGeneratedLoop(const Node &node);
+/// Bytes of the f32 copies that the node needs of its bf16 operands and results if its kernel does not take these
+/// (Dialect::takesBfloat16): operands, then results, each from a multiple of copyAlignmentBytes on.
+int64_t widenedBytes(const Dialect &dialect, const Node &node);
+constexpr int64_t copyAlignmentBytes = 256;
+int64_t toMultiple(int64_t bytes); ///< of copyAlignmentBytes
+/// What a node's scratch is made of: first the kernel's own `bytes`, then the f32 copies.
+int64_t scratchWithCopies(const Dialect &dialect, const Node &node, int64_t bytes);
+/// Of a planned node: what is its kernel's own.
+int64_t ownScratchBytes(const Dialect &dialect, const Node &node);
 
 /// Never without `emit`.
 const Emitter &emitterOf(Op op);

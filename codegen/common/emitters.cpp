@@ -12,8 +12,6 @@ const Emitter &emitterOf(Op op) {
 
 namespace {
 
-bool is16Bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
 /// Of operands, results and the steps of a fused loop.
 template <class Body>
 void forEachDType(const Node &node, const Body &body) {
@@ -26,14 +24,14 @@ void forEachDType(const Node &node, const Body &body) {
       body(Type(step.dtype, {}));
 }
 
-std::optional<std::string> unsupportedElements(const Dialect &dialect, const Node &node, Elements elements) {
+std::optional<std::string> unsupportedElements(const Node &node, Elements elements) {
   std::optional<std::string> reason;
   forEachDType(node, [&](const Type &type) {
     if (elements == Elements::any || !type.isTensor() || !isFloat(type.dtype()) || type.dtype() == DType::f32)
       return;
-    if (is16Bit(type.dtype()) && !dialect.computesWith(type.dtype()))
-      reason = "arithmetic on 16-bit floats";
-    else if (elements == Elements::single && !is16Bit(type.dtype()))
+    if (type.dtype() == DType::f16)
+      reason = "arithmetic on f16";
+    else if (elements == Elements::single && type.dtype() != DType::bf16)
       reason = "the kernel computes in f32, not " + nameOf(type.dtype()).str();
   });
   return reason;
@@ -41,14 +39,40 @@ std::optional<std::string> unsupportedElements(const Dialect &dialect, const Nod
 
 } // namespace
 
+int64_t toMultiple(int64_t bytes) { return (bytes + copyAlignmentBytes - 1) / copyAlignmentBytes * copyAlignmentBytes; }
+
 std::optional<std::string> unsupportedBy(const Dialect &dialect, const Node &node) {
   const Emitter &emitter = emitterOf(node.op());
   if (emitter.unsupported)
     if (std::optional<std::string> reason = emitter.unsupported(node))
       return reason;
-  if (std::optional<std::string> reason = unsupportedElements(dialect, node, emitter.elements))
+  if (std::optional<std::string> reason = unsupportedElements(node, emitter.elements))
     return reason;
   return dialect.unsupported(node);
+}
+
+int64_t ownScratchBytes(const Dialect &dialect, const Node &node) {
+  return node.workspaceBytes - widenedBytes(dialect, node);
+}
+
+bool isGeneratedLoop(const Node &node) {
+  return isElementwise(node) || node.op() == Op::fused || node.op() == Op::randomUniform;
+}
+
+int64_t widenedBytes(const Dialect &dialect, const Node &node) {
+  if (dialect.takesBfloat16(node))
+    return 0;
+  int64_t bytes = 0;
+  forEachDType(node, [&](const Type &type) {
+    if (type.isTensor() && type.dtype() == DType::bf16)
+      bytes += toMultiple(type.withDType(DType::f32).bytes());
+  });
+  return bytes;
+}
+
+int64_t scratchWithCopies(const Dialect &dialect, const Node &node, int64_t bytes) {
+  int64_t copies = widenedBytes(dialect, node);
+  return copies == 0 ? bytes : toMultiple(bytes) + copies;
 }
 
 int64_t productOf(llvm::ArrayRef<int64_t> dims) {

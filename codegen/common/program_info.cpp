@@ -246,6 +246,10 @@ std::string InfoWriter::programInfo() const {
       .text("streams", cppString(info.streams))
       .text("cudaGraph", cppString(info.cudaGraph))
       .real("peakStepMicroseconds", info.peakStepMicroseconds);
+  if (info.allowTf32)
+    fields.text("allowTf32", "true");
+  if (info.tune)
+    fields.text("tune", "true");
   return fields.str();
 }
 

@@ -24,7 +24,13 @@ std::string SectionText::filled(llvm::ArrayRef<bool> inRow) const {
 }
 
 void SectionWriter::write(const Node &node) {
+  int64_t copies = widenedBytes(program.dialect, node);
+  current = copies > 0 ? &node : nullptr;
+  copyOffsetBytes = node.workspaceBytes - copies;
   emitterOf(node.op()).emit(*this, node);
+  for (const std::string &statement : std::exchange(narrowings, {}))
+    line(statement);
+  current = nullptr;
   if (node.records >= 0 && program.dialect.hasEvents())
     line("record(c, " + event(node.records) + ");");
 }
@@ -90,7 +96,36 @@ std::string SectionWriter::use(const Value *value) {
   return declare(value, "");
 }
 
-std::string SectionWriter::define(const Value *value, llvm::StringRef comment) { return declare(value, comment); }
+bool SectionWriter::isWidened(const Value *value) const { return current && value->type().dtype() == DType::bf16; }
+
+/// f32(c, P + 0x400), of the next copy.
+std::string SectionWriter::copyPlace(const Value *value) {
+  Place place = current->workspace;
+  place.offsetBytes += copyOffsetBytes;
+  copyOffsetBytes += toMultiple(value->type().withDType(DType::f32).bytes());
+  return "f32(c, " + placeAt("copy", place) + ")";
+}
+
+std::string SectionWriter::operand(const Node &node, unsigned i) {
+  const Value *value = node.operand(i);
+  std::string name = use(value);
+  if (!isWidened(value))
+    return name;
+  std::string copy = "w" + std::to_string(nextName++);
+  line("float *const " + copy + " = widened(c, " + name + ", " + copyPlace(value) + ", " +
+       llvm::Twine(value->type().elements()) + ");");
+  return copy;
+}
+
+std::string SectionWriter::define(const Value *value, llvm::StringRef comment) {
+  std::string name = declare(value, comment);
+  if (!isWidened(value))
+    return name;
+  std::string copy = "w" + std::to_string(nextName++);
+  line("float *const " + copy + " = " + copyPlace(value) + ";");
+  narrowings.push_back("narrow(c, " + copy + ", " + name + ", " + std::to_string(value->type().elements()) + ");");
+  return copy;
+}
 
 std::string SectionWriter::defineAlias(const Value *value, const Value *operand, llvm::StringRef comment) {
   auto found = names.find(operand);
@@ -104,9 +139,10 @@ std::string SectionWriter::defineAlias(const Value *value, const Value *operand,
 }
 
 std::string SectionWriter::workspace(const Node &node) {
-  if (node.workspaceBytes == 0)
+  int64_t bytes = ownScratchBytes(program.dialect, node);
+  if (bytes == 0)
     return "{}";
-  return "scratch(c, " + placeAt("scratch", node.workspace) + ", " + std::to_string(node.workspaceBytes) + ")";
+  return "scratch(c, " + placeAt("scratch", node.workspace) + ", " + std::to_string(bytes) + ")";
 }
 
 void SectionWriter::call(llvm::StringRef kernel, llvm::StringRef shape, llvm::ArrayRef<std::string> arguments) {

@@ -47,8 +47,9 @@ public:
   void line(const llvm::Twine &text, int depth = 1);
   /// The pointer of an operand.
   std::string use(const Value *value);
-  std::string operand(const Node &node, unsigned i) { return use(node.operand(i)); }
-  /// Declares the pointer of a result.
+  /// That of the f32 copy, for a kernel that does not take bf16.
+  std::string operand(const Node &node, unsigned i);
+  /// Declares the pointer of a result; of its f32 copy, for a kernel that does not take bf16.
   std::string define(const Value *value, llvm::StringRef comment = "");
   /// A result in the memory of `operand`: declared as the operand's pointer if both start at one address.
   std::string defineAlias(const Value *value, const Value *operand, llvm::StringRef comment);
@@ -67,12 +68,17 @@ public:
 
 private:
   std::string declare(const Value *value, llvm::StringRef comment);
+  bool isWidened(const Value *value) const;
+  std::string copyPlace(const Value *value);
   void flushEnded();
   SectionText section;
   std::string ended; ///< names of values that ended since the last line
   llvm::DenseMap<const Value *, std::string> names;
   llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
   int nextName = 0;
+  const Node *current = nullptr;       ///< being written, if its kernel does not take bf16
+  int64_t copyOffsetBytes = 0;         ///< in its scratch: where the next f32 copy lies
+  std::vector<std::string> narrowings; ///< statements behind it
 };
 
 } // namespace fsdpc

@@ -1,5 +1,6 @@
 #include "codegen/cpu/dialect.h"
 
+#include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 #include "codegen/cpu/loops.h"
 #include "codegen/cpu/scratch.h"
@@ -12,7 +13,7 @@ namespace {
 class CpuDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cpu"; }
-  bool computesWith(DType) const override { return false; }
+  bool takesBfloat16(const Node &node) const override;
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitHostLoops(writer, node, attributes);
@@ -26,6 +27,10 @@ public:
   llvm::StringRef variablePrefix() const override { return ""; }
   std::string startText(const ProgramText &) const override { return "  setLibraryThreads(c.threads);\n"; }
 };
+
+bool CpuDialect::takesBfloat16(const Node &node) const {
+  return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
+}
 
 std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   if (node.op() == Op::matmul && !scratchBytes(MatmulConfig::of(node), 1))

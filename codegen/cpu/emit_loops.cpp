@@ -112,8 +112,8 @@ std::string LoopWriter::resultIndex() const {
 void LoopWriter::writeLoads(bool inside, int depth) {
   for (size_t i = 0; i < pointers.size(); ++i)
     if (used[i] && variesInside(i) == inside)
-      writer.line("const " + cppType(node.operand(i)->type().dtype()) + " " + loads[i] + " = " + pointers[i] + "[" +
-                      index(i, inside) + "];",
+      writer.line("const " + cppValueType(node.operand(i)->type().dtype()) + " " + loads[i] + " = " +
+                      loadText(node.operand(i)->type(), pointers[i] + "[" + index(i, inside) + "]") + ";",
                   depth);
 }
 
@@ -136,10 +136,12 @@ void LoopWriter::writeSteps(int depth) {
         arguments.push_back(argument(k));
       value = stepText(step, dtypeOf(step.arguments[0]), arguments);
     }
-    writer.line("const " + cppType(step.dtype) + " " + name + " = " + value + ";", depth);
+    writer.line("const " + cppValueType(step.dtype) + " " + name + " = " + value + ";", depth);
   }
   for (size_t i = 0; i < body.yields.size(); ++i)
-    writer.line(results[i] + "[" + resultIndex() + "] = " + argument(body.yields[i]) + ";", depth);
+    writer.line(results[i] + "[" + resultIndex() +
+                    "] = " + storeText(node.result(static_cast<unsigned>(i))->type(), argument(body.yields[i])) + ";",
+                depth);
 }
 
 void LoopWriter::writeInnerLoop(llvm::StringRef from, llvm::StringRef to, int depth) {

@@ -16,7 +16,9 @@ public:
   llvm::StringRef name() const override { return "cpu"; }
   int64_t alignmentBytes() const override { return 64; }
   int64_t arenaGranuleBytes() const override { return 4096; }
-  int64_t workspaceBytes(const Node &node) const override;
+  int64_t workspaceBytes(const Node &node) const override {
+    return scratchWithCopies(cpuDialect(), node, kernelScratchBytes(node));
+  }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
     return infoOf(collective).has(startsCollective) && operand == 0;
   }
@@ -32,6 +34,7 @@ private:
   template <class Config>
   int64_t scratchOf(const Config &config) const;
   int64_t attentionBytes(const Node &node) const;
+  int64_t kernelScratchBytes(const Node &node) const;
 
   CpuTargetOptions options;
   mutable llvm::StringMap<int64_t> scratchByText;
@@ -55,7 +58,7 @@ int64_t CpuTarget::attentionBytes(const Node &node) const {
   return attentionScratchBytes(node) * std::min<int64_t>(heads, options.threads);
 }
 
-int64_t CpuTarget::workspaceBytes(const Node &node) const {
+int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   switch (node.op()) {
   case Op::matmul: return scratchOf(MatmulConfig::of(node));
   case Op::convolution:

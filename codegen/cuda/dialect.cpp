@@ -11,7 +11,7 @@ namespace {
 class CudaDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cuda"; }
-  bool computesWith(DType) const override { return false; }
+  bool takesBfloat16(const Node &node) const override;
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitKernel(writer, node, attributes);
@@ -34,6 +34,20 @@ public:
     return program.eventCount() == 0 ? "" : "  createEvents(c, events);\n";
   }
 };
+
+bool CudaDialect::takesBfloat16(const Node &node) const {
+  switch (node.op()) {
+  case Op::convolution:
+  case Op::convolutionGradInput:
+  case Op::convolutionGradWeight:
+  case Op::maxPool:
+  case Op::maxPoolGrad:
+  case Op::averagePool:
+  case Op::averagePoolGrad:
+  case Op::matmul: return false;
+  default: return true;
+  }
+}
 
 std::optional<std::string> CudaDialect::unsupported(const Node &node) const {
   bool convolves =

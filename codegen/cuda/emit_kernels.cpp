@@ -155,8 +155,8 @@ std::string KernelWriter::loads() const {
   for (size_t i = 0; i < used.size(); ++i)
     if (used[i])
       line(text,
-           "const " + cppType(node.operand(i)->type().dtype()) + " x" + llvm::Twine(i) + " = p" + llvm::Twine(i) + "[" +
-               indexOf(i) + "];",
+           "const " + cppValueType(node.operand(i)->type().dtype()) + " x" + llvm::Twine(i) + " = " +
+               loadText(node.operand(i)->type(), "p" + std::to_string(i) + "[" + indexOf(i) + "]") + ";",
            2);
   return text;
 }
@@ -189,10 +189,13 @@ std::string KernelWriter::steps() const {
         arguments.push_back(argument(k));
       value = stepText(step, dtypeOf(step.arguments[0]), arguments);
     }
-    line(text, "const " + cppType(step.dtype) + " s" + number + " = " + value + ";", 2);
+    line(text, "const " + cppValueType(step.dtype) + " s" + number + " = " + value + ";", 2);
   }
   for (size_t i = 0; i < body.yields.size(); ++i)
-    line(text, "r" + llvm::Twine(i) + "[e] = " + argument(body.yields[i]) + ";", 2);
+    line(text,
+         "r" + llvm::Twine(i) +
+             "[e] = " + storeText(node.result(static_cast<unsigned>(i))->type(), argument(body.yields[i])) + ";",
+         2);
   return text;
 }
 

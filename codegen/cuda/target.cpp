@@ -17,7 +17,8 @@ public:
   int64_t alignmentBytes() const override { return 256; }
   int64_t arenaGranuleBytes() const override { return 2 << 20; }
   int64_t workspaceBytes(const Node &node) const override {
-    return infoOf(node).has(startsCollective) ? stagingBytes(node) : cudaScratchBytes(node);
+    return infoOf(node).has(startsCollective) ? stagingBytes(node)
+                                              : scratchWithCopies(cudaDialect(), node, cudaScratchBytes(node));
   }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
     return infoOf(collective).has(startsCollective) && operand == 0;

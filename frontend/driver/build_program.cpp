@@ -31,20 +31,28 @@ llvm::Error run(llvm::ArrayRef<std::string> command, const std::string &log) {
 
 /// Everything that differs between the ways to build a program; flags are separated by |.
 struct Toolchain {
-  const char *compiler, *flags, *library, *linkFlags;
+  const char *compiler, *flags, *libraries, *linkFlags;
 };
 
-llvm::Expected<Toolchain> toolchainOf(const BuildOptions &options) {
-  if (options.target == "cpu" && options.testBuild)
-    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_PROGRAM_FLAGS "|-DFSDPC_TEST_BUILD", FSDPC_TEST_RUNTIME_LIBRARY,
-                     FSDPC_LINK_FLAGS};
-  if (options.target == "cpu")
-    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_PROGRAM_FLAGS, FSDPC_RUNTIME_LIBRARY, FSDPC_LINK_FLAGS};
-  if (options.testBuild)
+llvm::Expected<Toolchain> cpuToolchain(const BuildOptions &options) {
+  const bool isTest = options.testBuild == "on";
+  return Toolchain{FSDPC_HOST_COMPILER, isTest ? FSDPC_PROGRAM_FLAGS "|-DFSDPC_TEST_BUILD" : FSDPC_PROGRAM_FLAGS,
+                   isTest ? FSDPC_TEST_RUNTIME_LIBRARY : FSDPC_RUNTIME_LIBRARY, FSDPC_LINK_FLAGS};
+}
+
+llvm::Expected<Toolchain> cudaToolchain(const BuildOptions &options) {
+  if (options.testBuild == "on")
     return Toolchain{FSDPC_HOST_COMPILER, FSDPC_EMULATED_PROGRAM_FLAGS, FSDPC_EMULATED_RUNTIME_LIBRARY,
                      FSDPC_EMULATED_LINK_FLAGS};
+  if (options.testBuild == "emulated_loopback")
+    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_EMULATED_PROGRAM_FLAGS, FSDPC_EMULATED_LOOPBACK_LIBRARIES,
+                     FSDPC_EMULATED_LINK_FLAGS};
 #if defined(FSDPC_CUDA_COMPILER)
-  return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS, FSDPC_CUDA_RUNTIME_LIBRARY, FSDPC_CUDA_LINK_FLAGS};
+  if (options.testBuild == "loopback")
+    return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS "|-DFSDPC_RANKS_ARE_THREADS",
+                     FSDPC_CUDA_LOOPBACK_LIBRARIES, FSDPC_CUDA_LINK_FLAGS};
+  return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS, FSDPC_CUDA_RUNTIME_LIBRARY,
+                   FSDPC_CUDA_LINK_FLAGS "|" FSDPC_NCCL_LIBRARY};
 #else
   return llvm::createStringError("this fsdpc was built without a CUDA compiler (nvcc): --emit src writes the source of "
                                  "the program, which builds where there is one");
@@ -61,7 +69,7 @@ void appendFlags(std::vector<std::string> &command, llvm::StringRef flags) {
 } // namespace
 
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options) {
-  llvm::Expected<Toolchain> toolchain = toolchainOf(options);
+  llvm::Expected<Toolchain> toolchain = options.target == "cpu" ? cpuToolchain(options) : cudaToolchain(options);
   if (!toolchain)
     return toolchain.takeError();
   std::string root = folder.workingPath().str();
@@ -94,7 +102,7 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
       return llvm::createStringError(message);
   std::vector<std::string> link = {toolchain->compiler, "-o", root + "/train"};
   llvm::append_range(link, objects);
-  link.push_back(toolchain->library);
+  appendFlags(link, toolchain->libraries);
   appendFlags(link, toolchain->linkFlags);
   if (llvm::Error error = run(link, root + "/train.log"))
     return error;

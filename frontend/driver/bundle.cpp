@@ -86,6 +86,8 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.streams = values.text("streams").str();
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
+  info.allowTf32 = values.flag("allow_tf32");
+  info.tune = values.flag("tune");
   info.labels = setting(module, "labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {
@@ -225,7 +227,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     return error;
   if (values.text("emit") == "program")
     if (llvm::Error error =
-            buildProgram(*folder, sources, {compilation.target->name().str(), values.flag("test_build")}))
+            buildProgram(*folder, sources, {compilation.target->name().str(), values.text("test_build").str()}))
       return error;
   return folder->commit();
 }

@@ -77,6 +77,10 @@ constexpr OptionRow rows[] = {
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
+    {"mixed_precision", choice, "no", "no|bf16", "sharding",
+     "bf16: param_dtype bf16; gradients are summed, masters and optimizer state kept in fp32"},
+    {"param_dtype", choice, "fp32", "fp32|bf16|float32=fp32|bfloat16=bf16", "sharding",
+     "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",
@@ -89,6 +93,11 @@ constexpr OptionRow rows[] = {
      "cuda: the program replays its step as one CUDA graph; auto: where it can be captured"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
+    {"allow_tf32", boolean, "false", "", "sharding",
+     "cuda: products and convolutions of f32 may round their operands to tf32's 10 bits, which is faster"},
+    {"tune", boolean, "false", "", "sharding",
+     "cuda: the program's first run times the library's algorithms for each product and keeps the choice in "
+     "OUT/tuning.json"},
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
      "whose costs predictions read; default: what calibrate measured here, else cpu, or h100_8 for cuda; cpu, a100_8, "
      "h100_8, h200_8, b200_8; a table"},
@@ -102,8 +111,10 @@ constexpr OptionRow rows[] = {
      true},
     {"output", text, "", "OUT", "looking inside", "-o: output folder; with --compile_to a file, - for stdout", true},
     {"emit", choice, "program", "program|src", "looking inside", "src: no host compiler", true},
-    {"test_build", boolean, "false", "", "looking inside", "guard pages, pattern fill, no allocation inside a step",
-     true},
+    {"test_build", choice, "off", "off|on|loopback|emulated_loopback|false=off|true=on", "looking inside",
+     "on (meant without a value): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
+     "device. cuda only: loopback, ranks as threads on one device, or on the emulated one",
+     true, "on"},
     {"dry_run", boolean, "false", "", "looking inside", "compile without writing", true},
     {"dump_dir", text, "", "D", "looking inside", "one numbered file per pass that changed something", true},
     {"print_ir_before", list, "", "PASS", "looking inside", "to stderr", true},

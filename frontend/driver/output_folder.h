@@ -33,8 +33,8 @@ private:
 /// Compiles the program in `folder` with the host compiler, without a shell. On failure the error carries the
 /// compiler's output.
 struct BuildOptions {
-  std::string target;     ///< "cpu" or "cuda"
-  bool testBuild = false; ///< cpu: guard pages and no allocation in a step; cuda: for the emulated device
+  std::string target;            ///< "cpu" or "cuda"
+  std::string testBuild = "off"; ///< as the option says
 };
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options);
 

@@ -182,6 +182,9 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.worldSize = values.integer("world_size");
   options.microBatchSize = values.integer("micro_batch_size");
   options.seed = static_cast<uint64_t>(values.integer("seed"));
+  if (!values.given("param_dtype") && values.text("mixed_precision") == "bf16")
+    values.resolve("param_dtype", "bf16");
+  options.paramDType = values.text("param_dtype") == "bf16" ? DType::bf16 : DType::f32;
   llvm::Expected<LossOptions> loss = lossOptions(values, module);
   if (!loss)
     return loss.takeError();
@@ -209,8 +212,11 @@ llvm::Error resolveTarget(OptionValues &values) {
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
     return llvm::Error::success();
   }
-  if (changed(values, "cuda_graph"))
-    return usage("--cuda_graph: changes nothing for --target cpu");
+  for (const char *name : {"allow_tf32", "tune", "cuda_graph"})
+    if (changed(values, name))
+      return usage("--" + llvm::Twine(name) + ": changes nothing for --target cpu");
+  if (values.text("test_build").ends_with("loopback"))
+    return usage("--test_build " + values.text("test_build") + ": is for --target cuda");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (values.integer("threads") <= 0)
     values.resolve("threads", values.text("deterministic") == "world"

@@ -15,7 +15,14 @@ std::vector<HostTensor> evaluatePure(Op op, const AttributesBase *attributes,
     results.emplace_back(type);
   EvaluateContext context{attributes, operands, results, nullptr};
   infoOf(op).evaluate(context);
+  llvm::for_each(results, roundToDType);
   return results;
+}
+
+void roundToDType(HostTensor &tensor) {
+  if (byteSize(tensor.type.dtype()) == 2)
+    for (double &value : tensor.values)
+      value = roundedTo(tensor.type.dtype(), value);
 }
 
 HostTensor hostTensorOf(const Dense &dense, const Type &type) {

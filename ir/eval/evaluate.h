@@ -1,7 +1,8 @@
 // The reference evaluator: any stage, in f64, N ranks in one process. A specification, not an engine.
 //
-// Floats are kept in f64 whatever their dtype, integers exactly (up to 2^53). Nothing is rounded to the dtype, so a
-// result is what exact arithmetic would give up to f64 rounding.
+// f64 and f32 values are kept in f64, integers exactly (up to 2^53): such a result is what exact arithmetic would give
+// up to f64 rounding. Values of 16-bit float types are rounded to them, once per node and per step of a fused body:
+// where those types stand in the IR is where programs round visibly.
 #pragma once
 
 #include "ir/module.h"
@@ -43,6 +44,9 @@ struct EvaluateContext {
     return static_cast<const Attributes<T> *>(attributes)->value;
   }
 };
+
+/// Rounds what is of a 16-bit float type to it.
+void roundToDType(HostTensor &tensor);
 
 /// Evaluates one pure op on known tensors: what constant folding uses.
 std::vector<HostTensor> evaluatePure(Op op, const AttributesBase *attributes,

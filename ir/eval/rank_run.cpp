@@ -201,6 +201,7 @@ void RankRun::execute(const NodePlan &plan) {
   infoOf(*node).evaluate(context);
   for (size_t i = 0; i < values.size(); ++i) {
     assert(static_cast<int64_t>(values[i].values.size()) == values[i].type.elements() && "evaluate keeps the size");
+    roundToDType(values[i]);
     slots[plan.firstResult + i] = std::make_shared<const HostTensor>(std::move(values[i]));
   }
   for (int32_t slot : plan.dying)

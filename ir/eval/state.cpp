@@ -61,6 +61,7 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
     for (size_t rank = 0; rank < all.states.size(); ++rank) {
       HostTensor tensor(state.type);
       std::copy_n(padded.begin() + memberOf(module, state, rank) * shard, shard, tensor.values.begin());
+      roundToDType(tensor);
       all.states[rank][state.name] = std::move(tensor);
     }
   }

@@ -131,9 +131,11 @@ struct CumulativeSumAttributes {
 struct ScatterAddAttributes {
   int64_t axis = 0;
   int64_t size = 0;
+  bool wide = false; ///< as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axis", axis);
     v.field("size", size);
+    v.field("wide", wide);
   }
 };
 
@@ -147,18 +149,22 @@ struct GatherNdAttributes {
 struct ReduceAttributes {
   Shape axes;
   bool keepDims = false;
+  bool wide = false; ///< reduce_sum: as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axes", axes);
     v.field("keep_dims", keepDims);
+    v.field("wide", wide);
   }
 };
 
 /// matmul
 struct MatmulAttributes {
   bool transposeA = false, transposeB = false;
+  bool wide = false; ///< the result is f32, as it was summed, whatever 16-bit type the operands have
   void fields(AttributeVisitor &v) {
     v.field("transpose_a", transposeA);
     v.field("transpose_b", transposeB);
+    v.field("wide", wide);
   }
 };
 
@@ -166,7 +172,8 @@ struct MatmulAttributes {
 struct ConvolutionAttributes {
   Shape strides, dilations, padsBefore, padsAfter;
   int64_t groups = 1;
-  Shape shape; ///< gradient ops: shape of the result (of the input or of the weight)
+  Shape shape;       ///< gradient ops: shape of the result (of the input or of the weight)
+  bool wide = false; ///< convolution_grad_weight: as of matmul
   void fields(AttributeVisitor &v) {
     v.field("strides", strides);
     v.field("dilations", dilations);
@@ -174,6 +181,7 @@ struct ConvolutionAttributes {
     v.field("pads_after", padsAfter);
     v.field("groups", groups);
     v.field("shape", shape);
+    v.field("wide", wide);
   }
 };
 
@@ -197,9 +205,11 @@ struct PoolAttributes {
 struct NormAttributes {
   int64_t axis = 0;
   double epsilon = 1e-5;
+  bool wide = false; ///< gradient ops: the cotangents of the scales, as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axis", axis);
     v.field("epsilon", epsilon);
+    v.field("wide", wide);
   }
 };
 
@@ -238,11 +248,13 @@ struct OptimizerAttributes {
   bool nesterov = false;  ///< sgd
   bool decoupled = false; ///< adam: decoupled weight decay (AdamW)
   bool centered = false;  ///< rmsprop
+  bool copies = false;    ///< p' is also stored in the 16-bit type of the last tensor operand
   void fields(AttributeVisitor &v) {
     v.field("momentum", momentum);
     v.field("nesterov", nesterov);
     v.field("decoupled", decoupled);
     v.field("centered", centered);
+    v.field("copies", copies);
   }
 };
 

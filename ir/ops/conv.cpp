@@ -66,7 +66,10 @@ llvm::Error inferGradient(const OpInfo &info, llvm::ArrayRef<Type> operands, con
                           llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOneFloat(info, operands))
     return error;
-  if (llvm::Error error = addResult(info, "C8", dy.dtype(), attributes.shape, results))
+  llvm::Expected<DType> dtype = dtypeOfSum(info, dy.dtype(), attributes.wide);
+  if (!dtype)
+    return dtype.takeError();
+  if (llvm::Error error = addResult(info, "C8", *dtype, attributes.shape, results))
     return error;
   llvm::Expected<Shape> shape = resultShape(info, x, w, attributes);
   if (!shape)

@@ -154,7 +154,7 @@ void evaluateFused(EvaluateContext &context) {
     for (size_t i = 0; i < context.operands.size(); ++i)
       known.push_back(context.operands[i]->values[flatIndex(coordinates, strides[i])]);
     for (const Expression::Step &step : own.body.steps)
-      known.push_back(stepValue(step, known, coordinates, own.shape, rankOf(context)));
+      known.push_back(roundedTo(step.dtype, stepValue(step, known, coordinates, own.shape, rankOf(context))));
     for (size_t i = 0; i < own.body.yields.size(); ++i)
       context.results[i].values[flat] = known[own.body.yields[i]];
   });

@@ -78,6 +78,14 @@ llvm::Error checkIndex(const OpInfo &info, llvm::StringRef constraint, llvm::Arr
                          "operand " + llvm::Twine(operand) + " is not i64 or i32: " + toString(operands[operand]));
 }
 
+llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool wide) {
+  if (!wide)
+    return elements;
+  if (elements == DType::bf16 || elements == DType::f16)
+    return DType::f32;
+  return constraintError(info.name, "C0", "only sums of 16-bit floats are wide, not of " + nameOf(elements));
+}
+
 std::string shapeText(llvm::ArrayRef<int64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)

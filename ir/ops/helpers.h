@@ -1,7 +1,7 @@
 // What the descriptor files share: operand lists, checks, index arithmetic, costs.
 //
 // Constraint (C0), common to all ops and never repeated in their docs: as many operands as named, each of them a
-// tensor.
+// tensor; `wide`, which makes the sums that an op returns f32, with operands of 16-bit floats only.
 #pragma once
 
 #include "ir/builder.h"
@@ -48,6 +48,8 @@ llvm::Error checkSame(const OpInfo &info, llvm::StringRef constraint, llvm::Arra
 llvm::Error checkFloat(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
 /// dtype i64 or i32.
 llvm::Error checkIndex(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
+/// What a sum of elements has: their dtype, or f32 for a wide sum, whose elements have 16 bits.
+llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool wide);
 /// [2,3]
 std::string shapeText(llvm::ArrayRef<int64_t> shape);
 

@@ -91,7 +91,10 @@ llvm::Error inferScatterAdd(llvm::ArrayRef<Type> operands, const AttributesBase 
                                " of the indices at axis " + llvm::Twine(own.axis));
   Shape shape =
       joined(updates.shape().take_front(own.axis), {own.size}, updates.shape().drop_front(own.axis + indices.rank()));
-  return addResult(scatterAddInfo, "C3", updates.dtype(), shape, results);
+  llvm::Expected<DType> dtype = dtypeOfSum(scatterAddInfo, updates.dtype(), own.wide);
+  if (!dtype)
+    return dtype.takeError();
+  return addResult(scatterAddInfo, "C3", *dtype, shape, results);
 }
 
 void evaluateScatterAdd(EvaluateContext &context) {

@@ -32,9 +32,12 @@ llvm::Error inferMatmul(llvm::ArrayRef<Type> operands, const AttributesBase *att
     return constraintError("matmul", "C3", "batch dims differ: " + both);
   if (a.dtype() != b.dtype() || a.dtype() == DType::boolean)
     return constraintError("matmul", "C4", "the operands need one dtype of numbers: " + both);
+  llvm::Expected<DType> dtype = dtypeOfSum(matmulInfo, a.dtype(), attributesOf<MatmulAttributes>(attributes).wide);
+  if (!dtype)
+    return dtype.takeError();
   Shape shape(own.batch());
   shape.append({own.rows, own.columns});
-  return addResult(matmulInfo, "C5", a.dtype(), shape, results);
+  return addResult(matmulInfo, "C5", *dtype, shape, results);
 }
 
 /// Element (row, column) of a matrix that starts at `first` in a tensor, transposed or not.
@@ -75,7 +78,7 @@ Value *flattened(Builder &builder, Value *x, bool swap) {
 
 /// dA = dy B^T, or its transpose B dy^T if a came transposed.
 Value *cotangentOfA(Builder &builder, const Node &node, Value *dy) {
-  auto [transposeA, transposeB] = node.get<MatmulAttributes>();
+  const auto &[transposeA, transposeB, wide] = node.get<MatmulAttributes>();
   Value *a = node.operand(0), *b = node.operand(1);
   if (a->type().rank() > 2 || b->type().rank() == 2)
     return transposeA ? builder.matmul(b, dy, transposeB, true) : builder.matmul(dy, b, false, !transposeB);
@@ -87,7 +90,7 @@ Value *cotangentOfA(Builder &builder, const Node &node, Value *dy) {
 
 /// dB = A^T dy, or its transpose dy^T A if b came transposed.
 Value *cotangentOfB(Builder &builder, const Node &node, Value *dy) {
-  auto [transposeA, transposeB] = node.get<MatmulAttributes>();
+  const auto &[transposeA, transposeB, wide] = node.get<MatmulAttributes>();
   Value *a = node.operand(0), *b = node.operand(1);
   if (b->type().rank() > 2 || a->type().rank() == 2)
     return transposeB ? builder.matmul(dy, a, true, transposeA) : builder.matmul(a, dy, !transposeA, false);

@@ -68,8 +68,11 @@ llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *a
     if (statistic != statisticOf(x, a))
       return constraintError(
           info.name, "C7", "one number per row is " + toString(statisticOf(x, a)) + ", but is " + toString(statistic));
+  llvm::Expected<DType> dtype = dtypeOfSum(info, operands[2].dtype(), a.wide);
+  if (!dtype)
+    return dtype.takeError();
   results.push_back(x);
-  results.append(statistics.size(), operands[2]);
+  results.append(statistics.size(), operands[2].withDType(*dtype));
   return llvm::Error::success();
 }
 

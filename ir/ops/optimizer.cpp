@@ -2,6 +2,9 @@
 // parameters and on shards alike. Which state exists is decided by attributes; every number is an operand.
 //
 // Results lie over operands: result 0 over p (operand 0), result i >= 1 over operand i + 1; operand 1 is the gradient.
+//
+// With `copies` one more tensor follows the states: of p's shape and a 16-bit float type. Its old value is not read;
+// its result is p'. So the next gather sends what the update has just written.
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -14,23 +17,26 @@ struct Understood {
   bool momentum = false, nesterov = false, decoupled = false, centered = false;
 };
 
-/// One operand list of an op: p, g, `states` tensors, `scalars` f64[] and, if hasStep, the step i64[].
+/// One operand list of an op: p, g, `states` tensors, the copy if there is one, `scalars` f64[] and, if hasStep, the
+/// step i64[].
 struct Layout {
   size_t states, scalars;
   bool hasStep;
+  bool copies = false;
 
-  size_t tensors() const { return 2 + states; }
+  size_t tensors() const { return 2 + states + copies; }
   size_t operands() const { return tensors() + scalars + hasStep; }
 };
 
 Layout sgdLayout(const OptimizerAttributes &attributes) {
-  return attributes.momentum ? Layout{1, 4, true} : Layout{0, 2, false};
+  return attributes.momentum ? Layout{1, 4, true, attributes.copies} : Layout{0, 2, false, attributes.copies};
 }
-Layout adamLayout(const OptimizerAttributes &) { return {2, 5, true}; }
-Layout adadeltaLayout(const OptimizerAttributes &) { return {2, 4, false}; }
-Layout adagradLayout(const OptimizerAttributes &) { return {1, 4, true}; }
+Layout adamLayout(const OptimizerAttributes &attributes) { return {2, 5, true, attributes.copies}; }
+Layout adadeltaLayout(const OptimizerAttributes &attributes) { return {2, 4, false, attributes.copies}; }
+Layout adagradLayout(const OptimizerAttributes &attributes) { return {1, 4, true, attributes.copies}; }
 Layout rmspropLayout(const OptimizerAttributes &attributes) {
-  return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false};
+  return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false,
+          attributes.copies};
 }
 
 llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, Understood understood) {
@@ -52,9 +58,13 @@ llvm::Error inferOptimizer(const OpInfo &info, llvm::ArrayRef<Type> operands, La
                                llvm::Twine(operands.size()));
   if (llvm::Error error = checkFloat(info, "C2", operands, 0))
     return error;
-  for (unsigned i = 1; i < layout.tensors(); ++i)
+  for (unsigned i = 1; i < layout.tensors() - layout.copies; ++i)
     if (llvm::Error error = checkSame(info, "C2", operands, 0, i))
       return error;
+  const Type &copy = operands[layout.tensors() - 1];
+  if (layout.copies &&
+      (copy.shape() != operands[0].shape() || !(copy.dtype() == DType::bf16 || copy.dtype() == DType::f16)))
+    return constraintError(info.name, "C6", "the copy is " + toString(copy) + ", p is " + toString(operands[0]));
   for (size_t i = layout.tensors(); i < layout.operands(); ++i) {
     bool isStep = layout.hasStep && i + 1 == layout.operands();
     Type scalar(isStep ? DType::i64 : DType::f64, {});
@@ -89,7 +99,11 @@ public:
   double scalar(size_t which) const { return context.operands[layout.tensors() + which]->values[0]; }
   /// 1 in the first step.
   double number() const { return context.operands.back()->values[0]; }
-  void setParameter(size_t i, double value) { context.results[0].values[i] = value; }
+  void setParameter(size_t i, double value) {
+    context.results[0].values[i] = value;
+    if (layout.copies)
+      context.results.back().values[i] = value;
+  }
   void setState(size_t which, size_t i, double value) { context.results[1 + which].values[i] = value; }
 
 private:
@@ -188,10 +202,9 @@ Cost costOfOptimizer(const Node &node) { return costWithFlops(node, 10 * costOfT
 
 // "..." because the attributes decide how many follow.
 constexpr llvm::StringRef sgdNames[] = {"p", "g", "states_and_numbers..."};
-constexpr llvm::StringRef adamNames[] = {"p",     "g",     "exp_avg", "exp_avg_sq",   "lr",
-                                         "beta1", "beta2", "eps",     "weight_decay", "step"};
-constexpr llvm::StringRef adadeltaNames[] = {"p", "g", "square_avg", "acc_delta", "lr", "rho", "eps", "weight_decay"};
-constexpr llvm::StringRef adagradNames[] = {"p", "g", "sum", "lr", "lr_decay", "eps", "weight_decay", "step"};
+constexpr llvm::StringRef adamNames[] = {"p", "g", "exp_avg", "exp_avg_sq", "copy_and_numbers..."};
+constexpr llvm::StringRef adadeltaNames[] = {"p", "g", "square_avg", "acc_delta", "copy_and_numbers..."};
+constexpr llvm::StringRef adagradNames[] = {"p", "g", "sum", "copy_and_numbers..."};
 constexpr llvm::StringRef rmspropNames[] = {"p", "g", "square_avg", "states_and_numbers..."};
 
 } // namespace
@@ -206,7 +219,7 @@ const OpInfo sgdInfo = {
            "g and buf have "
            "one float type. (C3) numbers are f64[], step is i64[]. (C4) only momentum and nesterov may be set, (C5) "
            "nesterov with "
-           "momentum.",
+           "momentum. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = sgdNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
@@ -224,7 +237,8 @@ const OpInfo adamInfo = {
            "1 - lr * "
            "weight_decay. Results p', m', v'. (C1) as many operands as named. (C2) p, g and the states have one float "
            "type. (C3) "
-           "numbers are f64[], step is i64[]. (C4) only decoupled may be set.",
+           "numbers are f64[], step is i64[]. (C4) only decoupled may be set. (C6) The copy has p's shape and a 16-bit "
+           "float type.",
     .operandNames = adamNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
@@ -240,7 +254,8 @@ const OpInfo adadeltaInfo = {
            "sqrt(s' + eps) * g', "
            "a' = rho * a + (1 - rho) * d * d. Results p', square_avg' (s'), acc_delta' (a'). (C1) as many operands as "
            "named. (C2) p, g "
-           "and the states have one float type. (C3) numbers are f64[]. (C4) no attribute is set.",
+           "and the states have one float type. (C3) numbers are f64[]. (C4) no attribute is set. (C6) The copy has "
+           "p's shape and a 16-bit float type.",
     .operandNames = adadeltaNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
@@ -256,7 +271,7 @@ const OpInfo adagradInfo = {
            "sum + g' * g'. "
            "Results p', sum'. (C1) as many operands as named. (C2) p, g and the state have one float type. (C3) "
            "numbers are f64[], step "
-           "is i64[]. (C4) no attribute is set.",
+           "is i64[]. (C4) no attribute is set. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = adagradNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
@@ -276,7 +291,7 @@ const OpInfo rmspropInfo = {
            "[, a']. (C1) as "
            "many operands as the attributes say. (C2) p, g and the states have one float type. (C3) numbers are f64[]. "
            "(C4) only "
-           "momentum and centered may be set.",
+           "momentum and centered may be set. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = rmspropNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,

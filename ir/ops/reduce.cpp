@@ -22,7 +22,10 @@ llvm::Error inferReduction(const OpInfo &info, bool hasNeutral, llvm::ArrayRef<T
   for (int64_t axis : own.axes)
     if (!hasNeutral && x.dim(axis) == 0)
       return constraintError(info.name, "C3", "axis " + llvm::Twine(axis) + " of " + toString(x) + " is empty");
-  return addResult(info, "C1", x.dtype(), reducedShape(x.shape(), own.axes, own.keepDims), results);
+  llvm::Expected<DType> dtype = dtypeOfSum(info, x.dtype(), own.wide);
+  if (!dtype)
+    return dtype.takeError();
+  return addResult(info, "C1", *dtype, reducedShape(x.shape(), own.axes, own.keepDims), results);
 }
 
 template <const OpInfo &info, bool hasNeutral>

@@ -67,10 +67,15 @@ llvm::Error LayoutCheck::checkReplica(const State &replica) {
   const State *owner = planned.state(replica.owner);
   if (!owner || owner->role != StateRole::segment)
     return wrong(replica, "belongs to '" + replica.owner + "', which is no segment");
-  bool isWhole = replica.over.empty() && replica.type == owner->type.withShape({owner->paddedElements}) &&
-                 replica.paddedElements == owner->paddedElements;
-  if (!isWhole || replica.slots != owner->slots)
-    return wrong(replica, "is not laid out as the whole of its segment " + symbolText('@', owner->name));
+  DType dtype = replica.type.dtype();
+  bool isRounded = isFloat(dtype) && byteSize(dtype) == 2;
+  if (dtype != owner->type.dtype() && !isRounded)
+    return wrong(replica, "is " + toString(replica.type) + ", its segment " + toString(owner->type));
+  bool isWhole = replica.over.empty() && replica.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  bool isAlike = replica.over == owner->over && replica.type.shape() == owner->type.shape();
+  if (!(isWhole || isAlike) || replica.paddedElements != owner->paddedElements || replica.slots != owner->slots)
+    return wrong(replica,
+                 "is laid out neither as its segment " + symbolText('@', owner->name) + " nor as the whole of it");
   return llvm::Error::success();
 }
 

@@ -56,7 +56,8 @@ const State *StepMeaning::layoutOf(const State &state) const {
 
 RankGroup StepMeaning::splitOf(const State &state) const {
   const State *layout = layoutOf(state);
-  return state.role == StateRole::replica || !layout ? RankGroup{} : RankGroup::of(module.axis(layout->over));
+  const State *split = state.role == StateRole::replica ? &state : layout;
+  return split && !split->over.empty() ? RankGroup::of(module.axis(split->over)) : RankGroup{};
 }
 
 RankGroup StepMeaning::groupOf(const Node &node) const {
@@ -71,10 +72,11 @@ Meaning StepMeaning::entryOf(const State &state) {
   Segment segment{.split = splitOf(state), .elements = layout->paddedElements};
   for (const SegmentSlot &slot : layout->slots) {
     const State *parameter = train.state(slot.parameter);
-    DType dtype = state.type.dtype();
+    DType dtype = state.role == StateRole::replica ? layout->type.dtype() : state.type.dtype();
     Type type = parameter ? parameter->type.withDType(dtype) : Type(dtype, {slot.elements});
     std::string name = LogicalName{slot.parameter, field}.text();
-    segment.slots.push_back({slot.offsetElements, slot.elements, terms.leaf(Terms::Kind::state, name, type)});
+    TermId term = terms.leaf(Terms::Kind::state, name, type);
+    segment.slots.push_back({slot.offsetElements, slot.elements, terms.cast(term, state.type.dtype())});
   }
   return add(std::move(segment));
 }
@@ -170,7 +172,28 @@ void StepMeaning::readReturn(const Node &node) {
   }
 }
 
+/// The dtype that a node casts its only operand to, be it one loop of one step; nullopt for other nodes.
+static std::optional<DType> castBy(const Node &node) {
+  bool isLoop = node.op() == Op::fused && node.operandCount() == 1 && node.resultCount() == 1;
+  const Expression *body = isLoop ? &node.get<FusedAttributes>().body : nullptr;
+  bool casts = node.op() == Op::cast || (body && body->steps.size() == 1 && body->steps[0].op == Op::cast &&
+                                         body->yields[0] == body->operandCount);
+  return casts ? std::optional(node.result()->type().dtype()) : std::nullopt;
+}
+
+/// A segment is cast parameter by parameter.
+void StepMeaning::readCast(const Node &node, DType dtype) {
+  Segment cast = segment(of(node.operand(0)));
+  for (Slot &slot : cast.slots)
+    slot.term = terms.cast(slot.term, dtype);
+  set(node, add(std::move(cast)));
+}
+
 llvm::Error StepMeaning::readTensorNode(const Node &node) {
+  if (std::optional<DType> dtype = castBy(node); dtype && of(node.operand(0)).segment >= 0) {
+    readCast(node, *dtype);
+    return llvm::Error::success();
+  }
   llvm::SmallVector<TermId, 8> operands;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
     operands.push_back(of(node.operand(i)).term);
@@ -303,13 +326,12 @@ llvm::Error StepMeaning::readOptimizer(const Node &node) {
   const Segment &parameters = segment(of(node.operand(0)));
   std::vector<Segment> next(node.resultCount(), parameters);
   for (size_t i = 0; i < parameters.slots.size(); ++i) {
-    const Slot &slot = parameters.slots[i];
     llvm::Expected<llvm::SmallVector<TermId, 8>> operands = operandsOfSlot(node, parameters, i);
     if (!operands)
       return operands.takeError();
-    Type type = terms[slot.term].type;
+    llvm::SmallVector<TermId, 4> values = terms.applyOptimizer(node, *operands);
     for (unsigned k = 0; k < node.resultCount(); ++k)
-      next[k].slots[i].term = terms.applyOne(node, *operands, k, type);
+      next[k].slots[i].term = values[k];
   }
   for (unsigned k = 0; k < node.resultCount(); ++k)
     meanings[node.result(k)] = add(std::move(next[k]));
@@ -349,7 +371,7 @@ llvm::Error StepMeaning::readWrite(const Node &node) {
   return llvm::Error::success();
 }
 
-/// A replica is the whole of its segment whenever a function is left.
+/// A replica holds what its segment holds, rounded to its own type, whenever a function is left.
 llvm::Error StepMeaning::checkReplicas(const Function &function) {
   for (const State &state : module.states) {
     const State *owner = state.role == StateRole::replica ? layoutOf(state) : nullptr;
@@ -358,7 +380,7 @@ llvm::Error StepMeaning::checkReplicas(const Function &function) {
     // Both are laid out by the owner's slots: entryOf and recordSegment see to that.
     const Segment &replica = segment(versionOf(state)), &shard = segment(versionOf(*owner));
     for (size_t i = 0; i < shard.slots.size(); ++i) {
-      if (replica.slots[i].term == shard.slots[i].term)
+      if (replica.slots[i].term == terms.cast(shard.slots[i].term, state.type.dtype()))
         continue;
       std::string message = "replica " + symbolText('@', state.name) + " does not hold the new version of '" +
                             owner->slots[i].parameter + "' that segment " + symbolText('@', owner->name) + " holds";

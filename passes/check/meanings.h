@@ -75,6 +75,7 @@ private:
   llvm::Expected<Meaning> gatherOf(const Node &gather, Meaning shard);
   llvm::Error readNode(const Node &node);
   llvm::Error readTensorNode(const Node &node);
+  void readCast(const Node &node, DType dtype);
   void readState(const Node &node);
   llvm::Error readView(const Node &node);
   llvm::Error readPack(const Node &node);

@@ -211,6 +211,31 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
                 operands);
 }
 
+TermId Terms::cast(TermId x, DType dtype) {
+  return elementwise(Op::cast, dtype, {x}, Shape(terms[x].type.shape()), terms[x].origin);
+}
+
+llvm::SmallVector<TermId, 4> Terms::applyOptimizer(const Node &node, llvm::ArrayRef<TermId> operands) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  unsigned tensors = node.resultCount() - attributes.copies;
+  llvm::SmallVector<TermId, 12> read(operands);
+  const AttributesBase *meaning = node.attributes();
+  if (attributes.copies) {
+    read.erase(read.begin() + tensors + 1);
+    OptimizerAttributes without = attributes;
+    without.copies = false;
+    ownAttributes.push_back(std::make_unique<Attributes<OptimizerAttributes>>(without));
+    meaning = ownAttributes.back().get();
+  }
+  llvm::SmallVector<TermId, 4> results;
+  for (unsigned i = 0; i < tensors; ++i)
+    results.push_back(intern(
+        {.op = node.op(), .result = i, .type = terms[operands[0]].type, .attributes = meaning, .origin = &node}, read));
+  if (attributes.copies)
+    results.push_back(cast(results[0], node.result(tensors)->type().dtype()));
+  return results;
+}
+
 llvm::SmallVector<TermId, 2> Terms::apply(const Node &node, llvm::ArrayRef<TermId> operands) {
   if (node.op() == Op::fused)
     return fused(node, operands);

@@ -52,7 +52,11 @@ public:
   llvm::SmallVector<TermId, 2> apply(const Node &node, llvm::ArrayRef<TermId> operands);
   /// One result of an op over other operands than the node's own.
   TermId applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
+  /// The results of an optimizer node over one parameter. What it copies is its first result, rounded: an operand that
+  /// it does not read, and no difference to an optimizer without copy.
+  llvm::SmallVector<TermId, 4> applyOptimizer(const Node &node, llvm::ArrayRef<TermId> operands);
   TermId reshape(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin = nullptr);
+  TermId cast(TermId x, DType dtype);
   /// The sum over the ranks of a group, on each of them.
   TermId batchSum(TermId x, RankGroup group, const Node *origin = nullptr);
   /// Is it certain that all ranks of a group have the same value? Inputs differ, and what is computed from them until

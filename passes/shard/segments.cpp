@@ -21,6 +21,7 @@ struct Kind {
   bool isFrozen = false;
   bool isForwardOnly = false;
   DType dtype = DType::f32;
+  DType usedIn = DType::f32; ///< what is gathered; perhaps a 16-bit copy
   friend auto operator<=>(const Kind &, const Kind &) = default;
 };
 
@@ -73,6 +74,8 @@ private:
     kind.isForwardOnly =
         !kind.isWhole && placement.copy == WholeCopy::perUse && !request.inBackward.contains(parameter.name);
     kind.dtype = parameter.type.dtype();
+    auto rounded = request.rounded.find(parameter.name);
+    kind.usedIn = rounded == request.rounded.end() ? kind.dtype : rounded->second;
     return kind;
   }
 
@@ -147,7 +150,7 @@ private:
     segment.trainable = !group.kind.isFrozen;
     segment.over = group.kind.isWhole ? "" : axisOf(module, placementOf(unit).split);
     int64_t ranks = segment.over.empty() ? 1 : module.axis(segment.over)->size;
-    int64_t atom = slotAlignmentBytes / byteSize(group.kind.dtype);
+    int64_t atom = slotAlignmentBytes / std::min(byteSize(group.kind.dtype), byteSize(group.kind.usedIn));
     int64_t end = 0;
     for (const Parameter *parameter : group.members) {
       int64_t start = roundUp(end, atom);
@@ -168,6 +171,9 @@ private:
       name += ".forward";
     if (kind.dtype != DType::f32)
       name += "." + nameOf(kind.dtype).str();
+    // What is used rounded has the plain name; its copy is named after the type.
+    if (kind.usedIn == DType::f32 && !request.rounded.empty())
+      name += ".f32";
     std::string unique = name;
     for (int i = 1; module.state(unique) || !names.insert(unique).second; ++i)
       unique = name + "." + std::to_string(i);

@@ -60,6 +60,7 @@ private:
 
   void makeSegments() {
     llvm::StringSet<> trained, inBackward;
+    collectRounded();
     const Function &step = *module.function(FunctionKind::microStep);
     for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
       if (llvm::StringRef(name).starts_with(gradientPrefix))
@@ -67,23 +68,54 @@ private:
     for (const Node *node : step)
       if (node->op() == Op::read && isReadInBackward(*node))
         inBackward.insert(node->get<StateAttributes>().state.name);
-    SegmentRequest request{trained, inBackward, options.allGatherBucketBytes, options.reduceBucketBytes};
+    SegmentRequest request{trained, inBackward, rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
     for (State &segment : planSegments(module, request)) {
       const State &added = module.addState(std::move(segment));
       for (const SegmentSlot &slot : added.slots)
         slots[slot.parameter] = {&added, &slot};
       if (added.trainable)
         addOptimizerStates(added);
-      if (!added.over.empty() && placementOf(unitOf(added)).copy == WholeCopy::always)
-        addReplica(added);
+      addReplica(added);
     }
   }
 
   static bool isReadInBackward(const Node &read) {
     for (const Use *use = read.result()->uses(); use; use = use->next())
-      if (use->user()->section.phase == Phase::backward)
+      if (use->user()->section.phase == Phase::backward ||
+          (use->user()->op() == Op::cast && isReadInBackward(*use->user())))
         return true;
     return false;
+  }
+
+  /// The 16-bit type that every use of the parameter rounds it to; nullopt if one does not.
+  static std::optional<DType> roundedType(const Node &read) {
+    std::optional<DType> type;
+    for (const Use *use = read.result()->uses(); use; use = use->next()) {
+      if (use->user()->op() != Op::cast)
+        return std::nullopt;
+      DType used = use->user()->result()->type().dtype();
+      if (!isFloat(used) || byteSize(used) != 2 || (type && *type != used))
+        return std::nullopt;
+      type = used;
+    }
+    return type;
+  }
+
+  /// What steps and evaluation use of a parameter, if all of it is rounded.
+  void collectRounded() {
+    llvm::StringSet<> otherwise;
+    for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep})
+      for (const Node *node : *module.function(kind)) {
+        if (node->op() != Op::read)
+          continue;
+        llvm::StringRef name = node->get<StateAttributes>().state.name;
+        std::optional<DType> type = roundedType(*node);
+        if (type && rounded.try_emplace(name, *type).first->second == *type)
+          continue;
+        otherwise.insert(name);
+      }
+    for (const auto &entry : otherwise)
+      rounded.erase(entry.getKey());
   }
 
   void addOptimizerStates(const State &segment) {
@@ -99,11 +131,19 @@ private:
     }
   }
 
+  /// What is gathered if it is not the segment: its whole that stays, or what is used rounded.
   void addReplica(const State &segment) {
+    auto found = rounded.find(segment.slots.front().parameter);
+    DType usedIn = found == rounded.end() ? segment.type.dtype() : found->second;
+    bool isWhole = !segment.over.empty() && placementOf(unitOf(segment)).copy == WholeCopy::always;
+    if (!isWhole && usedIn == segment.type.dtype())
+      return;
     State state;
-    state.name = segment.name + ".full";
+    state.name =
+        segment.name + (usedIn == segment.type.dtype() ? "" : "." + nameOf(usedIn).str()) + (isWhole ? ".full" : "");
     state.role = StateRole::replica;
-    state.type = Type(segment.type.dtype(), {segment.paddedElements});
+    state.type = Type(usedIn, {isWhole ? segment.paddedElements : segment.type.elements()});
+    state.over = isWhole ? "" : segment.over;
     state.owner = segment.name;
     state.unit = segment.unit;
     state.paddedElements = segment.paddedElements;
@@ -115,6 +155,7 @@ private:
   /// A parameter becomes a view of its segment's whole: gathered right here, or where a copy of it lives.
   void replaceReads(Function &function) {
     std::map<std::pair<const State *, Section>, Value *> wholes; ///< what is whole is read once per section
+    std::vector<Node *> replaced;
     for (Node *node : function) {
       if (node->op() != Op::read)
         continue;
@@ -126,7 +167,7 @@ private:
       builder.inherit(*node);
       builder.setSource("");
       builder.setUnit(module.unitIndex(segment->unit));
-      const State *replica = replicas.lookup(segment->name), &source = replica ? *replica : *segment;
+      const State &source = sourceOf(*node, *segment);
       Value *full;
       if (source.over.empty()) {
         Value *&whole = wholes[{&source, node->section}];
@@ -137,9 +178,29 @@ private:
       ViewAttributes attributes{slot->offsetElements, Shape(node->result()->type().shape())};
       Value *view = builder.create(Op::view, {full}, attributes)->result();
       view->setName(slot->parameter);
-      node->result()->replaceAllUsesWith(view);
-      node->erase();
+      bool isRounded = view->type().dtype() != node->result()->type().dtype();
+      for (Use *use = node->result()->uses(); isRounded && use; use = use->next())
+        use->user()->result()->replaceAllUsesWith(view);
+      if (!isRounded)
+        node->result()->replaceAllUsesWith(view);
+      replaced.push_back(node);
     }
+    for (Node *read : replaced)
+      eraseWithCasts(*read);
+  }
+
+  static void eraseWithCasts(Node &read) {
+    while (Use *cast = read.result()->uses())
+      cast->user()->erase();
+    read.erase();
+  }
+
+  /// What a read of one of the segment's parameters reads: the replica, unless it is rounded and this use is not.
+  const State &sourceOf(const Node &read, const State &segment) const {
+    const State *replica = replicas.lookup(segment.name);
+    bool fits =
+        replica && (replica->type.dtype() == segment.type.dtype() || roundedType(read) == replica->type.dtype());
+    return fits ? *replica : segment;
   }
 
   /// grad.<parameter> = batch_sum(local) becomes grad.<segment> = reduce_scatter(pack(locals)).
@@ -262,17 +323,31 @@ private:
       llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradientArgument(update, segment)};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
+      const State *replica = replicas.lookup(segment.name);
+      OptimizerAttributes attributes = layout.attributes;
+      attributes.copies = replica && replica->over == segment.over;
+      if (attributes.copies)
+        operands.push_back(builder.readState(*replica));
       operands.append(scalars.begin(), scalars.end());
-      Node *node = builder.create(layout.op, operands, layout.attributes);
+      Node *node = builder.create(layout.op, operands, attributes);
       builder.writeState(segment, node->result(0));
-      if (const State *replica = replicas.lookup(segment.name))
-        builder.writeState(*replica, gather(builder, node->result(0), segment, replica->name));
       for (size_t i = 0; i < layout.fields.size(); ++i)
         builder.writeState(*module.state(segment.name + "." + layout.fields[i]),
                            node->result(static_cast<unsigned>(i + 1)));
+      if (replica)
+        refresh(builder, segment, *replica, *node);
     }
     builder.setSection({});
     builder.ret({}, {});
+  }
+
+  void refresh(Builder &builder, const State &segment, const State &replica, const Node &optimizer) {
+    if (replica.over == segment.over) {
+      builder.writeState(replica, optimizer.result(optimizer.resultCount() - 1));
+      return;
+    }
+    Value *shard = builder.cast(optimizer.result(0), replica.type.dtype());
+    builder.writeState(replica, gather(builder, shard, segment, replica.name));
   }
 
   /// From here on a broken rule is our fault, and the dump is for reading: where a node came from is in the train
@@ -297,7 +372,8 @@ private:
   Module &module;
   const PipelineOptions &options;
   OptimizerLayout layout;
-  llvm::StringMap<const State *> replicas; ///< by the segment whose whole they are
+  llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
+  llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
   llvm::StringMap<SlotOf> slots;
 };
 

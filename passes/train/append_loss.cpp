@@ -75,6 +75,13 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
 }
 
 /// Builds the loss inside one function (micro_step, eval_step or prologue), over that function's copies of the values.
+/// Below the cast that made an output f32: losses take 16-bit scores as they are.
+Value *beforeCast(Value *output) {
+  Node *cast = output->definer();
+  bool widens = cast && cast->op() == Op::cast && isFloat(cast->operand(0)->type().dtype());
+  return widens ? cast->operand(0) : output;
+}
+
 class LossBuilder {
 public:
   LossBuilder(Function &function, const LossOptions &options, int64_t microBatchSize)
@@ -126,6 +133,7 @@ public:
 
   Value *classTerms(Value *output, int64_t classAxis, Value *labelValues) {
     LossAttributes attributes{options.ignoreIndex, options.labelSmoothing};
+    output = beforeCast(output);
     Node *definer = output->definer();
     int64_t last = output->type().rank() - 1;
     // nll of log_softmax is cross entropy of its operand, without the log-probabilities in memory.

@@ -2,6 +2,7 @@
 // window.
 #pragma once
 
+#include "runtime/common/bfloat16.h"
 #include "runtime/common/program.h"
 
 #include <cstring>
@@ -22,7 +23,8 @@ inline float *f32(const Context &c, Place place) { return c.at<float>(place); }
 inline double *f64(const Context &c, Place place) { return c.at<double>(place); }
 inline std::int64_t *i64(const Context &c, Place place) { return c.at<std::int64_t>(place); }
 inline std::int32_t *i32(const Context &c, Place place) { return c.at<std::int32_t>(place); }
-/// 16-bit floats as their bits: they are moved, not computed with.
+inline Bfloat16 *bf16(const Context &c, Place place) { return c.at<Bfloat16>(place); }
+/// IEEE half floats as their bits: they are moved, not computed with.
 inline std::uint16_t *u16(const Context &c, Place place) { return c.at<std::uint16_t>(place); }
 inline std::uint8_t *u8(const Context &c, Place place) { return c.at<std::uint8_t>(place); }
 /// Booleans are one byte, 0 or 1.

@@ -31,4 +31,7 @@ struct Bfloat16 {
   }
 };
 
+/// `value` as it is after being stored.
+FSDPC_HOST_DEVICE inline float roundedToBfloat16(float value) { return static_cast<float>(Bfloat16(value)); }
+
 } // namespace fsdpc::rt

@@ -90,6 +90,8 @@ public:
   virtual std::optional<std::string> takeNotice() { return std::nullopt; }
 
   virtual void barrier() = 0;
+  /// Collective, once, behind the program's `start`: what ranks decide together about what was created there.
+  virtual void finishStart(const std::string &outDirectory) { static_cast<void>(outDirectory); }
   virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
   virtual std::int64_t maxOverRanks(std::int64_t value) = 0;
   virtual std::int64_t sumOverRanks(std::int64_t value) = 0;

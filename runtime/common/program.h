@@ -98,7 +98,7 @@ struct SegmentInfo {
   std::int64_t shardElements;  ///< of one member: member m of a group holds [m, m + 1) x shardElements
   Place place;                 ///< the shard of this rank
   int axis = -1;               ///< index into ProgramInfo::axes; -1: whole on every rank
-  int replicaOf = -1;          ///< index of the split segment whose whole this one repeats; -1: it is none
+  int replicaOf = -1;          ///< index of the segment that this one repeats, whole or rounded; -1: it is none
 };
 
 struct ParameterInfo {
@@ -241,6 +241,8 @@ struct ProgramInfo {
   /// What the step's products, convolutions and attention would take at the full rate of the device that the program
   /// was compiled for; 0: not known.
   double peakStepMicroseconds = 0;
+  bool allowTf32 = false; ///< cuda: operands of f32 products and convolutions may be rounded to tf32
+  bool tune = false;      ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
 };
 
 /// Defined by the emitted program.

@@ -241,6 +241,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
   context.device ? requireHostStreams(options) : requireDevice(options);
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
+  platform.finishStart(outDirectory);
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank()); });
   const Job job{program, options, platform, context, *log, pulse};

@@ -55,7 +55,8 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
   }
 }
 
-/// Per segment, all that hold its parameters: itself and its replica, if it has one. Nothing for replicas.
+/// Per segment, all that hold its parameters: itself and its replica, if it has one, which may round them. Nothing for
+/// replicas.
 std::vector<std::vector<const SegmentInfo *>> copiesOfSegments(const ProgramInfo &program) {
   std::vector<std::vector<const SegmentInfo *>> copies(program.segments.size());
   for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -106,7 +107,7 @@ void Weights::load(const Context &context, const std::function<void()> &beat) co
       const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
       writeArenaInPieces(context, first, range.elements * width,
                          [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
-                           readRange(file.file(), *entries[i], parameter.dtype,
+                           readRange(file.file(), *entries[i], segment->dtype,
                                      {range.parameterElement + firstByte / width, 0, bytes / width}, to, beat);
                          });
     }

@@ -21,6 +21,7 @@ namespace fsdpc::rt {
 
 class NcclCommunicators;
 class StepTape;
+class Tuner;
 
 /// Throws Failure{internal} naming `what` unless `error` is cudaSuccess; out of memory is Failure{memory}.
 void checkCuda(cudaError_t error, const char *what);
@@ -58,6 +59,8 @@ struct Device {
   /// What the step before started for the next one is gone (`discard`).
   bool leftoversDiscarded = false;
   double timeoutSeconds = 100;
+  bool allowsTf32 = false; ///< in products and convolutions of f32
+  Tuner *tuner = nullptr;  ///< chooses the algorithms of products; null: each takes the library's favourite
 };
 
 /// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a

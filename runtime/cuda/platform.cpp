@@ -3,6 +3,7 @@
 #include "runtime/common/agreement.h"
 #include "runtime/common/json.h"
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/kernels/matmul.h"
 
 #include <algorithm>
 #include <string>
@@ -43,10 +44,14 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.worldSize = worldSize();
   context.device = &device;
   device.timeoutSeconds = options.timeoutSeconds;
+  device.allowsTf32 = program.allowTf32;
   agreed(*this, [&] {
     openDevice(device, programCollectives().size());
     mapArenas(program);
+    if (program.tune)
+      tuner = std::make_unique<Tuner>(matmulMachine());
   });
+  device.tuner = tuner.get();
   joinCommunicators(program);
   memory = std::make_unique<StagedMemory>(context);
   context.memory = memory.get();
@@ -186,6 +191,11 @@ std::int64_t CudaPlatform::sumOverRanks(std::int64_t value) {
   for (std::int64_t one : all)
     sum += one;
   return sum;
+}
+
+void CudaPlatform::finishStart(const std::string &outDirectory) {
+  if (tuner)
+    tuner->choose(*group, outDirectory + "/tuning.json");
 }
 
 void CudaPlatform::drainCollectives() {

@@ -8,6 +8,7 @@
 #include "runtime/cuda/section_ranges.h"
 #include "runtime/cuda/step_graph.h"
 #include "runtime/cuda/step_tape.h"
+#include "runtime/cuda/tuning.h"
 
 namespace fsdpc::rt {
 
@@ -33,6 +34,7 @@ public:
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
   const char *streamModeName() const override { return "cuda"; }
   std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::exchange(times, std::nullopt); }
+  void finishStart(const std::string &outDirectory) override;
   void drainCollectives() override;
   [[noreturn]] void abort(int exitCode) override;
 
@@ -54,6 +56,7 @@ private:
   Device device;
   Context context;
   std::unique_ptr<NcclCommunicators> communicators;
+  std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::unique_ptr<SectionRanges> ranges;
   std::size_t sectionCount = 0;

@@ -13,17 +13,23 @@ import numpy as np
 
 
 class Model:
+    """`random` None: the file of weights is all zeros, and takes no room."""
+
     def __init__(self, out, random):
         self.nodes, self.initializers, self.offset, self.random = [], [], 0, random
         self.weights = open(out / "weights.bin", "wb")
 
     def weight(self, name, shape, std=None, fill=0.0):
-        data = self.random.standard_normal(shape).astype("<f4") * std if std else np.full(shape, fill, "<f4")
-        self.weights.write(data.tobytes())
+        length = 4 * int(np.prod(shape))
+        if self.random:
+            data = self.random.standard_normal(shape).astype("<f4") * std if std else np.full(shape, fill, "<f4")
+            self.weights.write(data.tobytes())
+        else:
+            self.weights.truncate(self.offset + length)
         dims = ",".join(map(str, shape))
         self.initializers.append(f'float[{dims}] {self.quoted(name)} = ["location": "weights.bin", '
-                                 f'"offset": "{self.offset}", "length": "{data.nbytes}"]')
-        self.offset += data.nbytes
+                                 f'"offset": "{self.offset}", "length": "{length}"]')
+        self.offset += length
         return name
 
     @staticmethod
@@ -71,8 +77,8 @@ def mlp(m, scope, x, a):
     return linear(m, f"{scope}.down", m.op(scope, "Gelu", [up], ' <approximate = "tanh">'), 4 * a.width, a.width)
 
 
-def build(a, out):
-    m = Model(out, np.random.default_rng(0))
+def build(a, out, random):
+    m = Model(out, random)
     wte, wpe = m.weight("wte.weight", (a.vocab, a.width), std=0.02), m.weight("wpe.weight", (a.seq, a.width), std=0.02)
     head = a.width // a.heads
     m.ints("split_heads", [0, a.seq, 3, a.heads, head])
@@ -117,7 +123,7 @@ def main():
         p.add_argument("--" + name, type=int, default=value)
     a = p.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
-    build(a, a.out)
+    build(a, a.out, np.random.default_rng(0))
     write_batch(a, a.out)
 
 

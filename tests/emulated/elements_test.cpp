@@ -147,22 +147,25 @@ template <class T>
 std::vector<OptimizerCall<T>> everyOptimizer() {
   return {
       [](auto &t, auto *low) {
-        sgd(contextOf(), parameters, {&lr, &decay, &rate, &decay, &step}, t.p, t.g, t.s[0], t.p, t.s[0], low);
+        sgd(contextOf(), parameters, {given(lr), given(decay), given(rate), given(decay), given(step)}, t.p, t.g,
+            t.s[0], t.p, t.s[0], low);
       },
       [](auto &t, auto *low) {
-        adam(contextOf(), parameters, {&lr, &rate, &rate, &epsilon, &decay, &step, true}, t.p, t.g, t.s[0], t.s[1], t.p,
-             t.s[0], t.s[1], low);
+        adam(contextOf(), parameters,
+             {given(lr), given(rate), given(rate), given(epsilon), given(decay), given(step), true}, t.p, t.g, t.s[0],
+             t.s[1], t.p, t.s[0], t.s[1], low);
       },
       [](auto &t, auto *low) {
-        adadelta(contextOf(), parameters, {&lr, &rate, &epsilon, &decay}, t.p, t.g, t.s[0], t.s[1], t.p, t.s[0], t.s[1],
-                 low);
+        adadelta(contextOf(), parameters, {given(lr), given(rate), given(epsilon), given(decay)}, t.p, t.g, t.s[0],
+                 t.s[1], t.p, t.s[0], t.s[1], low);
       },
       [](auto &t, auto *low) {
-        adagrad(contextOf(), parameters, {&lr, &decay, &epsilon, &decay, &step}, t.p, t.g, t.s[0], t.p, t.s[0], low);
+        adagrad(contextOf(), parameters, {given(lr), given(decay), given(epsilon), given(decay), given(step)}, t.p, t.g,
+                t.s[0], t.p, t.s[0], low);
       },
       [](auto &t, auto *low) {
-        rmsprop(contextOf(), parameters, {&lr, &rate, &epsilon, &decay, &rate}, t.p, t.g, t.s[0], t.s[1], t.s[2], t.p,
-                t.s[0], t.s[1], t.s[2], low);
+        rmsprop(contextOf(), parameters, {given(lr), given(rate), given(epsilon), given(decay), given(rate)}, t.p, t.g,
+                t.s[0], t.s[1], t.s[2], t.p, t.s[0], t.s[1], t.s[2], low);
       },
   };
 }

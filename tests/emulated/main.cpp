@@ -1,13 +1,14 @@
-// The entry point of a program on the emulated device: every rank is a thread of this process. Started by a launcher,
-// the lowest rank runs them all and the others leave, so `mpirun -n N train` works as for any program.
+// The entry point of a program whose ranks are threads of one process: on the emulated device, or on one real device
+// with the loopback transport (tests/gpu/loopback). Started by a launcher, the lowest rank runs them all and the others
+// leave, so `mpirun -n N train` works as for any program.
 #include "runtime/common/launcher.h"
 #include "runtime/common/run_main.h"
+#include "runtime/cuda/choose_device.h"
 #include "runtime/cuda/platform.h"
+#include "tests/emulated/thread_group.h"
 
 #include <algorithm>
-#include <barrier>
-#include <cstring>
-#include <span>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,42 +16,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Where the threads meet.
-struct Meeting {
-  explicit Meeting(int size) : size(size), parts(static_cast<std::size_t>(size)), barrier(size) {}
-  const int size;
-  std::vector<const void *> parts;
-  std::barrier<> barrier;
-};
-
-class ThreadGroup final : public HostGroup {
-public:
-  ThreadGroup(Meeting &meeting, int rank) : meeting(meeting), myRank(rank) {}
-  int rank() const override { return myRank; }
-  int size() const override { return meeting.size; }
-  void exchange(const void *mine, std::int64_t bytes, void *all) override {
-    meeting.parts[static_cast<std::size_t>(myRank)] = mine;
-    meeting.barrier.arrive_and_wait();
-    for (int peer = 0; all && peer < size(); ++peer)
-      std::memcpy(static_cast<std::byte *>(all) + peer * bytes, meeting.parts[static_cast<std::size_t>(peer)],
-                  static_cast<std::size_t>(bytes));
-    meeting.barrier.arrive_and_wait();
-  }
-  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override { exchange(mine, bytes, all); }
-  void broadcast(void *data, std::int64_t bytes) override {
-    meeting.parts[static_cast<std::size_t>(myRank)] = data;
-    meeting.barrier.arrive_and_wait();
-    if (myRank != 0)
-      std::memcpy(data, meeting.parts[0], static_cast<std::size_t>(bytes));
-    meeting.barrier.arrive_and_wait();
-  }
-
-private:
-  Meeting &meeting;
-  int myRank;
-};
-
-Meeting *meeting = nullptr;
+ThreadMeeting *meeting = nullptr;
 thread_local int threadRank = 0;
 
 /// How many ranks the launcher has started; the program's own number without one.
@@ -64,6 +30,7 @@ int launchedSize() {
 } // namespace
 
 std::unique_ptr<Platform> startPlatform(int &, char **&) {
+  chooseDevice(0);
   return std::make_unique<CudaPlatform>(std::make_unique<ThreadGroup>(*meeting, threadRank));
 }
 
@@ -73,7 +40,8 @@ int main(int argc, char **argv) {
   using namespace fsdpc::rt;
   if (launcherRank().value_or(0) != 0)
     return 0;
-  Meeting ranks(launchedSize());
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0); // as start_platform.cpp
+  ThreadMeeting ranks(launchedSize());
   meeting = &ranks;
   std::vector<int> status(static_cast<std::size_t>(ranks.size));
   std::vector<std::thread> threads;

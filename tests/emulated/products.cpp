@@ -4,21 +4,48 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/kernels/convolution.h"
 #include "runtime/cuda/kernels/matmul.h"
+#include "runtime/cuda/tuning.h"
+
+#include <cstdio>
+#include <cstdlib>
 
 namespace fsdpc::rt {
 
-struct Matmul::Plan {
+namespace {
+
+constexpr Algorithm favourite = {1}, fastest = {2};
+
+} // namespace
+
+/// Of two algorithms that give the same bits, the second is the faster.
+struct Matmul::Plan final : Tunable {
   MatmulShape shape;
-  cudaStream_t stream;
-  std::int64_t workspaceBytes;
+  cudaStream_t stream = nullptr;
+  Algorithm algorithm{};
+
+  std::string key() const override {
+    return "matmul " + std::to_string(shape.batch) + " " + std::to_string(shape.m) + " " + std::to_string(shape.n) +
+           " " + std::to_string(shape.k);
+  }
+  std::vector<Algorithm> candidates() const override { return {favourite, fastest}; }
+  double microseconds(const Algorithm &candidate) override { return candidate == fastest ? 1 : 2; }
+  void use(const Algorithm &chosen) override { algorithm = chosen; }
 };
 
 Matmul::Matmul() = default;
 Matmul::~Matmul() = default;
 
-void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes) {
-  plan.reset(new Plan{shape, c.device->compute, workspaceBytes});
+void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t) {
+  plan = std::make_unique<Plan>();
+  plan->shape = shape;
+  plan->stream = c.device->compute;
+  if (c.device->tuner)
+    c.device->tuner->add(*plan);
+  else
+    plan->use(favourite);
 }
+
+std::string matmulMachine() { return "emulated device"; }
 
 namespace {
 
@@ -45,6 +72,10 @@ void spoil(Workspace workspace) {
 } // namespace
 
 void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+  if (plan->algorithm == Algorithm{}) {
+    std::fputs("emulated products: one that has no algorithm yet\n", stderr);
+    std::abort();
+  }
   const MatmulShape shape = plan->shape;
   emulated::Device::instance().enqueue(*plan->stream, {[=] {
     spoil(workspace);

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double smallestLimit = 1e-5;
 constexpr double timesFloat32 = 16;
+constexpr double timesBfloat16 = 2;
+constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
 
 llvm::Expected<std::unique_ptr<Module>> readModule(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
@@ -92,15 +94,15 @@ std::map<std::string, double> scalesOf(const Tensors &reference) {
 }
 
 /// Adds scale.<name> and limit.<name> to the reference.
-void addLimits(Tensors &reference, llvm::ArrayRef<Tensors> roundedRuns) {
+void addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times) {
   Tensors limits;
   for (const auto &[name, scale] : scalesOf(reference)) {
     const HostTensor &tensor = reference.at(name);
     double lost = 0;
-    for (const Tensors &run : roundedRuns)
+    for (const Tensors &run : otherRuns)
       for (size_t i = 0; i < tensor.values.size(); ++i)
         lost = std::max(lost, std::fabs(run.at(name).values[i] - tensor.values[i]));
-    double limit = std::max(smallestLimit, scale > 0 ? timesFloat32 * lost / scale : 0);
+    double limit = std::max(smallestLimit, scale > 0 ? times * lost / scale : 0);
     limits["scale." + name] = HostTensor(Type(DType::f64, {}), scale);
     limits["limit." + name] = HostTensor(Type(DType::f64, {}), limit);
   }
@@ -115,6 +117,8 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   };
   add("world_size", std::to_string(own.worldSize));
   add("micro_batch_size", std::to_string(own.microBatchSize));
+  if (own.paramDType == DType::bf16)
+    add("mixed_precision", "bf16");
   add("loss", own.loss.kind);
   if (own.loss.kind != "model")
     add("loss_reduction", own.loss.reduction);
@@ -142,11 +146,41 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   return options;
 }
 
+/// What the program must compute, and the same a little otherwise: the difference is the limit. A program in f32
+/// against rounding of f32 results; one in bf16 against the same module in f32, since what differs in the last bit of
+/// f32 may round to the neighbour in bf16.
+llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Module &trained, const Choices &choices,
+                                                   const Tensors &batch, uint64_t seed, const Target &target) {
+  std::vector<std::unique_ptr<Module>> modules;
+  modules.push_back(copyOf(trained));
+  if (choices.options.paramDType == DType::f32) {
+    for (int bits : {29, 30})
+      modules.push_back(withRounding(trained, bits));
+  } else {
+    PipelineOptions single = choices.options;
+    single.paramDType = DType::f32;
+    llvm::Expected<Compiled> compiled = compileStages(graph, single, target, Stage::train);
+    if (!compiled)
+      return compiled.takeError();
+    modules.push_back(std::move(compiled->stages.at(Stage::train)));
+  }
+  std::vector<Tensors> runs;
+  for (const std::unique_ptr<Module> &module : modules) {
+    llvm::Expected<Outcome> outcome = train(*module, batch, seed, 1);
+    if (!outcome)
+      return outcome.takeError();
+    runs.push_back(named(*outcome));
+  }
+  return runs;
+}
+
 } // namespace
 
 llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile) {
   GenerateOptions generation{/*emittable=*/true, graphs};
   Choices choices = choose(seed, generation);
+  if (seed % bfloat16Period == 0)
+    choices.options.paramDType = DType::bf16;
   std::unique_ptr<Module> graph;
   if (graphFile.empty())
     graph = generate(seed, choices, generation);
@@ -158,15 +192,11 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
     return compiled.takeError();
   const Module &trained = *compiled->stages.at(Stage::train);
   Tensors batch = globalBatch(trained, choices, seed, choices.ranks * choices.options.microBatchSize);
-  std::vector<Tensors> runs;
-  for (int bits : {0, 29, 30}) {
-    std::unique_ptr<Module> roundedModule = bits ? withRounding(trained, bits) : copyOf(trained);
-    llvm::Expected<Outcome> outcome = train(*roundedModule, batch, seed, 1);
-    if (!outcome)
-      return outcome.takeError();
-    runs.push_back(named(*outcome));
-  }
-  addLimits(runs[0], llvm::ArrayRef(runs).drop_front());
+  llvm::Expected<std::vector<Tensors>> runs = referenceRuns(*graph, trained, choices, batch, seed, *target);
+  if (!runs)
+    return runs.takeError();
+  bool isSingle = choices.options.paramDType == DType::f32;
+  addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16);
   batch.erase("sample_weight");
   std::string options;
   for (const std::string &option : optionsOf(choices))
@@ -176,7 +206,7 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   errors = joinErrors(std::move(errors), writeSafetensors((folder + "/batch.safetensors").str(), batch));
   errors = joinErrors(std::move(errors),
                       writeSafetensors((folder + "/weights.safetensors").str(), parameterValues(*graph, seed)));
-  return joinErrors(std::move(errors), writeSafetensors((folder + "/reference.safetensors").str(), runs[0]));
+  return joinErrors(std::move(errors), writeSafetensors((folder + "/reference.safetensors").str(), runs->front()));
 }
 
 } // namespace fsdpc

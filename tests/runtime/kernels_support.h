@@ -1,15 +1,15 @@
 // What the kernel tests share: the target whose kernels they call, data without pattern, aligned buffers, comparison
 // against f64.
 //
-// The tests named kernels_{rows,elements,products}_test.cpp are compiled twice: for the cpu target, and with
-// FSDPC_EMULATED for the cuda target on the emulated device (tests/emulated), where every call has ended when it
-// returns. What differs between the two stands here; what only one of them has is tested in kernels_cpu_test.cpp or in
-// tests/emulated.
+// The tests named kernels_{rows,elements,products}_test.cpp are compiled for the cpu target, and with
+// FSDPC_CUDA_KERNELS for the cuda target on the emulated device (tests/emulated) and on a real one (tests/gpu); a call
+// has ended when it returns, and the host's memory is the device's. What differs stands here; what only one target has
+// is tested in kernels_cpu_test.cpp or in tests/emulated.
 #pragma once
 
 #include "runtime/common/address.h"
 
-#if defined(FSDPC_EMULATED)
+#if defined(FSDPC_CUDA_KERNELS)
 #include "runtime/cuda/kernels/kernels.h"
 #include "runtime/cuda/kernels/scalar.h"
 #else
@@ -19,13 +19,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
+#include <concepts>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace fsdpc::rt {
 
-#if defined(FSDPC_EMULATED)
+/// Scratch that products and convolutions may choose an algorithm for.
+inline constexpr std::int64_t plenty = 16 << 20;
+
+#if defined(FSDPC_CUDA_KERNELS)
 
 /// Threads are the cpu target's. All tests share one device.
 inline Context contextOf(int = 1) {
@@ -42,7 +46,7 @@ inline Context contextOf(int = 1) {
 /// A library picks an algorithm for the scratch that the plan has, and says no number of its own.
 template <class Primitive>
 std::int64_t scratchBytesOf(const Primitive &) {
-  return 4096;
+  return plenty;
 }
 
 #else
@@ -61,8 +65,17 @@ std::int64_t scratchBytesOf(const Primitive &primitive) {
 
 #endif
 
-/// Where an optimizer finds a scalar; for the length of one call.
+/// Where a kernel finds a scalar; for the length of one call.
+#if defined(FSDPC_CUDA_KERNELS)
+// A constant of the program is no memory of the device.
+inline const double *given(const double &value) { return new double(value); }
+template <std::same_as<std::int64_t> T>
+const T *given(const T &value) {
+  return new T(value);
+}
+#else
 inline const double *given(const double &value) { return &value; }
+#endif
 
 /// Values in [-1, 1), the same for the same seed.
 inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
@@ -91,8 +104,7 @@ inline double distance(const std::vector<float> &actual, const std::vector<doubl
 class ScratchBuffer {
 public:
   explicit ScratchBuffer(std::int64_t bytes) : bytes_(bytes) {
-    data_.reset(
-        static_cast<std::byte *>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 127) / 64 * 64 + 64))));
+    data_.reset(new (std::align_val_t{64}) std::byte[static_cast<std::size_t>(bytes + 64)]);
     for (int i = 0; i < 64; ++i)
       data_.get()[bytes + i] = std::byte{0x5A};
   }
@@ -106,7 +118,7 @@ public:
 
 private:
   struct Free {
-    void operator()(std::byte *data) const { std::free(data); }
+    void operator()(std::byte *data) const { ::operator delete[](data, std::align_val_t{64}); }
   };
   std::int64_t bytes_;
   std::unique_ptr<std::byte, Free> data_;

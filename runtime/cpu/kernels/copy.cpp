@@ -10,6 +10,8 @@ namespace fsdpc::rt {
 
 namespace {
 
+constexpr std::int64_t conversionGrain = 16384; ///< elements per part of the work
+
 /// Dims of size 1 removed, neighbours merged where both sides allow it; at least one dim.
 CopyShape collapse(const CopyShape &shape) {
   CopyShape out;
@@ -121,6 +123,23 @@ void takeShard(const Context &c, const void *from, void *to, std::int64_t shardB
 void zeroBytes(const Context &c, void *to, std::int64_t bytes) {
   parallelFor(c, bytes, 1 << 18, [=](std::int64_t begin, std::int64_t end) {
     std::memset(static_cast<std::byte *>(to) + begin, 0, static_cast<std::size_t>(end - begin));
+  });
+}
+
+float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count) {
+  parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i)
+      to[i] = static_cast<float>(from[i]);
+  });
+  return to;
+}
+
+void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count) {
+  parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i)
+      to[i] = Bfloat16(from[i]);
   });
 }
 

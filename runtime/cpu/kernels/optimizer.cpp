@@ -20,6 +20,16 @@ inline T lerp(T from, T to, T weight) {
   return weight < T(0.5) ? from + weight * (to - from) : to - (to - from) * (1 - weight);
 }
 
+/// While the new parameters are still in the cache.
+template <class T>
+void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Bfloat16 *copy) {
+  if (!copy)
+    return;
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i)
+    copy[i] = Bfloat16(static_cast<float>(parameters[i]));
+}
+
 template <bool hasMomentum, bool nesterov, class T>
 void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const T *g, const T *m, T *pOut,
               T *mOut) {
@@ -42,7 +52,7 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
 
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const T *g,
-         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut) {
+         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, Bfloat16 *copy) {
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     if (!mOut)
       sgdRange<false, false>(begin, end, s, p, g, m, pOut, mOut);
@@ -50,12 +60,13 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
       sgdRange<true, true>(begin, end, s, p, g, m, pOut, mOut);
     else
       sgdRange<true, false>(begin, end, s, p, g, m, pOut, mOut);
+    roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
-          T *pOut, T *mOut, T *vOut) {
+          T *pOut, T *mOut, T *vOut, Bfloat16 *copy) {
   const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
   const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
   const T keep = s.decoupled ? static_cast<T>(1 - *s.lr * *s.weightDecay) : 1;
@@ -75,12 +86,13 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
       vOut[i] = square;
       pOut[i] = kept + stepSize * average / (squareRoot(square) / rootOfCorrection2 + epsilon);
     }
+    roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
-              const T *delta, T *pOut, T *squareOut, T *deltaOut) {
+              const T *delta, T *pOut, T *squareOut, T *deltaOut, Bfloat16 *copy) {
   const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
   const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
@@ -93,12 +105,13 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
       deltaOut[i] = delta[i] * rho + rest * change * change;
       pOut[i] = p[i] + lr * change;
     }
+    roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
-             T *pOut, T *sumOut) {
+             T *pOut, T *sumOut, Bfloat16 *copy) {
   const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
   parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
@@ -109,6 +122,7 @@ void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, cons
       sumOut[i] = newSum;
       pOut[i] = p[i] + lr * slope / (squareRoot(newSum) + epsilon);
     }
+    roundInto(pOut, begin, end, copy);
   });
 }
 
@@ -146,35 +160,37 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 template <class T>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const T *g, const T *square,
              const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
-             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut) {
+             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, Bfloat16 *copy) {
   using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const T *, const T *, const T *,
                          const T *, T *, T *, T *, T *);
   const Range range = mOut ? (averageOut ? rmspropRange<true, true, T> : rmspropRange<true, false, T>)
                            : (averageOut ? rmspropRange<false, true, T> : rmspropRange<false, false, T>);
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
+    roundInto(pOut, begin, end, copy);
   });
 }
 
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const float *, const float *, const float *,
-                  float *, float *);
+                  float *, float *, Bfloat16 *);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const float *, const float *, const float *,
-                   const float *, float *, float *, float *);
+                   const float *, float *, float *, float *, Bfloat16 *);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const float *, const float *,
-                       const float *, const float *, float *, float *, float *);
+                       const float *, const float *, float *, float *, float *, Bfloat16 *);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const float *, const float *,
-                      const float *, float *, float *);
+                      const float *, float *, float *, Bfloat16 *);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const float *, const float *,
-                      const float *, const float *, const float *, float *, float *, float *, float *);
+                      const float *, const float *, const float *, float *, float *, float *, float *, Bfloat16 *);
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const double *, const double *, const double *,
-                  double *, double *);
+                  double *, double *, Bfloat16 *);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const double *, const double *, const double *,
-                   const double *, double *, double *, double *);
+                   const double *, double *, double *, double *, Bfloat16 *);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const double *, const double *,
-                       const double *, const double *, double *, double *, double *);
+                       const double *, const double *, double *, double *, double *, Bfloat16 *);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const double *, const double *,
-                      const double *, double *, double *);
+                      const double *, double *, double *, Bfloat16 *);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const double *, const double *,
-                      const double *, const double *, const double *, double *, double *, double *, double *);
+                      const double *, const double *, const double *, double *, double *, double *, double *,
+                      Bfloat16 *);
 
 } // namespace fsdpc::rt

@@ -1,9 +1,11 @@
 // Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are torch.optim's (single tensor,
 // scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type where
 // torch does. State has the parameter's type, T: float or double. Every result may be its operand.
+// With `copy` the new parameter is also stored in bf16, in the same pass: what the next gather sends.
 #pragma once
 
 #include "runtime/common/address.h"
+#include "runtime/common/bfloat16.h"
 #include "runtime/common/kernel_shapes.h"
 
 #include <type_traits>
@@ -13,26 +15,29 @@ namespace fsdpc::rt {
 /// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
-         const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut);
+         const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
+         Bfloat16 *copy = nullptr);
 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
-          const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut);
+          const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
+          Bfloat16 *copy = nullptr);
 
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut);
+              T *averageSquareOut, T *accumulatedDeltaOut, Bfloat16 *copy = nullptr);
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
-             const T *sum, T *parameterOut, T *sumOut);
+             const T *sum, T *parameterOut, T *sumOut, Bfloat16 *copy = nullptr);
 
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
 template <class T>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const T *gradient,
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
-             std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut);
+             std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
+             Bfloat16 *copy = nullptr);
 
 } // namespace fsdpc::rt

@@ -71,7 +71,7 @@ struct Convolution::Plan {
   cudnnConvolutionDescriptor_t convolution = nullptr;
   cudnnHandle_t handle = nullptr;
 
-  void describe(const ConvolutionShape &shape);
+  void describe(const ConvolutionShape &shape, bool allowsTf32);
   std::size_t neededBytes() const;
   ~Plan() {
     cudnnDestroyTensorDescriptor(x);
@@ -91,7 +91,7 @@ constexpr cudnnConvolutionBwdFilterAlgo_t gradWeightAlgorithm = CUDNN_CONVOLUTIO
 
 } // namespace
 
-void Convolution::Plan::describe(const ConvolutionShape &s) {
+void Convolution::Plan::describe(const ConvolutionShape &s, bool allowsTf32) {
   const Spatial input(s.input, s.axes, 1), output(s.output, s.axes, 1), kernel(s.kernel, s.axes, 1);
   const Spatial pads(s.padsBefore, s.axes, 0), strides(s.strides, s.axes, 1), dilations(s.dilations, s.axes, 1);
   x = tensorOf(Dims(s.batch, s.inputChannels, input));
@@ -107,8 +107,9 @@ void Convolution::Plan::describe(const ConvolutionShape &s) {
                                            dilations.values.data(), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
            "cudnnSetConvolutionNdDescriptor");
   checkDnn(cudnnSetConvolutionGroupCount(convolution, static_cast<int>(s.groups)), "cudnnSetConvolutionGroupCount");
-  // No tf32 unless it is asked for.
-  checkDnn(cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
+  // cuDNN's default is tf32 for f32.
+  checkDnn(cudnnSetConvolutionMathType(convolution, allowsTf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
+           "cudnnSetConvolutionMathType");
 }
 
 std::size_t Convolution::Plan::neededBytes() const {
@@ -132,7 +133,7 @@ void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &sh
   plan = std::make_unique<Plan>();
   plan->pass = pass;
   plan->handle = library(c.device->compute);
-  plan->describe(shape);
+  plan->describe(shape, c.device->allowsTf32);
   const std::size_t needed = plan->neededBytes();
   if (static_cast<std::int64_t>(needed) > workspaceBytes)
     throw Failure(ExitCode::memory, "cuDNN needs " + std::to_string(needed) + " bytes of scratch for a convolution, " +

@@ -205,6 +205,13 @@ void setBytes(const Context &c, void *to, int value, std::int64_t bytes) {
     checkCuda(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), c.device->compute), "memset");
 }
 
+template <class From, class To>
+__global__ void convertElements(std::int64_t count, const From *from, To *to) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * blockDim.x)
+    to[i] = static_cast<To>(from[i]);
+}
+
 } // namespace
 
 template <class T>
@@ -259,5 +266,17 @@ template void fill(const Context &, std::int32_t *, std::int64_t, std::int32_t);
 template void fill(const Context &, std::uint8_t *, std::int64_t, std::uint8_t);
 template void fill(const Context &, bool *, std::int64_t, bool);
 template void fill(const Context &, Bfloat16 *, std::int64_t, Bfloat16);
+
+
+float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count) {
+  if (count > 0)
+    launch(c, gridFor(c, count), convertElements<Bfloat16, float>, count, from, to);
+  return to;
+}
+
+void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count) {
+  if (count > 0)
+    launch(c, gridFor(c, count), convertElements<float, Bfloat16>, count, from, to);
+}
 
 } // namespace fsdpc::rt

@@ -18,6 +18,9 @@ void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes)
 /// This rank's share of `from`, where the ranks of its group, `stride` apart, hold equal shares one after the other.
 void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
 void zeroBytes(const Context &c, void *to, std::int64_t bytes);
+/// The f32 copy of bf16 elements for a kernel that takes none, and back. The first returns `to`.
+float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count);
+void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count);
 /// T: float, double, int64, int32, uint8, bool or Bfloat16.
 template <class T>
 void fill(const Context &c, T *to, std::int64_t count, std::type_identity_t<T> value);

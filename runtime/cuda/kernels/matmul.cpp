@@ -1,9 +1,12 @@
 #include "runtime/cuda/kernels/matmul.h"
 
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/tuning.h"
 
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 namespace fsdpc::rt {
@@ -22,6 +25,33 @@ cublasLtHandle_t library() {
     return made;
   }();
   return handle;
+}
+
+/// A product as cuBLASLt has to know it.
+struct Description {
+  MatmulShape shape;
+  DType a = DType::f32, b = DType::f32, out = DType::f32;
+  bool allowsTf32 = false;
+  std::int64_t workspaceBytes = 0; ///< no algorithm may want more
+};
+
+cudaDataType_t typeOf(DType dtype) {
+  switch (dtype) {
+  case DType::f32: return CUDA_R_32F;
+  case DType::bf16: return CUDA_R_16BF;
+  case DType::f16: return CUDA_R_16F;
+  default: throw Failure(ExitCode::internal, "a product of a type that cuBLASLt does not multiply");
+  }
+}
+
+/// Sums are in f32 whatever the operands are.
+cublasComputeType_t computeTypeOf(const Description &d) {
+  const bool isF32 = d.a == DType::f32 && d.b == DType::f32;
+  return isF32 && d.allowsTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+std::int64_t elementsOf(const Description &d, std::int64_t rows, std::int64_t columns, bool repeated) {
+  return (repeated ? 1 : d.shape.batch) * rows * columns;
 }
 
 /// Row-major [batch, rows, columns], as cuBLASLt's attributes say it.
@@ -43,9 +73,58 @@ cublasLtMatrixLayout_t layoutOf(cudaDataType_t type, std::int64_t batch, std::in
   return layout;
 }
 
+/// Device memory for the time of a measurement.
+class Scratch {
+public:
+  explicit Scratch(std::int64_t bytes) {
+    if (bytes > 0)
+      checkCuda(cudaMalloc(&data_, static_cast<std::size_t>(bytes)), "cudaMalloc of what --tune measures on");
+    if (bytes > 0)
+      checkCuda(cudaMemset(data_, 0, static_cast<std::size_t>(bytes)), "cudaMemset");
+  }
+  ~Scratch() { cudaFree(data_); }
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  void *data() const { return data_; }
+
+private:
+  void *data_ = nullptr;
+};
+
+class Stopwatch {
+public:
+  Stopwatch() {
+    for (cudaEvent_t *event : {&begin, &end})
+      checkCuda(cudaEventCreateWithFlags(event, cudaEventDefault), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+  }
+  Stopwatch(const Stopwatch &) = delete;
+  Stopwatch &operator=(const Stopwatch &) = delete;
+
+  template <class Work>
+  double microseconds(cudaStream_t stream, const Work &work) {
+    float milliseconds = 0;
+    checkCuda(cudaEventRecord(begin, stream), "cudaEventRecord");
+    work();
+    checkCuda(cudaEventRecord(end, stream), "cudaEventRecord");
+    checkCuda(cudaEventSynchronize(end), "a product that --tune measures");
+    checkCuda(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    return milliseconds * 1e3;
+  }
+
+private:
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
+constexpr int candidatesTried = 8, runsTimed = 5;
+
 } // namespace
 
-struct Matmul::Plan {
+struct Matmul::Plan final : Tunable {
+  Description description;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
@@ -53,17 +132,27 @@ struct Matmul::Plan {
   std::int64_t outBytes = 0;
   bool isZero = false; ///< a sum over nothing
 
-  void describe(const MatmulShape &shape);
-  void choose(std::int64_t workspaceBytes);
-  ~Plan() {
+  void describe();
+  void run(const void *aData, const void *bData, void *outData, Workspace workspace) const;
+  ~Plan() override {
     cublasLtMatmulDescDestroy(operation);
     for (cublasLtMatrixLayout_t layout : {a, b, out})
       cublasLtMatrixLayoutDestroy(layout);
   }
+
+  std::string key() const override;
+  std::vector<Algorithm> candidates() const override { return favourites(candidatesTried); }
+  double microseconds(const Algorithm &candidate) override;
+  void use(const Algorithm &chosen) override {
+    static_assert(sizeof chosen == sizeof algorithm);
+    std::memcpy(&algorithm, &chosen, sizeof algorithm);
+  }
+  std::vector<Algorithm> favourites(int count) const;
 };
 
-void Matmul::Plan::describe(const MatmulShape &shape) {
-  checkBlas(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+void Matmul::Plan::describe() {
+  const MatmulShape &shape = description.shape;
+  checkBlas(cublasLtMatmulDescCreate(&operation, computeTypeOf(description), CUDA_R_32F), "cublasLtMatmulDescCreate");
   const auto transpose = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
     const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     checkBlas(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
@@ -72,28 +161,72 @@ void Matmul::Plan::describe(const MatmulShape &shape) {
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.transposeA);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.transposeB);
   const std::int64_t m = shape.m, n = shape.n, k = shape.k;
-  a = layoutOf(CUDA_R_32F, shape.batch, shape.transposeA ? k : m, shape.transposeA ? m : k, shape.oneA);
-  b = layoutOf(CUDA_R_32F, shape.batch, shape.transposeB ? n : k, shape.transposeB ? k : n, shape.oneB);
-  out = layoutOf(CUDA_R_32F, shape.batch, m, n, false);
+  a = layoutOf(typeOf(description.a), shape.batch, shape.transposeA ? k : m, shape.transposeA ? m : k, shape.oneA);
+  b = layoutOf(typeOf(description.b), shape.batch, shape.transposeB ? n : k, shape.transposeB ? k : n, shape.oneB);
+  out = layoutOf(typeOf(description.out), shape.batch, m, n, false);
 }
 
-/// The heuristic's first candidate within the scratch that is planned.
-void Matmul::Plan::choose(std::int64_t workspaceBytes) {
+/// The heuristic's first candidates within the scratch that is planned.
+std::vector<Algorithm> Matmul::Plan::favourites(int most) const {
   cublasLtMatmulPreference_t preference = nullptr;
   checkBlas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-  const auto most = static_cast<std::uint64_t>(workspaceBytes);
+  const auto bytes = static_cast<std::uint64_t>(description.workspaceBytes);
   checkBlas(
-      cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most),
+      cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
       "cublasLtMatmulPreferenceSetAttribute");
-  cublasLtMatmulHeuristicResult_t found{};
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(library(), operation, a, b, out, out, preference, 1, &found, &count);
+      cublasLtMatmulAlgoGetHeuristic(library(), operation, a, b, out, out, preference, most, found.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
   checkBlas(status, "cublasLtMatmulAlgoGetHeuristic");
   if (count == 0)
     throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
-  algorithm = found.algo;
+  std::vector<Algorithm> algorithms(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < algorithms.size(); ++i)
+    std::memcpy(&algorithms[i], &found[i].algo, sizeof algorithms[i]);
+  return algorithms;
+}
+
+std::string Matmul::Plan::key() const {
+  const MatmulShape &s = description.shape;
+  const auto layout = [](bool transposed, bool repeated) {
+    return std::string(transposed ? "t" : "n") + (repeated ? "1" : "");
+  };
+  std::string text = "matmul";
+  for (const std::int64_t size : {s.batch, s.m, s.n, s.k})
+    text += " " + std::to_string(size);
+  text += " " + layout(s.transposeA, s.oneA) + " " + layout(s.transposeB, s.oneB);
+  for (const DType dtype : {description.a, description.b, description.out})
+    text += " " + std::to_string(typeOf(dtype));
+  return text + (computeTypeOf(description) == CUBLAS_COMPUTE_32F_FAST_TF32 ? " tf32" : "") + " " +
+         std::to_string(description.workspaceBytes);
+}
+
+/// The shortest of a few runs; the first one is not counted.
+double Matmul::Plan::microseconds(const Algorithm &candidate) {
+  use(candidate);
+  const MatmulShape &s = description.shape;
+  const Scratch aData(elementsOf(description, s.m, s.k, s.oneA) * byteSize(description.a));
+  const Scratch bData(elementsOf(description, s.k, s.n, s.oneB) * byteSize(description.b));
+  const Scratch outData(outBytes), workspace(description.workspaceBytes);
+  const auto work = [&] {
+    run(aData.data(), bData.data(), outData.data(),
+        {static_cast<std::byte *>(workspace.data()), description.workspaceBytes});
+  };
+  Stopwatch stopwatch;
+  stopwatch.microseconds(stream, work);
+  double shortest = stopwatch.microseconds(stream, work);
+  for (int i = 1; i < runsTimed; ++i)
+    shortest = std::min(shortest, stopwatch.microseconds(stream, work));
+  return shortest;
+}
+
+void Matmul::Plan::run(const void *aData, const void *bData, void *outData, Workspace workspace) const {
+  const float one = 1, zero = 0;
+  checkBlas(cublasLtMatmul(library(), operation, &one, aData, a, bData, b, &zero, outData, out, outData, out,
+                           &algorithm, workspace.data, static_cast<std::size_t>(workspace.bytes), stream),
+            "cublasLtMatmul");
 }
 
 Matmul::Matmul() = default;
@@ -101,13 +234,17 @@ Matmul::~Matmul() = default;
 
 void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes) {
   plan = std::make_unique<Plan>();
+  plan->description = {.shape = shape, .allowsTf32 = c.device->allowsTf32, .workspaceBytes = workspaceBytes};
   plan->stream = c.device->compute;
-  plan->outBytes = shape.batch * shape.m * shape.n * static_cast<std::int64_t>(sizeof(float));
+  plan->outBytes = shape.batch * shape.m * shape.n * byteSize(plan->description.out);
   plan->isZero = shape.k == 0;
   if (plan->outBytes == 0 || plan->isZero)
     return;
-  plan->describe(shape);
-  plan->choose(workspaceBytes);
+  plan->describe();
+  if (c.device->tuner)
+    c.device->tuner->add(*plan);
+  else
+    plan->use(plan->favourites(1).front());
 }
 
 void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
@@ -116,11 +253,16 @@ void Matmul::operator()(const float *a, const float *b, float *out, Workspace wo
   if (plan->isZero)
     return checkCuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(plan->outBytes), plan->stream),
                      "cudaMemsetAsync");
-  const float one = 1, zero = 0;
-  checkBlas(cublasLtMatmul(library(), plan->operation, &one, a, plan->a, b, plan->b, &zero, out, plan->out, out,
-                           plan->out, &plan->algorithm, workspace.data, static_cast<std::size_t>(workspace.bytes),
-                           plan->stream),
-            "cublasLtMatmul");
+  plan->run(a, b, out, workspace);
+}
+
+std::string matmulMachine() {
+  int id = 0;
+  cudaDeviceProp properties{};
+  checkCuda(cudaGetDevice(&id), "cudaGetDevice");
+  checkCuda(cudaGetDeviceProperties(&properties, id), "cudaGetDeviceProperties");
+  return std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) +
+         " multiprocessors, cuBLASLt " + std::to_string(cublasLtGetVersion());
 }
 
 } // namespace fsdpc::rt

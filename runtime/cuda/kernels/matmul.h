@@ -1,4 +1,5 @@
-// Matrix products through cuBLASLt, accumulated in f32.
+// Matrix products through cuBLASLt, accumulated in f32. Operands of f32 are multiplied as they are, or rounded to tf32
+// where the program allows it (--allow_tf32).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -6,12 +7,13 @@
 #include "runtime/common/kernel_shapes.h"
 
 #include <memory>
+#include <string>
 
 namespace fsdpc::rt {
 
 /// One product of fixed shape: descriptors and algorithm are chosen once, in start(). The algorithm needs no more
 /// scratch than the plan has, so which one it is, and hence every bit of the result, depends on the device, the library
-/// and the shape only.
+/// and the shape only; with --tune on what was measured once, for every rank (runtime/cuda/tuning.h).
 class Matmul {
 public:
   Matmul();
@@ -24,5 +26,8 @@ private:
   struct Plan;
   std::unique_ptr<Plan> plan;
 };
+
+/// The current device and the library, as choices of algorithms depend on them.
+std::string matmulMachine();
 
 } // namespace fsdpc::rt

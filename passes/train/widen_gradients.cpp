@@ -1,0 +1,93 @@
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// The cast that alone reads the value, perhaps reshaped; null if there is none.
+Node *widenedBy(Value *value) {
+  while (value->hasOneUse() && value->uses()->user()->op() == Op::reshape)
+    value = value->uses()->user()->result();
+  Node *user = value->hasOneUse() ? value->uses()->user() : nullptr;
+  bool widens = user && user->op() == Op::cast && user->result()->type().dtype() == DType::f32;
+  return widens && byteSize(value->type().dtype()) == 2 && isFloat(value->type().dtype()) ? user : nullptr;
+}
+
+/// The first of the node's results that `wide` makes f32; -1: the op does not know it.
+int firstSum(const Node &node) {
+  switch (node.op()) {
+  case Op::matmul:
+  case Op::reduceSum:
+  case Op::scatterAdd:
+  case Op::convolutionGradWeight: return 0;
+  case Op::layerNormGrad:
+  case Op::rmsNormGrad: return 1;
+  default: return -1;
+  }
+}
+
+template <class A>
+std::unique_ptr<AttributesBase> widened(const Node &node) {
+  A attributes = node.get<A>();
+  attributes.wide = true;
+  return std::make_unique<Attributes<A>>(std::move(attributes));
+}
+
+std::unique_ptr<AttributesBase> wideAttributes(const Node &node) {
+  switch (node.op()) {
+  case Op::matmul: return widened<MatmulAttributes>(node);
+  case Op::reduceSum: return widened<ReduceAttributes>(node);
+  case Op::scatterAdd: return widened<ScatterAddAttributes>(node);
+  case Op::convolutionGradWeight: return widened<ConvolutionAttributes>(node);
+  default: return widened<NormAttributes>(node);
+  }
+}
+
+/// Every sum of the node is rounded and at once f32 again, or not read at all.
+bool allAreWidened(const Node &node, unsigned first) {
+  bool any = false;
+  for (unsigned i = first; i < node.resultCount(); ++i) {
+    bool isRead = node.result(i)->hasUses();
+    if (isRead && !widenedBy(node.result(i)))
+      return false;
+    any |= isRead;
+  }
+  return any;
+}
+
+void widen(Function &function, Node &node, unsigned first) {
+  Builder builder(function, &node);
+  builder.inherit(node);
+  Node *wide = builder.create(node.op(), node.operands(), wideAttributes(node));
+  for (unsigned i = 0; i < node.resultCount(); ++i) {
+    wide->result(i)->setName(node.result(i)->name());
+    Node *cast = i >= first && node.result(i)->hasUses() ? widenedBy(node.result(i)) : nullptr;
+    if (cast) {
+      builder.setInsertionPoint(cast);
+      cast->result()->replaceAllUsesWith(builder.reshape(wide->result(i), cast->result()->type().shape()));
+      builder.setInsertionPoint(&node);
+    } else {
+      node.result(i)->replaceAllUsesWith(wide->result(i));
+    }
+  }
+}
+
+llvm::Error run(Module &module, const PassContext &) {
+  Function &step = *module.function(FunctionKind::microStep);
+  for (Node *node : step) {
+    int first = node->section.phase == Phase::backward ? firstSum(*node) : -1;
+    if (first >= 0 && allAreWidened(*node, static_cast<unsigned>(first)))
+      widen(step, *node, static_cast<unsigned>(first));
+  }
+  eraseDeadNodes(step);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass widenGradients = {"widen_gradients", Stage::train, Stage::train, true, run};
+
+} // namespace fsdpc

@@ -1,0 +1,91 @@
+#!/bin/bash
+# Correctness of the cuda target on a machine with one GPU, in under 10 minutes; prints as it goes. Needs a driver, cuBLASLt, cuDNN and
+# NCCL (README.md), python3 with numpy, and the bundle that bundle.py has made elsewhere.
+#
+#   tests/gpu/accept.sh [--bundle DIR] [--dry_run]      exit 0, 1, or 10 without a device
+set -u
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+while (($#)); do
+  case $1 in
+    --bundle) bundle=$(realpath -m "$2") && shift 2 ;;
+    --dry_run) dry_run=yes && shift ;;
+    *) echo "accept.sh: unknown option $1" >&2 && exit 2 ;;
+  esac
+done
+[[ -n $dry_run ]] || require_device accept
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+seconds=120
+
+# has PROGRAM OPTION: does the program list it?
+has() { "$bundle/programs/$1/train" --help 2>/dev/null | grep -q -- "--$2"; }
+
+# fixture NAME RANKS TRANSPORT [LAUNCHER]: PyTorch's losses, gradients and parameters, and the planned memory.
+fixture() {
+  local program=$1_$2_$3 options=()
+  # Ranks that are threads cannot be captured together.
+  [[ $3 == loopback ]] && has "$program" cuda_graph && options=(--train_options "--cuda_graph off")
+  check "$1 on $2 rank(s), $3" "$seconds" python3 "$root/tests/accept.py" "$root/tests/fixtures/$1" --program "$bundle/programs/$program" \
+    --world_size "$2" --launcher "${4:-}" --keep "$work/$program" "${options[@]}"
+}
+
+# The same losses, gradients and parameters, whichever way a step is started.
+same_with_graph() {
+  local program=$1 batch=$2 graph
+  has "$program" cuda_graph || { echo "programs have no --cuda_graph" && return 77; }
+  for graph in on off; do
+    "$bundle/programs/$program/train" --batch "$batch" --steps 5 --progress none --cuda_graph "$graph" --log "$work/$graph.jsonl" \
+      --log_freq 1 --save_gradients "$work/$graph.gradients" --save_model "$work/$graph.final" || return
+    grep -o '"loss":[^,]*' "$work/$graph.jsonl" >"$work/$graph.losses"
+  done
+  for what in losses gradients final; do
+    cmp "$work/on.$what" "$work/off.$what" || return
+  done
+}
+
+# sanitized TOOL COMMAND...
+sanitized() {
+  local tool=$1 sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
+    { echo "no compute-sanitizer on this machine" && return 77; }
+  shift
+  "$sanitizer" --tool "$tool" --error-exitcode 1 "$@" >"$work/sanitizer.log" 2>&1
+  local status=$?
+  cat "$work/sanitizer.log"
+  grep -q "Device not supported" "$work/sanitizer.log" && echo "compute-sanitizer does not take this device" && return 77
+  return "$status"
+}
+
+fixtures=$(cd "$bundle/programs" 2>/dev/null && ls -d *_1_nccl 2>/dev/null | sed 's/_1_nccl$//')
+batch_of() { echo "$root/tests/fixtures/$1/batch.safetensors"; }
+
+echo "-- kernels against f64"
+check "every kernel" 300 "$bundle/bin/kernel_tests" --gtest_brief=1
+echo "-- fixtures against PyTorch"
+for name in $fixtures; do
+  fixture "$name" 1 nccl
+  fixture "$name" 2 loopback
+  fixture "$name" 4 loopback
+done
+echo "-- two NCCL ranks on one device"
+for name in mlp gpt2_tiny; do
+  [[ -d $bundle/programs/${name}_2_nccl ]] || continue
+  before=$passed
+  check "$name: two processes start" "$seconds" "$root/tests/gpu/two_ranks.sh" "$bundle/programs/${name}_2_nccl/train" \
+    --batch "$(batch_of "$name")" --steps 1 --progress none
+  [[ -n $dry_run ]] || ((passed > before)) && fixture "$name" 2 nccl "$root/tests/gpu/two_ranks.sh"
+done
+echo "-- a step as one graph"
+for name in $fixtures; do
+  check "$name: graph on and off, the same bits" "$seconds" same_with_graph "${name}_1_nccl" "$(batch_of "$name")"
+done
+echo "-- compute-sanitizer"
+for name in mlp gpt2_tiny; do
+  [[ -d $bundle/programs/${name}_1_nccl ]] || continue
+  for tool in memcheck racecheck synccheck; do
+    check "$name: $tool" "$seconds" sanitized "$tool" "$bundle/programs/${name}_1_nccl/train" \
+      --batch "$(batch_of "$name")" --steps 1 --progress none
+  done
+done
+echo "accept: $passed passed, $failed failed, $skipped left out ($SECONDS s)"
+((failed == 0))

@@ -1,0 +1,57 @@
+#!/bin/bash
+# One model on one GPU, beside PyTorch with torch.compile on the same device if it is there; in under 10 minutes, printing as it goes.
+# Needs what accept.sh needs. Read the ratios: figures of different devices, drivers and dates do not compare.
+#
+#   tests/gpu/bench.sh MODEL [--bundle DIR] [--steps 30] [--dry_run]      exit 0, 1, or 10 without a device; models: models.py
+set -u
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+model='' steps=30
+while (($#)); do
+  case $1 in
+    --bundle) bundle=$(realpath -m "$2") && shift 2 ;;
+    --steps) steps=$2 && shift 2 ;;
+    --dry_run) dry_run=yes && shift ;;
+    -*) echo "bench.sh: unknown option $1" >&2 && exit 2 ;;
+    *) model=$1 && shift ;;
+  esac
+done
+if ! python3 "$root/tests/gpu/models.py" describe "$model" >&2; then
+  exit 2
+fi
+[[ -n $dry_run ]] || require_device bench
+program=$bundle/programs/$model
+if [[ -z $dry_run && ! -x $program/train ]]; then
+  echo "bench: $bundle has no program for $model (bundle.py --models $model)" && exit 1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# What the device says it holds, from before the program's start until its end.
+watch_memory() {
+  while sleep 0.5; do
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -n 1
+  done >"$work/memory.mib"
+}
+
+inputs() { python3 "$root/tests/gpu/models.py" inputs "$model" --plan "$program/plan.json" --out "$work"; }
+ours() {
+  watch_memory &
+  local watcher=$! status
+  "$program/train" --batch "$work/batch.safetensors" --load_model "$work/weights.safetensors" --steps "$steps" --progress none \
+    --log "$work/log.jsonl" --log_freq 1 --memory_report
+  status=$?
+  kill "$watcher"
+  return "$status"
+}
+theirs() {
+  python3 -c 'import torch' 2>/dev/null || { echo "no PyTorch on this machine" && return 77; }
+  python3 "$root/tests/gpu/torch_peer.py" "$model" --steps "$steps" --options "$program/options.json" --out "$work/torch.json"
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+check "$model: random weights and a batch" 120 inputs
+check "$model: fsdpc, $steps steps" 200 ours
+check "$model: PyTorch with torch.compile, $steps steps" 270 theirs
+[[ -n $dry_run ]] || python3 "$root/tests/gpu/report.py" "$model" "$program" "$work"
+echo "bench: $passed passed, $failed failed, $skipped left out ($SECONDS s)"
+((failed == 0))

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Builds what tests/gpu needs on a machine with a GPU and nothing to build with: programs and kernel tests for sm_80 and sm_90.
+
+    bundle.py [OUT=build/gpu_bundle] [--fixtures NAME ...] [--models NAME ...] [--fsdpc build/fsdpc]
+
+Wants nvcc and a finished build here. In OUT:
+
+    bin/kernel_tests                        every kernel against f64
+    lib/                                    the runtime, once for all programs, and CUDA's
+    programs/FIXTURE_N_{nccl,loopback}/     train, plan.json and weights; of the models of bench.sh without weights
+
+Prints what it builds and how large OUT has become; fails above 60 MiB.
+"""
+import argparse, concurrent.futures, os, pathlib, shutil, subprocess, sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/gpu")]
+import accept, json, models  # noqa: E402  its compile options and reader are this script's too
+
+MOST_BYTES = 60 << 20
+TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
+FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}",
+         *[f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]]
+JOBS = max(2, (os.cpu_count() or 2) // 2)
+
+
+def run(*command):
+    command = [str(c) for c in command]
+    ended = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ended.returncode:
+        sys.exit(f"bundle: failed: {' '.join(command)}\n{ended.stdout[-3000:]}")
+
+
+def library(name):
+    for folder in ("lib", "lib64", "targets/x86_64-linux/lib"):
+        found = sorted((TOOLKIT / folder).glob(name))
+        if found:
+            return found[0]
+    sys.exit(f"bundle: no {name} in {TOOLKIT}")
+
+
+class Bundle:
+    def __init__(self, arguments):
+        self.out, self.fsdpc, self.build = arguments.out, arguments.fsdpc.resolve(), arguments.fsdpc.resolve().parent
+        self.loopback = self.build / "tests/gpu/libfsdpc_loopback_cuda.a"
+
+    def runtime(self):
+        """One library that all programs share. What NCCL does is left open: a program brings the transport."""
+        (self.out / "lib").mkdir(parents=True)
+        cudart = library("libcudart.so.[0-9][0-9]")
+        shutil.copy(cudart.resolve(), self.out / "lib" / cudart.name)
+        run("g++", "-shared", "-s", "-o", self.out / "lib/libfsdpc_runtime_cuda.so", "-Wl,--whole-archive", self.build / "libfsdpc_runtime_cuda.a",
+            "-Wl,--no-whole-archive", library("libcublasLt.so*"), library("libcudnn.so*"), cudart)
+
+    def link(self, output, depth, objects):
+        """`depth`: folders between the program and lib/."""
+        here = f"-Wl,-rpath,$ORIGIN/{'../' * depth}lib"
+        run("g++", "-s", "-o", output, *objects, f"-L{self.out / 'lib'}", "-lfsdpc_runtime_cuda",
+            library("libcudart.so.[0-9][0-9]"), "-lpthread", here, "-Wl,--allow-shlib-undefined")
+
+    def kernel_tests(self):
+        (self.out / "bin").mkdir()
+        objects = sorted((self.build / "tests/gpu/CMakeFiles/fsdpc_gpu_tests.dir").rglob("*.o"))
+        self.link(self.out / "bin/kernel_tests", 1, [*objects, self.loopback, "-lgtest"])
+        print("  kernel_tests", flush=True)
+
+    def program(self, name, model, transport, options, weights=True):
+        source, target = self.out / "source" / name, self.out / "programs" / name
+        run(self.fsdpc, model, "--target", "cuda", *options, "--emit", "src", "-o", source)
+        target.mkdir(parents=True)
+        threads = ["-DFSDPC_RANKS_ARE_THREADS"] if transport == "loopback" else []
+        objects = []
+        for file in ("program.cu", "program_info.cpp"):
+            objects.append(source / f"{file}.o")
+            run(TOOLKIT / "bin/nvcc", *FLAGS, *threads, f"-I{source}", "-c", source / file, "-o", objects[-1])
+        # Nothing but the shared runtime asks for them.
+        transports = {"loopback": ["-Wl,--whole-archive", self.loopback, "-Wl,--no-whole-archive"],
+                      "nccl": ["-Wl,--no-as-needed", library("libnccl.so*")]}
+        self.link(target / "train", 2, [*objects, *transports[transport]])
+        for kept in ["plan.json", "options.json", *(["weights"] if weights else [])]:
+            if (source / kept).exists():
+                shutil.move(source / kept, target / kept)
+        shutil.rmtree(source)
+        print(f"  {name}", flush=True)
+
+    def fixture(self, name, ranks, transport):
+        folder = ROOT / "tests/fixtures" / name
+        meta = json.loads((folder / "meta.json").read_text())
+        rows = len(next(iter(accept.load_safetensors(folder / "batch.safetensors").values())))
+        a = argparse.Namespace(target="cuda", strategy="full_shard", world_size=ranks, variant="file")
+        self.program(f"{name}_{ranks}_{transport}", folder / "model.onnx", transport, accept.compile_options(meta, rows, a, False)[2:])
+
+    def model(self, name):
+        folder = self.out / "source" / f"model_{name}"
+        models.write_onnx(name, folder)
+        self.program(name, folder / "model.onnxtxt", "nccl", models.compile_options(name, self.fsdpc), weights=False)
+        shutil.rmtree(folder)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("out", type=pathlib.Path, nargs="?", default=ROOT / "build/gpu_bundle")
+    p.add_argument("--fixtures", nargs="*", default=[f.parent.name for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json"))])
+    p.add_argument("--models", nargs="*", default=list(models.MODELS))
+    p.add_argument("--fsdpc", type=pathlib.Path, default=ROOT / "build/fsdpc")
+    a = p.parse_args()
+    a.out = a.out.resolve()
+    shutil.rmtree(a.out, ignore_errors=True)
+    bundle = Bundle(a)
+    bundle.runtime()
+    work = [bundle.kernel_tests]
+    for name in a.fixtures:
+        work += [lambda n=name, r=r, t=t: bundle.fixture(n, r, t) for r, t in ((1, "nccl"), (2, "loopback"), (4, "loopback"))]
+        if name in ("mlp", "gpt2_tiny"):
+            work.append(lambda n=name: bundle.fixture(n, 2, "nccl"))
+    work += [lambda n=name: bundle.model(n) for name in a.models]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(lambda step: step(), work))
+    shutil.rmtree(a.out / "source", ignore_errors=True)
+    size = sum(f.stat().st_size for f in a.out.rglob("*") if f.is_file())
+    print(f"bundle: {a.out}, {size / 2**20:.1f} MiB for sm_80 and sm_90")
+    if size > MOST_BYTES:
+        sys.exit(f"bundle: more than {MOST_BYTES >> 20} MiB; leave fixtures or models out")
+
+
+if __name__ == "__main__":
+    main()

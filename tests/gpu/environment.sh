@@ -1,0 +1,79 @@
+# For accept.sh and bench.sh: where the bundle and the libraries are, what is run and counted. Sourced.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+bundle=$root/build/gpu_bundle
+dry_run=
+passed=0 failed=0 skipped=0
+
+# cuBLASLt, cuDNN and NCCL are too large to carry along: the toolkit's, or those of a PyTorch of the same CUDA.
+find_libraries() {
+  local folder
+  for folder in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda/targets/x86_64-linux/lib; do
+    [[ -d $folder ]] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+  done
+  while read -r folder; do
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+  done < <(python3 -c '
+import glob, site, sys
+for base in sys.path + site.getsitepackages():
+    print("\n".join(sorted(glob.glob(base + "/nvidia/*/lib"))))' 2>/dev/null | sed '/^$/d' | sort -u)
+  export LD_LIBRARY_PATH
+}
+
+# Ends with exit 10 and one line unless there is a bundle, its libraries and a device.
+require_device() {
+  local name=$1 missing said
+  if [[ ! -x $bundle/bin/kernel_tests ]]; then
+    echo "$name: no bundle in $bundle; tests/gpu/bundle.py makes one where there is nvcc"
+    exit 10
+  fi
+  find_libraries
+  missing=$(ldd "$bundle/bin/kernel_tests" "$bundle"/programs/*_nccl/train 2>/dev/null | sed -n 's/^[[:space:]]*\(.*\) => not found.*/\1/p' | sort -u | xargs)
+  if [[ -n $missing ]]; then
+    echo "$name: libraries are missing on this machine: $missing"
+    exit 10
+  fi
+  if ! said=$("$bundle/bin/kernel_tests" --gtest_filter='-*' 2>&1); then
+    echo "$name: ${said##*$'\n'}"
+    exit 10
+  fi
+}
+
+# within SECONDS COMMAND...: as timeout, for functions too. Each has a process group, which ends as a whole.
+within() (
+  exec 3>&2 2>/dev/null # the shell's word about jobs
+  set -m
+  limit=$1
+  shift
+  "$@" 2>&3 &
+  running=$!
+  sleep "$limit" &
+  timer=$!
+  wait -n "$running" "$timer"
+  status=$?
+  if kill -0 "$running" 2>/dev/null; then
+    kill -- "-$running"
+    echo "no end within $limit s"
+    status=124
+  fi
+  kill "$timer" 2>/dev/null
+  exit "$status"
+)
+
+# check NAME SECONDS COMMAND...: one counted line; what it printed only if it failed. Status 77: left out, for the reason printed.
+check() {
+  local name=$1 limit=$2 started=$SECONDS status=0 log
+  shift 2
+  if [[ -n $dry_run ]]; then
+    echo "would run: $name"
+    return
+  fi
+  log=$(mktemp)
+  within "$limit" "$@" >"$log" 2>&1 || status=$?
+  case $status in
+    0) passed=$((passed + 1)) && echo "ok    $name ($((SECONDS - started)) s)" ;;
+    77) skipped=$((skipped + 1)) && echo "left  $name: $(tail -n 1 "$log")" ;;
+    *) failed=$((failed + 1)) && echo "FAIL  $name: status $status" && tail -n 15 "$log" | sed 's/^/      /' ;;
+  esac
+  rm -f "$log"
+}
