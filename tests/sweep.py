@@ -37,6 +37,9 @@ OPTIONS = [
     "--unit .*1.*:strategy=shard_grad_op",
     "--optimizer sgd --momentum 0.9",
     "--optimizer rmsprop --reduce_communicator own",
+    "--mixed_precision bf16",
+    "--mixed_precision bf16 --optimizer rmsprop --momentum 0.5 --backward_prefetch no_prefetch --no_forward_prefetch",
+    "--mixed_precision bf16 --target cuda --max_inflight_all_gathers 4",
 ]
 
 
