@@ -1,6 +1,7 @@
 #include <nccl.h>
 
 #include "tests/emulated/device.h"
+#include "tests/emulated/nccl_bytes.h"
 
 #include <algorithm>
 #include <atomic>
@@ -64,20 +65,6 @@ namespace {
 
 std::mutex groupsMutex;
 std::map<std::string, std::shared_ptr<Group>> groups;
-
-std::size_t bytesOf(ncclDataType_t type) {
-  switch (type) {
-  case ncclInt8:
-  case ncclUint8: return 1;
-  case ncclFloat16:
-  case ncclBfloat16: return 2;
-  case ncclInt32:
-  case ncclFloat32: return 4;
-  case ncclInt64:
-  case ncclFloat64: return 8;
-  }
-  return 0;
-}
 
 template <class T>
 void addAll(const Collective &collective, std::size_t first, std::byte *to) {

@@ -1,19 +1,12 @@
 // The sum over ranks under --deterministic: the cpu target's tree, bit for bit.
 #include "runtime/cuda/kernels/tree_sum.h"
 #include "tests/runtime/kernels_support.h"
+#include "tests/runtime/tree_sum_definition.h"
 
 namespace fsdpc::rt {
 namespace {
 
-/// The definition: the largest power of two below the count on the left.
-float treeSumOf(const std::vector<float> &values, std::size_t first, std::size_t count) {
-  if (count == 1)
-    return values[first];
-  std::size_t left = 1;
-  while (left * 2 < count)
-    left *= 2;
-  return treeSumOf(values, first, left) + treeSumOf(values, first + left, count - left);
-}
+using test::treeSumOf;
 
 TEST(TreeSum, AddsInTheOrderOfTheCpuTargetForAnyNumberOfRanks) {
   constexpr std::int64_t elements = 37;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/cpu/shared_communicator.h"
+#include "tests/runtime/tree_sum_definition.h"
 
 #include <exception>
 #include <functional>
@@ -88,17 +89,6 @@ inline float contribution(int rank, std::int64_t index) {
   const int exponent = static_cast<int>(mixed % 13) - 6;
   return (static_cast<float>(mixed >> 8) / 16777216.0f - 0.5f) *
          static_cast<float>(exponent < 0 ? 1.0 / (1 << -exponent) : 1 << exponent);
-}
-
-/// The sum the design asks for, written as its definition.
-template <class T>
-T treeSumOf(const std::vector<T> &values, std::size_t first, std::size_t count) {
-  if (count == 1)
-    return values[first];
-  std::size_t left = 1;
-  while (left * 2 < count)
-    left *= 2;
-  return treeSumOf(values, first, left) + treeSumOf(values, first + left, count - left);
 }
 
 inline float expectedSum(int ranks, std::int64_t index) {

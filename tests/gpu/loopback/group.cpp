@@ -47,20 +47,6 @@ bool enqueueSums(const Call &call, const std::vector<Part> &parts, cudaStream_t 
 
 } // namespace
 
-std::size_t bytesOf(ncclDataType_t type) {
-  switch (type) {
-  case ncclInt8:
-  case ncclUint8: return 1;
-  case ncclFloat16:
-  case ncclBfloat16: return 2;
-  case ncclInt32:
-  case ncclFloat32: return 4;
-  case ncclInt64:
-  case ncclFloat64: return 8;
-  default: return 0;
-  }
-}
-
 Group::Group(int size) : parts(static_cast<std::size_t>(size)), arrived(static_cast<std::size_t>(size)) {
   cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
   for (cudaEvent_t &event : arrived)

@@ -11,6 +11,8 @@
 // being captured can take part only alone: CUDA does not let captures of several threads wait for each other.
 #pragma once
 
+#include "tests/emulated/nccl_bytes.h"
+
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -40,9 +42,6 @@ struct Part {
   const std::byte *send = nullptr;
   std::byte *receive = nullptr;
 };
-
-/// 0 for a type that no collective here takes.
-std::size_t bytesOf(ncclDataType_t type);
 
 /// The members of a communicator. Every function is called by all of them.
 class Group {
