@@ -77,11 +77,10 @@ private:
       return value;
     if (Node *constant = wanted == low ? definedBy(value, Op::constant) : nullptr)
       return roundedConstant(*constant);
-    bool isInput = !value->definer();
+    if (value->definer())
+      return builder.cast(value, wanted);
     Value *&once = roundedInputs[value];
-    if (isInput && once)
-      return once;
-    return once = builder.cast(value, wanted);
+    return once ? once : once = builder.cast(value, wanted);
   }
 
   /// A number beyond the type's range, as masks have them, becomes the last one within: infinity would make NaN of a
