@@ -68,6 +68,15 @@ extern const Pass assignUnits;
 /// became f32. Rounding happens where the types say; later passes never add or remove one.
 extern const Pass insertCasts;
 
+/// The product adds the vector that alone is added to it, before its sum is rounded: a pass over memory less, and in 16
+/// bits a rounding less.
+///     %p = matmul %x, %w : f32[4,8]; %b = broadcast %bias; %y = add %p, %b     ->     %y = matmul %x, %w, %bias
+/// A reshape between product and addition that keeps the last dim stays behind the product. The product moves to where
+/// the addition stood, so the bias may be defined between the two.
+/// Requires/ensures: graph stage, units assigned; only where product and addition have one unit. Behind insertCasts, so
+/// that it is this graph whose roundings count, and before derivatives, which know products with a bias.
+extern const Pass fuseBiases;
+
 // ---------------------------------------------------------------------------------------------------- train
 
 /// Adds labels and sample_weight inputs and the loss: forward becomes micro_step (loss_sum, outputs), eval_step

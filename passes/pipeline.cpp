@@ -18,6 +18,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &alignShapes,   // elementwise chains that can become one loop
       &assignUnits,   // an attribute that derivatives inherit
       &insertCasts,   // where 16 bits are computed in
+      &fuseBiases,    // the product adds it, before it rounds
       // train: one step, every parameter at hand
       &appendLoss,
       &differentiate,

@@ -11,14 +11,22 @@ std::string createText(llvm::StringRef shape, int64_t workspaceBytes) {
   return (shape + ", " + llvm::Twine(workspaceBytes)).str();
 }
 
+/// name(operands..., result, workspace)
+void emitPrimitive(SectionWriter &writer, const Node &node, llvm::StringRef name) {
+  std::string arguments;
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    arguments += writer.operand(node, i) + ", ";
+  std::string out = writer.define(node.result());
+  writer.line((name + "(" + arguments + out + ", " + writer.workspace(node) + ");").str());
+}
+
 void emitMatmul(SectionWriter &writer, const Node &node) {
   MatmulConfig config = MatmulConfig::of(node);
   if (!writer.program.dialect.takesBfloat16(node))
     config.elements = config.result = DType::f32;
   std::string name = writer.program.primitive("Matmul", config.name(),
                                               createText(config.text(), ownScratchBytes(writer.program.dialect, node)));
-  std::string a = writer.operand(node, 0), b = writer.operand(node, 1), out = writer.define(node.result());
-  writer.line(name + "(" + a + ", " + b + ", " + out + ", " + writer.workspace(node) + ");");
+  emitPrimitive(writer, node, name);
 }
 
 void emitConvolution(SectionWriter &writer, const Node &node) {
@@ -26,11 +34,7 @@ void emitConvolution(SectionWriter &writer, const Node &node) {
   std::string name = writer.program.primitive(
       "Convolution", config.name(),
       createText(config.passText() + ", " + config.text(), ownScratchBytes(writer.program.dialect, node)));
-  std::string arguments;
-  for (unsigned i = 0; i < node.operandCount(); ++i)
-    arguments += writer.operand(node, i) + ", ";
-  std::string out = writer.define(node.result());
-  writer.line(name + "(" + arguments + out + ", " + writer.workspace(node) + ");");
+  emitPrimitive(writer, node, name);
 }
 
 /// Spatial values padded in front to three axes.

@@ -20,6 +20,7 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   config.transposeB &= config.k != 1 && config.n != 1;
   config.elements = a.dtype();
   config.result = node.result()->type().dtype();
+  config.bias = node.operandCount() > 2;
   const Type &batched = a.rank() > 2 ? a : b;
   config.batch = productOf(batched.shape().drop_back(2));
   config.oneA = a.rank() == 2 && config.batch > 1;
@@ -43,13 +44,14 @@ std::string MatmulConfig::text() const {
       .flag("transposeB", transposeB)
       .flag("oneA", oneA)
       .flag("oneB", oneB)
+      .flag("bias", bias)
       .dtype("elements", elements)
       .dtype("result", result)
       .str();
 }
 
 std::string MatmulConfig::name() const {
-  std::string text = "matmul";
+  std::string text = bias ? "matmulBias" : "matmul";
   text += transposeA ? "T" : "N";
   text += transposeB ? "t" : "n";
   if (batch > 1)

@@ -10,6 +10,7 @@ struct MatmulConfig {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   bool transposeA = false, transposeB = false;
   bool oneA = false, oneB = false;
+  bool bias = false;
   DType elements = DType::f32, result = DType::f32; ///< of both operands and of the result
   static MatmulConfig of(const Node &node);
   /// MatmulShape's designated initializer.

@@ -157,9 +157,10 @@ std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
   dnnl_memory_desc_t a = matrices(config.oneA ? 1 : config.batch, config.m, config.k, config.transposeA, as3d);
   dnnl_memory_desc_t b = matrices(config.oneB ? 1 : config.batch, config.k, config.n, config.transposeB, as3d);
   dnnl_memory_desc_t out = matrices(config.batch, config.m, config.n, false, as3d);
+  dnnl_memory_desc_t bias = matrices(1, 1, config.n, false, as3d);
   dnnl_matmul_desc_t operation;
   Description description;
-  if (dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out) != dnnl_success ||
+  if (dnnl_matmul_desc_init(&operation, &a, &b, config.bias ? &bias : nullptr, &out) != dnnl_success ||
       !describer.describe(&operation, nullptr, description))
     return std::nullopt;
   return scratchOf(description.get());

@@ -62,7 +62,8 @@ std::vector<EmittedFile> CudaDialect::moreFiles(const ProgramText &program) cons
   if (!program.kernels().empty()) {
     std::string text =
         "// Elementwise chains of this program, one kernel each. A step is rounded to its own type.\n#pragma once\n\n"
-        "#include \"runtime/cuda/kernels/random.h\"\n#include \"runtime/cuda/kernels/scalar.h\"\n\n"
+        "#include \"runtime/cuda/kernels/pack.h\"\n#include \"runtime/cuda/kernels/random.h\"\n"
+        "#include \"runtime/cuda/kernels/scalar.h\"\n\n"
         "namespace fsdpc::rt {\n\nnamespace {\n\n";
     for (const std::string &kernel : program.kernels())
       text += kernel + "\n";

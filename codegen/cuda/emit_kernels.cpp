@@ -1,6 +1,7 @@
-// Elementwise chains as kernels: a thread computes elements of the results one by one, all steps of an element in
-// registers. Dims that operands walk alike are merged first, so most kernels need no coordinates at all. An element is
-// read before it is written and belongs to one thread, so a result may lie over an operand of its own size.
+// Elementwise chains as kernels: a thread computes a pack of neighbouring elements, all steps of an element in
+// registers, and moves 16 bytes at a time where rows are whole packs. Dims that operands walk alike are merged first,
+// so most kernels need no coordinates at all. A pack is read before it is written and belongs to one thread, so a
+// result may lie over an operand of its own size.
 #include "codegen/cuda/kernels.h"
 
 #include "codegen/common/elementwise.h"
@@ -19,22 +20,34 @@ class KernelWriter {
 public:
   KernelWriter(SectionWriter &writer, const Node &node, const FusedAttributes &attributes)
       : writer(writer), node(node), body(attributes.body), shape(attributes.shape),
-        nest(nestOf(node, attributes.shape)), strides(rowMajor(nest.dims)), elements(productOf(nest.dims)) {}
+        nest(nestOf(node, attributes.shape)), strides(rowMajor(nest.dims)), elements(productOf(nest.dims)) {
+    findUses();
+    width = widthOfPacks();
+  }
 
   void run();
 
 private:
   void findUses();
+  int64_t widthOfPacks() const;
   std::string stem() const;
   std::string signature() const;
   std::string keys() const;
   std::string coordinates() const;
   std::string loads() const;
+  std::string elementsOfPacks() const;
+  std::string uniform(size_t step) const;
   std::string steps() const;
+  std::string stores() const;
   std::string indexOf(size_t operand) const;
   std::string argument(int32_t argument) const;
   DType dtypeOf(int32_t argument) const;
   bool walksAll(size_t operand) const { return nest.strides[operand] == strides; }
+  /// Is the operand one element for a whole pack?
+  bool isRepeated(size_t operand) const { return !nest.dims.empty() && nest.strides[operand].back() == 0; }
+  bool inPacks() const { return width > 1; }
+  int stepDepth() const { return inPacks() ? 3 : 2; }
+  bool drawsPacks(size_t step) const;
   /// Small indices divide faster.
   llvm::StringRef indexType() const { return elements < (int64_t{1} << 31) ? "std::uint32_t" : "std::int64_t"; }
   void line(std::string &text, const llvm::Twine &content, int depth) const {
@@ -49,6 +62,7 @@ private:
   Nest nest;
   Shape strides;
   int64_t elements;
+  int64_t width = 1;               ///< elements of a pack
   std::vector<bool> used;          ///< per operand: by a step that reads its elements
   std::vector<size_t> randomSteps; ///< they read seed and step number
 };
@@ -66,6 +80,32 @@ void KernelWriter::findUses() {
       llvm::for_each(body.steps[i].arguments, use);
   }
   llvm::for_each(body.yields, use);
+}
+
+/// As many elements as the widest ones fill 16 bytes with, at most 8; 1 where an operand's neighbours lie apart.
+int64_t KernelWriter::widthOfPacks() const {
+  constexpr int64_t bytes = 16, most = 8;
+  int64_t widest = 1;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    if (!used[i] || nest.dims.empty() || isRepeated(i))
+      continue;
+    if (nest.strides[i].back() != 1)
+      return 1;
+    widest = std::max(widest, byteSize(node.operand(i)->type().dtype()));
+  }
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    widest = std::max(widest, byteSize(node.result(i)->type().dtype()));
+  int64_t fitting = std::min(bytes / widest, most);
+  while (nest.dims.empty() ? fitting > 1 : nest.dims.back() % fitting != 0)
+    fitting /= 2;
+  return fitting;
+}
+
+/// Does a pack take whole blocks of the generator, which gives four numbers at a time?
+bool KernelWriter::drawsPacks(size_t step) const {
+  const RandomUniformAttributes random = randomUniformOf(body.steps[step], shape);
+  const int64_t inner = random.batchAxis < 0 ? elements : productOf(shape.drop_front(random.batchAxis + 1));
+  return width % 4 == 0 && inner % 4 == 0;
 }
 
 /// The first steps by name, as far as a name can be read.
@@ -151,14 +191,47 @@ std::string KernelWriter::indexOf(size_t operand) const {
 }
 
 std::string KernelWriter::loads() const {
-  std::string text;
-  for (size_t i = 0; i < used.size(); ++i)
-    if (used[i])
+  std::string text, packs = std::to_string(width);
+  for (size_t i = 0; i < used.size(); ++i) {
+    const std::string number = std::to_string(i);
+    if (used[i] && inPacks() && !isRepeated(i))
+      line(text, "const auto v" + number + " = loadPack<" + packs + ">(p" + number + " + " + indexOf(i) + ");", 2);
+    else if (used[i])
       line(text,
-           "const " + cppValueType(node.operand(i)->type().dtype()) + " x" + llvm::Twine(i) + " = " +
-               loadText(node.operand(i)->type(), "p" + std::to_string(i) + "[" + indexOf(i) + "]") + ";",
+           "const " + cppValueType(node.operand(i)->type().dtype()) + " x" + number + " = " +
+               loadText(node.operand(i)->type(), "p" + number + "[" + indexOf(i) + "]") + ";",
            2);
+  }
+  if (!inPacks())
+    return text;
+  for (size_t i : randomSteps)
+    if (const std::string number = std::to_string(i); drawsPacks(i))
+      line(text,
+           "const auto u" + number + " = randomUniformPack<" + packs + ">(rank, shape" + number + ", key" + number +
+               ", e);",
+           2);
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    line(text, "Pack<" + cppType(node.result(i)->type().dtype()) + ", " + packs + "> w" + llvm::Twine(i) + ";", 2);
+  line(text, "for (int k = 0; k < " + packs + "; ++k) {", 2);
   return text;
+}
+
+std::string KernelWriter::elementsOfPacks() const {
+  std::string text;
+  for (size_t i = 0; inPacks() && i < used.size(); ++i)
+    if (const std::string number = std::to_string(i); used[i] && !isRepeated(i))
+      line(text,
+           "const " + cppValueType(node.operand(i)->type().dtype()) + " x" + number + " = " +
+               loadText(node.operand(i)->type(), "v" + number + ".values[k]") + ";",
+           3);
+  return text;
+}
+
+std::string KernelWriter::uniform(size_t step) const {
+  const std::string number = std::to_string(step);
+  if (inPacks() && drawsPacks(step))
+    return "u" + number + ".values[k]";
+  return "randomUniformAt(rank, shape" + number + ", key" + number + (inPacks() ? ", e + k)" : ", e)");
 }
 
 std::string KernelWriter::argument(int32_t argument) const {
@@ -180,34 +253,44 @@ std::string KernelWriter::steps() const {
     const Step &step = body.steps[i];
     if (step.op == Op::constant)
       continue;
-    std::string value, number = std::to_string(i);
+    std::string value;
     if (step.op == Op::randomUniform) {
-      value = "randomUniformAt(rank, shape" + number + ", key" + number + ", e)";
+      value = uniform(i);
     } else {
       llvm::SmallVector<std::string, 3> arguments;
       for (int32_t k : step.arguments)
         arguments.push_back(argument(k));
       value = stepText(step, dtypeOf(step.arguments[0]), arguments);
     }
-    line(text, "const " + cppValueType(step.dtype) + " s" + number + " = " + value + ";", 2);
+    line(text, "const " + cppValueType(step.dtype) + " s" + llvm::Twine(i) + " = " + value + ";", stepDepth());
   }
+  return text;
+}
+
+std::string KernelWriter::stores() const {
+  std::string text;
+  for (size_t i = 0; i < body.yields.size(); ++i) {
+    const std::string number = std::to_string(i), to = inPacks() ? "w" + number + ".values[k]" : "r" + number + "[e]";
+    line(text, to + " = " + storeText(node.result(static_cast<unsigned>(i))->type(), argument(body.yields[i])) + ";",
+         stepDepth());
+  }
+  if (!inPacks())
+    return text;
+  line(text, "}", 2);
   for (size_t i = 0; i < body.yields.size(); ++i)
-    line(text,
-         "r" + llvm::Twine(i) +
-             "[e] = " + storeText(node.result(static_cast<unsigned>(i))->type(), argument(body.yields[i])) + ";",
-         2);
+    line(text, "storePack(w" + llvm::Twine(i) + ", r" + llvm::Twine(i) + " + e);", 2);
   return text;
 }
 
 void KernelWriter::run() {
-  findUses();
   std::string index = indexType().str(), text = "/// " + typeComment(Type(node.result()->type().dtype(), shape)) + "\n";
   text += signature() + keys();
+  const std::string thread = "blockIdx.x * blockDim.x + threadIdx.x", pack = std::to_string(width);
   line(text,
-       "for (" + index + " e = blockIdx.x * blockDim.x + threadIdx.x; e < " + llvm::Twine(elements) +
-           "; e += gridDim.x * blockDim.x) {",
+       "for (" + index + " e = " + (inPacks() ? pack + " * (" + thread + ")" : thread) + "; e < " +
+           llvm::Twine(elements) + "; e += " + (inPacks() ? pack + " * " : "") + "gridDim.x * blockDim.x) {",
        1);
-  text += coordinates() + loads() + steps();
+  text += coordinates() + loads() + elementsOfPacks() + steps() + stores();
   line(text, "}", 1);
   text += "}\n";
   llvm::SmallVector<std::string, 12> arguments;
@@ -220,8 +303,8 @@ void KernelWriter::run() {
   for (size_t i : randomSteps)
     arguments.push_back(writer.hole("std::int64_t", "instance", llvm::Twine(body.steps[i].immediates[0])));
   if (elements > 0)
-    writer.line("launch(c, gridFor(c, " + llvm::Twine(elements) + "), " + writer.program.kernel(stem(), text) + ", " +
-                llvm::join(arguments, ", ") + ");");
+    writer.line("launch(c, gridFor(c, " + llvm::Twine(elements / width) + "), " + writer.program.kernel(stem(), text) +
+                ", " + llvm::join(arguments, ", ") + ");");
 }
 
 } // namespace

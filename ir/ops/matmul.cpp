@@ -1,9 +1,11 @@
-// matmul: the product of the last two dims, over batch dims in front.
+// matmul: the product of the last two dims, over batch dims in front, perhaps with a bias for every row.
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
 
 namespace {
+
+constexpr llvm::StringRef matmulNames[] = {"a", "b", "bias?"};
 
 /// The dims of y [batch..., rows, columns] = A [.., rows, inner] B [.., inner, columns], transposes seen through.
 struct MatmulShape {
@@ -16,6 +18,16 @@ struct MatmulShape {
         batchA(a.shape().drop_back(2)), batchB(b.shape().drop_back(2)) {}
   llvm::ArrayRef<int64_t> batch() const { return batchA.empty() ? batchB : batchA; }
 };
+
+llvm::Error checkBias(const Type &bias, const MatmulShape &product, DType result) {
+  if (bias.shape() != llvm::ArrayRef<int64_t>(product.columns) || bias.dtype() != result)
+    return constraintError("matmul", "C6",
+                           "a bias has the result's dtype, " + nameOf(result) + ", and an element per column, " +
+                               llvm::Twine(product.columns) + ", but is " + toString(bias));
+  if (product.innerA == 0)
+    return constraintError("matmul", "C6", "a bias is added to sums over one element or more");
+  return llvm::Error::success();
+}
 
 llvm::Error inferMatmul(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                         llvm::SmallVectorImpl<Type> &results) {
@@ -35,6 +47,9 @@ llvm::Error inferMatmul(llvm::ArrayRef<Type> operands, const AttributesBase *att
   llvm::Expected<DType> dtype = dtypeOfSum(matmulInfo, a.dtype(), attributesOf<MatmulAttributes>(attributes).wide);
   if (!dtype)
     return dtype.takeError();
+  if (operands.size() == 3)
+    if (llvm::Error error = checkBias(operands[2], own, *dtype))
+      return error;
   Shape shape(own.batch());
   shape.append({own.rows, own.columns});
   return addResult(matmulInfo, "C5", *dtype, shape, results);
@@ -54,6 +69,7 @@ struct MatrixView {
 void evaluateMatmul(EvaluateContext &context) {
   const auto &attributes = context.get<MatmulAttributes>();
   const HostTensor &a = *context.operands[0], &b = *context.operands[1];
+  const HostTensor *bias = context.operands.size() == 3 ? context.operands[2] : nullptr;
   MatmulShape own(a.type, b.type, attributes);
   MatrixView viewA(a.type, attributes.transposeA), viewB(b.type, attributes.transposeB);
   int64_t batches = productOf(own.batch(), 0, static_cast<int64_t>(own.batch().size()));
@@ -61,7 +77,7 @@ void evaluateMatmul(EvaluateContext &context) {
   for (int64_t batch = 0; batch < batches; ++batch)
     for (int64_t row = 0; row < own.rows; ++row)
       for (int64_t column = 0; column < own.columns; ++column) {
-        double sum = 0;
+        double sum = bias ? bias->values[column] : 0;
         for (int64_t k = 0; k < own.innerA; ++k)
           sum += a.values[viewA.at(batch, row, k)] * b.values[viewB.at(batch, k, column)];
         *to++ = sum;
@@ -105,6 +121,8 @@ void matmulVjp(VjpContext &context) {
     context.operandCotangents[0] = cotangentOfA(context.builder, context.node, dy);
   if (dy && context.needed[1])
     context.operandCotangents[1] = cotangentOfB(context.builder, context.node, dy);
+  if (dy && context.node.operandCount() == 3 && context.needed[2])
+    context.operandCotangents[2] = context.builder.reduceToShape(dy, context.node.operand(2)->type().shape());
 }
 
 Cost matmulCost(const Node &node) {
@@ -115,19 +133,21 @@ Cost matmulCost(const Node &node) {
 
 } // namespace
 
-constinit const OpInfo matmulInfo = {.name = "matmul",
-                                     .doc =
-                                         "a b over the last two dims, each transposed first if its flag says so; an "
-                                         "operand of rank 2 multiplies every batch of the "
-                                         "other. (C1) Ranks are 2 or more. (C2) The inner dims agree. (C3) The batch "
-                                         "dims agree, or one operand has none. (C4) The "
-                                         "operands have one dtype, not bool. (C5) The result's bytes fit in 63 bits.",
-                                     .operandNames = namesAB,
-                                     .traits = pure,
-                                     .makeAttributes = makeAttributes<MatmulAttributes>,
-                                     .infer = inferMatmul,
-                                     .evaluate = evaluateMatmul,
-                                     .vjp = matmulVjp,
-                                     .cost = matmulCost};
+constinit const OpInfo matmulInfo = {
+    .name = "matmul",
+    .doc = "a b over the last two dims, each transposed first if its flag says so; an "
+           "operand of rank 2 multiplies every batch of the "
+           "other. The bias is added to every row, before the sum is rounded. (C1) Ranks are 2 or more. (C2) The inner "
+           "dims agree. (C3) The batch "
+           "dims agree, or one operand has none. (C4) The "
+           "operands have one dtype, not bool. (C5) The result's bytes fit in 63 bits. (C6) A "
+           "bias has the result's dtype and one element per column; the inner dim is not 0.",
+    .operandNames = matmulNames,
+    .traits = pure,
+    .makeAttributes = makeAttributes<MatmulAttributes>,
+    .infer = inferMatmul,
+    .evaluate = evaluateMatmul,
+    .vjp = matmulVjp,
+    .cost = matmulCost};
 
 } // namespace fsdpc

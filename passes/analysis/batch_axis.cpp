@@ -105,6 +105,8 @@ Fact reduced(Fact fact, const Shape &axes, bool keepDims) {
 int64_t productAxis(const Node &node, unsigned operand, int64_t axis) {
   const auto &own = node.get<MatmulAttributes>();
   int64_t rank = node.operand(operand)->type().rank(), resultRank = node.result()->type().rank();
+  if (operand == 2)
+    return resultRank - 1;
   if (axis < rank - 2)
     return axis;
   bool isFirst = axis == rank - 2;

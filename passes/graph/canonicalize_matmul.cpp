@@ -56,7 +56,7 @@ Value *canonicalizeMatmul(Node &node, Builder &builder) {
       continue;
     MatmulAttributes attributes = node.get<MatmulAttributes>();
     (i == 0 ? attributes.transposeA : attributes.transposeB) ^= simpler.turns;
-    Value *operands[] = {node.operand(0), node.operand(1)};
+    llvm::SmallVector<Value *, 4> operands = node.operands();
     operands[i] = simpler.value;
     return builder.create(Op::matmul, operands, attributes)->result();
   }

@@ -215,6 +215,8 @@ bool Match::findScores(Value *scores) {
 
 bool Match::findProduct(const Node &product) {
   const auto &attributes = product.get<MatmulAttributes>();
+  if (product.operandCount() != 2)
+    return false;
   query.emplace(product.operand(0), attributes.transposeA);
   key.emplace(product.operand(1), !attributes.transposeB);
   scale *= simplifyOperand(*query) * simplifyOperand(*key);
@@ -222,7 +224,8 @@ bool Match::findProduct(const Node &product) {
 }
 
 bool Match::find(Node &node) {
-  if (node.op() != Op::matmul || node.get<MatmulAttributes>().transposeA || !isFloat(node.result()->type().dtype()))
+  if (node.op() != Op::matmul || node.operandCount() != 2 || node.get<MatmulAttributes>().transposeA ||
+      !isFloat(node.result()->type().dtype()))
     return false;
   noteLeading(leadingOf(node.result()));
   Node *softmax = softmaxBelow(node.operand(0));

@@ -119,13 +119,14 @@ struct AttentionShape {
   std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
 };
 
-/// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n], all row-major and dense. op transposes: the operand is
-/// stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies every batch
-/// of the other.
+/// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n] (+ bias[n]), all row-major and dense. op transposes: the
+/// operand is stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies
+/// every batch of the other.
 struct MatmulShape {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   bool transposeA = false, transposeB = false;
   bool oneA = false, oneB = false;
+  bool bias = false; ///< of the result's type, added before the sum is rounded; not with k = 0
   /// Of both operands and of the result; the cpu target multiplies f32 only.
   DType elements = DType::f32, result = DType::f32;
 };

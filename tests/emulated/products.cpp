@@ -50,7 +50,7 @@ std::string matmulMachine() { return "emulated device"; }
 namespace {
 
 template <class T, class R>
-void multiply(const MatmulShape &s, const T *a, const T *b, R *out) {
+void multiply(const MatmulShape &s, const T *a, const T *b, const R *bias, R *out) {
   for (std::int64_t batch = 0; batch < s.batch; ++batch) {
     const T *left = a + (s.oneA ? 0 : batch * s.m * s.k), *right = b + (s.oneB ? 0 : batch * s.k * s.n);
     for (std::int64_t i = 0; i < s.m; ++i)
@@ -59,19 +59,21 @@ void multiply(const MatmulShape &s, const T *a, const T *b, R *out) {
         for (std::int64_t k = 0; k < s.k; ++k)
           sum += static_cast<double>(static_cast<float>(left[s.transposeA ? k * s.m + i : i * s.k + k])) *
                  static_cast<double>(static_cast<float>(right[s.transposeB ? j * s.k + k : k * s.n + j]));
-        out[(batch * s.m + i) * s.n + j] = static_cast<R>(static_cast<float>(sum));
+        const float rounded = static_cast<float>(sum);
+        out[(batch * s.m + i) * s.n + j] = static_cast<R>(bias ? rounded + static_cast<float>(bias[j]) : rounded);
       }
   }
 }
 
-void multiply(const MatmulShape &s, const void *a, const void *b, void *out) {
+void multiply(const MatmulShape &s, const void *a, const void *b, const void *bias, void *out) {
   if (s.elements == DType::f32)
-    return multiply(s, static_cast<const float *>(a), static_cast<const float *>(b), static_cast<float *>(out));
+    return multiply(s, static_cast<const float *>(a), static_cast<const float *>(b), static_cast<const float *>(bias),
+                    static_cast<float *>(out));
   const auto *left = static_cast<const Bfloat16 *>(a), *right = static_cast<const Bfloat16 *>(b);
   if (s.result == DType::f32)
-    multiply(s, left, right, static_cast<float *>(out));
+    multiply(s, left, right, static_cast<const float *>(bias), static_cast<float *>(out));
   else
-    multiply(s, left, right, static_cast<Bfloat16 *>(out));
+    multiply(s, left, right, static_cast<const Bfloat16 *>(bias), static_cast<Bfloat16 *>(out));
 }
 
 /// A library may use all the scratch it is given.
@@ -82,15 +84,19 @@ void spoil(Workspace workspace) {
 
 } // namespace
 
-void Matmul::operator()(const void *a, const void *b, void *out, Workspace workspace) const {
+void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (plan->algorithm == Algorithm{}) {
     std::fputs("emulated products: one that has no algorithm yet\n", stderr);
     std::abort();
   }
   const MatmulShape shape = plan->shape;
+  if (shape.bias != (bias != nullptr)) {
+    std::fputs("emulated products: a bias of which the shape says the contrary\n", stderr);
+    std::abort();
+  }
   emulated::Device::instance().enqueue(*plan->stream, {[=] {
     spoil(workspace);
-    multiply(shape, a, b, out);
+    multiply(shape, a, b, bias, out);
   }});
 }
 

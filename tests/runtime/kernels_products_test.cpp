@@ -20,6 +20,46 @@ TEST(KernelsMatmul, AllTransposesAndBatchesMatchLoops) {
     }
 }
 
+TEST(KernelsMatmul, ABiasIsAddedToEveryRowOfEveryBatch) {
+  const auto a = numbers(3 * 17 * 29, 1), b = numbers(3 * 29 * 33, 2), bias = numbers(33, 3);
+  for (int flags = 0; flags < 4; ++flags)
+    for (const auto &[batch, oneB] : {std::tuple{1, false}, {3, false}, {3, true}}) {
+      const MatmulShape shape{.batch = batch,
+                              .m = 17,
+                              .n = 33,
+                              .k = 29,
+                              .transposeA = (flags & 1) != 0,
+                              .transposeB = (flags & 2) != 0,
+                              .oneB = oneB,
+                              .bias = true};
+      std::vector<double> expected = productOf(shape, a, b);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] += bias[i % 33];
+      std::vector<float> out(expected.size(), NAN);
+      Matmul matmul;
+      matmul.create(contextOf(), shape, plenty);
+      const ScratchBuffer scratch(scratchBytesOf(matmul));
+      matmul(a.data(), b.data(), bias.data(), out.data(), scratch.workspace());
+      EXPECT_LT(distance(out, expected), 1e-5) << flags << " batch " << batch << oneB;
+      EXPECT_TRUE(scratch.borderIntact());
+    }
+}
+
+TEST(KernelsMatmul, TensorsMayBeginAtAnyElement) {
+  const MatmulShape shape{.m = 64, .n = 64, .k = 64, .bias = true};
+  const auto a = numbers(64 * 64 + 1, 1), b = numbers(64 * 64 + 1, 2), bias = numbers(64 + 1, 3);
+  std::vector<double> expected = productOf(shape, {a.begin() + 1, a.end()}, {b.begin() + 1, b.end()});
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] += bias[1 + i % 64];
+  std::vector<float> out(64 * 64 + 1, NAN);
+  Matmul matmul;
+  matmul.create(contextOf(), shape, plenty);
+  const ScratchBuffer scratch(scratchBytesOf(matmul));
+  matmul(a.data() + 1, b.data() + 1, bias.data() + 1, out.data() + 1, scratch.workspace());
+  EXPECT_LT(distance({out.begin() + 1, out.end()}, expected), 1e-5);
+  EXPECT_TRUE(std::isnan(out[0]));
+}
+
 TEST(KernelsMatmul, AnEmptySumIsZero) {
   Matmul matmul;
   matmul.create(contextOf(), {.m = 2, .n = 3, .k = 0}, 0);

@@ -55,6 +55,30 @@ OP_TEST(matmul, HasADerivativeForSizeOneDimsAndAnUnusedInput) {
                   .build = product(false, false)});
 }
 
+OP_TEST(matmul, AddsABiasToEveryRow) {
+  HostTensor bias = tensorOf(Type(DType::f32, {2}), {100, -1});
+  BuildFunction biased = [](Builder &b, llvm::ArrayRef<Value *> x) {
+    return Results{b.create(Op::matmul, {x[0], x[1], x[2]}, MatmulAttributes{})->result()};
+  };
+  EXPECT_EQ(valuesOf({a23, b32, bias}, biased)[0].values, (Values{107, 7, 116, 16}));
+  HostTensor batched = tensorOf(Type(DType::f32, {2, 1, 3}), {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(valuesOf({batched, b32, bias}, biased)[0].values, (Values{107, 7, 116, 16}));
+  for (const Type &a : {Type(DType::f32, {4, 3}), Type(DType::f32, {2, 4, 3})})
+    checkGradients({.inputs = {{a}, {Type(DType::f32, {3, 2})}, {Type(DType::f32, {2})}}, .build = biased});
+}
+
+OP_TEST(matmul, RoundsTheSumWithItsBiasOnce) {
+  // 256 + 1 is no bf16, so a sum that is rounded first loses one of them.
+  HostTensor a = tensorOf(Type(DType::bf16, {1, 2}), {256, 1}), b = tensorOf(Type(DType::bf16, {2, 1}), {1, 1});
+  HostTensor bias = tensorOf(Type(DType::bf16, {1}), {1});
+  EXPECT_EQ(valuesOf({a, b, bias},
+                     [](Builder &builder, llvm::ArrayRef<Value *> x) {
+                       return Results{builder.create(Op::matmul, {x[0], x[1], x[2]}, MatmulAttributes{})->result()};
+                     })[0]
+                .values,
+            Values{258});
+}
+
 OP_TEST(matmul, HasADerivativeByAValueOnBothSides) {
   checkGradients({.inputs = {{Type(DType::f32, {3, 3})}}, .build = [](Builder &b, llvm::ArrayRef<Value *> x) {
                     return Results{b.matmul(x[0], x[0]), b.matmul(x[0], x[0], true, false)};
@@ -92,6 +116,12 @@ TEST(Matmul, ItsShapeRule) {
             "matmul: (C3) batch dims differ: f32[2,4,3] x f32[1,3,4]");
   EXPECT_EQ(inferMessage(Op::matmul, {a, Type(DType::f64, {3, 4})}),
             "matmul: (C4) the operands need one dtype of numbers: f32[4,3] x f64[3,4]");
+  EXPECT_EQ(inferMessage(Op::matmul, {a, Type(DType::f32, {3, 2}), Type(DType::f32, {1, 2})}),
+            "matmul: (C6) a bias has the result's dtype, f32, and an element per column, 2, but is f32[1,2]");
+  EXPECT_EQ(inferMessage(Op::matmul, {a, Type(DType::f32, {3, 2}), Type(DType::bf16, {2})}),
+            "matmul: (C6) a bias has the result's dtype, f32, and an element per column, 2, but is bf16[2]");
+  EXPECT_EQ(inferMessage(Op::matmul, {Type(DType::f32, {4, 0}), Type(DType::f32, {0, 2}), Type(DType::f32, {2})}),
+            "matmul: (C6) a bias is added to sums over one element or more");
   int64_t large = int64_t(1) << 40;
   EXPECT_NE(inferMessage(Op::matmul, {Type(DType::f32, {large, 1}), Type(DType::f32, {1, large})}), "");
 }

@@ -39,16 +39,26 @@ void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t wo
   if (shape.batch > 1 && shape.oneB)
     asBatch(b);
   dnnl_matmul_desc_t operation;
-  checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out), "a matrix product");
-  primitive.create(c, &operation, {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_DST, &out}}, workspaceBytes,
-                   "a matrix product");
+  if (!shape.bias) {
+    checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out), "a matrix product");
+    primitive.create(c, &operation, {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_DST, &out}}, workspaceBytes,
+                     "a matrix product");
+    return;
+  }
+  dnnl_memory_desc_t bias = matrices(1, 1, shape.n, false);
+  if (shape.batch > 1)
+    asBatch(bias);
+  checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, &bias, &out), "a matrix product with a bias");
+  primitive.create(c, &operation,
+                   {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_BIAS, &bias}, {DNNL_ARG_DST, &out}},
+                   workspaceBytes, "a matrix product with a bias");
 }
 
 namespace {
 
 struct NotedProduct {
   const Matmul *product;
-  const float *a, *b;
+  const float *a, *b, *bias;
   float *out;
   Workspace workspace;
 };
@@ -73,17 +83,19 @@ void MatmulLog::stop() { noted = nullptr; }
 double MatmulLog::replayMicroseconds() {
   const auto begin = std::chrono::steady_clock::now();
   for (const NotedProduct &call : notedProducts())
-    (*call.product)(call.a, call.b, call.out, call.workspace);
+    call.product->run(call.a, call.b, call.bias, call.out, call.workspace);
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void Matmul::operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+void Matmul::run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
   if (noted)
-    noted->push_back({this, a, b, out, workspace});
-  if (primitive.exists())
-    primitive.run({a, b, out}, workspace);
-  else
+    noted->push_back({this, a, b, bias, out, workspace});
+  if (!primitive.exists())
     std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * sizeof(float));
+  else if (bias)
+    primitive.run({a, b, bias, out}, workspace);
+  else
+    primitive.run({a, b, out}, workspace);
 }
 
 } // namespace fsdpc::rt

@@ -10,10 +10,19 @@ class Matmul {
 public:
   /// Once, in start(). `workspaceBytes`: what the plan gives every run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
-  void operator()(const float *a, const float *b, float *out, Workspace workspace) const;
+  void operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+    run(a, b, nullptr, out, workspace);
+  }
+  /// Of a shape with a bias.
+  void operator()(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+    run(a, b, bias, out, workspace);
+  }
   std::int64_t scratchBytes() const { return primitive.scratchBytes(); }
 
 private:
+  friend class MatmulLog;
+  void run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+
   MatmulShape shape;
   Primitive primitive;
 };

@@ -11,6 +11,7 @@
 // would need a kernel per length.
 #pragma once
 
+#include "runtime/cuda/kernels/pack.h"
 #include "runtime/cuda/kernels/scalar.h"
 #include "runtime/cuda/launch.h"
 
@@ -176,15 +177,9 @@ struct AlignedPack {
   __device__ std::int64_t at(int i) const { return first + i; }
 };
 
-/// What one load or store of a pack moves.
-template <class T, int count>
-struct alignas(sizeof(T) * count) PackStorage {
-  T values[count];
-};
-
 template <class T, int width>
 __device__ void load(const T *row, const AlignedPack<width> &pack, float (&to)[width]) {
-  const PackStorage<T, width> from = *reinterpret_cast<const PackStorage<T, width> *>(row + pack.first);
+  const Pack<T, width> from = *reinterpret_cast<const Pack<T, width> *>(row + pack.first);
   for (int i = 0; i < width; ++i)
     to[i] = static_cast<float>(from.values[i]);
 }
@@ -196,10 +191,10 @@ __device__ void load(const T *row, const StridedPack<width> &pack, float (&to)[w
 
 template <class T, int width>
 __device__ void store(const float (&from)[width], T *row, const AlignedPack<width> &pack) {
-  PackStorage<T, width> to;
+  Pack<T, width> to;
   for (int i = 0; i < width; ++i)
     to.values[i] = static_cast<T>(from[i]);
-  *reinterpret_cast<PackStorage<T, width> *>(row + pack.first) = to;
+  *reinterpret_cast<Pack<T, width> *>(row + pack.first) = to;
 }
 template <class T, int width>
 __device__ void store(const float (&from)[width], T *row, const StridedPack<width> &pack) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 namespace fsdpc::rt {
@@ -54,20 +55,21 @@ std::int64_t elementsOf(const Description &d, std::int64_t rows, std::int64_t co
   return (repeated ? 1 : d.shape.batch) * rows * columns;
 }
 
-/// Row-major [batch, rows, columns], as cuBLASLt's attributes say it.
+/// Of the tensors of a program: what kernels move in one instruction. A view may begin anywhere.
+constexpr std::uint32_t usualAlignmentBytes = 16;
+
+/// Row-major [batch, rows, columns] as cuBLASLt sees it, which counts down columns: each matrix is its transpose.
 cublasLtMatrixLayout_t layoutOf(cudaDataType_t type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                                 bool repeated) {
   cublasLtMatrixLayout_t layout = nullptr;
-  checkBlas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
-                                       static_cast<std::uint64_t>(columns), columns),
+  checkBlas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(columns),
+                                       static_cast<std::uint64_t>(rows), columns),
             "cublasLtMatrixLayoutCreate");
-  const cublasLtOrder_t order = CUBLASLT_ORDER_ROW;
   const auto count = static_cast<std::int32_t>(batch);
   const std::int64_t stride = repeated ? 0 : rows * columns;
   const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const void *value, std::size_t bytes) {
     checkBlas(cublasLtMatrixLayoutSetAttribute(layout, attribute, value, bytes), "cublasLtMatrixLayoutSetAttribute");
   };
-  set(CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
   set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
   set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
   return layout;
@@ -123,17 +125,21 @@ constexpr int candidatesTried = 8, runsTimed = 5;
 
 } // namespace
 
+/// The transposed product, out^T = op(b)^T op(a)^T: cuBLASLt's first operand is b. Its rows are then the program's
+/// columns, to which alone it adds a bias.
 struct Matmul::Plan final : Tunable {
   Description description;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
+  std::optional<Algorithm> anywhere; ///< for tensors that begin at any element
   cudaStream_t stream = nullptr;
   std::int64_t outBytes = 0;
   bool isZero = false; ///< a sum over nothing
 
   void describe();
-  void run(const void *aData, const void *bData, void *outData, Workspace workspace) const;
+  void setBias(const void *bias) const;
+  void run(const void *aData, const void *bData, const void *bias, void *outData, Workspace workspace) const;
   ~Plan() override {
     cublasLtMatmulDescDestroy(operation);
     for (cublasLtMatrixLayout_t layout : {a, b, out})
@@ -141,13 +147,13 @@ struct Matmul::Plan final : Tunable {
   }
 
   std::string key() const override;
-  std::vector<Algorithm> candidates() const override { return favourites(candidatesTried); }
+  std::vector<Algorithm> candidates() const override { return favourites(candidatesTried, usualAlignmentBytes); }
   double microseconds(const Algorithm &candidate) override;
   void use(const Algorithm &chosen) override {
     static_assert(sizeof chosen == sizeof algorithm);
     std::memcpy(&algorithm, &chosen, sizeof algorithm);
   }
-  std::vector<Algorithm> favourites(int count) const;
+  std::vector<Algorithm> favourites(int most, std::uint32_t alignmentBytes) const;
 };
 
 void Matmul::Plan::describe() {
@@ -158,30 +164,48 @@ void Matmul::Plan::describe() {
     checkBlas(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
               "cublasLtMatmulDescSetAttribute");
   };
-  transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.transposeA);
-  transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.transposeB);
+  transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.transposeB);
+  transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.transposeA);
+  if (shape.bias) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    checkBlas(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+              "cublasLtMatmulDescSetAttribute");
+    // The heuristic finds nothing for a bias without an address; any aligned one will do.
+    setBias(reinterpret_cast<const void *>(std::uintptr_t{1} << 12));
+  }
   const std::int64_t m = shape.m, n = shape.n, k = shape.k;
   a = layoutOf(typeOf(description.a), shape.batch, shape.transposeA ? k : m, shape.transposeA ? m : k, shape.oneA);
   b = layoutOf(typeOf(description.b), shape.batch, shape.transposeB ? n : k, shape.transposeB ? k : n, shape.oneB);
   out = layoutOf(typeOf(description.out), shape.batch, m, n, false);
 }
 
-/// The heuristic's first candidates within the scratch that is planned.
-std::vector<Algorithm> Matmul::Plan::favourites(int most) const {
+void Matmul::Plan::setBias(const void *bias) const {
+  checkBlas(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+            "cublasLtMatmulDescSetAttribute");
+}
+
+/// The heuristic's first candidates within the scratch that is planned, for tensors that begin at multiples of
+/// `alignmentBytes`; perhaps none.
+std::vector<Algorithm> Matmul::Plan::favourites(int most, std::uint32_t alignmentBytes) const {
   cublasLtMatmulPreference_t preference = nullptr;
   checkBlas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const auto bytes = static_cast<std::uint64_t>(description.workspaceBytes);
-  checkBlas(
-      cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
-      "cublasLtMatmulPreferenceSetAttribute");
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const void *value, std::size_t size) {
+    checkBlas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, size),
+              "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(attribute, &alignmentBytes, sizeof alignmentBytes);
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(library(), operation, a, b, out, out, preference, most, found.data(), &count);
+      cublasLtMatmulAlgoGetHeuristic(library(), operation, b, a, out, out, preference, most, found.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    return {};
   checkBlas(status, "cublasLtMatmulAlgoGetHeuristic");
-  if (count == 0)
-    throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
   std::vector<Algorithm> algorithms(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < algorithms.size(); ++i)
     std::memcpy(&algorithms[i], &found[i].algo, sizeof algorithms[i]);
@@ -199,6 +223,7 @@ std::string Matmul::Plan::key() const {
   text += " " + layout(s.transposeA, s.oneA) + " " + layout(s.transposeB, s.oneB);
   for (const DType dtype : {description.a, description.b, description.out})
     text += " " + std::to_string(typeOf(dtype));
+  text += s.bias ? " bias" : "";
   return text + (computeTypeOf(description) == CUBLAS_COMPUTE_32F_FAST_TF32 ? " tf32" : "") + " " +
          std::to_string(description.workspaceBytes);
 }
@@ -210,8 +235,9 @@ double Matmul::Plan::microseconds(const Algorithm &candidate) {
   const Scratch aData(elementsOf(description, s.m, s.k, s.oneA) * byteSize(description.a));
   const Scratch bData(elementsOf(description, s.k, s.n, s.oneB) * byteSize(description.b));
   const Scratch outData(outBytes), workspace(description.workspaceBytes);
+  const Scratch bias(s.bias ? s.n * byteSize(description.out) : 0);
   const auto work = [&] {
-    run(aData.data(), bData.data(), outData.data(),
+    run(aData.data(), bData.data(), bias.data(), outData.data(),
         {static_cast<std::byte *>(workspace.data()), description.workspaceBytes});
   };
   Stopwatch stopwatch;
@@ -222,10 +248,22 @@ double Matmul::Plan::microseconds(const Algorithm &candidate) {
   return shortest;
 }
 
-void Matmul::Plan::run(const void *aData, const void *bData, void *outData, Workspace workspace) const {
+void Matmul::Plan::run(const void *aData, const void *bData, const void *bias, void *outData,
+                       Workspace workspace) const {
   const float one = 1, zero = 0;
-  checkBlas(cublasLtMatmul(library(), operation, &one, aData, a, bData, b, &zero, outData, out, outData, out,
-                           &algorithm, workspace.data, static_cast<std::size_t>(workspace.bytes), stream),
+  cublasLtMatmulAlgo_t chosen = algorithm;
+  const auto isUsual = [](const void *data) {
+    return reinterpret_cast<std::uintptr_t>(data) % usualAlignmentBytes == 0;
+  };
+  if (!isUsual(aData) || !isUsual(bData) || !isUsual(bias) || !isUsual(outData)) {
+    if (!anywhere)
+      throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product whose tensors begin anywhere");
+    std::memcpy(&chosen, &*anywhere, sizeof chosen);
+  }
+  if (bias)
+    setBias(bias);
+  checkBlas(cublasLtMatmul(library(), operation, &one, bData, b, aData, a, &zero, outData, out, outData, out, &chosen,
+                           workspace.data, static_cast<std::size_t>(workspace.bytes), stream),
             "cublasLtMatmul");
 }
 
@@ -246,19 +284,25 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
   if (plan->outBytes == 0 || plan->isZero)
     return;
   plan->describe();
+  const std::vector<Algorithm> usual = plan->favourites(1, usualAlignmentBytes);
+  const std::vector<Algorithm> anywhere = plan->favourites(1, static_cast<std::uint32_t>(byteSize(shape.elements)));
+  if (usual.empty())
+    throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
+  if (!anywhere.empty())
+    plan->anywhere = anywhere.front();
   if (c.device->tuner)
     c.device->tuner->add(*plan);
   else
-    plan->use(plan->favourites(1).front());
+    plan->use(usual.front());
 }
 
-void Matmul::operator()(const void *a, const void *b, void *out, Workspace workspace) const {
+void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (plan->outBytes == 0)
     return;
   if (plan->isZero)
     return checkCuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(plan->outBytes), plan->stream),
                      "cudaMemsetAsync");
-  plan->run(a, b, out, workspace);
+  plan->run(a, b, bias, out, workspace);
 }
 
 std::string matmulMachine() {

@@ -21,9 +21,16 @@ public:
   /// `workspaceBytes`: what the plan gives every run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
   /// Of the shape's element types.
-  void operator()(const void *a, const void *b, void *out, Workspace workspace) const;
+  void operator()(const void *a, const void *b, void *out, Workspace workspace) const {
+    run(a, b, nullptr, out, workspace);
+  }
+  /// Of a shape with a bias.
+  void operator()(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
+    run(a, b, bias, out, workspace);
+  }
 
 private:
+  void run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
   struct Plan;
   std::unique_ptr<Plan> plan;
 };

@@ -1,13 +1,14 @@
 // Uniform random numbers as a function of position: bit for bit those of the cpu target (runtime/cpu/kernels/random.h
 // has the definition), whatever the world size, the launch geometry or the order of the threads.
 //
-// Here a number is computed where it is used, inside a generated kernel, so there is nothing to launch. One element
-// costs one Philox block of four words, of which it keeps one: some hundred integer instructions in a kernel that waits
-// for memory anyway.
+// Here a number is computed where it is used, inside a generated kernel, so there is nothing to launch. A Philox block
+// of four words, some hundred integer instructions, serves the four elements of a pack that share it; an element by
+// itself keeps one word of its block.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"
 #include "runtime/common/philox.h"
+#include "runtime/cuda/kernels/pack.h"
 
 #include <cuda_runtime.h>
 
@@ -30,9 +31,15 @@ FSDPC_HOST_DEVICE inline std::uint64_t randomKey(std::int64_t seed, std::int64_t
   return splitmix64(splitmix64(ofSeed ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(instance));
 }
 
-/// The value of element `flatElement` (row-major) of the tensor that `shape` describes, on rank `rank`.
-__device__ inline float randomUniformAt(int rank, const RandomShape &shape, std::uint64_t key,
-                                        std::int64_t flatElement) {
+/// Where an element's number comes from.
+struct RandomPlace {
+  PhiloxWords block;
+  std::uint64_t element; ///< of its sample
+};
+
+/// Of element `flatElement` (row-major) of the tensor that `shape` describes, on rank `rank`.
+__device__ inline RandomPlace randomPlaceOf(int rank, const RandomShape &shape, std::uint64_t key,
+                                            std::int64_t flatElement) {
   const std::int64_t row = flatElement / shape.inner, outer = row / shape.samples;
   const std::int64_t sampleOfRank = shape.firstSample + (row - outer * shape.samples);
   const std::uint64_t sample = static_cast<std::uint64_t>(rank * shape.rankSamples + sampleOfRank);
@@ -41,11 +48,30 @@ __device__ inline float randomUniformAt(int rank, const RandomShape &shape, std:
                                     static_cast<std::uint32_t>(element / 4 >> 32), static_cast<std::uint32_t>(sample),
                                     static_cast<std::uint32_t>(sample >> 32)};
   const std::uint32_t words[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-  const PhiloxWords block = philox(counter, words);
+  return {philox(counter, words), element};
+}
+
+__device__ inline float randomUniformAt(int rank, const RandomShape &shape, std::uint64_t key,
+                                        std::int64_t flatElement) {
+  const auto [block, element] = randomPlaceOf(rank, shape, key, flatElement);
   // Not word[element % 4]: an index that is only known at run time would put the block into local memory.
   const std::uint32_t low = element & 1 ? block.word[1] : block.word[0];
   const std::uint32_t high = element & 1 ? block.word[3] : block.word[2];
   return uniform01(element & 2 ? high : low);
+}
+
+/// Of `width` elements from `flatElement` on, both multiples of 4, as `shape.inner` must be.
+template <int width>
+__device__ Pack<float, width> randomUniformPack(int rank, const RandomShape &shape, std::uint64_t key,
+                                                std::int64_t flatElement) {
+  static_assert(width % 4 == 0);
+  Pack<float, width> numbers;
+  for (int first = 0; first < width; first += 4) {
+    const PhiloxWords block = randomPlaceOf(rank, shape, key, flatElement + first).block;
+    for (int i = 0; i < 4; ++i)
+      numbers.values[first + i] = uniform01(block.word[i]);
+  }
+  return numbers;
 }
 
 } // namespace fsdpc::rt
