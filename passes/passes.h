@@ -32,6 +32,14 @@ extern const Pass recognizePatterns;
 /// Removes nodes without effect whose results are unused, in every function, and state that nothing reads.
 extern const Pass eliminateDead;
 
+/// Convolutions that pad the two sides of an axis differently, where the target has no kernel for that: what both sides
+/// have in common stays, zeros around x are the rest.
+///     convolution %x, %w pads_after(1, 1)     ->     %p = pad %x after(0, 0, 1, 1); convolution %p, %w
+/// A transposed one (convolution_grad_input) computes the larger result, and what was asked for is a slice of it.
+/// Requires/ensures: graph stage. Before derivatives, which then have even pads too; behind canonicalize, to which both
+/// forms are fine.
+extern const Pass evenPads;
+
 /// Sets batch_axis of every random_uniform to the axis where the values it meets have the batch, so that a sample's
 /// dropout mask follows the sample and not its place in a rank. Where the batch shares an axis with others, the numbers
 /// are made, and compared with the ratio, in a shape in which it does not:

@@ -14,6 +14,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &recognizePatterns, // norms, GELU, SiLU, rotary, attention: before autodiff
       &canonicalize,
       &eliminateDead,
+      &evenPads,      // where the target's library knows no others
       &keyRandomness, // masks that do not depend on the number of ranks
       &alignShapes,   // elementwise chains that can become one loop
       &assignUnits,   // an attribute that derivatives inherit

@@ -185,9 +185,12 @@ def acceptance():
 
 
 def random():
-    """Counts graphs and programs. FSDPC_RANDOM_GRAPHS and FSDPC_RANDOM_SEED: more graphs, or others."""
-    command = ["/usr/bin/python3", "tests/random/run.py", "--build", BUILD, "--jobs", JOBS,
-               "--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500"), "--first_seed", os.environ.get("FSDPC_RANDOM_SEED", "1")]
+    """Counts graphs and programs, some of these on the emulated device. FSDPC_RANDOM_GRAPHS and FSDPC_RANDOM_SEED: more graphs, or others."""
+    return random_run("--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500")) + random_run("--graphs", 0, "--programs", 4, "--target", "cuda")
+
+
+def random_run(*options):
+    command = ["/usr/bin/python3", "tests/random/run.py", "--build", BUILD, "--jobs", JOBS, "--first_seed", os.environ.get("FSDPC_RANDOM_SEED", "1"), *options]
     status, output = run(command, timeout=7200)
     print(output.rstrip(), flush=True)
     counts = re.search(r"^random: (\d+) passed, (\d+) failed$", output, re.M)

@@ -52,7 +52,7 @@ std::optional<std::string> CudaDialect::unsupported(const Node &node) const {
   bool convolves =
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && node.get<ConvolutionAttributes>().padsBefore != node.get<ConvolutionAttributes>().padsAfter)
-    return "cuDNN pads both sides of an axis alike; a Pad node in front of the convolution does the rest";
+    return "cuDNN pads both sides of an axis alike";
   return std::nullopt;
 }
 

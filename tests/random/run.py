@@ -2,6 +2,7 @@
 """Random programs: the properties of README.md on many graphs, in the evaluator and as emitted programs.
 
     run.py [--build build] [--graphs 500] [--programs 10] [--graphs_per_program 6] [--first_seed 1] [--jobs 2] [--keep DIR]
+           [--target cpu|cuda]
 
 A graph that violates a property is reduced with `fsdpc reduce` and printed with its seed. Ends with `random: N passed, N failed`
 and exits 0 or 1.
@@ -122,7 +123,10 @@ def without_prefetch(options):
     return kept
 
 
-def emitted(build, folder, seed, graphs, file=None):
+TARGETS = {"cpu": [], "cuda": ["--target", "cuda", "--test_build"]}     # the emulated device
+
+
+def emitted(build, target, folder, seed, graphs, file=None):
     """(placement, faults) of one program of several graphs, or of the module in `file`; a fault is (kind, text)."""
     folder.mkdir(parents=True)
     status, output = run([build / "tests/fsdpc_random", "write", seed, graphs, folder, *([file] if file else [])])
@@ -133,8 +137,8 @@ def emitted(build, folder, seed, graphs, file=None):
     placement = PLACEMENTS[ranks][seed % len(PLACEMENTS[ranks])]
     if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement:
         options = without_prefetch(options)
-    name = " ".join(map(str, placement)) + f" on {ranks} ranks"
-    status, output = run([build / "fsdpc", folder / "graph.fsir", *options, "--strategy", *placement, "-o", folder / "out"])
+    name = " ".join(map(str, placement)) + f" on {ranks} ranks, {target}"
+    status, output = run([build / "fsdpc", folder / "graph.fsir", *options, "--strategy", *placement, *TARGETS[target], "-o", folder / "out"])
     if status != 0:
         return name, [("compile", f"status {status}: {output[-2000:]}")]
     status, output = run(["mpirun", "-n", ranks, folder / "out/train", "--batch", folder / "batch.safetensors", "--load_model",
@@ -146,16 +150,16 @@ def emitted(build, folder, seed, graphs, file=None):
                   for tensor, error, limit in differences(folder, folder / "log.jsonl")]
 
 
-def program_fails(build, seed, graphs, kind, file):
+def program_fails(build, target, seed, graphs, kind, file):
     """The check for `fsdpc reduce`: 0 while the module's program has a fault of this kind."""
     with tempfile.TemporaryDirectory(prefix="fsdpc-random-") as folder:
-        _, faults = emitted(build, pathlib.Path(folder, "program"), seed, graphs, file)
+        _, faults = emitted(build, target, pathlib.Path(folder, "program"), seed, graphs, file)
         return 0 if any(kind == known for known, _ in faults) else 1
 
 
-def reduced_program(build, folder, seed, graphs, kind):
+def reduced_program(build, target, folder, seed, graphs, kind):
     small = folder / "reduced.fsir"
-    check = ["/usr/bin/python3", __file__, "--build", build, "--first_seed", seed, "--graphs_per_program", graphs, "--program_fails", kind]
+    check = ["/usr/bin/python3", __file__, "--build", build, "--target", target, "--first_seed", seed, "--graphs_per_program", graphs, "--program_fails", kind]
     status, output = run([build / "fsdpc", "reduce", folder / "graph.fsir", "-o", small, "--", *check], timeout=PROGRAM_REDUCTION_SECONDS)
     return f"reduced:\n{small.read_text()}" if status == 0 else f"not reduced (status {status}): {output[-500:]}"
 
@@ -168,13 +172,14 @@ def main():
     parser.add_argument("--programs", type=int, default=10)
     parser.add_argument("--graphs_per_program", type=int, default=6)
     parser.add_argument("--first_seed", type=int, default=1)
+    parser.add_argument("--target", choices=TARGETS, default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--program_fails", metavar="KIND", help="check FILE's program: exit 0 if it has a fault of this kind")
     parser.add_argument("file", nargs="?", type=pathlib.Path)
     a = parser.parse_args()
     if a.program_fails:
-        return program_fails(a.build.resolve(), a.first_seed, a.graphs_per_program, a.program_fails, a.file)
+        return program_fails(a.build.resolve(), a.target, a.first_seed, a.graphs_per_program, a.program_fails, a.file)
     with tempfile.TemporaryDirectory(prefix="fsdpc-random-") as temporary, concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         folder = (a.keep or pathlib.Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,13 +192,13 @@ def main():
               f"({time.monotonic() - started:.0f} s)", flush=True)
         started, reduced_one = time.monotonic(), False
         seeds = range(a.first_seed, a.first_seed + a.programs)
-        run_one = lambda seed: emitted(a.build.resolve(), folder / f"program{seed}", seed, a.graphs_per_program)
+        run_one = lambda seed: emitted(a.build.resolve(), a.target, folder / f"program{seed}", seed, a.graphs_per_program)
         for seed, (name, faults) in zip(seeds, pool.map(run_one, seeds)):
             print(f"  {'FAIL' if faults else 'ok  '} program of seed {seed}: {name}", flush=True)
             for kind, text in faults[:5]:
                 print(f"       {kind}: {text}", flush=True)
             if faults and not reduced_one:
-                print(reduced_program(a.build.resolve(), folder / f"program{seed}", seed, a.graphs_per_program, faults[0][0]), flush=True)
+                print(reduced_program(a.build.resolve(), a.target, folder / f"program{seed}", seed, a.graphs_per_program, faults[0][0]), flush=True)
                 reduced_one = True
             failed += bool(faults)
         print(f"{a.programs} programs of {a.graphs_per_program} graphs each, emitted and run ({time.monotonic() - started:.0f} s)")
