@@ -71,6 +71,7 @@ struct EmitInfo {
   std::string streams = "auto";   ///< where collectives run unless the program's --streams says otherwise
   bool allowTf32 = false;         ///< cuda: f32 products may round their operands to tf32
   bool tune = false;              ///< cuda: products take the algorithm that was fastest
+  bool nodeRanges = false;        ///< cuda: every statement says which node it is, for NVIDIA's profilers
 };
 
 class Dialect;

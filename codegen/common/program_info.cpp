@@ -49,6 +49,7 @@ public:
   std::string declaration() const {
     return count == 0 ? "" : "constexpr " + type + " " + name + "[] = {\n" + rows + "};\n\n";
   }
+  size_t size() const { return count; }
   std::string reference() const { return count == 0 ? "{}" : name; }
 
 private:
@@ -89,6 +90,7 @@ private:
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
   Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
+  Table nodes{"NodeInfo", "nodes"};
 };
 
 void InfoWriter::fillMemory() {
@@ -194,6 +196,14 @@ void InfoWriter::fillCollectives() {
   }
 }
 
+/// matmul addmm_6, or behind the import matmul layers.0.fc|node_linear
+std::string rangeName(const Node &node) {
+  std::string text = infoOf(node).name.str();
+  if (node.resultCount() > 0 && !node.result(0)->name().empty())
+    return text + " " + node.result(0)->name().str();
+  return node.source.empty() ? text : text + " " + node.source;
+}
+
 void InfoWriter::fillSections() {
   llvm::DenseMap<const Node *, int64_t> numbers;
   for (const std::unique_ptr<Function> &function : module.functions) {
@@ -208,6 +218,8 @@ void InfoWriter::fillSections() {
                   cppString(section.phase == Phase::none ? "" : nameOf(section.phase)),
                   std::to_string(numbers.lookup(printed.first)),
                   predictedText(info.computeTimes, printed.first, printed.last)});
+    for (const Node *node : printed.named)
+      nodes.row({std::to_string(sections.size() - 1), cppString(rangeName(*node))});
   }
 }
 
@@ -235,6 +247,7 @@ std::string InfoWriter::programInfo() const {
       .text("optimizerStates", optimizerStates.reference())
       .text("scalars", scalars.reference())
       .text("sections", sections.reference())
+      .text("nodes", nodes.reference())
       .text("stepResults", stepResults.reference())
       .text("evalResults", evalResults.reference())
       .number("onnxDataBytes", info.onnxDataBytes)
@@ -268,7 +281,7 @@ std::string InfoWriter::write() {
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &scalars, &stepResults, &evalResults, &collectives, &sections})
+                             &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

@@ -57,6 +57,7 @@ public:
   /// The sections of the side table; the writer of the functions adds them in the order of their calls.
   struct PrintedSection {
     const Node *first, *last;
+    std::vector<const Node *> named; ///< as of SectionText
   };
   std::vector<PrintedSection> sections;
 

@@ -233,7 +233,7 @@ void ProgramWriter::writeFunctions(std::string &out) {
       const Piece &piece = pieces[next];
       out += "  runSection(c, " + std::to_string(program.sections.size()) + ", " + piece.name +
              (piece.row < 0 ? "" : ", " + piece.name + "Rows[" + std::to_string(piece.row) + "]") + ");\n";
-      program.sections.push_back({piece.first, piece.last});
+      program.sections.push_back({piece.first, piece.last, piece.body.named});
     }
     if (joins)
       out += "  joinStreams(c);\n";

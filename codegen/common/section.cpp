@@ -27,10 +27,12 @@ void SectionWriter::write(const Node &node) {
   int64_t copies = widenedBytes(program.dialect, node);
   current = copies > 0 ? &node : nullptr;
   copyOffsetBytes = node.workspaceBytes - copies;
+  unnamed = program.info.nodeRanges ? &node : nullptr;
   emitterOf(node.op()).emit(*this, node);
   for (const std::string &statement : std::exchange(narrowings, {}))
     line(statement);
   current = nullptr;
+  unnamed = nullptr;
   if (node.records >= 0 && program.dialect.hasEvents())
     line("record(c, " + event(node.records) + ");");
 }
@@ -53,6 +55,14 @@ void SectionWriter::flushEnded() {
 }
 
 void SectionWriter::line(const llvm::Twine &text, int depth) {
+  if (const Node *node = std::exchange(unnamed, nullptr)) {
+    printLine("beginNode(c, " + llvm::Twine(section.named.size()) + ");", 1);
+    section.named.push_back(node);
+  }
+  printLine(text, depth);
+}
+
+void SectionWriter::printLine(const llvm::Twine &text, int depth) {
   flushEnded();
   section.text.append(static_cast<size_t>(depth) * 2, ' ');
   llvm::raw_string_ostream(section.text) << text << '\n';
@@ -83,8 +93,9 @@ std::string SectionWriter::declare(const Value *value, llvm::StringRef comment) 
   std::string name = "t" + std::to_string(nextName++);
   DType dtype = value->type().dtype();
   std::string where = placeAt(name, value->place);
-  line(cppType(dtype) + " *const " + name + " = " + cppAccessor(dtype) + "(c, " + where + "); // " +
-       typeComment(value->type()) + (comment.empty() ? "" : " ") + comment);
+  printLine(cppType(dtype) + " *const " + name + " = " + cppAccessor(dtype) + "(c, " + where + "); // " +
+                typeComment(value->type()) + (comment.empty() ? "" : " ") + comment,
+            1);
   names[value] = name;
   places[value] = where;
   return name;
@@ -132,8 +143,9 @@ std::string SectionWriter::defineAlias(const Value *value, const Value *operand,
   if (found == names.end() || !(value->place == operand->place) || value->type().dtype() != operand->type().dtype())
     return declare(value, comment);
   std::string name = "t" + std::to_string(nextName++);
-  line(cppType(value->type().dtype()) + " *const " + name + " = " + found->second + "; // " +
-       typeComment(value->type()) + " " + comment);
+  printLine(cppType(value->type().dtype()) + " *const " + name + " = " + found->second + "; // " +
+                typeComment(value->type()) + " " + comment,
+            1);
   names[value] = name;
   return name;
 }

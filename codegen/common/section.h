@@ -23,6 +23,7 @@ struct Hole {
 struct SectionText {
   std::string text; ///< hole k is written \x01<k>\x02
   std::vector<Hole> holes;
+  std::vector<const Node *> named; ///< the text says beginNode(c, k) ahead of the statements of the k-th
 
   /// With every hole filled in, or `r.<name>` for those that `inRow` marks.
   std::string filled(llvm::ArrayRef<bool> inRow = {}) const;
@@ -68,6 +69,7 @@ public:
 
 private:
   std::string declare(const Value *value, llvm::StringRef comment);
+  void printLine(const llvm::Twine &text, int depth);
   bool isWidened(const Value *value) const;
   std::string copyPlace(const Value *value);
   void flushEnded();
@@ -76,6 +78,7 @@ private:
   llvm::DenseMap<const Value *, std::string> names;
   llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
   int nextName = 0;
+  const Node *unnamed = nullptr;       ///< with node ranges: being written, without a statement so far
   const Node *current = nullptr;       ///< being written, if its kernel does not take bf16
   int64_t copyOffsetBytes = 0;         ///< in its scratch: where the next f32 copy lies
   std::vector<std::string> narrowings; ///< statements behind it

@@ -115,6 +115,8 @@ constexpr OptionRow rows[] = {
      "on (meant without a value): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
      "device. cuda only: loopback, ranks as threads on one device, or on the emulated one",
      true, "on"},
+    {"node_ranges", boolean, "false", "", "looking inside",
+     "cuda: NVIDIA's profilers show a range for every node, not for units only; with --cuda_graph off", true},
     {"dry_run", boolean, "false", "", "looking inside", "compile without writing", true},
     {"dump_dir", text, "", "D", "looking inside", "one numbered file per pass that changed something", true},
     {"print_ir_before", list, "", "PASS", "looking inside", "to stderr", true},

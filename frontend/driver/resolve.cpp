@@ -212,7 +212,7 @@ llvm::Error resolveTarget(OptionValues &values) {
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
     return llvm::Error::success();
   }
-  for (const char *name : {"allow_tf32", "tune", "cuda_graph"})
+  for (const char *name : {"allow_tf32", "tune", "cuda_graph", "node_ranges"})
     if (changed(values, name))
       return usage("--" + llvm::Twine(name) + ": changes nothing for --target cpu");
   if (values.text("test_build").ends_with("loopback"))

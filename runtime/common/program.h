@@ -166,6 +166,12 @@ struct SectionInfo {
   double predictedMicroseconds;
 };
 
+/// With --node_ranges, what the program calls one by one: the k-th entry of a section is its beginNode(c, k).
+struct NodeInfo {
+  int section;      ///< index of ProgramInfo::sections
+  const char *name; ///< "matmul addmm_6"
+};
+
 /// What runs one after the other: each channel has a stream of its own and, on the plain MPI path, handles of its own.
 enum class Channel : std::uint8_t {
   comm,   ///< everything, unless reductions have a communicator of their own
@@ -227,6 +233,7 @@ struct ProgramInfo {
   std::span<const OptimizerStateInfo> optimizerStates;
   std::span<const ScalarInfo> scalars;
   std::span<const SectionInfo> sections;   ///< in the order of the functions
+  std::span<const NodeInfo> nodes;         ///< by section; empty without --node_ranges
   std::span<const ResultInfo> stepResults; ///< of prologue and microStep
   std::span<const ResultInfo> evalResults;
   std::int64_t onnxDataBytes; ///< size of the external data file that --save_onnx writes
@@ -275,7 +282,8 @@ public:
 class SectionObserver {
 public:
   virtual ~SectionObserver() = default;
-  virtual void begin(int section) = 0; ///< index of ProgramInfo::sections
+  virtual void begin(int section) = 0;  ///< index of ProgramInfo::sections
+  virtual void beginNode(int node) = 0; ///< the number of a NodeInfo in its section; ends the one before
   virtual void end() = 0;
 };
 
@@ -320,6 +328,12 @@ inline void runSection(Context &context, int section, void (*body)(Context &, co
   SectionRecord *record = beginSection(*context.profile, section);
   body(context, row...);
   endSection(record);
+}
+
+/// Ahead of a statement, in programs that say which node each is of.
+inline void beginNode(Context &context, int node) {
+  if (context.observer)
+    context.observer->beginNode(node);
 }
 
 } // namespace fsdpc::rt

@@ -5,20 +5,38 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <utility>
+
 namespace fsdpc::rt {
 
-SectionRanges::SectionRanges(const ProgramInfo &program, const Device &device) : device(device) {
+SectionRanges::SectionRanges(const ProgramInfo &program, const Device &device) : device(device), nodes(program.nodes) {
   for (const SectionInfo &section : program.sections)
     names.push_back(nameOf(section));
+  firstNodes.resize(names.size());
+  for (std::size_t i = nodes.size(); i-- > 0;)
+    firstNodes[static_cast<std::size_t>(nodes[i].section)] = i;
 }
 
 void SectionRanges::begin(int section) {
-  nvtxRangePushA(names[static_cast<std::size_t>(section)].c_str());
+  current = static_cast<std::size_t>(section);
+  nvtxRangePushA(names[current].c_str());
   if (device.tape)
     device.tape->beginSection(section);
 }
 
+void SectionRanges::beginNode(int node) {
+  endNode();
+  nvtxRangePushA(nodes[firstNodes[current] + static_cast<std::size_t>(node)].name);
+  inNode = true;
+}
+
+void SectionRanges::endNode() {
+  if (std::exchange(inNode, false))
+    nvtxRangePop();
+}
+
 void SectionRanges::end() {
+  endNode();
   if (device.tape)
     device.tape->endSection();
   nvtxRangePop();

@@ -1,5 +1,6 @@
-// Ranges for NVIDIA's profilers (NVTX), one for each section of the program while the host enqueues it; nothing but a
-// test of a pointer where no profiler listens. A replayed step is one range.
+// Ranges for NVIDIA's profilers (NVTX), one for each section of the program while the host enqueues it, and with
+// --node_ranges one for each node inside; nothing but a test of a pointer where no profiler listens. A replayed step is
+// one range.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -15,10 +16,16 @@ public:
   SectionRanges(const ProgramInfo &program, const Device &device);
   /// Also tells the device's tape, if there is one.
   void begin(int section) override;
+  void beginNode(int node) override;
   void end() override;
 
 private:
   const Device &device;
+  void endNode();
+  std::span<const NodeInfo> nodes;
+  std::vector<std::size_t> firstNodes; ///< by section
+  std::size_t current = 0;             ///< section
+  bool inNode = false;
   std::vector<std::string> names; ///< by section
 };
 

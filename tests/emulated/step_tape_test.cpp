@@ -106,5 +106,27 @@ TEST(SectionRanges, AreNamedLikeTheProfilesSpans) {
   });
 }
 
+TEST(SectionRanges, HaveTheRangesOfTheirNodesInside) {
+  constexpr NodeInfo nodes[] = {{0, "matmul y"}, {0, "add z"}, {1, "adamw"}};
+  const Interleaved interleaved(0);
+  runMembers(1, [&](Member &m) {
+    m.program.sections = sections;
+    m.program.nodes = nodes;
+    SectionRanges ranges(m.program, m.device);
+    m.context.observer = &ranges;
+    std::vector<std::string> seen;
+    emulated::ranges = &seen;
+    const auto twoNodes = [](Context &c) {
+      beginNode(c, 0);
+      beginNode(c, 1);
+    };
+    runSection(m.context, 0, +twoNodes);
+    runSection(m.context, 1, +[](Context &c) { beginNode(c, 0); });
+    emulated::ranges = nullptr;
+    EXPECT_THAT(seen, testing::ElementsAre("push layers.0 forward", "push matmul y", "pop", "push add z", "pop", "pop",
+                                           "push update", "push adamw", "pop", "pop"));
+  });
+}
+
 } // namespace
 } // namespace fsdpc::rt
