@@ -1,6 +1,7 @@
 // (V11) to (V14) and (V18): what a stage allows and demands.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/ops/norm.h"
 #include "ir/verify_rules.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -42,6 +43,9 @@ Stages stagesOf(Op op) {
 }
 
 llvm::Error checkOp(const Module &module, const Node &node) {
+  if (addedOperand(node) && module.stage < Stage::sharded)
+    return broken("V12", node,
+                  infoOf(node).name + " adds no operand in stage " + nameOf(module.stage) + ", only from sharded on");
   auto [first, last] = stagesOf(node.op());
   if (module.stage >= first && module.stage <= last)
     return llvm::Error::success();

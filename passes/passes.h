@@ -145,6 +145,16 @@ extern const Pass sinkGathers;
 /// that cannot be computed where they lie in the pack (a gathered buffer, a view, the same value twice).
 extern const Pass hoistReduceScatters;
 
+/// The sum that a norm reads becomes part of the norm, and the sum that a norm's derivative goes into part of the
+/// derivative, so that neither is a pass of its own over memory. Rounded as before: not a bit changes.
+///     %s = add %x, %r; %y, %rstd = rms_norm %s, %g     ->     %y, %rstd, %s = rms_norm %x, %g, %r
+///     %t, %dg = rms_norm_grad %dy, %s, %g, %rstd; %ds = add %d, %t     ->     %ds, %dg = rms_norm_grad ..., %rstd, %d
+/// Within a section only. A sum stays where others read it before the norm, or another value adds to the derivative
+/// too; where an operand is a broadcast, a constant or an elementwise value that nobody else reads: then it is a step
+/// of fuseElementwise's loop; and where the target has no such kernel. Requires/ensures: sharded stage, no frees.
+/// Before fuseElementwise, which takes every sum that is left.
+extern const Pass fuseResiduals;
+
 /// Elementwise chains become `fused` nodes: broadcasts, casts, constants and random numbers are absorbed, values used
 /// by more than one fused node are results. Never changes where a value is rounded.
 extern const Pass fuseElementwise;

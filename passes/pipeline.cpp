@@ -29,6 +29,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &appendOptimizer,
       // sharded: who owns what
       &shardState,
+      &fuseResiduals,   // sums that norms add on the way
       &fuseElementwise, // before frees exist: a fused node reads its operands where its last member stood
       &sinkGathers,
       &hoistReduceScatters,

@@ -5,6 +5,7 @@
 #include "codegen/cpu/loops.h"
 #include "codegen/cpu/scratch.h"
 #include "ir/op.h"
+#include "ir/ops/norm.h"
 
 namespace fsdpc {
 
@@ -39,6 +40,10 @@ std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && !scratchBytes(ConvolutionConfig::of(node), 1))
     return "oneDNN has no convolution of these shapes";
+  // Between f32 copies of operands and results, nothing would round it.
+  if (addedOperand(node) && addedOperand(node)->type().dtype() != DType::f32)
+    return "the sum inside " + infoOf(node).name.str() + " has to be rounded to " +
+           nameOf(addedOperand(node)->type().dtype()).str() + "; an add of its own does that";
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/cpu/dialect.h"
 #include "codegen/cpu/scratch.h"
+#include "ir/ops/norm.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdpc {
@@ -80,7 +81,7 @@ bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned 
   if (from.elements() != to.elements() || byteSize(from.dtype()) != byteSize(to.dtype()))
     return false;
   // Other kernels read an operand again after writing, or may come to.
-  return node.op() == Op::fused || isElementwise(node);
+  return node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand);
 }
 
 } // namespace

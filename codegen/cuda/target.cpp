@@ -4,6 +4,7 @@
 #include "codegen/common/products.h"
 #include "codegen/cuda/dialect.h"
 #include "codegen/cuda/scratch.h"
+#include "ir/ops/norm.h"
 
 namespace fsdpc {
 
@@ -43,11 +44,12 @@ private:
   CudaTargetOptions options;
 };
 
-/// Generated kernels read an element before the same thread writes it; other kernels read across threads.
+/// Generated kernels, and norms what they add, read an element before the same thread writes it; other kernels read
+/// across threads.
 bool CudaTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {
   const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
   return from.elements() == to.elements() && byteSize(from.dtype()) == byteSize(to.dtype()) &&
-         (node.op() == Op::fused || isElementwise(node));
+         (node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand));
 }
 
 } // namespace

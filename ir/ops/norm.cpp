@@ -1,4 +1,6 @@
 // layer_norm, rms_norm and their derivatives.
+#include "ir/ops/norm.h"
+
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -6,10 +8,10 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringRef layerNormNames[] = {"x", "gamma", "beta"};
-constexpr llvm::StringRef layerNormGradNames[] = {"dy", "x", "gamma", "mean", "rstd"};
-constexpr llvm::StringRef rmsNormNames[] = {"x", "gamma"};
-constexpr llvm::StringRef rmsNormGradNames[] = {"dy", "x", "gamma", "rstd"};
+constexpr llvm::StringRef layerNormNames[] = {"x", "gamma", "beta", "residual?"};
+constexpr llvm::StringRef layerNormGradNames[] = {"dy", "x", "gamma", "mean", "rstd", "addend?"};
+constexpr llvm::StringRef rmsNormNames[] = {"x", "gamma", "residual?"};
+constexpr llvm::StringRef rmsNormGradNames[] = {"dy", "x", "gamma", "rstd", "addend?"};
 
 /// x, gamma and (if present) beta as all of these ops take them.
 llvm::Error checkNormalised(const OpInfo &info, const Type &x, llvm::ArrayRef<Type> scales,
@@ -34,7 +36,13 @@ Type statisticOf(const Type &x, const NormAttributes &attributes) {
   return Type(DType::f32, x.shape().take_front(attributes.axis));
 }
 
-/// y, and as many statistics as there are scales: layer_norm keeps mean and rstd, rms_norm rstd.
+/// The residual or addend, if there is one, has the type of x.
+llvm::Error checkAdded(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned x) {
+  bool isAdded = operands.size() > info.minOperands();
+  return isAdded ? checkSame(info, "C8", operands, info.minOperands(), x) : llvm::Error::success();
+}
+
+/// y, and as many statistics as there are scales: layer_norm keeps mean and rstd, rms_norm rstd. Then the sum.
 template <const OpInfo &info>
 llvm::Error inferNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                       llvm::SmallVectorImpl<Type> &results) {
@@ -42,12 +50,16 @@ llvm::Error inferNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attri
     return error;
   const auto &a = attributesOf<NormAttributes>(attributes);
   const Type &x = operands[0];
-  if (llvm::Error error = checkNormalised(info, x, operands.drop_front(1), a))
+  const unsigned scales = info.minOperands() - 1;
+  if (llvm::Error error = checkNormalised(info, x, operands.slice(1, scales), a))
     return error;
   if (a.epsilon < 0)
     return constraintError(info.name, "C5", "epsilon is not negative but is " + doubleText(a.epsilon));
+  if (llvm::Error error = checkAdded(info, operands, 0))
+    return error;
   results.push_back(x);
-  results.append(operands.size() - 1, statisticOf(x, a));
+  results.append(scales, statisticOf(x, a));
+  results.append(operands.size() - info.minOperands(), x);
   return llvm::Error::success();
 }
 
@@ -63,11 +75,13 @@ llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *a
     return error;
   if (llvm::Error error = checkSame(info, "C6", operands, 0, 1))
     return error;
-  llvm::ArrayRef<Type> statistics = operands.drop_front(3);
+  llvm::ArrayRef<Type> statistics = operands.slice(3, info.minOperands() - 3);
   for (const Type &statistic : statistics)
     if (statistic != statisticOf(x, a))
       return constraintError(
           info.name, "C7", "one number per row is " + toString(statisticOf(x, a)) + ", but is " + toString(statistic));
+  if (llvm::Error error = checkAdded(info, operands, 1))
+    return error;
   llvm::Expected<DType> dtype = dtypeOfSum(info, operands[2].dtype(), a.wide);
   if (!dtype)
     return dtype.takeError();
@@ -84,9 +98,31 @@ struct Rows {
       : rows(productOf(x.shape(), 0, axis)), count(productOf(x.shape(), axis, x.rank())) {}
 };
 
+/// What is normalised: x, or its sum with operand `residual`, which is the last result.
+const HostTensor &normalisedOf(EvaluateContext &context, unsigned residual) {
+  const HostTensor &x = *context.operands[0];
+  if (context.operands.size() <= residual)
+    return x;
+  HostTensor &sum = context.results.back();
+  for (size_t i = 0; i < sum.values.size(); ++i)
+    sum.values[i] = x.values[i] + context.operands[residual]->values[i];
+  roundToDType(sum);
+  return sum;
+}
+
+/// Adds operand `addend` to dx, as a node of its own would.
+void addToGradient(EvaluateContext &context, unsigned addend) {
+  if (context.operands.size() <= addend)
+    return;
+  HostTensor &dx = context.results[0];
+  roundToDType(dx);
+  for (size_t i = 0; i < dx.values.size(); ++i)
+    dx.values[i] += context.operands[addend]->values[i];
+}
+
 void evaluateLayerNorm(EvaluateContext &context) {
   const auto &attributes = context.get<NormAttributes>();
-  const HostTensor &x = *context.operands[0];
+  const HostTensor &x = normalisedOf(context, 3);
   const auto [rows, count] = Rows(x.type, attributes.axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.values.data() + row * count;
@@ -127,11 +163,12 @@ void evaluateLayerNormGrad(EvaluateContext &context) {
       context.results[2].values[i] += d;
     }
   }
+  addToGradient(context, 5);
 }
 
 void evaluateRmsNorm(EvaluateContext &context) {
   const auto &attributes = context.get<NormAttributes>();
-  const HostTensor &x = *context.operands[0];
+  const HostTensor &x = normalisedOf(context, 2);
   const auto [rows, count] = Rows(x.type, attributes.axis);
   for (int64_t row = 0; row < rows; ++row) {
     const double *in = x.values.data() + row * count;
@@ -163,11 +200,14 @@ void evaluateRmsNormGrad(EvaluateContext &context) {
       context.results[1].values[i] += d * normalised(i);
     }
   }
+  addToGradient(context, 4);
 }
 
-/// The derivative takes dy, x, gamma and the statistics, which are the results after y.
+/// The derivative takes dy, x, gamma and the statistics, which are the results after y. Residuals are fused behind
+/// autodiff only (V12), so a sum never has a cotangent.
 template <Op gradientOp>
 void differentiateNorm(VjpContext &context) {
+  assert(!addedOperand(context.node) && "residuals are fused after differentiation");
   assert(llvm::none_of(context.resultCotangents.drop_front(1), [](Value *cotangent) { return cotangent; }) &&
          "statistics are kept for the derivative only; nothing else reads them");
   Value *dy = context.resultCotangents[0];
@@ -183,21 +223,42 @@ void differentiateNorm(VjpContext &context) {
       context.operandCotangents[i] = gradient->result(i);
 }
 
-/// So many operations per element of the first result.
+/// So many operations per element of the first result, and one for an added operand.
 template <int operations>
 Cost normCost(const Node &node) {
-  return costWithFlops(node, operations * static_cast<double>(node.result()->type().elements()));
+  int perElement = operations + (addedOperand(node) ? 1 : 0);
+  return costWithFlops(node, perElement * static_cast<double>(node.result()->type().elements()));
 }
+
+bool isNorm(const Node &node) { return node.op() == Op::layerNorm || node.op() == Op::rmsNorm; }
+bool isNormGrad(const Node &node) { return node.op() == Op::layerNormGrad || node.op() == Op::rmsNormGrad; }
 
 } // namespace
 
+Value *addedOperand(const Node &node) {
+  bool adds = (isNorm(node) || isNormGrad(node)) && node.operandCount() > infoOf(node).minOperands();
+  return adds ? node.operand(node.operandCount() - 1) : nullptr;
+}
+
+bool isRowWrittenOver(const Node &node, unsigned result, unsigned operand) {
+  if (!addedOperand(node))
+    return false;
+  bool isAdded = operand + 1 == node.operandCount();
+  if (isNormGrad(node))
+    return result == 0 && isAdded;
+  return (result == 0 || result + 1 == node.resultCount()) && (operand == 0 || isAdded);
+}
+
 const OpInfo layerNormInfo = {
     .name = "layer_norm",
-    .doc = "y = (x - mean) * rstd * gamma + beta with mean and rstd = 1 / sqrt(population variance + epsilon) over "
-           "dims [axis, rank) "
-           "of x; mean and rstd are kept for the derivative only. (C1) the axis is one of x. (C2) the normalised dims "
-           "are not empty. "
-           "(C3) gamma and beta have these dims and the dtype of x. (C4) x is float. (C5) epsilon is not negative.",
+    .doc =
+        "y = (x - mean) * rstd * gamma + beta with mean and rstd = 1 / sqrt(population variance + epsilon) over "
+        "dims [axis, rank) "
+        "of x; mean and rstd are kept for the derivative only. (C1) the axis is one of x. (C2) the normalised dims "
+        "are not empty. "
+        "(C3) gamma and beta have these dims and the dtype of x. (C4) x is float. (C5) epsilon is not negative. With "
+        "a residual, x + residual, rounded to the type of x, stands for x and is one more result; not before the "
+        "sharded stage, so it has no derivative. (C8) the residual has the type of x.",
     .operandNames = layerNormNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
@@ -211,7 +272,8 @@ const OpInfo layerNormGradInfo = {
     .name = "layer_norm_grad",
     .doc = "The cotangents dx, dgamma, dbeta of layer_norm. (C1) to (C4) as layer_norm. (C6) dy and x have one type. "
            "(C7) mean and "
-           "rstd are f32 of dims [0, axis) of x.",
+           "rstd are f32 of dims [0, axis) of x. With an addend, dx is what it was, rounded, plus addend; not before "
+           "the sharded stage. (C8) the addend has the type of x.",
     .operandNames = layerNormGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
@@ -225,7 +287,7 @@ const OpInfo rmsNormInfo = {
     .name = "rms_norm",
     .doc = "y = x * rstd * gamma with rstd = 1 / sqrt(mean of x * x + epsilon) over dims [axis, rank) of x (Zhang and "
            "Sennrich, arXiv 1910.07467); rstd is kept for the derivative only. (C1) to (C5) as layer_norm, without "
-           "beta.",
+           "beta. (C8) as layer_norm: a residual.",
     .operandNames = rmsNormNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,
@@ -238,7 +300,7 @@ const OpInfo rmsNormInfo = {
 const OpInfo rmsNormGradInfo = {
     .name = "rms_norm_grad",
     .doc = "The cotangents dx and dgamma of rms_norm. (C1) to (C4) as layer_norm. (C6) dy and x have one type. (C7) "
-           "rstd is f32 of dims [0, axis) of x.",
+           "rstd is f32 of dims [0, axis) of x. (C8) as layer_norm_grad: an addend.",
     .operandNames = rmsNormGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<NormAttributes>,

@@ -1,6 +1,7 @@
 // What each kind of node does to names and buffers.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/ops/norm.h"
 #include "passes/check/memory_walk.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,6 +16,11 @@ uint64_t nameKey(int32_t buffer, int32_t version) {
 /// Each element of a result is computed from the same element of the operands, so they may share memory.
 bool worksInPlace(const Node &node) {
   return isElementwise(node) || node.op() == Op::fused || node.op() == Op::copy || infoOf(node).has(inPlace);
+}
+
+/// May the result lie over the operand?
+bool mayShareMemory(const Node &node, const Value *result, unsigned operand) {
+  return worksInPlace(node) || isRowWrittenOver(node, result->resultIndex(), operand);
 }
 
 } // namespace
@@ -64,7 +70,7 @@ void MemoryWalk::markUses(const Node &node) {
 }
 
 bool MemoryWalk::mayTakeOver(const Node &node, const Value *result, int32_t buffer) const {
-  if (buffer < 0 || !worksInPlace(node) || memory[buffer].kind == Buffer::Kind::input)
+  if (buffer < 0 || memory[buffer].kind == Buffer::Kind::input)
     return false;
   bool isOperand = false;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
@@ -73,7 +79,8 @@ bool MemoryWalk::mayTakeOver(const Node &node, const Value *result, int32_t buff
     if (held < 0 || ownerOf(held) != buffer)
       continue;
     // Another element of the same memory may be overwritten before it is read.
-    if (!(operand->place == result->place) || operand->type().bytes() != result->type().bytes() ||
+    if (!mayShareMemory(node, result, i) || !(operand->place == result->place) ||
+        operand->type().bytes() != result->type().bytes() ||
         byteSize(operand->type().dtype()) != byteSize(result->type().dtype()))
       return false;
     isOperand = true;

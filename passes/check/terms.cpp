@@ -1,6 +1,7 @@
 #include "passes/check/terms.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/ops/norm.h"
 #include "passes/check/fault.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstring>
@@ -39,24 +40,34 @@ bool Terms::isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands)
          operandsOf(id) == operands && equalAttributes(known.attributes, term.attributes);
 }
 
-TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
+uint64_t Terms::hashOfTerm(const Term &term, llvm::ArrayRef<TermId> operands) {
   uint64_t hash =
       llvm::hash_combine(static_cast<int>(term.kind), static_cast<int>(term.op), term.result, term.payload,
                          term.group.stride, term.group.size, hashOf(term.type), hashAttributes(term.attributes),
                          llvm::hash_combine_range(operands.begin(), operands.end()));
-  hash >>= 1; // the two largest numbers are the map's own markers
-  auto [entry, isNew] = firstOfHash.try_emplace(hash, -1);
-  for (TermId id = entry->second; id >= 0; id = nextOfSameHash[id])
-    if (isTerm(id, term, operands))
-      return id;
+  return hash >> 1; // the two largest numbers are the map's own markers
+}
+
+TermId Terms::find(const Term &term, llvm::ArrayRef<TermId> operands) const {
+  auto entry = firstOfHash.find(hashOfTerm(term, operands));
+  TermId id = entry == firstOfHash.end() ? -1 : entry->second;
+  while (id >= 0 && !isTerm(id, term, operands))
+    id = nextOfSameHash[id];
+  return id;
+}
+
+TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
+  if (TermId known = find(term, operands); known >= 0)
+    return known;
+  TermId &first = firstOfHash.try_emplace(hashOfTerm(term, operands), -1).first->second;
   term.isSameOnAllRanks = isSame(term, operands);
   term.firstOperand = static_cast<uint32_t>(operandPool.size());
   term.operandCount = static_cast<uint32_t>(operands.size());
   operandPool.insert(operandPool.end(), operands.begin(), operands.end());
-  nextOfSameHash.push_back(entry->second);
-  entry->second = static_cast<TermId>(terms.size());
+  nextOfSameHash.push_back(first);
+  first = static_cast<TermId>(terms.size());
   terms.push_back(std::move(term));
-  return entry->second;
+  return first;
 }
 
 bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
@@ -149,7 +160,8 @@ TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
                  origin);
 }
 
-TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, ShapeRef shape, const Node *origin) {
+TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, ShapeRef shape, const Node *origin,
+                          bool inAnyOrder) {
   if (op == Op::cast && terms[operands[0]].type.dtype() == dtype)
     return broadcast(operands[0], shape, origin);
   llvm::SmallVector<TermId, 4> sources;
@@ -162,8 +174,10 @@ TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, S
   }
   for (TermId &source : sources)
     source = broadcast(source, joined, origin);
-  TermId core = intern({.op = op, .type = Type(dtype, joined), .origin = origin}, sources);
-  return broadcast(core, shape, origin);
+  Term term{.op = op, .type = Type(dtype, joined), .origin = origin};
+  llvm::SmallVector<TermId, 4> reversed(llvm::reverse(sources));
+  bool isReversed = inAnyOrder && find(term, sources) < 0 && find(term, reversed) >= 0;
+  return broadcast(intern(std::move(term), isReversed ? reversed : sources), shape, origin);
 }
 
 TermId Terms::random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, ShapeRef shape,
@@ -193,6 +207,25 @@ llvm::SmallVector<TermId, 2> Terms::fused(const Node &node, llvm::ArrayRef<TermI
   llvm::SmallVector<TermId, 2> results;
   for (int32_t yielded : body.yields)
     results.push_back(broadcast(known[yielded], shape, &node));
+  return results;
+}
+
+llvm::SmallVector<TermId, 2> Terms::addingNorm(const Node &node, llvm::ArrayRef<TermId> operands) {
+  const Type &type = addedOperand(node)->type();
+  bool isGradient = node.op() == Op::layerNormGrad || node.op() == Op::rmsNormGrad;
+  auto sumWith = [&](TermId value) {
+    return elementwise(Op::add, type.dtype(), {value, operands.back()}, type.shape(), &node, /*inAnyOrder=*/isGradient);
+  };
+  llvm::SmallVector<TermId, 6> own(operands.drop_back());
+  if (!isGradient)
+    own[0] = sumWith(operands[0]);
+  llvm::SmallVector<TermId, 2> results;
+  for (unsigned i = 0, computed = node.resultCount() - (isGradient ? 0 : 1); i < computed; ++i)
+    results.push_back(applyOne(node, own, i, node.result(i)->type()));
+  if (isGradient)
+    results[0] = sumWith(results[0]);
+  else
+    results.push_back(own[0]);
   return results;
 }
 
@@ -239,6 +272,8 @@ llvm::SmallVector<TermId, 4> Terms::applyOptimizer(const Node &node, llvm::Array
 llvm::SmallVector<TermId, 2> Terms::apply(const Node &node, llvm::ArrayRef<TermId> operands) {
   if (node.op() == Op::fused)
     return fused(node, operands);
+  if (addedOperand(node))
+    return addingNorm(node, operands);
   llvm::SmallVector<TermId, 2> results;
   for (unsigned i = 0; i < node.resultCount(); ++i)
     results.push_back(applyOne(node, operands, i, node.result(i)->type()));

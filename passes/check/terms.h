@@ -7,6 +7,8 @@
 //   elementwise ops are computed at the smallest shape their operands have together, and broadcast from there: so
 //   add(broadcast x, broadcast y) = broadcast(add(x, y)), and a fused body is its steps;
 //   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand;
+//   a norm with a residual is the norm of the add, which is its last result; a norm's gradient with an addend is the
+//   gradient and an add, in whichever order that add has been met;
 //   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
 //   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting.
@@ -74,6 +76,9 @@ public:
 
 private:
   TermId intern(Term term, llvm::ArrayRef<TermId> operands);
+  static uint64_t hashOfTerm(const Term &term, llvm::ArrayRef<TermId> operands);
+  /// -1: it has not been met.
+  TermId find(const Term &term, llvm::ArrayRef<TermId> operands) const;
   bool isSame(const Term &term, llvm::ArrayRef<TermId> operands) const;
   bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
   TermId constant(const Node &node);
@@ -81,11 +86,14 @@ private:
   TermId broadcast(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin);
   /// x without leading dims of 1 and, if it is a broadcast, what is broadcast.
   TermId sourceOf(TermId x);
+  /// `inAnyOrder`: the same op over the operands in reverse is as good, if that is what has been met.
   TermId elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape,
-                     const Node *origin);
+                     const Node *origin, bool inAnyOrder = false);
   TermId random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape,
                 const Node *origin);
   llvm::SmallVector<TermId, 2> fused(const Node &node, llvm::ArrayRef<TermId> operands);
+  /// A norm with a residual, or a norm's gradient with an addend.
+  llvm::SmallVector<TermId, 2> addingNorm(const Node &node, llvm::ArrayRef<TermId> operands);
 
   const int64_t worldSize;
   std::vector<Term> terms;

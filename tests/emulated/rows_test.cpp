@@ -63,6 +63,46 @@ TEST(Bfloat16Norms, ResultsAreRoundedOnceAndFloatGradientsNotAtAll) {
     }
 }
 
+std::vector<Bfloat16> sumOf(const std::vector<Bfloat16> &a, const std::vector<Bfloat16> &b) {
+  std::vector<Bfloat16> sum;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum.push_back(Bfloat16(static_cast<float>(a[i]) + static_cast<float>(b[i])));
+  return sum;
+}
+
+TEST(Bfloat16Norms, SumsInsideAreRoundedAsByANodeOfTheirOwn) {
+  for (const auto &[rows, columns] : normSizes) {
+    const NormTest test{{rows, columns, 1e-3}};
+    const auto residual = roundedToBfloat16(numbers(rows * columns, 7)), sum = sumOf(test.x16, residual);
+    const Context c = contextOf();
+    const ScratchBuffer scratch(layerNormGradScratchBytes(test.shape));
+    const Bfloat16 *const gamma = test.gamma16.data(), *const beta = test.beta16.data();
+    std::vector<Bfloat16> y = sum, yOfSum = sum, stored = sum, dx = sum, dxAlone = sum;
+    std::vector<float> mean(rows), rstd(rows), dgamma(columns), dbeta(columns);
+
+    layerNorm(c, test.shape, sum.data(), gamma, beta, yOfSum.data(), mean.data(), rstd.data());
+    layerNorm(c, test.shape, test.x16.data(), gamma, beta, residual.data(), y.data(), mean.data(), rstd.data(),
+              stored.data());
+    EXPECT_EQ(asFloats(stored), asFloats(sum));
+    EXPECT_EQ(asFloats(y), asFloats(yOfSum));
+    layerNormGrad(c, test.shape, test.dy16.data(), sum.data(), gamma, mean.data(), rstd.data(), dxAlone.data(),
+                  dgamma.data(), dbeta.data(), scratch.workspace());
+    layerNormGrad(c, test.shape, test.dy16.data(), sum.data(), gamma, mean.data(), rstd.data(), residual.data(),
+                  dx.data(), dgamma.data(), dbeta.data(), scratch.workspace());
+    EXPECT_EQ(asFloats(dx), asFloats(sumOf(dxAlone, residual)));
+
+    rmsNorm(c, test.shape, sum.data(), gamma, yOfSum.data(), rstd.data());
+    rmsNorm(c, test.shape, test.x16.data(), gamma, residual.data(), y.data(), rstd.data(), stored.data());
+    EXPECT_EQ(asFloats(stored), asFloats(sum));
+    EXPECT_EQ(asFloats(y), asFloats(yOfSum));
+    rmsNormGrad(c, test.shape, test.dy16.data(), sum.data(), gamma, rstd.data(), dxAlone.data(), dgamma.data(),
+                scratch.workspace());
+    rmsNormGrad(c, test.shape, test.dy16.data(), sum.data(), gamma, rstd.data(), residual.data(), dx.data(),
+                dgamma.data(), scratch.workspace());
+    EXPECT_EQ(asFloats(dx), asFloats(sumOf(dxAlone, residual)));
+  }
+}
+
 TEST(Bfloat16Softmax, EveryAxisIsComputedInFloatAndRoundedOnce) {
   for (const SoftmaxShape shape : {SoftmaxShape{3, 17, 1}, {2, 5, 7}, {4, 256, 1}, {3, 1032, 1}, {2, 1501, 1}}) {
     const std::int64_t n = shape.outer * shape.count * shape.inner;

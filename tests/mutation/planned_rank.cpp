@@ -1,6 +1,9 @@
 #include "tests/mutation/planned_rank.h"
 
 #include "ir/op.h"
+#include "ir/ops/norm.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 
 namespace fsdpc::mutation {
 
@@ -80,8 +83,9 @@ void Rank::compute(const Node &node) {
   if (node.workspaceBytes > 0)
     spoil(node.workspace, node.workspaceBytes);
   for (unsigned i = 0; i < node.resultCount(); ++i) {
-    bool isOver = inPlace && llvm::any_of(node.operands(),
-                                          [&](Value *operand) { return operand->place == node.result(i)->place; });
+    bool isOver = llvm::any_of(llvm::seq(node.operandCount()), [&](unsigned operand) {
+      return (inPlace || isRowWrittenOver(node, i, operand)) && node.operand(operand)->place == node.result(i)->place;
+    });
     if (!isOver)
       spoil(node.result(i)->place, node.result(i)->type().bytes());
   }

@@ -36,6 +36,19 @@ std::optional<Tensor> decomposedRmsNorm(GraphMaker &g, Op) {
   return g.binary(Op::mul, g.broadcast(g.parameter({x.type().dim(-1)}), x.shape(), x.batch), normalised, 3);
 }
 
+/// A norm of a sum that is read on, as around the layers of a transformer.
+std::optional<Tensor> normOfSum(GraphMaker &g, Op op) {
+  int64_t width = g.random->between(2, 5);
+  Tensor x = g.scaledTo(g.perSample(g.batchedFloat(), {g.smallDim(), width}), 1);
+  Tensor product = g.make(Op::matmul, {x, g.parameter({width, width})}, MatmulAttributes{}, {0, 3});
+  Tensor sum = g.random->chance(0.5) ? g.binary(Op::add, x, product, 4) : g.binary(Op::add, product, x, 4);
+  llvm::SmallVector<Tensor, 3> operands = {sum, g.parameter({width})};
+  if (op == Op::layerNorm)
+    operands.push_back(g.parameter({width}));
+  Tensor normalised = g.make(op, operands, NormAttributes{2, 1e-2}, {0, 3});
+  return g.random->chance(0.5) ? g.binary(Op::add, sum, normalised, 7) : g.binary(Op::add, normalised, sum, 7);
+}
+
 std::optional<Tensor> decomposedGelu(GraphMaker &g, Op) {
   Tensor x = g.anyFloat();
   if (g.random->chance(0.5)) {
@@ -131,9 +144,11 @@ std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::layerNorm, decomposedLayerNorm}, {Op::rmsNorm, decomposedRmsNorm}, {Op::gelu, decomposedGelu},
-    {Op::attention, decomposedAttention}, {Op::randomUniform, dropout},     {Op::add, sumOfParameters},
+    {Op::layerNorm, decomposedLayerNorm}, {Op::rmsNorm, decomposedRmsNorm},
+    {Op::gelu, decomposedGelu},           {Op::attention, decomposedAttention},
+    {Op::randomUniform, dropout},         {Op::add, sumOfParameters},
     {Op::silu, decomposedSilu},           {Op::rotary, decomposedRotary},
+    {Op::layerNorm, normOfSum},           {Op::rmsNorm, normOfSum},
 };
 
 } // namespace

@@ -53,6 +53,87 @@ TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
   }
 }
 
+/// Layer or RMS normalisation of a matrix: what a kernel leaves when all of its operands are other memory.
+struct NormRun {
+  NormShape shape;
+  bool centered;
+  std::vector<float> gamma, beta, y, mean, rstd, dx, dgamma, dbeta;
+
+  NormRun(const NormShape &shape, bool centered)
+      : shape(shape), centered(centered), gamma(numbers(shape.columns, 2)), beta(numbers(shape.columns, 3)),
+        y(shape.rows * shape.columns), mean(shape.rows), rstd(shape.rows), dx(y.size()), dgamma(gamma.size()),
+        dbeta(gamma.size()) {}
+
+  /// y and sum lie where they are told to.
+  void forward(const Context &c, const float *x, const float *residual, float *yAt, float *sumAt) {
+    if (centered)
+      layerNorm(c, shape, x, gamma.data(), beta.data(), residual, yAt, mean.data(), rstd.data(), sumAt);
+    else
+      rmsNorm(c, shape, x, gamma.data(), residual, yAt, rstd.data(), sumAt);
+  }
+  void backward(const Context &c, const float *dy, const float *x, const float *addend, float *dxAt) {
+    const ScratchBuffer scratch(centered ? layerNormGradScratchBytes(shape) : rmsNormGradScratchBytes(shape));
+    if (centered)
+      layerNormGrad(c, shape, dy, x, gamma.data(), mean.data(), rstd.data(), addend, dxAt, dgamma.data(), dbeta.data(),
+                    scratch.workspace());
+    else
+      rmsNormGrad(c, shape, dy, x, gamma.data(), rstd.data(), addend, dxAt, dgamma.data(), scratch.workspace());
+    EXPECT_TRUE(scratch.borderIntact());
+  }
+};
+
+std::vector<float> sumOf(const std::vector<float> &a, const std::vector<float> &b) {
+  std::vector<float> sum(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum[i] = a[i] + b[i];
+  return sum;
+}
+
+/// A norm of x + residual, and its derivative plus addend: f64's numbers, and the bits of an add before and behind.
+void expectSumsInside(const Context &c, const NormShape &shape, bool centered) {
+  const std::int64_t n = shape.rows * shape.columns;
+  const auto x = numbers(n, 1), residual = numbers(n, 5), dy = numbers(n, 4), addend = numbers(n, 6);
+  const auto sum = sumOf(x, residual);
+  NormRun apart(shape, centered), inside(shape, centered);
+  apart.forward(c, sum.data(), nullptr, apart.y.data(), nullptr);
+  apart.backward(c, dy.data(), sum.data(), nullptr, apart.dx.data());
+
+  const NormReference expected(shape, centered, sum, inside.gamma, inside.beta, dy);
+  std::vector<float> stored(x.size());
+  inside.forward(c, x.data(), residual.data(), inside.y.data(), stored.data());
+  inside.backward(c, dy.data(), stored.data(), addend.data(), inside.dx.data());
+  EXPECT_LT(distance(inside.y, expected.y), 2e-6);
+  EXPECT_EQ(stored, sum);
+  EXPECT_EQ(inside.y, apart.y);
+  EXPECT_EQ(inside.mean, apart.mean);
+  EXPECT_EQ(inside.rstd, apart.rstd);
+  EXPECT_EQ(inside.dx, sumOf(apart.dx, addend));
+  EXPECT_EQ(inside.dgamma, apart.dgamma);
+  EXPECT_EQ(inside.dbeta, apart.dbeta);
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    EXPECT_NEAR(inside.dx[i], expected.dx[i] + addend[i], 5e-6 * (1 + std::abs(expected.dx[i])));
+
+  std::vector<float> first = x, second = residual;
+  inside.forward(c, first.data(), second.data(), first.data(), second.data());
+  EXPECT_EQ(first, apart.y);
+  EXPECT_EQ(second, sum);
+  first = x, second = residual;
+  inside.forward(c, first.data(), second.data(), second.data(), first.data());
+  EXPECT_EQ(second, apart.y);
+  EXPECT_EQ(first, sum);
+  first = addend;
+  inside.backward(c, dy.data(), sum.data(), first.data(), first.data());
+  EXPECT_EQ(first, inside.dx);
+  EXPECT_EQ(inside.dgamma, apart.dgamma);
+}
+
+TEST(KernelsNormSums, AreRoundedAndAddedAsByANodeOfTheirOwn) {
+  for (const auto &[rows, columns] : normSizes)
+    for (const int threads : {1, 3})
+      for (const bool centered : {true, false})
+        expectSumsInside(contextOf(threads), {rows, columns, 1e-3}, centered);
+}
+
 TEST(KernelsRotary, ForwardAndBackwardMatchFormulas) {
   // Tables of positions on the second axis (sequence first), on the third, and of every sample.
   for (const RotaryShape shape : {RotaryShape{{2, 7, 3}, {0, 16, 0}, 16}, RotaryShape{{2, 3, 65}, {0, 0, 6}, 6},

@@ -352,5 +352,38 @@ TEST(CheckTranslation, FusedBodiesAreTheirSteps) {
   EXPECT_THAT(check(train, replaced(planned, "BODY", swapped)).translation, StartsWith("(S4)"));
 }
 
+TEST(CheckTranslation, NormsThatAddAreTheNormAndTheAdd) {
+  const std::string types = " axis(1) : f32[2,4], ";
+  std::string train = "module @m stage(train)\n"
+                      "func @micro_step(%x: f32[2,4] input, %r: f32[2,4] input, %g: f32[4] input) {\n"
+                      "  %s = add %x, %r : f32[2,4]\n  %y, %rstd = rms_norm %s, %g" +
+                      types + "f32[2]\n  %t, %dg = rms_norm_grad %y, %s, %g, %rstd" + types +
+                      "f32[4]\n  %ds = add %s, %t : f32[2,4]\n"
+                      "  return %ds, %dg, %y results(\"ds\", \"dg\", \"y\")\n}\n";
+  // The sum lies over what it is made of, and the derivative over its addend.
+  std::string planned = "module @m stage(planned)\n"
+                        "setting arena_private_bytes \"1024\"\nsetting arena_window_bytes \"0\"\n"
+                        "func @micro_step(%x: f32[2,4] input at(private+0x0), %r: f32[2,4] input at(private+0x20), "
+                        "%g: f32[4] input at(private+0x40)) {\n"
+                        "  %x2 = copy %x : f32[2,4] on(compute) at(private+0x80)\n"
+                        "  %y, %rstd, %s = rms_norm %x2, %g, %r axis(1) : f32[2,4], f32[2], f32[2,4] on(compute) "
+                        "at(private+0xc0, private+0x100, private+0x80)\n"
+                        "  free %x2 on(compute)\n"
+                        "  %d = copy %s : f32[2,4] on(compute) at(private+0x180)\n"
+                        "  %ds, %dg = rms_norm_grad %y, %s, %g, %rstd, %d axis(1) : f32[2,4], f32[4] on(compute) "
+                        "at(private+0x180, private+0x140)\n"
+                        "  free %s on(compute)\n  free %d on(compute)\n  free %rstd on(compute)\n"
+                        "  return %ds, %dg, %y results(\"ds\", \"dg\", \"y\")\n}\n";
+  Verdicts verdicts = check(train, planned);
+  EXPECT_EQ(verdicts.planned, "");
+  EXPECT_EQ(verdicts.translation, "");
+  auto edited = [&](const char *from, const char *to) { return check(train, replaced(planned, from, to)); };
+  EXPECT_THAT(edited("%x2, %g, %r", "%r, %g, %x2").translation, StartsWith("(S4)"));
+  EXPECT_THAT(edited("%rstd, %d axis", "%rstd, %y axis").translation, StartsWith("(S4)"));
+  // Over an operand that is read again: dx over dy.
+  EXPECT_THAT(edited("at(private+0x180, private+0x140)", "at(private+0xc0, private+0x140)").planned,
+              StartsWith("(S6)"));
+}
+
 } // namespace
 } // namespace fsdpc

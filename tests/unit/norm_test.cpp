@@ -152,6 +152,66 @@ OP_TEST(layerNormGrad, OfOneRowMatchesTheHandComputedTable) {
   EXPECT_THAT(results[2].values, near({3, 0, 0}));
 }
 
+OP_TEST(layerNorm, NormalisesTheSumWithAResidualAndGivesIt) {
+  std::vector<HostTensor> inputs = {tensorOf(f32({1, 4}), {0, 3, 1, 6}), tensorOf(f32({4}), {1, 2, 3, 4}),
+                                    tensorOf(f32({4}), {0, 0, 0, 10}), tensorOf(f32({1, 4}), {1, -1, 2, 0})};
+  std::vector<HostTensor> results = valuesOf(inputs, norm(Op::layerNorm, {1, 0.5}, 4)); // of 1, 2, 3, 6
+  EXPECT_THAT(results[0].values, near({-1, -1, 0, 16}));
+  EXPECT_THAT(results[1].values, near({3}));
+  EXPECT_THAT(results[2].values, near({0.5}));
+  EXPECT_EQ(results[3].type, f32({1, 4}));
+  EXPECT_THAT(results[3].values, near({1, 2, 3, 6}));
+}
+
+OP_TEST(rmsNorm, NormalisesTheSumRoundedToItsType) {
+  Type bf16(DType::bf16, {1, 2});
+  std::vector<HostTensor> inputs = {tensorOf(bf16, {256, 256}), tensorOf(Type(DType::bf16, {2}), {1, 1}),
+                                    tensorOf(bf16, {1, 0})}; // 257 is no bf16: a tie, to the even 256
+  std::vector<HostTensor> results = valuesOf(inputs, norm(Op::rmsNorm, {1, 0}, 3));
+  EXPECT_THAT(results[2].values, near({256, 256}));
+  EXPECT_THAT(results[1].values, near({1.0 / 256}));
+}
+
+OP_TEST(rmsNormGrad, AddsItsAddendToTheRoundedCotangent) {
+  Type row(DType::bf16, {1, 2});
+  std::vector<HostTensor> inputs = {tensorOf(row, {129.0 / 128, 0}), tensorOf(row, {0, 1}),
+                                    tensorOf(Type(DType::bf16, {2}), {129, 1}), tensorOf(f32({1}), {1}),
+                                    tensorOf(row, {127, 4})};
+  auto build = [](Builder &builder, llvm::ArrayRef<Value *> operands) -> llvm::SmallVector<Value *, 4> {
+    return {builder.create(Op::rmsNormGrad, operands, NormAttributes{1, 1e-5})->result(0)};
+  };
+  // x is 0 where dy is not: dx is 130.008, which is 130, and 257 is a tie, to the even 256; 257.008 would be 258.
+  EXPECT_THAT(valuesOf(inputs, build)[0].values, near({256, 4}));
+}
+
+OP_TEST(layerNormGrad, AddsItsAddendToTheCotangentOfXOnly) {
+  auto build = [](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Node *node = builder.create(Op::layerNormGrad, inputs, NormAttributes{1, 1e-5});
+    return {node->result(0), node->result(1), node->result(2)};
+  };
+  std::vector<HostTensor> results =
+      valuesOf({tensorOf(f32({1, 3}), {3, 0, 0}), tensorOf(f32({1, 3}), {3, 5, 7}), tensorOf(f32({3}), {2, 5, 1}),
+                tensorOf(f32({1}), {5}), tensorOf(f32({1}), {0.5}), tensorOf(f32({1, 3}), {10, 20, 30})},
+               build);
+  EXPECT_THAT(results[0].values, near({11, 19, 30}));
+  EXPECT_THAT(results[1].values, near({-3, 0, 0}));
+  EXPECT_THAT(results[2].values, near({3, 0, 0}));
+}
+
+TEST(NormConstraints, OfAddedOperandsAreReportedByLabel) {
+  NormAttributes attributes{1, 1e-5};
+  auto messages = [&](Type added) {
+    return std::vector<std::string>{
+        inferMessage(Op::layerNorm, {f32({2, 3}), f32({3}), f32({3}), added}, attributes),
+        inferMessage(Op::rmsNorm, {f32({2, 3}), f32({3}), added}, attributes),
+        inferMessage(Op::layerNormGrad, {f32({2, 3}), f32({2, 3}), f32({3}), f32({2}), f32({2}), added}, attributes),
+        inferMessage(Op::rmsNormGrad, {f32({2, 3}), f32({2, 3}), f32({3}), f32({2}), added}, attributes)};
+  };
+  EXPECT_THAT(messages(f32({2, 3})), testing::Each(""));
+  EXPECT_THAT(messages(f32({3})), testing::Each(HasSubstr("(C8)")));
+  EXPECT_THAT(messages(Type(DType::bf16, {2, 3})), testing::Each(HasSubstr("(C8)")));
+}
+
 OP_TEST(layerNorm, OfNoRowsIsEmpty) {
   std::vector<HostTensor> inputs = {HostTensor(f32({0, 3})), HostTensor(f32({3})), HostTensor(f32({3}))};
   EXPECT_EQ(valuesOf(inputs, norm(Op::layerNorm, {1, 0}, 1))[0].type, f32({0, 3}));

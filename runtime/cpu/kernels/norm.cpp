@@ -11,6 +11,36 @@ namespace {
 /// dgamma and dbeta are summed in so many parts of the rows, whatever the number of threads.
 constexpr std::int64_t gradientParts = 16;
 
+/// The row that is normalised: x, or x + residual if there is one, which is stored in `sum`.
+const float *addResidual(const float *x, const float *residual, std::int64_t columns, float *sum) {
+  if (!residual)
+    return x;
+#pragma omp simd
+  for (std::int64_t j = 0; j < columns; ++j)
+    sum[j] = x[j] + residual[j];
+  return sum;
+}
+
+/// dx[j] = slope(j), with addend[j] if there is one.
+template <class Slope>
+void writeSlopes(const float *addend, std::int64_t columns, float *dx, Slope slope) {
+  if (addend) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < columns; ++j)
+      dx[j] = slope(j) + addend[j];
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < columns; ++j)
+      dx[j] = slope(j);
+  }
+}
+
+/// Row i of a matrix, or null if there is none.
+template <class T>
+T *rowOf(T *matrix, std::int64_t i, std::int64_t columns) {
+  return matrix ? matrix + i * columns : nullptr;
+}
+
 void normalizeRow(const float *x, const float *gamma, const float *beta, std::int64_t columns, double epsilon, float *y,
                   float *meanOut, float *rstdOut) {
   float sum = 0;
@@ -34,7 +64,7 @@ void normalizeRow(const float *x, const float *gamma, const float *beta, std::in
 }
 
 void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float mean, float rstd,
-                      float *dx, float *dgamma, float *dbeta) {
+                      const float *addend, float *dx, float *dgamma, float *dbeta) {
   float sum = 0, weighted = 0;
 #pragma omp simd reduction(+ : sum, weighted)
   for (std::int64_t j = 0; j < columns; ++j) {
@@ -46,9 +76,9 @@ void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::
     dbeta[j] += dy[j];
   }
   const float average = sum / static_cast<float>(columns), weightedAverage = weighted / static_cast<float>(columns);
-#pragma omp simd
-  for (std::int64_t j = 0; j < columns; ++j)
-    dx[j] = rstd * (dy[j] * gamma[j] - average - (x[j] - mean) * rstd * weightedAverage);
+  writeSlopes(addend, columns, dx, [=](std::int64_t j) {
+    return rstd * (dy[j] * gamma[j] - average - (x[j] - mean) * rstd * weightedAverage);
+  });
 }
 
 void scaleRow(const float *x, const float *gamma, std::int64_t columns, double epsilon, float *y, float *rstdOut) {
@@ -64,8 +94,8 @@ void scaleRow(const float *x, const float *gamma, std::int64_t columns, double e
   *rstdOut = rstd;
 }
 
-void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float rstd, float *dx,
-                  float *dgamma) {
+void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float rstd,
+                  const float *addend, float *dx, float *dgamma) {
   float weighted = 0;
 #pragma omp simd reduction(+ : weighted)
   for (std::int64_t j = 0; j < columns; ++j) {
@@ -74,9 +104,8 @@ void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int6
     dgamma[j] += dy[j] * normalized;
   }
   const float weightedAverage = weighted / static_cast<float>(columns);
-#pragma omp simd
-  for (std::int64_t j = 0; j < columns; ++j)
-    dx[j] = rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage);
+  writeSlopes(addend, columns, dx,
+              [=](std::int64_t j) { return rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage); });
 }
 
 /// out[j] = parts[0][j] + parts[1][j] + ...
@@ -200,12 +229,15 @@ void forEachRow(const Context &c, const SoftmaxShape &shape, const float *a, con
 } // namespace
 
 void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
-               float *y, float *mean, float *rstd) {
+               const float *residual, float *y, float *mean, float *rstd, float *sum) {
   const std::int64_t columns = shape.columns;
   const double epsilon = shape.epsilon;
   parallelFor(c, shape.rows, 16, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      normalizeRow(x + i * columns, gamma, beta, columns, epsilon, y + i * columns, mean + i, rstd + i);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float *const row =
+          addResidual(x + i * columns, rowOf(residual, i, columns), columns, rowOf(sum, i, columns));
+      normalizeRow(row, gamma, beta, columns, epsilon, y + i * columns, mean + i, rstd + i);
+    }
   });
 }
 
@@ -214,25 +246,30 @@ std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
 }
 
 void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
-                   const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta, Workspace workspace) {
+                   const float *mean, const float *rstd, const float *addend, float *dx, float *dgamma, float *dbeta,
+                   Workspace workspace) {
   const std::int64_t columns = shape.columns, rows = shape.rows;
   float *const sums = reinterpret_cast<float *>(workspace.data);
   if (workspace.bytes < layerNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "layer_norm_grad has less scratch than it needs");
   forEachPart(c, rows, sums, 2 * columns, [=](std::int64_t i, float *part) {
-    normalizeRowGrad(dy + i * columns, x + i * columns, gamma, columns, mean[i], rstd[i], dx + i * columns, part,
-                     part + columns);
+    normalizeRowGrad(dy + i * columns, x + i * columns, gamma, columns, mean[i], rstd[i], rowOf(addend, i, columns),
+                     dx + i * columns, part, part + columns);
   });
   sumParts(sums, gradientParts, 2 * columns, columns, dgamma);
   sumParts(sums + columns, gradientParts, 2 * columns, columns, dbeta);
 }
 
-void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, float *y, float *rstd) {
+void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *residual,
+             float *y, float *rstd, float *sum) {
   const std::int64_t columns = shape.columns;
   const double epsilon = shape.epsilon;
   parallelFor(c, shape.rows, 16, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      scaleRow(x + i * columns, gamma, columns, epsilon, y + i * columns, rstd + i);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float *const row =
+          addResidual(x + i * columns, rowOf(residual, i, columns), columns, rowOf(sum, i, columns));
+      scaleRow(row, gamma, columns, epsilon, y + i * columns, rstd + i);
+    }
   });
 }
 
@@ -241,13 +278,14 @@ std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
 }
 
 void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
-                 const float *rstd, float *dx, float *dgamma, Workspace workspace) {
+                 const float *rstd, const float *addend, float *dx, float *dgamma, Workspace workspace) {
   const std::int64_t columns = shape.columns;
   float *const sums = reinterpret_cast<float *>(workspace.data);
   if (workspace.bytes < rmsNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
   forEachPart(c, shape.rows, sums, columns, [=](std::int64_t i, float *part) {
-    scaleRowGrad(dy + i * columns, x + i * columns, gamma, columns, rstd[i], dx + i * columns, part);
+    scaleRowGrad(dy + i * columns, x + i * columns, gamma, columns, rstd[i], rowOf(addend, i, columns),
+                 dx + i * columns, part);
   });
   sumParts(sums, gradientParts, columns, columns, dgamma);
 }

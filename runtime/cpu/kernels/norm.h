@@ -7,22 +7,42 @@
 
 namespace fsdpc::rt {
 
-/// y may be x.
+/// Normalises x or, with a residual, x + residual, which is stored in `sum`; the numbers are those of adding first.
+/// Without one, residual and sum are null. y and sum may be x and residual, either way round, but not each other.
 void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
-               float *y, float *mean, float *rstd);
+               const float *residual, float *y, float *mean, float *rstd, float *sum);
+inline void layerNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *beta,
+                      float *y, float *mean, float *rstd) {
+  layerNorm(c, shape, x, gamma, beta, nullptr, y, mean, rstd, nullptr);
+}
 /// Scratch for the partial sums of dgamma and dbeta, bytes.
 std::int64_t layerNormGradScratchBytes(const NormShape &shape);
-/// dx may be dy.
+/// dx may be dy or addend, which is added to it unless it is null.
 void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
-                   const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta, Workspace workspace);
+                   const float *mean, const float *rstd, const float *addend, float *dx, float *dgamma, float *dbeta,
+                   Workspace workspace);
+inline void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
+                          const float *mean, const float *rstd, float *dx, float *dgamma, float *dbeta,
+                          Workspace workspace) {
+  layerNormGrad(c, shape, dy, x, gamma, mean, rstd, nullptr, dx, dgamma, dbeta, workspace);
+}
 
-/// y may be x.
-void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, float *y, float *rstd);
+/// As layerNorm, without mean and beta.
+void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, const float *residual,
+             float *y, float *rstd, float *sum);
+inline void rmsNorm(const Context &c, const NormShape &shape, const float *x, const float *gamma, float *y,
+                    float *rstd) {
+  rmsNorm(c, shape, x, gamma, nullptr, y, rstd, nullptr);
+}
 /// Scratch for the partial sums of dgamma, bytes.
 std::int64_t rmsNormGradScratchBytes(const NormShape &shape);
-/// dx may be dy.
+/// As layerNormGrad.
 void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
-                 const float *rstd, float *dx, float *dgamma, Workspace workspace);
+                 const float *rstd, const float *addend, float *dx, float *dgamma, Workspace workspace);
+inline void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
+                        const float *rstd, float *dx, float *dgamma, Workspace workspace) {
+  rmsNormGrad(c, shape, dy, x, gamma, rstd, nullptr, dx, dgamma, workspace);
+}
 
 /// y may be x; dx may be dy.
 void softmax(const Context &c, const SoftmaxShape &shape, const float *x, float *y);

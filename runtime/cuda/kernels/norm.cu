@@ -18,41 +18,63 @@ namespace {
 template <class T>
 struct Forward {
   NormShape shape;
-  const T *x, *gamma, *beta;
+  const T *x, *gamma, *beta, *residual;
   T *y;
   float *mean, *rstd;
+  T *sum; ///< if there is a residual
 };
 
-template <class Rows, class T>
-__device__ float sumOfRow(const T *x, std::int64_t columns) {
+template <class T>
+__device__ float roundedTo(float value) {
+  return static_cast<float>(static_cast<T>(value));
+}
+
+/// A pack of the row that is normalised, when it is read for the first time: a residual is added, and what a thread
+/// stores here it reads itself when it comes back.
+template <class T, class Pack>
+__device__ void readFirst(const Forward<T> &f, std::int64_t row, const Pack &pack, float (&values)[Pack::width]) {
+  const std::int64_t start = row * f.shape.columns;
+  load(f.x + start, pack, values);
+  if (!f.residual)
+    return;
+  float residual[Pack::width];
+  load(f.residual + start, pack, residual);
+  for (int i = 0; i < Pack::width; ++i)
+    values[i] = roundedTo<T>(values[i] + residual[i]);
+  store(values, f.sum + start, pack);
+}
+
+/// `read(pack, values)` reads the row.
+template <class Rows, class Read>
+__device__ float sumOfRow(std::int64_t columns, Read read) {
   float sum = 0;
   Rows::forEachPack(columns, [&](auto pack) {
     float values[pack.width];
-    load(x, pack, values);
+    read(pack, values);
     for (int i = 0; i < pack.width; ++i)
       sum += values[i];
   });
   return Rows::Team::sum(sum);
 }
 
-template <class Rows, class T>
-__device__ float sumOfSquares(const T *x, std::int64_t columns, float mean) {
+template <class Rows, class Read>
+__device__ float sumOfSquares(std::int64_t columns, float mean, Read read) {
   float sum = 0;
   Rows::forEachPack(columns, [&](auto pack) {
     float values[pack.width];
-    load(x, pack, values);
+    read(pack, values);
     for (int i = 0; i < pack.width; ++i)
       sum += (values[i] - mean) * (values[i] - mean);
   });
   return Rows::Team::sum(sum);
 }
 
-template <bool centered, class Rows, class T>
-__device__ void writeNormalized(const Forward<T> &f, std::int64_t row, float mean, float rstd) {
+template <bool centered, class Rows, class T, class Read>
+__device__ void writeNormalized(const Forward<T> &f, std::int64_t row, float mean, float rstd, Read read) {
   const std::int64_t columns = f.shape.columns;
   Rows::forEachPack(columns, [&](auto pack) {
     float values[pack.width], gamma[pack.width], beta[pack.width] = {};
-    load(f.x + row * columns, pack, values);
+    read(pack, values);
     load(f.gamma, pack, gamma);
     if constexpr (centered)
       load(f.beta, pack, beta);
@@ -69,11 +91,19 @@ __global__ void normalizeRows(Forward<T> f) {
   using Team = typename Rows::Team;
   const std::int64_t columns = f.shape.columns;
   for (std::int64_t row = Team::firstRow(); row < f.shape.rows; row += Team::rowStep()) {
-    const T *const x = f.x + row * columns;
-    const float mean = centered ? sumOfRow<Rows>(x, columns) / static_cast<float>(columns) : 0.0f;
-    const double squares = sumOfSquares<Rows>(x, columns, mean);
-    const float rstd = static_cast<float>(1.0 / sqrt(squares / static_cast<double>(columns) + f.shape.epsilon));
-    writeNormalized<centered, Rows>(f, row, mean, rstd);
+    const T *const x = (f.residual ? f.sum : f.x) + row * columns;
+    const auto first = [&](const auto &pack, auto &values) { readFirst(f, row, pack, values); };
+    const auto again = [&](const auto &pack, auto &values) { load(x, pack, values); };
+    float mean = 0, squares;
+    if constexpr (centered) {
+      mean = sumOfRow<Rows>(columns, first) / static_cast<float>(columns);
+      squares = sumOfSquares<Rows>(columns, mean, again);
+    } else {
+      squares = sumOfSquares<Rows>(columns, mean, first);
+    }
+    const float rstd =
+        static_cast<float>(1.0 / sqrt(static_cast<double>(squares) / static_cast<double>(columns) + f.shape.epsilon));
+    writeNormalized<centered, Rows>(f, row, mean, rstd, again);
     if (Team::thread() == 0) {
       f.rstd[row] = rstd;
       if constexpr (centered)
@@ -87,6 +117,7 @@ struct Backward {
   NormShape shape;
   const T *dy, *x, *gamma;
   const float *mean, *rstd;
+  const T *addend; ///< null: none
   T *dx;
 };
 
@@ -119,7 +150,7 @@ __device__ SlopeSums slopeSums(const Backward<T> &b, std::int64_t row, float mea
 }
 
 /// dx = rstd * (dy * gamma - average(dy * gamma) - normalized x * average(dy * gamma * normalized x)); without a mean
-/// the first average falls away.
+/// the first average falls away. An addend is added to what that is as a T.
 template <bool centered, class Rows, class T>
 __global__ void inputGradient(Backward<T> b) {
   using Team = typename Rows::Team;
@@ -137,6 +168,11 @@ __global__ void inputGradient(Backward<T> b) {
       load(b.gamma, pack, gamma);
       for (int i = 0; i < pack.width; ++i)
         dy[i] = rstd * (dy[i] * gamma[i] - average - (x[i] - mean) * rstd * weightedAverage);
+      if (b.addend) {
+        load(b.addend + start, pack, x);
+        for (int i = 0; i < pack.width; ++i)
+          dy[i] = roundedTo<T>(dy[i]) + x[i];
+      }
       store(dy, b.dx + start, pack);
     });
   }
@@ -229,7 +265,8 @@ void forward(const Context &c, const Forward<T> &f) {
   const auto start = [&](auto rows, const Grid &grid) {
     launch(c, grid, normalizeRows<centered, decltype(rows), T>, f);
   };
-  withRowGeometry(c, f.shape.rows, f.shape.columns, start, f.x, f.y, f.gamma, centered ? f.beta : f.gamma);
+  withRowGeometry(c, f.shape.rows, f.shape.columns, start, f.x, f.y, f.gamma, centered ? f.beta : f.gamma, f.residual,
+                  f.sum);
 }
 
 template <bool centered, class T, class G>
@@ -240,15 +277,15 @@ void backward(const Context &c, const Backward<T> &b, G *dgamma, G *dbeta, Works
   const auto start = [&](auto rows, const Grid &grid) {
     launch(c, grid, inputGradient<centered, decltype(rows), T>, b);
   };
-  withRowGeometry(c, b.shape.rows, b.shape.columns, start, b.dy, b.x, b.gamma, b.dx);
+  withRowGeometry(c, b.shape.rows, b.shape.columns, start, b.dy, b.x, b.gamma, b.dx, b.addend);
 }
 
 } // namespace
 
 template <class T>
-void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, const T *beta, T *y, float *mean,
-               float *rstd) {
-  forward<true>(c, Forward<T>{shape, x, gamma, beta, y, mean, rstd});
+void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, const T *beta, const T *residual,
+               T *y, float *mean, float *rstd, T *sum) {
+  forward<true>(c, Forward<T>{shape, x, gamma, beta, residual, y, mean, rstd, sum});
 }
 
 std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
@@ -257,15 +294,16 @@ std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
 
 template <class T, class G>
 void layerNormGrad(const Context &c, const NormShape &shape, const T *dy, const T *x, const T *gamma, const float *mean,
-                   const float *rstd, T *dx, G *dgamma, G *dbeta, Workspace workspace) {
+                   const float *rstd, const T *addend, T *dx, G *dgamma, G *dbeta, Workspace workspace) {
   if (workspace.bytes < layerNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "layer_norm_grad has less scratch than it needs");
-  backward<true>(c, Backward<T>{shape, dy, x, gamma, mean, rstd, dx}, dgamma, dbeta, workspace);
+  backward<true>(c, Backward<T>{shape, dy, x, gamma, mean, rstd, addend, dx}, dgamma, dbeta, workspace);
 }
 
 template <class T>
-void rmsNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, T *y, float *rstd) {
-  forward<false>(c, Forward<T>{shape, x, gamma, nullptr, y, nullptr, rstd});
+void rmsNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, const T *residual, T *y, float *rstd,
+             T *sum) {
+  forward<false>(c, Forward<T>{shape, x, gamma, nullptr, residual, y, nullptr, rstd, sum});
 }
 
 std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
@@ -274,20 +312,21 @@ std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
 
 template <class T, class G>
 void rmsNormGrad(const Context &c, const NormShape &shape, const T *dy, const T *x, const T *gamma, const float *rstd,
-                 T *dx, G *dgamma, Workspace workspace) {
+                 const T *addend, T *dx, G *dgamma, Workspace workspace) {
   if (workspace.bytes < rmsNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
-  backward<false>(c, Backward<T>{shape, dy, x, gamma, nullptr, rstd, dx}, dgamma, static_cast<G *>(nullptr), workspace);
+  backward<false>(c, Backward<T>{shape, dy, x, gamma, nullptr, rstd, addend, dx}, dgamma, static_cast<G *>(nullptr), workspace);
 }
 
 #define FSDPC_NORM(T)                                                                                                  \
-  template void layerNorm(const Context &, const NormShape &, const T *, const T *, const T *, T *, float *, float *); \
-  template void rmsNorm(const Context &, const NormShape &, const T *, const T *, T *, float *);
+  template void layerNorm(const Context &, const NormShape &, const T *, const T *, const T *, const T *, T *,         \
+                          float *, float *, T *);                                                                      \
+  template void rmsNorm(const Context &, const NormShape &, const T *, const T *, const T *, T *, float *, T *);
 #define FSDPC_NORM_GRAD(T, G)                                                                                          \
   template void layerNormGrad(const Context &, const NormShape &, const T *, const T *, const T *, const float *,      \
-                              const float *, T *, G *, G *, Workspace);                                                \
-  template void rmsNormGrad(const Context &, const NormShape &, const T *, const T *, const T *, const float *, T *,   \
-                            G *, Workspace);
+                              const float *, const T *, T *, G *, G *, Workspace);                                     \
+  template void rmsNormGrad(const Context &, const NormShape &, const T *, const T *, const T *, const float *,        \
+                            const T *, T *, G *, Workspace);
 FSDPC_NORM(float)
 FSDPC_NORM(Bfloat16)
 FSDPC_NORM_GRAD(float, float)

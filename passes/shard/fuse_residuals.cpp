@@ -1,0 +1,176 @@
+// Sums become a part of the norms that read them. One walk per function: of several norms of one sum the first takes
+// it, and a gradient takes the sum that its own result alone goes into.
+#include "ir/builder.h"
+#include "ir/ops/attributes.h"
+#include "ir/ops/norm.h"
+#include "passes/passes.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+// A sum with more readers than this is not asked where they all are.
+constexpr size_t mostUses = 64;
+
+class ResidualFuser {
+public:
+  ResidualFuser(Function &function, const Target &target) : function(function), target(target) {}
+
+  void run() {
+    numberRuns();
+    // Collected first: fused nodes take the place of what the walk would stand on.
+    std::vector<Node *> norms, gradients;
+    for (Node *node : function) {
+      if (node->op() == Op::layerNorm || node->op() == Op::rmsNorm)
+        norms.push_back(node);
+      else if (node->op() == Op::layerNormGrad || node->op() == Op::rmsNormGrad)
+        gradients.push_back(node);
+    }
+    for (Node *norm : norms)
+      takeResidual(*norm);
+    for (Node *gradient : gradients)
+      takeAddend(*gradient);
+  }
+
+private:
+  /// Nodes of a section that stand together have one number: what is printed as one block.
+  void numberRuns() {
+    size_t number = 0;
+    const Node *previous = nullptr;
+    for (Node *node : function) {
+      if (previous && !(previous->section == node->section))
+        ++number;
+      previous = node;
+      runOf[node] = number;
+    }
+  }
+
+  bool areTogether(const Node &a, const Node &b) const { return runOf.lookup(&a) == runOf.lookup(&b); }
+
+  /// Would the sum be part of a loop anyway? That reads broadcasts and numbers where they come from, and computes an
+  /// operand that nobody else reads on the way.
+  bool belongsToLoop(const Node &sum, const Value *operand) const {
+    const Node *definer = operand->definer();
+    if (!definer)
+      return false;
+    if (definer->op() == Op::constant || definer->op() == Op::broadcast)
+      return true;
+    bool isStep = isElementwise(*definer) || definer->op() == Op::randomUniform;
+    return isStep && operand->hasOneUse() && areTogether(*definer, sum);
+  }
+
+  /// Does everybody else read it behind `node`?
+  static bool isReadBehind(const Value *value, const Node &node, const Node *except) {
+    size_t uses = 0;
+    for (const Use *use = value->uses(); use; use = use->next()) {
+      if (++uses > mostUses)
+        return false;
+      const Node *user = use->user();
+      if (user == except)
+        continue;
+      if (user == &node || user->isBefore(&node))
+        return false;
+    }
+    return true;
+  }
+
+  bool maySumJoin(const Node &norm, const Node &sum) const {
+    if (sum.op() != Op::add || !areTogether(sum, norm) || sum.operand(0) == sum.operand(1))
+      return false;
+    if (belongsToLoop(sum, sum.operand(0)) || belongsToLoop(sum, sum.operand(1)))
+      return false;
+    llvm::SmallVector<Value *, 4> scales(norm.operands());
+    return !llvm::is_contained(llvm::ArrayRef(scales).drop_front(), sum.result()) &&
+           isReadBehind(sum.result(), norm, &norm);
+  }
+
+  void takeResidual(Node &norm) {
+    Node *sum = norm.operand(0)->definer();
+    if (addedOperand(norm) || !sum || !maySumJoin(norm, *sum))
+      return;
+    llvm::SmallVector<Value *, 4> operands = norm.operands();
+    operands[0] = sum->operand(0);
+    operands.push_back(sum->operand(1));
+    Node *fused = create(norm, norm, operands);
+    if (!fused)
+      return;
+    replace(norm, *fused, 0);
+    replaceResult(*sum, 0, *fused, norm.resultCount());
+    norm.erase();
+    sum->erase();
+  }
+
+  void takeAddend(Node &gradient) {
+    Value *dx = gradient.result(0);
+    Node *sum = dx->hasOneUse() ? dx->uses()->user() : nullptr;
+    if (addedOperand(gradient) || !sum || sum->op() != Op::add || !areTogether(gradient, *sum))
+      return;
+    Value *addend = sum->operand(sum->operand(0) == dx ? 1 : 0);
+    if (belongsToLoop(*sum, addend))
+      return;
+    Node *place = placeOf(gradient, *sum, *addend);
+    if (!place)
+      return;
+    llvm::SmallVector<Value *, 6> operands(gradient.operands());
+    operands.push_back(addend);
+    Node *fused = create(*place, gradient, operands);
+    if (!fused)
+      return;
+    replaceResult(*sum, 0, *fused, 0);
+    replace(gradient, *fused, 1);
+    sum->erase();
+    gradient.erase();
+  }
+
+  /// Where the gradient stands, or the sum where the addend is not there before; null if others need the gradient's
+  /// results by then, be it for the addend.
+  static Node *placeOf(Node &gradient, Node &sum, const Value &addend) {
+    if (!addend.definer() || addend.definer()->isBefore(&gradient))
+      return &gradient;
+    for (unsigned i = 1; i < gradient.resultCount(); ++i)
+      if (!isReadBehind(gradient.result(i), sum, nullptr))
+        return nullptr;
+    return &sum;
+  }
+
+  /// The node with one operand more, in front of `place`; null if the target has no such kernel.
+  Node *create(Node &place, const Node &node, llvm::ArrayRef<Value *> operands) {
+    Builder builder(function, &place);
+    builder.inherit(node);
+    Node *fused = builder.create(node.op(), operands, node.get<NormAttributes>());
+    if (!target.unsupported(*fused)) {
+      runOf[fused] = runOf.lookup(&place);
+      return fused;
+    }
+    fused->erase();
+    return nullptr;
+  }
+
+  static void replace(Node &node, Node &fused, unsigned first) {
+    for (unsigned i = first; i < node.resultCount(); ++i)
+      replaceResult(node, i, fused, i);
+  }
+
+  static void replaceResult(Node &old, unsigned oldIndex, Node &fused, unsigned index) {
+    fused.result(index)->setName(old.result(oldIndex)->name());
+    old.result(oldIndex)->replaceAllUsesWith(fused.result(index));
+  }
+
+  Function &function;
+  const Target &target;
+  llvm::DenseMap<const Node *, size_t> runOf;
+};
+
+llvm::Error run(Module &module, const PassContext &context) {
+  for (const std::unique_ptr<Function> &function : module.functions)
+    ResidualFuser(*function, context.target).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass fuseResiduals = {"fuse_residuals", Stage::sharded, Stage::sharded, true, run};
+
+} // namespace fsdpc
