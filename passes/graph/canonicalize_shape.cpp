@@ -3,6 +3,7 @@
 #include "passes/graph/match.h"
 #include "passes/graph/swap_reshape.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 
 namespace fsdpc {
 
@@ -63,6 +64,32 @@ bool movesOnlyOnes(const Type &type, llvm::ArrayRef<int64_t> permutation) {
   return true;
 }
 
+/// Axes of size 1 may stand anywhere in x: where the result has them, so that those which really move are seen. With a
+/// batch of one, attention then finds the heads' permutation that it takes.
+///     transpose %x {1,2,0,3} : [64,1,4,16] -> [1,4,64,16]     ->     %r = reshape %x [1,64,4,16]; transpose %r
+///     {0,2,1,3}
+Value *transposeAroundOnes(const Node &node, Builder &builder) {
+  Value *x = node.operand(0);
+  const Shape &permutation = node.get<TransposeAttributes>().permutation;
+  llvm::ArrayRef<int64_t> before = x->type().shape(), after = node.result()->type().shape();
+  const auto staysInPlace = [&](size_t i) { return after[i] != 1 || permutation[i] == static_cast<int64_t>(i); };
+  if (llvm::all_of(llvm::seq<size_t>(0, after.size()), staysInPlace))
+    return nullptr;
+  Shape shape(after.size(), 1), moved(after.size()), placeOf(after.size());
+  size_t place = 0;
+  for (size_t axis = 0; axis < before.size(); ++axis) {
+    if (before[axis] == 1)
+      continue;
+    while (after[place] == 1)
+      ++place;
+    shape[place] = before[axis];
+    placeOf[axis] = static_cast<int64_t>(place++);
+  }
+  for (size_t i = 0; i < after.size(); ++i)
+    moved[i] = after[i] == 1 ? static_cast<int64_t>(i) : placeOf[permutation[i]];
+  return builder.transpose(builder.reshape(x, shape), moved);
+}
+
 Value *simplifyTranspose(const Node &node, Builder &builder) {
   Value *x = node.operand(0);
   const Shape &permutation = node.get<TransposeAttributes>().permutation;
@@ -70,7 +97,7 @@ Value *simplifyTranspose(const Node &node, Builder &builder) {
     return builder.reshape(x, node.result()->type().shape());
   Node *inner = definedBy(x, Op::transpose);
   if (!inner)
-    return nullptr;
+    return transposeAroundOnes(node, builder);
   Shape composed;
   for (int64_t axis : permutation)
     composed.push_back(inner->get<TransposeAttributes>().permutation[axis]);
