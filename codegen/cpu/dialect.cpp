@@ -39,6 +39,9 @@ std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && !scratchBytes(ConvolutionConfig::of(node), 1))
     return "oneDNN has no convolution of these shapes";
+  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
+  if (isAttention && node.get<AttentionAttributes>().library)
+    return "no library of the cpu target computes attention";
   return std::nullopt;
 }
 
