@@ -121,6 +121,14 @@ extern const Pass splitSamples;
 /// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
 extern const Pass appendOptimizer;
 
+/// With --attention cudnn: attention and its derivative are marked `library` where Target::libraryRefuses has no
+/// objection, and are then computed by the target's library; of the others a remark says why they are not.
+///     %o, %lse = attention %q, %k, %v causal     ->     %o, %lse = attention %q, %k, %v causal library
+/// Requires/ensures: train stage. Does nothing without the option. Who computes a node shows in its scratch and its
+/// statement alone. After splitSamples, which decides how large a batch is; in the train stage because forward and
+/// derivative exist from there on, and because the checker compares the nodes of this stage with the planned ones.
+extern const Pass selectAttention;
+
 // ---------------------------------------------------------------------------------------------------- sharded
 
 /// Replaces parameter states by flat, padded, evenly split segments (shard/segments.h) and optimizer state by state of

@@ -27,6 +27,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &combineGradients, // parts of q, k and v side by side
       &splitSamples,     // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
+      &selectAttention, // which of it a library computes: last here, so that the checker knows both sides to be equal
       // sharded: who owns what
       &shardState,
       &fuseResiduals,   // sums that norms add on the way

@@ -2,7 +2,7 @@
 # Makes a Debian 12 machine ready to build and test fsdpc; what is there already is left alone.
 #
 #   tests/setup.sh                  install what is missing, build libonnx once, say where it is
-#   tests/setup.sh --with_cuda      and, where there is no CUDA toolkit, fetch one (cuda_toolkit.sh)
+#   tests/setup.sh --with_cuda      and, where there is no CUDA toolkit or none of cuDNN's frontend, fetch them (cuda_toolkit.sh)
 #   tests/setup.sh --print_prefix   only print where libonnx is (or will be); CMakeLists.txt asks this
 #
 # libonnx is built from its hash-pinned source package into ${FSDPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsdpc}.

@@ -40,6 +40,7 @@ OPTIONS = [
     "--mixed_precision bf16",
     "--mixed_precision bf16 --optimizer rmsprop --momentum 0.5 --backward_prefetch no_prefetch --no_forward_prefetch",
     "--mixed_precision bf16 --target cuda --max_inflight_all_gathers 4",
+    "--mixed_precision bf16 --target cuda --attention cudnn",
 ]
 
 

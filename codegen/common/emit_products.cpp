@@ -2,6 +2,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/common/products.h"
 #include "codegen/common/program_text.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
 
@@ -97,25 +98,39 @@ std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
   return fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).str();
 }
 
-void emitAttention(SectionWriter &writer, const Node &node) {
-  const Value *mask = node.operandCount() > 3 ? node.operand(3) : nullptr;
-  std::string q = writer.operand(node, 0), k = writer.operand(node, 1), v = writer.operand(node, 2);
-  std::string maskText = mask ? writer.use(mask) : "nullptr";
-  std::string o = writer.define(node.result(0)), lse = writer.define(node.result(1));
-  writer.call("attention", attentionShape(node, 0, mask), {q, k, v, maskText, o, lse, writer.workspace(node)});
+/// `q`: the position of operand q; k and v follow it.
+std::string attentionPrimitive(SectionWriter &writer, const Node &node, unsigned q) {
+  const bool isGrad = node.op() == Op::attentionGrad;
+  const Type &query = node.operand(q)->type();
+  const std::string stem = (isGrad ? "attentionGrad" : "attention") + std::to_string(query.dim(0)) + "x" +
+                           std::to_string(query.dim(1)) + "x" + std::to_string(query.dim(2)) + "x" +
+                           std::to_string(query.dim(3));
+  const std::string pass = isGrad ? "CudnnAttention::Pass::backward, " : "CudnnAttention::Pass::forward, ";
+  return writer.program.primitive(
+      "CudnnAttention", stem,
+      createText(pass + attentionShape(node, q, nullptr), ownScratchBytes(writer.program.dialect, node)));
 }
 
-void emitAttentionGrad(SectionWriter &writer, const Node &node) {
-  const Value *mask = node.operandCount() > 6 ? node.operand(6) : nullptr;
+/// Operands before the mask and results; the mask, which a library has none of, stands between them.
+void callAttention(SectionWriter &writer, const Node &node, unsigned q) {
+  const bool isByLibrary = node.get<AttentionAttributes>().library;
+  const unsigned maskIndex = q + 3 + (node.op() == Op::attentionGrad ? 2 : 0);
+  const Value *mask = node.operandCount() > maskIndex ? node.operand(maskIndex) : nullptr;
   llvm::SmallVector<std::string, 12> arguments;
-  for (unsigned i = 0; i < 6; ++i)
+  for (unsigned i = 0; i < maskIndex; ++i)
     arguments.push_back(writer.operand(node, i));
-  arguments.push_back(mask ? writer.use(mask) : "nullptr");
-  for (unsigned i = 0; i < 3; ++i)
+  if (!isByLibrary)
+    arguments.push_back(mask ? writer.use(mask) : "nullptr");
+  for (unsigned i = 0; i < node.resultCount(); ++i)
     arguments.push_back(writer.define(node.result(i)));
   arguments.push_back(writer.workspace(node));
-  writer.call("attentionGrad", attentionShape(node, 1, mask), arguments);
+  if (isByLibrary)
+    return writer.line(attentionPrimitive(writer, node, q) + "(" + llvm::join(arguments, ", ") + ");");
+  writer.call(node.op() == Op::attentionGrad ? "attentionGrad" : "attention", attentionShape(node, q, mask), arguments);
 }
+
+void emitAttention(SectionWriter &writer, const Node &node) { callAttention(writer, node, 0); }
+void emitAttentionGrad(SectionWriter &writer, const Node &node) { callAttention(writer, node, 1); }
 
 std::optional<std::string> unsupportedMatmul(const Node &node) {
   DType dtype = node.operand(0)->type().dtype();

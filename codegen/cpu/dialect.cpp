@@ -44,6 +44,9 @@ std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   if (addedOperand(node) && addedOperand(node)->type().dtype() != DType::f32)
     return "the sum inside " + infoOf(node).name.str() + " has to be rounded to " +
            nameOf(addedOperand(node)->type().dtype()).str() + "; an add of its own does that";
+  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
+  if (isAttention && node.get<AttentionAttributes>().library)
+    return "no library of the cpu target computes attention";
   return std::nullopt;
 }
 

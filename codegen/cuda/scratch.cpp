@@ -2,6 +2,7 @@
 
 #include "codegen/common/emitter.h"
 #include "codegen/common/products.h"
+#include "codegen/cuda/library_attention.h"
 
 namespace fsdpc {
 
@@ -34,6 +35,9 @@ int64_t attentionGradScratchBytes(const Node &node) { return node.operand(5)->ty
 } // namespace
 
 int64_t cudaScratchBytes(const Node &node) {
+  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
+  if (isAttention && node.get<AttentionAttributes>().library)
+    return cudnnAttentionScratchBytes(node);
   switch (node.op()) {
   case Op::matmul: return productScratchBytes(node);
   case Op::convolution:

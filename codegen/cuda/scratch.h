@@ -5,7 +5,8 @@
 
 namespace fsdpc {
 
-/// 0 for most nodes. A library gets a fixed amount and chooses an algorithm that needs no more.
+/// 0 for most nodes. A library gets a fixed amount and chooses an algorithm that needs no more; attention through cuDNN
+/// has a bound of its own (library_attention.h).
 int64_t cudaScratchBytes(const Node &node);
 
 } // namespace fsdpc

@@ -3,6 +3,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/common/products.h"
 #include "codegen/cuda/dialect.h"
+#include "codegen/cuda/library_attention.h"
 #include "codegen/cuda/scratch.h"
 #include "ir/ops/norm.h"
 
@@ -30,6 +31,7 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
+  std::optional<std::string> libraryRefuses(const Node &attention) const override { return cudnnRefuses(attention); }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cudaDialect(), node); }
 
 private:

@@ -135,6 +135,19 @@ llvm::Error simulateModel(OptionValues &values) {
   return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
+/// A program of the device that calls cuDNN's frontend links only where its headers were there when fsdpc was built.
+llvm::Error checkFrontend(const OptionValues &values) {
+#if !defined(FSDPC_HAS_CUDNN_FRONTEND)
+  llvm::StringRef testBuild = values.text("test_build");
+  const bool isForDevice = testBuild == "off" || testBuild == "loopback";
+  if (values.text("attention") == "cudnn" && values.text("emit") == "program" && isForDevice)
+    return usage("--attention cudnn: this fsdpc was built without the headers of cuDNN's frontend: tests/setup.sh "
+                 "--with_cuda gets them, then configure and build it again; or --emit src, and build the source where "
+                 "they are");
+#endif
+  return llvm::Error::success();
+}
+
 llvm::Error compile(OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 0);
   if (!input)
@@ -145,6 +158,9 @@ llvm::Error compile(OptionValues &values) {
   bool textOnly = !values.text("compile_to").empty() || !values.list("passes").empty();
   if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
     return usage("-o OUT: where the program goes is missing");
+  if (!textOnly && !values.flag("dry_run"))
+    if (llvm::Error error = checkFrontend(values))
+      return error;
   llvm::Expected<Compilation> compilation = compileModule(*input, values);
   if (!compilation)
     return compilation.takeError();

@@ -95,6 +95,8 @@ constexpr OptionRow rows[] = {
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
     {"allow_tf32", boolean, "false", "", "sharding",
      "cuda: products and convolutions of f32 may round their operands to tf32's 10 bits, which is faster"},
+    {"attention", choice, "own", "own|cudnn", "sharding",
+     "cuda: cudnn: bf16 attention without a mask by cuDNN, whose derivative takes scratch for every score"},
     {"tune", boolean, "false", "", "sharding",
      "cuda: the program's first run times the library's algorithms for each product and keeps the choice in "
      "OUT/tuning.json"},

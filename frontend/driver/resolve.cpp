@@ -197,6 +197,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
     return error;
   if (llvm::Error error = shardingOptions(values, options))
     return error;
+  options.libraryAttention = values.text("attention") == "cudnn";
   options.minNumParams = values.integer("min_num_params");
   if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
     return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);
@@ -212,7 +213,7 @@ llvm::Error resolveTarget(OptionValues &values) {
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
     return llvm::Error::success();
   }
-  for (const char *name : {"allow_tf32", "tune", "cuda_graph", "node_ranges"})
+  for (const char *name : {"allow_tf32", "attention", "tune", "cuda_graph", "node_ranges"})
     if (changed(values, name))
       return usage("--" + llvm::Twine(name) + ": changes nothing for --target cpu");
   if (values.text("test_build").ends_with("loopback"))

@@ -248,7 +248,8 @@ const OpInfo attentionInfo = {
         "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
         "head h of q reads head h / (heads of q / heads of k) of k and v: grouped queries where k has fewer; causal: "
         "query i sees keys 0 to i; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative "
-        "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. (C1) q "
+        "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. library: "
+        "computed by the target's library, which changes no meaning. (C1) q "
         "and k have rank 4. (C2) k and v have one type. (C3) q is float and differs from k at most in its sequence "
         "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) mask "
         "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite.",

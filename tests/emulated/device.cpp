@@ -41,9 +41,14 @@ void Device::add(Stream &stream) {
   streams.push_back(&stream);
 }
 
+/// Whoever waits for it at a meeting waits for ever, as for a rank that is gone.
 void Device::remove(Stream &stream) {
   std::lock_guard lock(mutex);
   std::erase(streams, &stream);
+  for (const Operation &operation : stream.queue)
+    if (operation.meeting)
+      std::replace(operation.meeting->streams.begin(), operation.meeting->streams.end(), &stream,
+                   static_cast<Stream *>(nullptr));
 }
 
 bool Device::mayRun(const Stream &stream) const {

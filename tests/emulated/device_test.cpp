@@ -182,6 +182,22 @@ TEST(EmulatedEvents, TimeIsThatOfTheLastRecordEvenIfAnEarlierOneIsReachedLater) 
   EXPECT_GE(milliseconds, 0);
 }
 
+TEST(EmulatedStreams, OneThatIsDestroyedIsNotMetAnyMore) {
+  bool met = false;
+  auto meeting = std::make_shared<Meeting>(Meeting{{nullptr, nullptr}, [&] { met = true; }});
+  const auto joinAs = [&](std::size_t member) {
+    return Operation{.join = [&meeting, member](Stream &stream) {
+      meeting->streams[member] = &stream;
+      return meeting;
+    }};
+  };
+  Device::instance().enqueue(*OwnedStream().handle, joinAs(0));
+  OwnedStream waiting;
+  Device::instance().enqueue(*waiting.handle, joinAs(1));
+  EXPECT_FALSE(ends(waiting));
+  EXPECT_FALSE(met);
+}
+
 // ---- memory
 
 TEST(EmulatedMemory, WhatWasNeverWrittenIsNotANumber) {

@@ -1,8 +1,11 @@
-// Matrix products and convolutions of the emulated device, as loops: what cuBLASLt and cuDNN are asked for.
+// Matrix products and convolutions of the emulated device, as loops, and attention by the own kernels: what cuBLASLt
+// and cuDNN are asked for.
 #include "tests/emulated/device.h"
 
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/kernels/attention.h"
 #include "runtime/cuda/kernels/convolution.h"
+#include "runtime/cuda/kernels/cudnn_attention.h"
 #include "runtime/cuda/kernels/matmul.h"
 #include "runtime/cuda/tuning.h"
 
@@ -202,6 +205,39 @@ void Convolution::run(const float *a, const float *b, const float *bias, float *
     spoil(workspace);
     convolve(pass, shape, a, b, bias, out);
   }});
+}
+
+/// The own kernels, with scratch of their own: what is planned is the library's.
+struct CudnnAttention::Plan {
+  Context context;
+  AttentionShape shape;
+  std::vector<std::byte> own;
+
+  Workspace takeScratch(Workspace planned) {
+    emulated::Device::instance().enqueue(*context.device->compute, {[=] { spoil(planned); }});
+    return {own.data(), static_cast<std::int64_t>(own.size())};
+  }
+};
+
+CudnnAttention::CudnnAttention() = default;
+CudnnAttention::~CudnnAttention() = default;
+
+void CudnnAttention::create(const Context &c, Pass pass, const AttentionShape &shape, std::int64_t) {
+  const std::int64_t bytes = pass == Pass::forward ? attentionScratchBytes(shape) : attentionGradScratchBytes(shape);
+  plan.reset(new Plan{c, shape, std::vector<std::byte>(static_cast<std::size_t>(bytes))});
+}
+
+void CudnnAttention::operator()(const Bfloat16 *q, const Bfloat16 *k, const Bfloat16 *v, Bfloat16 *o, float *lse,
+                                Workspace workspace) const {
+  const Workspace own = plan->takeScratch(workspace);
+  attention(plan->context, plan->shape, q, k, v, nullptr, o, lse, own);
+}
+
+void CudnnAttention::operator()(const Bfloat16 *dO, const Bfloat16 *q, const Bfloat16 *k, const Bfloat16 *v,
+                                const Bfloat16 *o, const float *lse, Bfloat16 *dq, Bfloat16 *dk, Bfloat16 *dv,
+                                Workspace workspace) const {
+  const Workspace own = plan->takeScratch(workspace);
+  attentionGrad(plan->context, plan->shape, dO, q, k, v, o, lse, nullptr, dq, dk, dv, own);
 }
 
 } // namespace fsdpc::rt

@@ -127,6 +127,7 @@ TEST(StepGraph, AnEvaluationMarksTheNextStep) {
     EXPECT_FALSE(m.device.leftoversDiscarded);
     step.evaluate();
     EXPECT_TRUE(m.device.leftoversDiscarded);
+    synchronizeCompute(m.device);
   });
 }
 

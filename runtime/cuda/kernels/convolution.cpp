@@ -1,30 +1,13 @@
 #include "runtime/cuda/kernels/convolution.h"
 
 #include "runtime/cuda/device.h"
-
-#include <cudnn.h>
+#include "runtime/cuda/kernels/cudnn_handle.h"
 
 #include <array>
 #include <string>
 
 namespace fsdpc::rt {
 namespace {
-
-void checkDnn(cudnnStatus_t status, const char *what) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw Failure(ExitCode::internal, std::string(what) + ": " + cudnnGetErrorString(status));
-}
-
-cudnnHandle_t library(cudaStream_t stream) {
-  // One per thread that drives a device, made in start().
-  static thread_local cudnnHandle_t handle = [&] {
-    cudnnHandle_t made = nullptr;
-    checkDnn(cudnnCreate(&made), "cudnnCreate");
-    checkDnn(cudnnSetStream(made, stream), "cudnnSetStream");
-    return made;
-  }();
-  return handle;
-}
 
 /// Spatial dims for cuDNN, which wants two at least: a missing one comes first.
 struct Spatial {
@@ -132,7 +115,7 @@ Convolution::~Convolution() = default;
 void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t workspaceBytes) {
   plan = std::make_unique<Plan>();
   plan->pass = pass;
-  plan->handle = library(c.device->compute);
+  plan->handle = cudnnHandleOf(c.device->compute);
   plan->describe(shape, c.device->allowsTf32);
   const std::size_t needed = plan->neededBytes();
   if (static_cast<std::int64_t>(needed) > workspaceBytes)

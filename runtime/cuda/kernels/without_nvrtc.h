@@ -1,0 +1,23 @@
+// cuDNN's frontend has experimental engines that compile kernels at run time with NVRTC. Attention has none of them,
+// and programs should not have to bring a compiler along for what they never call: these definitions are linked in its
+// place, and say so if one is called. Hidden, so that cuDNN itself, which has kernels to compile, finds the real ones.
+// For one source file.
+#pragma once
+
+#include <nvrtc.h>
+
+#define FSDPC_WITHOUT_NVRTC(function, parameters)                                                                      \
+  extern "C" __attribute__((visibility("hidden"))) nvrtcResult function parameters {                                   \
+    return NVRTC_ERROR_INTERNAL_ERROR;                                                                                 \
+  }
+
+FSDPC_WITHOUT_NVRTC(nvrtcCreateProgram,
+                    (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *))
+FSDPC_WITHOUT_NVRTC(nvrtcDestroyProgram, (nvrtcProgram *))
+FSDPC_WITHOUT_NVRTC(nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))
+FSDPC_WITHOUT_NVRTC(nvrtcGetCUBINSize, (nvrtcProgram, size_t *))
+FSDPC_WITHOUT_NVRTC(nvrtcGetCUBIN, (nvrtcProgram, char *))
+FSDPC_WITHOUT_NVRTC(nvrtcGetProgramLogSize, (nvrtcProgram, size_t *))
+FSDPC_WITHOUT_NVRTC(nvrtcGetProgramLog, (nvrtcProgram, char *))
+
+#undef FSDPC_WITHOUT_NVRTC
