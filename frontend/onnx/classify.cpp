@@ -113,6 +113,8 @@ public:
     }
     if (signature.known())
       return fromMetadata(tensor, role);
+    if (model.angleTables.contains(tensor.name()))
+      return with(role, InitializerKind::buffer, "use");
     return isExporterName(tensor.name()) ? fromFoldedName(tensor, role) : fromOwnName(tensor, role);
   }
 

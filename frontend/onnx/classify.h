@@ -19,7 +19,7 @@ struct InitializerRole {
 
 /// By position in the file. Evidence in this order: export metadata; names (dotted names and names of folded weights,
 /// as the TorchScript exporter writes them); use (what a matmul, convolution, norm or embedding reads). Integers are
-/// never parameters.
+/// never parameters, nor are the tables of RotaryEmbedding.
 std::vector<InitializerRole> classifyInitializers(const OnnxModel &model, const GraphIndex &index,
                                                   const ExportSignature &signature);
 

@@ -59,9 +59,19 @@ void expandRound(OnnxModel &model, onnx::inliner::FunctionIdVector ids) {
   onnx::inliner::InlineSelectedFunctions(model.proto, *selected, nullptr);
 }
 
+/// Expanded they are read by a Gather, as embeddings are.
+void noteAngleTables(OnnxModel &model) {
+  for (const onnx::NodeProto &node : model.graph().node())
+    if (domainOf(node).empty() && node.op_type() == "RotaryEmbedding")
+      for (int input : {1, 2})
+        if (input < node.input_size())
+          model.angleTables.insert(node.input(input));
+}
+
 } // namespace
 
 llvm::Error expandFunctions(OnnxModel &model) {
+  noteAngleTables(model);
   int previous = -1;
   for (int round = 0; round < maxRounds && model.graph().node_size() != previous; ++round) {
     onnx::inliner::FunctionIdVector ids = expandable(model);

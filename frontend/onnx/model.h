@@ -3,6 +3,7 @@
 
 #include "ir/attributes.h"
 #include "onnx/onnx_pb.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
 
 namespace fsdpc {
@@ -14,6 +15,7 @@ public:
   std::string path;                ///< as given, for messages
   std::string folder;              ///< external data lies below it
   bool weightsMayBeAbsent = false; ///< ImportOptions::weightsMayBeAbsent
+  llvm::StringSet<> angleTables;   ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
 
   const onnx::GraphProto &graph() const { return proto.graph(); }
   onnx::GraphProto &graph() { return *proto.mutable_graph(); }
