@@ -1,5 +1,6 @@
 #!/bin/bash
-# One model on one GPU, beside PyTorch with torch.compile on the same device if it is there; in under 10 minutes, printing as it goes.
+# One model on one GPU, with the own attention and with cuDNN's where the bundle has such a program, beside PyTorch with torch.compile on the
+# same device if it is there; in under 10 minutes, printing as it goes.
 # Needs what accept.sh needs. Read the ratios: figures of different devices, drivers and dates do not compare.
 #
 #   tests/gpu/bench.sh MODEL [--bundle DIR] [--steps 30] [--dry_run]      exit 0, 1, or 10 without a device; models: models.py
@@ -34,11 +35,11 @@ watch_memory() {
 }
 
 inputs() { python3 "$root/tests/gpu/models.py" inputs "$model" --plan "$program/plan.json" --out "$work"; }
-ours() {
+ours() { # PROGRAM LOG
   watch_memory &
   local watcher=$! status
-  "$program/train" --batch "$work/batch.safetensors" --load_model "$work/weights.safetensors" --steps "$steps" --progress none \
-    --log "$work/log.jsonl" --log_freq 1 --memory_report
+  "$1/train" --batch "$work/batch.safetensors" --load_model "$work/weights.safetensors" --steps "$steps" --progress none \
+    --log "$work/$2.jsonl" --log_freq 1 --memory_report
   status=$?
   kill "$watcher"
   return "$status"
@@ -49,8 +50,11 @@ theirs() {
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
-check "$model: random weights and a batch" 120 inputs
-check "$model: fsdpc, $steps steps" 200 ours
+check "$model: random weights and a batch" 60 inputs
+check "$model: fsdpc, $steps steps" 120 ours "$program" log
+if [[ -x ${program}_cudnn/train ]]; then
+  check "$model: fsdpc with cuDNN's attention, $steps steps" 120 ours "${program}_cudnn" cudnn
+fi
 check "$model: PyTorch with torch.compile, $steps steps" 270 theirs
 [[ -n $dry_run ]] || python3 "$root/tests/gpu/report.py" "$model" "$program" "$work"
 echo "bench: $passed passed, $failed failed, $skipped left out ($SECONDS s)"

@@ -8,7 +8,7 @@ Wants nvcc and a finished build here. In OUT:
     bin/kernel_tests                        every kernel against f64
     lib/                                    the runtime, once for all programs, and CUDA's
     programs/FIXTURE_N_{nccl,loopback}/     train, plan.json and weights (links to those of 1 rank)
-    programs/MODEL/                         the models of bench.sh, without weights
+    programs/MODEL{,_cudnn}/                the models of bench.sh, without weights; with cuDNN's attention, too
 
 Prints what it builds and how large OUT has become; fails above 60 MiB.
 """
@@ -20,6 +20,7 @@ import accept, json, models  # noqa: E402  its compile options and reader are th
 
 MOST_BYTES = 60 << 20
 TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
+HAS_FRONTEND = bool(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print_frontend"], text=True, stdout=subprocess.PIPE).stdout.strip())
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}",
          *[f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]]
 JOBS = max(2, (os.cpu_count() or 2) // 2)
@@ -99,7 +100,10 @@ class Bundle:
         folder = self.out / "source" / f"model_{name}"
         models.write_onnx(name, folder)
         model = folder / "model.onnxtxt"
-        self.program(name, model, "nccl", models.compile_options(name, model, self.fsdpc))
+        options = models.compile_options(name, model, self.fsdpc)
+        self.program(name, model, "nccl", options)
+        if HAS_FRONTEND and "bf16" in options:
+            self.program(f"{name}_cudnn", model, "nccl", [*options, "--attention", "cudnn"])
         shutil.rmtree(folder)
 
 
