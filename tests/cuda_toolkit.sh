@@ -4,7 +4,7 @@
 #
 #   tests/cuda_toolkit.sh --print            only print the toolkit's folder; nothing where there is none. CMakeLists.txt asks this
 #   tests/cuda_toolkit.sh --print_frontend   only print the folder of cudnn_frontend.h; nothing where there is none. So does it this
-#   tests/cuda_toolkit.sh --install          fetch them (about 1.1 GB, and 12 MB) into
+#   tests/cuda_toolkit.sh --install          fetch them (about 1.2 GB, and 12 MB) into
 #                                            ${FSDPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsdpc} unless there are some
 #
 # FSDPC_CUDA=DIR is the toolkit in DIR; FSDPC_CUDA=packages that of the packages, whatever the machine has.
@@ -84,7 +84,7 @@ install() {
   [[ -d $own ]] && return
   rm -rf "$work"
   mkdir -p "$work"
-  echo "setup: fetching the CUDA toolkit (once, about 1.1 GB)"
+  echo "setup: fetching the CUDA toolkit (once, about 1.2 GB)"
   echo "$packages" >"$work/requirements.txt"
   /usr/bin/python3 -m pip --disable-pip-version-check install -q --root-user-action=ignore --no-cache-dir --no-deps --only-binary :all: --require-hashes \
     --target "$work/packages" -r "$work/requirements.txt"
