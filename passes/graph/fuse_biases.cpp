@@ -7,16 +7,19 @@ namespace fsdpc {
 
 namespace {
 
+/// -1 for a value without axes.
+int64_t columnsOf(const Value *value) { return value->type().rank() ? value->type().dim(-1) : -1; }
+
 /// The product that only `value` is made of, perhaps by reshapes that keep the last dim; null if there is none that may
 /// take a bias.
 Node *productBelow(Value *value) {
-  const int64_t columns = value->type().rank() ? value->type().dim(-1) : 0;
-  while (value->hasOneUse() && definedBy(value, Op::reshape) && value->type().dim(-1) == columns)
+  const int64_t columns = columnsOf(value);
+  while (value->hasOneUse() && definedBy(value, Op::reshape) && columnsOf(value) == columns)
     value = value->definer()->operand(0);
   Node *product = definedBy(value, Op::matmul);
   const bool fits = product && value->hasOneUse() && product->operandCount() == 2 &&
                     !product->get<MatmulAttributes>().wide && isFloat(value->type().dtype()) &&
-                    value->type().dim(-1) == columns;
+                    columnsOf(value) == columns;
   const auto inner = [&] {
     return product->operand(0)->type().dim(product->get<MatmulAttributes>().transposeA ? -2 : -1);
   };
@@ -29,8 +32,8 @@ Value *vectorBelow(Value *value) {
   const Value *repeated = value;
   if (const Node *broadcast = definedBy(value, Op::broadcast))
     value = broadcast->operand(0);
-  const int64_t columns = repeated->type().dim(-1);
-  if (value->type().rank() == 0 || value->type().dim(-1) != columns || value->type().elements() != columns)
+  const int64_t columns = columnsOf(repeated);
+  if (columnsOf(value) != columns || value->type().elements() != columns)
     return nullptr;
   Value *source = belowReshapes(value);
   return source->type().rank() == 1 ? source : value == repeated ? nullptr : value;

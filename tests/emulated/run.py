@@ -102,7 +102,7 @@ def build_guarded(case, work):
         return None, []
     text, sites = guarded((out / "program.cu").read_text())
     (out / "program.cu").write_text('#include "tests/emulated/kept.h"\n' + text)
-    flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", f"-I{ROOT}", f"-I{out}"]
+    flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", f"-I{out}", f"-I{ROOT}"]
     command = ["g++", *flags, "-o", out / "train", "-x", "c++", out / "program.cu", out / "program_info.cpp", "-x", "none",
                case.fsdpc.resolve().parent / "tests/libfsdpc_runtime_cuda_emulated.a", "-lboost_context", "-lpthread"]
     ended = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
