@@ -53,8 +53,8 @@ struct PipelineOptions {
   int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
   bool overlapComm = true;
   bool ownReduceCommunicator = false;
-  bool libraryAttention = false; ///< attention by the target's library where it can
-  bool splitSamples = false;     ///< --deterministic world: the graph is for one sample, split_samples makes the others
+  bool attentionByLibrary = false; ///< attention by the target's library where it can
+  bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
   /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
   int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
   std::string autoWrapPolicy = "auto";           ///< auto, transformer_based_wrap, size_based_wrap, manual, no_wrap

@@ -2,6 +2,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/common/products.h"
 #include "codegen/common/program_text.h"
+#include "ir/ops/attention.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -113,7 +114,7 @@ std::string attentionPrimitive(SectionWriter &writer, const Node &node, unsigned
 
 /// Operands before the mask and results; the mask, which a library has none of, stands between them.
 void callAttention(SectionWriter &writer, const Node &node, unsigned q) {
-  const bool isByLibrary = node.get<AttentionAttributes>().library;
+  const bool isByLibrary = isAttentionByLibrary(node);
   const unsigned maskIndex = q + 3 + (node.op() == Op::attentionGrad ? 2 : 0);
   const Value *mask = node.operandCount() > maskIndex ? node.operand(maskIndex) : nullptr;
   llvm::SmallVector<std::string, 12> arguments;

@@ -5,6 +5,7 @@
 #include "codegen/cpu/loops.h"
 #include "codegen/cpu/scratch.h"
 #include "ir/op.h"
+#include "ir/ops/attention.h"
 #include "ir/ops/norm.h"
 
 namespace fsdpc {
@@ -44,8 +45,7 @@ std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   if (addedOperand(node) && addedOperand(node)->type().dtype() != DType::f32)
     return "the sum inside " + infoOf(node).name.str() + " has to be rounded to " +
            nameOf(addedOperand(node)->type().dtype()).str() + "; an add of its own does that";
-  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
-  if (isAttention && node.get<AttentionAttributes>().library)
+  if (isAttentionByLibrary(node))
     return "no library of the cpu target computes attention";
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/library_attention.h"
 #include "ir/op.h"
+#include "ir/ops/attention.h"
 
 namespace fsdpc {
 
@@ -54,8 +55,7 @@ std::optional<std::string> CudaDialect::unsupported(const Node &node) const {
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && node.get<ConvolutionAttributes>().padsBefore != node.get<ConvolutionAttributes>().padsAfter)
     return "cuDNN pads both sides of an axis alike";
-  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
-  if (isAttention && node.get<AttentionAttributes>().library)
+  if (isAttentionByLibrary(node))
     return cudnnRefuses(node);
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/common/products.h"
 #include "codegen/cuda/library_attention.h"
+#include "ir/ops/attention.h"
 
 namespace fsdpc {
 
@@ -35,8 +36,7 @@ int64_t attentionGradScratchBytes(const Node &node) { return node.operand(5)->ty
 } // namespace
 
 int64_t cudaScratchBytes(const Node &node) {
-  const bool isAttention = node.op() == Op::attention || node.op() == Op::attentionGrad;
-  if (isAttention && node.get<AttentionAttributes>().library)
+  if (isAttentionByLibrary(node))
     return cudnnAttentionScratchBytes(node);
   switch (node.op()) {
   case Op::matmul: return productScratchBytes(node);

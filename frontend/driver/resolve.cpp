@@ -197,7 +197,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
     return error;
   if (llvm::Error error = shardingOptions(values, options))
     return error;
-  options.libraryAttention = values.text("attention") == "cudnn";
+  options.attentionByLibrary = values.text("attention") == "cudnn";
   options.minNumParams = values.integer("min_num_params");
   if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
     return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);

@@ -1,5 +1,7 @@
 // Scaled dot product attention and its derivative, which recomputes the probabilities from lse instead of keeping S x S
 // numbers.
+#include "ir/ops/attention.h"
+
 #include "ir/ops/helpers.h"
 #include <cmath>
 #include <limits>
@@ -274,5 +276,9 @@ const OpInfo attentionGradInfo = {
     .vjp = notDifferentiable,
     .cost = [](const Node &node) { return costOfAttention(node, 1, 5); },
 };
+
+bool isAttention(const Node &node) { return node.op() == Op::attention || node.op() == Op::attentionGrad; }
+
+bool isAttentionByLibrary(const Node &node) { return isAttention(node) && node.get<AttentionAttributes>().byLibrary; }
 
 } // namespace fsdpc

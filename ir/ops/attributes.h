@@ -219,12 +219,12 @@ struct AttentionAttributes {
   double scale = 1;
   bool causal = false;        ///< key j is visible to query i when j <= i
   bool sequenceFirst = false; ///< layout of q, k, v and the output
-  bool library = false;       ///< who computes it, not what it is: the target's library instead of our kernel
+  bool byLibrary = false;     ///< who computes it, not what it is: the target's library instead of our kernel
   void fields(AttributeVisitor &v) {
     v.field("scale", scale);
     v.field("causal", causal);
     v.field("sequence_first", sequenceFirst);
-    v.field("library", library);
+    v.field("library", byLibrary);
   }
 };
 

@@ -4,6 +4,7 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/section_runs.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc {
@@ -45,15 +46,10 @@ private:
   }
 
   void formGroups() {
-    size_t run = 0;
-    const Node *previous = nullptr;
-    for (Node *node : function) {
-      if (previous && !(previous->section == node->section))
-        ++run;
-      previous = node;
+    const llvm::DenseMap<const Node *, size_t> runs = sectionRuns(function);
+    for (Node *node : function)
       if (fusible(*node))
-        join(*node, run);
-    }
+        join(*node, runs.lookup(node));
     for (Node *node : function)
       if (Group *group = groupOf(node); group && group->members.back() == node)
         order.push_back(node);

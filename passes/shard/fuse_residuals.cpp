@@ -4,6 +4,7 @@
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
 #include "passes/passes.h"
+#include "passes/support/section_runs.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -16,10 +17,10 @@ constexpr size_t mostUses = 64;
 
 class ResidualFuser {
 public:
-  ResidualFuser(Function &function, const Target &target) : function(function), target(target) {}
+  ResidualFuser(Function &function, const Target &target)
+      : function(function), target(target), runOf(sectionRuns(function)) {}
 
   void run() {
-    numberRuns();
     // Collected first: fused nodes take the place of what the walk would stand on.
     std::vector<Node *> norms, gradients;
     for (Node *node : function) {
@@ -35,18 +36,6 @@ public:
   }
 
 private:
-  /// Nodes of a section that stand together have one number: what is printed as one block.
-  void numberRuns() {
-    size_t number = 0;
-    const Node *previous = nullptr;
-    for (Node *node : function) {
-      if (previous && !(previous->section == node->section))
-        ++number;
-      previous = node;
-      runOf[node] = number;
-    }
-  }
-
   bool areTogether(const Node &a, const Node &b) const { return runOf.lookup(&a) == runOf.lookup(&b); }
 
   /// Would the sum be part of a loop anyway? That reads broadcasts and numbers where they come from, and computes an

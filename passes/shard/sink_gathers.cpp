@@ -3,13 +3,14 @@
 #include "passes/passes.h"
 #include "passes/shard/placement.h"
 #include "passes/support/clone.h"
+#include "passes/support/section_runs.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc {
 
 namespace {
 
-/// All uses of one segment within one run (a maximal sequence of nodes of one section).
+/// All uses of one segment within one run (support/section_runs.h).
 struct Site {
   Node *firstUser = nullptr;
   Node *lastUser = nullptr;
@@ -18,10 +19,9 @@ struct Site {
 
 class GatherSinker {
 public:
-  explicit GatherSinker(Function &function) : function(function) {}
+  explicit GatherSinker(Function &function) : function(function), runOf(sectionRuns(function)) {}
 
   void run() {
-    numberRuns();
     for (Node *node : function)
       if (node->op() == Op::allGather && gathersWhatIsThere(*node))
         collect(*node);
@@ -39,17 +39,6 @@ private:
   static bool gathersWhatIsThere(const Node &gather) {
     const Node *definer = gather.operand(0)->definer();
     return !definer || definer->op() == Op::read;
-  }
-
-  void numberRuns() {
-    size_t index = 0;
-    const Node *previous = nullptr;
-    for (Node *node : function) {
-      if (previous && !(previous->section == node->section))
-        ++index;
-      runOf[node] = index;
-      previous = node;
-    }
   }
 
   /// The gather's operand identifies what is gathered: a state, or a carried gradient shard.
@@ -239,7 +228,7 @@ private:
 
   Function &function;
   llvm::DenseMap<Node *, Node *> parts; ///< free -> the take_shard before it
-  llvm::DenseMap<Node *, size_t> runOf;
+  llvm::DenseMap<const Node *, size_t> runOf;
   llvm::StringMap<Node *> sources;
   llvm::MapVector<std::pair<std::string, size_t>, Site, std::map<std::pair<std::string, size_t>, unsigned>> sites;
   std::vector<Node *> obsolete;

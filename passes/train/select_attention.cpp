@@ -1,4 +1,5 @@
 #include "ir/op.h"
+#include "ir/ops/attention.h"
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 
@@ -12,14 +13,14 @@ std::string remarkOn(const Node &node, const std::string &reason) {
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  if (!context.options.libraryAttention)
+  if (!context.options.attentionByLibrary)
     return llvm::Error::success();
   for (const std::unique_ptr<Function> &function : module.functions)
     for (Node *node : *function) {
-      if (node->op() != Op::attention && node->op() != Op::attentionGrad)
+      if (!isAttention(*node))
         continue;
       std::optional<std::string> reason = context.target.libraryRefuses(*node);
-      node->get<AttentionAttributes>().library = !reason;
+      node->get<AttentionAttributes>().byLibrary = !reason;
       if (reason)
         context.remarks.push_back(remarkOn(*node, *reason));
     }

@@ -123,6 +123,13 @@ private:
 
 constexpr int candidatesTried = 8, runsTimed = 5;
 
+cublasLtMatmulAlgo_t handleOf(const Algorithm &algorithm) {
+  cublasLtMatmulAlgo_t handle;
+  static_assert(sizeof handle == sizeof algorithm);
+  std::memcpy(&handle, &algorithm, sizeof handle);
+  return handle;
+}
+
 } // namespace
 
 /// The transposed product, out^T = op(b)^T op(a)^T: cuBLASLt's first operand is b. Its rows are then the program's
@@ -132,7 +139,7 @@ struct Matmul::Plan final : Tunable {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  std::optional<Algorithm> anywhere; ///< for tensors that begin at any element
+  std::optional<cublasLtMatmulAlgo_t> anywhere; ///< for tensors that begin at any element
   cudaStream_t stream = nullptr;
   std::int64_t outBytes = 0;
   bool isZero = false; ///< a sum over nothing
@@ -149,10 +156,7 @@ struct Matmul::Plan final : Tunable {
   std::string key() const override;
   std::vector<Algorithm> candidates() const override { return favourites(candidatesTried, usualAlignmentBytes); }
   double microseconds(const Algorithm &candidate) override;
-  void use(const Algorithm &chosen) override {
-    static_assert(sizeof chosen == sizeof algorithm);
-    std::memcpy(&algorithm, &chosen, sizeof algorithm);
-  }
+  void use(const Algorithm &chosen) override { algorithm = handleOf(chosen); }
   std::vector<Algorithm> favourites(int most, std::uint32_t alignmentBytes) const;
 };
 
@@ -251,18 +255,18 @@ double Matmul::Plan::microseconds(const Algorithm &candidate) {
 void Matmul::Plan::run(const void *aData, const void *bData, const void *bias, void *outData,
                        Workspace workspace) const {
   const float one = 1, zero = 0;
-  cublasLtMatmulAlgo_t chosen = algorithm;
+  const cublasLtMatmulAlgo_t *chosen = &algorithm;
   const auto isUsual = [](const void *data) {
     return reinterpret_cast<std::uintptr_t>(data) % usualAlignmentBytes == 0;
   };
   if (!isUsual(aData) || !isUsual(bData) || !isUsual(bias) || !isUsual(outData)) {
     if (!anywhere)
       throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product whose tensors begin anywhere");
-    std::memcpy(&chosen, &*anywhere, sizeof chosen);
+    chosen = &*anywhere;
   }
   if (bias)
     setBias(bias);
-  checkBlas(cublasLtMatmul(library(), operation, &one, bData, b, aData, a, &zero, outData, out, outData, out, &chosen,
+  checkBlas(cublasLtMatmul(library(), operation, &one, bData, b, aData, a, &zero, outData, out, outData, out, chosen,
                            workspace.data, static_cast<std::size_t>(workspace.bytes), stream),
             "cublasLtMatmul");
 }
@@ -289,7 +293,7 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
   if (usual.empty())
     throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
   if (!anywhere.empty())
-    plan->anywhere = anywhere.front();
+    plan->anywhere = handleOf(anywhere.front());
   if (c.device->tuner)
     c.device->tuner->add(*plan);
   else
