@@ -153,6 +153,8 @@ struct Unit {
   std::string reshardAfterForward = "default"; ///< default, always, never, or the size of the smaller group
   std::string forwardPrefetch = {};            ///< on, off; empty: as Decisions say
   std::string backwardPrefetch = {};           ///< as in Decisions; empty: as there
+  /// What of forward backward computes again: none, full, selective, budget (passes/train/select_saved.cpp).
+  std::string activationCheckpointing = "none";
 };
 
 /// Choices for the whole module.

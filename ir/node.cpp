@@ -14,8 +14,13 @@ llvm::StringRef nameOf(Stream stream) {
 }
 
 llvm::StringRef nameOf(Phase phase) {
-  static constexpr llvm::StringRef names[] = {"none", "forward", "backward", "update"};
+  static constexpr llvm::StringRef names[] = {"none", "forward", "recompute", "backward", "update"};
   return names[static_cast<size_t>(phase)];
+}
+
+llvm::StringRef nameOf(Saving saving) {
+  static constexpr llvm::StringRef names[] = {"keep", "recompute"};
+  return names[static_cast<size_t>(saving)];
 }
 
 void Use::link(Value *value) {

@@ -29,9 +29,17 @@ struct Place {
 enum class Stream : uint8_t { none, compute, comm, reduce };
 llvm::StringRef nameOf(Stream stream);
 
-/// What part of a step a node belongs to. Derivatives carry the unit of the node they come from, with phase backward.
-enum class Phase : uint8_t { none, forward, backward, update };
+/// What part of a step a node belongs to. Derivatives carry the unit of the node they come from, with phase backward;
+/// what forward computed and backward computes again for itself has phase recompute.
+enum class Phase : uint8_t { none, forward, recompute, backward, update };
 llvm::StringRef nameOf(Phase phase);
+
+/// What becomes, between forward and backward, of results that backward reads.
+enum class Saving : uint8_t {
+  keep,      ///< they stay where they are
+  recompute, ///< they are freed and computed again
+};
+llvm::StringRef nameOf(Saving saving);
 
 /// Where a node stands in the printed program: `unit @layers.0 forward { ... }`. unit -1: outside any unit.
 struct Section {
@@ -142,6 +150,7 @@ public:
   Stream stream = Stream::none; ///< from the async stage on
   int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
   Place workspace;
+  Saving saving = Saving::keep; ///< of forward nodes, from selectSaved until it has been carried out
   int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
   /// Of a wait: the next one for its stream comes before anything touches what this one is for, so it need not be
   /// carried out.

@@ -158,8 +158,20 @@ llvm::Error checkGradients(const Module &module, const Node &ret) {
   return llvm::Error::success();
 }
 
+/// Marks are for what forward computes and backward can compute again from it.
+llvm::Error checkSaving(const Module &module, const Node &node) {
+  if (node.saving == Saving::keep)
+    return llvm::Error::success();
+  bool isMarkable = infoOf(node).has(pure) && node.section.phase == Phase::forward;
+  if (isMarkable && module.stage <= Stage::sharded && node.function()->kind() == FunctionKind::microStep)
+    return llvm::Error::success();
+  return broken("V12", node, "only pure forward nodes of micro_step have save(...), and up to stage sharded");
+}
+
 llvm::Error checkNode(const Module &module, const Node &node) {
   if (llvm::Error error = checkOp(module, node))
+    return error;
+  if (llvm::Error error = checkSaving(module, node))
     return error;
   if (llvm::Error error = checkCollective(module, node))
     return error;

@@ -32,9 +32,9 @@ struct OptimizerOptions {
 
 /// What is said about the units whose whole names match.
 struct UnitOverride {
-  std::string pattern; ///< regular expression
-  std::map<std::string, std::string>
-      values; ///< strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch: valid values
+  std::string pattern;                       ///< regular expression
+  std::map<std::string, std::string> values; ///< strategy, reshard_after_forward, forward_prefetch (on, off),
+                                             ///< backward_prefetch, activation_checkpointing: valid values
 };
 
 struct PipelineOptions {
@@ -66,6 +66,7 @@ struct PipelineOptions {
   bool forwardPrefetch = true;
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
   int64_t maxInflightAllGathers = 2;
+  std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective
 };
 
 } // namespace fsdpc

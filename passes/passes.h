@@ -129,6 +129,16 @@ extern const Pass appendOptimizer;
 /// derivative exist from there on, and because the checker compares the nodes of this stage with the planned ones.
 extern const Pass selectAttention;
 
+/// Decides what backward finds of what forward computed: in units with activation_checkpointing, nodes that it reads
+/// are marked save(recompute), unless the mode keeps them.
+///     full:      nothing of a unit is kept but what it gives to others (Chen et al., arXiv 1604.06174)
+///     selective: results of products, convolutions and attention are kept too
+///     %h = matmul %x, %w; %y = gelu %h     ->     %h = matmul %x, %w; %y = gelu %h save(recompute)
+/// Never marked: collectives, what other units or the runtime read, and the last run of forward, since backward begins
+/// right behind it. Requires/ensures: train stage. Changes no value; the marks are choices that insertRecompute
+/// carries out. Last of the stage: whoever changes nodes behind it would have to know the marks.
+extern const Pass selectSaved;
+
 // ---------------------------------------------------------------------------------------------------- sharded
 
 /// Replaces parameter states by flat, padded, evenly split segments (shard/segments.h) and optimizer state by state of
@@ -140,6 +150,17 @@ extern const Pass selectAttention;
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;
+
+/// Carries out the marks of selectSaved: what is marked is computed again right before the first part of backward that
+/// reads it, from what was kept, in a section of its own.
+///     unit @a forward { %y = gelu %h save(recompute) }     ->     unit @a forward { %y = gelu %h }
+///     unit @a backward { ... %y ... }                             unit @a recompute { %y.1 = gelu %h }
+///                                                                 unit @a backward { ... %y.1 ... }
+/// Random numbers are made again from the same key, so masks are equal; every other op gives the same bits for the same
+/// operands. Requires/ensures: sharded stage, no frees; no marks afterwards. Behind shardState, so that the train stage
+/// the checker compares with knows nothing of it; before sinkGathers, which gathers once for a section and what it
+/// computes again.
+extern const Pass insertRecompute;
 
 /// Gives every unit's section its own gather: one all_gather right before the first use, one free right after the last,
 /// so a unit is held only while it computes; units that live until backward get one gather for all sections. A segment

@@ -27,9 +27,11 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &combineGradients, // parts of q, k and v side by side
       &splitSamples,     // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
-      &selectAttention, // which of it a library computes: last here, so that the checker knows both sides to be equal
+      &selectAttention, // which of it a library computes: here, so that the checker knows both sides to be equal
+      &selectSaved,     // what backward finds, and what it computes again
       // sharded: who owns what
       &shardState,
+      &insertRecompute, // before fusion, which treats it like what forward did
       &fuseResiduals,   // sums that norms add on the way
       &fuseElementwise, // before frees exist: a fused node reads its operands where its last member stood
       &sinkGathers,

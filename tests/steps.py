@@ -157,6 +157,7 @@ def acceptance_settings():
     settings += [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
     settings += [(n, strategy, ()) for strategy in STRATEGIES for n in ((1, 2, 4) if full else (2,))]
     settings += [(4, "hybrid_shard", HYBRID), (4, "full_shard", MIXED)]
+    settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
     if full:
         settings += [(4, "hybrid_shard_zero2", HYBRID), (4, "hybrid_shard", ("--streams", "threads", *HYBRID))]
         settings += [(4, "full_shard", ("--reshard_after_forward", reshard)) for reshard in ("always", "never", 2)]

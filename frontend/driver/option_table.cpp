@@ -66,8 +66,8 @@ constexpr OptionRow rows[] = {
     {"wrap_pattern", text, "", "REGEX", "sharding", "manual: modules whose whole path matches, e.g. layers[.][0-9]+"},
     {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
-     "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch; "
-     "the last one counts"},
+     "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
+     "activation_checkpointing; the last one counts"},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
@@ -81,6 +81,9 @@ constexpr OptionRow rows[] = {
      "bf16: param_dtype bf16; gradients are summed, masters and optimizer state kept in fp32"},
     {"param_dtype", choice, "fp32", "fp32|bf16|float32=fp32|bfloat16=bf16", "sharding",
      "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
+    {"activation_checkpointing", choice, "none", "none|full|selective", "sharding",
+     "what backward computes again instead of keeping it: full: all but what units get from each other; selective: all "
+     "but that and what products, attention and convolutions give"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",

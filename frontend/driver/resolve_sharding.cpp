@@ -147,6 +147,7 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.backwardPrefetch = values.text("backward_prefetch").str();
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   options.overlapComm = values.flag("overlap_comm");
+  options.activationCheckpointing = values.text("activation_checkpointing").str();
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   if (llvm::Error error = deterministicOptions(values, options))
     return error;

@@ -296,7 +296,7 @@ json::Value ScheduleWriter::write() {
   for (size_t i = 0; i < times.functions.size(); ++i)
     writeFunction(times.functions[i], static_cast<int64_t>(i));
   json::Array phases, facts;
-  for (Phase phase : {Phase::none, Phase::forward, Phase::backward, Phase::update})
+  for (Phase phase : {Phase::none, Phase::forward, Phase::recompute, Phase::backward, Phase::update})
     phases.push_back(nameOf(phase));
   for (const auto &[term, value] : options.facts)
     facts.push_back(json::Array{json::fixUTF8(term), json::fixUTF8(value)});

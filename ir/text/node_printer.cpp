@@ -236,6 +236,8 @@ NodeColumns NodePrinter::columns(const Node &node, const ValueNames &names) {
          << list(node.afterTokens(), [&](const std::unique_ptr<Use> &use) { return names.of(use->value()); }) << ')';
   if (node.unit != node.section.unit)
     code << " unit(" << unitName(node.unit) << ')';
+  if (node.saving != Saving::keep)
+    code << " save(" << nameOf(node.saving) << ')';
   columns.plan = planText(node);
   return columns;
 }

@@ -98,6 +98,8 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " forward_prefetch(" << wordOrString(unit.forwardPrefetch) << ')';
   if (!unit.backwardPrefetch.empty())
     out << " backward_prefetch(" << wordOrString(unit.backwardPrefetch) << ')';
+  if (unit.activationCheckpointing != Unit().activationCheckpointing)
+    out << " activation_checkpointing(" << wordOrString(unit.activationCheckpointing) << ')';
   out << '\n';
 }
 

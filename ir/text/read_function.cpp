@@ -93,7 +93,7 @@ bool Reader::readSectionHeader(Section &section, int32_t &outline) {
   advance();
   if (ofUnit && !readUnitReference(section.unit))
     return false;
-  for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+  for (Phase phase : {Phase::forward, Phase::recompute, Phase::backward, Phase::update})
     if (section.phase == Phase::none && acceptWord(nameOf(phase)))
       section.phase = phase;
   if (!acceptWord("as"))
@@ -239,6 +239,11 @@ bool Reader::readClause(NodeText &node) {
   if (clause.isWord("work"))
     return parenthesized(
         [&] { return readInteger(node.workspaceBytes) && (token.isPunctuation(')') || readPlace(node.workspace)); });
+  if (clause.isWord("save"))
+    return parenthesized([&] {
+      node.saving = Saving::recompute;
+      return acceptWord(nameOf(Saving::recompute)) || failHere("expected recompute");
+    });
   if (clause.isWord("implied"))
     return node.implied = true;
   if (clause.isWord("record"))
@@ -247,8 +252,8 @@ bool Reader::readClause(NodeText &node) {
     return parenthesized([&] { return readEvent(node.awaits); });
   if (clause.isWord("from"))
     return parenthesized([&] { return readString(node.source); });
-  llvm::SmallVector<llvm::StringRef> names = {"after",  "unit",  "on",      "at",  "work",
-                                              "record", "await", "implied", "from"};
+  llvm::SmallVector<llvm::StringRef> names = {"after",  "unit",  "on",      "at",   "work",
+                                              "record", "await", "implied", "from", "save"};
   for (const Field &field : node.fields)
     names.push_back(field.name);
   return fail(clause, infoOf(node.op).name + llvm::Twine(" has no attribute '") + clause.text.take_front(60) + "'" +
@@ -297,6 +302,7 @@ bool Reader::finishNode(NodeText &node, Section section, int32_t outline) {
   made->records = node.records;
   made->awaits = node.awaits;
   made->implied = node.implied;
+  made->saving = node.saving;
   made->source = std::move(node.source);
   for (Value *token : node.after)
     made->addAfter(token);

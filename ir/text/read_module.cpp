@@ -109,17 +109,19 @@ bool Reader::readUnit() {
   Unit unit;
   if (!readSymbol(unit.name))
     return false;
-  const std::pair<llvm::StringRef, std::string *> clauses[] = {{"source", &unit.source},
-                                                               {"strategy", &unit.strategy},
-                                                               {"reshard_after_forward", &unit.reshardAfterForward},
-                                                               {"forward_prefetch", &unit.forwardPrefetch},
-                                                               {"backward_prefetch", &unit.backwardPrefetch}};
+  const std::pair<llvm::StringRef, std::string *> clauses[] = {
+      {"source", &unit.source},
+      {"strategy", &unit.strategy},
+      {"reshard_after_forward", &unit.reshardAfterForward},
+      {"forward_prefetch", &unit.forwardPrefetch},
+      {"backward_prefetch", &unit.backwardPrefetch},
+      {"activation_checkpointing", &unit.activationCheckpointing}};
   while (clauseFollows()) {
     const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
     if (clause == std::end(clauses))
-      return failHere(
-          "a unit has source, strategy, reshard_after_forward, forward_prefetch and backward_prefetch, not '" +
-          token.text + "'");
+      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch and "
+                      "activation_checkpointing, not '" +
+                      token.text + "'");
     advance();
     if (!parenthesized([&] { return readWordOrString(*clause->second); }))
       return false;

@@ -30,6 +30,7 @@ struct NodeText {
   Place workspace;
   int32_t records = -1, awaits = -1;
   bool implied = false;
+  Saving saving = Saving::keep;
   std::string source;
   /// Elements of a constant: their dtype may be that of the result, which comes later.
   struct Elements {

@@ -17,6 +17,8 @@ std::string &fieldOf(Unit &unit, llvm::StringRef key) {
     return unit.reshardAfterForward;
   if (key == "forward_prefetch")
     return unit.forwardPrefetch;
+  if (key == "activation_checkpointing")
+    return unit.activationCheckpointing;
   assert(key == "backward_prefetch" && "the driver lets no other key through");
   return unit.backwardPrefetch;
 }
@@ -50,7 +52,7 @@ bool isUsed(const Unit &unit, llvm::StringRef key) {
   Unit plain;
   plain.strategy = unit.strategy;
   WholeCopy copy = placementOf(plain).copy;
-  return key == "strategy" || copy == WholeCopy::perUse ||
+  return key == "strategy" || key == "activation_checkpointing" || copy == WholeCopy::perUse ||
          (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
 }
 
@@ -100,7 +102,8 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
       return error;
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
-      for (llvm::StringRef key : {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch"})
+      for (llvm::StringRef key :
+           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing"})
         fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
   return ignoreParameters(module, options.ignoredParams);
 }

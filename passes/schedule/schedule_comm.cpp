@@ -70,7 +70,8 @@ private:
     size_t depth = std::max<int64_t>(allowed() - 1, 1);
     const Gather &before = gathers[i - std::min(depth, i)];
     Gather &gather = gathers[i];
-    bool backward = gather.wait->section.phase == Phase::backward;
+    Phase phase = gather.wait->section.phase;
+    bool backward = phase == Phase::backward || phase == Phase::recompute;
     llvm::StringRef mode = backwardPrefetch(*gather.start);
     if (backward ? mode == "no_prefetch" : !prefetchesForward(*gather.start))
       return;

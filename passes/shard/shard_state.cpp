@@ -80,10 +80,12 @@ private:
   }
 
   static bool isReadInBackward(const Node &read) {
-    for (const Use *use = read.result()->uses(); use; use = use->next())
-      if (use->user()->section.phase == Phase::backward ||
-          (use->user()->op() == Op::cast && isReadInBackward(*use->user())))
+    for (const Use *use = read.result()->uses(); use; use = use->next()) {
+      const Node &user = *use->user();
+      bool isRead = user.op() == Op::cast ? isReadInBackward(user) : user.saving == Saving::recompute;
+      if (isRead || user.section.phase == Phase::backward)
         return true;
+    }
     return false;
   }
 

@@ -10,7 +10,7 @@ namespace fsdpc {
 
 namespace {
 
-/// All uses of one segment within one run (support/section_runs.h).
+/// All uses of one segment within one run (unitRuns of support/section_runs.h).
 struct Site {
   Node *firstUser = nullptr;
   Node *lastUser = nullptr;
@@ -19,7 +19,7 @@ struct Site {
 
 class GatherSinker {
 public:
-  explicit GatherSinker(Function &function) : function(function), runOf(sectionRuns(function)) {}
+  explicit GatherSinker(Function &function) : function(function), runOf(unitRuns(function)) {}
 
   void run() {
     for (Node *node : function)
@@ -108,7 +108,7 @@ private:
     for (Use *use : site.uses)
       use->user()->setOperand(use->index(), rebuild(builder, use->value(), *gather, rebuilt));
     builder.setInsertionPointAfter(site.lastUser);
-    builder.create(Op::free, {gather->result()});
+    builder.create(Op::free, {gather->result()})->section = site.lastUser->section;
   }
 
   /// The chain of views and reshapes that leads to `value`, over another gather.
@@ -177,7 +177,7 @@ private:
   /// Between forward and backward only the default keeps what is used next.
   bool mayStay(const Node &free, const Node &gather) const {
     const Unit *unit = unitOf(gather);
-    bool turns = free.section.phase == Phase::forward && gather.section.phase == Phase::backward;
+    bool turns = free.section.phase == Phase::forward && gather.section.phase != Phase::forward;
     return !turns || !unit || unit->reshardAfterForward == "default";
   }
 

@@ -160,7 +160,7 @@ struct MemoryClassBytes {
 struct SectionInfo {
   const char *function;              ///< as in the stages: "micro_step"
   const char *unit;                  ///< "": outside units
-  const char *phase;                 ///< "forward", "backward", "update"; "": none
+  const char *phase;                 ///< "forward", "recompute", "backward", "update"; "": none
   std::int64_t firstNode;            ///< the number of its first node in its function
   double predictedBeginMicroseconds; ///< from the start of the step; negative: not part of a training step
   double predictedMicroseconds;

@@ -44,6 +44,8 @@ constexpr Row rows[] = {
     {cnn, 2, "--strategy full_shard --reduce_communicator own"},
     {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
     {gpt2, 2, "--strategy full_shard"},
+    {gpt2, 2, "--strategy full_shard --activation_checkpointing full"},
+    {transformer, 2, "--strategy full_shard --activation_checkpointing selective"},
     {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
 };
 

@@ -143,6 +143,7 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   options.push_back(own.forwardPrefetch ? "--forward_prefetch" : "--no_forward_prefetch");
   add("backward_prefetch", own.backwardPrefetch);
   add("max_inflight_all_gathers", std::to_string(own.maxInflightAllGathers));
+  add("activation_checkpointing", own.activationCheckpointing);
   return options;
 }
 

@@ -215,6 +215,7 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
     pipeline.minNumParams = random.pick({1, 20, 60});
   pipeline.forwardPrefetch = random.chance(0.7);
   pipeline.backwardPrefetch = random.pick({"backward_pre", "backward_pre", "backward_post", "no_prefetch"});
+  pipeline.activationCheckpointing = random.pick({"none", "none", "full", "selective"});
   pipeline.maxInflightAllGathers = random.pick({2, 2, 1, 3});
   return choices;
 }

@@ -1,0 +1,86 @@
+#include "ir/builder.h"
+#include "passes/passes.h"
+#include "passes/support/clone.h"
+#include "passes/support/section_runs.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace fsdpc {
+
+namespace {
+
+class RecomputeInserter {
+public:
+  explicit RecomputeInserter(Function &step) : step(step), runOf(sectionRuns(step)) {}
+
+  void run() {
+    std::vector<Node *> firstOfRun;
+    llvm::MapVector<size_t, std::vector<Node *>> marked; ///< by run, in program order
+    for (Node *node : step) {
+      if (runOf.lookup(node) == firstOfRun.size())
+        firstOfRun.push_back(node);
+      if (node->saving == Saving::recompute)
+        marked[runOf.lookup(node)].push_back(node);
+    }
+    for (const auto &[ofRun, nodes] : marked)
+      if (std::optional<size_t> reader = firstReader(nodes))
+        insert(nodes, *firstOfRun[*reader]);
+    for (const auto &[ofRun, nodes] : marked)
+      for (Node *node : nodes)
+        node->saving = Saving::keep;
+  }
+
+private:
+  static bool isBackward(const Use &use) { return use.user()->section.phase == Phase::backward; }
+
+  /// The first run of backward that reads what one of the nodes computes.
+  std::optional<size_t> firstReader(llvm::ArrayRef<Node *> nodes) const {
+    std::optional<size_t> first;
+    for (const Node *node : nodes)
+      for (unsigned i = 0; i < node->resultCount(); ++i)
+        for (const Use *use = node->result(i)->uses(); use; use = use->next())
+          if (size_t run = runOf.lookup(use->user()); isBackward(*use) && (!first || run < *first))
+            first = run;
+    return first;
+  }
+
+  void insert(llvm::ArrayRef<Node *> nodes, Node &position) {
+    Builder builder(step, &position);
+    ValueMap again;
+    for (Node *node : nodes) {
+      llvm::SmallVector<Value *, 4> operands;
+      for (Value *operand : node->operands()) {
+        Value *copy = again.lookup(operand);
+        operands.push_back(copy ? copy : operand);
+      }
+      Node *copy = builder.clone(*node, operands);
+      copy->section.phase = Phase::recompute;
+      for (unsigned i = 0; i < node->resultCount(); ++i) {
+        again[node->result(i)] = copy->result(i);
+        readCopy(*node->result(i), *copy->result(i));
+      }
+    }
+  }
+
+  static void readCopy(Value &value, Value &copy) {
+    llvm::SmallVector<Use *, 4> uses;
+    for (Use *use = value.uses(); use; use = use->next())
+      if (isBackward(*use))
+        uses.push_back(use);
+    for (Use *use : uses)
+      use->user()->setOperand(use->index(), &copy);
+  }
+
+  Function &step;
+  const llvm::DenseMap<const Node *, size_t> runOf;
+};
+
+llvm::Error run(Module &module, const PassContext &) {
+  RecomputeInserter(*module.function(FunctionKind::microStep)).run();
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass insertRecompute = {"insert_recompute", Stage::sharded, Stage::sharded, /*optional=*/true, run};
+
+} // namespace fsdpc
