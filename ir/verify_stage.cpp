@@ -37,6 +37,8 @@ Stages stagesOf(Op op) {
   case Op::allGatherStart:
   case Op::reduceScatterStart:
   case Op::allReduceStart:
+  case Op::stash:
+  case Op::unstash:
   case Op::wait: return {Stage::async, Stage::planned};
   default: return {};
   }

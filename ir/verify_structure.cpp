@@ -213,13 +213,14 @@ llvm::Error StructureChecker::checkState(const Node &node) {
     bool known = module.parameters.empty() || module.parameter(name);
     return known ? llvm::Error::success() : broken("V8", node, symbolText('@', name) + " is no parameter");
   }
-  if (node.op() != Op::read && node.op() != Op::write)
+  bool makes = node.op() == Op::read || node.op() == Op::unstash;
+  if (!makes && node.op() != Op::write && node.op() != Op::stash)
     return llvm::Error::success();
   const std::string &name = node.get<StateAttributes>().state.name;
   const State *state = module.state(name);
   if (!state)
     return broken("V8", node, symbolText('@', name) + " is no state");
-  const Type &type = node.op() == Op::read ? node.result()->type() : node.operand(0)->type();
+  const Type &type = makes ? node.result()->type() : node.operand(0)->type();
   if (!(type == state->type))
     return broken("V8", node, "the state is " + toString(state->type) + ", not " + toString(type));
   return llvm::Error::success();

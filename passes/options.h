@@ -66,7 +66,8 @@ struct PipelineOptions {
   bool forwardPrefetch = true;
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
   int64_t maxInflightAllGathers = 2;
-  std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective
+  std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective, budget
+  double activationMemoryBudget = 1;            ///< of units with budget: what passes/train/saved_budget.h says
 };
 
 } // namespace fsdpc

@@ -133,6 +133,7 @@ extern const Pass selectAttention;
 /// are marked save(recompute), unless the mode keeps them.
 ///     full:      nothing of a unit is kept but what it gives to others (Chen et al., arXiv 1604.06174)
 ///     selective: results of products, convolutions and attention are kept too
+///     budget:    what takes the least time to compute again within activationMemoryBudget (train/saved_budget.h)
 ///     %h = matmul %x, %w; %y = gelu %h     ->     %h = matmul %x, %w; %y = gelu %h save(recompute)
 /// Never marked: collectives, what other units or the runtime read, and the last run of forward, since backward begins
 /// right behind it. Requires/ensures: train stage. Changes no value; the marks are choices that insertRecompute
@@ -202,10 +203,11 @@ extern const Pass scheduleComm;
 
 /// Moves the optimizer of each segment from update into micro_step, right behind the wait for its reduction and the
 /// last reader of what it overwrites, so that it runs while other units' gradients are still on their way; a replica's
-/// gather starts there too and is waited for at the end of the step. update keeps its arguments: gradients live until
-/// they may have been tapped.
-///     micro_step: %g = wait %r               micro_step: %g = wait %r; %n = adam %p, %g, ...; write @u.p %n
-///     update: %n = adam %p, %g; write   ->   update: free %g
+/// gather starts there too and is waited for at the end of the step. Gradients live no longer than their optimizer:
+/// they are stashed for a tap, which costs nothing in a step that saves none.
+///     micro_step: %g = wait %r               micro_step: %g = wait %r; stash @u.p %g; %n = adam %p, %g, ...; write
+///     tap_gradients(%g): tap %g         ->   tap_gradients: %g = unstash @u.p; tap %g
+///     update: %n = adam %p, %g; write        update:
 /// Requires/ensures: async stage, one micro-step and nothing (clipping, a skipped step) that needs all gradients first.
 extern const Pass advanceUpdates;
 

@@ -101,6 +101,20 @@ void emitTap(SectionWriter &writer, const Node &node) {
               llvm::Twine(node.operand(0)->type().bytes()) + ");");
 }
 
+void emitStash(SectionWriter &writer, const Node &node) {
+  std::string data = writer.operand(node, 0);
+  int segment = writer.program.segmentOf(node.get<StateAttributes>().state.name);
+  writer.line("stash(c, " + writer.hole("int", "segment", llvm::Twine(segment)) + ", " + data + ", " +
+              llvm::Twine(node.operand(0)->type().bytes()) + ");");
+}
+
+void emitUnstash(SectionWriter &writer, const Node &node) {
+  std::string data = writer.define(node.result(), "unstash");
+  int segment = writer.program.segmentOf(node.get<StateAttributes>().state.name);
+  writer.line("unstash(c, " + writer.hole("int", "segment", llvm::Twine(segment)) + ", " + data + ", " +
+              llvm::Twine(node.result()->type().bytes()) + ");");
+}
+
 void emitReturn(SectionWriter &, const Node &) {}
 
 // ---- collectives
@@ -297,6 +311,8 @@ const Emitter copy = {emitCopyNode};
 const Emitter takeShard = {emitTakeShard};
 const Emitter free = {emitFree};
 const Emitter tap = {emitTap};
+const Emitter stash = {emitStash};
+const Emitter unstash = {emitUnstash};
 const Emitter ret = {emitReturn};
 
 const Emitter batchSum = {emitReturn, Elements::any, noneLeft};

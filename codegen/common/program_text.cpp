@@ -46,6 +46,8 @@ void ProgramText::collectParameters() {
   for (const State &state : module.states)
     if (state.role == StateRole::replica)
       segmentStates.push_back(&state);
+  for (const State *segment : segmentStates)
+    segmentIndex.try_emplace(segment->name, static_cast<int>(segmentIndex.size()));
   for (const Parameter &parameter : module.parameters) {
     auto slot = slots.find(parameter.name);
     if (slot == slots.end())

@@ -36,6 +36,8 @@ public:
   const Node *startOf(const Value *future) const;
   /// Index of a mesh axis in the side table, -1 for the empty name: no axis.
   int axisOf(llvm::StringRef name) const;
+  /// Index of a segment in the side table, which has it.
+  int segmentOf(llvm::StringRef name) const { return segmentIndex.find(name)->second; }
   /// Index of a parameter in the side table, -1 if it has no place in any segment.
   int parameterOf(llvm::StringRef name) const;
 
@@ -76,7 +78,7 @@ private:
   std::vector<const Node *> collectiveNodes;
   int events = 0;
   llvm::StringMap<const Node *> startByResultName;
-  llvm::StringMap<int> parameterIndex;
+  llvm::StringMap<int> parameterIndex, segmentIndex;
   std::vector<PlacedParameter> placedParameters;
   std::vector<const State *> segmentStates;
 };

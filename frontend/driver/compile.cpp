@@ -1,6 +1,9 @@
 #include "frontend/driver/compile.h"
 
+#include "frontend/driver/activation_budget.h"
 #include "frontend/driver/crash_reproducer.h"
+#include "frontend/driver/joint_search.h"
+#include "frontend/driver/memory_budget.h"
 #include "ir/text/text.h"
 #include "passes/analysis/samples_apart.h"
 #include "passes/check/check_schedule.h"
@@ -34,6 +37,18 @@ llvm::Error checkPlan(const Compilation &compilation) {
 void resolveStates(Module &module, const PipelineOptions &options) {
   if (State *seed = module.state("seed"))
     seed->initialValue = static_cast<double>(options.seed);
+}
+
+/// Resolves in `values` what --strategy auto stands for, and says why.
+llvm::Error chooseStrategy(const Module &module, OptionValues &values) {
+  if (module.stage != Stage::graph || !module.units.empty())
+    return llvm::make_error<UsageError>("--strategy auto: the units of this stage are decided already");
+  llvm::Expected<JointSearch> search = searchJointly(Estimator::of(module), values);
+  if (!search)
+    return search.takeError();
+  printSearch(*search, **memoryBudget(values), llvm::errs());
+  values = std::move(search->points[search->winner].values);
+  return llvm::Error::success();
 }
 
 } // namespace
@@ -102,6 +117,12 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
   if (!needsLoss && !values.given("loss"))
     values.resolve("loss", "model");
+  if (values.text("strategy") == "auto")
+    if (llvm::Error error = chooseStrategy(*result.module, values))
+      return error;
+  if (searchesActivationBudget(values) && result.module->stage == Stage::graph && runner->only.empty())
+    if (llvm::Error error = settleActivationBudget(Estimator::of(*result.module), values))
+      return error;
   if (llvm::Error error = resolveOptions(values, result))
     return error;
   PassContext context{result.options, *result.target, result.remarks};

@@ -1,8 +1,10 @@
 #include "frontend/driver/estimate.h"
 
+#include "frontend/driver/activation_budget.h"
 #include "frontend/driver/compile.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
+#include "passes/cost/timeline.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -31,6 +33,16 @@ void count(const Node &node, SentBytes &sent) {
     sent.allReduce += 2 * shareOfOthers(whole, ranks);
 }
 
+std::vector<std::string> gatheringUnits(const Module &planned) {
+  std::vector<std::string> names;
+  for (const Unit &unit : planned.units)
+    if (llvm::any_of(planned.states, [&](const State &state) {
+          return state.role == StateRole::segment && state.unit == unit.name && !state.over.empty();
+        }))
+      names.push_back(unit.name);
+  return names;
+}
+
 bool isHybrid(llvm::StringRef strategy) { return strategy.starts_with("hybrid"); }
 
 } // namespace
@@ -51,12 +63,19 @@ llvm::Expected<Estimator> Estimator::read(llvm::StringRef input, const OptionVal
   const Module &module = *compilation.module;
   if (module.stage != Stage::graph || !module.units.empty())
     return usage(input + ": its units are decided already; estimates begin with a model");
+  return of(module);
+}
+
+Estimator Estimator::of(const Module &graph) {
   Estimator estimator;
-  estimator.graph = toText(module);
+  estimator.graph = toText(graph);
   return estimator;
 }
 
 llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
+  if (searchesActivationBudget(values))
+    if (llvm::Error error = settleActivationBudget(*this, values))
+      return error;
   llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(graph, "model"));
   if (!module)
     return module.takeError();
@@ -75,6 +94,10 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
     estimate.shardDegree = axis->size;
   estimate.memory = reportMemory(*compilation.module, *compilation.target);
   estimate.sent = sentPerStep(*compilation.module);
+  const Timeline timeline = simulate(*compilation.module, compilation.machine.predicting);
+  estimate.stepMicroseconds = timeline.stepMicroseconds;
+  estimate.exposedMicroseconds = timeline.exposedMicroseconds;
+  estimate.units = gatheringUnits(*compilation.module);
   return estimate;
 }
 

@@ -25,12 +25,16 @@ struct Estimate {
   int64_t shardDegree = 0; ///< ranks of one replica; 0: the strategy has no such choice
   MemoryReport memory;
   SentBytes sent;
+  double stepMicroseconds = 0, exposedMicroseconds = 0; ///< predicted
+  std::vector<std::string> units;                       ///< that gather parameters, in the order of forward
 };
 
 /// A model that is read once and planned many times. Weights may be absent: nobody looks at them.
 class Estimator {
 public:
   /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
+  /// A module of the graph stage whose units are not decided.
+  static Estimator of(const Module &graph);
   static llvm::Expected<Estimator> read(llvm::StringRef input, const OptionValues &values);
 
   /// The plan for these options, which must import the model as those of `read` do (same micro-batch, dims, ...).

@@ -29,6 +29,8 @@ llvm::Expected<std::vector<int64_t>> worldSizes(const OptionValues &values) {
 
 llvm::Expected<std::vector<std::string>> strategies(const OptionValues &values) {
   llvm::ArrayRef<std::string> asked = values.list("strategies");
+  if (values.text("strategy") == "auto")
+    return usage("--strategy auto: estimate shows all strategies, and chooses none");
   if (asked.empty() && values.given("strategy"))
     return std::vector<std::string>{values.text("strategy").str()};
   if (asked.empty() || (asked.size() == 1 && asked[0] == "all"))
@@ -87,6 +89,7 @@ Row rowOf(const Estimate &estimate, const Scale &scale) {
   for (int64_t sent :
        {estimate.sent.allGather, estimate.sent.reduceScatter, estimate.sent.allReduce, estimate.sent.total()})
     row.push_back(scale.text(sent));
+  row.push_back(llvm::formatv("{0:f2}", estimate.stepMicroseconds * 1e-3).str());
   return row;
 }
 
@@ -115,9 +118,9 @@ void printTable(llvm::ArrayRef<Estimate> estimates, std::optional<int64_t> budge
   out << "memory of one rank at its peak, by class, and what its arenas take (total); bytes that one rank sends in a "
          "step, "
          "as rings send them; all in "
-      << scale.name << '\n';
+      << scale.name << "; and the predicted time of a step\n";
   std::vector<Row> rows = {{"strategy", "ranks", "parameters", "gradients", "optimizer", "gathered", "activations",
-                            "other", "total", "all_gather", "reduce_scatter", "all_reduce", "sent"}};
+                            "other", "total", "all_gather", "reduce_scatter", "all_reduce", "sent", "step ms"}};
   if (budget)
     rows[0].push_back("fits " + bytesText(*budget));
   for (const Estimate &estimate : estimates) {
@@ -140,6 +143,7 @@ llvm::json::Value toJson(const Estimate &estimate) {
                                     {"by_class", std::move(byClass)},
                                     {"live_at_peak_bytes", estimate.memory.liveAtPeakBytes},
                                     {"theoretical_min_bytes", estimate.memory.theoreticalMinBytes}}},
+      {"predicted_step_us", estimate.stepMicroseconds},
       {"sent_bytes", llvm::json::Object{{"all_gather", estimate.sent.allGather},
                                         {"reduce_scatter", estimate.sent.reduceScatter},
                                         {"all_reduce", estimate.sent.allReduce}}}};

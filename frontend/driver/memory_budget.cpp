@@ -54,6 +54,12 @@ std::vector<Remedy> remediesFor(OptionValues values) {
     values.resolve("threads", "0"); // follows from the number of ranks
   if (values.integer("world_size") > 1)
     addStrategies(values, remedies);
+  for (llvm::StringRef mode : {"selective", "full"})
+    if (values.text("activation_checkpointing") == "none") {
+      OptionValues changed = values;
+      changed.resolve("activation_checkpointing", mode.str());
+      remedies.push_back({"--activation_checkpointing " + mode.str(), std::move(changed)});
+    }
   if (values.integer("world_size") > 1 && values.integer("max_inflight_all_gathers") > 1)
     add(values, "max_inflight_all_gathers", 1, remedies);
   for (int64_t factor : {2, 4, 8})

@@ -74,6 +74,8 @@ public:
   static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
   /// Gives a default that depends on others its resolved value.
   void resolve(llvm::StringRef name, std::string value) { values[name.str()] = std::move(value); }
+  /// One more item of a list.
+  void append(llvm::StringRef name, std::string value) { lists[name.str()].push_back(std::move(value)); }
 
   /// Every option that shapes the result with its resolved value: OUT/options.json. The model's path is `model`.
   /// On one line, or indented for people.

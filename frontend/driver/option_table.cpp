@@ -53,8 +53,8 @@ constexpr OptionRow rows[] = {
     {"strategy", choice, "full_shard",
      "full_shard|shard_grad_op|no_shard|hybrid_shard|hybrid_shard_zero2|shard_optimizer|1=full_shard|zero3=full_shard|"
      "2=shard_grad_op|zero2=shard_grad_op|3=no_shard|ddp=no_shard|4=hybrid_shard|hsdp=hybrid_shard|"
-     "5=hybrid_shard_zero2|zero1=shard_optimizer",
-     "sharding", "who owns parameters, gradients and state"},
+     "5=hybrid_shard_zero2|zero1=shard_optimizer|auto",
+     "sharding", "who owns parameters, gradients and state; auto: the fastest plan within memory_budget, searched for"},
     {"data_parallel_shard_degree", integer, "-1", "N", "sharding", "hybrid: ranks of one replica; -1: what is left"},
     {"data_parallel_replicate_degree", integer, "1", "N", "sharding", "hybrid: replicas"},
     {"reshard_after_forward", text, "default", "default|always|never|N", "sharding",
@@ -81,9 +81,13 @@ constexpr OptionRow rows[] = {
      "bf16: param_dtype bf16; gradients are summed, masters and optimizer state kept in fp32"},
     {"param_dtype", choice, "fp32", "fp32|bf16|float32=fp32|bfloat16=bf16", "sharding",
      "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
-    {"activation_checkpointing", choice, "none", "none|full|selective", "sharding",
+    {"activation_checkpointing", choice, "none", "none|full|selective|budget", "sharding",
      "what backward computes again instead of keeping it: full: all but what units get from each other; selective: all "
-     "but that and what products, attention and convolutions give"},
+     "but that and what products, attention and convolutions give; budget: what takes least time within "
+     "activation_memory_budget"},
+    {"activation_memory_budget", real, "", "0..1", "sharding",
+     "of activation_checkpointing budget: the share of activations that is kept; default: as much as memory_budget "
+     "allows"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",

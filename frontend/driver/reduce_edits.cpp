@@ -322,7 +322,7 @@ constexpr ReductionEdit edits[] = {
 llvm::StringSet<> namedStates(const Module &module) {
   llvm::StringSet<> names;
   forEachNode(module, [&](Node &node) {
-    if (node.op() == Op::read || node.op() == Op::write)
+    if (node.op() == Op::read || node.op() == Op::write || node.op() == Op::stash || node.op() == Op::unstash)
       names.insert(node.get<StateAttributes>().state.name);
     if (node.op() == Op::tap)
       names.insert(node.get<TapAttributes>().parameter.name);

@@ -98,6 +98,27 @@ llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOption
   return llvm::Error::success();
 }
 
+/// A budget needs somebody to say it, and a unit that has one.
+llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &options) {
+  options.activationCheckpointing = values.text("activation_checkpointing").str();
+  bool isUsed =
+      options.activationCheckpointing == "budget" || llvm::any_of(options.unitOverrides, [](const auto &unit) {
+        auto mode = unit.values.find("activation_checkpointing");
+        return mode != unit.values.end() && mode->second == "budget";
+      });
+  llvm::StringRef share = values.text("activation_memory_budget");
+  if (!isUsed)
+    return share.empty()
+               ? llvm::Error::success()
+               : usage("--activation_memory_budget: changes nothing without --activation_checkpointing budget");
+  if (share.empty())
+    return usage("--activation_checkpointing budget: --activation_memory_budget (0..1) or --memory_budget is required");
+  options.activationMemoryBudget = values.real("activation_memory_budget");
+  if (!(options.activationMemoryBudget >= 0 && options.activationMemoryBudget <= 1))
+    return usage("--activation_memory_budget " + share + ": a share from 0 to 1 is expected");
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Error checkReshard(llvm::StringRef value) {
@@ -147,7 +168,8 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.backwardPrefetch = values.text("backward_prefetch").str();
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   options.overlapComm = values.flag("overlap_comm");
-  options.activationCheckpointing = values.text("activation_checkpointing").str();
+  if (llvm::Error error = checkpointingOptions(values, options))
+    return error;
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   if (llvm::Error error = deterministicOptions(values, options))
     return error;

@@ -39,6 +39,8 @@ llvm::Expected<std::string> unitValue(llvm::StringRef key, llvm::StringRef value
       return error;
     return plain;
   }
+  if (key == "strategy" && value.equals_insensitive("auto"))
+    return usage("strategy=auto: is for all units, --strategy auto");
   llvm::Expected<std::string> checked = OptionValues::checked(key, value);
   if (!checked || key != "forward_prefetch")
     return checked;

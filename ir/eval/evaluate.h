@@ -28,6 +28,9 @@ public:
   virtual const HostTensor &readState(llvm::StringRef name) = 0;
   virtual void writeState(llvm::StringRef name, const HostTensor &value) = 0;
   virtual void tap(llvm::StringRef parameter, const HostTensor &value) = 0;
+  virtual void stash(llvm::StringRef segment, const HostTensor &value) = 0;
+  /// Of the last stash of that name; valid until the next.
+  virtual const HostTensor &stashed(llvm::StringRef segment, const Type &type) = 0;
   /// The axis of the module's mesh, which must have it.
   virtual const MeshAxis &axis(llvm::StringRef name) const = 0;
   /// Every rank calls with its tensor and gets all of them in rank order.

@@ -59,6 +59,19 @@ void RankRun::tap(llvm::StringRef parameter, const HostTensor &value) {
     (*taps)[parameter.str()] = value;
 }
 
+void RankRun::stash(llvm::StringRef segment, const HostTensor &value) {
+  stashes[segment.str()] = results["grad." + segment.str()] = std::make_shared<const HostTensor>(value);
+}
+
+const HostTensor &RankRun::stashed(llvm::StringRef segment, const Type &type) {
+  auto found = stashes.find(segment.str());
+  if (found != stashes.end() && found->second->type == type)
+    return *found->second;
+  fault("nothing of this type was stashed for " + symbolText('@', segment));
+  absent = HostTensor(type);
+  return absent;
+}
+
 std::vector<HostTensor> RankRun::exchange(llvm::StringRef collective, const HostTensor &mine) {
   return rendezvous.exchange(ownRank, collective.str() + " in " + nameOf(current->function.kind()).str(), mine);
 }

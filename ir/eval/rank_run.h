@@ -26,7 +26,7 @@ public:
 
   /// Returns early once any rank has failed.
   void run(const FunctionPlan &plan);
-  /// Results of all functions so far, by name; of equal names the last.
+  /// Results of all functions so far, by name; of equal names the last. What was stashed of segment S is one, grad.S.
   std::map<std::string, HostTensor> takeResults() &&;
 
 private:
@@ -38,6 +38,8 @@ private:
   const HostTensor &readState(llvm::StringRef name) override;
   void writeState(llvm::StringRef name, const HostTensor &value) override;
   void tap(llvm::StringRef parameter, const HostTensor &value) override;
+  void stash(llvm::StringRef segment, const HostTensor &value) override;
+  const HostTensor &stashed(llvm::StringRef segment, const Type &type) override;
   std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) override;
 
   TensorPointer argumentValue(const Argument &argument);
@@ -60,7 +62,8 @@ private:
   std::map<std::string, HostTensor> *taps;
   std::map<std::string, TensorPointer> carried;
   std::map<std::string, TensorPointer> results;
-  llvm::StringMap<std::string> freedCarries; ///< name of a carried value -> function that freed it
+  std::map<std::string, TensorPointer> stashes; ///< by segment
+  llvm::StringMap<std::string> freedCarries;    ///< name of a carried value -> function that freed it
 
   // Of the function that runs.
   const FunctionPlan *current = nullptr;

@@ -29,6 +29,24 @@ llvm::Error inferWrite(llvm::ArrayRef<Type> operands, const AttributesBase *attr
   return llvm::Error::success();
 }
 
+llvm::Error inferStash(llvm::ArrayRef<Type> operands, const AttributesBase *attributes, llvm::SmallVectorImpl<Type> &) {
+  if (llvm::Error error = checkOperands(stashInfo, operands))
+    return error;
+  if (attributesOf<StateAttributes>(attributes).state.name.empty())
+    return constraintError(stashInfo.name, "C1", "a segment is named");
+  return llvm::Error::success();
+}
+
+llvm::Error inferUnstash(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                         llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(unstashInfo, operands))
+    return error;
+  const auto &a = attributesOf<StateAttributes>(attributes);
+  if (a.state.name.empty())
+    return constraintError(unstashInfo.name, "C1", "a segment is named");
+  return addResult(unstashInfo, "C2", a.dtype, a.shape, results);
+}
+
 llvm::Error inferView(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                       llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(viewInfo, operands))
@@ -150,6 +168,15 @@ void evaluateCopy(EvaluateContext &context) { context.results[0].values = contex
 /// A token has no value.
 void evaluateNothing(EvaluateContext &) {}
 
+void evaluateStash(EvaluateContext &context) {
+  environmentOf(context).stash(context.get<StateAttributes>().state.name, *context.operands[0]);
+}
+
+void evaluateUnstash(EvaluateContext &context) {
+  HostTensor &result = context.results[0];
+  result = environmentOf(context).stashed(context.get<StateAttributes>().state.name, Type(result.type));
+}
+
 void evaluateTap(EvaluateContext &context) {
   environmentOf(context).tap(context.get<TapAttributes>().parameter.name, *context.operands[0]);
 }
@@ -241,6 +268,33 @@ const OpInfo tapInfo = {
     .evaluate = evaluateTap,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+};
+
+const OpInfo stashInfo = {
+    .name = "stash",
+    .doc = "Hands a segment's gradient to the runtime, which keeps it outside the plan's memory in steps whose "
+           "gradients are saved, and does nothing in others. (C1) a segment is named; verify compares the type with "
+           "the segment's.",
+    .operandNames = valueNames,
+    .traits = usesEnvironment,
+    .makeAttributes = makeAttributes<StateAttributes>,
+    .infer = inferStash,
+    .evaluate = evaluateStash,
+    .vjp = notDifferentiable,
+    .cost = costNothing,
+};
+
+const OpInfo unstashInfo = {
+    .name = "unstash",
+    .doc = "What the step has stashed of a segment. (C1) a segment is named; verify compares the type with the "
+           "segment's. (C2) the result fits.",
+    .operandNames = {},
+    .traits = usesEnvironment,
+    .makeAttributes = makeAttributes<StateAttributes>,
+    .infer = inferUnstash,
+    .evaluate = evaluateUnstash,
+    .vjp = notDifferentiable,
+    .cost = costNothing,
 };
 
 const OpInfo retInfo = {

@@ -145,6 +145,8 @@ llvm::Error StepMeaning::readNode(const Node &node) {
   case Op::read: readState(node); return llvm::Error::success();
   case Op::write: return readWrite(node);
   case Op::tap: return readTap(node);
+  case Op::stash: readStash(node); return llvm::Error::success();
+  case Op::unstash: return readUnstash(node);
   case Op::view: return readView(node);
   case Op::pack: return readPack(node);
   case Op::takeShard: return readTakeShard(node);
@@ -163,6 +165,22 @@ llvm::Error StepMeaning::readNode(const Node &node) {
 
 void StepMeaning::readState(const Node &node) {
   set(node, versionOf(*module.state(node.get<StateAttributes>().state.name)));
+}
+
+/// A gradient is handed over by name, as results are.
+void StepMeaning::readStash(const Node &node) {
+  llvm::StringRef segment = node.get<StateAttributes>().state.name;
+  stashes[segment] = of(node.operand(0));
+  results.push_back({("grad." + segment).str(), of(node.operand(0))});
+}
+
+llvm::Error StepMeaning::readUnstash(const Node &node) {
+  llvm::StringRef segment = node.get<StateAttributes>().state.name;
+  auto found = stashes.find(segment);
+  if (found == stashes.end())
+    return fault(Fault::gradientContribution, node, "the step has not stashed " + symbolText('@', segment));
+  set(node, found->second);
+  return llvm::Error::success();
 }
 
 void StepMeaning::readReturn(const Node &node) {

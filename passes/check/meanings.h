@@ -89,6 +89,8 @@ private:
   llvm::Error recordSegment(const Node &node, const State &state, const Segment &segment);
   llvm::Error checkReplicas(const Function &function);
   llvm::Error readTap(const Node &node);
+  void readStash(const Node &node);
+  llvm::Error readUnstash(const Node &node);
 
   Meaning entryOf(const State &state);
   Meaning versionOf(const State &state);
@@ -110,6 +112,7 @@ private:
   llvm::DenseMap<const State *, Meaning> current; ///< version of each state
   llvm::DenseMap<const State *, const Node *> writers;
   llvm::StringMap<Meaning> carried; ///< results of the functions so far
+  llvm::StringMap<Meaning> stashes; ///< by segment
 };
 
 /// `p` of a result or argument called grad.p, if p is a state of this role; else null.

@@ -106,6 +106,8 @@ std::optional<ComputeClass> computeClassOf(const Node &node) {
   case Op::free:
   case Op::pack:
   case Op::tap:
+  case Op::stash:
+  case Op::unstash:
   case Op::ret:
   case Op::constant: return std::nullopt;
   case Op::matmul: return ComputeClass::product;

@@ -36,6 +36,7 @@ MemoryClass classOf(const Value &root) {
   case Op::allGatherStart:
   case Op::allGather: return MemoryClass::gathered;
   case Op::pack:
+  case Op::unstash:
   case Op::reduceScatterStart:
   case Op::reduceScatter: return MemoryClass::gradients;
   case Op::allReduceStart:

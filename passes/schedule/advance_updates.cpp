@@ -14,7 +14,8 @@ namespace {
 
 class UpdateMover {
 public:
-  UpdateMover(Function &step, Function &update) : step(step), update(update), readers(lastReaders(step)) {}
+  UpdateMover(Module &module, Function &step, Function &update)
+      : module(module), step(step), update(update), readers(lastReaders(step)) {}
 
   void run() {
     for (const Argument &argument : update.arguments())
@@ -26,6 +27,7 @@ public:
       if (Node *user = firstUser(*read))
         standBefore(*read, *user);
     clear();
+    stashGradients();
   }
 
 private:
@@ -79,9 +81,11 @@ private:
     return made && made->op() == Op::wait;
   }
 
-  static Node *firstUser(const Node &node) {
+  static Node *firstUser(const Node &node) { return firstUserOf(*node.result()); }
+
+  static Node *firstUserOf(const Value &value) {
     Node *first = nullptr;
-    for (Use *use = node.result()->uses(); use; use = use->next())
+    for (Use *use = value.uses(); use; use = use->next())
       if (!first || use->user()->isBefore(first))
         first = use->user();
     return first;
@@ -103,6 +107,58 @@ private:
         node->erase();
   }
 
+  /// What update does not take any more is stashed before its optimizer, in case somebody taps it, and returned no
+  /// more.
+  void stashGradients() {
+    Node *ret = step.returnNode();
+    const std::vector<std::string> names = ret->get<ReturnAttributes>().names;
+    llvm::SmallVector<Value *, 8> kept;
+    std::vector<std::string> keptNames;
+    for (unsigned i = 0; i < ret->operandCount(); ++i) {
+      llvm::StringRef segment = names[i];
+      Value *value = ret->operand(i);
+      Node *optimizer = segment.consume_front("grad.") ? optimizerOf(*value) : nullptr;
+      if (!optimizer) {
+        kept.push_back(value);
+        keptNames.push_back(names[i]);
+        continue;
+      }
+      Builder builder(step, optimizer);
+      builder.inherit(*optimizer);
+      builder.create(Op::stash, {value}, StateAttributes{{segment.str()}, {}, DType::f32})->stream = Stream::compute;
+      unstash(names[i], segment);
+    }
+    ret->erase();
+    Builder(step).ret(kept, keptNames);
+    eraseUnusedArguments(update);
+  }
+
+  static Node *optimizerOf(const Value &gradient) {
+    for (Use *use = gradient.uses(); use; use = use->next())
+      if (infoOf(*use->user()).has(inPlace))
+        return use->user();
+    return nullptr;
+  }
+
+  /// Where the tap took a result of the step.
+  void unstash(const std::string &name, llvm::StringRef segment) {
+    Function *tap = module.function(FunctionKind::tapGradients);
+    Value *argument = tap ? tap->argument(name) : nullptr;
+    if (!argument)
+      return;
+    if (Node *user = argument->hasUses() ? firstUserOf(*argument) : nullptr) {
+      Builder builder(*tap, user);
+      builder.inherit(*user);
+      StateAttributes attributes{{segment.str()}, Shape(argument->type().shape()), argument->type().dtype()};
+      Node *node = builder.create(Op::unstash, {}, std::move(attributes));
+      node->stream = Stream::compute;
+      node->result()->setName(name);
+      argument->replaceAllUsesWith(node->result());
+    }
+    eraseUnusedArguments(*tap);
+  }
+
+  Module &module;
   Function &step;
   Function &update;
   ValueMap values;
@@ -114,7 +170,7 @@ private:
 llvm::Error run(Module &module, const PassContext &) {
   Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
   if (step && update && module.decisions.overlapComm)
-    UpdateMover(*step, *update).run();
+    UpdateMover(module, *step, *update).run();
   numberCollectives(module);
   return llvm::Error::success();
 }

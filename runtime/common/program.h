@@ -14,10 +14,11 @@
 
 namespace fsdpc::rt {
 
-class Communicator; // runtime/cpu/communicator.h
-struct Device;      // runtime/cuda/device.h
-class Profile;      // runtime/common/profile.h
-class Stream;       // runtime/cpu/stream.h
+class Communicator;  // runtime/cpu/communicator.h
+class GradientStash; // runtime/common/gradient_stash.h
+struct Device;       // runtime/cuda/device.h
+class Profile;       // runtime/common/profile.h
+class Stream;        // runtime/cpu/stream.h
 
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, boolean };
 
@@ -300,6 +301,7 @@ struct Context {
   Stream *commStream = nullptr;        ///< where collectives run: a worker thread, or inline
   Stream *reduceStream = nullptr;      ///< where reductions run that have a communicator of their own; else null
   Tap *tap = nullptr;                  ///< set around tapGradients and exportWeights
+  GradientStash *stash = nullptr;      ///< set in steps whose gradients are saved
   Profile *profile = nullptr;          ///< --profile; null without
   SectionObserver *observer = nullptr; ///< of targets whose sections only enqueue: instead of the profile's moments
 

@@ -1,6 +1,7 @@
 #include "runtime/common/trainer.h"
 
 #include "runtime/common/agreement.h"
+#include "runtime/common/gradient_stash.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
@@ -162,9 +163,13 @@ double Trainer::computeStep(std::int64_t step) {
   feeder.fill(job.context, rows);
   job.pulse.enter(Phase::step);
   PendingResult loss(job.context, *lossResult);
+  std::optional<GradientStash> stash;
+  if (savesGradients(step))
+    job.context.stash = &stash.emplace(job.program);
   job.platform.runStep([&] { callFunctions(step, loss); }, isMeasured(step));
   const double value = loss.value();
   job.platform.finishStep();
+  job.context.stash = nullptr;
   requireFinite(value, step);
   return value;
 }
@@ -180,7 +185,7 @@ void Trainer::callFunctions(std::int64_t step, PendingResult &loss) {
   loss.fetch();
   if (loss.isKnown())
     requireFinite(loss.value(), step);
-  if (step == 1 && !job.options.saveGradients.empty())
+  if (savesGradients(step))
     saveGradients();
   stepBegins();
   functions.update(job.context);
@@ -197,6 +202,8 @@ void Trainer::saveGradients() {
   agreed(job.platform, [&] { tap->finish(); });
   job.pulse.enter(Phase::step);
 }
+
+bool Trainer::savesGradients(std::int64_t step) const { return step == 1 && !job.options.saveGradients.empty(); }
 
 bool Trainer::isLogged(std::int64_t step) const { return step % job.options.logFreq == 0 || step == total; }
 

@@ -40,6 +40,7 @@ private:
   void callFunctions(std::int64_t step, PendingResult &loss);
   void timeProducts();
   void setStepScalars(std::int64_t step);
+  bool savesGradients(std::int64_t step) const;
   void saveGradients();
   bool isLogged(std::int64_t step) const;
   bool isMeasured(std::int64_t step) const;

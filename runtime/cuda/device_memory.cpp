@@ -1,5 +1,7 @@
 #include "runtime/cuda/device_memory.h"
 
+#include "runtime/common/gradient_stash.h"
+
 #include <algorithm>
 
 namespace fsdpc::rt {
@@ -74,6 +76,19 @@ const std::byte *StagedMemory::load(Place from, std::int64_t bytes) {
 
 void tap(const Context &context, int parameter, const void *data, std::int64_t bytes) {
   context.tap->take(parameter, static_cast<StagedMemory *>(context.memory)->loadFrom(data, bytes));
+}
+
+void stash(const Context &context, int segment, const void *data, std::int64_t bytes) {
+  if (context.stash)
+    checkCuda(cudaMemcpyAsync(context.stash->of(segment), data, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
+                              context.device->compute),
+              "cudaMemcpyAsync");
+}
+
+void unstash(const Context &context, int segment, void *data, std::int64_t bytes) {
+  checkCuda(cudaMemcpyAsync(data, context.stash->of(segment), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
+                            context.device->compute),
+            "cudaMemcpyAsync");
 }
 
 } // namespace fsdpc::rt

@@ -41,5 +41,9 @@ private:
 
 /// Hands a parameter's tensor, which lies in device memory, to whoever has set Context::tap.
 void tap(const Context &context, int parameter, const void *data, std::int64_t bytes);
+/// Keeps a segment's gradient if somebody has set Context::stash, and gives it back; in the order of the compute
+/// stream.
+void stash(const Context &context, int segment, const void *data, std::int64_t bytes);
+void unstash(const Context &context, int segment, void *data, std::int64_t bytes);
 
 } // namespace fsdpc::rt

@@ -28,6 +28,10 @@ public:
   const HostTensor &readState(llvm::StringRef) override { llvm_unreachable("reads are places"); }
   void writeState(llvm::StringRef, const HostTensor &) override { llvm_unreachable("writes are copies"); }
   void tap(llvm::StringRef, const HostTensor &) override { llvm_unreachable("taps are bytes"); }
+  void stash(llvm::StringRef segment, const HostTensor &value) override { stashes[segment.str()] = value; }
+  const HostTensor &stashed(llvm::StringRef segment, const Type &type) override {
+    return stashes.try_emplace(segment.str(), type).first->second;
+  }
   const MeshAxis &axis(llvm::StringRef name) const override { return *module.axis(name); }
   std::vector<HostTensor> exchange(llvm::StringRef, const HostTensor &) override {
     llvm_unreachable("collectives are the machine's");
@@ -98,6 +102,7 @@ private:
   const int64_t index;
   Random &random;
   Bytes arenas[2];
+  std::map<std::string, HostTensor> stashes;
 };
 
 } // namespace fsdpc::mutation

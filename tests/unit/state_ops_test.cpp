@@ -76,6 +76,42 @@ OP_TEST(tap, HandsTheTensorOutUnderTheParametersName) {
   EXPECT_THAT(run.taps["layers.0.w"].values, ElementsAre(1, 2, 3));
 }
 
+/// One function that stashes a weight, and one that takes it back.
+std::unique_ptr<Module> stashingModule() {
+  auto module = std::make_unique<Module>();
+  module->stage = Stage::async;
+  const State &weight = module->addState(parameterState("w", f32({2})));
+  Function &step = *module->addFunction(FunctionKind::microStep);
+  Builder first(step);
+  first.create(Op::stash, {first.readState(weight)}, StateAttributes{{"w"}, {}, DType::f32});
+  first.ret({}, {});
+  Function &tap = *module->addFunction(FunctionKind::tapGradients);
+  Builder second(tap);
+  second.ret({second.create(Op::unstash, {}, StateAttributes{{"w"}, {2}, DType::f32})->result()}, {"back"});
+  recordExercisedOps(*module);
+  return module;
+}
+
+OP_TEST(stash, KeepsAValueForALaterFunctionOfTheStep) {
+  std::unique_ptr<Module> module = stashingModule();
+  EvaluationState state{{{{"w", HostTensor(f32({2}), 3)}}}};
+  llvm::Expected<RankResults> results =
+      evaluate(*module, {FunctionKind::microStep, FunctionKind::tapGradients}, {{}}, state);
+  ASSERT_TRUE(bool(results)) << toString(results.takeError());
+  EXPECT_THAT((*results)[0].at("back").values, ElementsAre(3, 3));
+  EXPECT_THAT((*results)[0].at("grad.w").values, ElementsAre(3, 3));
+  EXPECT_THAT(inferMessage(Op::stash, {f32({2})}, StateAttributes{}), HasSubstr("(C1)"));
+}
+
+OP_TEST(unstash, IsAFaultWhereNothingWasStashed) {
+  std::unique_ptr<Module> module = stashingModule();
+  EvaluationState state{{{{"w", HostTensor(f32({2}), 3)}}}};
+  llvm::Expected<RankResults> results = evaluate(*module, {FunctionKind::tapGradients}, {{}}, state);
+  ASSERT_FALSE(bool(results));
+  EXPECT_THAT(toString(results.takeError()), HasSubstr("nothing of this type was stashed for @w"));
+  EXPECT_THAT(inferMessage(Op::unstash, {}, StateAttributes{}), HasSubstr("(C1)"));
+}
+
 OP_TEST(ret, NamesTheResultsOfAFunction) {
   Module module;
   Function *function = module.addFunction(FunctionKind::forward);

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "runtime/common/address.h"
+#include "runtime/common/gradient_stash.h"
 #include "runtime/common/kernel_shapes.h"
+
+#include <cstring>
 
 namespace fsdpc::rt {
 
@@ -25,6 +28,14 @@ inline void copyTable(const Context &c, const std::uint64_t *table, void *to, st
 }
 /// Hands a parameter's tensor to whoever has set Context::tap.
 inline void tap(const Context &c, int parameter, const void *data, std::int64_t) { c.tap->take(parameter, data); }
+/// Keeps a segment's gradient if somebody has set Context::stash, and gives it back.
+inline void stash(const Context &c, int segment, const void *data, std::int64_t bytes) {
+  if (c.stash)
+    std::memcpy(c.stash->of(segment), data, static_cast<std::size_t>(bytes));
+}
+inline void unstash(const Context &c, int segment, void *data, std::int64_t bytes) {
+  std::memcpy(data, c.stash->of(segment), static_cast<std::size_t>(bytes));
+}
 /// The f32 copy of bf16 elements for a kernel that takes none, and back. The first returns `to`.
 float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count);
 void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count);

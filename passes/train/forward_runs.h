@@ -1,0 +1,20 @@
+// The parts of forward that backward could compute again.
+#pragma once
+
+#include "ir/module.h"
+
+namespace fsdpc {
+
+/// One run of forward of one unit (support/section_runs.h), with what a choice must know of its nodes.
+struct ForwardRun {
+  std::vector<Node *> nodes; ///< in program order
+  /// Per node: it has no effect but its results, and nobody but the run and its unit's derivatives reads them.
+  /// Constants and states are there in any case.
+  std::vector<bool> mayRecompute;
+  std::vector<bool> readByBackward; ///< per node: by a derivative
+};
+
+/// All but the last, since backward begins right behind it. Requires: train stage.
+std::vector<ForwardRun> forwardRuns(Function &step);
+
+} // namespace fsdpc

@@ -1,0 +1,274 @@
+#include "passes/train/saved_points.h"
+
+#include "ir/ops/attention.h"
+#include "passes/support/min_cut.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr size_t mostInAllSets = 8;
+
+bool isAlias(const Node &node) { return infoOf(node).has(aliasesOperand); }
+
+/// Part of a loop, or of its operand's address.
+bool isFused(const Node &node) { return infoOf(node).has(elementwise) || node.op() == Op::randomUniform; }
+
+int64_t bytesOf(const Node &node) {
+  int64_t bytes = 0;
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    bytes += node.result(i)->type().bytes();
+  return bytes;
+}
+
+/// The value whose memory it is.
+Value *rootOf(Value *value) {
+  while (value->definer() && isAlias(*value->definer()))
+    value = value->definer()->operand(0);
+  return value;
+}
+
+/// Arguments, states and constants are there in any case.
+bool isAlwaysThere(const Value &root) {
+  const Node *definer = root.definer();
+  return !definer || definer->op() == Op::read || definer->op() == Op::constant;
+}
+
+bool isReadInBackward(const Value &value) {
+  llvm::SmallVector<const Value *, 4> aliases = {&value};
+  while (!aliases.empty())
+    for (const Use *use = aliases.pop_back_val()->uses(); use; use = use->next()) {
+      if (use->user()->section.phase == Phase::backward)
+        return true;
+      if (isAlias(*use->user()))
+        aliases.push_back(use->user()->result());
+    }
+  return false;
+}
+
+class PointFinder {
+public:
+  PointFinder(const ForwardRun &run, const Target &target) : run(run), target(target) {
+    for (size_t i = 0; i < run.nodes.size(); ++i) {
+      indexOf[run.nodes[i]] = i;
+      if (run.mayRecompute[i] && isExpensive(*run.nodes[i]))
+        expensive.push_back(i);
+    }
+  }
+
+  std::vector<SavedPoint> find() {
+    points.push_back(measured(std::vector<bool>(run.nodes.size(), false)));
+    if (expensive.size() <= mostInAllSets)
+      tryAllSets();
+    else
+      tryChains();
+    return undominated();
+  }
+
+private:
+  void tryAllSets() {
+    for (size_t set = 0; set < size_t(1) << expensive.size(); ++set) {
+      std::vector<bool> kept(run.nodes.size(), false);
+      for (size_t i = 0; i < expensive.size(); ++i)
+        kept[expensive[i]] = set >> i & 1;
+      points.push_back(measured(cut(kept)));
+    }
+  }
+
+  /// Those that save the most bytes for their time are given up first, an eighth at a time.
+  void tryChains() {
+    llvm::stable_sort(expensive, [&](size_t a, size_t b) { return bytesPerTime(a) < bytesPerTime(b); });
+    for (size_t part = 0; part <= mostInAllSets; ++part) {
+      std::vector<bool> kept(run.nodes.size(), false);
+      for (size_t i = 0; i < expensive.size() * part / mostInAllSets; ++i)
+        kept[expensive[i]] = true;
+      points.push_back(measured(cut(kept)));
+    }
+  }
+
+  double bytesPerTime(size_t index) const {
+    const Node &node = *run.nodes[index];
+    return static_cast<double>(bytesOf(node)) / std::max(target.costMicroseconds(node), 1e-9);
+  }
+
+  /// Node i has an entry 2i + 2 and an exit 2i + 3, which are parted where its results are kept; what is defined
+  /// outside the run follows in the same way. 0 is what is at hand, 1 is backward.
+  std::vector<bool> cut(const std::vector<bool> &kept) const {
+    llvm::DenseMap<Value *, uint32_t> outside;
+    for (size_t i = 0; i < run.nodes.size(); ++i)
+      for (Value *operand : run.nodes[i]->operands())
+        if (run.mayRecompute[i] && !isInside(*operand))
+          outside.try_emplace(operand, static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2));
+    MinCut graph(static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2));
+    for (auto [value, entry] : outside) {
+      graph.addEdge(0, entry, MinCut::unlimited);
+      graph.addEdge(entry, entry + 1, costToKeep(*value));
+    }
+    for (size_t i = 0; i < run.nodes.size(); ++i)
+      addNode(graph, i, kept[i], outside);
+    std::vector<bool> sinkSide = graph.sinkSide(0, 1), recomputed(run.nodes.size(), false);
+    for (size_t i = 0; i < run.nodes.size(); ++i)
+      recomputed[i] = run.mayRecompute[i] && !kept[i] && sinkSide[2 * i + 2];
+    return recomputed;
+  }
+
+  void addNode(MinCut &graph, size_t i, bool isKept, const llvm::DenseMap<Value *, uint32_t> &outside) const {
+    const Node &node = *run.nodes[i];
+    uint32_t entry = static_cast<uint32_t>(2 * i + 2);
+    bool isFixed = isKept || !run.mayRecompute[i];
+    // An alias has no memory of its own to keep.
+    graph.addEdge(entry, entry + 1, isAlias(node) && !isFixed ? MinCut::unlimited : bytesToKeep(node));
+    if (run.readByBackward[i])
+      graph.addEdge(entry + 1, 1, MinCut::unlimited);
+    if (isFixed)
+      return graph.addEdge(0, entry, MinCut::unlimited);
+    for (Value *operand : node.operands()) {
+      uint32_t from = isInside(*operand) ? static_cast<uint32_t>(2 * indexOf.lookup(operand->definer()) + 2)
+                                         : outside.lookup(operand);
+      graph.addEdge(from + 1, entry, MinCut::unlimited);
+    }
+  }
+
+  bool isInside(const Value &value) const { return value.definer() && indexOf.contains(value.definer()); }
+
+  static int64_t costToKeep(Value &value) {
+    Value &root = *rootOf(&value);
+    return isAlwaysThere(root) || isReadInBackward(root) ? 0 : root.type().bytes();
+  }
+
+  static int64_t bytesToKeep(const Node &node) {
+    if (node.op() == Op::read || node.op() == Op::constant)
+      return 0;
+    return isAlias(node) ? costToKeep(*node.operand(0)) : bytesOf(node);
+  }
+
+  SavedPoint measured(std::vector<bool> recomputed) const {
+    SavedPoint point{dropUnread(std::move(recomputed))};
+    llvm::DenseSet<Value *> kept;
+    // What another run keeps for its own backward costs this one nothing.
+    auto keep = [&](Value *value) {
+      Value *root = rootOf(value);
+      bool isThere = isInside(*root) ? point.recomputed[indexOf.lookup(root->definer())] : costToKeep(*root) == 0;
+      if (!isThere && !isAlwaysThere(*root) && kept.insert(root).second)
+        point.bytes += root->type().bytes();
+    };
+    for (size_t i = 0; i < run.nodes.size(); ++i) {
+      Node &node = *run.nodes[i];
+      if (point.recomputed[i]) {
+        llvm::for_each(node.operands(), keep);
+        point.microseconds += microsecondsOf(i, point.recomputed);
+        continue;
+      }
+      for (unsigned k = 0; k < node.resultCount(); ++k)
+        if (isReadInBackward(*node.result(k)) && !isAlias(node))
+          keep(node.result(k));
+    }
+    return point;
+  }
+
+  /// Only what backward reads, or what is computed again from, has to be.
+  std::vector<bool> dropUnread(std::vector<bool> recomputed) const {
+    for (size_t i = run.nodes.size(); i-- > 0;)
+      recomputed[i] = recomputed[i] && (run.readByBackward[i] || isReadAgain(*run.nodes[i], recomputed));
+    return recomputed;
+  }
+
+  bool isReadAgain(const Node &node, const std::vector<bool> &recomputed) const {
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      for (const Use *use = node.result(i)->uses(); use; use = use->next())
+        if (auto found = indexOf.find(use->user()); found != indexOf.end() && recomputed[found->second])
+          return true;
+    return false;
+  }
+
+  double microsecondsOf(size_t i, const std::vector<bool> &recomputed) const {
+    const Node &node = *run.nodes[i];
+    if (isAlias(node) || node.op() == Op::broadcast)
+      return 0;
+    double microseconds = target.costMicroseconds(node);
+    return isFused(node) ? microseconds * movedShare(node, recomputed) : microseconds;
+  }
+
+  bool isInLoop(const Node *node, const std::vector<bool> &recomputed) const {
+    auto found = node ? indexOf.find(node) : indexOf.end();
+    return found != indexOf.end() && recomputed[found->second] && isFused(*node);
+  }
+
+  /// The share of an elementwise node's bytes that its loop does not keep in registers.
+  double movedShare(const Node &node, const std::vector<bool> &recomputed) const {
+    int64_t all = 0, moved = 0;
+    for (const Value *operand : node.operands()) {
+      all += operand->type().bytes();
+      moved += isInLoop(operand->definer(), recomputed) ? 0 : operand->type().bytes();
+    }
+    all += node.result()->type().bytes();
+    for (const Use *use = node.result()->uses(); use; use = use->next())
+      if (!isInLoop(use->user(), recomputed)) {
+        moved += node.result()->type().bytes();
+        break;
+      }
+    return all == 0 ? 0 : static_cast<double>(moved) / static_cast<double>(all);
+  }
+
+  std::vector<SavedPoint> undominated() {
+    llvm::stable_sort(points, [](const SavedPoint &a, const SavedPoint &b) {
+      return std::pair(a.microseconds, a.bytes) < std::pair(b.microseconds, b.bytes);
+    });
+    std::vector<SavedPoint> best;
+    for (SavedPoint &point : points)
+      if (best.empty() || point.bytes < best.back().bytes)
+        best.push_back(std::move(point));
+    return best;
+  }
+
+  const ForwardRun &run;
+  const Target &target;
+  llvm::DenseMap<const Node *, size_t> indexOf;
+  std::vector<size_t> expensive;
+  std::vector<SavedPoint> points;
+};
+
+} // namespace
+
+bool isExpensive(const Node &node) {
+  switch (node.op()) {
+  case Op::matmul:
+  case Op::convolution:
+  case Op::convolutionGradInput: return true;
+  default: return isAttention(node);
+  }
+}
+
+std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target) {
+  return PointFinder(run, target).find();
+}
+
+std::string signatureOf(const ForwardRun &run, const Target &target) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  llvm::DenseMap<const Value *, size_t> numbers;
+  for (size_t i = 0; i < run.nodes.size(); ++i) {
+    const Node &node = *run.nodes[i];
+    out << infoOf(node).name << (run.mayRecompute[i] ? '+' : '-') << (run.readByBackward[i] ? '+' : '-')
+        << llvm::format("%a", target.costMicroseconds(node));
+    for (const Value *operand : node.operands()) {
+      auto [number, isNew] = numbers.try_emplace(operand, numbers.size());
+      out << ' ' << number->second;
+      if (isNew)
+        out << operand->type() << isAlwaysThere(*rootOf(const_cast<Value *>(operand))) << isReadInBackward(*operand);
+    }
+    for (unsigned k = 0; k < node.resultCount(); ++k) {
+      numbers.try_emplace(node.result(k), numbers.size());
+      out << ' ' << node.result(k)->type() << isReadInBackward(*node.result(k));
+    }
+    out << '\n';
+  }
+  return text;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,31 @@
+// What one part of forward can keep for backward, and what it costs to keep less.
+#pragma once
+
+#include "ir/target.h"
+#include "passes/train/forward_runs.h"
+
+namespace fsdpc {
+
+/// One choice.
+struct SavedPoint {
+  std::vector<bool> recomputed; ///< per node of the run
+  int64_t bytes = 0;            ///< of what stays until backward on its account: each memory counted once
+  double microseconds = 0;      ///< of what is computed again
+};
+
+/// Is it expensive to compute again for what it takes to keep? Products, convolutions, attention (Korthikanti et al.,
+/// arXiv 2205.05198, section 5).
+bool isExpensive(const Node &node);
+
+/// The choices that no other beats in both bytes and time, the fastest first: it keeps everything.
+///
+/// For each set of expensive nodes that stay (all sets of up to eight nodes; of more, those that keep the most time per
+/// byte), what else stays is the minimum cut between what forward has at hand and what backward reads, each value
+/// weighing its bytes: so cheap nodes are computed again wherever that saves memory.
+/// Time is the target's; elementwise nodes cost what their loop moves in from and out to other loops.
+std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target);
+
+/// Equal for runs that have the same points: ops, types, costs, edges and readers.
+std::string signatureOf(const ForwardRun &run, const Target &target);
+
+} // namespace fsdpc

@@ -1,0 +1,140 @@
+// What is kept for backward within a budget.
+#include "ir/text/text.h"
+#include "passes/passes.h"
+#include "passes/train/saved_budget.h"
+#include "tests/unit/graph_under_test.h"
+
+namespace fsdpc {
+namespace {
+
+constexpr int64_t samples = 4, width = 8;
+
+/// Products cost their operations, everything else what it moves.
+class PricedTarget final : public Target {
+public:
+  llvm::StringRef name() const override { return plain.name(); }
+  int64_t alignmentBytes() const override { return plain.alignmentBytes(); }
+  int64_t arenaGranuleBytes() const override { return plain.arenaGranuleBytes(); }
+  int64_t workspaceBytes(const Node &node) const override { return plain.workspaceBytes(node); }
+  bool operandInWindow(const Node &node, unsigned i) const override { return plain.operandInWindow(node, i); }
+  bool resultInWindow(const Node &node) const override { return plain.resultInWindow(node); }
+  bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override {
+    return plain.mayOverwriteOperand(node, result, operand);
+  }
+  double costMicroseconds(const Node &node) const override {
+    Cost cost = infoOf(node).cost(node);
+    return cost.flops + cost.bytesRead + cost.bytesWritten;
+  }
+  std::optional<std::string> unsupported(const Node &) const override { return std::nullopt; }
+
+private:
+  PlainTarget plain;
+};
+
+/// micro_step of a chain of equal blocks, x + gelu(x w) v each, and a head; the blocks' backward reads what it must.
+class Chain {
+public:
+  explicit Chain(int blocks) {
+    Value *x = graph.input("x", {samples, width});
+    for (int i = 0; i < blocks; ++i)
+      x = block(x, "block" + std::to_string(i));
+    enter("head");
+    graph.b.ret({graph.b.matmul(x, graph.parameter("head.w", {width, 3}))}, {"y"});
+    PipelineOptions options;
+    options.microBatchSize = samples;
+    options.loss.kind = "cross_entropy";
+    graph.runBlindly({&appendLoss, &differentiate}, options);
+    runs = forwardRuns(*graph.module.function(FunctionKind::microStep));
+  }
+
+  Graph graph;
+  std::vector<ForwardRun> runs;
+
+private:
+  void enter(const std::string &unit) {
+    graph.b.setSection({graph.module.addUnit({.name = unit, .source = "test"}), Phase::forward});
+  }
+
+  Value *block(Value *x, const std::string &name) {
+    enter(name);
+    Value *h = graph.b.matmul(x, graph.parameter(name + ".w", {width, 4 * width}));
+    Value *z = graph.b.matmul(graph.b.unary(Op::gelu, h), graph.parameter(name + ".v", {4 * width, width}));
+    return graph.b.add(x, z);
+  }
+};
+
+double timeOf(llvm::ArrayRef<const SavedPoint *> choices) {
+  double sum = 0;
+  for (const SavedPoint *point : choices)
+    sum += point->microseconds;
+  return sum;
+}
+
+int64_t bytesOf(llvm::ArrayRef<const SavedPoint *> choices) {
+  int64_t sum = 0;
+  for (const SavedPoint *point : choices)
+    sum += point->bytes;
+  return sum;
+}
+
+TEST(SavedPoints, KeepEverythingOrTheProductsOrTheInputAlone) {
+  Chain chain(2);
+  ASSERT_EQ(chain.runs.size(), 2u);
+  std::vector<SavedPoint> points = savedPoints(chain.runs[1], PricedTarget());
+  ASSERT_EQ(points.size(), 3u) << toText(chain.graph.module);
+  const int64_t wide = samples * 4 * width * 4;
+  EXPECT_EQ(points[0].microseconds, 0);
+  EXPECT_EQ(points[0].bytes - points[1].bytes, wide) << "gelu is computed again";
+  EXPECT_EQ(points[1].bytes - points[2].bytes, wide) << "and so is the product";
+}
+
+TEST(SavedPoints, AreTheSameForEqualBlocks) {
+  Chain chain(3);
+  EXPECT_EQ(signatureOf(chain.runs[1], PricedTarget()), signatureOf(chain.runs[2], PricedTarget()));
+}
+
+TEST(SavedBudget, NeverTakesLongerWithMoreAndStaysWithin) {
+  Chain chain(5);
+  PricedTarget target;
+  PointsBySignature points;
+  const int64_t least = bytesOf(choosePoints(chain.runs, target, 0, points));
+  const int64_t most = bytesOf(choosePoints(chain.runs, target, 1, points));
+  ASSERT_LT(least, most);
+  double before = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= 100; ++i) {
+    const std::vector<const SavedPoint *> choices = choosePoints(chain.runs, target, i / 100.0, points);
+    EXPECT_LE(timeOf(choices), before) << i;
+    EXPECT_LE(bytesOf(choices), least + (most - least) * (i / 100.0)) << i;
+    before = timeOf(choices);
+  }
+  EXPECT_EQ(before, 0);
+}
+
+TEST(SavedBudget, IsTheBestOfAllChoices) {
+  Chain chain(4);
+  PricedTarget target;
+  PointsBySignature points;
+  std::vector<std::vector<SavedPoint>> all;
+  size_t combinations = 1;
+  for (const ForwardRun &run : chain.runs)
+    combinations *= all.emplace_back(savedPoints(run, target)).size();
+  const std::vector<const SavedPoint *> smallest = choosePoints(chain.runs, target, 0, points);
+  const int64_t least = bytesOf(smallest), most = bytesOf(choosePoints(chain.runs, target, 1, points));
+  for (double budget : {0.1, 0.3, 0.5, 0.8}) {
+    double best = std::numeric_limits<double>::infinity();
+    for (size_t code = 0; code < combinations; ++code) {
+      std::vector<const SavedPoint *> choice;
+      size_t rest = code;
+      for (const std::vector<SavedPoint> &run : all) {
+        choice.push_back(&run[rest % run.size()]);
+        rest /= run.size();
+      }
+      if (static_cast<double>(bytesOf(choice) - least) <= budget * static_cast<double>(most - least))
+        best = std::min(best, timeOf(choice));
+    }
+    EXPECT_DOUBLE_EQ(timeOf(choosePoints(chain.runs, target, budget, points)), best) << budget;
+  }
+}
+
+} // namespace
+} // namespace fsdpc
