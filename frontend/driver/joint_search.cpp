@@ -97,7 +97,7 @@ private:
     llvm::raw_string_ostream out(text);
     llvm::ListSeparator space(" ");
     for (llvm::StringRef name : searched)
-      if (name == "strategy" || values.text(name) != asked.text(name))
+      if (name == "strategy" || (values.text(name) != asked.text(name) && values.text(name) != defaultOf(name)))
         out << space << "--" << name << ' ' << values.text(name);
     for (llvm::StringRef unit : values.list("unit").drop_front(asked.list("unit").size()))
       out << space << "--unit '" << unit << '\'';

@@ -21,6 +21,9 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
 /// unitOptions.
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options);
 
+/// Of an option of the schema, as text.
+llvm::StringRef defaultOf(llvm::StringRef name);
+
 /// Gives options that change nothing for --strategy their defaults: for plans that nobody asked for by name.
 void dropWithoutEffect(OptionValues &values);
 

@@ -29,10 +29,6 @@ constexpr StrategyOption strategyOptions[] = {
     {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
 };
 
-llvm::StringRef defaultOf(llvm::StringRef name) {
-  return llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; })->defaultValue;
-}
-
 llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
   for (llvm::StringRef name : {"data_parallel_shard_degree", "data_parallel_replicate_degree"})
     if (values.given(name) || values.text(name) != defaultOf(name))
@@ -120,6 +116,10 @@ llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &op
 }
 
 } // namespace
+
+llvm::StringRef defaultOf(llvm::StringRef name) {
+  return llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; })->defaultValue;
+}
 
 llvm::Error checkReshard(llvm::StringRef value) {
   int64_t size;
