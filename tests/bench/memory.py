@@ -72,7 +72,13 @@ def run_fsdpc(workload, steps, options):
                    stdout=subprocess.DEVNULL)
     memory = json.loads((program / "plan.json").read_text())["memory"]
     pids = []
-    sampler = Sampler(lambda: pids or pids.extend(children_running(program / "train")) or pids)
+
+    def ranks():
+        if len(pids) < 2:
+            pids[:] = children_running(program / "train")
+        return pids
+
+    sampler = Sampler(ranks)
     sampler.start()
     subprocess.run(["mpirun", "-n", "2", program / "train", "--batch", folder / "model/batch.safetensors", "--steps", str(steps),
                     "--threads", "1", "--progress", "none"], check=True, env={**os.environ, **MPI}, stdout=subprocess.DEVNULL)
