@@ -26,6 +26,11 @@ llvm::StringRef nameOf(FunctionKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+llvm::StringRef nameOf(InitialKind kind) {
+  static constexpr llvm::StringRef names[] = {"constant", "uniform", "normal"};
+  return names[static_cast<size_t>(kind)];
+}
+
 llvm::StringRef nameOf(StateRole role) {
   static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica", "optimizer", "scalar", "buffer"};
   return names[static_cast<size_t>(role)];

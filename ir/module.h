@@ -95,6 +95,19 @@ struct ParameterUse {
   friend bool operator==(const ParameterUse &, const ParameterUse &) = default;
 };
 
+enum class InitialKind : uint8_t { constant, uniform, normal };
+llvm::StringRef nameOf(InitialKind kind);
+
+/// How the elements of a parameter start that takes no values from a file. The program draws them: element i is a
+/// function of seed, parameter's name and i alone (runtime/common/initial_values.h).
+struct InitialValues {
+  InitialKind kind = InitialKind::constant;
+  double first = 0;   ///< constant: the value; uniform: the lower bound; normal: the mean
+  double second = 0;  ///< uniform: the upper bound; normal: the standard deviation
+  std::string origin; ///< what says so, for people
+  friend bool operator==(const InitialValues &, const InitialValues &) = default;
+};
+
 /// One logical parameter of the model, whatever the strategy does with it. `name` is the recovered name.
 struct Parameter {
   std::string name;
@@ -105,9 +118,10 @@ struct Parameter {
   Shape fileShape;         ///< shape in OUT/model.onnx; empty: type.shape permuted
   std::string recovered;   ///< what the import repaired, for people; empty: nothing
   std::vector<ParameterUse> uses;
-  bool hasValue = true; ///< the file held initial values (OUT/weights/model.safetensors has them)
-  bool ignored = false; ///< --ignored_params: whole on every rank, whatever its unit's strategy
-  std::string unit;     ///< from assignUnits on
+  bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
+  std::optional<InitialValues> initial; ///< where it has no value; from initializeParameters on. None: zero
+  bool ignored = false;                 ///< --ignored_params: whole on every rank, whatever its unit's strategy
+  std::string unit;                     ///< from assignUnits on
 };
 
 enum class StateRole : uint8_t {

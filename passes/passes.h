@@ -32,6 +32,19 @@ extern const Pass recognizePatterns;
 /// Removes nodes without effect whose results are unused, in every function, and state that nothing reads.
 extern const Pass eliminateDead;
 
+/// Decides how parameters start that have no values (Parameter::hasValue) and of which nothing else says so, as
+/// PyTorch's modules do, by what reads them:
+///     weight of a product or convolution     uniform +-1/sqrt(fan_in)     fan_in: products that one result sums
+///     added to such a result                 the same, by its fan_in
+///     scale and shift of a norm, a factor    1, 0, 1; the slope of a PRelu 0.25
+///     table of an embedding, added table     normal 0, 1
+/// A table that a product reads too starts as that product's weight: normal 0, 1 would make its scores grow with the
+/// square root of the width. Anything else starts at zero, and a remark names it.
+///     parameter @w : f32[2,3] no_value     ->     parameter @w : f32[2,3] no_value initial(uniform -0.57, 0.57, ...)
+/// Requires/ensures: graph stage; nodes stay as they are. Behind recognizePatterns, so that norms are seen as such;
+/// before fuseBiases, so that a bias is an addend.
+extern const Pass initializeParameters;
+
 /// Convolutions that pad the two sides of an axis differently, where the target has no kernel for that: what both sides
 /// have in common stays, zeros around x are the rest.
 ///     convolution %x, %w pads_after(1, 1)     ->     %p = pad %x after(0, 0, 1, 1); convolution %p, %w

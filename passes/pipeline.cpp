@@ -14,12 +14,13 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &recognizePatterns, // norms, GELU, SiLU, rotary, attention: before autodiff
       &canonicalize,
       &eliminateDead,
-      &evenPads,      // where the target's library knows no others
-      &keyRandomness, // masks that do not depend on the number of ranks
-      &alignShapes,   // elementwise chains that can become one loop
-      &assignUnits,   // an attribute that derivatives inherit
-      &insertCasts,   // where 16 bits are computed in
-      &fuseBiases,    // the product adds it, before it rounds
+      &initializeParameters, // how those start that the file has no values for
+      &evenPads,             // where the target's library knows no others
+      &keyRandomness,        // masks that do not depend on the number of ranks
+      &alignShapes,          // elementwise chains that can become one loop
+      &assignUnits,          // an attribute that derivatives inherit
+      &insertCasts,          // where 16 bits are computed in
+      &fuseBiases,           // the product adds it, before it rounds
       // train: one step, every parameter at hand
       &appendLoss,
       &differentiate,

@@ -7,37 +7,7 @@ enough for `fsdpc estimate` and `fsdpc --dry_run`, which look at shapes only.
 import argparse
 import pathlib
 
-
-class Model:
-    def __init__(self):
-        self.nodes, self.initializers, self.parameters = [], [], 0
-
-    def weight(self, name, *shape):
-        count = 1
-        for dim in shape:
-            count *= dim
-        self.initializers.append(f'float[{",".join(map(str, shape))}] "{name}" = ["location": "weights.bin", '
-                                 f'"offset": "{4 * self.parameters}", "length": "{4 * count}"]')
-        self.parameters += count
-        return f'"{name}"'
-
-    def constant(self, declaration):
-        self.initializers.append(declaration)
-
-    def op(self, scope, op, *inputs, attributes="", out=None):
-        out = out or f"v{len(self.nodes)}"
-        self.nodes.append(f'["/{scope.replace(".", "/")}/{op}_{len(self.nodes)}"] {out} = {op} {attributes}({", ".join(inputs)})')
-        return out
-
-
-def linear(m, scope, x, width, outputs):
-    w = m.op(scope, "Transpose", m.weight(f"{scope}.weight", outputs, width), attributes="<perm = [1, 0]> ")
-    return m.op(scope, "Add", m.op(scope, "MatMul", x, w), m.weight(f"{scope}.bias", outputs))
-
-
-def layer_norm(m, scope, x, width):
-    return m.op(scope, "LayerNormalization", x, m.weight(f"{scope}.weight", width), m.weight(f"{scope}.bias", width),
-                attributes="<axis = -1, epsilon = 1e-5> ")
+from onnx_text import Model, layer_norm, linear
 
 
 def attention(m, scope, x, width):
@@ -89,10 +59,7 @@ def main():
         p.add_argument("--" + name, type=int, default=value)
     a = p.parse_args()
     m = build(a)
-    a.out.write_text(f'<ir_version: 10, opset_import: ["" : 20]>\n'
-                     f'transformer (int64[batch,{a.seq}] x) => (float[batch,{a.seq},{a.vocab}] logits)\n'
-                     "<\n  " + ",\n  ".join(m.initializers) + "\n>\n{\n  " + "\n  ".join(m.nodes) + "\n}\n")
-    print(f"{a.out}: {m.parameters} parameters")
+    m.save(a.out, f"transformer (int64[batch,{a.seq}] x) => (float[batch,{a.seq},{a.vocab}] logits)")
 
 
 if __name__ == "__main__":

@@ -139,6 +139,15 @@ std::string InfoWriter::onnxText(const Parameter &parameter) const {
          std::to_string(onnxOffsets.lookup(parameter.name));
 }
 
+/// The last two fields of a ParameterInfo: whether OUT/weights has it, else how it starts.
+std::string startText(const Parameter &parameter) {
+  std::string text = boolText(parameter.hasValue);
+  if (parameter.hasValue || !parameter.initial)
+    return text;
+  return text + ", {InitialKind::" + nameOf(parameter.initial->kind).str() + ", " +
+         cppDouble(parameter.initial->first) + ", " + cppDouble(parameter.initial->second) + "}";
+}
+
 void InfoWriter::fillParameters() {
   for (const MeshAxis &axis : module.mesh)
     axes.row({cppString(axis.name), std::to_string(axis.size), std::to_string(axis.stride)});
@@ -152,7 +161,7 @@ void InfoWriter::fillParameters() {
     const Parameter &parameter = *placed.parameter;
     parameters.row({cppString(parameter.name), cppDType(parameter.type.dtype()), shapeText(parameter.type.shape()),
                     std::to_string(placed.segment), std::to_string(placed.offsetElements),
-                    boolText(parameter.trainable), onnxText(parameter), boolText(parameter.hasValue)});
+                    boolText(parameter.trainable), onnxText(parameter), startText(parameter)});
   }
 }
 

@@ -160,6 +160,14 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   return llvm::Error::success();
 }
 
+/// Nothing where all of them are in the file, as they mostly are.
+void printInitialValues(const Module &module, llvm::raw_ostream &out) {
+  const auto drawn = llvm::count_if(module.parameters, [](const Parameter &parameter) { return !parameter.hasValue; });
+  if (drawn > 0)
+    out << "initial values: of " << module.parameters.size() - drawn << " parameters from the file, of " << drawn
+        << " drawn by the program from its seed (plan.json says how)\n";
+}
+
 /// Of the units, each once.
 std::string strategiesOf(const Module &module) {
   llvm::SetVector<llvm::StringRef> strategies;
@@ -189,6 +197,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   MemoryReport memory = reportMemory(module, *compilation.target);
   Timeline timeline = simulate(module, compilation.machine.predicting);
   printMemoryReport(memory, llvm::outs());
+  printInitialValues(module, llvm::outs());
   if (values.flag("dry_run"))
     return llvm::Error::success();
   llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"));

@@ -62,6 +62,8 @@ llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) {
 
 llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result) {
   if (input.ends_with(".fsir")) {
+    if (changed(values, "init"))
+      return llvm::make_error<UsageError>("--init: changes nothing for a stage, whose parameters say how they start");
     llvm::Expected<std::unique_ptr<Module>> module = readStage(input);
     if (!module)
       return module.takeError();

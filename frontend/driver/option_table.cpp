@@ -15,7 +15,7 @@ constexpr OptionRow rows[] = {
     {"dim", list, "", "NAME=VALUE", "job", "binds another symbolic dimension"},
     {"target", choice, "", "cpu|cuda", "job",
      "what the program runs on; default: cuda where a GPU is present, else cpu"},
-    {"seed", integer, "0", "S", "job", "of dropout and shuffling"},
+    {"seed", integer, "0", "S", "job", "of dropout, shuffling and initial values that are drawn"},
     {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout as exported, or forced on or off"},
 
     {"loss", choice, "", "cross_entropy|nll|mse|l1|bce_with_logits|model", "loss",
@@ -49,6 +49,10 @@ constexpr OptionRow rows[] = {
     {"no_tie", boolean, "false", "", "parameters", "shared and copied parameters of different modules become separate"},
     {"keep_shared", boolean, "false", "", "parameters", "initializers merged because they were equal stay one"},
     {"restore_biases", boolean, "false", "", "parameters", "zero biases that the exporter dropped come back"},
+
+    {"init", choice, "file", "file|keep|default|random", "parameters",
+     "how they start. file: with the file's values; where these are absent as the file's training info says, else by "
+     "rules. keep: as file, but nothing may be absent. default: by training info, else by rules. random: by rules"},
 
     {"strategy", choice, "full_shard",
      "full_shard|shard_grad_op|no_shard|hybrid_shard|hybrid_shard_zero2|shard_optimizer|1=full_shard|zero3=full_shard|"

@@ -102,6 +102,25 @@ llvm::json::Array collectivesJson(const Module &module, const Timeline &timeline
   return collectives;
 }
 
+llvm::json::Object initialJson(const Parameter &parameter) {
+  if (parameter.hasValue)
+    return llvm::json::Object{{"kind", "file"}};
+  const InitialValues initial = parameter.initial.value_or(InitialValues());
+  llvm::json::Object object{{"kind", nameOf(initial.kind)}, {"by", initial.origin}};
+  switch (initial.kind) {
+  case InitialKind::constant: object["value"] = initial.first; break;
+  case InitialKind::uniform:
+    object["low"] = initial.first;
+    object["high"] = initial.second;
+    break;
+  case InitialKind::normal:
+    object["mean"] = initial.first;
+    object["std"] = initial.second;
+    break;
+  }
+  return object;
+}
+
 llvm::json::Array parametersJson(const Module &module) {
   llvm::StringMap<int64_t> offsets;
   for (const State &state : module.states)
@@ -120,7 +139,8 @@ llvm::json::Array parametersJson(const Module &module) {
                                             {"unit", parameter.unit},
                                             {"offset", offsets.lookup(parameter.name)},
                                             {"uses", std::move(uses)},
-                                            {"recovered", parameter.recovered}});
+                                            {"recovered", parameter.recovered},
+                                            {"initial", initialJson(parameter)}});
   }
   return parameters;
 }

@@ -4,6 +4,7 @@
 #include "codegen/cuda/target.h"
 #include "ir/op.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Regex.h"
 #include <thread>
@@ -167,9 +168,14 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   options.noTie = values.flag("no_tie");
   options.keepShared = values.flag("keep_shared");
   options.restoreBiases = values.flag("restore_biases");
+  options.init = llvm::StringSwitch<Init>(values.text("init"))
+                     .Case("keep", Init::keep)
+                     .Case("default", Init::defaults)
+                     .Case("random", Init::random)
+                     .Default(Init::file);
   // What writes no program needs no weights.
-  options.weightsMayBeAbsent =
-      values.flag("dry_run") || !values.text("compile_to").empty() || !values.list("passes").empty();
+  options.weightsMayBeAbsent = options.init != Init::keep || values.flag("dry_run") ||
+                               !values.text("compile_to").empty() || !values.list("passes").empty();
   return options;
 }
 

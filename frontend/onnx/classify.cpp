@@ -1,8 +1,10 @@
 #include "frontend/onnx/classify.h"
 
+#include "frontend/onnx/tensor_source.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
+#include <cstring>
 
 namespace fsdpc {
 
@@ -74,24 +76,42 @@ bool isElementwisePair(const onnx::NodeProto &node) {
   return llvm::StringSwitch<bool>(node.op_type()).Cases("Add", "Sub", "Mul", "Div", true).Default(false);
 }
 
+/// What readTensor gives of a float.
+double floatAt(DType dtype, const uint8_t *element) {
+  float single;
+  double wide;
+  std::memcpy(&single, element, sizeof single);
+  if (dtype != DType::f64)
+    return single;
+  std::memcpy(&wide, element, sizeof wide);
+  return wide;
+}
+
 /// An additive or logical mask: every element is 0, 1 or very negative, and more than one of them occurs.
 bool looksLikeMask(const OnnxModel &model, const onnx::TensorProto &tensor) {
   constexpr int64_t largest = 1 << 22;
   if (tensor.dims_size() < 2 || elementsOf(tensor) > largest || elementsOf(tensor) < 4)
     return false;
-  llvm::Expected<Dense> values = readDense(model, tensor);
-  if (!values) {
-    llvm::consumeError(values.takeError());
+  llvm::Expected<TensorSource> source = TensorSource::open(model, tensor);
+  if (!source) {
+    llvm::consumeError(source.takeError());
     return false;
   }
-  bool varies = false;
-  for (int64_t i = 0; i < values->storedElements(); ++i) {
-    double value = values->at(i);
-    if (value != 0 && value != 1 && !(value <= -1e3))
-      return false;
-    varies |= value != values->at(0);
-  }
-  return varies;
+  const DType dtype = *dtypeOf(tensor.data_type());
+  bool isMask = true, varies = false;
+  double firstValue = 0;
+  llvm::Error unread = source->forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
+    if (first == 0)
+      firstValue = floatAt(dtype, run);
+    for (int64_t i = 0; i < many && isMask; ++i) {
+      const double value = floatAt(dtype, run + i * source->elementBytes());
+      isMask = value == 0 || value == 1 || value <= -1e3;
+      varies |= value != firstValue;
+    }
+    return isMask;
+  });
+  llvm::consumeError(std::move(unread));
+  return isMask && varies;
 }
 
 /// Classifies one initializer after the other; names are given to the first that claims them.

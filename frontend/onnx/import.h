@@ -33,6 +33,15 @@ namespace fsdpc {
 /// Dropout as the file says (training_mode true is active), or forced on or off.
 enum class TrainMode : uint8_t { keep, train, eval };
 
+/// How parameters start. Values that a parameter takes from the file are in writeWeights's file; what training info
+/// says is Parameter::initial; what is left has neither and follows the rules of initializeParameters.
+enum class Init : uint8_t {
+  file,     ///< values of the file; where they are absent, training info, else rules
+  keep,     ///< values of the file, all of them
+  defaults, ///< training info where it names them, else rules
+  random,   ///< rules
+};
+
 struct ImportOptions {
   int64_t microBatchSize = 1;          ///< binds dim 0 of every input
   std::map<std::string, int64_t> dims; ///< values of the other symbols; `input[axis]` for a dim without a name
@@ -43,6 +52,7 @@ struct ImportOptions {
   bool noTie = false;         ///< shared and copied parameters of different modules become parameters of their own
   bool keepShared = false;    ///< initializers that the exporter merged because they were equal stay one parameter
   bool restoreBiases = false; ///< zero biases that the exporter dropped come back
+  Init init = Init::file;
   /// A parameter whose external data file does not exist has no value. What would need the value fails later.
   bool weightsMayBeAbsent = false;
 };
@@ -65,8 +75,8 @@ llvm::Expected<ImportedModel> inspectOnnx(llvm::StringRef path, const ImportOpti
 /// Ops with counts, dims, parameters with their origin, buffers and constants, blocks that repeat: `fsdpc inspect`.
 void printInspection(const ImportedModel &imported, llvm::raw_ostream &out);
 
-/// Initial values of all parameters as safetensors, under Parameter::name in the parameter's own layout. One parameter
-/// at a time is in memory.
+/// Initial values of the parameters that have some (Parameter::hasValue) as safetensors, under Parameter::name in the
+/// parameter's own layout. A few megabytes at a time are in memory, and holes of sparse files stay holes.
 llvm::Error writeWeights(const ImportedModel &imported, llvm::StringRef path);
 
 /// Where trained values go in the external data file of a repaired model.

@@ -4,6 +4,7 @@
 #include "frontend/onnx/inputs.h"
 #include "frontend/onnx/translate/table.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <set>
 
@@ -72,6 +73,21 @@ std::string usesText(const Parameter &parameter) {
   return llvm::join(uses, ",");
 }
 
+/// How a parameter starts.
+std::string startText(const Parameter &parameter) {
+  if (parameter.hasValue)
+    return "file";
+  if (!parameter.initial)
+    return "rule";
+  const InitialValues &initial = *parameter.initial;
+  std::string text = nameOf(initial.kind).str();
+  llvm::raw_string_ostream out(text);
+  out << llvm::format(" %g", initial.first);
+  if (initial.kind != InitialKind::constant)
+    out << llvm::format(" %g", initial.second);
+  return text;
+}
+
 void printParameters(const ImportedModel &imported, const llvm::StringMap<InitializerRole> &roles,
                      llvm::raw_ostream &out) {
   int64_t elements = 0;
@@ -79,12 +95,13 @@ void printParameters(const ImportedModel &imported, const llvm::StringMap<Initia
     elements += parameter.type.elements();
   out << llvm::formatv("parameters: {0}, {1} elements\n", imported.parameters.size(), elements);
   Table table;
-  table.row({"name", "type", "trained", "known by", "initializer", "read by", "repaired"});
+  table.row({"name", "type", "trained", "known by", "initializer", "read by", "starts", "repaired"});
   for (const Parameter &parameter : imported.parameters) {
     const InitializerRole &role = roles.find(parameter.initializer)->second;
     bool isAsked = role.kind != InitializerKind::parameter;
     table.row({parameter.name, toString(parameter.type), parameter.trainable ? "yes" : "no",
-               isAsked ? "--trainable" : role.origin, parameter.initializer, usesText(parameter), parameter.recovered});
+               isAsked ? "--trainable" : role.origin, parameter.initializer, usesText(parameter), startText(parameter),
+               parameter.recovered});
   }
   table.print(out);
 }

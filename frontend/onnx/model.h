@@ -1,7 +1,7 @@
 // An ONNX file in memory. Everything that includes this is compiled with exceptions: libonnx and protobuf throw.
 #pragma once
 
-#include "ir/attributes.h"
+#include "frontend/onnx/initialization.h"
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
@@ -12,10 +12,11 @@ namespace fsdpc {
 class OnnxModel {
 public:
   onnx::ModelProto proto;
-  std::string path;                ///< as given, for messages
-  std::string folder;              ///< external data lies below it
-  bool weightsMayBeAbsent = false; ///< ImportOptions::weightsMayBeAbsent
-  llvm::StringSet<> angleTables;   ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
+  std::string path;                          ///< as given, for messages
+  std::string folder;                        ///< external data lies below it
+  bool weightsMayBeAbsent = false;           ///< ImportOptions::weightsMayBeAbsent
+  llvm::StringMap<StatedStart> statedStarts; ///< by initializer; from the file's training info
+  llvm::StringSet<> angleTables; ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
 
   const onnx::GraphProto &graph() const { return proto.graph(); }
   onnx::GraphProto &graph() { return *proto.mutable_graph(); }
@@ -56,6 +57,18 @@ llvm::Expected<std::vector<uint8_t>> readTensor(const OnnxModel &model, const on
 /// The bytes as the file has them, for a tensor with external data.
 llvm::Expected<std::string> readRaw(const OnnxModel &model, const onnx::TensorProto &tensor);
 llvm::Expected<Dense> readDense(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// A slice of a file, resolved, without links.
+struct ExternalSlice {
+  std::string file;
+  uint64_t offset = 0, length = 0;
+};
+/// Where the bytes of a tensor with external data lie: inside the file, as many as its shape needs.
+llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// Of an element in raw data.
+int64_t rawElementBytes(int32_t onnxType);
+/// Are the bytes of raw data those of dtypeOf(type)? Others are converted.
+bool isStoredAsUsed(int32_t onnxType);
+std::vector<uint8_t> convertRaw(int32_t onnxType, const uint8_t *data, int64_t elements);
 /// Makes `to` a copy of the tensor's values, inline or external as `from` has them; name and metadata stay.
 void copyValues(const onnx::TensorProto &from, onnx::TensorProto &to);
 

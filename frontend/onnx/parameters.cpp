@@ -188,6 +188,8 @@ llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
     return error;
   if (llvm::Error error = checkNames(recovered))
     return error;
+  if (llvm::Error error = chooseInitialValues(repair, recovered.parameters))
+    return error;
   return recovered;
 }
 

@@ -1,6 +1,7 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
+#include "frontend/onnx/tensor_source.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -123,13 +124,12 @@ private:
     auto [known, isNew] = uniform.try_emplace(tensor.name(), true);
     if (!isNew)
       return known->second;
-    llvm::Expected<Dense> values = readDense(repair.model, tensor);
-    if (!values) {
-      llvm::consumeError(values.takeError());
-      return true;
-    }
-    for (int64_t i = 1; i < values->storedElements() && known->second; ++i)
-      known->second = values->at(i) == values->at(0);
+    llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
+    llvm::Expected<bool> same = source ? source->isUniform() : llvm::Expected<bool>(source.takeError());
+    if (same)
+      known->second = *same;
+    else
+      llvm::consumeError(same.takeError());
     return known->second;
   }
 

@@ -1,8 +1,7 @@
 // Payloads of initializers: inline in raw or typed fields, or a slice of a file below the model's folder.
-#include "frontend/onnx/model.h"
+#include "frontend/onnx/tensor_source.h"
 
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
 
@@ -38,11 +37,6 @@ llvm::Error tensorError(const TensorProto &tensor, const llvm::Twine &why) {
 
 bool isExternal(const TensorProto &tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
 
-struct ExternalSlice {
-  std::string file; ///< resolved, without links
-  uint64_t offset = 0, length = 0;
-};
-
 /// What can be said of a location without looking at the file.
 llvm::Error checkLocation(const TensorProto &tensor, llvm::StringRef location) {
   namespace path = llvm::sys::path;
@@ -74,7 +68,8 @@ llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorPr
     return error;
   llvm::SmallString<256> joined = besideModel(model, location), file, folder;
   if (std::error_code error = fs::real_path(joined, file))
-    return tensorError(tensor, "cannot open external data file '" + joined + "': " + error.message());
+    return tensorError(tensor, "cannot open external data file '" + joined + "': " + error.message() +
+                                   (model.weightsMayBeAbsent ? "" : " (--init file, default or random start without)"));
   if (std::error_code error = fs::real_path(model.folder, folder))
     return tensorError(tensor, "cannot resolve the model's folder '" + model.folder + "': " + error.message());
   llvm::StringRef below = file;
@@ -83,44 +78,6 @@ llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorPr
   if (!fs::is_regular_file(file))
     return tensorError(tensor, "external data '" + joined + "' is not a file");
   return file.str().str();
-}
-
-llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const TensorProto &tensor, uint64_t expected) {
-  ExternalSlice slice;
-  slice.length = expected;
-  for (const onnx::StringStringEntryProto &entry : tensor.external_data()) {
-    uint64_t *number = entry.key() == "offset" ? &slice.offset : entry.key() == "length" ? &slice.length : nullptr;
-    if (number && llvm::StringRef(entry.value()).getAsInteger(10, *number))
-      return tensorError(tensor, "external data has a bad " + entry.key() + " '" + entry.value() + "'");
-  }
-  llvm::Expected<std::string> file = containedFile(model, tensor, locationOf(tensor));
-  if (!file)
-    return file.takeError();
-  slice.file = std::move(*file);
-  if (slice.length != expected)
-    return tensorError(tensor, "external data has length " + llvm::Twine(slice.length) + ", its shape needs " +
-                                   llvm::Twine(expected) + " bytes");
-  uint64_t size = 0;
-  if (std::error_code error = llvm::sys::fs::file_size(slice.file, size))
-    return tensorError(tensor, "cannot read '" + slice.file + "': " + error.message());
-  if (slice.offset > size || slice.length > size - slice.offset)
-    return tensorError(tensor, "needs bytes " + llvm::Twine(slice.offset) + " to " +
-                                   llvm::Twine(slice.offset + slice.length) + " of '" + slice.file + "', which has " +
-                                   llvm::Twine(size));
-  return slice;
-}
-
-llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openExternal(const OnnxModel &model, const TensorProto &tensor) {
-  llvm::Expected<ExternalSlice> slice =
-      externalSlice(model, tensor, elementsOf(tensor) * fileTypeOf(tensor.data_type())->bytes);
-  if (!slice)
-    return slice.takeError();
-  auto buffer = llvm::MemoryBuffer::getFileSlice(slice->file, slice->length, slice->offset);
-  if (!buffer)
-    return tensorError(tensor, "cannot read '" + slice->file + "': " + buffer.getError().message());
-  if ((*buffer)->getBufferSize() != slice->length)
-    return tensorError(tensor, "'" + slice->file + "' became shorter while it was read");
-  return std::move(*buffer);
 }
 
 /// Elements in whatever typed field the element type uses.
@@ -152,7 +109,7 @@ float bfloatToFloat(uint16_t bits) {
 
 /// result[i] = convert(element i), written as To.
 template <class To, class From, class Convert>
-std::vector<uint8_t> convertRaw(const uint8_t *data, int64_t elements, Convert convert) {
+std::vector<uint8_t> convertEach(const uint8_t *data, int64_t elements, Convert convert) {
   std::vector<uint8_t> result(elements * sizeof(To));
   for (int64_t i = 0; i < elements; ++i) {
     From from;
@@ -161,22 +118,6 @@ std::vector<uint8_t> convertRaw(const uint8_t *data, int64_t elements, Convert c
     std::memcpy(result.data() + i * sizeof(To), &to, sizeof to);
   }
   return result;
-}
-
-std::vector<uint8_t> fromRaw(int32_t onnxType, const uint8_t *data, int64_t elements) {
-  auto as32 = [](auto x) { return static_cast<int32_t>(x); };
-  auto as64 = [](auto x) { return static_cast<int64_t>(x); };
-  switch (onnxType) {
-  case TensorProto::FLOAT16: return convertRaw<float, uint16_t>(data, elements, halfToFloat);
-  case TensorProto::BFLOAT16: return convertRaw<float, uint16_t>(data, elements, bfloatToFloat);
-  case TensorProto::INT8: return convertRaw<int32_t, int8_t>(data, elements, as32);
-  case TensorProto::INT16: return convertRaw<int32_t, int16_t>(data, elements, as32);
-  case TensorProto::UINT16: return convertRaw<int32_t, uint16_t>(data, elements, as32);
-  case TensorProto::UINT32: return convertRaw<int64_t, uint32_t>(data, elements, as64);
-  case TensorProto::BOOL:
-    return convertRaw<uint8_t, uint8_t>(data, elements, [](uint8_t x) { return uint8_t(x != 0); });
-  default: return std::vector<uint8_t>(data, data + elements * fileTypeOf(onnxType)->bytes);
-  }
 }
 
 template <class To, class Field, class Convert>
@@ -220,6 +161,62 @@ std::string typeText(int32_t onnxType) {
              : "type " + std::to_string(onnxType);
 }
 
+int64_t rawElementBytes(int32_t onnxType) { return fileTypeOf(onnxType)->bytes; }
+
+bool isStoredAsUsed(int32_t onnxType) {
+  switch (onnxType) {
+  case TensorProto::FLOAT:
+  case TensorProto::DOUBLE:
+  case TensorProto::INT64:
+  case TensorProto::INT32:
+  case TensorProto::UINT8:
+  case TensorProto::UINT64: return true;
+  default: return false;
+  }
+}
+
+std::vector<uint8_t> convertRaw(int32_t onnxType, const uint8_t *data, int64_t elements) {
+  auto as32 = [](auto x) { return static_cast<int32_t>(x); };
+  auto as64 = [](auto x) { return static_cast<int64_t>(x); };
+  switch (onnxType) {
+  case TensorProto::FLOAT16: return convertEach<float, uint16_t>(data, elements, halfToFloat);
+  case TensorProto::BFLOAT16: return convertEach<float, uint16_t>(data, elements, bfloatToFloat);
+  case TensorProto::INT8: return convertEach<int32_t, int8_t>(data, elements, as32);
+  case TensorProto::INT16: return convertEach<int32_t, int16_t>(data, elements, as32);
+  case TensorProto::UINT16: return convertEach<int32_t, uint16_t>(data, elements, as32);
+  case TensorProto::UINT32: return convertEach<int64_t, uint32_t>(data, elements, as64);
+  case TensorProto::BOOL:
+    return convertEach<uint8_t, uint8_t>(data, elements, [](uint8_t x) { return uint8_t(x != 0); });
+  default: return std::vector<uint8_t>(data, data + elements * fileTypeOf(onnxType)->bytes);
+  }
+}
+
+llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const TensorProto &tensor) {
+  const uint64_t expected = elementsOf(tensor) * rawElementBytes(tensor.data_type());
+  ExternalSlice slice;
+  slice.length = expected;
+  for (const onnx::StringStringEntryProto &entry : tensor.external_data()) {
+    uint64_t *number = entry.key() == "offset" ? &slice.offset : entry.key() == "length" ? &slice.length : nullptr;
+    if (number && llvm::StringRef(entry.value()).getAsInteger(10, *number))
+      return tensorError(tensor, "external data has a bad " + entry.key() + " '" + entry.value() + "'");
+  }
+  llvm::Expected<std::string> file = containedFile(model, tensor, locationOf(tensor));
+  if (!file)
+    return file.takeError();
+  slice.file = std::move(*file);
+  if (slice.length != expected)
+    return tensorError(tensor, "external data has length " + llvm::Twine(slice.length) + ", its shape needs " +
+                                   llvm::Twine(expected) + " bytes");
+  uint64_t size = 0;
+  if (std::error_code error = llvm::sys::fs::file_size(slice.file, size))
+    return tensorError(tensor, "cannot read '" + slice.file + "': " + error.message());
+  if (slice.offset > size || slice.length > size - slice.offset)
+    return tensorError(tensor, "needs bytes " + llvm::Twine(slice.offset) + " to " +
+                                   llvm::Twine(slice.offset + slice.length) + " of '" + slice.file + "', which has " +
+                                   llvm::Twine(size));
+  return slice;
+}
+
 Shape shapeOf(const TensorProto &tensor) { return Shape(tensor.dims().begin(), tensor.dims().end()); }
 
 int64_t elementsOf(const TensorProto &tensor) { return checkedElements(shapeOf(tensor)).value_or(0); }
@@ -252,7 +249,7 @@ llvm::Error checkTensor(const OnnxModel &model, const TensorProto &tensor) {
   if (isAbsent(model, tensor))
     return llvm::Error::success();
   if (isExternal(tensor)) {
-    llvm::Expected<ExternalSlice> slice = externalSlice(model, tensor, bytes);
+    llvm::Expected<ExternalSlice> slice = externalSlice(model, tensor);
     return slice ? llvm::Error::success() : slice.takeError();
   }
   if (tensor.has_raw_data() && static_cast<int64_t>(tensor.raw_data().size()) != bytes)
@@ -268,19 +265,25 @@ llvm::Expected<std::vector<uint8_t>> readTensor(const OnnxModel &model, const Te
   int64_t elements = elementsOf(tensor);
   if (!isExternal(tensor))
     return tensor.has_raw_data()
-               ? fromRaw(tensor.data_type(), reinterpret_cast<const uint8_t *>(tensor.raw_data().data()), elements)
+               ? convertRaw(tensor.data_type(), reinterpret_cast<const uint8_t *>(tensor.raw_data().data()), elements)
                : fromTyped(tensor);
-  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> bytes = openExternal(model, tensor);
-  if (!bytes)
-    return bytes.takeError();
-  return fromRaw(tensor.data_type(), reinterpret_cast<const uint8_t *>((*bytes)->getBufferStart()), elements);
+  llvm::Expected<TensorSource> source = TensorSource::open(model, tensor);
+  if (!source)
+    return source.takeError();
+  std::vector<uint8_t> all(static_cast<size_t>(elements * source->elementBytes()));
+  if (llvm::Error error = source->read(0, elements, all.data()))
+    return tensorError(tensor, llvm::toString(std::move(error)));
+  return all;
 }
 
 llvm::Expected<std::string> readRaw(const OnnxModel &model, const TensorProto &tensor) {
-  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> bytes = openExternal(model, tensor);
-  if (!bytes)
-    return bytes.takeError();
-  return (*bytes)->getBuffer().str();
+  llvm::Expected<TensorSource> source = TensorSource::open(model, tensor);
+  if (!source)
+    return source.takeError();
+  std::string bytes(static_cast<size_t>(source->elements() * rawElementBytes(tensor.data_type())), '\0');
+  if (llvm::Error error = source->readRaw(0, source->elements(), reinterpret_cast<uint8_t *>(bytes.data())))
+    return tensorError(tensor, llvm::toString(std::move(error)));
+  return bytes;
 }
 
 llvm::Expected<Dense> readDense(const OnnxModel &model, const TensorProto &tensor) {

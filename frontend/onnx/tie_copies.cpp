@@ -1,6 +1,7 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
+#include "frontend/onnx/tensor_source.h"
 
 #include <cstring>
 #include <map>
@@ -8,24 +9,6 @@
 namespace fsdpc {
 
 namespace {
-
-using Bytes = std::vector<uint8_t>;
-
-bool isUniform(const Bytes &bytes, int64_t elementBytes) {
-  for (size_t i = elementBytes; i < bytes.size(); ++i)
-    if (bytes[i] != bytes[i - elementBytes])
-      return false;
-  return true;
-}
-
-/// Is b [n,m] the transpose of a [m,n]?
-bool isTransposeOf(const Bytes &a, const Bytes &b, int64_t m, int64_t n, int64_t elementBytes) {
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t k = 0; k < n; ++k)
-      if (std::memcmp(a.data() + (i * n + k) * elementBytes, b.data() + (k * m + i) * elementBytes, elementBytes) != 0)
-        return false;
-  return true;
-}
 
 class CopyFinder {
 public:
@@ -54,20 +37,29 @@ private:
       return std::nullopt;
     if (isAbsent(repair.model, original) || isAbsent(repair.model, copy))
       return std::nullopt;
-    llvm::Expected<Bytes> a = readTensor(repair.model, original);
+    llvm::Expected<TensorSource> a = TensorSource::open(repair.model, original);
     if (!a)
       return a.takeError();
-    llvm::Expected<Bytes> b = readTensor(repair.model, copy);
+    llvm::Expected<TensorSource> b = TensorSource::open(repair.model, copy);
     if (!b)
       return b.takeError();
-    int64_t elementBytes = static_cast<int64_t>(a->size()) / elementsOf(original);
-    if (isUniform(*a, elementBytes))
-      return std::nullopt;
-    if (sameShape && *a == *b)
-      return Shape();
-    if (swapped && isTransposeOf(*a, *b, from[0], from[1], elementBytes))
-      return Shape{1, 0};
-    return std::nullopt;
+    return sameLayout(*a, *b, sameShape, swapped, from[0]);
+  }
+
+  static llvm::Expected<std::optional<Shape>> sameLayout(const TensorSource &original, const TensorSource &copy,
+                                                         bool sameShape, bool swapped, int64_t rows) {
+    llvm::Expected<bool> isUniform = original.isUniform();
+    if (!isUniform)
+      return isUniform.takeError();
+    llvm::Expected<bool> isEqual = *isUniform || !sameShape ? llvm::Expected<bool>(false) : original.equals(copy);
+    if (!isEqual)
+      return isEqual.takeError();
+    if (*isEqual || *isUniform)
+      return *isEqual ? std::optional(Shape()) : std::nullopt;
+    llvm::Expected<bool> isTransposed = swapped ? original.isTransposeOf(copy, rows) : llvm::Expected<bool>(false);
+    if (!isTransposed)
+      return isTransposed.takeError();
+    return *isTransposed ? std::optional(Shape{1, 0}) : std::nullopt;
   }
 
   llvm::Error tieIfCopy(const onnx::TensorProto &original, const onnx::TensorProto &copy) {
@@ -179,16 +171,21 @@ private:
 
   /// The same for a matrix and its transpose: no order counts but that of the bytes of one element.
   llvm::Expected<uint64_t> sumOf(const onnx::TensorProto &tensor) const {
-    llvm::Expected<Bytes> bytes = readTensor(repair.model, tensor);
-    if (!bytes)
-      return bytes.takeError();
-    size_t width = bytes->size() / std::max<int64_t>(1, elementsOf(tensor));
+    llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
+    if (!source)
+      return source.takeError();
+    const int64_t width = source->elementBytes();
     uint64_t sum = 0;
-    for (size_t i = 0; i + width <= bytes->size() && width > 0; i += width) {
-      uint64_t element = 0;
-      std::memcpy(&element, bytes->data() + i, std::min<size_t>(width, sizeof element));
-      sum += element * 0x9e3779b97f4a7c15u;
-    }
+    llvm::Error error = source->forEachRun([&](const uint8_t *run, int64_t, int64_t many) {
+      for (int64_t i = 0; i < many; ++i) {
+        uint64_t element = 0;
+        std::memcpy(&element, run + i * width, static_cast<size_t>(width));
+        sum += element * 0x9e3779b97f4a7c15u;
+      }
+      return true;
+    });
+    if (error)
+      return error;
     return sum;
   }
 

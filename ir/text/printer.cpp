@@ -142,6 +142,14 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
     out << " frozen";
   if (!parameter.hasValue)
     out << " no_value";
+  if (const std::optional<InitialValues> &initial = parameter.initial) {
+    out << " initial(" << nameOf(initial->kind) << ' ' << doubleText(initial->first);
+    if (initial->kind != InitialKind::constant)
+      out << ", " << doubleText(initial->second);
+    if (!initial->origin.empty())
+      out << ", " << quoted(initial->origin);
+    out << ')';
+  }
   if (parameter.ignored)
     out << " ignored";
   if (parameter.initializer != parameter.name)

@@ -255,12 +255,33 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return readSymbol(parameter.unit);
     if (clause.isWord("recovered"))
       return readString(parameter.recovered);
+    if (clause.isWord("initial"))
+      return readInitialValues(parameter.initial.emplace());
     if (clause.isWord("uses"))
       return commaSeparated([&] { return readParameterUse(parameter); });
-    return fail(clause, "a parameter has frozen, no_value, ignored, initializer, permutation, file_shape, unit, "
-                        "recovered and uses, not '" +
+    return fail(clause, "a parameter has frozen, no_value, ignored, initial, initializer, permutation, file_shape, "
+                        "unit, recovered and uses, not '" +
                             clause.text + "'");
   });
+}
+
+/// initial(uniform -0.5, 0.5, "what says so")
+bool Reader::readInitialValues(InitialValues &initial) {
+  Token kind = token;
+  advance();
+  bool isKnown = false;
+  for (InitialKind each : {InitialKind::constant, InitialKind::uniform, InitialKind::normal})
+    if (kind.isWord(nameOf(each))) {
+      initial.kind = each;
+      isKnown = true;
+    }
+  if (!isKnown)
+    return fail(kind, "initial values are constant, uniform or normal, not '" + kind.text + "'");
+  if (!readDouble(initial.first))
+    return false;
+  if (initial.kind != InitialKind::constant && (!expect(',') || !readDouble(initial.second)))
+    return false;
+  return !accept(',') || readString(initial.origin);
 }
 
 bool Reader::readParameterUse(Parameter &parameter) {

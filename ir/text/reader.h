@@ -100,6 +100,7 @@ private:
   bool readSlot(State &state);
   bool readParameter();
   bool readParameterClause(Parameter &parameter);
+  bool readInitialValues(InitialValues &initial);
   bool readParameterUse(Parameter &parameter);
 
   // read_function.cpp

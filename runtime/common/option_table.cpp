@@ -21,7 +21,7 @@ std::span<const OptionRow> optionTable() {
       {"step_size", "N|Nepoch", &O::stepSize, "step: steps or epochs between two decays"},
       {"gamma", "X", &O::gamma, "step: factor of a decay"},
       {"shuffle", "", &O::shuffle, "a new global permutation in each epoch, the same for every world size"},
-      {"seed", "N", &O::seed, "for shuffling and dropout; default: the compiled one"},
+      {"seed", "N", &O::seed, "for shuffling, dropout and initial values that are drawn; default: the compiled one"},
       {"drop_last", "", &O::dropLast, "leave out the last partial batch; --no_drop_last pads it with weight 0"},
       {"eval_every", "N|Nepoch", &O::evalEvery, "evaluate on --val_data; default 1epoch", 1},
       {"eval_steps", "N", &O::evalSteps, "evaluate on that many global batches only", 1},

@@ -102,6 +102,15 @@ struct SegmentInfo {
   int replicaOf = -1;          ///< index of the segment that this one repeats, whole or rounded; -1: it is none
 };
 
+enum class InitialKind : std::uint8_t { constant, uniform, normal };
+
+/// How a parameter starts that has no values in a file; initial_values.h draws them.
+struct InitialValues {
+  InitialKind kind = InitialKind::constant;
+  double first = 0;  ///< constant: the value; uniform: the lower bound; normal: the mean
+  double second = 0; ///< uniform: the upper bound; normal: the standard deviation
+};
+
 struct ParameterInfo {
   const char *name;
   DType dtype;
@@ -115,7 +124,8 @@ struct ParameterInfo {
   int onnxPermutation[maxRank];
   Shape onnxShape;              ///< as the file has it (same elements; may be a reshape of the permuted shape)
   std::int64_t onnxOffsetBytes; ///< where its bytes start in the external data file of OUT/model.onnx
-  bool inWeightsFile;           ///< OUT/weights/model.safetensors has initial values; otherwise it starts at zero
+  bool inWeightsFile;           ///< OUT/weights/model.safetensors has its initial values
+  InitialValues initial = {};   ///< otherwise
 };
 
 /// Optimizer state of one segment, laid out and sharded like the segment.

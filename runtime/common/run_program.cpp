@@ -69,6 +69,8 @@ void checkOutputs(const ProgramInfo &program, const Options &options) {
 void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs,
                 Pulse &pulse) {
   resetState(program, context);
+  if (options.loadModel.empty())
+    drawInitialValues(program, context, static_cast<std::uint64_t>(options.seed.value_or(0)), [&] { pulse.beat(); });
   if (inputs.weights)
     inputs.weights->load(context, [&] { pulse.beat(); });
   for (const ScalarValue &scalar : options.scalars)

@@ -1,6 +1,7 @@
 #include "runtime/common/weights.h"
 
 #include "runtime/common/arena_access.h"
+#include "runtime/common/initial_values.h"
 #include "runtime/common/shards.h"
 
 #include <algorithm>
@@ -55,16 +56,35 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
   }
 }
 
-/// Per segment, all that hold its parameters: itself and its replica, if it has one, which may round them. Nothing for
-/// replicas.
-std::vector<std::vector<const SegmentInfo *>> copiesOfSegments(const ProgramInfo &program) {
-  std::vector<std::vector<const SegmentInfo *>> copies(program.segments.size());
-  for (std::size_t i = 0; i < copies.size(); ++i) {
-    const SegmentInfo &segment = program.segments[i];
-    copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
+/// Where a rank holds parameters: in their segment and in its replica, if it has one, which may round them.
+class HeldParameters {
+public:
+  explicit HeldParameters(const ProgramInfo &program) : program(program), copies(program.segments.size()) {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      const SegmentInfo &segment = program.segments[i];
+      copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
+    }
   }
-  return copies;
-}
+
+  /// Calls fill(range, dtype, to) for every piece of the parameter that this rank holds.
+  template <class Fill>
+  void write(std::size_t index, const Context &context, const Fill &fill) const {
+    const ParameterInfo &parameter = program.parameters[index];
+    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
+      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
+      const std::int64_t width = byteSize(segment->dtype);
+      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
+      writeArenaInPieces(
+          context, first, range.elements * width, [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
+            fill(ShardRange{range.parameterElement + firstByte / width, 0, bytes / width}, segment->dtype, to);
+          });
+    }
+  }
+
+private:
+  const ProgramInfo &program;
+  std::vector<std::vector<const SegmentInfo *>> copies; ///< per segment; nothing for replicas
+};
 
 } // namespace
 
@@ -96,21 +116,25 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
 }
 
 void Weights::load(const Context &context, const std::function<void()> &beat) const {
-  const std::vector<std::vector<const SegmentInfo *>> copies = copiesOfSegments(program);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!entries[i])
-      continue;
+  const HeldParameters held(program);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (entries[i])
+      held.write(i, context, [&](const ShardRange &range, DType dtype, std::byte *to) {
+        readRange(file.file(), *entries[i], dtype, range, to, beat);
+      });
+}
+
+void drawInitialValues(const ProgramInfo &program, const Context &context, std::uint64_t seed,
+                       const std::function<void()> &beat) {
+  const HeldParameters held(program);
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const ParameterInfo &parameter = program.parameters[i];
-    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
-      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
-      const std::int64_t width = byteSize(segment->dtype);
-      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
-      writeArenaInPieces(context, first, range.elements * width,
-                         [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
-                           readRange(file.file(), *entries[i], segment->dtype,
-                                     {range.parameterElement + firstByte / width, 0, bytes / width}, to, beat);
-                         });
-    }
+    const bool isZero = parameter.initial.kind == InitialKind::constant && parameter.initial.first == 0;
+    if (!parameter.inWeightsFile && !isZero)
+      held.write(i, context, [&](const ShardRange &range, DType dtype, std::byte *to) {
+        drawRange(parameter, seed, range.parameterElement, range.elements, dtype, to);
+        beat();
+      });
   }
 }
 

@@ -11,7 +11,7 @@
 namespace fsdpc::rt {
 
 enum class WeightsOrigin : std::uint8_t {
-  compiled, ///< OUT/weights/model.safetensors: holds the parameters with `inWeightsFile`; the rest start at zero
+  compiled, ///< OUT/weights/model.safetensors: holds the parameters with `inWeightsFile`
   user,     ///< --load_model: holds every parameter, and nothing else
 };
 
@@ -32,6 +32,12 @@ private:
   SafetensorsFile file;
   std::vector<const TensorEntry *> entries; ///< per parameter; null: not in the file
 };
+
+/// Draws the initial values of the parameters that no file has (ParameterInfo::initial) where this rank holds them:
+/// shards, what is whole here, replicas. They are those of `seed` for every world size and strategy. Nothing of the
+/// size of a tensor is allocated. `beat` as above.
+void drawInitialValues(
+    const ProgramInfo &program, const Context &context, std::uint64_t seed, const std::function<void()> &beat = [] {});
 
 /// Zeroes all parameter shards and replicas and sets every element of the optimizer state to its initial value.
 void resetState(const ProgramInfo &program, const Context &context);

@@ -153,7 +153,9 @@ TEST(Text, TablesPrintAsTheyWereRead) {
       "parameter @a : f32[3] frozen no_value ignored initializer(\"\") permutation(1, 0) file_shape(3, 1) "
       "unit(@layers.0)"
       " recovered(\"was folded\") uses(\"Gemm 1\": 1, \"Gemm 2\": 0)\n"
-      "parameter @\"b c\" : f32[2,2]\n";
+      "parameter @\"b c\" : f32[2,2] no_value initial(uniform -0.5, 0.25, \"rule\")\n"
+      "parameter @c : f32[2] no_value initial(constant 1)\n"
+      "parameter @d : f32[2] no_value initial(normal 0, 0.02)\n";
   EXPECT_EQ(reprinted(text), text);
 }
 

@@ -7,6 +7,8 @@
     check.py rows FILE FIRST.safetensors       FILE's tensors are the first rows of those in the other file
     check.py arenas OUTPUT RANKS               every rank changed both arenas to the highest planned byte, less 64 at most
     check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
+    check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
+    check.py falls LOG --limit X               the last loss is at most X times the first
     check.py common_results TRACE TRACE        the ranks' traces hold the same collectives, all with hashes, equal for common results
 """
 import argparse, json, pathlib, re, sys
@@ -83,6 +85,31 @@ def growth(log, limit):
     require(beside <= limit, f"more than {limit} bytes per rank beside the plan")
 
 
+def initial(file, plan, *constants):
+    """Every parameter starts as plan.json says; `constants` are name=value."""
+    values, stated = accept.load_safetensors(file), json.loads(pathlib.Path(plan).read_text())["parameters"]
+    require(values.keys() == {p["name"] for p in stated}, f"{list(values)}")
+    for parameter in stated:
+        how, value = parameter["initial"], values[parameter["name"]].astype("f8")
+        error = 6 / value.size ** 0.5  # standard errors of the moments, six of them
+        if how["kind"] == "constant":
+            require((value == how["value"]).all(), f"{parameter['name']} is not {how['value']}")
+        elif how["kind"] == "uniform":
+            low, high = how["low"], how["high"]
+            require(low <= value.min() and value.max() <= high, f"{parameter['name']} is not within {low} and {high}")
+            require(abs(value.mean() - (low + high) / 2) <= error * (high - low), f"{parameter['name']}: mean {value.mean()}")
+        elif how["kind"] == "normal":
+            require(abs(value.mean() - how["mean"]) <= error * how["std"], f"{parameter['name']}: mean {value.mean()}")
+            require(abs(value.std() - how["std"]) <= error * how["std"], f"{parameter['name']}: deviation {value.std()}")
+    for name, value in (c.split("=") for c in constants):
+        require((values[name] == float(value)).all(), f"{name} is not {value}")
+
+
+def falls(log, limit):
+    numbers = [entry["loss"] for entry in entries(log) if "loss" in entry]
+    require(numbers[-1] <= limit * numbers[0], f"the loss goes from {numbers[0]} to {numbers[-1]}")
+
+
 def common_results(one, other):
     first, second = [json.loads(pathlib.Path(file).read_text()) for file in (one, other)]
     require(first["exit"] == second["exit"] == 0 and len(first["collectives"]) == len(second["collectives"]) > 0, "the traces differ")
@@ -103,10 +130,12 @@ def main():
     a = parser.parse_args()
     if a.what == "losses":
         losses(a.arguments, a.limit)
+    elif a.what == "falls":
+        falls(a.arguments[0], a.limit)
     elif a.what in ("arenas", "growth"):
         globals()[a.what](a.arguments[0], int(a.arguments[1]))
     else:
-        {"first_loss": first_loss, "logits": logits, "rows": rows, "common_results": common_results}[a.what](*a.arguments)
+        {"first_loss": first_loss, "logits": logits, "rows": rows, "initial": initial, "common_results": common_results}[a.what](*a.arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,184 @@
+#include "frontend/onnx/tensor_source.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error fileError(llvm::StringRef path) {
+  return llvm::createStringError("cannot read '" + path + "': " + std::strerror(errno));
+}
+
+llvm::Error readAll(int descriptor, llvm::StringRef path, int64_t offset, int64_t bytes, uint8_t *to) {
+  while (bytes > 0) {
+    ssize_t got = pread(descriptor, to, static_cast<size_t>(bytes), offset);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return fileError(path);
+    if (got == 0)
+      return llvm::createStringError("'" + path + "' became shorter while it was read");
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<TensorSource> TensorSource::open(const OnnxModel &model, const onnx::TensorProto &tensor) {
+  TensorSource source;
+  source.tensor = &tensor;
+  source.count = elementsOf(tensor);
+  source.width = byteSize(*dtypeOf(tensor.data_type()));
+  source.rawWidth = rawElementBytes(tensor.data_type());
+  if (tensor.data_location() != onnx::TensorProto::EXTERNAL) {
+    llvm::Expected<std::vector<uint8_t>> all = readTensor(model, tensor);
+    if (!all)
+      return all.takeError();
+    source.inside = std::move(*all);
+    return source;
+  }
+  llvm::Expected<ExternalSlice> slice = externalSlice(model, tensor);
+  if (!slice)
+    return slice.takeError();
+  source.path = slice->file;
+  source.offset = static_cast<int64_t>(slice->offset);
+  source.descriptor = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (source.descriptor < 0)
+    return fileError(source.path);
+  return source;
+}
+
+TensorSource::TensorSource(TensorSource &&other) noexcept
+    : tensor(other.tensor), path(std::move(other.path)), descriptor(std::exchange(other.descriptor, -1)),
+      offset(other.offset), inside(std::move(other.inside)), count(other.count), width(other.width),
+      rawWidth(other.rawWidth) {}
+
+TensorSource::~TensorSource() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+llvm::Error TensorSource::read(int64_t first, int64_t many, uint8_t *to) const {
+  if (descriptor < 0) {
+    std::copy_n(inside.data() + first * width, many * width, to);
+    return llvm::Error::success();
+  }
+  if (isStoredAsUsed(tensor->data_type()))
+    return readRaw(first, many, to);
+  std::vector<uint8_t> raw(static_cast<size_t>(many * rawWidth));
+  if (llvm::Error error = readRaw(first, many, raw.data()))
+    return error;
+  std::vector<uint8_t> converted = convertRaw(tensor->data_type(), raw.data(), many);
+  std::copy(converted.begin(), converted.end(), to);
+  return llvm::Error::success();
+}
+
+llvm::Error TensorSource::readRaw(int64_t first, int64_t many, uint8_t *to) const {
+  return readAll(descriptor, path, offset + first * rawWidth, many * rawWidth, to);
+}
+
+llvm::Error TensorSource::readTransposed(int64_t rows, int64_t first, int64_t many, uint8_t *to) const {
+  const int64_t columns = count / rows;
+  std::vector<uint8_t> part(static_cast<size_t>(many * width));
+  for (int64_t row = 0; row < rows; ++row) {
+    if (llvm::Error error = read(row * columns + first, many, part.data()))
+      return error;
+    for (int64_t i = 0; i < many; ++i)
+      std::memcpy(to + (i * rows + row) * width, part.data() + i * width, static_cast<size_t>(width));
+  }
+  return llvm::Error::success();
+}
+
+int64_t TensorSource::skipHole(int64_t first) const {
+  if (descriptor < 0 || first >= count)
+    return first;
+  const off_t at = offset + first * rawWidth;
+  const off_t data = lseek(descriptor, at, SEEK_DATA);
+  if (data < 0)
+    return errno == ENXIO ? count : first;
+  return std::min<int64_t>(count, first + (data - at) / rawWidth);
+}
+
+bool TensorSource::copyTo(int file, int64_t offsetBytes, int64_t first, int64_t many) const {
+  if (descriptor < 0 || !isStoredAsUsed(tensor->data_type()))
+    return false;
+  off_t from = offset + first * rawWidth, to = offsetBytes;
+  for (int64_t left = many * rawWidth; left > 0;) {
+    ssize_t copied = copy_file_range(descriptor, &from, file, &to, static_cast<size_t>(left), 0);
+    if (copied <= 0)
+      return false;
+    left -= copied;
+  }
+  return true;
+}
+
+llvm::Error TensorSource::forEachRun(llvm::function_ref<bool(const uint8_t *, int64_t, int64_t)> visit) const {
+  const int64_t most = runBytes / width;
+  std::vector<uint8_t> buffer(static_cast<size_t>(std::min(most, count) * width));
+  for (int64_t first = 0; first < count; first += most) {
+    const int64_t many = std::min(most, count - first);
+    if (llvm::Error error = read(first, many, buffer.data()))
+      return error;
+    if (!visit(buffer.data(), first, many))
+      break;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<bool> TensorSource::isUniform() const {
+  bool isSame = true;
+  std::vector<uint8_t> value(static_cast<size_t>(width));
+  llvm::Error error = forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
+    if (first == 0)
+      std::copy_n(run, width, value.begin());
+    for (int64_t i = 0; i < many && isSame; ++i)
+      isSame = std::equal(value.begin(), value.end(), run + i * width);
+    return isSame;
+  });
+  if (error)
+    return error;
+  return isSame;
+}
+
+llvm::Expected<bool> TensorSource::equals(const TensorSource &other) const {
+  bool isSame = true;
+  llvm::Error fault = llvm::Error::success();
+  std::vector<uint8_t> theirs(static_cast<size_t>(std::min(count * width, runBytes)));
+  llvm::Error error = forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
+    if (llvm::Error unread = other.read(first, many, theirs.data())) {
+      fault = llvm::joinErrors(std::move(fault), std::move(unread));
+      return false;
+    }
+    isSame = std::memcmp(run, theirs.data(), static_cast<size_t>(many * width)) == 0;
+    return isSame;
+  });
+  if (llvm::Error all = llvm::joinErrors(std::move(error), std::move(fault)))
+    return all;
+  return isSame;
+}
+
+llvm::Expected<bool> TensorSource::isTransposeOf(const TensorSource &other, int64_t rows) const {
+  const int64_t columns = count / rows, band = std::max<int64_t>(1, runBytes / (columns * width));
+  std::vector<uint8_t> own(static_cast<size_t>(std::min(band, rows) * columns * width)), theirs(own.size());
+  for (int64_t first = 0; first < rows; first += band) {
+    const int64_t many = std::min(band, rows - first);
+    if (llvm::Error error = read(first * columns, many * columns, own.data()))
+      return error;
+    if (llvm::Error error = other.readTransposed(columns, first, many, theirs.data()))
+      return error;
+    if (std::memcmp(own.data(), theirs.data(), static_cast<size_t>(many * columns * width)) != 0)
+      return false;
+  }
+  return true;
+}
+
+} // namespace fsdpc
