@@ -27,7 +27,8 @@ llvm::StringRef nameOf(FunctionKind kind) {
 }
 
 llvm::StringRef nameOf(StateRole role) {
-  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica", "optimizer", "scalar", "buffer"};
+  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica",    "optimizer",
+                                              "scalar",    "buffer",  "accumulator"};
   return names[static_cast<size_t>(role)];
 }
 

@@ -64,7 +64,8 @@ private:
     return unique;
   }
   int32_t addUnit(std::string name, llvm::StringRef source) {
-    plan.units.push_back({std::move(name), source.str(), options.strategy, options.reshardAfterForward});
+    plan.units.push_back(
+        {std::move(name), source.str(), options.strategy, options.reshardAfterForward, "", "", options.accumulation});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
   int32_t blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source);
