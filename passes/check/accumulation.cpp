@@ -10,6 +10,7 @@ llvm::Error StepMeaning::beginRepeated(const Function &function) {
   isRepeated = &module != &train && module.microSteps > 1 && runsInEveryMicroStep(function.kind());
   partial.clear();
   complete.clear();
+  terms.setBatch(runsInEveryMicroStep(function.kind()));
   if (module.microSteps > 1 && &module != &train)
     for (const Argument &argument : function.arguments())
       if (argument.kind == ArgumentKind::carry)

@@ -124,6 +124,8 @@ llvm::Error Comparison::compareAccumulators() {
         return fault(Fault::gradientContribution, *plannedFunction,
                      "parameter '" + parameter + "' has a gradient that the train module does not have, or twice");
       TermId whole = withoutSums(wanted->second), local = withoutSums(value.slots[i].term);
+      if (terms.isZero(local))
+        continue;
       if (terms.reshape(local, Shape(terms[whole].type.shape())) != whole)
         return differ("the gradient of parameter '" + parameter + "'", whole, local, true);
       gradients.erase(wanted);

@@ -318,7 +318,7 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   case Op::constant: return constant(node);
   case Op::reshape: return reshape(operands[0], type.shape(), &node);
   case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
-  case Op::batchSum: return batchSum(operands[0], {1, worldSize * microSteps}, &node);
+  case Op::batchSum: return batchSum(operands[0], batch, &node);
   default: break;
   }
   if (isElementwise(node))

@@ -53,6 +53,10 @@ public:
 
   explicit Terms(int64_t worldSize, int64_t microSteps = 1) : worldSize(worldSize), microSteps(microSteps) {}
 
+  /// What batch_sum is over in the function that is read next: the ranks, and in those that run in every micro-step the
+  /// micro-steps too.
+  void setBatch(bool spansMicroSteps) { batch = {1, worldSize * (spansMicroSteps ? microSteps : 1)}; }
+
   TermId leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin = nullptr);
   /// All results of a node whose operands are these terms. Not for ops on states, nor for those that spread segments.
   llvm::SmallVector<TermId, 2> apply(const Node &node, llvm::ArrayRef<TermId> operands);
@@ -113,6 +117,7 @@ private:
   llvm::SmallVector<TermId, 2> addingNorm(const Node &node, llvm::ArrayRef<TermId> operands);
 
   const int64_t worldSize, microSteps;
+  RankGroup batch = {1, worldSize};
   std::vector<Term> terms;
   std::vector<TermId> operandPool;
   std::vector<TermId> nextOfSameHash; ///< per term; -1: none

@@ -32,8 +32,11 @@ Addition additionOf(Node &write) {
   return {};
 }
 
+/// Reductions that start where the summand is there start first.
 void advance(const Addition &addition) {
   Node *last = addition.summand;
+  while (infoOf(*last->next()).has(startsCollective))
+    last = last->next();
   for (Node *node : {addition.read, addition.add, addition.write}) {
     node->moveAfter(last);
     node->section = addition.summand->section;

@@ -109,7 +109,8 @@ llvm::Error Accumulators::replaceCarried() {
       if (function->arguments()[i].kind == ArgumentKind::carry)
         if (llvm::Error error = readInstead(*function, static_cast<unsigned>(i)))
           return error;
-  dropResults(*module.function(FunctionKind::prologue));
+  if (Function *prologue = module.function(FunctionKind::prologue))
+    dropResults(*prologue);
   return llvm::Error::success();
 }
 

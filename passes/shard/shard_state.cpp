@@ -35,10 +35,13 @@ public:
       reduceScalars(*function);
     rebuildTapGradients(*module.function(FunctionKind::tapGradients));
     rebuildUpdate(*module.function(FunctionKind::update));
+    if (accumulators.areNeeded())
+      if (llvm::Error error = accumulators.replaceCarried())
+        return error;
     dropParameterStates();
     dropSources();
     module.stage = Stage::sharded;
-    return accumulators.areNeeded() ? accumulators.replaceCarried() : llvm::Error::success();
+    return llvm::Error::success();
   }
 
 private:
