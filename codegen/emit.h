@@ -45,7 +45,6 @@ struct EmitInfo {
   std::string compileCommand; ///< fsdpc ..., for the message about a wrong world size
   std::string settingsJson;   ///< the resolved compile options, one JSON object
   int64_t microBatchSize = 1;
-  int64_t gradientAccumulationSteps = 1;
   uint64_t seed = 0;
   std::string optimizer; ///< adamw, sgd, ...
   std::string loss;      ///< cross_entropy, ..., model

@@ -32,7 +32,8 @@ llvm::StringRef nameOf(InitialKind kind) {
 }
 
 llvm::StringRef nameOf(StateRole role) {
-  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica", "optimizer", "scalar", "buffer"};
+  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica",    "optimizer",
+                                              "scalar",    "buffer",  "accumulator"};
   return names[static_cast<size_t>(role)];
 }
 

@@ -16,10 +16,14 @@ llvm::StringRef nameOf(Stage stage);
 std::optional<Stage> stageFromName(llvm::StringRef name);
 
 /// The functions a module may have. `forward` exists in the graph stage only; the others from train on.
-/// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order.
+/// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order;
+/// the first two once for every micro-step (Module::microSteps): all calls of prologue come before those of micro_step.
 enum class FunctionKind : uint8_t { forward, prologue, microStep, tapGradients, update, evalStep, exportWeights };
 constexpr bool runsInEveryStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
+}
+constexpr bool runsInEveryMicroStep(FunctionKind kind) {
+  return kind == FunctionKind::prologue || kind == FunctionKind::microStep;
 }
 llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step export
 
@@ -125,12 +129,14 @@ struct Parameter {
 };
 
 enum class StateRole : uint8_t {
-  parameter, ///< a whole parameter (graph, train; name = parameter's name)
-  segment,   ///< this rank's part of a flat run of parameters (sharded on)
-  replica,   ///< another copy of segment `owner`: of all of it, in a 16-bit type, or both; refreshed with the segment
-  optimizer, ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
-  scalar,    ///< f64[] or i64[]: lr, beta1, ..., step, seed
-  buffer,    ///< not trained, carried over steps (running statistics)
+  parameter,   ///< a whole parameter (graph, train; name = parameter's name)
+  segment,     ///< this rank's part of a flat run of parameters (sharded on)
+  replica,     ///< another copy of segment `owner`: of all of it, in a 16-bit type, or both; refreshed with the segment
+  optimizer,   ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
+  scalar,      ///< f64[] or i64[]: lr, beta1, ..., step, seed
+  buffer,      ///< not trained, carried over steps (running statistics)
+  accumulator, ///< what the micro-steps of a step have summed so far, zero between steps: the gradients of segment
+               ///< `owner`, whole or split like it; or, without owner, one number
 };
 llvm::StringRef nameOf(StateRole role);
 
@@ -169,6 +175,9 @@ struct Unit {
   std::string backwardPrefetch = {};           ///< as in Decisions; empty: as there
   /// What of forward backward computes again: none, full, selective, budget (passes/train/select_saved.cpp).
   std::string activationCheckpointing = "none";
+  /// What stays whole between micro-steps, if there are several: reduce (nothing), keep_gradients, keep_parameters,
+  /// keep_both.
+  std::string accumulation = "reduce";
 };
 
 /// Choices for the whole module.
@@ -199,6 +208,10 @@ public:
   std::string name = "model";
   Stage stage = Stage::graph;
   std::vector<MeshAxis> mesh;
+  /// Micro-steps of a step. In the train stage a module of several is evaluated on as many times more ranks: rank
+  /// k * worldSize + r has the samples of micro-step k on rank r, and batch_sum is over all of them. eval_step is not part of a step:
+  /// a batch_sum in it is over the ranks.
+  int64_t microSteps = 1;
   Decisions decisions;
   std::vector<Unit> units;
   std::vector<std::string> outlines; ///< names of section bodies that are printed once
@@ -222,7 +235,11 @@ public:
   Function *function(FunctionKind kind) const; ///< null if there is none
   Function *addFunction(FunctionKind kind);
 
-  int64_t worldSize() const;                        ///< ranks that the mesh spans
+  int64_t worldSize() const; ///< ranks that the mesh spans
+  /// How often a step calls the function; 0: it is not part of a step that saves nothing.
+  int64_t callsPerStep(FunctionKind kind) const {
+    return runsInEveryMicroStep(kind) ? microSteps : runsInEveryStep(kind) ? 1 : 0;
+  }
   const MeshAxis *axis(llvm::StringRef name) const; ///< null if there is none
   int32_t unitIndex(llvm::StringRef name) const;    ///< -1 if there is none
   int32_t addUnit(Unit unit);

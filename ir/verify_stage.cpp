@@ -118,6 +118,20 @@ bool isReplica(const Module &module, const State &state) {
                    : state.over.empty() && !isAlike;
 }
 
+/// The gradients of a trained segment, whole or split like it, or one number; nothing has been added yet.
+bool isAccumulator(const Module &module, const State &state) {
+  if (state.initialValue != 0 || !state.slots.empty())
+    return false;
+  if (state.owner.empty())
+    return state.type.isScalar() && isFloat(state.type.dtype()) && state.over.empty();
+  const State *owner = module.state(state.owner);
+  if (!owner || owner->role != StateRole::segment || !owner->trainable || owner->type.dtype() != state.type.dtype() ||
+      state.paddedElements != owner->paddedElements)
+    return false;
+  bool isWhole = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  return isWhole || (state.over == owner->over && state.type == owner->type);
+}
+
 llvm::Error checkStates(const Module &module) {
   bool whole = module.stage < Stage::sharded;
   for (const State &state : module.states) {
@@ -130,6 +144,9 @@ llvm::Error checkStates(const Module &module) {
         return error;
     if (state.role == StateRole::replica && !isReplica(module, state))
       return broken("V13", "replica " + name + " holds not what its owner " + symbolText('@', state.owner) + " holds");
+    if (state.role == StateRole::accumulator && (whole || !isAccumulator(module, state)))
+      return broken("V13",
+                    "accumulator " + name + " begins with no zeros for the gradients of a segment, or for a number");
     const Parameter *parameter = module.parameter(state.name);
     if (state.role == StateRole::parameter && !module.parameters.empty() &&
         !(parameter && parameter->type == state.type))

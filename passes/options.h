@@ -32,14 +32,16 @@ struct OptimizerOptions {
 
 /// What is said about the units whose whole names match.
 struct UnitOverride {
-  std::string pattern;                       ///< regular expression
-  std::map<std::string, std::string> values; ///< strategy, reshard_after_forward, forward_prefetch (on, off),
-                                             ///< backward_prefetch, activation_checkpointing: valid values
+  std::string pattern; ///< regular expression
+  /// strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch, activation_checkpointing,
+  /// accumulation: valid values
+  std::map<std::string, std::string> values;
 };
 
 struct PipelineOptions {
   int64_t worldSize = 1;
   int64_t microBatchSize = 1;
+  int64_t microSteps = 1; ///< of a step: gradients are summed over them
   uint64_t seed = 0;
   DType paramDType = DType::f32; ///< what the forward and backward passes compute in; masters stay f32
   LossOptions loss;
@@ -47,6 +49,7 @@ struct PipelineOptions {
 
   std::string strategy = "full_shard";         ///< of every unit; a row of passes/shard/placement.h
   std::string reshardAfterForward = "default"; ///< of every unit: default, always, never, or a group size
+  std::string accumulation = "reduce";         ///< of every unit: what stays whole between micro-steps (Unit)
   int64_t shardDegree = -1;                    ///< ranks of one replica; -1: what replicateDegree leaves
   int64_t replicateDegree = 1;
   int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit

@@ -214,6 +214,13 @@ extern const Pass splitCollectives;
 /// the replicas then; replicas are waited for at the end. A unit's own prefetch choices come before the module's.
 extern const Pass scheduleComm;
 
+/// With several micro-steps: what a micro-step adds to an accumulator is added as soon as it is there, instead of at
+/// the end, so that its memory is free again.
+///     %g = wait %r; ...; %s = add %acc, %g; write @u.p.grad %s     ->     %g = wait %r; %s = add %acc, %g; write ...;
+///     ...
+/// Requires/ensures: async stage. Behind scheduleComm, which puts the waits where they hold nothing up.
+extern const Pass advanceAccumulation;
+
 /// Moves the optimizer of each segment from update into micro_step, right behind the wait for its reduction and the
 /// last reader of what it overwrites, so that it runs while other units' gradients are still on their way; a replica's
 /// gather starts there too and is waited for at the end of the step. Gradients live no longer than their optimizer:
@@ -221,7 +228,8 @@ extern const Pass scheduleComm;
 ///     micro_step: %g = wait %r               micro_step: %g = wait %r; stash @u.p %g; %n = adam %p, %g, ...; write
 ///     tap_gradients(%g): tap %g         ->   tap_gradients: %g = unstash @u.p; tap %g
 ///     update: %n = adam %p, %g; write        update:
-/// Requires/ensures: async stage, one micro-step and nothing (clipping, a skipped step) that needs all gradients first.
+/// Requires/ensures: async stage. Does nothing with several micro-steps; nothing (clipping, a skipped step) may need
+/// all gradients first.
 extern const Pass advanceUpdates;
 
 /// Starts the first gather of a step in `update` of the step before: behind the write of its state, or first where
@@ -229,7 +237,7 @@ extern const Pass advanceUpdates;
 ///     micro_step(%x): %f = all_gather.start %u.p; wait %f    ->   micro_step(%x, %next.u.p): wait %next.u.p
 ///     update: ...; write @u.p %n; return                          update: ...; write @u.p %n;
 ///                                                                 %g = all_gather.start %n; return %g
-/// Requires/ensures: async stage, one micro-step. Nothing for a unit without forward prefetch.
+/// Requires/ensures: async stage. Nothing with several micro-steps, nor for a unit without forward prefetch.
 extern const Pass carryFirstGather;
 
 /// Adds a free after the last use of every buffer that has none yet.

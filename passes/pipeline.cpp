@@ -40,7 +40,8 @@ llvm::ArrayRef<const Pass *> pipeline() {
       // async: when things happen
       &splitCollectives,
       &scheduleComm,
-      &advanceUpdates, // a unit's optimizer runs when its gradients are there
+      &advanceAccumulation, // gradients of a micro-step are added when they are there
+      &advanceUpdates,      // a unit's optimizer runs when its gradients are there
       &carryFirstGather,
       &insertFrees,
       // planned: where things live

@@ -147,6 +147,8 @@ def sweep():
 HYBRID = ("--data_parallel_shard_degree", 2)
 # One unit whole on every rank, one in replicas, the others split over all ranks.
 MIXED = ("--unit", ".*([.]0|fc1|fc1_to_fc2):strategy=no_shard", "--unit", ".*([.]1|fc2|conv1_to_conv2):strategy=hybrid_shard", *HYBRID)
+# The 8 rows of the fixtures' batches in other pieces.
+TWO_MICRO_STEPS = ("--micro_batch_size", 2, "--gradient_accumulation_steps", 2)
 STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
 
 
@@ -158,7 +160,12 @@ def acceptance_settings():
     settings += [(n, strategy, ()) for strategy in STRATEGIES for n in ((1, 2, 4) if full else (2,))]
     settings += [(4, "hybrid_shard", HYBRID), (4, "full_shard", MIXED)]
     settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
+    settings += [(2, "full_shard", TWO_MICRO_STEPS), (2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", "keep_both"))]
     if full:
+        settings += [(2, strategy, TWO_MICRO_STEPS) for strategy in STRATEGIES]
+        settings += [(2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", kept)) for kept in ("keep_gradients", "keep_parameters")]
+        settings += [(4, "hybrid_shard", (*HYBRID, "--micro_batch_size", 1, "--gradient_accumulation_steps", 2))]
+        settings += [(1, "full_shard", ("--micro_batch_size", 1, "--gradient_accumulation_steps", 8))]
         settings += [(4, "hybrid_shard_zero2", HYBRID), (4, "hybrid_shard", ("--streams", "threads", *HYBRID))]
         settings += [(4, "full_shard", ("--reshard_after_forward", reshard)) for reshard in ("always", "never", 2)]
         settings += [(2, strategy, ("--reduce_communicator", "own", "--streams", "threads")) for strategy in ("full_shard", *STRATEGIES)]
@@ -220,6 +227,7 @@ def emulated():
     often = {("mlp", 2), ("gpt2_tiny", 2)}
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
             for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
+    runs += [("accept", fixture, 2, "--seeds", 2, "--", *TWO_MICRO_STEPS) for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
     runs += [("events", fixture, 2, "--seeds", 200) for fixture in fixtures_wanted() if full or fixture.name == "mlp"]
     # The transport that gpu/accept.sh runs several ranks on one device with.
     runs += [("accept", fixture, ranks, "--seeds", 2, "--", "--test_build", "emulated_loopback")

@@ -44,6 +44,10 @@ OPTIONS = [
     "--mixed_precision bf16 --optimizer rmsprop --momentum 0.5 --backward_prefetch no_prefetch --no_forward_prefetch",
     "--mixed_precision bf16 --target cuda --max_inflight_all_gathers 4",
     "--mixed_precision bf16 --target cuda --attention cudnn",
+    "--gradient_accumulation_steps 3",
+    "--gradient_accumulation_steps 2 --accumulation keep_gradients --reduce_communicator own",
+    "--gradient_accumulation_steps 2 --accumulation keep_parameters --target cuda",
+    "--gradient_accumulation_steps 2 --accumulation keep_both --mixed_precision bf16 --transport mpi",
 ]
 
 

@@ -88,6 +88,7 @@ private:
   Table axes{"MeshAxisInfo", "axes"};
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
+  Table accumulators{"AccumulatorInfo", "accumulators"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
   Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
   Table nodes{"NodeInfo", "nodes"};
@@ -110,6 +111,7 @@ void InfoWriter::fillInputs() {
         continue;
       bool isLabels = argument.name == info.labels, isWeight = argument.name == info.sampleWeight;
       const Type &type = argument.value->type();
+      const Function *prologue = module.function(FunctionKind::prologue);
       IndexLimit limit = limits.lookup(argument.name);
       if (isLabels && info.classes > 0)
         limit.limit = info.classes;
@@ -121,7 +123,7 @@ void InfoWriter::fillInputs() {
                              : "InputKind::data",
                   cppDType(type.dtype()), shapeText(type.shape()), placeText(argument.value->place),
                   std::to_string(limit.limit), std::to_string(limit.ignored.value_or(0)),
-                  boolText(limit.ignored.has_value())});
+                  boolText(limit.ignored.has_value()), boolText(prologue && prologue->argument(argument.name))});
     }
 }
 
@@ -173,6 +175,8 @@ void InfoWriter::fillStates() {
     else if (state.role == StateRole::scalar)
       scalars.row({cppString(state.name), boolText(state.type.dtype() == DType::i64), cppDouble(state.initialValue),
                    placeText(state.place)});
+    else if (state.role == StateRole::accumulator)
+      accumulators.row({placeText(state.place), std::to_string(state.type.bytes())});
   }
 }
 
@@ -240,7 +244,7 @@ std::string InfoWriter::programInfo() const {
       .text("settingsJson", cppString(info.settingsJson))
       .number("worldSize", module.worldSize())
       .number("microBatchSize", info.microBatchSize)
-      .number("gradientAccumulationSteps", info.gradientAccumulationSteps)
+      .number("gradientAccumulationSteps", module.microSteps)
       .text("seed", std::to_string(info.seed) + "u")
       .text("optimizer", cppString(info.optimizer))
       .text("loss", cppString(info.loss))
@@ -254,6 +258,7 @@ std::string InfoWriter::programInfo() const {
       .text("segments", segments.reference())
       .text("parameters", parameters.reference())
       .text("optimizerStates", optimizerStates.reference())
+      .text("accumulators", accumulators.reference())
       .text("scalars", scalars.reference())
       .text("sections", sections.reference())
       .text("nodes", nodes.reference())
@@ -290,7 +295,7 @@ std::string InfoWriter::write() {
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
+                             &accumulators, &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

@@ -224,8 +224,10 @@ void ProgramWriter::writeFunctions(std::string &out) {
     const Function *function = program.module.function(kind);
     std::string discards = kind > FunctionKind::update ? discardLeftovers() : "";
     bool isEmpty = (next >= pieces.size() || pieces[next].function != function) && discards.empty();
-    // Functions of every step follow each other; the others may stand between any two steps.
-    bool joins = !isEmpty && program.dialect.hasEvents() && !runsInEveryStep(kind);
+    // Functions of every step follow each other; the others may stand between any two steps, and those that are called
+    // several times follow themselves.
+    bool standsAlone = !runsInEveryStep(kind) || program.module.microSteps > 1;
+    bool joins = !isEmpty && program.dialect.hasEvents() && standsAlone;
     out += "void " + cppName(kind).str() + (isEmpty ? "(Context &) {\n" : "(Context &c) {\n") + discards;
     if (joins)
       out += "  joinStreams(c);\n";

@@ -173,7 +173,7 @@ void LoopWriter::writeRandomChunks(llvm::StringRef from, llvm::StringRef to, int
 
 void LoopWriter::writeKeys() {
   if (!randomSteps.empty())
-    writer.line("const int rank = c.rank;", 2);
+    writer.line("const int rank = c.batchRank;", 2);
   for (size_t i : randomSteps) {
     const Step &step = body.steps[i];
     std::string instance = writer.hole("std::int64_t", "instance", llvm::Twine(step.immediates[0]));

@@ -299,7 +299,7 @@ void KernelWriter::run() {
   for (unsigned i = 0; i < node.resultCount(); ++i)
     arguments.push_back(writer.define(node.result(i)));
   if (!randomSteps.empty())
-    arguments.push_back("c.rank");
+    arguments.push_back("c.batchRank");
   for (size_t i : randomSteps)
     arguments.push_back(writer.hole("std::int64_t", "instance", llvm::Twine(body.steps[i].immediates[0])));
   if (elements > 0)

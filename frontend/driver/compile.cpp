@@ -112,6 +112,8 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
     return error;
   if (!result.module->mesh.empty())
     values.resolve("world_size", std::to_string(result.module->worldSize()));
+  if (result.module->stage >= Stage::train)
+    values.resolve("gradient_accumulation_steps", std::to_string(result.module->microSteps));
   llvm::Expected<RunnerOptions> runner = runnerOptions(values);
   if (!runner)
     return runner.takeError();

@@ -20,11 +20,11 @@ int64_t shareOfOthers(int64_t bytes, int64_t ranks) {
   return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
 }
 
-void count(const Node &node, SentBytes &sent) {
+void count(const Node &node, int64_t calls, SentBytes &sent) {
   if (!infoOf(node).has(startsCollective))
     return;
   int64_t ranks = node.get<CollectiveAttributes>().ranks;
-  int64_t whole = std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
+  int64_t whole = calls * std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
   if (node.op() == Op::allGatherStart)
     sent.allGather += shareOfOthers(whole, ranks);
   else if (node.op() == Op::reduceScatterStart)
@@ -52,7 +52,7 @@ SentBytes sentPerStep(const Module &planned) {
   for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})
     if (const Function *function = planned.function(kind))
       for (const Node *node : *function)
-        count(*node, sent);
+        count(*node, planned.callsPerStep(kind), sent);
   return sent;
 }
 

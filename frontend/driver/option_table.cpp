@@ -11,7 +11,9 @@ constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::intege
 // Names are normative: interface.md section 1. Only what works is listed.
 constexpr OptionRow rows[] = {
     {"world_size", integer, "1", "N", "job", "ranks the program is for"},
-    {"micro_batch_size", integer, "1", "B", "job", "samples per rank and step; binds dim 0 of the inputs"},
+    {"micro_batch_size", integer, "1", "B", "job", "samples per rank and micro-step; binds dim 0 of the inputs"},
+    {"gradient_accumulation_steps", integer, "1", "K", "job",
+     "micro-steps of a step, whose gradients are summed: a global batch is world_size x B x K samples"},
     {"dim", list, "", "NAME=VALUE", "job", "binds another symbolic dimension"},
     {"target", choice, "", "cpu|cuda", "job",
      "what the program runs on; default: cuda where a GPU is present, else cpu"},
@@ -71,11 +73,14 @@ constexpr OptionRow rows[] = {
     {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-     "activation_checkpointing; the last one counts"},
+     "activation_checkpointing, accumulation; the last one counts"},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
     {"max_inflight_all_gathers", integer, "2", "N", "sharding", "gathered units held at once, the one in use included"},
+    {"accumulation", choice, "reduce", "reduce|keep_gradients|keep_parameters|keep_both", "sharding",
+     "with several micro-steps: reduce gradients in each; keep_gradients: whole until the last, reduced once; "
+     "keep_parameters: whole over all, gathered once"},
     {"overlap_comm", boolean, "true", "", "sharding", "off: every collective is waited for where it starts"},
     {"allgather_bucket_size", text, "0", "BYTES", "sharding", "what is gathered at once, at most; 0: a unit"},
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},

@@ -77,6 +77,7 @@ llvm::json::Object collectiveJson(const Module &module, const TimelineCollective
                             {"op", collectiveName(start)},
                             {"unit", start.unit < 0 ? "" : module.units[start.unit].name},
                             {"function", nameOf(start.function()->kind())},
+                            {"calls_per_step", module.callsPerStep(start.function()->kind())},
                             {"dtype", nameOf(start.result()->type().dtype())},
                             {"bytes", fullBytes},
                             {"group", attributes.over.name},

@@ -180,13 +180,15 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
 }
 
 llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module) {
-  for (auto [name, most] :
-       {std::pair<llvm::StringRef, int64_t>{"world_size", 1 << 20}, {"max_inflight_all_gathers", 1 << 20}})
+  for (auto [name, most] : {std::pair<llvm::StringRef, int64_t>{"world_size", 1 << 20},
+                            {"max_inflight_all_gathers", 1 << 20},
+                            {"gradient_accumulation_steps", 1 << 20}})
     if (llvm::Error error = atLeastOne(values, name, most))
       return error;
   PipelineOptions options;
   options.worldSize = values.integer("world_size");
   options.microBatchSize = values.integer("micro_batch_size");
+  options.microSteps = values.integer("gradient_accumulation_steps");
   options.seed = static_cast<uint64_t>(values.integer("seed"));
   if (!values.given("param_dtype") && values.text("mixed_precision") == "bf16")
     values.resolve("param_dtype", "bf16");
@@ -217,6 +219,9 @@ llvm::Error resolveTarget(OptionValues &values) {
     for (const char *name : {"streams", "threads", "transport"})
       if (changed(values, name))
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
+    if (values.text("cuda_graph") == "on" && values.integer("gradient_accumulation_steps") > 1)
+      return usage("--cuda_graph on: a step of several micro-steps is not captured, for the host stores a micro-batch "
+                   "before each of them");
     return llvm::Error::success();
   }
   for (const char *name : {"allow_tf32", "attention", "tune", "cuda_graph", "node_ranges"})

@@ -29,6 +29,19 @@ constexpr StrategyOption strategyOptions[] = {
     {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
 };
 
+/// Units of this strategy, with what the options say about when they are whole.
+Unit unitOf(const OptionValues &values) {
+  Unit unit;
+  unit.strategy = values.text("strategy").str();
+  unit.reshardAfterForward = values.text("reshard_after_forward").str();
+  return unit;
+}
+
+bool accumulationIsUsed(const OptionValues &values) {
+  return values.integer("gradient_accumulation_steps") > 1 &&
+         changesAnything(values.text("accumulation"), unitOf(values));
+}
+
 llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
   for (llvm::StringRef name : {"data_parallel_shard_degree", "data_parallel_replicate_degree"})
     if (values.given(name) || values.text(name) != defaultOf(name))
@@ -44,6 +57,8 @@ llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOption
   for (const StrategyOption &option : strategyOptions)
     if (!unitsDiffer && changed(values, option.name) && !option.isUsed(placementOf(unit)))
       return usage("--" + option.name + ": changes nothing for --strategy " + options.strategy);
+  if (!unitsDiffer && changed(values, "accumulation") && !accumulationIsUsed(values))
+    return usage("--accumulation " + options.accumulation + ": changes nothing for --strategy " + options.strategy);
   return isHybrid(placementOf(unit)) ? requireDegree(values, "--strategy " + options.strategy) : llvm::Error::success();
 }
 
@@ -64,6 +79,10 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
   llvm::StringRef mode = values.text("deterministic");
   if (mode == "off")
     return llvm::Error::success();
+  if (options.microSteps > 1)
+    return usage("--deterministic " + mode + ": --gradient_accumulation_steps " + llvm::Twine(options.microSteps) +
+                 " adds one micro-step after the other, before or after the sum over ranks as the strategy has it, so "
+                 "bits depend on both; give 1, or leave --deterministic out");
   int64_t replicas = options.replicateDegree;
   if (options.shardDegree > 0)
     replicas = options.worldSize / options.shardDegree;
@@ -136,6 +155,8 @@ void dropWithoutEffect(OptionValues &values) {
   for (const StrategyOption &option : strategyOptions)
     if (!option.isUsed(placementOf(unit)))
       values.resolve(option.name, defaultOf(option.name).str());
+  if (!accumulationIsUsed(values))
+    values.resolve("accumulation", defaultOf("accumulation").str());
 }
 
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {
@@ -170,6 +191,11 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.overlapComm = values.flag("overlap_comm");
   if (llvm::Error error = checkpointingOptions(values, options))
     return error;
+  options.accumulation = values.text("accumulation").str();
+  bool unitsAccumulate = llvm::any_of(options.unitOverrides,
+                                      [](const UnitOverride &unit) { return unit.values.count("accumulation") > 0; });
+  if (options.microSteps == 1 && (changed(values, "accumulation") || unitsAccumulate))
+    return usage("accumulation: changes nothing for --gradient_accumulation_steps 1");
   options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   if (llvm::Error error = deterministicOptions(values, options))
     return error;

@@ -61,43 +61,47 @@ llvm::Error checkPlan(const FunctionPlan &plan, int64_t ranks) {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<std::unique_ptr<FunctionPlan>>>
-planFunctions(const Module &module, llvm::ArrayRef<FunctionKind> kinds, int64_t ranks) {
-  std::vector<std::unique_ptr<FunctionPlan>> plans;
-  for (FunctionKind kind : kinds) {
-    const Function *function = module.function(kind);
+/// One call of a function: with the inputs of this micro-step.
+struct Call {
+  FunctionKind kind;
+  int64_t microStep = 0;
+};
+
+using Plans = std::map<FunctionKind, std::unique_ptr<FunctionPlan>>;
+
+llvm::Expected<Plans> planFunctions(const Module &module, llvm::ArrayRef<Call> calls, int64_t ranks) {
+  Plans plans;
+  for (const Call &call : calls) {
+    if (plans.count(call.kind))
+      continue;
+    const Function *function = module.function(call.kind);
     if (!function)
-      return llvm::createStringError("the module has no function " + nameOf(kind));
+      return llvm::createStringError("the module has no function " + nameOf(call.kind));
     if (!function->returnNode())
-      return llvm::createStringError(llvm::Twine(nameOf(kind)) + " does not end in return");
-    plans.push_back(std::make_unique<FunctionPlan>(*function));
-    if (llvm::Error error = checkPlan(*plans.back(), ranks))
+      return llvm::createStringError(llvm::Twine(nameOf(call.kind)) + " does not end in return");
+    const FunctionPlan &plan = *(plans[call.kind] = std::make_unique<FunctionPlan>(*function));
+    if (llvm::Error error = checkPlan(plan, ranks))
       return error;
   }
   return plans;
 }
 
-} // namespace
-
-llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
-                                     const std::vector<std::map<std::string, HostTensor>> &inputs,
-                                     EvaluationState &state, std::map<std::string, HostTensor> *taps) {
-  auto ranks = static_cast<int64_t>(inputs.size());
-  if (static_cast<int64_t>(state.states.size()) != ranks)
-    return llvm::createStringError("inputs for " + llvm::Twine(ranks) + " ranks, states for " +
-                                   llvm::Twine(state.states.size()));
-  auto plans = planFunctions(module, kinds, ranks);
+/// `inputs[microStep * ranks + rank]`.
+llvm::Expected<RankResults> evaluateCalls(const Module &module, llvm::ArrayRef<Call> calls,
+                                          const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                          EvaluationState &state, std::map<std::string, HostTensor> *taps) {
+  auto ranks = static_cast<int64_t>(state.states.size());
+  llvm::Expected<Plans> plans = planFunctions(module, calls, ranks);
   if (!plans)
     return plans.takeError();
-
   const std::vector<CarriedOver> carriedOver = carriedOverSteps(module);
   Rendezvous rendezvous(ranks);
   RankResults results(ranks);
   auto runRank = [&](int64_t rank) {
-    RankRun run(rank, rendezvous, carriedOver, inputs[rank], state.states[rank], rank == 0 ? taps : nullptr);
-    for (const std::unique_ptr<FunctionPlan> &plan : *plans)
+    RankRun run(rank, rendezvous, carriedOver, state.states[rank], rank == 0 ? taps : nullptr);
+    for (const Call &call : calls)
       if (!rendezvous.failed())
-        run.run(*plan);
+        run.run(*plans->at(call.kind), call.microStep, inputs[call.microStep * ranks + rank]);
     results[rank] = std::move(run).takeResults();
     rendezvous.leave(rank);
   };
@@ -111,6 +115,37 @@ llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<Functi
   if (llvm::Error error = rendezvous.takeError())
     return error;
   return results;
+}
+
+} // namespace
+
+llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
+                                     const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                     EvaluationState &state, std::map<std::string, HostTensor> *taps) {
+  if (state.states.size() != inputs.size())
+    return llvm::createStringError("inputs for " + llvm::Twine(inputs.size()) + " ranks, states for " +
+                                   llvm::Twine(state.states.size()));
+  std::vector<Call> calls;
+  for (FunctionKind kind : kinds)
+    calls.push_back({kind});
+  return evaluateCalls(module, calls, inputs, state, taps);
+}
+
+llvm::Expected<RankResults> evaluateStep(const Module &module,
+                                         const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                         EvaluationState &state, std::map<std::string, HostTensor> *taps) {
+  if (state.states.size() * static_cast<size_t>(module.microSteps) != inputs.size())
+    return llvm::createStringError("inputs for " + llvm::Twine(inputs.size()) +
+                                   " micro-steps of all ranks, states for " + llvm::Twine(state.states.size()) +
+                                   " ranks that run " + llvm::Twine(module.microSteps));
+  std::vector<Call> calls;
+  for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep})
+    for (int64_t microStep = 0; microStep < module.microSteps; ++microStep)
+      calls.push_back({kind, microStep});
+  if (taps)
+    calls.push_back({FunctionKind::tapGradients});
+  calls.push_back({FunctionKind::update});
+  return evaluateCalls(module, calls, inputs, state, taps);
 }
 
 } // namespace fsdpc

@@ -25,6 +25,8 @@ public:
   virtual ~EvaluationEnvironment() = default;
   virtual int64_t rank() const = 0;
   virtual int64_t worldSize() const = 0;
+  /// Whose samples these are: microStep * worldSize + rank.
+  virtual int64_t batchRank() const = 0;
   virtual const HostTensor &readState(llvm::StringRef name) = 0;
   virtual void writeState(llvm::StringRef name, const HostTensor &value) = 0;
   virtual void tap(llvm::StringRef parameter, const HostTensor &value) = 0;
@@ -64,7 +66,8 @@ struct EvaluationState {
 };
 
 /// Fills the states of `module` from full parameters (logical names): whole, or cut into shards by their slots;
-/// optimizer state starts at its initialValue, scalars at their defaults unless given in `scalars`.
+/// optimizer state starts at its initialValue, scalars at their defaults unless given in `scalars`. As many ranks as
+/// the module has; in the train stage once more for every micro-step (Module::microSteps).
 EvaluationState makeEvaluationState(const Module &module, const std::map<std::string, HostTensor> &parameters,
                                     const std::map<std::string, double> &scalars = {});
 /// The full parameters held in `state`, put together again from shards.
@@ -81,5 +84,12 @@ using RankResults = std::vector<std::map<std::string, HostTensor>>;
 llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
                                      const std::vector<std::map<std::string, HostTensor>> &inputs,
                                      EvaluationState &state, std::map<std::string, HostTensor> *taps = nullptr);
+
+/// A whole step as a program runs it, from the sharded stage on: prologue, then micro_step, once for every micro-step;
+/// tap_gradients if `taps` is given; update. `inputs[k * worldSize + rank]`: of micro-step k, as the train stage takes
+/// them. Of equal result names the last call's count.
+llvm::Expected<RankResults> evaluateStep(const Module &module,
+                                         const std::vector<std::map<std::string, HostTensor>> &inputs,
+                                         EvaluationState &state, std::map<std::string, HostTensor> *taps = nullptr);
 
 } // namespace fsdpc

@@ -97,8 +97,8 @@ RankRun::TensorPointer RankRun::argumentValue(const Argument &argument) {
   const Type &wanted = argument.value->type();
   TensorPointer value;
   if (argument.kind == ArgumentKind::input) {
-    auto found = inputs.find(argument.name);
-    if (found != inputs.end())
+    auto found = inputs->find(argument.name);
+    if (found != inputs->end())
       value = std::make_shared<const HostTensor>(found->second);
   } else if (auto found = carried.find(argument.name); found != carried.end()) {
     value = found->second;
@@ -124,8 +124,10 @@ RankRun::TensorPointer RankRun::argumentValue(const Argument &argument) {
   return std::make_shared<const HostTensor>(std::move(retyped));
 }
 
-void RankRun::run(const FunctionPlan &plan) {
+void RankRun::run(const FunctionPlan &plan, int64_t microStep, const std::map<std::string, HostTensor> &batch) {
   current = &plan;
+  currentMicroStep = microStep;
+  inputs = &batch;
   slots.assign(plan.root.size(), nullptr);
   freedBy.assign(plan.root.size(), nullptr);
   started.clear();

@@ -20,12 +20,11 @@ class RankRun final : private EvaluationEnvironment {
 public:
   /// `taps` may be null. `carriedOver`: of the module.
   RankRun(int64_t rank, Rendezvous &rendezvous, llvm::ArrayRef<CarriedOver> carriedOver,
-          const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &states,
-          std::map<std::string, HostTensor> *taps)
-      : ownRank(rank), rendezvous(rendezvous), carriedOver(carriedOver), inputs(inputs), states(states), taps(taps) {}
+          std::map<std::string, HostTensor> &states, std::map<std::string, HostTensor> *taps)
+      : ownRank(rank), rendezvous(rendezvous), carriedOver(carriedOver), states(states), taps(taps) {}
 
-  /// Returns early once any rank has failed.
-  void run(const FunctionPlan &plan);
+  /// `batch` are the inputs, of this micro-step. Returns early once any rank has failed.
+  void run(const FunctionPlan &plan, int64_t microStep, const std::map<std::string, HostTensor> &batch);
   /// Results of all functions so far, by name; of equal names the last. What was stashed of segment S is one, grad.S.
   std::map<std::string, HostTensor> takeResults() &&;
 
@@ -34,6 +33,7 @@ private:
 
   int64_t rank() const override { return ownRank; }
   int64_t worldSize() const override { return rendezvous.rankCount(); }
+  int64_t batchRank() const override { return currentMicroStep * worldSize() + ownRank; }
   const MeshAxis &axis(llvm::StringRef name) const override { return *current->function.module()->axis(name); }
   const HostTensor &readState(llvm::StringRef name) override;
   void writeState(llvm::StringRef name, const HostTensor &value) override;
@@ -57,7 +57,6 @@ private:
   const int64_t ownRank;
   Rendezvous &rendezvous;
   llvm::ArrayRef<CarriedOver> carriedOver;
-  const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &states;
   std::map<std::string, HostTensor> *taps;
   std::map<std::string, TensorPointer> carried;
@@ -67,6 +66,8 @@ private:
 
   // Of the function that runs.
   const FunctionPlan *current = nullptr;
+  int64_t currentMicroStep = 0;
+  const std::map<std::string, HostTensor> *inputs = nullptr;
   const Node *node = nullptr;
   std::vector<TensorPointer> slots;
   std::vector<const Node *> freedBy;           ///< per root slot; null: alive

@@ -48,7 +48,7 @@ int64_t memberOf(const Module &module, const State &segment, int64_t rank) {
 EvaluationState makeEvaluationState(const Module &module, const std::map<std::string, HostTensor> &parameters,
                                     const std::map<std::string, double> &scalars) {
   EvaluationState all;
-  all.states.resize(module.worldSize());
+  all.states.resize(module.worldSize() * (module.stage == Stage::train ? module.microSteps : 1));
   for (const State &state : module.states) {
     if (state.role != StateRole::segment && state.role != StateRole::replica) {
       HostTensor whole = wholeState(state, parameters, scalars);

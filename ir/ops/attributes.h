@@ -14,7 +14,7 @@ struct CastAttributes {
 
 /// random_uniform(seed i64[], step i64[]) -> f32[shape] in [0, 1), Philox4x32-10, the same numbers for every world
 /// size: key = (seed, step, instance), counter = (global sample index, element within the sample). Sample index of
-/// element e: rank * samples of a rank + firstSample + its coordinate on batchAxis (micro-step included later).
+/// element e: r * samples of a rank + firstSample + its coordinate on batchAxis, r = microStep * worldSize + rank.
 /// batchAxis -1: no sample axis; then all elements are "within" one sample.
 struct RandomUniformAttributes {
   int64_t instance = 0;
@@ -23,9 +23,9 @@ struct RandomUniformAttributes {
   int64_t firstSample = 0; ///< of the rank's own: where the node computes some of them only
   int64_t rankSamples = 0; ///< 0: those of the shape, shape[batchAxis] or one
   /// The global index of the sample at coordinate 0 of batchAxis.
-  int64_t firstSampleOf(int64_t rank) const {
+  int64_t firstSampleOf(int64_t batchRank) const {
     int64_t ofShape = batchAxis < 0 ? 1 : shape[batchAxis];
-    return rank * (rankSamples ? rankSamples : ofShape) + firstSample;
+    return batchRank * (rankSamples ? rankSamples : ofShape) + firstSample;
   }
   void fields(AttributeVisitor &v) {
     v.field("instance", instance);

@@ -33,7 +33,7 @@ uint64_t keyOf(double seed, double step, int64_t instance) {
                    static_cast<uint64_t>(instance));
 }
 
-int64_t rankOf(const EvaluateContext &context) { return context.environment ? context.environment->rank() : 0; }
+int64_t rankOf(const EvaluateContext &context) { return context.environment ? context.environment->batchRank() : 0; }
 
 llvm::Error checkBatchAxis(const OpInfo &info, llvm::StringRef constraint, int64_t batchAxis, size_t rank) {
   if (batchAxis >= -1 && batchAxis < static_cast<int64_t>(rank))

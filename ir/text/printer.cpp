@@ -56,6 +56,8 @@ void ModulePrinter::writeHeader() {
           << (axis.stride == 1 ? "" : " stride " + llvm::itostr(axis.stride));
     out << ')';
   }
+  if (module.microSteps != 1)
+    out << " micro_steps(" << module.microSteps << ')';
   out << '\n';
   for (const auto &[key, value] : module.settings)
     out << "setting " << wordOrString(key) << ' ' << quoted(value) << '\n';
@@ -100,6 +102,8 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " backward_prefetch(" << wordOrString(unit.backwardPrefetch) << ')';
   if (unit.activationCheckpointing != Unit().activationCheckpointing)
     out << " activation_checkpointing(" << wordOrString(unit.activationCheckpointing) << ')';
+  if (unit.accumulation != Unit().accumulation)
+    out << " accumulation(" << wordOrString(unit.accumulation) << ')';
   out << '\n';
 }
 

@@ -3,6 +3,8 @@
 
 namespace fsdpc::text {
 
+constexpr int64_t mostMicroSteps = int64_t(1) << 20;
+
 bool Reader::readModule() {
   using Read = bool (Reader::*)();
   static constexpr std::pair<llvm::StringRef, Read> items[] = {
@@ -43,9 +45,12 @@ bool Reader::readHeader() {
     } else if (acceptWord("mesh")) {
       if (!parenthesized([&] { return commaSeparated([&] { return readMeshAxis(); }); }))
         return false;
+    } else if (acceptWord("micro_steps")) {
+      if (!parenthesized([&] { return readMicroSteps(); }))
+        return false;
     } else {
       return failHere("a module has no '" + token.text + "'" +
-                      didYouMean(token.text, llvm::ArrayRef<llvm::StringRef>({"stage", "mesh"})));
+                      didYouMean(token.text, llvm::ArrayRef<llvm::StringRef>({"stage", "mesh", "micro_steps"})));
     }
   }
   return llvm::is_contained(seen, "stage") || failHere("the module's stage(...) is missing");
@@ -63,6 +68,12 @@ bool Reader::readMeshAxis() {
     return fail(at, "a mesh axis has at least 1 rank and stride, and spans fewer than 2^31 ranks");
   module->mesh.push_back(std::move(axis));
   return true;
+}
+
+bool Reader::readMicroSteps() {
+  Token at = token;
+  return readInteger(module->microSteps) && ((module->microSteps >= 1 && module->microSteps <= mostMicroSteps) ||
+                                             fail(at, "a step has 1 to 2^20 micro-steps"));
 }
 
 bool Reader::readSetting() {
@@ -115,12 +126,13 @@ bool Reader::readUnit() {
       {"reshard_after_forward", &unit.reshardAfterForward},
       {"forward_prefetch", &unit.forwardPrefetch},
       {"backward_prefetch", &unit.backwardPrefetch},
-      {"activation_checkpointing", &unit.activationCheckpointing}};
+      {"activation_checkpointing", &unit.activationCheckpointing},
+      {"accumulation", &unit.accumulation}};
   while (clauseFollows()) {
     const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
     if (clause == std::end(clauses))
-      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch and "
-                      "activation_checkpointing, not '" +
+      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
+                      "activation_checkpointing and accumulation, not '" +
                       token.text + "'");
     advance();
     if (!parenthesized([&] { return readWordOrString(*clause->second); }))
@@ -152,13 +164,13 @@ bool Reader::readState() {
     return fail(at, "state " + at.text + " is declared twice");
   bool known = false;
   for (StateRole role : {StateRole::parameter, StateRole::segment, StateRole::replica, StateRole::optimizer,
-                         StateRole::scalar, StateRole::buffer})
+                         StateRole::scalar, StateRole::buffer, StateRole::accumulator})
     if (!known && token.isWord(nameOf(role))) {
       state.role = role;
       known = true;
     }
   if (!known)
-    return failHere("expected the state's role: parameter, segment, replica, optimizer, scalar or buffer");
+    return failHere("expected the state's role: parameter, segment, replica, optimizer, scalar, buffer or accumulator");
   advance();
   if (!expect(':') || !readTensorType(state.type))
     return false;

@@ -90,6 +90,7 @@ private:
   bool readModule();
   bool readHeader();
   bool readMeshAxis();
+  bool readMicroSteps();
   bool readSetting();
   bool readClass();
   bool readDecisions();

@@ -38,6 +38,23 @@ bool isReadBefore(const Node *lastReader, const Value &future) {
   return future.definer() && (!lastReader || lastReader->isBefore(future.definer()));
 }
 
+/// Is the accumulator's old version out of use when its new one is computed, but for the same elements of the same
+/// node?
+bool isComputedOver(const Node *lastReader, const Value &sum) {
+  const Node *definer = sum.definer();
+  if (!definer)
+    return false;
+  bool byElement = isElementwise(*definer) || definer->op() == Op::fused;
+  if (lastReader == definer)
+    return byElement;
+  return (byElement || definer->op() == Op::broadcast) && (!lastReader || lastReader->isBefore(definer));
+}
+
+bool isAccumulator(const Function &function, llvm::StringRef name) {
+  const State *state = function.module()->state(name);
+  return state && state->role == StateRole::accumulator;
+}
+
 } // namespace
 
 BufferAnalysis::BufferAnalysis(const Function &function) {
@@ -59,6 +76,8 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
       const std::string &state = node->get<StateAttributes>().state.name;
       if (const Value *future = futureOf(*node->operand(0)); future && isReadBefore(readers.lookup(state), *future))
         deliveredTo[future] = state;
+      if (isAccumulator(function, state) && isComputedOver(readers.lookup(state), *node->operand(0)))
+        deliveredTo[node->operand(0)] = state;
     }
   }
 }

@@ -14,8 +14,9 @@ struct BufferRef {
 
 /// Aliases are views and reshapes of their operand, the result of `wait` (its future's buffer), parts of a `pack`
 /// (inside the pack's buffer), optimizer results that are written back to the state they were read from and what a
-/// collective delivers for a state whose old version nobody reads any more (the state's memory). Valid while the
-/// function's nodes do not change.
+/// collective delivers for a state whose old version nobody reads any more (the state's memory). The same goes for what
+/// is computed for an accumulator: the sum takes the place of what it adds to, zeros that of a sum that has been used.
+/// Valid while the function's nodes do not change.
 class BufferAnalysis {
 public:
   explicit BufferAnalysis(const Function &function);
@@ -25,7 +26,7 @@ public:
   llvm::StringRef stateOf(const Value *root) const;
 
 private:
-  llvm::DenseMap<const Value *, llvm::StringRef> deliveredTo; ///< future -> the state that it is written to
+  llvm::DenseMap<const Value *, llvm::StringRef> deliveredTo; ///< future or sum -> the state that it is written to
   llvm::DenseMap<Value *, BufferRef> parentOf;                ///< one step towards the root
 };
 

@@ -19,7 +19,7 @@ constexpr size_t mostAddends = 256;
 class Comparison {
 public:
   Comparison(const Module &train, const Module &planned)
-      : train(train), planned(planned), terms(planned.worldSize()), expected(train, train, terms),
+      : train(train), planned(planned), terms(planned.worldSize(), planned.microSteps), expected(train, train, terms),
         found(planned, train, terms), carriedOver(carriedOverSteps(planned)) {}
   /// The next function. `trainFunction` and `plannedFunction` are it in either module.
   llvm::Error run(const Function &trainFunction, const Function &plannedFunction);
@@ -29,6 +29,8 @@ public:
 private:
   llvm::Error compareResults(const Function &trainFunction);
   llvm::Error compareTensors(llvm::StringMap<TermId> &results);
+  llvm::Error compareAccumulators();
+  bool isTakenLater(llvm::StringRef result) const;
   llvm::Error compareGradients(const State &segment, Meaning meaning);
   llvm::Error compareTaps();
   /// In which of the functions a state is written is free, its value is not.
@@ -86,10 +88,49 @@ llvm::Error Comparison::compareResults(const Function &trainFunction) {
   }
   if (llvm::Error error = compareTensors(others))
     return error;
+  if (planned.microSteps > 1 && trainFunction.kind() == FunctionKind::microStep)
+    if (llvm::Error error = compareAccumulators())
+      return error;
   for (const StepMeaning::Result &result : expected.results) // in this order, so that messages are the same every time
     if (llvm::StringRef name = result.name; name.consume_front("grad.") && gradients.contains(name))
       return fault(Fault::gradientContribution, *plannedFunction,
-                   "the gradient of parameter '" + name + "' is not returned");
+                   "the gradient of parameter '" + name + "' is not " +
+                       (planned.microSteps > 1 ? "accumulated" : "returned"));
+  return llvm::Error::success();
+}
+
+/// Does the train module carry it on? Between functions that run several times it is in an accumulator, and it is what
+/// is made of that which counts.
+bool Comparison::isTakenLater(llvm::StringRef result) const {
+  return planned.microSteps > 1 && llvm::any_of(train.functions, [&](const std::unique_ptr<Function> &function) {
+           return llvm::any_of(function->arguments(), [&](const Argument &argument) {
+             return argument.kind == ArgumentKind::carry && argument.name == result;
+           });
+         });
+}
+
+/// Behind the last micro-step: what is accumulated is summed over ranks in part at least; update, which sums the rest,
+/// is held to the whole by what it writes.
+llvm::Error Comparison::compareAccumulators() {
+  for (const State &state : planned.states) {
+    const State *owner = state.role == StateRole::accumulator ? planned.state(state.owner) : nullptr;
+    if (!owner)
+      continue;
+    const Segment &value = found.accumulated(state);
+    for (size_t i = 0; i < value.slots.size(); ++i) {
+      const std::string &parameter = owner->slots[i].parameter;
+      auto wanted = gradients.find(parameter);
+      if (wanted == gradients.end())
+        return fault(Fault::gradientContribution, *plannedFunction,
+                     "parameter '" + parameter + "' has a gradient that the train module does not have, or twice");
+      TermId whole = withoutSums(wanted->second), local = withoutSums(value.slots[i].term);
+      if (terms.isZero(local))
+        continue;
+      if (terms.reshape(local, Shape(terms[whole].type.shape())) != whole)
+        return differ("the gradient of parameter '" + parameter + "'", whole, local, true);
+      gradients.erase(wanted);
+    }
+  }
   return llvm::Error::success();
 }
 
@@ -111,9 +152,10 @@ llvm::Error Comparison::compareTensors(llvm::StringMap<TermId> &results) {
       return differ("result '" + result.name + "'", wanted->second, result.meaning.term, false);
     results.erase(wanted);
   }
-  if (results.empty())
-    return llvm::Error::success();
-  return fault(Fault::differentValue, *plannedFunction, "result '" + results.begin()->first() + "' is missing");
+  for (const auto &missing : results)
+    if (!isTakenLater(missing.first()))
+      return fault(Fault::differentValue, *plannedFunction, "result '" + missing.first() + "' is missing");
+  return llvm::Error::success();
 }
 
 llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) {
@@ -168,6 +210,8 @@ llvm::Error Comparison::compareStates() {
 
 llvm::Error Comparison::finish() {
   if (llvm::Error error = found.checkCarriedOver())
+    return error;
+  if (llvm::Error error = found.checkAccumulatorsAreZero())
     return error;
   return compareStates();
 }
@@ -255,6 +299,9 @@ llvm::Error Comparison::differ(const llvm::Twine &what, TermId wanted, TermId go
 namespace {
 
 llvm::Error checkFunctions(const Module &train, const Module &planned) {
+  if (train.microSteps != planned.microSteps)
+    return fault(Fault::differentValue, "the train module has " + llvm::Twine(train.microSteps) +
+                                            " micro-steps, the planned module " + llvm::Twine(planned.microSteps));
   for (const std::unique_ptr<Function> &function : planned.functions)
     if (!train.function(function->kind()))
       return fault(Fault::differentValue, *function, "the train module has no such function");

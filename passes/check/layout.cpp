@@ -19,6 +19,7 @@ private:
   llvm::Error checkSlots(const State &segment);
   llvm::Error checkReplica(const State &replica);
   llvm::Error checkOptimizer(const State &state);
+  llvm::Error checkAccumulator(const State &state);
   llvm::Error checkSingle(const State &state, const State *counterpart);
   llvm::Error checkCounterparts();
   static llvm::Error wrong(const State &state, const llvm::Twine &message) {
@@ -79,6 +80,24 @@ llvm::Error LayoutCheck::checkReplica(const State &replica) {
   return llvm::Error::success();
 }
 
+/// Zeros at first, for one number or for the gradients of a segment, whole or split like it.
+llvm::Error LayoutCheck::checkAccumulator(const State &state) {
+  if (llvm::bit_cast<uint64_t>(state.initialValue) != 0)
+    return wrong(state, "does not begin with zeros");
+  if (state.owner.empty())
+    return state.type.isScalar() && state.over.empty() ? llvm::Error::success()
+                                                       : wrong(state, "is of no segment, and no number");
+  const State *owner = planned.state(state.owner);
+  if (!owner || owner->role != StateRole::segment)
+    return wrong(state, "belongs to '" + state.owner + "', which is no segment");
+  bool isWhole = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  bool isAlike = state.over == owner->over && state.type.shape() == owner->type.shape();
+  if (state.type.dtype() != owner->type.dtype() || !(isWhole || isAlike))
+    return wrong(state,
+                 "is laid out neither as its segment " + symbolText('@', owner->name) + " nor as the whole of it");
+  return llvm::Error::success();
+}
+
 llvm::Error LayoutCheck::checkOptimizer(const State &state) {
   const State *owner = planned.state(state.owner);
   if (!owner || owner->role != StateRole::segment)
@@ -123,6 +142,10 @@ llvm::Error LayoutCheck::run() {
   for (const State &state : planned.states)
     if (state.role == StateRole::segment)
       if (llvm::Error error = checkSegment(state))
+        return error;
+  for (const State &state : planned.states)
+    if (state.role == StateRole::accumulator)
+      if (llvm::Error error = checkAccumulator(state))
         return error;
   for (const State &state : planned.states) {
     bool follows = state.role == StateRole::optimizer || state.role == StateRole::replica;

@@ -49,14 +49,16 @@ Meaning StepMeaning::add(Segment segment) {
 const State *StepMeaning::layoutOf(const State &state) const {
   if (state.role == StateRole::segment)
     return &state;
-  bool follows = state.role == StateRole::optimizer || state.role == StateRole::replica;
+  bool follows =
+      state.role == StateRole::optimizer || state.role == StateRole::replica || state.role == StateRole::accumulator;
   const State *owner = follows ? module.state(state.owner) : nullptr;
   return owner && owner->role == StateRole::segment ? owner : nullptr;
 }
 
 RankGroup StepMeaning::splitOf(const State &state) const {
   const State *layout = layoutOf(state);
-  const State *split = state.role == StateRole::replica ? &state : layout;
+  bool splitsItself = state.role == StateRole::replica || state.role == StateRole::accumulator;
+  const State *split = splitsItself ? &state : layout;
   return split && !split->over.empty() ? RankGroup::of(module.axis(split->over)) : RankGroup{};
 }
 
@@ -66,6 +68,9 @@ RankGroup StepMeaning::groupOf(const Node &node) const {
 
 Meaning StepMeaning::entryOf(const State &state) {
   const State *layout = layoutOf(state);
+  bool isZeroAtFirst = state.role == StateRole::accumulator;
+  if (!layout && isZeroAtFirst)
+    return {terms.zeros(state.type), -1};
   if (!layout)
     return {terms.leaf(Terms::Kind::state, logicalName(state).text(), state.type), -1};
   std::string field = state.role == StateRole::optimizer ? state.field : "";
@@ -75,7 +80,7 @@ Meaning StepMeaning::entryOf(const State &state) {
     DType dtype = state.role == StateRole::replica ? layout->type.dtype() : state.type.dtype();
     Type type = parameter ? parameter->type.withDType(dtype) : Type(dtype, {slot.elements});
     std::string name = LogicalName{slot.parameter, field}.text();
-    TermId term = terms.leaf(Terms::Kind::state, name, type);
+    TermId term = isZeroAtFirst ? terms.zeros(type) : terms.leaf(Terms::Kind::state, name, type);
     segment.slots.push_back({slot.offsetElements, slot.elements, terms.cast(term, state.type.dtype())});
   }
   return add(std::move(segment));
@@ -125,12 +130,16 @@ llvm::Error StepMeaning::checkCarriedOver() {
 llvm::Error StepMeaning::read(const Function &function) {
   results.clear();
   taps.clear();
+  if (llvm::Error error = beginRepeated(function))
+    return error;
   for (const Argument &argument : function.arguments())
     if (llvm::Error error = readArgument(argument))
       return error;
   for (Node *node : function)
     if (llvm::Error error = readNode(*node))
       return error;
+  if (llvm::Error error = finishRepeated())
+    return error;
   return checkReplicas(function);
 }
 
@@ -159,6 +168,8 @@ llvm::Error StepMeaning::readNode(const Node &node) {
   case Op::ret: readReturn(node); return llvm::Error::success();
   default: break;
   }
+  if (addsToAccumulator(node))
+    return readAccumulation(node);
   bool onSegment = infoOf(node).has(inPlace) && of(node.operand(0)).segment >= 0;
   return onSegment ? readOptimizer(node) : readTensorNode(node);
 }
@@ -359,13 +370,18 @@ llvm::Error StepMeaning::readOptimizer(const Node &node) {
 // ---- what is left behind
 // ----------------------------------------------------------------------------------------------------
 
-llvm::Error StepMeaning::recordSegment(const Node &node, const State &state, const Segment &segment) {
+bool StepMeaning::isLaidOut(const Segment &segment, const State &state) const {
   const State &layout = *layoutOf(state);
   auto isInPlace = [](const Slot &slot, const SegmentSlot &home) {
     return isSameRun(slot, home.offsetElements, home.elements);
   };
-  if (!(segment.split == splitOf(state)) || segment.elements != layout.paddedElements ||
-      !std::equal(segment.slots.begin(), segment.slots.end(), layout.slots.begin(), layout.slots.end(), isInPlace))
+  return segment.split == splitOf(state) && segment.elements == layout.paddedElements &&
+         std::equal(segment.slots.begin(), segment.slots.end(), layout.slots.begin(), layout.slots.end(), isInPlace);
+}
+
+llvm::Error StepMeaning::recordSegment(const Node &node, const State &state, const Segment &segment) {
+  const State &layout = *layoutOf(state);
+  if (!isLaidOut(segment, state))
     return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
   if (state.role == StateRole::replica) // another copy of what its segment holds: compared at the end of the function
     return llvm::Error::success();
@@ -378,6 +394,10 @@ llvm::Error StepMeaning::recordSegment(const Node &node, const State &state, con
 llvm::Error StepMeaning::readWrite(const Node &node) {
   const State &state = *module.state(node.get<StateAttributes>().state.name);
   Meaning meaning = of(node.operand(0));
+  if (state.role == StateRole::accumulator)
+    return writeAccumulator(node, state, meaning);
+  if (isRepeated)
+    return fault(Fault::staleVersion, node, "a micro-step writes a state that the next one finds changed");
   current[&state] = meaning;
   writers[&state] = &node;
   bool isSegment = layoutOf(state) != nullptr;

@@ -45,6 +45,10 @@ struct LogicalName {
 /// Interprets functions that follow each other, with the states before the first and the inputs as symbols: what is
 /// carried from one to the next is the term it was, and a state is what was last written to it. Results, taps and new
 /// states of the last function are read off afterwards.
+///
+/// Where a step has several micro-steps, prologue and micro_step of a planned module are read once for all their calls,
+/// by induction (accumulation.cpp): an accumulator is what the calls before have summed, each adds a term of its own
+/// micro-step to it and writes nothing else, so behind the last it is the sum of that term over the micro-steps.
 class StepMeaning {
 public:
   /// `train` is the train module whose parameters give segments their meaning; it may be `module` itself.
@@ -64,6 +68,10 @@ public:
     const Node *node;
   };
   const Segment &segment(Meaning meaning) const { return segments[meaning.segment]; }
+  /// What an accumulator of gradients holds now.
+  const Segment &accumulated(const State &accumulator) { return segment(versionOf(accumulator)); }
+  /// After the last function of a step: every accumulator is zero again.
+  llvm::Error checkAccumulatorsAreZero();
 
   std::vector<Result> results;
   std::vector<Tap> taps;
@@ -92,6 +100,16 @@ private:
   void readStash(const Node &node);
   llvm::Error readUnstash(const Node &node);
 
+  llvm::Error beginRepeated(const Function &function);
+  llvm::Error finishRepeated();
+  Meaning partialOf(const State &accumulator);
+  bool isZero(Meaning meaning) const;
+  const State *addsToAccumulator(const Node &node) const;
+  llvm::Error readAccumulation(const Node &node);
+  llvm::Error writeAccumulator(const Node &node, const State &accumulator, Meaning meaning);
+  llvm::Expected<TermId> summandOf(const Node &node, TermId sum, TermId accumulator) const;
+  bool isLaidOut(const Segment &segment, const State &state) const;
+
   Meaning entryOf(const State &state);
   Meaning versionOf(const State &state);
   /// The segment whose slots a state has: itself, or the owner of optimizer state or a replica; null for others.
@@ -113,6 +131,10 @@ private:
   llvm::DenseMap<const State *, const Node *> writers;
   llvm::StringMap<Meaning> carried; ///< results of the functions so far
   llvm::StringMap<Meaning> stashes; ///< by segment
+  /// While a function is read that stands for several calls: what its accumulators are before each, and behind the
+  /// last.
+  bool isRepeated = false;
+  llvm::DenseMap<const State *, Meaning> partial, complete;
 };
 
 /// `p` of a result or argument called grad.p, if p is a state of this role; else null.

@@ -121,6 +121,18 @@ llvm::Error MemoryWalk::arriveIn(const Node &start, int32_t index, CollectiveInd
   return llvm::Error::success();
 }
 
+/// A compute node may make the next version of an accumulator in its memory, if nobody needs the old one any more:
+/// names of that are dead from then on.
+bool MemoryWalk::mayReplace(const Node &node, int32_t buffer) const {
+  if (buffer < 0 || memory[buffer].kind != Buffer::Kind::state || memory[buffer].awaitsWrite ||
+      memory[buffer].state->role != StateRole::accumulator)
+    return false;
+  return llvm::none_of(node.operands(), [&](const Value *operand) {
+    int32_t held = holdings.lookup(operand).buffer;
+    return held >= 0 && ownerOf(held) == buffer;
+  });
+}
+
 llvm::Error MemoryWalk::define(const Node &node, const Value *result, CollectiveIndex collective) {
   Holding holding{-1, 0, memory.clocks.now(), collective};
   const Type &type = result->type();
@@ -128,7 +140,7 @@ llvm::Error MemoryWalk::define(const Node &node, const Value *result, Collective
     int32_t old = result->place.isPlaced() ? memory.exactlyAt(result->place, type.bytes()) : -1;
     if (collective >= 0 && mayArriveIn(node, old))
       return arriveIn(node, old, collective);
-    if (collective < 0 && mayTakeOver(node, result, old))
+    if (collective < 0 && (mayTakeOver(node, result, old) || mayReplace(node, old)))
       return takeOver(node, result, old);
     llvm::Expected<int32_t> buffer = memory.occupy(Buffer::of(result, collective), &node);
     if (!buffer)

@@ -59,6 +59,7 @@ private:
   llvm::Error define(const Node &node, const Value *result, CollectiveIndex collective);
   llvm::Expected<int32_t> placeWorkspace(const Node &node, CollectiveIndex collective);
   bool mayTakeOver(const Node &node, const Value *result, int32_t buffer) const;
+  bool mayReplace(const Node &node, int32_t buffer) const;
   llvm::Error takeOver(const Node &node, const Value *result, int32_t buffer);
   bool mayArriveIn(const Node &start, int32_t buffer) const;
   llvm::Error arriveIn(const Node &start, int32_t buffer, CollectiveIndex collective);

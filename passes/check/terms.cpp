@@ -61,6 +61,8 @@ TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
     return known;
   TermId &first = firstOfHash.try_emplace(hashOfTerm(term, operands), -1).first->second;
   term.isSameOnAllRanks = isSame(term, operands);
+  term.isPartial =
+      term.kind == Kind::accumulator || llvm::any_of(operands, [&](TermId x) { return terms[x].isPartial; });
   term.firstOperand = static_cast<uint32_t>(operandPool.size());
   term.operandCount = static_cast<uint32_t>(operands.size());
   operandPool.insert(operandPool.end(), operands.begin(), operands.end());
@@ -74,11 +76,12 @@ bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
   switch (term.kind) {
   case Kind::splat:
   case Kind::state: return true;
+  case Kind::accumulator:
   case Kind::input:
   case Kind::carry: return false;
   case Kind::node: break;
   }
-  if (term.op == Op::batchSum && term.group == RankGroup{1, worldSize})
+  if (term.op == Op::batchSum && term.group.covers({1, worldSize}))
     return true;
   return term.op != Op::randomUniform && llvm::all_of(operands, [&](TermId x) { return terms[x].isSameOnAllRanks; });
 }
@@ -149,8 +152,11 @@ TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
   if (group.isOneRank())
     return x;
   Shape shape(terms[x].type.shape());
-  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
-    x = operandsOf(x)[0];
+  x = withoutReshape(x);
+  bool isSummedBefore = microSteps > 1 && !(group == microGroup()) && terms[x].kind == Kind::node &&
+                        terms[x].op == Op::batchSum && terms[x].group == microGroup();
+  if (isSummedBefore)
+    return reshape(microSum(batchSum(operandsOf(x)[0], group, origin), origin), shape, origin);
   bool isPart = terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.end() == group.stride;
   if (isPart) {
     group = {terms[x].group.stride, terms[x].group.size * group.size};
@@ -158,6 +164,83 @@ TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
   }
   return reshape(intern({.op = Op::batchSum, .type = terms[x].type, .group = group, .origin = origin}, {x}), shape,
                  origin);
+}
+
+TermId Terms::withoutReshape(TermId x) const {
+  return terms[x].kind == Kind::node && terms[x].op == Op::reshape ? operandsOf(x)[0] : x;
+}
+
+bool Terms::isZero(TermId x) const { return terms[x].kind == Kind::splat && terms[x].payload == 0; }
+
+TermId Terms::zeros(const Type &type) { return intern({.kind = Kind::splat, .type = type}, {}); }
+
+TermId Terms::add(TermId a, TermId b, const Node *origin) {
+  const Type type = terms[a].type;
+  return elementwise(Op::add, type.dtype(), {a, b}, type.shape(), origin);
+}
+
+TermId Terms::summandOf(TermId sum, TermId accumulator) const {
+  sum = withoutReshape(sum);
+  if (terms[sum].kind != Kind::node || terms[sum].op != Op::add)
+    return -1;
+  for (unsigned i = 0; i < 2; ++i) {
+    TermId own = operandsOf(sum)[i], other = operandsOf(sum)[1 - i];
+    if (withoutReshape(own) == accumulator && !terms[other].isPartial)
+      return other;
+  }
+  return -1;
+}
+
+/// The same term over other operands.
+TermId Terms::over(TermId x, llvm::ArrayRef<TermId> operands) {
+  const Term term = terms[x];
+  const Shape shape(term.type.shape());
+  switch (term.op) {
+  case Op::reshape: return reshape(operands[0], shape, term.origin);
+  case Op::broadcast: return broadcast(operands[0], shape, term.origin);
+  case Op::batchSum: return batchSum(operands[0], term.group, term.origin);
+  default: break;
+  }
+  if (infoOf(term.op).has(pure) && infoOf(term.op).has(fsdpc::elementwise) && !term.attributes)
+    return elementwise(term.op, term.type.dtype(), operands, shape, term.origin);
+  return intern({.op = term.op,
+                 .result = term.result,
+                 .type = term.type,
+                 .payload = term.payload,
+                 .group = term.group,
+                 .attributes = term.attributes,
+                 .origin = term.origin},
+                operands);
+}
+
+TermId Terms::completed(TermId x) {
+  llvm::DenseMap<TermId, TermId> known;
+  auto completedOf = [&](TermId term) { return terms[term].isPartial ? known.lookup(term) : term; };
+  std::vector<TermId> open = {x};
+  while (!open.empty()) {
+    TermId term = open.back();
+    if (!terms[term].isPartial || known.contains(term) || terms[term].kind != Kind::node) {
+      known.try_emplace(term, term);
+      open.pop_back();
+      continue;
+    }
+    llvm::SmallVector<TermId, 4> operands(operandsOf(term));
+    bool isSum = terms[term].op == Op::add && operands.size() == 2;
+    for (unsigned i = 0; isSum && i < 2; ++i)
+      if (terms[withoutReshape(operands[i])].kind == Kind::accumulator && !terms[operands[1 - i]].isPartial)
+        known.try_emplace(term, microSum(operands[1 - i], terms[term].origin));
+    if (known.contains(term))
+      continue;
+    size_t before = open.size();
+    llvm::copy_if(operands, std::back_inserter(open),
+                  [&](TermId operand) { return terms[operand].isPartial && !known.contains(operand); });
+    if (open.size() > before)
+      continue;
+    for (TermId &operand : operands)
+      operand = completedOf(operand);
+    known[term] = over(term, operands);
+  }
+  return completedOf(x);
 }
 
 TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, ShapeRef shape, const Node *origin,
@@ -235,7 +318,7 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   case Op::constant: return constant(node);
   case Op::reshape: return reshape(operands[0], type.shape(), &node);
   case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
-  case Op::batchSum: return batchSum(operands[0], {1, worldSize}, &node);
+  case Op::batchSum: return batchSum(operands[0], batch, &node);
   default: break;
   }
   if (isElementwise(node))
@@ -285,6 +368,7 @@ std::string Terms::describe(TermId id) const {
   auto named = [&](llvm::StringRef kind, char sigil) { return kind.str() + symbolText(sigil, names[term.payload]); };
   switch (term.kind) {
   case Kind::state: return named("state ", '@') + " as it was before";
+  case Kind::accumulator: return "what the micro-steps before have summed in " + named("accumulator ", '@');
   case Kind::input: return named("input ", '%');
   case Kind::carry: return named("the carried ", '%');
   case Kind::splat: {

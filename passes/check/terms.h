@@ -11,7 +11,9 @@
 //   gradient and an add, in whichever order that add has been met;
 //   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
 //   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
-// Nothing else is rewritten: operands keep their order, sums their nesting.
+// Nothing else is rewritten: operands keep their order, sums their nesting. But one thing changes bits: micro-step k of
+// rank r counts as rank k * worldSize + r, a sum over micro-steps is one over such ranks that are worldSize apart, and
+// stands outside of sums over the ranks of a micro-step, whichever came first.
 #pragma once
 
 #include "ir/module.h"
@@ -28,9 +30,10 @@ using TermId = int32_t;
 class Terms {
 public:
   enum class Kind : uint8_t {
-    node,  ///< an op over terms
-    splat, ///< a constant of one value
-    state, ///< a state as it is when the function is entered
+    node,        ///< an op over terms
+    splat,       ///< a constant of one value
+    state,       ///< a state as it is when the function is entered
+    accumulator, ///< what the micro-steps before this one have summed; `completed` gives terms a meaning without it
     input,
     carry, ///< a result of an earlier function
   };
@@ -39,15 +42,20 @@ public:
     Op op = Op::constant; ///< of a node
     unsigned result = 0;  ///< of a node: which of its results
     Type type;
-    uint64_t payload = 0; ///< splat: the element's bytes; leaves: index of the name
-    RankGroup group = {}; ///< batch_sum: the ranks it is over
-    bool isSameOnAllRanks = false;
+    uint64_t payload = 0;          ///< splat: the element's bytes; leaves: index of the name
+    RankGroup group = {};          ///< batch_sum: the ranks it is over
+    bool isSameOnAllRanks = false; ///< of a micro-step
+    bool isPartial = false;        ///< depends on what the micro-steps before have summed
     const AttributesBase *attributes = nullptr;
     uint32_t firstOperand = 0, operandCount = 0;
     const Node *origin = nullptr; ///< the first node that computes it, for messages; may be null
   };
 
-  explicit Terms(int64_t worldSize) : worldSize(worldSize) {}
+  explicit Terms(int64_t worldSize, int64_t microSteps = 1) : worldSize(worldSize), microSteps(microSteps) {}
+
+  /// What batch_sum is over in the function that is read next: the ranks, and in those that run in every micro-step the
+  /// micro-steps too.
+  void setBatch(bool spansMicroSteps) { batch = {1, worldSize * (spansMicroSteps ? microSteps : 1)}; }
 
   TermId leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin = nullptr);
   /// All results of a node whose operands are these terms. Not for ops on states, nor for those that spread segments.
@@ -61,6 +69,16 @@ public:
   TermId cast(TermId x, DType dtype);
   /// The sum over the ranks of a group, on each of them.
   TermId batchSum(TermId x, RankGroup group, const Node *origin = nullptr);
+  /// The sum over the micro-steps of a step, on each rank.
+  TermId microSum(TermId x, const Node *origin = nullptr) { return batchSum(x, microGroup(), origin); }
+  /// x of add(accumulator, x), in any order, if x does not depend on other micro-steps; -1 if the term is none.
+  TermId summandOf(TermId sum, TermId accumulator) const;
+  /// What a term is in the last micro-step, where an accumulator and its summand are the sum over all of them.
+  TermId completed(TermId x);
+  /// All elements are 0.
+  bool isZero(TermId x) const;
+  TermId zeros(const Type &type);
+  TermId add(TermId a, TermId b, const Node *origin);
   /// Is it certain that all ranks of a group have the same value? Inputs differ, and what is computed from them until
   /// it is summed.
   bool isSameOnRanksOf(TermId x, RankGroup group) const;
@@ -75,6 +93,9 @@ public:
   std::pair<TermId, TermId> firstDifference(TermId a, TermId b) const;
 
 private:
+  RankGroup microGroup() const { return microSteps > 1 ? RankGroup{worldSize, microSteps} : RankGroup{}; }
+  TermId withoutReshape(TermId x) const;
+  TermId over(TermId x, llvm::ArrayRef<TermId> operands);
   TermId intern(Term term, llvm::ArrayRef<TermId> operands);
   static uint64_t hashOfTerm(const Term &term, llvm::ArrayRef<TermId> operands);
   /// -1: it has not been met.
@@ -95,7 +116,8 @@ private:
   /// A norm with a residual, or a norm's gradient with an addend.
   llvm::SmallVector<TermId, 2> addingNorm(const Node &node, llvm::ArrayRef<TermId> operands);
 
-  const int64_t worldSize;
+  const int64_t worldSize, microSteps;
+  RankGroup batch = {1, worldSize};
   std::vector<Term> terms;
   std::vector<TermId> operandPool;
   std::vector<TermId> nextOfSameHash; ///< per term; -1: none

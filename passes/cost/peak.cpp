@@ -25,7 +25,7 @@ double peakStepMicroseconds(const Module &module, const Hardware &hardware) {
     for (const Node *node : *function)
       if (countsForPeak(*node)) {
         bool isHalf = byteSize(node->operand(0)->type().dtype()) == 2;
-        total += infoOf(*node).cost(*node).flops /
+        total += static_cast<double>(module.callsPerStep(function->kind())) * infoOf(*node).cost(*node).flops /
                  (isHalf ? hardware.halfPeakFlopsPerMicrosecond : hardware.peakFlopsPerMicrosecond);
       }
   }

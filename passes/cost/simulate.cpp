@@ -269,15 +269,6 @@ void rebase(FunctionTimeline &timeline) {
   }
 }
 
-int64_t callsPerStep(const Module &module, FunctionKind kind) {
-  switch (kind) {
-  case FunctionKind::prologue:
-  case FunctionKind::microStep:
-  case FunctionKind::update: return 1;
-  default: return 0;
-  }
-}
-
 /// What the first of two steps started and the second waited for stands for what the second will leave to a third.
 void takeWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isInline) {
   for (size_t i = 0; i < first.collectives.size(); ++i) {
@@ -331,7 +322,7 @@ Timeline simulate(const Module &planned, const CostModel &model) {
   for (const std::unique_ptr<Function> &function : planned.functions) {
     FunctionTimeline &entry = timeline.functions.emplace_back();
     entry.function = function.get();
-    entry.callsPerStep = callsPerStep(planned, function->kind());
+    entry.callsPerStep = planned.callsPerStep(function->kind());
   }
   simulateStep(planned, model, timeline);
   for (FunctionTimeline &function : timeline.functions) {

@@ -19,6 +19,8 @@ std::string &fieldOf(Unit &unit, llvm::StringRef key) {
     return unit.forwardPrefetch;
   if (key == "activation_checkpointing")
     return unit.activationCheckpointing;
+  if (key == "accumulation")
+    return unit.accumulation;
   assert(key == "backward_prefetch" && "the driver lets no other key through");
   return unit.backwardPrefetch;
 }
@@ -49,6 +51,8 @@ llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued
 
 /// Can the key change anything for a unit of this strategy?
 bool isUsed(const Unit &unit, llvm::StringRef key) {
+  if (key == "accumulation")
+    return unit.accumulation == Unit().accumulation || changesAnything(unit.accumulation, unit);
   Unit plain;
   plain.strategy = unit.strategy;
   WholeCopy copy = placementOf(plain).copy;
@@ -103,7 +107,8 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
       for (llvm::StringRef key :
-           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing"})
+           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
+            "accumulation"})
         fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
   return ignoreParameters(module, options.ignoredParams);
 }

@@ -68,7 +68,8 @@ private:
                           .source = source.str(),
                           .strategy = options.strategy,
                           .reshardAfterForward = options.reshardAfterForward,
-                          .activationCheckpointing = options.activationCheckpointing});
+                          .activationCheckpointing = options.activationCheckpointing,
+                          .accumulation = options.accumulation});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
   int32_t blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source);

@@ -247,6 +247,14 @@ llvm::Error run(Module &module, const PassContext &context) {
   if (!context.target.ordersByEvents())
     return llvm::Error::success();
   EventAssigner assigner;
+  if (module.microSteps > 1) { // functions that follow themselves begin and end joined, as the others do
+    for (Function *function : inCallOrder(module)) {
+      assigner.join();
+      assigner.walk(*function, true);
+      assigner.join();
+    }
+    return llvm::Error::success();
+  }
   // What a step has to wait for of the one before shows in the second.
   for (bool decides : {false, true})
     for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})

@@ -52,6 +52,7 @@ MemoryClass classOf(const State &state) {
   case StateRole::segment:
   case StateRole::replica: return MemoryClass::parameters;
   case StateRole::optimizer: return MemoryClass::optimizer;
+  case StateRole::accumulator: return MemoryClass::gradients;
   default: return MemoryClass::other;
   }
 }

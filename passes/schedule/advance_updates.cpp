@@ -169,7 +169,7 @@ private:
 
 llvm::Error run(Module &module, const PassContext &) {
   Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
-  if (step && update && module.decisions.overlapComm)
+  if (step && update && module.decisions.overlapComm && module.microSteps == 1)
     UpdateMover(module, *step, *update).run();
   numberCollectives(module);
   return llvm::Error::success();

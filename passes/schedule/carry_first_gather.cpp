@@ -95,7 +95,7 @@ private:
 
 llvm::Error run(Module &module, const PassContext &) {
   Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
-  if (step && update && module.decisions.overlapComm)
+  if (step && update && module.decisions.overlapComm && module.microSteps == 1)
     GatherCarrier(module, *step, *update).run();
   numberCollectives(module);
   return llvm::Error::success();

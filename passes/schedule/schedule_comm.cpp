@@ -28,6 +28,7 @@ public:
     delayReplicas();
     delayReductionWaits();
     delayScalarWaits();
+    advanceAccumulated();
   }
 
 private:
@@ -182,6 +183,29 @@ private:
       continued.push_back(next);
     }
     return continued;
+  }
+
+  /// Is what the micro-steps have summed summed over ranks?
+  bool sumsAccumulator(const Node &node) const {
+    bool reduces = node.op() == Op::reduceScatterStart || node.op() == Op::allReduceStart;
+    const Node *read = reduces ? node.operand(0)->definer() : nullptr;
+    return read && read->op() == Op::read &&
+           module.state(read->get<StateAttributes>().state.name)->role == StateRole::accumulator;
+  }
+
+  /// The next segment's accumulator is reduced while this one's is used.
+  void advanceAccumulated() {
+    Node *before = nullptr;
+    for (Node *node : function) {
+      if (!sumsAccumulator(*node))
+        continue;
+      if (Node *read = node->operand(0)->definer(); before) {
+        read->moveBefore(waitOf(*before));
+        node->moveAfter(read);
+        read->section = node->section = waitOf(*before)->section;
+      }
+      before = node;
+    }
   }
 
   void delayScalarWaits() {

@@ -74,7 +74,26 @@ Placement placementOf(const Unit &unit) {
   bool keeps = unit.reshardAfterForward == "never" || unit.reshardAfterForward == "1";
   if (keeps && placement.copy == WholeCopy::perUse)
     placement.copy = WholeCopy::forwardToBackward;
+  if (keepsParameters(unit) && placement.split != Split::none)
+    placement.copy = WholeCopy::always;
   return placement;
+}
+
+bool keepsGradients(const Unit &unit) {
+  return unit.accumulation == "keep_gradients" || unit.accumulation == "keep_both";
+}
+
+bool keepsParameters(const Unit &unit) {
+  return unit.accumulation == "keep_parameters" || unit.accumulation == "keep_both";
+}
+
+bool changesAnything(llvm::StringRef accumulation, const Unit &unit) {
+  Unit plain = unit, chosen = unit;
+  plain.accumulation = "reduce";
+  chosen.accumulation = accumulation.str();
+  const Placement without = placementOf(plain);
+  bool keepsMore = keepsGradients(chosen) && without.split != Split::none;
+  return keepsMore || placementOf(chosen).copy != without.copy;
 }
 
 int64_t reshardSizeOf(const Unit &unit) {

@@ -33,8 +33,17 @@ struct Placement {
 /// the others (Rajbhandari et al., ZeRO, arXiv 1910.02054; Zhang et al., MiCS, arXiv 2205.00119 for the hybrid rows).
 llvm::ArrayRef<Placement> placements();
 
-/// The row of a unit's strategy, which must be one; reshard_after_forward(never) holds the whole copy until backward.
+/// The row of a unit's strategy, which must be one; reshard_after_forward(never) holds the whole copy until backward, a
+/// unit that keeps its parameters over micro-steps always.
 Placement placementOf(const Unit &unit);
+
+/// With several micro-steps: gradients are summed whole and reduced once, in update; the whole copy is gathered once,
+/// by update, and stays. Torch calls them set_requires_gradient_sync(False) and set_reshard_after_backward(False). Sums
+/// over replicas wait for update in any case: what a rank holds meanwhile is no larger for it.
+bool keepsGradients(const Unit &unit);
+bool keepsParameters(const Unit &unit);
+/// Is the unit's placement another one than without this choice?
+bool changesAnything(llvm::StringRef accumulation, const Unit &unit);
 
 /// The size of the smaller group that keeps the unit's parameters between forward and backward
 /// (reshard_after_forward(k)); 0: none.

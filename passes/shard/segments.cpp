@@ -139,7 +139,8 @@ private:
   bool mayShare(const Group &bucket, const Group &group) const {
     const Unit &a = module.units[bucket.unit], &b = module.units[group.unit];
     int32_t last = module.unitIndex(bucket.members.back()->unit);
-    return group.unit - last <= 1 && a.strategy == b.strategy && a.reshardAfterForward == b.reshardAfterForward;
+    return group.unit - last <= 1 && a.strategy == b.strategy && a.reshardAfterForward == b.reshardAfterForward &&
+           a.accumulation == b.accumulation;
   }
 
   State segmentOf(const Group &group) {

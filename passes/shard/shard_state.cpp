@@ -3,6 +3,7 @@
 // where they cost least.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
+#include "passes/shard/accumulators.h"
 #include "passes/shard/placement.h"
 #include "passes/shard/segments.h"
 #include "passes/support/clone.h"
@@ -23,9 +24,9 @@ struct SlotOf {
 class StateSharder {
 public:
   StateSharder(Module &module, const PassContext &context)
-      : module(module), options(context.options), layout(optimizerLayout(module)) {}
+      : module(module), options(context.options), layout(optimizerLayout(module)), accumulators(module) {}
 
-  void run() {
+  llvm::Error run() {
     makeSegments();
     for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights})
       replaceReads(*module.function(kind));
@@ -34,9 +35,13 @@ public:
       reduceScalars(*function);
     rebuildTapGradients(*module.function(FunctionKind::tapGradients));
     rebuildUpdate(*module.function(FunctionKind::update));
+    if (accumulators.areNeeded())
+      if (llvm::Error error = accumulators.replaceCarried())
+        return error;
     dropParameterStates();
     dropSources();
     module.stage = Stage::sharded;
+    return llvm::Error::success();
   }
 
 private:
@@ -75,6 +80,8 @@ private:
         slots[slot.parameter] = {&added, &slot};
       if (added.trainable)
         addOptimizerStates(added);
+      if (added.trainable && accumulators.areNeeded())
+        accumulators.addFor(added, unitOf(added));
       addReplica(added);
     }
   }
@@ -205,7 +212,8 @@ private:
     return fits ? *replica : segment;
   }
 
-  /// grad.<parameter> = batch_sum(local) becomes grad.<segment> = reduce_scatter(pack(locals)).
+  /// grad.<parameter> = batch_sum(local) becomes grad.<segment> = reduce_scatter(pack(locals)), or is added to what the
+  /// micro-steps before have summed.
   void returnShards(Function &step) {
     Node *ret = step.returnNode();
     llvm::SmallVector<Value *, 8> values;
@@ -227,6 +235,10 @@ private:
     Builder builder(step, ret);
     for (const State &segment : module.states)
       if (segment.role == StateRole::segment && segment.trainable) {
+        if (accumulators.areNeeded()) {
+          accumulateSegment(builder, segment, local);
+          continue;
+        }
         values.push_back(reduceSegment(builder, segment, local));
         names.push_back(gradientPrefix.str() + segment.name);
       }
@@ -248,18 +260,45 @@ private:
     return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix.str() + segment.name + ".full");
   }
 
-  /// Over the ranks that split the segment each keeps its share; the others hold the same share and sum it.
+  /// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
+  std::string replicasOf(const State &segment) const {
+    return axisOfReplicas(module, segment.over.empty() ? Split::none : placementOf(unitOf(segment)).split);
+  }
+
+  /// Over the ranks that split the segment each keeps its share.
+  Value *scattered(Builder &builder, const State &segment, Value *sum) {
+    if (segment.over.empty())
+      return sum;
+    return named(builder.create(Op::reduceScatter, {sum}, over(segment.over))->result(),
+                 gradientPrefix.str() + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
+  }
+
+  /// The others hold the same share and sum it.
+  Value *summedOverReplicas(Builder &builder, const State &segment, Value *share) {
+    std::string replicas = replicasOf(segment);
+    if (replicas.empty())
+      return share;
+    return named(builder.create(Op::allReduce, {share}, over(replicas))->result(), gradientPrefix.str() + segment.name);
+  }
+
   Value *reduceSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
     builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+    return summedOverReplicas(builder, segment, scattered(builder, segment, packed(builder, segment, local)));
+  }
+
+  /// What makes the sum smaller happens in every micro-step, what does not once, in update.
+  void accumulateSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
+    builder.setSection({module.unitIndex(segment.unit), Phase::backward});
     Value *sum = packed(builder, segment, local);
-    Split split = segment.over.empty() ? Split::none : placementOf(unitOf(segment)).split;
-    std::string replicas = axisOfReplicas(module, split);
-    if (!segment.over.empty())
-      sum = named(builder.create(Op::reduceScatter, {sum}, over(segment.over))->result(),
-                  gradientPrefix.str() + segment.name + (replicas.empty() ? "" : ".replica"));
-    if (!replicas.empty())
-      sum = named(builder.create(Op::allReduce, {sum}, over(replicas))->result(), gradientPrefix.str() + segment.name);
-    return sum;
+    accumulators.add(builder, accumulators.of(segment),
+                     keepsGradients(unitOf(segment)) ? sum : scattered(builder, segment, sum));
+  }
+
+  /// grad.<segment> where all micro-steps have run.
+  Value *accumulated(Builder &builder, const State &segment) {
+    Value *sum = named(builder.readState(accumulators.of(segment)), accumulators.of(segment).name);
+    return summedOverReplicas(builder, segment,
+                              keepsGradients(unitOf(segment)) ? scattered(builder, segment, sum) : sum);
   }
 
   /// What is left of batch_sum are scalars and other values every rank needs whole.
@@ -275,7 +314,7 @@ private:
         result = builder.create(Op::allReduce, {node->operand(0)}, over(everybody))->result();
         result->setName(node->result()->name());
       }
-      node->result()->replaceAllUsesWith(result);
+      node->result()->replaceAllUsesWith(accumulators.sumScalar(*node, result));
       node->erase();
     }
   }
@@ -288,8 +327,10 @@ private:
     eraseUnusedArguments(function);
   }
 
-  Value *gradientArgument(Function &function, const State &segment) {
-    return function.addArgument(ArgumentKind::carry, gradientPrefix.str() + segment.name, segment.type);
+  Value *gradientOf(Builder &builder, const State &segment) {
+    if (accumulators.areNeeded())
+      return accumulated(builder, segment);
+    return builder.function().addArgument(ArgumentKind::carry, gradientPrefix.str() + segment.name, segment.type);
   }
 
   void rebuildTapGradients(Function &tap) {
@@ -299,7 +340,7 @@ private:
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      Value *shard = gradientArgument(tap, segment);
+      Value *shard = gradientOf(builder, segment);
       Value *full = gather(builder, shard, segment, gradientPrefix.str() + segment.name + ".full");
       for (const SegmentSlot &slot : segment.slots) {
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
@@ -322,7 +363,7 @@ private:
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradientArgument(update, segment)};
+      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradientOf(builder, segment)};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
       const State *replica = replicas.lookup(segment.name);
@@ -338,8 +379,11 @@ private:
                            node->result(static_cast<unsigned>(i + 1)));
       if (replica)
         refresh(builder, segment, *replica, *node);
+      if (accumulators.areNeeded())
+        accumulators.clear(builder, accumulators.of(segment));
     }
     builder.setSection({});
+    accumulators.clearScalars(builder);
     builder.ret({}, {});
   }
 
@@ -377,6 +421,7 @@ private:
   llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
   llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
   llvm::StringMap<SlotOf> slots;
+  Accumulators accumulators;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {
@@ -385,8 +430,7 @@ llvm::Error run(Module &module, const PassContext &context) {
                       options.overlapComm, options.ownReduceCommunicator};
   if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
     return error;
-  StateSharder(module, context).run();
-  return llvm::Error::success();
+  return StateSharder(module, context).run();
 }
 
 } // namespace

@@ -23,7 +23,7 @@ public:
 
   void run() {
     for (Node *node : function)
-      if (node->op() == Op::allGather && gathersWhatIsThere(*node))
+      if (node->op() == Op::allGather && isForHere(*node))
         collect(*node);
     for (auto &[key, site] : sites)
       materialize(key.first, site);
@@ -35,10 +35,16 @@ public:
   }
 
 private:
-  /// A state or a carried gradient; what is computed first is gathered where it stands.
-  static bool gathersWhatIsThere(const Node &gather) {
-    const Node *definer = gather.operand(0)->definer();
-    return !definer || definer->op() == Op::read;
+  /// What refreshes a replica is gathered where it stands, and stays.
+  static bool isForHere(const Node &gather) {
+    for (Use *use = gather.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::write)
+        return false;
+    return true;
+  }
+
+  static Node *readOf(const Value &shard) {
+    return shard.definer() && shard.definer()->op() == Op::read ? shard.definer() : nullptr;
   }
 
   /// The gather's operand identifies what is gathered: a state, or a carried gradient shard.
@@ -64,13 +70,14 @@ private:
       }
   }
 
-  /// The unit whose segment is gathered; null for a carried gradient.
+  /// The unit whose segment is gathered; null for gradients.
   const Unit *unitOf(const Node &gather) const {
     const Node *read = gather.operand(0)->definer();
     if (!read || read->op() != Op::read)
       return nullptr;
     const Module &module = *function.module();
-    return &module.units[module.unitIndex(module.state(read->get<StateAttributes>().state.name)->unit)];
+    const State &state = *module.state(read->get<StateAttributes>().state.name);
+    return state.role == StateRole::accumulator ? nullptr : &module.units[module.unitIndex(state.unit)];
   }
 
   bool livesToBackward(const Node &gather) const {
@@ -94,12 +101,12 @@ private:
     builder.inherit(*site.firstUser);
     builder.setSource("");
     Value *shard = source.operand(0);
-    if (Node *read = shard->definer())
+    if (Node *read = readOf(*shard))
       shard = builder.clone(*read, {})->result();
     Node *gather = builder.create(Op::allGather, {shard}, source.get<CollectiveAttributes>());
     gather->unit = source.unit;
     shard->setName(key);
-    if (Node *read = shard->definer()) {
+    if (Node *read = readOf(*shard)) {
       read->unit = source.unit;
       read->section = site.firstUser->section;
     }

@@ -353,6 +353,7 @@ llvm::Error run(Module &module, const PassContext &context) {
   if (isClassLoss(options.kind))
     module.settings["ignore_index"] = std::to_string(options.ignoreIndex);
   module.mesh = {{"shard", context.options.worldSize}};
+  module.microSteps = context.options.microSteps;
   module.stage = Stage::train;
   return llvm::Error::success();
 }

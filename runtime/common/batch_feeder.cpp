@@ -275,9 +275,11 @@ void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t
   }
 }
 
-void BatchFeeder::fill(const Context &context, std::span<const std::int64_t> rows) {
+void BatchFeeder::fill(const Context &context, std::span<const std::int64_t> rows, Inputs which) {
   for (const Binding &binding : bindings) {
     const InputInfo &input = *binding.input;
+    if (which == Inputs::ofPrologue && !input.isInPrologue)
+      continue;
     writeArena(context, input.place, input.shape.elements() * byteSize(input.dtype),
                [&](std::byte *destination) { fillInput(binding, rows, destination); });
   }

@@ -38,9 +38,10 @@ public:
   void checkRanges(int rank, int worldSize, const std::function<void()> &beat = [] {}) const;
   static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
 
-  /// Fills all inputs of one micro-step. `rows` has one sample number per row of the micro-batch; -1 is padding: zeros,
+  enum class Inputs : std::uint8_t { all, ofPrologue };
+  /// Fills inputs of one micro-step. `rows` has one sample number per row of the micro-batch; -1 is padding: zeros,
   /// the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
-  void fill(const Context &context, std::span<const std::int64_t> rows);
+  void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
   bool hasSampleWeight() const { return weighted; }
 

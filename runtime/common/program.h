@@ -76,6 +76,7 @@ struct InputInfo {
   /// This value is allowed too: a label that does not count. Meaningful when `hasIgnoreIndex`.
   std::int64_t ignoreIndex = 0;
   bool hasIgnoreIndex = false;
+  bool isInPrologue = true; ///< what counts is counted in it
 };
 
 /// One way to cut the ranks into groups of equal size. The members of a group are `stride` ranks apart: with 4 ranks,
@@ -135,6 +136,12 @@ struct OptimizerStateInfo {
   DType dtype;
   Place place;
   double initialValue; ///< every element starts at this (Adagrad's accumulator; else 0)
+};
+
+/// What micro-steps have summed so far; zero between steps, which the program sees to after start-up.
+struct AccumulatorInfo {
+  Place place;
+  std::int64_t bytes;
 };
 
 /// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ...
@@ -212,8 +219,8 @@ struct Context;
 struct Functions {
   void (*start)(
       Context &); ///< once, after the arenas exist: creates library primitives; the only place that may allocate
-  void (*prologue)(Context &);     ///< count of the labels that count
-  void (*microStep)(Context &);    ///< forward, loss, backward, reductions
+  void (*prologue)(Context &);     ///< count of the labels that count; once for every micro-step
+  void (*microStep)(Context &);    ///< forward, loss, backward, reductions; the last call of a step has its loss
   void (*tapGradients)(Context &); ///< gathers each gradient and hands it to Context::tap; between microStep and update
   void (*update)(Context &);       ///< optimizer
   void (*evalStep)(Context &);     ///< forward only, dropout off
@@ -242,6 +249,7 @@ struct ProgramInfo {
   std::span<const SegmentInfo> segments;
   std::span<const ParameterInfo> parameters;
   std::span<const OptimizerStateInfo> optimizerStates;
+  std::span<const AccumulatorInfo> accumulators;
   std::span<const ScalarInfo> scalars;
   std::span<const SectionInfo> sections;   ///< in the order of the functions
   std::span<const NodeInfo> nodes;         ///< by section; empty without --node_ranges
@@ -304,6 +312,7 @@ struct Context {
   std::byte *windowArena = nullptr;
   int rank = 0;
   int worldSize = 1;
+  int batchRank = 0;              ///< whose samples are computed: microStep * worldSize + rank
   int threads = 1;                ///< compute threads of this rank
   DeviceMemory *memory = nullptr; ///< null: the arenas are the host's memory
   Device *device = nullptr;       ///< of the cuda target: streams, events, communicators

@@ -84,8 +84,8 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
       rows(static_cast<std::size_t>(job.program.microBatchSize)),
       lossResult(findResult(job.program.stepResults, "loss")), tokensInSample(tokensInSampleOf(job.program)),
       plannedBytes(rt::plannedBytes(job.program)) {
-  if (job.program.gradientAccumulationSteps != 1 || !lossResult)
-    throw Failure(ExitCode::internal, "the training loop drives programs of one micro-step that report a loss");
+  if (!lossResult)
+    throw Failure(ExitCode::internal, "the training loop drives programs that report a loss");
   if (fixedBatch)
     checkFixedBatch(job, feeder);
   if (stepsPerEpoch == 0)
@@ -158,10 +158,8 @@ void Trainer::timeProducts() {
 
 double Trainer::computeStep(std::int64_t step) {
   setStepScalars(step);
-  job.pulse.enter(Phase::data);
-  sampler.rows((step - 1) % stepsPerEpoch, 0, rows);
-  feeder.fill(job.context, rows);
-  job.pulse.enter(Phase::step);
+  if (job.program.gradientAccumulationSteps == 1)
+    feed(step, 0, BatchFeeder::Inputs::all);
   PendingResult loss(job.context, *lossResult);
   std::optional<GradientStash> stash;
   if (savesGradients(step))
@@ -174,14 +172,33 @@ double Trainer::computeStep(std::int64_t step) {
   return value;
 }
 
+void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) {
+  job.pulse.enter(Phase::data);
+  sampler.rows((step - 1) % stepsPerEpoch, microStep, rows);
+  feeder.fill(job.context, rows, which);
+  job.pulse.enter(Phase::step);
+}
+
+/// A function that runs in every micro-step, on each micro-batch in turn. The only micro-batch of a step is there
+/// already: what follows may be recorded.
+void Trainer::callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which) {
+  const int microSteps = job.program.gradientAccumulationSteps;
+  for (int microStep = 0; microStep < microSteps; ++microStep) {
+    if (microSteps > 1)
+      feed(step, microStep, which);
+    job.context.batchRank = microStep * job.program.worldSize + job.context.rank;
+    stepBegins();
+    function(job.context);
+    stepEnds();
+  }
+}
+
 /// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
 void Trainer::callFunctions(std::int64_t step, PendingResult &loss) {
   const Functions &functions = job.program.functions;
-  stepBegins();
   if (functions.prologue)
-    functions.prologue(job.context);
-  functions.microStep(job.context);
-  stepEnds();
+    callForMicroSteps(step, functions.prologue, BatchFeeder::Inputs::ofPrologue);
+  callForMicroSteps(step, functions.microStep, BatchFeeder::Inputs::all);
   loss.fetch();
   if (loss.isKnown())
     requireFinite(loss.value(), step);

@@ -37,6 +37,8 @@ private:
 
   void step(std::int64_t step);
   double computeStep(std::int64_t step);
+  void feed(std::int64_t step, int microStep, BatchFeeder::Inputs which);
+  void callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which);
   void callFunctions(std::int64_t step, PendingResult &loss);
   void timeProducts();
   void setStepScalars(std::int64_t step);

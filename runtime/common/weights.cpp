@@ -150,6 +150,8 @@ void resetState(const ProgramInfo &program, const Context &context) {
   for (const OptimizerStateInfo &state : program.optimizerStates)
     fill(state.place, state.dtype, program.segments[static_cast<std::size_t>(state.segment)].shardElements,
          state.initialValue);
+  for (const AccumulatorInfo &accumulator : program.accumulators)
+    fill(accumulator.place, DType::u8, accumulator.bytes, 0);
 }
 
 } // namespace fsdpc::rt

@@ -106,7 +106,7 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   mapArenas(program);
   startStreams(options.streams, program.plainMpi && worldSize_ > 1, share);
   startCommunicator(program, options, share.oversubscribed);
-  context_.rank = rank_;
+  context_.rank = context_.batchRank = rank_;
   context_.worldSize = worldSize_;
   context_.threads = options.threads > 0 ? options.threads : share.rankCores;
   context_.communicator = communicator_.get();

@@ -40,7 +40,7 @@ CudaPlatform::~CudaPlatform() {
 }
 
 Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
-  context.rank = rank();
+  context.rank = context.batchRank = rank();
   context.worldSize = worldSize();
   context.device = &device;
   device.timeoutSeconds = options.timeoutSeconds;
@@ -57,9 +57,24 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.memory = memory.get();
   ranges = std::make_unique<SectionRanges>(program, device);
   context.observer = ranges.get();
-  sectionCount = program.sections.size();
-  cudaGraph = options.cudaGraph;
+  microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
+  sectionCount = program.sections.size() * microSteps;
+  chooseGraph(options.cudaGraph);
   return context;
+}
+
+/// What is replayed reads its inputs where they were when it was recorded, and there is one place for all
+/// micro-batches.
+void CudaPlatform::chooseGraph(CudaGraph wanted) {
+  cudaGraph = wanted;
+  if (microSteps == 1 || wanted == CudaGraph::off)
+    return;
+  const std::string why =
+      "the host stores a micro-batch before each of the " + std::to_string(microSteps) + " micro-steps of a step";
+  if (wanted == CudaGraph::on)
+    throw Failure(ExitCode::usage, "--cuda_graph on: the step cannot be captured: " + why, true);
+  cudaGraph = CudaGraph::off;
+  notice = JsonObject().add("state", "off").add("why", why).str();
 }
 
 void CudaPlatform::mapArenas(const ProgramInfo &program) {
@@ -90,7 +105,8 @@ void CudaPlatform::joinCommunicators(const ProgramInfo &program) {
 }
 
 std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
-  return std::make_unique<StepTape>(context, sectionCount, context.profile != nullptr);
+  return std::make_unique<StepTape>(context, sectionCount, microSteps * device.collectives.size(),
+                                    context.profile != nullptr);
 }
 
 /// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an

@@ -39,6 +39,7 @@ public:
   [[noreturn]] void abort(int exitCode) override;
 
 private:
+  void chooseGraph(CudaGraph wanted);
   void mapArenas(const ProgramInfo &program);
   void joinCommunicators(const ProgramInfo &program);
   /// A step as a graph, with times or without.
@@ -59,7 +60,7 @@ private:
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::unique_ptr<SectionRanges> ranges;
-  std::size_t sectionCount = 0;
+  std::size_t microSteps = 1, sectionCount = 0; ///< of a step
   CudaGraph cudaGraph = CudaGraph::off;
   Replay plain, timed;
   std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called

@@ -21,14 +21,14 @@ bool isSet(ProfileClock::time_point moment) { return moment != ProfileClock::tim
 
 } // namespace
 
-StepTape::StepTape(const Context &context, std::size_t sections, bool withSections)
+StepTape::StepTape(const Context &context, std::size_t sections, std::size_t collectives, bool withSections)
     : context(context), withSections(withSections), origin(makeTimedEvent()) {
   // A collective of the step before takes a record for its wait.
-  const std::size_t collectives = 2 * context.device->collectives.size();
+  const std::size_t records = 2 * collectives;
   if (withSections)
     sectionRecords.reserve(sections);
-  collectiveRecords.reserve(collectives);
-  notes.reserve(eventsPerSection * sectionRecords.capacity() + eventsPerCollective * collectives);
+  collectiveRecords.reserve(records);
+  notes.reserve(eventsPerSection * sectionRecords.capacity() + eventsPerCollective * records);
   while (events.size() < notes.capacity())
     events.push_back(makeTimedEvent());
 }

@@ -15,8 +15,9 @@ namespace fsdpc::rt {
 
 class StepTape {
 public:
-  /// Creates all events it will need. Without `withSections` it times collectives only.
-  StepTape(const Context &context, std::size_t sections, bool withSections);
+  /// Creates all events it will need, for a step of so many sections and collectives. Without `withSections` it times
+  /// collectives only.
+  StepTape(const Context &context, std::size_t sections, std::size_t collectives, bool withSections);
   ~StepTape();
   StepTape(const StepTape &) = delete;
   StepTape &operator=(const StepTape &) = delete;

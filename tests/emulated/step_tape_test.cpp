@@ -49,7 +49,7 @@ TEST(StepTape, HasTheTimesOfACalledStepAndOfEveryReplay) {
       m.program.sections = sections;
       SectionRanges ranges(m.program, m.device);
       m.context.observer = &ranges;
-      StepTape tape(m.context, std::size(sections), true);
+      StepTape tape(m.context, std::size(sections), m.device.collectives.size(), true);
       Ticket ticket;
       m.device.tape = &tape;
       tape.begin();
@@ -77,7 +77,7 @@ TEST(StepTape, AWaitForAGatherOfTheStepBeforeIsExposedHere) {
   const Interleaved interleaved(0);
   runMembers(2, [&](Member &m) {
     const Ticket ticket = gather(m);
-    StepTape tape(m.context, 0, false);
+    StepTape tape(m.context, 0, m.device.collectives.size(), false);
     m.device.tape = &tape;
     tape.begin();
     wait(m.context, ticket);

@@ -80,6 +80,39 @@ protected:
   TemporaryFolder folder;
 };
 
+std::string microStepCalls; ///< of the program below
+
+void noteCall(Context &context, const char *what) {
+  microStepCalls += what + std::to_string(context.batchRank) + ":" + std::to_string(*context.at<std::int64_t>(at::labels)) +
+                    "/" + std::to_string(static_cast<int>(context.at<float>(at::x)[1])) + " ";
+}
+
+TEST_F(Run, AStepCallsPrologueAndThenMicroStepForEachMicroBatchInTurn) {
+  FakeProgram program(1);
+  program.info.gradientAccumulationSteps = 3;
+  program.inputs[0].isInPrologue = false;
+  program.info.functions.prologue = [](Context &context) { noteCall(context, "prologue"); };
+  program.info.functions.microStep = [](Context &context) {
+    noteCall(context, "microStep");
+    *context.at<float>(at::loss) = static_cast<float>(context.batchRank);
+  };
+  program.info.functions.update = [](Context &) { microStepCalls += "update"; };
+  microStepCalls.clear();
+  const std::string log = folder.path("log");
+  ASSERT_FALSE(run(program, 1, {"--batch", data("batch.safetensors", 6), "--steps", "1", "--log", log}));
+  // Rows 0, 2 and 4; the prologue does not read x, which is that of a step before.
+  EXPECT_EQ(microStepCalls, "prologue0:0/0 prologue1:2/0 prologue2:0/0 microStep0:0/0 microStep1:2/1 microStep2:0/0 update");
+  EXPECT_EQ(number(lines("log")[1], "loss"), 2) << "the last call has the loss of the step";
+}
+
+TEST_F(Run, AnEpochCountsTheSamplesOfAllMicroSteps) {
+  FakeProgram program(2);
+  program.info.gradientAccumulationSteps = 2;
+  const std::string train = data("train.safetensors", 17), log = folder.path("log");
+  ASSERT_FALSE(run(program, 2, {"--train_data", train, "--epochs", "1", "--log", log, "--log_freq", "1"}));
+  EXPECT_EQ(lines("log").size(), 1u + 2 + 1) << "settings, two steps of 8 samples, the memory report";
+}
+
 TEST_F(Run, ABatchGivesTheSameLossesAndWeightsOnEveryNumberOfRanks) {
   // The global batch is two rows per rank: compare against plain gradient descent on it.
   for (const int ranks : {1, 2}) {

@@ -1,0 +1,161 @@
+// Functions that a step calls once for every micro-step, as the induction over its calls that meanings.h tells of.
+#include "ir/ops/attributes.h"
+#include "passes/check/fault.h"
+#include "passes/check/meanings.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc::check {
+
+llvm::Error StepMeaning::beginRepeated(const Function &function) {
+  isRepeated = &module != &train && module.microSteps > 1 && runsInEveryMicroStep(function.kind());
+  partial.clear();
+  complete.clear();
+  terms.setBatch(runsInEveryMicroStep(function.kind()));
+  if (module.microSteps > 1 && &module != &train)
+    for (const Argument &argument : function.arguments())
+      if (argument.kind == ArgumentKind::carry)
+        return fault(Fault::useBeforeWait, function,
+                     "'" + argument.name +
+                         "' is carried, but between functions that run in every micro-step only accumulators last");
+  for (const Node *node : function) {
+    const State *state = node->op() == Op::write ? module.state(node->get<StateAttributes>().state.name) : nullptr;
+    if (!isRepeated || !state || state->role != StateRole::accumulator || partial.contains(state))
+      continue;
+    if (!isZero(versionOf(*state)))
+      return fault(Fault::gradientContribution, *node, "the accumulator holds a sum of another function already");
+    partial[state] = partialOf(*state);
+  }
+  for (const auto &[state, meaning] : partial)
+    current[state] = meaning;
+  return llvm::Error::success();
+}
+
+/// A symbol for every tensor in it.
+Meaning StepMeaning::partialOf(const State &accumulator) {
+  auto symbol = [&](llvm::StringRef slot, const Type &type) {
+    return terms.leaf(Terms::Kind::accumulator, LogicalName{accumulator.name, slot.str()}.text(), type);
+  };
+  const State *layout = layoutOf(accumulator);
+  Meaning zero = entryOf(accumulator);
+  if (!layout)
+    return {symbol("", accumulator.type), -1};
+  Segment before = segment(zero);
+  for (size_t i = 0; i < before.slots.size(); ++i)
+    before.slots[i].term = symbol(layout->slots[i].parameter, terms[before.slots[i].term].type);
+  return add(std::move(before));
+}
+
+bool StepMeaning::isZero(Meaning meaning) const {
+  if (meaning.segment < 0)
+    return meaning.term >= 0 && terms.isZero(meaning.term);
+  return llvm::all_of(segment(meaning).slots, [&](const Slot &slot) { return terms.isZero(slot.term); });
+}
+
+/// Behind the last call.
+llvm::Error StepMeaning::finishRepeated() {
+  if (!isRepeated)
+    return llvm::Error::success();
+  for (const auto &[state, meaning] : partial) {
+    if (!complete.contains(state))
+      return fault(Fault::gradientContribution, "accumulator " + symbolText('@', state->name) + " is not added to");
+    current[state] = complete.lookup(state);
+  }
+  for (Result &result : results)
+    if (result.meaning.term >= 0)
+      result.meaning.term = terms.completed(result.meaning.term);
+  isRepeated = false;
+  return llvm::Error::success();
+}
+
+/// A loop that adds two segments, of which one is an accumulator; null for other nodes.
+const State *StepMeaning::addsToAccumulator(const Node &node) const {
+  const Expression *body = node.op() == Op::fused ? &node.get<FusedAttributes>().body : nullptr;
+  bool isLoop = body && body->steps.size() == 1 && body->steps[0].op == Op::add && body->operandCount == 2 &&
+                body->steps[0].arguments[0] != body->steps[0].arguments[1] && node.resultCount() == 1 &&
+                body->yields[0] == body->operandCount;
+  if (!isRepeated || node.operandCount() != 2 || (node.op() != Op::add && !isLoop))
+    return nullptr;
+  for (const auto &[state, meaning] : partial)
+    for (const Value *operand : node.operands())
+      if (meaning.segment >= 0 && of(operand).segment == meaning.segment)
+        return state;
+  return nullptr;
+}
+
+llvm::Error StepMeaning::readAccumulation(const Node &node) {
+  const State &state = *addsToAccumulator(node);
+  Meaning before = partial.lookup(&state);
+  Meaning summand = of(node.operand(of(node.operand(0)).segment == before.segment ? 1 : 0));
+  if (summand.segment < 0)
+    return fault(Fault::shardBounds, node, "what is added to the accumulator is no run of gradients");
+  if (!isLaidOut(segment(summand), state))
+    return fault(segment(summand).slots.size() < segment(before).slots.size() ? Fault::gradientContribution
+                                                                              : Fault::shardBounds,
+                 node, "what is added is laid out otherwise than the accumulator");
+  Segment sum = segment(before);
+  for (size_t i = 0; i < sum.slots.size(); ++i) {
+    const Type type = terms[sum.slots[i].term].type;
+    TermId addend = terms.reshape(segment(summand).slots[i].term, Shape(type.shape()), &node);
+    if (terms[addend].type.dtype() != type.dtype())
+      return fault(Fault::differentValue, node, "what is added is of another type than the accumulator");
+    sum.slots[i].term = terms.add(sum.slots[i].term, addend, &node);
+  }
+  set(node, add(std::move(sum)));
+  return llvm::Error::success();
+}
+
+llvm::Expected<TermId> StepMeaning::summandOf(const Node &node, TermId sum, TermId accumulator) const {
+  TermId summand = terms.summandOf(sum, accumulator);
+  if (summand >= 0)
+    return summand;
+  return fault(Fault::gradientContribution, node,
+               "the accumulator is not what the micro-steps before have summed plus a term of this one, but " +
+                   terms.describe(sum));
+}
+
+/// In a micro-step the sum so far and a term of this one, once; elsewhere zeros.
+llvm::Error StepMeaning::writeAccumulator(const Node &node, const State &state, Meaning meaning) {
+  bool isSegment = layoutOf(state) != nullptr;
+  if (!isRepeated) {
+    if (!isZero(meaning))
+      return fault(Fault::gradientContribution, node,
+                   "behind the last micro-step an accumulator is written with zeros");
+    current[&state] = entryOf(state);
+    return llvm::Error::success();
+  }
+  if (isSegment != (meaning.segment >= 0))
+    return fault(Fault::gradientContribution, node, "no gradients of its segment are written to the accumulator");
+  if (complete.contains(&state))
+    return fault(Fault::gradientContribution, node, "the accumulator is written a second time in a micro-step");
+  current[&state] = meaning;
+  Meaning before = partial.lookup(&state);
+  if (!isSegment) {
+    llvm::Expected<TermId> summand = summandOf(node, meaning.term, before.term);
+    if (!summand)
+      return summand.takeError();
+    complete[&state] = {terms.microSum(terms.reshape(*summand, Shape(state.type.shape())), &node), -1};
+    return llvm::Error::success();
+  }
+  if (!isLaidOut(segment(meaning), state))
+    return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
+  Segment sum = segment(meaning);
+  for (size_t i = 0; i < sum.slots.size(); ++i) {
+    TermId own = segment(before).slots[i].term;
+    llvm::Expected<TermId> summand = summandOf(node, sum.slots[i].term, own);
+    if (!summand)
+      return summand.takeError();
+    sum.slots[i].term = terms.microSum(terms.reshape(*summand, Shape(terms[own].type.shape())), &node);
+  }
+  complete[&state] = add(std::move(sum));
+  return llvm::Error::success();
+}
+
+llvm::Error StepMeaning::checkAccumulatorsAreZero() {
+  for (const State &state : module.states)
+    if (state.role == StateRole::accumulator && current.contains(&state) && !isZero(current.lookup(&state)))
+      return fault(Fault::gradientContribution,
+                   "accumulator " + symbolText('@', state.name) + " is not zero when the next step begins");
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc::check

@@ -1,0 +1,66 @@
+// Each sum over micro-steps moves up to what it adds.
+#include "ir/ops/attributes.h"
+#include "passes/passes.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// Whether the node reads a state that it is written to, and what else it reads.
+struct Addition {
+  Node *read = nullptr, *add = nullptr, *write = nullptr;
+  Node *summand = nullptr; ///< makes what is added
+};
+
+bool readsState(const Value &value, const std::string &state) {
+  const Node *read = value.definer();
+  return read && read->op() == Op::read && read->get<StateAttributes>().state.name == state;
+}
+
+/// write @s add(read @s, summand), where nobody else uses any of it; `add` is null if the write is none.
+Addition additionOf(Node &write) {
+  const std::string &state = write.get<StateAttributes>().state.name;
+  Node *add = write.operand(0)->definer();
+  if (write.function()->module()->state(state)->role != StateRole::accumulator || !add || add->resultCount() != 1 ||
+      add->operandCount() != 2 || !add->result()->hasOneUse())
+    return {};
+  for (unsigned i = 0; i < 2; ++i) {
+    Value *own = add->operand(i), *other = add->operand(1 - i);
+    if (readsState(*own, state) && own->hasOneUse() && other->definer() && other->definer()->op() != Op::read)
+      return {own->definer(), add, &write, other->definer()};
+  }
+  return {};
+}
+
+/// Reductions that start where the summand is there start first.
+void advance(const Addition &addition) {
+  Node *last = addition.summand;
+  while (infoOf(*last->next()).has(startsCollective))
+    last = last->next();
+  for (Node *node : {addition.read, addition.add, addition.write}) {
+    node->moveAfter(last);
+    node->section = addition.summand->section;
+    last = node;
+  }
+}
+
+llvm::Error run(Module &module, const PassContext &) {
+  if (module.microSteps == 1)
+    return llvm::Error::success();
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    std::vector<Addition> additions;
+    for (Node *node : *function)
+      if (node->op() == Op::write)
+        if (Addition addition = additionOf(*node); addition.add)
+          additions.push_back(addition);
+    for (const Addition &addition : additions)
+      advance(addition);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Pass advanceAccumulation = {"advance_accumulation", Stage::async, Stage::async, true, run};
+
+} // namespace fsdpc
