@@ -263,6 +263,8 @@ std::string InfoWriter::programInfo() const {
     fields.text("allowTf32", "true");
   if (info.tune)
     fields.text("tune", "true");
+  if (info.nonFinite != "error")
+    fields.text("nonFinite", cppString(info.nonFinite));
   return fields.str();
 }
 
@@ -276,6 +278,7 @@ std::string InfoWriter::write() {
   llvm::StringMap<char> stepSeen, evalSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
+  fillResults(FunctionKind::update, stepResults, stepSeen);
   fillResults(FunctionKind::evalStep, evalResults, evalSeen);
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"

@@ -42,6 +42,11 @@ constexpr OptionRow rows[] = {
     {"centered", boolean, "false", "", "optimizer", "rmsprop"},
     {"lr_decay", real, "0", "X", "optimizer", "adagrad"},
     {"initial_accumulator_value", real, "0", "X", "optimizer", "adagrad"},
+    {"max_norm", real, "", "X", "optimizer", "clips the global norm of all gradients; default: it is not computed"},
+    {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
+     "what follows a loss or gradient norm that is not finite: the run ends (exit 7), or the step changes nothing, "
+     "which "
+     "the log says, and with warn stderr too"},
 
     {"trainable", text, "", "REGEX", "parameters", "exactly these are trained"},
     {"frozen", text, "", "REGEX", "parameters", "these are not trained"},

@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Regex.h"
+#include <cmath>
 #include <thread>
 
 namespace fsdpc {
@@ -90,6 +91,12 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
   optimizer.nesterov = values.flag("nesterov");
   optimizer.centered = values.flag("centered");
   optimizer.initialAccumulatorValue = values.real("initial_accumulator_value");
+  if (!values.text("max_norm").empty()) {
+    optimizer.maxNorm = values.real("max_norm");
+    if (!(*optimizer.maxNorm > 0 && std::isfinite(*optimizer.maxNorm)))
+      return usage("--max_norm " + values.text("max_norm") + ": a number above 0 is expected");
+  }
+  optimizer.skipsNonFinite = values.text("nonfinite") != "error";
   if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
     return usage("--nesterov: needs --momentum above 0 and --dampening 0");
   return optimizer;

@@ -111,9 +111,17 @@ private:
   std::vector<Node *> reads;
 };
 
+/// Does every optimizer wait for all gradients?
+bool needsAllGradients(const Function &update) {
+  for (const Node *node : update)
+    if (node->op() == Op::clipNorm)
+      return true;
+  return false;
+}
+
 llvm::Error run(Module &module, const PassContext &) {
   Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
-  if (step && update && module.decisions.overlapComm)
+  if (step && update && module.decisions.overlapComm && !needsAllGradients(*update))
     UpdateMover(*step, *update).run();
   numberCollectives(module);
   return llvm::Error::success();

@@ -293,6 +293,7 @@ private:
   void rebuildTapGradients(Function &tap) {
     clearFunction(tap);
     Builder builder(tap);
+    Value *unscale = readUnscale(builder);
     for (const State &segment : module.states) {
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
@@ -303,11 +304,35 @@ private:
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
         Value *view = builder.create(Op::view, {full}, attributes)->result();
         view->setName(gradientPrefix.str() + slot.parameter);
-        builder.create(Op::tap, {view}, TapAttributes{{slot.parameter}});
+        builder.create(Op::tap, {unscaled(builder, view, unscale)}, TapAttributes{{slot.parameter}});
       }
     }
     builder.setSection({});
     builder.ret({}, {});
+  }
+
+  llvm::StringMap<Value *> gradientArguments(Function &function) {
+    llvm::StringMap<Value *> gradients;
+    for (const State &segment : module.states)
+      if (segment.role == StateRole::segment && segment.trainable)
+        gradients[segment.name] = gradientArgument(function, segment);
+    return gradients;
+  }
+
+  /// One accumulator for the gradients that are split over the same ranks, on each of which its sum over them arrives.
+  /// Ranks that hold the same gradients, or all of them, have nothing to add.
+  std::vector<Value *> sumSquares(Builder &builder, const llvm::StringMap<Value *> &gradients) {
+    std::map<std::string, std::vector<Value *>> byAxis;
+    for (const State &segment : module.states)
+      if (Value *gradient = gradients.lookup(segment.name))
+        byAxis[segment.over].push_back(gradient);
+    std::vector<Value *> accumulators;
+    for (const auto &[axis, shards] : byAxis) {
+      Value *sum = named(builder.create(Op::squareSum, shards)->result(), "square_sum");
+      accumulators.push_back(
+          axis.empty() ? sum : named(builder.create(Op::allReduce, {sum}, over(axis))->result(), "square_sum.all"));
+    }
+    return accumulators;
   }
 
   void rebuildUpdate(Function &update) {
@@ -316,11 +341,17 @@ private:
     llvm::SmallVector<Value *, 8> scalars;
     for (const std::string &name : layout.scalars)
       scalars.push_back(builder.readState(*module.state(name)));
+    llvm::StringMap<Value *> gradients = gradientArguments(update);
+    std::optional<GuardBuilder> guard;
+    if (layout.guard) {
+      guard.emplace(builder, *layout.guard, sumSquares(builder, gradients));
+      scalars.append({guard->scale(), guard->applies()});
+    }
     for (const State &segment : module.states) {
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradientArgument(update, segment)};
+      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradients.lookup(segment.name)};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
       const State *replica = replicas.lookup(segment.name);
@@ -338,7 +369,10 @@ private:
         refresh(builder, segment, *replica, *node);
     }
     builder.setSection({});
-    builder.ret({}, {});
+    if (guard)
+      guard->finish();
+    else
+      builder.ret({}, {});
   }
 
   void refresh(Builder &builder, const State &segment, const State &replica, const Node &optimizer) {

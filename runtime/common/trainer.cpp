@@ -1,6 +1,7 @@
 #include "runtime/common/trainer.h"
 
 #include "runtime/common/agreement.h"
+#include "runtime/common/finite_gradients.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
@@ -65,10 +66,24 @@ void checkFixedBatch(const Job &job, const BatchFeeder &feeder) {
     throw Failure(ExitCode::usage, "--batch has no epochs: give --step_size and --eval_every in steps");
 }
 
-void requireFinite(double loss, std::int64_t step) {
-  if (!std::isfinite(loss))
-    throw Failure(ExitCode::nonFinite,
-                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+/// "the loss of step 3 is NaN", "" if it is finite.
+std::string nonFiniteText(const std::string &what, double value, std::int64_t step) {
+  return std::isfinite(value)
+             ? ""
+             : "the " + what + " of step " + std::to_string(step) + " is " + (std::isnan(value) ? "NaN" : "infinite");
+}
+
+/// Why a step was not applied.
+std::string reasonFor(const StepOutcome &outcome, std::int64_t step) {
+  const std::string loss = nonFiniteText("loss", outcome.loss, step);
+  return loss.empty() ? nonFiniteText("gradient norm", outcome.gradientNorm.value_or(0), step) : loss;
+}
+
+double initialLossScale(const ProgramInfo &program) {
+  for (const ScalarInfo &scalar : program.scalars)
+    if (std::string_view(scalar.name) == "loss_scale")
+      return scalar.defaultValue;
+  return 0;
 }
 
 } // namespace
@@ -80,11 +95,11 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
       stepsPerEpoch(sampler.batchesPerEpoch()), total(countSteps(job.options, stepsPerEpoch)),
       schedule(makeSchedule(job.options, total, stepsPerEpoch)),
       progress(progressStyle(job.options.progress, job.context.rank), total),
-      rows(static_cast<std::size_t>(job.program.microBatchSize)),
-      lossResult(findResult(job.program.stepResults, "loss")), tokensInSample(tokensInSampleOf(job.program)),
-      plannedBytes(rt::plannedBytes(job.program)) {
-  if (job.program.gradientAccumulationSteps != 1 || !lossResult)
-    throw Failure(ExitCode::internal, "the training loop drives programs of one micro-step that report a loss");
+      rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
+      tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
+      lossScale(initialLossScale(job.program)) {
+  if (job.program.gradientAccumulationSteps != 1)
+    throw Failure(ExitCode::internal, "the training loop drives programs of one micro-step");
   if (fixedBatch)
     checkFixedBatch(job, feeder);
   if (stepsPerEpoch == 0)
@@ -128,7 +143,7 @@ void Trainer::step(std::int64_t step) {
   const auto begin = Clock::now();
   if (job.context.profile)
     job.context.profile->beginStep(step);
-  lastLoss = computeStep(step);
+  last = computeStep(step);
   if (job.context.profile)
     job.context.profile->endStep();
   window.microseconds += microsecondsBetween(begin, Clock::now());
@@ -143,8 +158,11 @@ void Trainer::step(std::int64_t step) {
   }
   window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
   ++window.steps;
-  epochLossSum += lastLoss;
-  ++epochSteps;
+  judge(last, step);
+  if (last.applied) {
+    epochLossSum += last.loss;
+    ++epochSteps;
+  }
   if (job.options.timeMatmuls)
     timeProducts();
 }
@@ -155,36 +173,85 @@ void Trainer::timeProducts() {
   window.productMicroseconds += job.platform.replayProductsMicroseconds();
 }
 
-double Trainer::computeStep(std::int64_t step) {
+void Trainer::fillInputs(std::int64_t step) {
   setStepScalars(step);
   job.pulse.enter(Phase::data);
   sampler.rows((step - 1) % stepsPerEpoch, 0, rows);
   feeder.fill(job.context, rows);
   job.pulse.enter(Phase::step);
-  PendingResult loss(job.context, *lossResult);
-  job.platform.runStep([&] { callFunctions(step, loss); }, isMeasured(step));
-  const double value = loss.value();
-  job.platform.finishStep();
-  requireFinite(value, step);
-  return value;
 }
 
-/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
-void Trainer::callFunctions(std::int64_t step, PendingResult &loss) {
+StepOutcome Trainer::computeStep(std::int64_t step) {
+  fillInputs(step);
+  job.platform.runStep([&] { callFunctions(step); }, isMeasured(step));
+  const StepOutcome outcome = pending.value();
+  job.platform.finishStep();
+  return outcome;
+}
+
+/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first. A guarded
+/// update may be called in any case.
+void Trainer::callFunctions(std::int64_t step) {
   const Functions &functions = job.program.functions;
   stepBegins();
   if (functions.prologue)
     functions.prologue(job.context);
   functions.microStep(job.context);
   stepEnds();
-  loss.fetch();
-  if (loss.isKnown())
-    requireFinite(loss.value(), step);
+  pending.fetchLoss();
+  const std::optional<double> loss = pending.isGuarded() ? std::nullopt : pending.knownLoss();
+  if (loss && !std::isfinite(*loss))
+    failNonFinite(nonFiniteText("loss", *loss, step), firstNonFiniteGradient(job));
   if (step == 1 && !job.options.saveGradients.empty())
     saveGradients();
   stepBegins();
   functions.update(job.context);
   stepEnds();
+  pending.fetchUpdate();
+}
+
+void Trainer::failNonFinite(const std::string &why, const std::string &gradient) {
+  throw Failure(ExitCode::nonFinite,
+                gradient.empty() ? why : why + "; the first gradient that is not finite is that of " + gradient, true);
+}
+
+/// With a dynamic loss scale an overflow is in order, as long as there is a smaller scale.
+void Trainer::judge(const StepOutcome &outcome, std::int64_t step) {
+  const double usedScale = lossScale;
+  lossScale = outcome.nextLossScale.value_or(lossScale);
+  if (!pending.isGuarded() && !std::isfinite(outcome.loss))
+    failNonFinite(nonFiniteText("loss", outcome.loss, step), "");
+  if (outcome.applied)
+    return;
+  const bool isInOrder = outcome.nextLossScale && !outcome.lossScaleExhausted;
+  std::string why = reasonFor(outcome, step);
+  if (outcome.lossScaleExhausted)
+    why += " with the smallest loss scale, " + jsonNumber(usedScale);
+  if (!isInOrder && std::string_view(job.program.nonFinite) == "error")
+    failNonFinite(why, blameForUpdate(step));
+  skip(outcome, step, why);
+}
+
+void Trainer::skip(const StepOutcome &outcome, std::int64_t step, const std::string &why) {
+  ++skippedSteps;
+  JsonObject line;
+  line.add("skipped_step", step).add("loss", outcome.loss).add("grad_norm", outcome.gradientNorm.value_or(0));
+  line.add("why", why);
+  job.log.write(line);
+  if (job.context.rank != 0 || std::string_view(job.program.nonFinite) != "warn")
+    return;
+  progress.clear();
+  std::fprintf(stderr, "fsdpc: warning: %s; the step was skipped\n", why.c_str());
+}
+
+/// The step left the state as it was, so its gradients can be had once more.
+std::string Trainer::blameForUpdate(std::int64_t step) {
+  job.platform.drainCollectives();
+  fillInputs(step);
+  if (job.program.functions.prologue)
+    job.program.functions.prologue(job.context);
+  job.program.functions.microStep(job.context);
+  return firstNonFiniteGradient(job);
 }
 
 void Trainer::saveGradients() {
@@ -210,7 +277,11 @@ void Trainer::logStep(std::int64_t step) {
   const double seconds = window.microseconds * 1e-6;
   const double samplesPerSecond = static_cast<double>(window.samples) / seconds;
   JsonObject line;
-  line.add("step", step).add("loss", lastLoss).add("lr", schedule.at(step));
+  line.add("step", step).add("loss", last.loss).add("lr", schedule.at(step));
+  if (last.gradientNorm)
+    line.add("grad_norm", *last.gradientNorm).add("skipped_steps", skippedSteps);
+  if (lossScale > 0)
+    line.add("loss_scale", lossScale);
   line.add("step_ms", window.microseconds / steps * 1e-3).add("samples_per_s", samplesPerSecond);
   if (tokensInSample > 0)
     line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
@@ -254,7 +325,7 @@ bool Trainer::evaluationDue(std::int64_t step) const {
 
 void Trainer::finishStep(std::int64_t step) {
   const bool logged = isLogged(step);
-  progress.step(step, lastLoss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
+  progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
                 logged);
   if (logged) {
     logStep(step);
@@ -277,7 +348,7 @@ void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &e
   const std::string figures = evaluation ? "  " + evaluationText(*evaluation) : "";
   if (epochEnds)
     std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(epochOf(step) + 1),
-                epochLossSum / static_cast<double>(epochSteps), figures.c_str(),
+                epochLossSum / static_cast<double>(std::max<std::int64_t>(epochSteps, 1)), figures.c_str(),
                 microsecondsBetween(epochBegin, Clock::now()) * 1e-6);
   else
     std::printf("step %lld%s\n", static_cast<long long>(step), figures.c_str());

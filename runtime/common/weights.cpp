@@ -1,6 +1,7 @@
 #include "runtime/common/weights.h"
 
 #include "runtime/common/arena_access.h"
+#include "runtime/common/scalars.h"
 #include "runtime/common/shards.h"
 
 #include <algorithm>
@@ -126,6 +127,8 @@ void resetState(const ProgramInfo &program, const Context &context) {
   for (const OptimizerStateInfo &state : program.optimizerStates)
     fill(state.place, state.dtype, program.segments[static_cast<std::size_t>(state.segment)].shardElements,
          state.initialValue);
+  for (const ScalarInfo &scalar : program.scalars)
+    setScalar(program, context, scalar.name, scalar.defaultValue);
 }
 
 } // namespace fsdpc::rt

@@ -1,6 +1,7 @@
 // Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are torch.optim's (single tensor,
 // scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type where
 // torch does. State has the parameter's type, T: float or double. Every result may be its operand.
+// A guard of the scalars scales the gradient, or holds the whole step back.
 // With `copy` the new parameter is also stored in bf16, in the same pass: what the next gather sends.
 #pragma once
 

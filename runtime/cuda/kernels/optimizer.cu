@@ -3,6 +3,7 @@
 //
 //   Factors   what follows from the scalars, rounded where torch rounds; computed by one thread per block
 //   next      the new parameter of one element, and its new state in place
+//   scalars   whose guard scales the gradient, or keeps parameter and state as they are
 //
 // Time is that of the memory traffic; whether a buffer is absent is therefore asked per pack, not compiled in.
 #include "runtime/cuda/kernels/optimizer.h"
@@ -176,9 +177,21 @@ __device__ void store(const Pack<T, width> &values, T *to, std::int64_t pack) {
     reinterpret_cast<Pack<T, width> *>(to)[pack] = values;
 }
 
+/// What the guard says, for all elements.
+template <class T>
+struct Held {
+  T scale;
+  bool applies;
+};
+
+template <class T>
+__device__ Held<T> heldBy(const UpdateGuard &guard) {
+  return {guard.scale ? static_cast<T>(*guard.scale) : T(1), !guard.applies || *guard.applies};
+}
+
 template <int width, class T, int states, class Rule>
 __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, const typename Rule::Factors &factors,
-                           std::int64_t pack) {
+                           const Held<T> &held, std::int64_t pack) {
   const Pack<T, width> gradient = load<width>(tensors.gradient, pack);
   Pack<T, width> parameter = load<width>(tensors.parameter, pack), state[states];
   for (int s = 0; s < states; ++s)
@@ -188,10 +201,11 @@ __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, 
     T own[states];
     for (int s = 0; s < states; ++s)
       own[s] = state[s].values[i];
-    parameter.values[i] = rule.next(factors, parameter.values[i], gradient.values[i], own);
+    const T next = rule.next(factors, parameter.values[i], gradient.values[i] * held.scale, own);
+    parameter.values[i] = held.applies ? next : parameter.values[i];
     rounded.values[i] = scalar::cast<Bfloat16>(parameter.values[i]);
     for (int s = 0; s < states; ++s)
-      state[s].values[i] = own[s];
+      state[s].values[i] = held.applies ? own[s] : state[s].values[i];
   }
   store<width>(parameter, tensors.parameterOut, pack);
   store<width>(rounded, tensors.lowPrecision, pack);
@@ -206,12 +220,13 @@ __global__ void update(std::int64_t count, Tensors<T, states> tensors, Rule rule
     shared = rule.factors();
   __syncthreads();
   const typename Rule::Factors factors = shared;
+  const Held<T> held = heldBy<T>(rule.scalars.guard);
   const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x, packs = count / width;
   for (std::int64_t pack = thread; pack < packs; pack += step)
-    updatePack<width>(tensors, rule, factors, pack);
+    updatePack<width>(tensors, rule, factors, held, pack);
   for (std::int64_t i = packs * width + thread; i < count; i += step)
-    updatePack<1>(tensors, rule, factors, i);
+    updatePack<1>(tensors, rule, factors, held, i);
 }
 
 template <class T, int states>

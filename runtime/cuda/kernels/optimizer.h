@@ -2,8 +2,9 @@
 // torch.optim's (single tensor, scalars in f64): scalar expressions are evaluated in f64 and rounded to the parameter's
 // type where torch does. State has the parameter's type, T: float or double. Every result may be its operand.
 //
-// Scalars lie in device memory, step included: the kernels read them, the host never does. With `lowPrecision` the new
-// parameter is also stored as Bfloat16, in the same pass: what the next gather sends.
+// Scalars lie in device memory, step included: the kernels read them, the host never does. A guard of the scalars
+// scales the gradient, or holds the whole step back. With `lowPrecision` the new parameter is also stored as Bfloat16,
+// in the same pass: what the next gather sends.
 #pragma once
 
 #include "runtime/common/address.h"
