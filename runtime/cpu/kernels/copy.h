@@ -25,9 +25,11 @@ inline void copyTable(const Context &c, const std::uint64_t *table, void *to, st
 }
 /// Hands a parameter's tensor to whoever has set Context::tap.
 inline void tap(const Context &c, int parameter, const void *data, std::int64_t) { c.tap->take(parameter, data); }
-/// The f32 copy of bf16 elements for a kernel that takes none, and back. The first returns `to`.
-float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count);
-void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count);
+/// The f32 copy of 16-bit floats for a kernel that takes none, and back. The first returns `to`.
+template <class T>
+float *widened(const Context &c, const T *from, float *to, std::int64_t count);
+template <class T>
+void narrow(const Context &c, const float *from, T *to, std::int64_t count);
 template <class T>
 void fill(const Context &, T *to, std::int64_t count, T value) {
   for (std::int64_t i = 0; i < count; ++i)

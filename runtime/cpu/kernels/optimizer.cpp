@@ -46,13 +46,18 @@ inline T lerp(T from, T to, T weight) {
 }
 
 /// While the new parameters are still in the cache.
-template <class T>
-void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Bfloat16 *copy) {
+template <class Half, class T>
+void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Half *copy) {
   if (!copy)
     return;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i)
-    copy[i] = Bfloat16(static_cast<float>(parameters[i]));
+    copy[i] = Half(static_cast<float>(parameters[i]));
+}
+template <class T>
+void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, const LowPrecision &copy) {
+  roundInto(parameters, begin, end, copy.bf16);
+  roundInto(parameters, begin, end, copy.f16);
 }
 
 template <bool hasMomentum, bool nesterov, class T>
@@ -78,7 +83,7 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
 
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const T *g,
-         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, Bfloat16 *copy) {
+         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, LowPrecision copy) {
   using Range = void (*)(std::int64_t, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *);
   const Range range = !mOut        ? sgdRange<false, false, T>
                       : s.nesterov ? sgdRange<true, true, T>
@@ -92,7 +97,7 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
-          T *pOut, T *mOut, T *vOut, Bfloat16 *copy) {
+          T *pOut, T *mOut, T *vOut, LowPrecision copy) {
   const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
   const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
   const T keep = s.decoupled ? static_cast<T>(1 - *s.lr * *s.weightDecay) : 1;
@@ -123,7 +128,7 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
 
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
-              const T *delta, T *pOut, T *squareOut, T *deltaOut, Bfloat16 *copy) {
+              const T *delta, T *pOut, T *squareOut, T *deltaOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
   const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
   const T scale = scaleOf<T>(s.guard);
@@ -147,7 +152,7 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
-             T *pOut, T *sumOut, Bfloat16 *copy) {
+             T *pOut, T *sumOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
   const T scale = scaleOf<T>(s.guard);
@@ -202,7 +207,7 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 template <class T>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const T *g, const T *square,
              const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
-             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, Bfloat16 *copy) {
+             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, LowPrecision copy) {
   using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const T *, const T *, const T *,
                          const T *, T *, T *, T *, T *);
   const Range range = mOut ? (averageOut ? rmspropRange<true, true, T> : rmspropRange<true, false, T>)
@@ -215,25 +220,25 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
 }
 
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const float *, const float *, const float *,
-                  float *, float *, Bfloat16 *);
+                  float *, float *, LowPrecision);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const float *, const float *, const float *,
-                   const float *, float *, float *, float *, Bfloat16 *);
+                   const float *, float *, float *, float *, LowPrecision);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const float *, const float *,
-                       const float *, const float *, float *, float *, float *, Bfloat16 *);
+                       const float *, const float *, float *, float *, float *, LowPrecision);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const float *, const float *,
-                      const float *, float *, float *, Bfloat16 *);
+                      const float *, float *, float *, LowPrecision);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const float *, const float *,
-                      const float *, const float *, const float *, float *, float *, float *, float *, Bfloat16 *);
+                      const float *, const float *, const float *, float *, float *, float *, float *, LowPrecision);
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const double *, const double *, const double *,
-                  double *, double *, Bfloat16 *);
+                  double *, double *, LowPrecision);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const double *, const double *, const double *,
-                   const double *, double *, double *, double *, Bfloat16 *);
+                   const double *, double *, double *, double *, LowPrecision);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const double *, const double *,
-                       const double *, const double *, double *, double *, double *, Bfloat16 *);
+                       const double *, const double *, double *, double *, double *, LowPrecision);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const double *, const double *,
-                      const double *, double *, double *, Bfloat16 *);
+                      const double *, double *, double *, LowPrecision);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const double *, const double *,
                       const double *, const double *, const double *, double *, double *, double *, double *,
-                      Bfloat16 *);
+                      LowPrecision);
 
 } // namespace fsdpc::rt

@@ -159,7 +159,7 @@ template <class T, int states>
 struct Tensors {
   const T *parameter, *gradient, *state[states];
   T *parameterOut, *stateOut[states];
-  Bfloat16 *lowPrecision;
+  LowPrecision lowPrecision;
 };
 
 template <class T, int width>
@@ -197,6 +197,7 @@ __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, 
   for (int s = 0; s < states; ++s)
     state[s] = load<width>(tensors.state[s], pack);
   Pack<Bfloat16, width> rounded;
+  Pack<Float16, width> roundedHalf;
   for (int i = 0; i < width; ++i) {
     T own[states];
     for (int s = 0; s < states; ++s)
@@ -204,11 +205,13 @@ __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, 
     const T next = rule.next(factors, parameter.values[i], gradient.values[i] * held.scale, own);
     parameter.values[i] = held.applies ? next : parameter.values[i];
     rounded.values[i] = scalar::cast<Bfloat16>(parameter.values[i]);
+    roundedHalf.values[i] = scalar::cast<Float16>(parameter.values[i]);
     for (int s = 0; s < states; ++s)
       state[s].values[i] = held.applies ? own[s] : state[s].values[i];
   }
   store<width>(parameter, tensors.parameterOut, pack);
-  store<width>(rounded, tensors.lowPrecision, pack);
+  store<width>(rounded, tensors.lowPrecision.bf16, pack);
+  store<width>(roundedHalf, tensors.lowPrecision.f16, pack);
   for (int s = 0; s < states; ++s)
     store<width>(state[s], tensors.stateOut[s], pack);
 }
@@ -234,7 +237,8 @@ bool isAligned(const Tensors<T, states> &tensors) {
   std::uintptr_t all = reinterpret_cast<std::uintptr_t>(tensors.parameter) |
                        reinterpret_cast<std::uintptr_t>(tensors.gradient) |
                        reinterpret_cast<std::uintptr_t>(tensors.parameterOut) |
-                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision) * (sizeof(T) / sizeof(Bfloat16));
+                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.bf16) * (sizeof(T) / sizeof(Bfloat16)) |
+                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.f16) * (sizeof(T) / sizeof(Float16));
   for (int s = 0; s < states; ++s)
     all |= reinterpret_cast<std::uintptr_t>(tensors.state[s]) | reinterpret_cast<std::uintptr_t>(tensors.stateOut[s]);
   return all % 16 == 0;
@@ -256,7 +260,7 @@ void run(const Context &c, std::int64_t count, const Tensors<T, states> &tensors
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
-         Bfloat16 *lowPrecision) {
+         LowPrecision lowPrecision) {
   const Tensors<T, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
                                  {momentumBufferOut}, lowPrecision};
   run(c, count, tensors, SgdRule<T>{scalars, momentumBufferOut != nullptr});
@@ -265,7 +269,7 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
-          Bfloat16 *lowPrecision) {
+          LowPrecision lowPrecision) {
   const Tensors<T, 2> tensors = {
       parameter, gradient, {average, averageSquare}, parameterOut, {averageOut, averageSquareOut}, lowPrecision};
   run(c, count, tensors, AdamRule<T>{scalars});
@@ -274,7 +278,7 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, cons
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut, Bfloat16 *lowPrecision) {
+              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision) {
   const Tensors<T, 2> tensors = {
       parameter,   gradient, {averageSquare, accumulatedDelta}, parameterOut, {averageSquareOut, accumulatedDeltaOut},
       lowPrecision};
@@ -283,7 +287,7 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scala
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
-             const T *sum, T *parameterOut, T *sumOut, Bfloat16 *lowPrecision) {
+             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision) {
   const Tensors<T, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision};
   run(c, count, tensors, AdagradRule<T>{scalars});
 }
@@ -293,7 +297,7 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
-             Bfloat16 *lowPrecision) {
+             LowPrecision lowPrecision) {
   const Tensors<T, 3> tensors = {parameter,
                                  gradient,
                                  {averageSquare, momentumBuffer, averageGradient},
@@ -305,15 +309,15 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
 
 #define FSDPC_OPTIMIZERS(T)                                                                                            \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *,      \
-                    Bfloat16 *);                                                                                       \
+                    LowPrecision);                                                                                       \
   template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const T *, const T *, const T *,   \
-                     T *, T *, T *, Bfloat16 *);                                                                       \
+                     T *, T *, T *, LowPrecision);                                                                       \
   template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const T *, const T *,      \
-                         const T *, T *, T *, T *, Bfloat16 *);                                                        \
+                         const T *, T *, T *, T *, LowPrecision);                                                        \
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const T *, const T *, T *,   \
-                        T *, Bfloat16 *);                                                                              \
+                        T *, LowPrecision);                                                                              \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const T *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, Bfloat16 *);
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision);
 FSDPC_OPTIMIZERS(float)
 FSDPC_OPTIMIZERS(double)
 
