@@ -26,6 +26,7 @@ Stages stagesOf(Op op) {
   case Op::rmsprop:
   case Op::squareSum:
   case Op::clipNorm:
+  case Op::spikeGuard:
   case Op::adjustLossScale: return {Stage::train, Stage::planned};
   case Op::batchSum: return {Stage::train, Stage::train};
   case Op::view:

@@ -43,17 +43,27 @@ void emitClipNorm(SectionWriter &writer, const Node &node) {
   writer.call("clipNorm", numbers.str(), arguments);
 }
 
+/// Operands, then results.
+std::vector<std::string> allPointers(SectionWriter &writer, const Node &node) {
+  std::vector<std::string> pointers;
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    pointers.push_back(writer.operand(node, i));
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    pointers.push_back(writer.define(node.result(i)));
+  return pointers;
+}
+
+void emitSpikeGuard(SectionWriter &writer, const Node &node) {
+  std::vector<std::string> pointers = allPointers(writer, node);
+  writer.call("spikeGuard", pointers.front(), llvm::ArrayRef(pointers).drop_front());
+}
+
 void emitAdjustLossScale(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<LossScaleAttributes>();
   CppFields rule;
   rule.number("window", attributes.window).number("hysteresis", attributes.hysteresis);
   rule.real("minimum", attributes.minimum);
-  std::vector<std::string> arguments;
-  for (unsigned i = 0; i < node.operandCount(); ++i)
-    arguments.push_back(writer.operand(node, i));
-  for (unsigned i = 0; i < node.resultCount(); ++i)
-    arguments.push_back(writer.define(node.result(i)));
-  writer.call("adjustLossScale", rule.str(), arguments);
+  writer.call("adjustLossScale", rule.str(), allPointers(writer, node));
 }
 
 std::optional<std::string> tooManyAccumulators(const Node &node) {
@@ -68,6 +78,7 @@ namespace emitters {
 
 const Emitter squareSum = {emitSquareSum};
 const Emitter clipNorm = {emitClipNorm, Elements::any, tooManyAccumulators};
+const Emitter spikeGuard = {emitSpikeGuard};
 const Emitter adjustLossScale = {emitAdjustLossScale};
 
 } // namespace emitters

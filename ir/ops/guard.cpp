@@ -153,6 +153,40 @@ void evaluateClipNorm(EvaluateContext &context) {
   context.results[2].values[0] = applies;
 }
 
+// ---- spike_guard
+
+llvm::Error inferSpikeGuard(llvm::ArrayRef<Type> operands, const AttributesBase *,
+                            llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(spikeGuardInfo, operands))
+    return error;
+  const DType dtypes[] = {DType::f32, DType::boolean, DType::f64, DType::f64, DType::f64, DType::i64};
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (llvm::Error error = requireType(spikeGuardInfo, "C1", operands, i, Type(dtypes[i], {})))
+      return error;
+  for (size_t i : {1, 3, 4, 5})
+    results.push_back(operands[i]);
+  return llvm::Error::success();
+}
+
+void evaluateSpikeGuard(EvaluateContext &context) {
+  auto number = [&](size_t operand) { return context.operands[operand]->values[0]; };
+  const double limit = number(2), norm = number(0);
+  double mean = number(3), variance = number(4), count = number(5);
+  bool applies = number(1) != 0;
+  if (applies && limit > 0) {
+    const double distance = norm - mean;
+    applies = count < spikeGuardFirst || distance <= limit * std::sqrt(variance);
+    if (applies) {
+      const double weight = 1 / std::min(++count, double(spikeGuardMemory));
+      mean += weight * distance;
+      variance = (1 - weight) * (variance + weight * distance * distance);
+    }
+  }
+  const double results[] = {double(applies), mean, variance, count};
+  for (size_t i = 0; i < 4; ++i)
+    context.results[i].values[0] = results[i];
+}
+
 // ---- adjust_loss_scale
 
 llvm::Error inferAdjustLossScale(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
@@ -197,6 +231,7 @@ void evaluateAdjustLossScale(EvaluateContext &context) {
 
 constexpr llvm::StringRef squareSumNames[] = {"x..."};
 constexpr llvm::StringRef clipNormNames[] = {"sum", "sums_and_numbers..."};
+constexpr llvm::StringRef spikeGuardNames[] = {"norm", "applies", "limit", "mean", "variance", "count"};
 constexpr llvm::StringRef adjustLossScaleNames[] = {"scale", "good_steps", "hysteresis", "applies"};
 
 } // namespace
@@ -227,6 +262,24 @@ const OpInfo clipNormInfo = {
     .makeAttributes = makeAttributes<ClipNormAttributes>,
     .infer = inferClipNorm,
     .evaluate = evaluateClipNorm,
+    .vjp = notDifferentiable,
+    .cost = costOfTypes,
+};
+
+const OpInfo spikeGuardInfo = {
+    .name = "spike_guard",
+    .doc =
+        "Does the step still apply? Not if its norm is more than `limit` standard deviations above the mean of those "
+        "of "
+        "the steps before, of which there must be 20; a limit of 0 is none, and then nothing is kept. Mean and "
+        "variance "
+        "are running ones, with the weight of one in `count`, at most 100, and know only steps that applied. Results "
+        "applies', mean', variance', count'. (C1) norm is f32[], applies bool[], limit, mean and variance are f64[], "
+        "count is i64[].",
+    .operandNames = spikeGuardNames,
+    .traits = pure,
+    .infer = inferSpikeGuard,
+    .evaluate = evaluateSpikeGuard,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
 };

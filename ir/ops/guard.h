@@ -15,4 +15,7 @@ inline constexpr int64_t squareSumDigits = 20, squareSumNaNs = squareSumDigits, 
 /// A digit stands for 2^(32 * its index + squareSumExponent).
 inline constexpr int squareSumExponent = -298;
 
+/// spike_guard: norms that it wants to have seen before it judges one, and those it goes by at most.
+inline constexpr int64_t spikeGuardFirst = 20, spikeGuardMemory = 100;
+
 } // namespace fsdpc

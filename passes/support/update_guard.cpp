@@ -8,7 +8,8 @@ namespace {
 
 constexpr llvm::StringLiteral lossName = "loss", maxNorm = "max_norm", lossScale = "loss_scale",
                               goodSteps = "loss_scale_good_steps", hysteresisLeft = "loss_scale_hysteresis",
-                              optimizerStep = "optimizer_step";
+                              optimizerStep = "optimizer_step", spikeLimit = "spike_zscore";
+constexpr llvm::StringLiteral historyOfNorms[] = {"norm_mean", "norm_variance", "norm_count"};
 
 void addScalar(Module &module, llvm::StringRef name, DType dtype, double initialValue) {
   if (module.state(name))
@@ -48,6 +49,9 @@ std::optional<UpdateGuard> updateGuard(const Module &train) {
 void addGuardStates(Module &module, const UpdateGuard &guard, const OptimizerOptions &options) {
   if (guard.countsSteps)
     addScalar(module, optimizerStep, DType::i64, 1);
+  addScalar(module, spikeLimit, DType::f64, 0);
+  for (llvm::StringRef name : historyOfNorms)
+    addScalar(module, name, name == historyOfNorms[2] ? DType::i64 : DType::f64, 0);
   if (guard.clip.bounded)
     addScalar(module, maxNorm, DType::f64, *options.maxNorm);
   if (guard.clip.scaled)
@@ -90,7 +94,18 @@ GuardBuilder::GuardBuilder(Builder &builder, const UpdateGuard &guard, llvm::Arr
   clip = builder.create(Op::clipNorm, operands, guard.clip);
   clip->result(0)->setName("grad_norm");
   clip->result(1)->setName("gradient_scale");
-  clip->result(2)->setName("applied");
+  clip->result(2)->setName("is_finite");
+  judgeNorm();
+}
+
+void GuardBuilder::judgeNorm() {
+  const Module &module = builder.module();
+  llvm::SmallVector<Value *, 6> operands = {clip->result(0), clip->result(2),
+                                            builder.readState(*module.state(spikeLimit))};
+  for (llvm::StringRef name : historyOfNorms)
+    operands.push_back(builder.readState(*module.state(name)));
+  spikes = builder.create(Op::spikeGuard, operands);
+  spikes->result(0)->setName("applied");
 }
 
 void GuardBuilder::countStep() {
@@ -105,7 +120,7 @@ Node *GuardBuilder::adjustLossScale() {
   llvm::SmallVector<Value *, 4> operands;
   for (const State *state : states)
     operands.push_back(builder.readState(*state));
-  operands.push_back(applies());
+  operands.push_back(clip->result(2));
   Node *next = builder.create(Op::adjustLossScale, operands, *guard.dynamicScale);
   for (unsigned i = 0; i < std::size(states); ++i)
     builder.writeState(*states[i], next->result(i));
@@ -117,6 +132,8 @@ Node *GuardBuilder::adjustLossScale() {
 void GuardBuilder::finish() {
   llvm::SmallVector<Value *, 4> results = {clip->result(0), applies()};
   std::vector<std::string> names = {"grad_norm", "applied"};
+  for (unsigned i = 0; i < std::size(historyOfNorms); ++i)
+    builder.writeState(*builder.module().state(historyOfNorms[i]), spikes->result(i + 1));
   if (guard.countsSteps)
     countStep();
   if (guard.dynamicScale) {

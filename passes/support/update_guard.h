@@ -33,22 +33,24 @@ Value *unscaled(Builder &builder, Value *gradient, Value *unscale);
 
 class GuardBuilder {
 public:
-  /// Builds clip_norm over accumulators that together hold every gradient once. `update` gets the loss as an argument.
+  /// Builds clip_norm over accumulators that together hold every gradient once, and spike_guard. `update` gets the loss
+  /// as an argument.
   GuardBuilder(Builder &builder, const UpdateGuard &guard, llvm::ArrayRef<Value *> accumulators);
   /// The last operands of every optimizer.
   Value *scale() const { return clip->result(1); }
-  Value *applies() const { return clip->result(2); }
+  Value *applies() const { return spikes->result(0); }
   /// Behind the optimizers: counts the step, adjusts the loss scale, and returns what the runtime reads: grad_norm and
   /// applied, and where the loss scale is dynamic next_loss_scale and loss_scale_exhausted.
   void finish();
 
 private:
+  void judgeNorm();
   void countStep();
   Node *adjustLossScale();
 
   Builder &builder;
   const UpdateGuard &guard;
-  Node *clip = nullptr;
+  Node *clip = nullptr, *spikes = nullptr;
 };
 
 } // namespace fsdpc

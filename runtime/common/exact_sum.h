@@ -126,6 +126,28 @@ FSDPC_HOST_DEVICE inline Clipped clip(const std::uint64_t *sum, float loss, cons
   return result;
 }
 
+/// What is known of the norms of steps that applied.
+struct NormHistory {
+  double mean, variance;
+  std::int64_t count;
+};
+
+inline constexpr std::int64_t firstJudged = 20, mostRemembered = 100;
+
+/// Does the step apply that this is the norm of? Those that do are remembered. `limit`: standard deviations, 0: none.
+FSDPC_HOST_DEVICE inline bool isNoSpike(float norm, double limit, NormHistory &history) {
+  if (limit <= 0)
+    return true;
+  const double distance = static_cast<double>(norm) - history.mean;
+  if (history.count >= firstJudged && !(distance <= limit * ::sqrt(history.variance)))
+    return false;
+  ++history.count;
+  const double weight = 1.0 / static_cast<double>(history.count < mostRemembered ? history.count : mostRemembered);
+  history.mean += weight * distance;
+  history.variance = (1 - weight) * (history.variance + weight * distance * distance);
+  return true;
+}
+
 /// The dynamic loss scale and the two counters that it depends on.
 struct LossScale {
   double scale;

@@ -87,6 +87,16 @@ void clipNorm(const Context &, const ClipNumbers &numbers, std::initializer_list
   *applies = result.applies;
 }
 
+void spikeGuard(const Context &, const float *norm, const bool *applies, const double *limit, const double *mean,
+                const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
+                double *nextVariance, std::int64_t *nextCount) {
+  exact::NormHistory history = {*mean, *variance, *count};
+  *stillApplies = *applies && exact::isNoSpike(*norm, *limit, history);
+  *nextMean = history.mean;
+  *nextVariance = history.variance;
+  *nextCount = history.count;
+}
+
 void adjustLossScale(const Context &, const LossScaleRule &rule, const double *scale, const std::int64_t *goodSteps,
                      const std::int64_t *hysteresis, const bool *applies, double *nextScale,
                      std::int64_t *nextGoodSteps, std::int64_t *nextHysteresis, bool *isExhausted) {

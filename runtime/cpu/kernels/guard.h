@@ -17,6 +17,12 @@ void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::i
 void clipNorm(const Context &c, const ClipNumbers &numbers, std::initializer_list<const std::int64_t *> sums,
               const float *loss, float *norm, float *scale, bool *applies);
 
+/// stillApplies: is it also no spike, more than `limit` standard deviations (0: no limit) above the mean of the norms
+/// before? Results may be their operands.
+void spikeGuard(const Context &c, const float *norm, const bool *applies, const double *limit, const double *mean,
+                const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
+                double *nextVariance, std::int64_t *nextCount);
+
 /// Results may be their operands. isExhausted: the scale should have been halved, but is as low as it gets.
 void adjustLossScale(const Context &c, const LossScaleRule &rule, const double *scale, const std::int64_t *goodSteps,
                      const std::int64_t *hysteresis, const bool *applies, double *nextScale,

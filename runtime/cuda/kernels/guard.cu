@@ -75,6 +75,16 @@ __global__ void clipSum(ClipNumbers numbers, Sums sums, const float *loss, float
   *applies = result.applies;
 }
 
+__global__ void judgeNorm(const float *norm, const bool *applies, const double *limit, const double *mean,
+                          const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
+                          double *nextVariance, std::int64_t *nextCount) {
+  exact::NormHistory history = {*mean, *variance, *count};
+  *stillApplies = *applies && exact::isNoSpike(*norm, *limit, history);
+  *nextMean = history.mean;
+  *nextVariance = history.variance;
+  *nextCount = history.count;
+}
+
 __global__ void adjustScale(LossScaleRule rule, const double *scale, const std::int64_t *goodSteps,
                             const std::int64_t *hysteresis, const bool *applies, double *nextScale,
                             std::int64_t *nextGoodSteps, std::int64_t *nextHysteresis, bool *isExhausted) {
@@ -108,6 +118,13 @@ void clipNorm(const Context &c, const ClipNumbers &numbers, std::initializer_lis
   for (const std::int64_t *sum : sums)
     all.words[all.count++] = sum;
   launch(c, oneThread, clipSum, numbers, all, loss, norm, scale, applies);
+}
+
+void spikeGuard(const Context &c, const float *norm, const bool *applies, const double *limit, const double *mean,
+                const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
+                double *nextVariance, std::int64_t *nextCount) {
+  launch(c, oneThread, judgeNorm, norm, applies, limit, mean, variance, count, stillApplies, nextMean, nextVariance,
+         nextCount);
 }
 
 void adjustLossScale(const Context &c, const LossScaleRule &rule, const double *scale, const std::int64_t *goodSteps,
