@@ -121,7 +121,8 @@ extern const Pass splitSamples;
 /// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
 /// With
 /// --max_norm, --nonfinite skip or warn, or a loss scale, the update is guarded (support/update_guard.h):
-///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %applied = clip_norm %a, %loss, %max_norm bounded
+///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %finite = clip_norm %a, %loss, %max_norm bounded
+///     %applied, ... = spike_guard %norm, %finite, ...
 ///     %n, ... = adam %w, %grad.w, ..., %scale, %applied guarded; return %norm, %applied
 /// and state optimizer_step stands for step: steps that applied.
 extern const Pass appendOptimizer;

@@ -12,14 +12,22 @@ namespace fsdpc::rt {
 namespace {
 
 /// Options of optimizers that interface.md names; those the program has no scalar for are compiled in.
-constexpr std::string_view optimizerOptions[] = {"lr",        "betas",    "eps",       "weight_decay",
-                                                 "momentum",  "nesterov", "dampening", "rho",
-                                                 "alpha",     "lr_decay", "max_norm",  "initial_accumulator_value",
-                                                 "loss_scale"};
+constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "eps",       "weight_decay",
+                                                 "momentum",   "nesterov",    "dampening", "rho",
+                                                 "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",
+                                                 "loss_scale", "spike_zscore"};
 
 /// Set by the runtime, not by options of their name.
-constexpr std::string_view runtimeScalars[] = {
-    "step", "seed", "rank", "optimizer_step", "loss_scale", "loss_scale_good_steps", "loss_scale_hysteresis"};
+constexpr std::string_view runtimeScalars[] = {"step",
+                                               "seed",
+                                               "rank",
+                                               "optimizer_step",
+                                               "loss_scale",
+                                               "loss_scale_good_steps",
+                                               "loss_scale_hysteresis",
+                                               "norm_mean",
+                                               "norm_variance",
+                                               "norm_count"};
 
 [[noreturn]] void usage(const std::string &message) { throw Failure(ExitCode::usage, message, true); }
 

@@ -75,8 +75,18 @@ std::string nonFiniteText(const std::string &what, double value, std::int64_t st
 
 /// Why a step was not applied.
 std::string reasonFor(const StepOutcome &outcome, std::int64_t step) {
+  const double norm = outcome.gradientNorm.value_or(0);
   const std::string loss = nonFiniteText("loss", outcome.loss, step);
-  return loss.empty() ? nonFiniteText("gradient norm", outcome.gradientNorm.value_or(0), step) : loss;
+  if (!loss.empty())
+    return loss;
+  return std::isfinite(norm) ? "the gradient norm of step " + std::to_string(step) + ", " + jsonNumber(norm) +
+                                   ", is a spike (--spike_zscore)"
+                             : nonFiniteText("gradient norm", norm, step);
+}
+
+/// Is it for a smaller loss scale to help?
+bool overflows(const StepOutcome &outcome) {
+  return !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradientNorm.value_or(0));
 }
 
 double initialLossScale(const ProgramInfo &program) {
@@ -223,12 +233,12 @@ void Trainer::judge(const StepOutcome &outcome, std::int64_t step) {
     failNonFinite(nonFiniteText("loss", outcome.loss, step), "");
   if (outcome.applied)
     return;
-  const bool isInOrder = outcome.nextLossScale && !outcome.lossScaleExhausted;
+  const bool isInOrder = outcome.nextLossScale && !outcome.lossScaleExhausted && overflows(outcome);
   std::string why = reasonFor(outcome, step);
   if (outcome.lossScaleExhausted)
     why += " with the smallest loss scale, " + jsonNumber(usedScale);
   if (!isInOrder && std::string_view(job.program.nonFinite) == "error")
-    failNonFinite(why, blameForUpdate(step));
+    failNonFinite(why, overflows(outcome) ? blameForUpdate(step) : "");
   skip(outcome, step, why);
 }
 

@@ -119,6 +119,27 @@ TEST(KernelsClipNorm, ScalesAsTorchDoes) {
   EXPECT_EQ(clipped({sum.data()}, {}, INFINITY).scale, 0);
 }
 
+TEST(KernelsSpikeGuard, HoldsBackWhatIsFarAboveTheRest) {
+  double mean = 0, variance = 0;
+  std::int64_t count = 0;
+  bool still = false;
+  const auto judge = [&](float norm, bool applies, double limit) {
+    spikeGuard(contextOf(), given(norm), given(applies), given(limit), &mean, &variance, &count, &still, &mean,
+               &variance, &count);
+    return still;
+  };
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(judge(i % 2 ? 9.0f : 11.0f, true, 3));
+  EXPECT_NEAR(mean, 10, 1e-12);
+  EXPECT_NEAR(variance, 1, 1e-12);
+  EXPECT_FALSE(judge(13.1f, true, 3));
+  EXPECT_FALSE(judge(10, false, 3));
+  EXPECT_TRUE(judge(1000, true, 0));
+  EXPECT_EQ(count, 20);
+  EXPECT_TRUE(judge(12.9f, true, 3));
+  EXPECT_EQ(count, 21);
+}
+
 TEST(KernelsLossScale, HalvesAndDoubles) {
   double scale = 8;
   std::int64_t good = 0, left = 2;

@@ -135,6 +135,47 @@ OP_TEST(clipNorm, WantsItsOperands) {
   EXPECT_THAT(inferMessage(Op::clipNorm, {sum, loss, loss}, ClipNormAttributes{.scaled = true}), HasSubstr("(C4)"));
 }
 
+OP_TEST(spikeGuard, HoldsBackNormsFarAboveThoseBefore) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal(10, 1);
+  double mean = 0, variance = 0, seen = 0;
+  auto applies = [&](double norm, bool isFinite, double limit) {
+    const Type types[] = {loss, truth, number, number, number, count};
+    const double values[] = {norm, double(isFinite), limit, mean, variance, seen};
+    std::vector<HostTensor> inputs;
+    for (size_t i = 0; i < 6; ++i)
+      inputs.push_back(tensorOf(types[i], {values[i]}));
+    std::vector<HostTensor> results =
+        valuesOf(inputs, [&](Builder &builder, llvm::ArrayRef<Value *> operands) -> llvm::SmallVector<Value *, 4> {
+          Node *node = builder.create(Op::spikeGuard, operands);
+          return {node->result(0), node->result(1), node->result(2), node->result(3)};
+        });
+    mean = results[1].values[0], variance = results[2].values[0], seen = results[3].values[0];
+    return results[0].values[0] != 0;
+  };
+  EXPECT_TRUE(applies(7, true, 0));
+  EXPECT_EQ(seen, 0);
+  EXPECT_FALSE(applies(7, false, 3));
+  EXPECT_EQ(seen, 0);
+  Numbers norms;
+  for (int i = 0; i < 20; ++i) {
+    norms.push_back(normal(random));
+    EXPECT_TRUE(applies(norms.back(), true, 1e-9)) << "too few to judge";
+  }
+  double sum = 0, squares = 0;
+  for (double norm : norms)
+    sum += norm, squares += norm * norm;
+  EXPECT_NEAR(mean, sum / 20, 1e-12);
+  EXPECT_NEAR(variance, squares / 20 - mean * mean, 1e-9);
+  const double deviation = std::sqrt(variance);
+  EXPECT_FALSE(applies(mean + 4.1 * deviation, true, 4));
+  EXPECT_EQ(seen, 20);
+  EXPECT_TRUE(applies(mean + 3.9 * deviation, true, 4));
+  EXPECT_TRUE(applies(0, true, 4)) << "small norms are no spikes";
+  EXPECT_EQ(seen, 22);
+  EXPECT_THAT(inferMessage(Op::spikeGuard, {number, truth, number, number, number, count}), HasSubstr("(C1)"));
+}
+
 // ---- the dynamic loss scale
 
 /// The op, step by step.
