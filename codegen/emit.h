@@ -66,11 +66,12 @@ struct EmitInfo {
   /// Of the functions of a training step: when compute comes to a node, and when the collective runs that one starts.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
   int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
-  std::string cudaGraph = "auto"; ///< "auto", "on" or "off", unless the program's --cuda_graph says otherwise
-  std::string streams = "auto";   ///< where collectives run unless the program's --streams says otherwise
-  bool allowTf32 = false;         ///< cuda: f32 products may round their operands to tf32
-  bool tune = false;              ///< cuda: products take the algorithm that was fastest
-  bool nodeRanges = false;        ///< cuda: every statement says which node it is, for NVIDIA's profilers
+  std::string cudaGraph = "auto";  ///< "auto", "on" or "off", unless the program's --cuda_graph says otherwise
+  std::string streams = "auto";    ///< where collectives run unless the program's --streams says otherwise
+  bool allowTf32 = false;          ///< cuda: f32 products may round their operands to tf32
+  bool tune = false;               ///< cuda: products take the algorithm that was fastest
+  std::string nonFinite = "error"; ///< "error", "skip" or "warn": what follows a loss or norm that is not finite
+  bool nodeRanges = false;         ///< cuda: every statement says which node it is, for NVIDIA's profilers
 };
 
 class Dialect;

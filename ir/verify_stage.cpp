@@ -23,7 +23,11 @@ Stages stagesOf(Op op) {
   case Op::adam:
   case Op::adadelta:
   case Op::adagrad:
-  case Op::rmsprop: return {Stage::train, Stage::planned};
+  case Op::rmsprop:
+  case Op::squareSum:
+  case Op::clipNorm:
+  case Op::spikeGuard:
+  case Op::adjustLossScale: return {Stage::train, Stage::planned};
   case Op::batchSum: return {Stage::train, Stage::train};
   case Op::view:
   case Op::pack:

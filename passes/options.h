@@ -21,6 +21,14 @@ struct LossOptions {
   std::string labels = "labels"; ///< name of the label input that the loss adds
 };
 
+/// What the loss is multiplied by, and gradients divided by again, so that 16 bits can hold them.
+struct LossScaleOptions {
+  double initial = 65536;
+  bool isDynamic = true;
+  int64_t window = 1000, hysteresis = 2; ///< as LossScaleAttributes
+  double minimum = 1;
+};
+
 struct OptimizerOptions {
   std::string kind = "adamw"; ///< adamw, adam, sgd, adadelta, adagrad, rmsprop
   std::map<std::string, double>
@@ -28,6 +36,11 @@ struct OptimizerOptions {
   bool nesterov = false;
   bool centered = false;
   double initialAccumulatorValue = 0; ///< adagrad
+  std::optional<double> maxNorm;      ///< of all gradients together
+  bool skipsNonFinite = false;        ///< a step with a loss or norm that is not finite changes nothing
+  std::optional<LossScaleOptions> lossScale;
+  /// Does every update know the global norm, and depend on it?
+  bool isGuarded() const { return maxNorm || skipsNonFinite || lossScale; }
 };
 
 /// What is said about the units whose whole names match.

@@ -80,10 +80,10 @@ extern const Pass alignShapes;
 /// come from.
 extern const Pass assignUnits;
 
-/// With --mixed_precision: the forward graph in the 16-bit type wherever a parameter or a float input has a say.
-/// Parameters and their gradients stay f32; a parameter is rounded at each use, an input once; positions, masks and
-/// random numbers stay as they are, the attention mask too; outputs are f32 again. Constants are rounded here, numbers
-/// beyond the type's range to the last one within.
+/// With --mixed_precision bf16 or fp16: the forward graph in the 16-bit type wherever a parameter or a float input has
+/// a say. Parameters and their gradients stay f32; a parameter is rounded at each use, an input once; positions, masks
+/// and random numbers stay as they are, the attention mask too; outputs are f32 again. Constants are rounded here,
+/// numbers beyond the type's range to the last one within.
 ///     %y = matmul %x, %w : f32[4,8]     ->     %wc = cast %w : bf16[2,8]; %y = matmul %xc, %wc : bf16[4,8]
 /// Requires/ensures: graph stage, units assigned. Before appendLoss, which reads logits as they were before they
 /// became f32. Rounding happens where the types say; later passes never add or remove one.
@@ -104,9 +104,9 @@ extern const Pass fuseBiases;
 /// (dropout off) and prologue (count = batch_sum of what counts). mean: loss = batch_sum(loss_sum) / count.
 extern const Pass appendLoss;
 
-/// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), one vjp per op.
-/// Every trainable parameter with a path to the loss gets `grad.<name>` = batch_sum(local gradient) as a result.
-/// Parameters without a path stay untouched; frozen ones get no gradient.
+/// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), times @loss_scale if the options
+/// have one, whose states it adds; one vjp per op. Every trainable parameter with a path to the loss gets `grad.<name>`
+/// = batch_sum(local gradient) as a result. Parameters without a path stay untouched; frozen ones get no gradient.
 extern const Pass differentiate;
 
 /// A gradient that was summed, rounded to 16 bits and made f32 again is left in f32 as it was summed: products, sums
@@ -132,6 +132,12 @@ extern const Pass combineGradients;
 extern const Pass splitSamples;
 
 /// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
+/// With
+/// --max_norm, --nonfinite skip or warn, or a loss scale, the update is guarded (support/update_guard.h):
+///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %finite = clip_norm %a, %loss, %max_norm bounded
+///     %applied, ... = spike_guard %norm, %finite, ...
+///     %n, ... = adam %w, %grad.w, ..., %scale, %applied guarded; return %norm, %applied
+/// and state optimizer_step stands for step: steps that applied.
 extern const Pass appendOptimizer;
 
 /// With --attention cudnn: attention and its derivative are marked `library` where Target::libraryRefuses has no
@@ -159,8 +165,9 @@ extern const Pass selectSaved;
 /// the same layout, as each unit's row of the placement table says (shard/placement.h); makes the mesh. Gathers and
 /// reductions appear in their obviously right form: a parameter's read becomes read + all_gather + view, the gradients
 /// of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end, scalar batch_sums
-/// become all_reduce; update works on whole shards. What is whole on every rank (a segment without `over`, a replica)
-/// is read where it lies, its gradients are all-reduced. One rank alone holds everything and communicates nothing.
+/// become all_reduce; update works on whole shards, and a guarded one sums squares over the ranks that a gradient is
+/// split over. What is whole on every rank (a segment without `over`, a replica) is read where it lies, its gradients
+/// are all-reduced. One rank alone holds everything and communicates nothing.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;
@@ -228,8 +235,8 @@ extern const Pass advanceAccumulation;
 ///     micro_step: %g = wait %r               micro_step: %g = wait %r; stash @u.p %g; %n = adam %p, %g, ...; write
 ///     tap_gradients(%g): tap %g         ->   tap_gradients: %g = unstash @u.p; tap %g
 ///     update: %n = adam %p, %g; write        update:
-/// Requires/ensures: async stage. Does nothing with several micro-steps; nothing (clipping, a skipped step) may need
-/// all gradients first.
+/// Requires/ensures: async stage. Does nothing with several micro-steps, nor to a guarded update, which needs all
+/// gradients first.
 extern const Pass advanceUpdates;
 
 /// Starts the first gather of a step in `update` of the step before: behind the write of its state, or first where

@@ -57,6 +57,8 @@ static std::string integerLiteral(DType dtype, int64_t value) {
   return (cppType(dtype) + "{" + llvm::Twine(value) + "}").str();
 }
 
+bool isHalf(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
 std::string cppLiteral(DType dtype, double value) {
   switch (dtype) {
   case DType::f32:
@@ -65,7 +67,8 @@ std::string cppLiteral(DType dtype, double value) {
     if (std::isinf(static_cast<float>(value)))
       return value < 0 ? "-scalar::infinity" : "scalar::infinity";
     return shortest(static_cast<float>(value), true) + "f";
-  case DType::bf16: return cppLiteral(DType::f32, roundedTo(dtype, value));
+  case DType::bf16:
+  case DType::f16: return cppLiteral(DType::f32, roundedTo(dtype, value));
   case DType::boolean: return value != 0 ? "true" : "false";
   case DType::i64:
   case DType::i32:
@@ -85,7 +88,7 @@ llvm::StringRef cppType(DType dtype) {
   case DType::f64: return "double";
   case DType::f32: return "float";
   case DType::bf16: return "Bfloat16";
-  case DType::f16: return "std::uint16_t";
+  case DType::f16: return "Float16";
   case DType::i64: return "std::int64_t";
   case DType::i32: return "std::int32_t";
   case DType::u8: return "std::uint8_t";
@@ -94,14 +97,14 @@ llvm::StringRef cppType(DType dtype) {
   return "";
 }
 
-llvm::StringRef cppValueType(DType dtype) { return cppType(dtype == DType::bf16 ? DType::f32 : dtype); }
+llvm::StringRef cppValueType(DType dtype) { return cppType(isHalf(dtype) ? DType::f32 : dtype); }
 
 llvm::StringRef cppAccessor(DType dtype) {
   switch (dtype) {
   case DType::f64: return "f64";
   case DType::f32: return "f32";
   case DType::bf16: return "bf16";
-  case DType::f16: return "u16";
+  case DType::f16: return "f16";
   case DType::i64: return "i64";
   case DType::i32: return "i32";
   case DType::u8: return "u8";

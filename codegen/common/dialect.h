@@ -15,8 +15,9 @@ class Dialect {
 public:
   virtual ~Dialect() = default;
   virtual llvm::StringRef name() const = 0; ///< of the target
-  /// Does the kernel of the node take bf16 operands and results? If not, it gets f32 copies of them, in its scratch.
-  virtual bool takesBfloat16(const Node &node) const = 0;
+  /// Does the kernel of the node take its operands and results of 16-bit floats? If not, it gets f32 copies of them, in
+  /// its scratch.
+  virtual bool takesHalves(const Node &node) const = 0;
   /// Why the target's libraries cannot run the node; nullopt if they can.
   virtual std::optional<std::string> unsupported(const Node &node) const = 0;
   /// Prints `attributes` over the node's operands, results as yielded.

@@ -90,16 +90,16 @@ std::string exactText(const Step &step, DType dtype, llvm::ArrayRef<std::string>
 
 std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> arguments) {
   std::string text = exactText(step, dtype, arguments);
-  bool rounds = step.dtype == DType::bf16 && !isExact(step.op) && !(step.op == Op::cast && dtype == DType::bf16);
-  return rounds ? "roundedToBfloat16(" + text + ")" : text;
+  bool rounds = isHalf(step.dtype) && !isExact(step.op) && !(step.op == Op::cast && dtype == step.dtype);
+  return rounds ? "roundedTo" + cppType(step.dtype).str() + "(" + text + ")" : text;
 }
 
 std::string loadText(const Type &type, llvm::StringRef element) {
-  return type.dtype() == DType::bf16 ? ("static_cast<float>(" + element + ")").str() : element.str();
+  return isHalf(type.dtype()) ? ("static_cast<float>(" + element + ")").str() : element.str();
 }
 
 std::string storeText(const Type &type, llvm::StringRef value) {
-  return type.dtype() == DType::bf16 ? ("Bfloat16(" + value + ")").str() : value.str();
+  return isHalf(type.dtype()) ? (cppType(type.dtype()) + "(" + value + ")").str() : value.str();
 }
 
 std::string randomShapeText(const Step &step, llvm::ArrayRef<int64_t> shape) {

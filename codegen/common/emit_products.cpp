@@ -24,7 +24,7 @@ void emitPrimitive(SectionWriter &writer, const Node &node, llvm::StringRef name
 
 void emitMatmul(SectionWriter &writer, const Node &node) {
   MatmulConfig config = MatmulConfig::of(node);
-  if (!writer.program.dialect.takesBfloat16(node))
+  if (!writer.program.dialect.takesHalves(node))
     config.elements = config.result = DType::f32;
   std::string name = writer.program.primitive("Matmul", config.name(),
                                               createText(config.text(), ownScratchBytes(writer.program.dialect, node)));

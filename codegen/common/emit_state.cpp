@@ -200,10 +200,20 @@ void emitWait(SectionWriter &writer, const Node &node) {
 // ---- optimizers
 // -------------------------------------------------------------------------------------------------------------
 
+/// The guard of a guarded one, which the last two operands are; the last field of its scalars.
+void addGuard(SectionWriter &writer, const Node &node, CppFields &scalars) {
+  if (!node.get<OptimizerAttributes>().guarded)
+    return;
+  std::string scale = writer.operand(node, node.operandCount() - 2),
+              applies = writer.operand(node, node.operandCount() - 1);
+  scalars.text("guard", "{" + scale + ", " + applies + "}");
+}
+
 /// kernel(c, count, {scalars}, tensors..., results...[, copy]); absent ones are null.
-void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kernel, llvm::StringRef scalars,
+void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kernel, CppFields &scalars,
                    llvm::ArrayRef<std::string> tensors, llvm::ArrayRef<int> results) {
-  std::string text = (kernel + "(c, " + llvm::Twine(node.operand(0)->type().elements()) + ", " + scalars).str();
+  addGuard(writer, node, scalars);
+  std::string text = (kernel + "(c, " + llvm::Twine(node.operand(0)->type().elements()) + ", " + scalars.str()).str();
   for (const std::string &tensor : tensors)
     text += ", " + tensor;
   for (int result : results)
@@ -228,7 +238,7 @@ void emitSgd(SectionWriter &writer, const Node &node) {
         .text("dampening", writer.operand(node, next + 3))
         .text("step", writer.operand(node, next + 4))
         .flag("nesterov", attributes.nesterov);
-  emitOptimizer(writer, node, "sgd", fields.str(), {p, g, buffer}, {0, attributes.momentum ? 1 : -1});
+  emitOptimizer(writer, node, "sgd", fields, {p, g, buffer}, {0, attributes.momentum ? 1 : -1});
 }
 
 void emitAdam(SectionWriter &writer, const Node &node) {
@@ -243,7 +253,7 @@ void emitAdam(SectionWriter &writer, const Node &node) {
       .text("weightDecay", writer.operand(node, next + 4))
       .text("step", writer.operand(node, next + 5))
       .flag("decoupled", node.get<OptimizerAttributes>().decoupled);
-  emitOptimizer(writer, node, "adam", fields.str(), {p, g, m, v}, {0, 1, 2});
+  emitOptimizer(writer, node, "adam", fields, {p, g, m, v}, {0, 1, 2});
 }
 
 void emitAdadelta(SectionWriter &writer, const Node &node) {
@@ -255,7 +265,7 @@ void emitAdadelta(SectionWriter &writer, const Node &node) {
       .text("rho", writer.operand(node, next + 1))
       .text("epsilon", writer.operand(node, next + 2))
       .text("weightDecay", writer.operand(node, next + 3));
-  emitOptimizer(writer, node, "adadelta", fields.str(), {p, g, square, delta}, {0, 1, 2});
+  emitOptimizer(writer, node, "adadelta", fields, {p, g, square, delta}, {0, 1, 2});
 }
 
 void emitAdagrad(SectionWriter &writer, const Node &node) {
@@ -267,7 +277,7 @@ void emitAdagrad(SectionWriter &writer, const Node &node) {
       .text("epsilon", writer.operand(node, next + 2))
       .text("weightDecay", writer.operand(node, next + 3))
       .text("step", writer.operand(node, next + 4));
-  emitOptimizer(writer, node, "adagrad", fields.str(), {p, g, sum}, {0, 1});
+  emitOptimizer(writer, node, "adagrad", fields, {p, g, sum}, {0, 1});
 }
 
 void emitRmsprop(SectionWriter &writer, const Node &node) {
@@ -285,8 +295,7 @@ void emitRmsprop(SectionWriter &writer, const Node &node) {
     fields.text("momentum", writer.operand(node, next + 4));
   int bufferResult = attributes.momentum ? 2 : -1,
       averageResult = attributes.centered ? (attributes.momentum ? 3 : 2) : -1;
-  emitOptimizer(writer, node, "rmsprop", fields.str(), {p, g, square, buffer, average},
-                {0, 1, bufferResult, averageResult});
+  emitOptimizer(writer, node, "rmsprop", fields, {p, g, square, buffer, average}, {0, 1, bufferResult, averageResult});
 }
 
 std::optional<std::string> floatState(const Node &node) {

@@ -11,8 +11,8 @@ namespace fsdpc {
 /// Which element types the kernels of an op take.
 enum class Elements : uint8_t {
   any,        ///< they move elements, whatever these are
-  arithmetic, ///< integers, bf16, f32 and f64
-  single,     ///< of floats bf16 and f32
+  arithmetic, ///< integers and floats
+  single,     ///< of floats those of 16 bits and f32
 };
 
 struct Emitter {
@@ -24,8 +24,8 @@ struct Emitter {
 
 /// Are the loops of the node written for it, element by element?
 bool isGeneratedLoop(const Node &node);
-/// Bytes of the f32 copies that the node needs of its bf16 operands and results if its kernel does not take these
-/// (Dialect::takesBfloat16): operands, then results, each from a multiple of copyAlignmentBytes on.
+/// Bytes of the f32 copies that the node needs of its operands and results of 16-bit floats if its kernel does not take
+/// these (Dialect::takesHalves): operands, then results, each from a multiple of copyAlignmentBytes on.
 int64_t widenedBytes(const Dialect &dialect, const Node &node);
 constexpr int64_t copyAlignmentBytes = 256;
 int64_t toMultiple(int64_t bytes); ///< of copyAlignmentBytes

@@ -1,3 +1,4 @@
+#include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
 
 namespace fsdpc {
@@ -29,9 +30,7 @@ std::optional<std::string> unsupportedElements(const Node &node, Elements elemen
   forEachDType(node, [&](const Type &type) {
     if (elements == Elements::any || !type.isTensor() || !isFloat(type.dtype()) || type.dtype() == DType::f32)
       return;
-    if (type.dtype() == DType::f16)
-      reason = "arithmetic on f16";
-    else if (elements == Elements::single && type.dtype() != DType::bf16)
+    if (elements == Elements::single && !isHalf(type.dtype()))
       reason = "the kernel computes in f32, not " + nameOf(type.dtype()).str();
   });
   return reason;
@@ -60,11 +59,11 @@ bool isGeneratedLoop(const Node &node) {
 }
 
 int64_t widenedBytes(const Dialect &dialect, const Node &node) {
-  if (dialect.takesBfloat16(node))
+  if (dialect.takesHalves(node))
     return 0;
   int64_t bytes = 0;
   forEachDType(node, [&](const Type &type) {
-    if (type.isTensor() && type.dtype() == DType::bf16)
+    if (type.isTensor() && isHalf(type.dtype()))
       bytes += toMultiple(type.withDType(DType::f32).bytes());
   });
   return bytes;

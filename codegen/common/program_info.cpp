@@ -236,6 +236,11 @@ void InfoWriter::fillSections() {
   }
 }
 
+bool stashesGradients(const Module &module) {
+  const Function *tap = module.function(FunctionKind::tapGradients);
+  return tap && llvm::any_of(*tap, [](const Node *node) { return node->op() == Op::unstash; });
+}
+
 std::string InfoWriter::programInfo() const {
   CppFields fields;
   fields.text("modelName", cppString(module.name))
@@ -277,6 +282,10 @@ std::string InfoWriter::programInfo() const {
     fields.text("allowTf32", "true");
   if (info.tune)
     fields.text("tune", "true");
+  if (info.nonFinite != "error")
+    fields.text("nonFinite", cppString(info.nonFinite));
+  if (stashesGradients(module))
+    fields.text("stashesGradients", "true");
   return fields.str();
 }
 
@@ -290,6 +299,7 @@ std::string InfoWriter::write() {
   llvm::StringMap<char> stepSeen, evalSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
+  fillResults(FunctionKind::update, stepResults, stepSeen);
   fillResults(FunctionKind::evalStep, evalResults, evalSeen);
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"

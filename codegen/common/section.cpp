@@ -107,7 +107,7 @@ std::string SectionWriter::use(const Value *value) {
   return declare(value, "");
 }
 
-bool SectionWriter::isWidened(const Value *value) const { return current && value->type().dtype() == DType::bf16; }
+bool SectionWriter::isWidened(const Value *value) const { return current && isHalf(value->type().dtype()); }
 
 /// f32(c, P + 0x400), of the next copy.
 std::string SectionWriter::copyPlace(const Value *value) {

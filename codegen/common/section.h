@@ -48,9 +48,9 @@ public:
   void line(const llvm::Twine &text, int depth = 1);
   /// The pointer of an operand.
   std::string use(const Value *value);
-  /// That of the f32 copy, for a kernel that does not take bf16.
+  /// That of the f32 copy, for a kernel that takes no 16-bit floats.
   std::string operand(const Node &node, unsigned i);
-  /// Declares the pointer of a result; of its f32 copy, for a kernel that does not take bf16.
+  /// Declares the pointer of a result; of its f32 copy, for a kernel that takes no 16-bit floats.
   std::string define(const Value *value, llvm::StringRef comment = "");
   /// A result in the memory of `operand`: declared as the operand's pointer if both start at one address.
   std::string defineAlias(const Value *value, const Value *operand, llvm::StringRef comment);
@@ -79,7 +79,7 @@ private:
   llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
   int nextName = 0;
   const Node *unnamed = nullptr;       ///< with node ranges: being written, without a statement so far
-  const Node *current = nullptr;       ///< being written, if its kernel does not take bf16
+  const Node *current = nullptr;       ///< being written, if its kernel takes no 16-bit floats
   int64_t copyOffsetBytes = 0;         ///< in its scratch: where the next f32 copy lies
   std::vector<std::string> narrowings; ///< statements behind it
 };

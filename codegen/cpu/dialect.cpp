@@ -15,7 +15,7 @@ namespace {
 class CpuDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cpu"; }
-  bool takesBfloat16(const Node &node) const override;
+  bool takesHalves(const Node &node) const override;
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitHostLoops(writer, node, attributes);
@@ -30,7 +30,7 @@ public:
   std::string startText(const ProgramText &) const override { return "  setLibraryThreads(c.threads);\n"; }
 };
 
-bool CpuDialect::takesBfloat16(const Node &node) const {
+bool CpuDialect::takesHalves(const Node &node) const {
   return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
 }
 

@@ -13,7 +13,7 @@ namespace {
 class CudaDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cuda"; }
-  bool takesBfloat16(const Node &node) const override;
+  bool takesHalves(const Node &node) const override;
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitKernel(writer, node, attributes);
@@ -37,8 +37,11 @@ public:
   }
 };
 
-bool CudaDialect::takesBfloat16(const Node &node) const {
+bool CudaDialect::takesHalves(const Node &node) const {
+  auto isF16 = [](const Value *value) { return value->type().isTensor() && value->type().dtype() == DType::f16; };
   switch (node.op()) {
+  case Op::attention:
+  case Op::attentionGrad: return !isF16(node.operand(0)); // tensor-core instructions of bf16
   case Op::convolution:
   case Op::convolutionGradInput:
   case Op::convolutionGradWeight:

@@ -86,6 +86,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.streams = values.text("streams").str();
   info.allowTf32 = values.flag("allow_tf32");
   info.tune = values.flag("tune");
+  info.nonFinite = values.text("nonfinite").str();
   info.nodeRanges = values.flag("node_ranges");
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);

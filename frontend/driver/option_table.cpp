@@ -44,6 +44,11 @@ constexpr OptionRow rows[] = {
     {"centered", boolean, "false", "", "optimizer", "rmsprop"},
     {"lr_decay", real, "0", "X", "optimizer", "adagrad"},
     {"initial_accumulator_value", real, "0", "X", "optimizer", "adagrad"},
+    {"max_norm", real, "", "X", "optimizer", "clips the global norm of all gradients; default: it is not computed"},
+    {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
+     "what follows a loss or gradient norm that is not finite: the run ends (exit 7), or the step changes nothing, "
+     "which "
+     "the log says, and with warn stderr too"},
 
     {"trainable", text, "", "REGEX", "parameters", "exactly these are trained"},
     {"frozen", text, "", "REGEX", "parameters", "these are not trained"},
@@ -86,9 +91,9 @@ constexpr OptionRow rows[] = {
     {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
-    {"mixed_precision", choice, "no", "no|bf16", "sharding",
-     "bf16: param_dtype bf16; gradients are summed, masters and optimizer state kept in fp32"},
-    {"param_dtype", choice, "fp32", "fp32|bf16|float32=fp32|bfloat16=bf16", "sharding",
+    {"mixed_precision", choice, "no", "no|bf16|fp16", "sharding",
+     "the param_dtype; gradients are summed, masters and optimizer state kept in fp32"},
+    {"param_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
      "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
     {"activation_checkpointing", choice, "none", "none|full|selective|budget", "sharding",
      "what backward computes again instead of keeping it: full: all but what units get from each other; selective: all "
@@ -97,6 +102,11 @@ constexpr OptionRow rows[] = {
     {"activation_memory_budget", real, "", "0..1", "sharding",
      "of activation_checkpointing budget: the share of activations that is kept; default: as much as memory_budget "
      "allows"},
+    {"loss_scale", real, "0", "X", "sharding", "fp16: what the loss is multiplied by; 0: it is found while training"},
+    {"initial_scale_power", integer, "16", "N", "sharding", "fp16: the loss scale that is to be found starts at 2^N"},
+    {"loss_scale_window", integer, "1000", "N", "sharding", "fp16: steps without overflow after which it doubles"},
+    {"hysteresis", integer, "2", "N", "sharding", "fp16: overflows until it halves; full again when it doubles"},
+    {"min_loss_scale", real, "1", "X", "sharding", "fp16: an overflow at this one is not finite for good"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
      "number of ranks too, sample by sample, which costs time",

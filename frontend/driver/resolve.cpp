@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Regex.h"
+#include <cmath>
 #include <thread>
 
 namespace fsdpc {
@@ -91,6 +92,12 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
   optimizer.nesterov = values.flag("nesterov");
   optimizer.centered = values.flag("centered");
   optimizer.initialAccumulatorValue = values.real("initial_accumulator_value");
+  if (!values.text("max_norm").empty()) {
+    optimizer.maxNorm = values.real("max_norm");
+    if (!(*optimizer.maxNorm > 0 && std::isfinite(*optimizer.maxNorm)))
+      return usage("--max_norm " + values.text("max_norm") + ": a number above 0 is expected");
+  }
+  optimizer.skipsNonFinite = values.text("nonfinite") != "error";
   if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
     return usage("--nesterov: needs --momentum above 0 and --dampening 0");
   return optimizer;
@@ -123,6 +130,37 @@ llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t
   return value >= 1 && value <= most
              ? llvm::Error::success()
              : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
+}
+
+/// Half floats end at 65504 and 2^-24, so gradients are computed of a larger loss.
+llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionValues &values, DType paramDType) {
+  const char *const ofDynamic[] = {"initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"};
+  const bool isDynamic = values.real("loss_scale") == 0;
+  if (paramDType != DType::f16 && changed(values, "loss_scale"))
+    return usage("--loss_scale: changes nothing for --param_dtype " + values.text("param_dtype"));
+  for (const char *name : ofDynamic)
+    if (changed(values, name) && (paramDType != DType::f16 || !isDynamic))
+      return usage("--" + llvm::Twine(name) + ": changes nothing " +
+                   (isDynamic ? "for --param_dtype " + values.text("param_dtype") : "with a --loss_scale of your own"));
+  if (paramDType != DType::f16)
+    return std::nullopt;
+  LossScaleOptions scale;
+  scale.isDynamic = isDynamic;
+  scale.window = values.integer("loss_scale_window");
+  scale.hysteresis = values.integer("hysteresis");
+  scale.minimum = values.real("min_loss_scale");
+  const int64_t power = values.integer("initial_scale_power");
+  if (power < 0 || power > 126)
+    return usage("--initial_scale_power " + llvm::Twine(power) + ": from 0 to 126");
+  scale.initial = isDynamic ? std::ldexp(1, static_cast<int>(power)) : values.real("loss_scale");
+  if (!(scale.initial > 0 && std::isfinite(static_cast<float>(scale.initial))))
+    return usage("--loss_scale " + values.text("loss_scale") + ": 0, or a number above it that f32 has");
+  for (llvm::StringRef name : {"loss_scale_window", "hysteresis"})
+    if (llvm::Error error = atLeastOne(values, name, int64_t(1) << 52))
+      return error;
+  if (!(scale.minimum >= 0 && scale.minimum <= scale.initial))
+    return usage("--min_loss_scale " + values.text("min_loss_scale") + ": from 0 to the scale it starts at");
+  return scale;
 }
 
 } // namespace
@@ -190,9 +228,10 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.microBatchSize = values.integer("micro_batch_size");
   options.microSteps = values.integer("gradient_accumulation_steps");
   options.seed = static_cast<uint64_t>(values.integer("seed"));
-  if (!values.given("param_dtype") && values.text("mixed_precision") == "bf16")
-    values.resolve("param_dtype", "bf16");
-  options.paramDType = values.text("param_dtype") == "bf16" ? DType::bf16 : DType::f32;
+  if (!values.given("param_dtype") && values.text("mixed_precision") != "no")
+    values.resolve("param_dtype", values.text("mixed_precision").str());
+  llvm::StringRef dtype = values.text("param_dtype");
+  options.paramDType = dtype == "bf16" ? DType::bf16 : dtype == "fp16" ? DType::f16 : DType::f32;
   llvm::Expected<LossOptions> loss = lossOptions(values, module);
   if (!loss)
     return loss.takeError();
@@ -201,6 +240,8 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   if (!optimizer)
     return optimizer.takeError();
   options.optimizer = *optimizer;
+  if (llvm::Error error = lossScaleOptions(values, options.paramDType).moveInto(options.optimizer.lossScale))
+    return error;
   if (llvm::Error error = unitOptions(values, options))
     return error;
   if (llvm::Error error = shardingOptions(values, options))

@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral unitKeys[] = {"strategy", "reshard_after_forward", "forward_prefetch",
+constexpr llvm::StringLiteral unitKeys[] = {"strategy",          "reshard_after_forward",    "forward_prefetch",
                                             "backward_prefetch", "activation_checkpointing", "accumulation"};
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }

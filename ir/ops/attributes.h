@@ -251,12 +251,36 @@ struct OptimizerAttributes {
   bool decoupled = false; ///< adam: decoupled weight decay (AdamW)
   bool centered = false;  ///< rmsprop
   bool copies = false;    ///< p' is also stored in the 16-bit type of the last tensor operand
+  bool guarded = false;   ///< the last two operands scale the gradient, and say whether anything changes at all
   void fields(AttributeVisitor &v) {
     v.field("momentum", momentum);
     v.field("nesterov", nesterov);
     v.field("decoupled", decoupled);
     v.field("centered", centered);
     v.field("copies", copies);
+    v.field("guarded", guarded);
+  }
+};
+
+/// clip_norm: which operands it has
+struct ClipNormAttributes {
+  bool bounded = false; ///< max_norm
+  bool scaled = false;  ///< loss_scale: the gradients are those of loss_scale * loss
+  void fields(AttributeVisitor &v) {
+    v.field("bounded", bounded);
+    v.field("scaled", scaled);
+  }
+};
+
+/// adjust_loss_scale
+struct LossScaleAttributes {
+  int64_t window = 1000;  ///< steps without overflow behind which the scale doubles
+  int64_t hysteresis = 2; ///< overflows until the scale halves
+  double minimum = 1;     ///< it never goes below
+  void fields(AttributeVisitor &v) {
+    v.field("window", window);
+    v.field("hysteresis", hysteresis);
+    v.field("minimum", minimum);
   }
 };
 

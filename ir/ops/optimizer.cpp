@@ -5,6 +5,9 @@
 //
 // With `copies` one more tensor follows the states: of p's shape and a 16-bit float type. Its old value is not read;
 // its result is p'. So the next gather sends what the update has just written.
+//
+// With `guarded` the last two operands are scale f32[] and applies bool[]: g * scale stands for g, and where `applies`
+// is false every result is its operand: a step that must not count leaves no trace.
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -18,25 +21,33 @@ struct Understood {
 };
 
 /// One operand list of an op: p, g, `states` tensors, the copy if there is one, `scalars` f64[] and, if hasStep, the
-/// step i64[].
+/// step i64[]; then scale and applies.
 struct Layout {
   size_t states, scalars;
   bool hasStep;
-  bool copies = false;
+  bool copies = false, guarded = false;
 
+  Layout(size_t states, size_t scalars, bool hasStep, const OptimizerAttributes &attributes)
+      : states(states), scalars(scalars), hasStep(hasStep), copies(attributes.copies), guarded(attributes.guarded) {}
   size_t tensors() const { return 2 + states + copies; }
-  size_t operands() const { return tensors() + scalars + hasStep; }
+  size_t step() const { return tensors() + scalars; }
+  size_t scale() const { return step() + hasStep; }
+  size_t operands() const { return scale() + 2 * guarded; }
+  Type scalarAt(size_t operand) const {
+    if (operand < scale())
+      return Type(operand == step() ? DType::i64 : DType::f64, {});
+    return Type(operand == scale() ? DType::f32 : DType::boolean, {});
+  }
 };
 
 Layout sgdLayout(const OptimizerAttributes &attributes) {
-  return attributes.momentum ? Layout{1, 4, true, attributes.copies} : Layout{0, 2, false, attributes.copies};
+  return attributes.momentum ? Layout(1, 4, true, attributes) : Layout(0, 2, false, attributes);
 }
-Layout adamLayout(const OptimizerAttributes &attributes) { return {2, 5, true, attributes.copies}; }
-Layout adadeltaLayout(const OptimizerAttributes &attributes) { return {2, 4, false, attributes.copies}; }
-Layout adagradLayout(const OptimizerAttributes &attributes) { return {1, 4, true, attributes.copies}; }
+Layout adamLayout(const OptimizerAttributes &attributes) { return {2, 5, true, attributes}; }
+Layout adadeltaLayout(const OptimizerAttributes &attributes) { return {2, 4, false, attributes}; }
+Layout adagradLayout(const OptimizerAttributes &attributes) { return {1, 4, true, attributes}; }
 Layout rmspropLayout(const OptimizerAttributes &attributes) {
-  return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false,
-          attributes.copies};
+  return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false, attributes};
 }
 
 llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, Understood understood) {
@@ -66,8 +77,7 @@ llvm::Error inferOptimizer(const OpInfo &info, llvm::ArrayRef<Type> operands, La
       (copy.shape() != operands[0].shape() || !(copy.dtype() == DType::bf16 || copy.dtype() == DType::f16)))
     return constraintError(info.name, "C6", "the copy is " + toString(copy) + ", p is " + toString(operands[0]));
   for (size_t i = layout.tensors(); i < layout.operands(); ++i) {
-    bool isStep = layout.hasStep && i + 1 == layout.operands();
-    Type scalar(isStep ? DType::i64 : DType::f64, {});
+    Type scalar = layout.scalarAt(i);
     if (operands[i] != scalar)
       return constraintError(info.name, "C3",
                              "operand " + llvm::Twine(i) + " is " + toString(scalar) + " but is " +
@@ -91,24 +101,32 @@ llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attribute
 /// The operands of one optimizer node, read by element and by scalar.
 class Step {
 public:
-  Step(EvaluateContext &context, Layout layout) : context(context), layout(layout) {}
+  Step(EvaluateContext &context, Layout layout)
+      : context(context), layout(layout), scale(layout.guarded ? operand(layout.scale()) : 1),
+        applies(!layout.guarded || operand(layout.scale() + 1) != 0) {}
   size_t elements() const { return context.operands[0]->values.size(); }
   double parameter(size_t i) const { return context.operands[0]->values[i]; }
-  double gradient(size_t i) const { return context.operands[1]->values[i]; }
+  double gradient(size_t i) const { return context.operands[1]->values[i] * scale; }
   double state(size_t which, size_t i) const { return context.operands[2 + which]->values[i]; }
-  double scalar(size_t which) const { return context.operands[layout.tensors() + which]->values[0]; }
+  double scalar(size_t which) const { return operand(layout.tensors() + which); }
   /// 1 in the first step.
-  double number() const { return context.operands.back()->values[0]; }
+  double number() const { return operand(layout.step()); }
   void setParameter(size_t i, double value) {
-    context.results[0].values[i] = value;
+    context.results[0].values[i] = applies ? value : parameter(i);
     if (layout.copies)
-      context.results.back().values[i] = value;
+      context.results.back().values[i] = context.results[0].values[i];
   }
-  void setState(size_t which, size_t i, double value) { context.results[1 + which].values[i] = value; }
+  void setState(size_t which, size_t i, double value) {
+    context.results[1 + which].values[i] = applies ? value : state(which, i);
+  }
 
 private:
+  double operand(size_t i) const { return context.operands[i]->values[0]; }
+
   EvaluateContext &context;
   const Layout layout;
+  const double scale;
+  const bool applies;
 };
 
 void evaluateSgd(EvaluateContext &context) {
@@ -217,8 +235,9 @@ const OpInfo sgdInfo = {
            "dampening, step], "
            "those in brackets with momentum; results p' [, buf']. (C1) as many operands as the attributes say. (C2) p, "
            "g and buf have "
-           "one float type. (C3) numbers are f64[], step is i64[]. (C4) only momentum and nesterov may be set, (C5) "
-           "nesterov with "
+           "one float type. (C3) numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. "
+           "(C4) only momentum and nesterov may be set of the "
+           "others, (C5) nesterov with "
            "momentum. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = sgdNames,
     .traits = inPlace,
@@ -237,7 +256,8 @@ const OpInfo adamInfo = {
            "1 - lr * "
            "weight_decay. Results p', m', v'. (C1) as many operands as named. (C2) p, g and the states have one float "
            "type. (C3) "
-           "numbers are f64[], step is i64[]. (C4) only decoupled may be set. (C6) The copy has p's shape and a 16-bit "
+           "numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. (C4) only decoupled may "
+           "be set. (C6) The copy has p's shape and a 16-bit "
            "float type.",
     .operandNames = adamNames,
     .traits = inPlace,
@@ -254,7 +274,8 @@ const OpInfo adadeltaInfo = {
            "sqrt(s' + eps) * g', "
            "a' = rho * a + (1 - rho) * d * d. Results p', square_avg' (s'), acc_delta' (a'). (C1) as many operands as "
            "named. (C2) p, g "
-           "and the states have one float type. (C3) numbers are f64[]. (C4) no attribute is set. (C6) The copy has "
+           "and the states have one float type. (C3) numbers are f64[], with guarded scale is f32[] and applies "
+           "bool[]. (C4) no attribute of another optimizer is set. (C6) The copy has "
            "p's shape and a 16-bit float type.",
     .operandNames = adadeltaNames,
     .traits = inPlace,
@@ -270,8 +291,8 @@ const OpInfo adagradInfo = {
     .doc = "p' = p - lr / (1 + (step - 1) * lr_decay) * g' / (sqrt(sum') + eps) with g' = g + weight_decay * p, sum' = "
            "sum + g' * g'. "
            "Results p', sum'. (C1) as many operands as named. (C2) p, g and the state have one float type. (C3) "
-           "numbers are f64[], step "
-           "is i64[]. (C4) no attribute is set. (C6) The copy has p's shape and a 16-bit float type.",
+           "numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. (C4) no attribute of "
+           "another optimizer is set. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = adagradNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,

@@ -40,6 +40,7 @@ private:
   TermId withoutSums(TermId term) const;
   std::vector<TermId> addendsOf(TermId term) const;
   bool isOtherVersion(TermId a, TermId b);
+  bool sumsSquares(TermId term) const;
   bool isCarriedOn(llvm::StringRef result) const;
 
   const Module &train, &planned;
@@ -271,9 +272,17 @@ bool Comparison::isOtherVersion(TermId a, TermId b) {
   return false;
 }
 
+/// An accumulator, or a sum over ranks of one.
+bool Comparison::sumsSquares(TermId term) const {
+  term = withoutSums(term);
+  return terms[term].kind == Terms::Kind::node && terms[term].op == Op::squareSum;
+}
+
 Fault Comparison::classOf(TermId wanted, TermId got, bool isGradient, std::pair<TermId, TermId> difference) {
   if (isOtherVersion(difference.first, difference.second))
     return Fault::staleVersion;
+  if (sumsSquares(difference.first) && sumsSquares(difference.second))
+    return Fault::gradientContribution;
   if (!isGradient)
     return Fault::differentValue;
   std::vector<TermId> more = addendsOf(wanted), less = addendsOf(got);

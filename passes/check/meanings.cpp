@@ -165,6 +165,7 @@ llvm::Error StepMeaning::readNode(const Node &node) {
   case Op::reduceScatterStart:
   case Op::allReduce:
   case Op::allReduceStart: return readReduction(node);
+  case Op::squareSum: return readSquareSum(node);
   case Op::ret: readReturn(node); return llvm::Error::success();
   default: break;
   }
@@ -364,6 +365,29 @@ llvm::Error StepMeaning::readOptimizer(const Node &node) {
   }
   for (unsigned k = 0; k < node.resultCount(); ++k)
     meanings[node.result(k)] = add(std::move(next[k]));
+  return llvm::Error::success();
+}
+
+/// What no slot covers is zero in gradients: they come from packs.
+llvm::Error StepMeaning::readSquareSum(const Node &node) {
+  llvm::SmallVector<TermId, 16> tensors;
+  std::optional<RankGroup> split;
+  for (unsigned i = 0; i < node.operandCount(); ++i) {
+    Meaning operand = of(node.operand(i));
+    if (operand.segment < 0 && operand.term < 0)
+      return fault(Fault::shardBounds, node, textOf(node.operand(i)) + " is no tensor");
+    RankGroup own = operand.segment < 0 ? RankGroup{} : segment(operand).split;
+    if (split && !(*split == own))
+      return fault(Fault::shardBounds, node,
+                   textOf(node.operand(i)) + " is split over other ranks than the operands before it");
+    split = own;
+    if (operand.segment < 0)
+      tensors.push_back(operand.term);
+    else
+      for (const Slot &slot : segment(operand).slots)
+        tensors.push_back(slot.term);
+  }
+  set(node, {terms.squareSum(tensors, split.value_or(RankGroup{}), &node), -1});
   return llvm::Error::success();
 }
 

@@ -91,6 +91,7 @@ private:
   llvm::Error readGather(const Node &node);
   llvm::Error readReduction(const Node &node);
   llvm::Error readOptimizer(const Node &node);
+  llvm::Error readSquareSum(const Node &node);
   llvm::Expected<llvm::SmallVector<TermId, 8>> operandsOfSlot(const Node &node, const Segment &first, size_t slot);
   void readReturn(const Node &node);
   llvm::Error readWrite(const Node &node);

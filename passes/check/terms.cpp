@@ -1,6 +1,7 @@
 #include "passes/check/terms.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/ops/guard.h"
 #include "ir/ops/norm.h"
 #include "passes/check/fault.h"
 #include "llvm/ADT/STLExtras.h"
@@ -83,6 +84,8 @@ bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
   }
   if (term.op == Op::batchSum && term.group.covers({1, worldSize}))
     return true;
+  if (term.op == Op::squareSum && !term.group.isOneRank())
+    return false;
   return term.op != Op::randomUniform && llvm::all_of(operands, [&](TermId x) { return terms[x].isSameOnAllRanks; });
 }
 
@@ -148,9 +151,36 @@ TermId Terms::broadcast(TermId x, ShapeRef shape, const Node *origin) {
   return reshape(x, shape, origin);
 }
 
+TermId Terms::squareSum(llvm::ArrayRef<TermId> tensors, RankGroup split, const Node *origin) {
+  llvm::SmallVector<TermId, 16> flat;
+  for (TermId tensor : tensors)
+    flat.push_back(reshape(tensor, {terms[tensor].type.elements()}, origin));
+  llvm::sort(flat);
+  return intern({.op = Op::squareSum, .type = Type(DType::i64, {squareSumWords}), .group = split, .origin = origin},
+                flat);
+}
+
+TermId Terms::clipNorm(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type) {
+  const auto &attributes = node.get<ClipNormAttributes>();
+  llvm::ArrayRef<TermId> sums = operands.drop_back(size_t{1} + attributes.bounded + attributes.scaled);
+  llvm::SmallVector<TermId, 16> tensors;
+  for (TermId sum : sums)
+    if (terms[sum].kind == Kind::node && terms[sum].op == Op::squareSum && terms[sum].group.isOneRank())
+      llvm::append_range(tensors, operandsOf(sum));
+    else
+      return intern({.op = node.op(), .result = result, .type = type, .attributes = node.attributes(), .origin = &node},
+                    operands);
+  llvm::SmallVector<TermId, 4> joined = {squareSum(tensors, {}, &node)};
+  llvm::append_range(joined, operands.drop_front(sums.size()));
+  return intern({.op = node.op(), .result = result, .type = type, .attributes = node.attributes(), .origin = &node},
+                joined);
+}
+
 TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
   if (group.isOneRank())
     return x;
+  if (terms[x].kind == Kind::node && terms[x].op == Op::squareSum && terms[x].group == group)
+    return squareSum(llvm::SmallVector<TermId, 16>(operandsOf(x)), {}, origin);
   Shape shape(terms[x].type.shape());
   x = withoutReshape(x);
   bool isSummedBefore = microSteps > 1 && !(group == microGroup()) && terms[x].kind == Kind::node &&
@@ -319,6 +349,8 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   case Op::reshape: return reshape(operands[0], type.shape(), &node);
   case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
   case Op::batchSum: return batchSum(operands[0], batch, &node);
+  case Op::squareSum: return squareSum(operands, {}, &node);
+  case Op::clipNorm: return clipNorm(node, operands, result, type);
   default: break;
   }
   if (isElementwise(node))
@@ -383,6 +415,10 @@ std::string Terms::describe(TermId id) const {
   if (term.op == Op::batchSum && !(term.group == RankGroup{1, worldSize}))
     op = ("a sum over " + llvm::Twine(term.group.size) + " of " + llvm::Twine(worldSize) + " ranks, " +
           llvm::Twine(term.group.stride) + " apart")
+             .str();
+  if (term.op == Op::squareSum)
+    op = (op + " of " + llvm::Twine(term.operandCount) + " tensors" +
+          (term.group.isOneRank() ? "" : ", this rank's part of " + llvm::Twine(term.group.size)))
              .str();
   op += " : " + toString(term.type);
   return term.origin ? op + " in '" + textOf(*term.origin) + "'" : op;

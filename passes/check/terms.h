@@ -9,6 +9,9 @@
 //   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand;
 //   a norm with a residual is the norm of the add, which is its last result; a norm's gradient with an addend is the
 //   gradient and an add, in whichever order that add has been met;
+//   a square_sum is that of flat tensors in any order, and the sum over the ranks that hold the parts of them is that
+//   of the whole; clip_norm of several accumulators is clip_norm of the one for all their tensors (an accumulator is a
+//   number, and only clip_norm reads it: ir/ops/guard.h);
 //   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
 //   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting. But one thing changes bits: micro-step k of
@@ -43,7 +46,7 @@ public:
     unsigned result = 0;  ///< of a node: which of its results
     Type type;
     uint64_t payload = 0;          ///< splat: the element's bytes; leaves: index of the name
-    RankGroup group = {};          ///< batch_sum: the ranks it is over
+    RankGroup group = {};          ///< batch_sum: the ranks it is over; square_sum: those that hold the other parts
     bool isSameOnAllRanks = false; ///< of a micro-step
     bool isPartial = false;        ///< depends on what the micro-steps before have summed
     const AttributesBase *attributes = nullptr;
@@ -67,6 +70,9 @@ public:
   llvm::SmallVector<TermId, 4> applyOptimizer(const Node &node, llvm::ArrayRef<TermId> operands);
   TermId reshape(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin = nullptr);
   TermId cast(TermId x, DType dtype);
+  /// The accumulator of this rank's part of each tensor, where `split` has the ranks that hold the others. A tensor
+  /// that is there twice counts twice.
+  TermId squareSum(llvm::ArrayRef<TermId> tensors, RankGroup split, const Node *origin);
   /// The sum over the ranks of a group, on each of them.
   TermId batchSum(TermId x, RankGroup group, const Node *origin = nullptr);
   /// The sum over the micro-steps of a step, on each rank.
@@ -103,6 +109,7 @@ private:
   bool isSame(const Term &term, llvm::ArrayRef<TermId> operands) const;
   bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
   TermId constant(const Node &node);
+  TermId clipNorm(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
   TermId splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin);
   TermId broadcast(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin);
   /// x without leading dims of 1 and, if it is a broadcast, what is broadcast.

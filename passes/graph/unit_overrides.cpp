@@ -106,9 +106,8 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
       return error;
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
-      for (llvm::StringRef key :
-           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
-            "accumulation"})
+      for (llvm::StringRef key : {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch",
+                                  "activation_checkpointing", "accumulation"})
         fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
   return ignoreParameters(module, options.ignoredParams);
 }

@@ -167,9 +167,18 @@ private:
   std::vector<Node *> reads;
 };
 
+/// Does every optimizer wait for all gradients?
+bool needsAllGradients(const Function &update) {
+  for (const Node *node : update)
+    if (node->op() == Op::clipNorm)
+      return true;
+  return false;
+}
+
 llvm::Error run(Module &module, const PassContext &) {
   Function *step = module.function(FunctionKind::microStep), *update = module.function(FunctionKind::update);
-  if (step && update && module.decisions.overlapComm && module.microSteps == 1)
+  bool isAlone = step && update && module.microSteps == 1 && !needsAllGradients(*update);
+  if (isAlone && module.decisions.overlapComm)
     UpdateMover(module, *step, *update).run();
   numberCollectives(module);
   return llvm::Error::success();

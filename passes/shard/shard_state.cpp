@@ -336,6 +336,7 @@ private:
   void rebuildTapGradients(Function &tap) {
     clearFunction(tap);
     Builder builder(tap);
+    Value *unscale = readUnscale(builder);
     for (const State &segment : module.states) {
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
@@ -346,11 +347,39 @@ private:
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
         Value *view = builder.create(Op::view, {full}, attributes)->result();
         view->setName(gradientPrefix.str() + slot.parameter);
-        builder.create(Op::tap, {view}, TapAttributes{{slot.parameter}});
+        builder.create(Op::tap, {unscaled(builder, view, unscale)}, TapAttributes{{slot.parameter}});
       }
     }
     builder.setSection({});
     builder.ret({}, {});
+  }
+
+  /// Of all segments, for what needs them before the first optimizer.
+  llvm::StringMap<Value *> allGradients(Builder &builder) {
+    llvm::StringMap<Value *> gradients;
+    for (const State &segment : module.states)
+      if (segment.role == StateRole::segment && segment.trainable) {
+        builder.setSection({module.unitIndex(segment.unit), Phase::update});
+        gradients[segment.name] = gradientOf(builder, segment);
+      }
+    builder.setSection({});
+    return gradients;
+  }
+
+  /// One accumulator for the gradients that are split over the same ranks, on each of which its sum over them arrives.
+  /// Ranks that hold the same gradients, or all of them, have nothing to add.
+  std::vector<Value *> sumSquares(Builder &builder, const llvm::StringMap<Value *> &gradients) {
+    std::map<std::string, std::vector<Value *>> byAxis;
+    for (const State &segment : module.states)
+      if (Value *gradient = gradients.lookup(segment.name))
+        byAxis[segment.over].push_back(gradient);
+    std::vector<Value *> accumulators;
+    for (const auto &[axis, shards] : byAxis) {
+      Value *sum = named(builder.create(Op::squareSum, shards)->result(), "square_sum");
+      accumulators.push_back(
+          axis.empty() ? sum : named(builder.create(Op::allReduce, {sum}, over(axis))->result(), "square_sum.all"));
+    }
+    return accumulators;
   }
 
   void rebuildUpdate(Function &update) {
@@ -359,11 +388,19 @@ private:
     llvm::SmallVector<Value *, 8> scalars;
     for (const std::string &name : layout.scalars)
       scalars.push_back(builder.readState(*module.state(name)));
+    llvm::StringMap<Value *> gradients;
+    std::optional<GuardBuilder> guard;
+    if (layout.guard) {
+      gradients = allGradients(builder);
+      guard.emplace(builder, *layout.guard, sumSquares(builder, gradients));
+      scalars.append({guard->scale(), guard->applies()});
+    }
     for (const State &segment : module.states) {
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradientOf(builder, segment)};
+      Value *gradient = guard ? gradients.lookup(segment.name) : gradientOf(builder, segment);
+      llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradient};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
       const State *replica = replicas.lookup(segment.name);
@@ -384,7 +421,10 @@ private:
     }
     builder.setSection({});
     accumulators.clearScalars(builder);
-    builder.ret({}, {});
+    if (guard)
+      guard->finish();
+    else
+      builder.ret({}, {});
   }
 
   void refresh(Builder &builder, const State &segment, const State &replica, const Node &optimizer) {

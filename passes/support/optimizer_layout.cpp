@@ -35,9 +35,7 @@ OptimizerLayout rmspropLayout(const OptimizerOptions &options) {
   return layout;
 }
 
-} // namespace
-
-OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
+OptimizerLayout unguardedLayout(const OptimizerOptions &options) {
   if (options.kind == "sgd")
     return sgdLayout(options);
   if (options.kind == "rmsprop")
@@ -54,14 +52,31 @@ OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
   return layout;
 }
 
+} // namespace
+
+OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
+  OptimizerLayout layout = unguardedLayout(options);
+  layout.guard = updateGuard(options);
+  if (!layout.guard)
+    return layout;
+  layout.attributes.guarded = true;
+  for (std::string &scalar : layout.scalars)
+    if (scalar == "step") {
+      scalar = "optimizer_step";
+      layout.guard->countsSteps = true;
+    }
+  return layout;
+}
+
 OptimizerLayout optimizerLayout(const Module &train) {
   OptimizerLayout layout{};
+  layout.guard = updateGuard(train);
   for (Node *node : *train.function(FunctionKind::update)) {
     if (!infoOf(*node).has(inPlace))
       continue;
     layout.op = node->op();
     layout.attributes = node->get<OptimizerAttributes>();
-    for (unsigned i = 2; i < node->operandCount(); ++i) {
+    for (unsigned i = 2; i < node->operandCount() - 2 * layout.attributes.guarded; ++i) {
       const State &state = *train.state(node->operand(i)->definer()->get<StateAttributes>().state.name);
       if (state.role == StateRole::optimizer) {
         layout.fields.push_back(state.field);
@@ -76,6 +91,8 @@ OptimizerLayout optimizerLayout(const Module &train) {
 }
 
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options) {
+  if (layout.guard)
+    addGuardStates(module, *layout.guard, options);
   for (const std::string &name : layout.scalars) {
     if (module.state(name))
       continue;

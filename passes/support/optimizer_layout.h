@@ -4,7 +4,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
-#include "passes/options.h"
+#include "passes/support/update_guard.h"
 
 namespace fsdpc {
 
@@ -13,8 +13,9 @@ struct OptimizerLayout {
   OptimizerAttributes attributes;
   std::vector<std::string>
       fields; ///< states, in operand order after parameter and gradient; results follow the parameter's
-  std::vector<std::string> scalars; ///< operands after the states; `step` is i64, the others f64
+  std::vector<std::string> scalars; ///< operands after the states; `step` and `optimizer_step` are i64, the others f64
   double initialState = 0;
+  std::optional<UpdateGuard> guard = std::nullopt;
 };
 
 /// For resolved options. Momentum 0 means: no momentum buffer.

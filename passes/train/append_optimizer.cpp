@@ -33,20 +33,31 @@ State &addOptimizerState(Module &module, const Parameter &parameter, const std::
   return module.addState(std::move(state));
 }
 
+std::vector<Value *> addGradients(Function &function, llvm::ArrayRef<const Parameter *> trained) {
+  std::vector<Value *> gradients;
+  for (const Parameter *parameter : trained)
+    gradients.push_back(
+        function.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type));
+  return gradients;
+}
+
 void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, const OptimizerLayout &layout) {
   Function &update = *module.addFunction(FunctionKind::update);
   Builder builder(update);
-  std::vector<Value *> scalars;
+  std::vector<Value *> scalars, gradients = addGradients(update, trained);
   for (const std::string &name : layout.scalars)
     scalars.push_back(builder.readState(*module.state(name)));
-  for (const Parameter *parameter : trained) {
+  std::optional<GuardBuilder> guard;
+  if (layout.guard) {
+    guard.emplace(builder, *layout.guard, builder.create(Op::squareSum, gradients)->result());
+    scalars.insert(scalars.end(), {guard->scale(), guard->applies()});
+  }
+  for (const auto &[parameter, gradient] : llvm::zip_equal(trained, gradients)) {
     builder.setSection(unitSection(module, *parameter, Phase::update));
     std::vector<const State *> states = {module.state(parameter->name)};
     for (const std::string &field : layout.fields)
       states.push_back(&addOptimizerState(module, *parameter, field, layout.initialState));
-    llvm::SmallVector<Value *, 12> operands = {builder.readState(*states[0])};
-    operands.push_back(
-        update.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type));
+    llvm::SmallVector<Value *, 12> operands = {builder.readState(*states[0]), gradient};
     for (size_t i = 1; i < states.size(); ++i)
       operands.push_back(builder.readState(*states[i]));
     operands.append(scalars.begin(), scalars.end());
@@ -55,7 +66,10 @@ void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, con
       builder.writeState(*states[i], node->result(static_cast<unsigned>(i)));
   }
   builder.setSection({});
-  builder.ret({}, {});
+  if (guard)
+    guard->finish();
+  else
+    builder.ret({}, {});
 }
 
 void appendTap(Builder &builder, Value *value, const Parameter &parameter) {
@@ -73,10 +87,10 @@ std::vector<const Parameter *> byUnit(const Module &module, std::vector<const Pa
 void appendTapGradients(Module &module, llvm::ArrayRef<const Parameter *> trained) {
   Function &tap = *module.addFunction(FunctionKind::tapGradients);
   Builder builder(tap);
-  for (const Parameter *parameter : trained) {
+  Value *unscale = readUnscale(builder);
+  for (const auto &[parameter, gradient] : llvm::zip_equal(trained, addGradients(tap, trained))) {
     builder.setSection(unitSection(module, *parameter, Phase::update));
-    Value *gradient = tap.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type);
-    appendTap(builder, gradient, *parameter);
+    appendTap(builder, unscaled(builder, gradient, unscale), *parameter);
   }
   builder.setSection({});
   builder.ret({}, {});
@@ -98,10 +112,24 @@ void orderFunctions(Module &module) {
   llvm::sort(module.functions, [](const auto &a, const auto &b) { return a->kind() < b->kind(); });
 }
 
+/// The squares of f32 fit into an accumulator, those of f64 do not.
+llvm::Error checkGuarded(llvm::ArrayRef<const Parameter *> trained) {
+  for (const Parameter *parameter : trained)
+    if (parameter->type.dtype() != DType::f32)
+      return llvm::createStringError(
+          "parameter '" + parameter->name + "' is " + toString(parameter->type) +
+          ": the norm of gradients, which --max_norm, --nonfinite skip|warn and loss scaling "
+          "need, is there for f32 only; freeze it or leave these options out");
+  return llvm::Error::success();
+}
+
 llvm::Error run(Module &module, const PassContext &context) {
   OptimizerLayout layout = optimizerLayout(context.options.optimizer);
   addScalarStates(module, layout, context.options.optimizer);
   std::vector<const Parameter *> trained = byUnit(module, trainedParameters(module));
+  if (layout.guard)
+    if (llvm::Error error = checkGuarded(trained))
+      return error;
   appendTapGradients(module, trained);
   appendUpdate(module, trained, layout);
   std::vector<const Parameter *> all;

@@ -4,6 +4,7 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/update_guard.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc {
@@ -94,9 +95,10 @@ private:
   llvm::DenseMap<Value *, Value *> cotangents;
 };
 
-/// 1/count for a mean, 1 for a sum: the one place that scales gradients.
+/// 1/count for a mean, 1 for a sum, times the loss scale: the one place that scales gradients.
 Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
-  Value *one = builder.constant(lossSum->type(), 1);
+  Value *scale = readLossScale(builder);
+  Value *one = scale ? builder.cast(scale, lossSum->type().dtype()) : builder.constant(lossSum->type(), 1);
   Value *count = step.argument("count");
   return count ? builder.div(one, count) : one;
 }
@@ -130,7 +132,9 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
   }
 }
 
-llvm::Error run(Module &module, const PassContext &) {
+llvm::Error run(Module &module, const PassContext &context) {
+  if (std::optional<UpdateGuard> guard = updateGuard(context.options.optimizer))
+    addGuardStates(module, *guard, context.options.optimizer);
   Function &step = *module.function(FunctionKind::microStep);
   Value *lossSum = resultValue(step, "loss_sum");
   Differentiator differentiator(module, step);

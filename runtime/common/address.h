@@ -2,7 +2,7 @@
 // window.
 #pragma once
 
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/program.h"
 
 #include <cstring>
@@ -24,8 +24,7 @@ inline double *f64(const Context &c, Place place) { return c.at<double>(place); 
 inline std::int64_t *i64(const Context &c, Place place) { return c.at<std::int64_t>(place); }
 inline std::int32_t *i32(const Context &c, Place place) { return c.at<std::int32_t>(place); }
 inline Bfloat16 *bf16(const Context &c, Place place) { return c.at<Bfloat16>(place); }
-/// IEEE half floats as their bits: they are moved, not computed with.
-inline std::uint16_t *u16(const Context &c, Place place) { return c.at<std::uint16_t>(place); }
+inline Float16 *f16(const Context &c, Place place) { return c.at<Float16>(place); }
 inline std::uint8_t *u8(const Context &c, Place place) { return c.at<std::uint8_t>(place); }
 /// Booleans are one byte, 0 or 1.
 inline bool *boolean(const Context &c, Place place) { return c.at<bool>(place); }

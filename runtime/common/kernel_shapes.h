@@ -62,31 +62,60 @@ struct RandomShape {
 // Scalars of optimizers are where the plan put them: a step changes their values, never their places. `step` is 1 in
 // the first step.
 
+/// Where it is there: `*scale` multiplies the gradient first, and unless `*applies` every result is its operand.
+struct UpdateGuard {
+  const float *scale = nullptr;
+  const bool *applies = nullptr;
+};
+
 /// Without momentum, `momentum`, `dampening` and `step` are null.
 struct SgdScalars {
   const double *lr, *weightDecay, *momentum = nullptr, *dampening = nullptr;
   const std::int64_t *step = nullptr;
   bool nesterov = false;
+  UpdateGuard guard = {};
 };
 
 struct AdamScalars {
   const double *lr, *beta1, *beta2, *epsilon, *weightDecay;
   const std::int64_t *step;
   bool decoupled = false; ///< AdamW
+  UpdateGuard guard = {};
 };
 
 struct AdadeltaScalars {
   const double *lr, *rho, *epsilon, *weightDecay;
+  UpdateGuard guard = {};
 };
 
 struct AdagradScalars {
   const double *lr, *lrDecay, *epsilon, *weightDecay;
   const std::int64_t *step;
+  UpdateGuard guard = {};
 };
 
 /// Without momentum, `momentum` is null.
 struct RmspropScalars {
   const double *lr, *alpha, *epsilon, *weightDecay, *momentum = nullptr;
+  UpdateGuard guard = {};
+};
+
+/// A tensor, or this rank's part of several.
+struct FloatRun {
+  const float *data;
+  std::int64_t count;
+};
+
+/// Without a bound `maxNorm` is null, without a loss scale `lossScale`.
+struct ClipNumbers {
+  const double *maxNorm = nullptr, *lossScale = nullptr;
+};
+
+/// The loss scale doubles behind `window` steps without overflow and halves, down to `minimum`, when `hysteresis`
+/// overflows are used up.
+struct LossScaleRule {
+  std::int64_t window = 1000, hysteresis = 2;
+  double minimum = 1;
 };
 
 /// Element [i0, i1, ...] goes from `from + sum(i * fromStrides)` to `to + sum(i * toStrides)`; strides in elements, any

@@ -12,12 +12,22 @@ namespace fsdpc::rt {
 namespace {
 
 /// Options of optimizers that interface.md names; those the program has no scalar for are compiled in.
-constexpr std::string_view optimizerOptions[] = {"lr",       "betas",    "eps",       "weight_decay",
-                                                 "momentum", "nesterov", "dampening", "rho",
-                                                 "alpha",    "lr_decay", "max_norm",  "initial_accumulator_value"};
+constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "eps",       "weight_decay",
+                                                 "momentum",   "nesterov",    "dampening", "rho",
+                                                 "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",
+                                                 "loss_scale", "spike_zscore"};
 
 /// Set by the runtime, not by options of their name.
-constexpr std::string_view runtimeScalars[] = {"step", "seed", "rank"};
+constexpr std::string_view runtimeScalars[] = {"step",
+                                               "seed",
+                                               "rank",
+                                               "optimizer_step",
+                                               "loss_scale",
+                                               "loss_scale_good_steps",
+                                               "loss_scale_hysteresis",
+                                               "norm_mean",
+                                               "norm_variance",
+                                               "norm_count"};
 
 [[noreturn]] void usage(const std::string &message) { throw Failure(ExitCode::usage, message, true); }
 
@@ -228,6 +238,8 @@ private:
       scalar->value = requireDouble(name, valueOf(name, value));
       if (scalar->scalar->isInteger && scalar->value != std::floor(scalar->value))
         usage("--" + name + ": expected an integer");
+      if (name == "max_norm" && scalar->value <= 0)
+        usage("--max_norm: expected a number above 0; whether gradients are clipped is compiled in");
     } else if (contains(optimizerOptions, name) || name == "no_nesterov") {
       usage("--" + name + " is compiled in: this program (optimizer " + program.optimizer +
             ") has no such run-time value; compile again with it");

@@ -145,8 +145,9 @@ struct AccumulatorInfo {
 };
 
 /// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ...
-/// "step" (1 in the first step), "seed", "rank" and "lr" are set by the runtime before each step;
-/// the others once at start from options of the same name.
+/// "step" (1 in the first step), "seed", "rank" and "lr" are set by the runtime before each step; "optimizer_step" and
+/// what begins with "loss_scale" are the program's own, and only start at their defaults; the others are set once at
+/// start from options of the same name.
 struct ScalarInfo {
   const char *name;
   bool isInteger;
@@ -156,8 +157,9 @@ struct ScalarInfo {
 
 /// A result that the runtime reads after a function ran.
 struct ResultInfo {
-  const char *name; ///< "loss", "loss_sum", "count", "correct", "total" (f64 or f32 scalars); or output.<name of a
-                    ///< model output>
+  /// "loss", "loss_sum", "count", "correct", "total", "grad_norm", "next_loss_scale" (f64 or f32 scalars), "applied",
+  /// "loss_scale_exhausted" (booleans); or output.<name of a model output>
+  const char *name;
   DType dtype;
   Shape shape;
   Place place;
@@ -253,7 +255,7 @@ struct ProgramInfo {
   std::span<const ScalarInfo> scalars;
   std::span<const SectionInfo> sections;   ///< in the order of the functions
   std::span<const NodeInfo> nodes;         ///< by section; empty without --node_ranges
-  std::span<const ResultInfo> stepResults; ///< of prologue and microStep
+  std::span<const ResultInfo> stepResults; ///< of prologue, microStep and update
   std::span<const ResultInfo> evalResults;
   std::int64_t onnxDataBytes; ///< size of the external data file that --save_onnx writes
   const char *onnxDataFile;   ///< the file name OUT/model.onnx refers to
@@ -267,8 +269,11 @@ struct ProgramInfo {
   /// What the step's products, convolutions and attention would take at the full rate of the device that the program
   /// was compiled for; 0: not known.
   double peakStepMicroseconds = 0;
-  bool allowTf32 = false; ///< cuda: operands of f32 products and convolutions may be rounded to tf32
-  bool tune = false;      ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
+  bool allowTf32 = false;          ///< cuda: operands of f32 products and convolutions may be rounded to tf32
+  bool tune = false;               ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
+  const char *nonFinite = "error"; ///< "error", "skip" or "warn": what follows a loss or norm that is not finite
+  /// Optimizers run inside microStep: of gradients tapGradients finds what was stashed (Context::stash).
+  bool stashesGradients = false;
 };
 
 /// Defined by the emitted program.
@@ -292,9 +297,11 @@ public:
   virtual void store(Place to, std::int64_t bytes) = 0;
   /// Waits for the functions called so far. Valid until the next call of this object.
   virtual const std::byte *load(Place from, std::int64_t bytes) = 0;
-  /// The same in two parts: what the functions called before `fetch` left there, whatever later ones do. One at a time.
-  virtual void fetch(Place from, std::int64_t bytes) = 0;
-  virtual const std::byte *fetched() = 0;
+  /// The same in two parts: what the functions called before `fetch` left there, whatever later ones do. One at a time
+  /// for each `which` below mostFetches.
+  static constexpr std::size_t mostFetches = 8;
+  virtual void fetch(Place from, std::int64_t bytes, std::size_t which = 0) = 0;
+  virtual const std::byte *fetched(std::size_t which = 0) = 0;
 };
 
 /// Is told of each section of the program while it is called.

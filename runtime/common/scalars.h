@@ -53,19 +53,22 @@ inline double readResult(const Context &context, const ResultInfo &result) {
 /// waits for it where the arenas are not the host's memory. A replayed step fetches by itself.
 class PendingResult {
 public:
-  PendingResult(const Context &context, const ResultInfo &result) : context(context), result(result) {}
+  /// `which`: below DeviceMemory::mostFetches, another one for each result that is pending.
+  PendingResult(const Context &context, const ResultInfo &result, std::size_t which = 0)
+      : context(context), result(result), which(which) {}
   void fetch() {
     if (context.memory)
-      context.memory->fetch(result.place, byteSize(result.dtype));
+      context.memory->fetch(result.place, byteSize(result.dtype), which);
     else
       known = readResult(context, result);
   }
   bool isKnown() const { return !context.memory; }
-  double value() const { return isKnown() ? known : elementOf(result, context.memory->fetched()); }
+  double value() const { return isKnown() ? known : elementOf(result, context.memory->fetched(which)); }
 
 private:
   const Context &context;
   const ResultInfo &result;
+  const std::size_t which;
   double known = 0;
 };
 

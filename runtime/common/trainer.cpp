@@ -1,6 +1,7 @@
 #include "runtime/common/trainer.h"
 
 #include "runtime/common/agreement.h"
+#include "runtime/common/finite_gradients.h"
 #include "runtime/common/gradient_stash.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
@@ -66,10 +67,34 @@ void checkFixedBatch(const Job &job, const BatchFeeder &feeder) {
     throw Failure(ExitCode::usage, "--batch has no epochs: give --step_size and --eval_every in steps");
 }
 
-void requireFinite(double loss, std::int64_t step) {
-  if (!std::isfinite(loss))
-    throw Failure(ExitCode::nonFinite,
-                  "the loss of step " + std::to_string(step) + " is " + (std::isnan(loss) ? "NaN" : "infinite"), true);
+/// "the loss of step 3 is NaN", "" if it is finite.
+std::string nonFiniteText(const std::string &what, double value, std::int64_t step) {
+  return std::isfinite(value)
+             ? ""
+             : "the " + what + " of step " + std::to_string(step) + " is " + (std::isnan(value) ? "NaN" : "infinite");
+}
+
+/// Why a step was not applied.
+std::string reasonFor(const StepOutcome &outcome, std::int64_t step) {
+  const double norm = outcome.gradientNorm.value_or(0);
+  const std::string loss = nonFiniteText("loss", outcome.loss, step);
+  if (!loss.empty())
+    return loss;
+  return std::isfinite(norm) ? "the gradient norm of step " + std::to_string(step) + ", " + jsonNumber(norm) +
+                                   ", is a spike (--spike_zscore)"
+                             : nonFiniteText("gradient norm", norm, step);
+}
+
+/// Is it for a smaller loss scale to help?
+bool overflows(const StepOutcome &outcome) {
+  return !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradientNorm.value_or(0));
+}
+
+double initialLossScale(const ProgramInfo &program) {
+  for (const ScalarInfo &scalar : program.scalars)
+    if (std::string_view(scalar.name) == "loss_scale")
+      return scalar.defaultValue;
+  return 0;
 }
 
 } // namespace
@@ -81,11 +106,9 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
       stepsPerEpoch(sampler.batchesPerEpoch()), total(countSteps(job.options, stepsPerEpoch)),
       schedule(makeSchedule(job.options, total, stepsPerEpoch)),
       progress(progressStyle(job.options.progress, job.context.rank), total),
-      rows(static_cast<std::size_t>(job.program.microBatchSize)),
-      lossResult(findResult(job.program.stepResults, "loss")), tokensInSample(tokensInSampleOf(job.program)),
-      plannedBytes(rt::plannedBytes(job.program)) {
-  if (!lossResult)
-    throw Failure(ExitCode::internal, "the training loop drives programs that report a loss");
+      rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
+      tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
+      lossScale(initialLossScale(job.program)) {
   if (fixedBatch)
     checkFixedBatch(job, feeder);
   if (stepsPerEpoch == 0)
@@ -129,7 +152,7 @@ void Trainer::step(std::int64_t step) {
   const auto begin = Clock::now();
   if (job.context.profile)
     job.context.profile->beginStep(step);
-  lastLoss = computeStep(step);
+  last = computeStep(step);
   if (job.context.profile)
     job.context.profile->endStep();
   window.microseconds += microsecondsBetween(begin, Clock::now());
@@ -144,8 +167,11 @@ void Trainer::step(std::int64_t step) {
   }
   window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
   ++window.steps;
-  epochLossSum += lastLoss;
-  ++epochSteps;
+  judge(last, step);
+  if (last.applied) {
+    epochLossSum += last.loss;
+    ++epochSteps;
+  }
   if (job.options.timeMatmuls)
     timeProducts();
 }
@@ -156,20 +182,22 @@ void Trainer::timeProducts() {
   window.productMicroseconds += job.platform.replayProductsMicroseconds();
 }
 
-double Trainer::computeStep(std::int64_t step) {
+void Trainer::fillInputs(std::int64_t step) {
   setStepScalars(step);
   if (job.program.gradientAccumulationSteps == 1)
     feed(step, 0, BatchFeeder::Inputs::all);
-  PendingResult loss(job.context, *lossResult);
+}
+
+StepOutcome Trainer::computeStep(std::int64_t step) {
+  fillInputs(step);
   std::optional<GradientStash> stash;
   if (savesGradients(step))
     job.context.stash = &stash.emplace(job.program);
-  job.platform.runStep([&] { callFunctions(step, loss); }, isMeasured(step));
-  const double value = loss.value();
+  job.platform.runStep([&] { callFunctions(step); }, isMeasured(step));
+  const StepOutcome outcome = pending.value();
   job.platform.finishStep();
   job.context.stash = nullptr;
-  requireFinite(value, step);
-  return value;
+  return outcome;
 }
 
 void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) {
@@ -193,20 +221,72 @@ void Trainer::callForMicroSteps(std::int64_t step, void (*function)(Context &), 
   }
 }
 
-/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first.
-void Trainer::callFunctions(std::int64_t step, PendingResult &loss) {
-  const Functions &functions = job.program.functions;
-  if (functions.prologue)
-    callForMicroSteps(step, functions.prologue, BatchFeeder::Inputs::ofPrologue);
-  callForMicroSteps(step, functions.microStep, BatchFeeder::Inputs::all);
-  loss.fetch();
-  if (loss.isKnown())
-    requireFinite(loss.value(), step);
+void Trainer::computeGradients(std::int64_t step) {
+  if (job.program.functions.prologue)
+    callForMicroSteps(step, job.program.functions.prologue, BatchFeeder::Inputs::ofPrologue);
+  callForMicroSteps(step, job.program.functions.microStep, BatchFeeder::Inputs::all);
+}
+
+/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first. A guarded
+/// update may be called in any case.
+void Trainer::callFunctions(std::int64_t step) {
+  computeGradients(step);
+  pending.fetchLoss();
+  const std::optional<double> loss = pending.isGuarded() ? std::nullopt : pending.knownLoss();
+  if (loss && !std::isfinite(*loss)) {
+    if (job.program.stashesGradients)
+      job.program.functions.update(job.context);
+    failNonFinite(nonFiniteText("loss", *loss, step), firstNonFiniteGradient(job));
+  }
   if (savesGradients(step))
     saveGradients();
   stepBegins();
-  functions.update(job.context);
+  job.program.functions.update(job.context);
   stepEnds();
+  pending.fetchUpdate();
+}
+
+void Trainer::failNonFinite(const std::string &why, const std::string &gradient) {
+  throw Failure(ExitCode::nonFinite,
+                gradient.empty() ? why : why + "; the first gradient that is not finite is that of " + gradient, true);
+}
+
+/// With a dynamic loss scale an overflow is in order, as long as there is a smaller scale.
+void Trainer::judge(const StepOutcome &outcome, std::int64_t step) {
+  const double usedScale = lossScale;
+  lossScale = outcome.nextLossScale.value_or(lossScale);
+  if (!pending.isGuarded() && !std::isfinite(outcome.loss))
+    failNonFinite(nonFiniteText("loss", outcome.loss, step),
+                  job.program.stashesGradients ? firstNonFiniteGradient(job) : "");
+  if (outcome.applied)
+    return;
+  const bool isInOrder = outcome.nextLossScale && !outcome.lossScaleExhausted && overflows(outcome);
+  std::string why = reasonFor(outcome, step);
+  if (outcome.lossScaleExhausted)
+    why += " with the smallest loss scale, " + jsonNumber(usedScale);
+  if (!isInOrder && std::string_view(job.program.nonFinite) == "error")
+    failNonFinite(why, overflows(outcome) ? blameForUpdate(step) : "");
+  skip(outcome, step, why);
+}
+
+void Trainer::skip(const StepOutcome &outcome, std::int64_t step, const std::string &why) {
+  ++skippedSteps;
+  JsonObject line;
+  line.add("skipped_step", step).add("loss", outcome.loss).add("grad_norm", outcome.gradientNorm.value_or(0));
+  line.add("why", why);
+  job.log.write(line);
+  if (job.context.rank != 0 || std::string_view(job.program.nonFinite) != "warn")
+    return;
+  progress.clear();
+  std::fprintf(stderr, "fsdpc: warning: %s; the step was skipped\n", why.c_str());
+}
+
+/// The step left the state as it was, so its gradients can be had once more.
+std::string Trainer::blameForUpdate(std::int64_t step) {
+  job.platform.drainCollectives();
+  fillInputs(step);
+  computeGradients(step);
+  return firstNonFiniteGradient(job);
 }
 
 void Trainer::saveGradients() {
@@ -234,7 +314,11 @@ void Trainer::logStep(std::int64_t step) {
   const double seconds = window.microseconds * 1e-6;
   const double samplesPerSecond = static_cast<double>(window.samples) / seconds;
   JsonObject line;
-  line.add("step", step).add("loss", lastLoss).add("lr", schedule.at(step));
+  line.add("step", step).add("loss", last.loss).add("lr", schedule.at(step));
+  if (last.gradientNorm)
+    line.add("grad_norm", *last.gradientNorm).add("skipped_steps", skippedSteps);
+  if (lossScale > 0)
+    line.add("loss_scale", lossScale);
   line.add("step_ms", window.microseconds / steps * 1e-3).add("samples_per_s", samplesPerSecond);
   if (tokensInSample > 0)
     line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
@@ -278,7 +362,7 @@ bool Trainer::evaluationDue(std::int64_t step) const {
 
 void Trainer::finishStep(std::int64_t step) {
   const bool logged = isLogged(step);
-  progress.step(step, lastLoss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
+  progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
                 logged);
   if (logged) {
     logStep(step);
@@ -301,7 +385,7 @@ void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &e
   const std::string figures = evaluation ? "  " + evaluationText(*evaluation) : "";
   if (epochEnds)
     std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(epochOf(step) + 1),
-                epochLossSum / static_cast<double>(epochSteps), figures.c_str(),
+                epochLossSum / static_cast<double>(std::max<std::int64_t>(epochSteps, 1)), figures.c_str(),
                 microsecondsBetween(epochBegin, Clock::now()) * 1e-6);
   else
     std::printf("step %lld%s\n", static_cast<long long>(step), figures.c_str());

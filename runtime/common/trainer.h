@@ -3,7 +3,7 @@
 
 #include "runtime/common/evaluation.h"
 #include "runtime/common/learning_rate.h"
-#include "runtime/common/scalars.h"
+#include "runtime/common/step_outcome.h"
 
 #include <chrono>
 
@@ -15,7 +15,8 @@ public:
   /// this loop cannot drive.
   Trainer(const Job &job, BatchFeeder &training, Evaluator *validation);
 
-  /// Runs all steps. Throws Failure{nonFinite}, on every rank, at the first loss that is no number: before its update.
+  /// Runs all steps. Throws Failure{nonFinite}, on every rank, at the first loss or norm that is not finite, unless the
+  /// program skips such steps. Where updates are guarded, the state is that of before the step.
   void run();
 
   std::int64_t totalSteps() const { return total; }
@@ -36,10 +37,16 @@ private:
   };
 
   void step(std::int64_t step);
-  double computeStep(std::int64_t step);
+  StepOutcome computeStep(std::int64_t step);
+  void fillInputs(std::int64_t step);
   void feed(std::int64_t step, int microStep, BatchFeeder::Inputs which);
   void callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which);
-  void callFunctions(std::int64_t step, PendingResult &loss);
+  void computeGradients(std::int64_t step);
+  void callFunctions(std::int64_t step);
+  void judge(const StepOutcome &outcome, std::int64_t step);
+  void skip(const StepOutcome &outcome, std::int64_t step, const std::string &why);
+  std::string blameForUpdate(std::int64_t step);
+  [[noreturn]] static void failNonFinite(const std::string &why, const std::string &gradient);
   void timeProducts();
   void setStepScalars(std::int64_t step);
   bool savesGradients(std::int64_t step) const;
@@ -64,12 +71,14 @@ private:
   LearningRateSchedule schedule;
   Progress progress;
   std::vector<std::int64_t> rows;
-  const ResultInfo *lossResult;
+  PendingOutcome pending;
   std::int64_t tokensInSample = 0; ///< 0: no [B, T] integer input
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;
   Window window;
-  double lastLoss = 0;
+  StepOutcome last;
+  double lossScale = 0;          ///< of the last step
+  std::int64_t skippedSteps = 0; ///< since the start
   double epochLossSum = 0;
   std::int64_t epochSteps = 0;
   Clock::time_point epochBegin;

@@ -2,6 +2,7 @@
 
 #include "runtime/common/arena_access.h"
 #include "runtime/common/initial_values.h"
+#include "runtime/common/scalars.h"
 #include "runtime/common/shards.h"
 
 #include <algorithm>
@@ -152,6 +153,8 @@ void resetState(const ProgramInfo &program, const Context &context) {
          state.initialValue);
   for (const AccumulatorInfo &accumulator : program.accumulators)
     fill(accumulator.place, DType::u8, accumulator.bytes, 0);
+  for (const ScalarInfo &scalar : program.scalars)
+    setScalar(program, context, scalar.name, scalar.defaultValue);
 }
 
 } // namespace fsdpc::rt

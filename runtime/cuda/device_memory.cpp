@@ -19,7 +19,9 @@ StagedMemory::~StagedMemory() {
 }
 
 std::vector<StagedMemory::Slot *> StagedMemory::allSlots() {
-  std::vector<Slot *> all = {&loaded, &pending};
+  std::vector<Slot *> all = {&loaded};
+  for (Slot &slot : pending)
+    all.push_back(&slot);
   for (Slot &slot : slots)
     all.push_back(&slot);
   return all;
@@ -65,9 +67,9 @@ const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {
   return loaded.data;
 }
 
-const std::byte *StagedMemory::fetched() {
-  synchronize(*context.device, pending.copied);
-  return pending.data;
+const std::byte *StagedMemory::fetched(std::size_t which) {
+  synchronize(*context.device, pending[which].copied);
+  return pending[which].data;
 }
 
 const std::byte *StagedMemory::load(Place from, std::int64_t bytes) {

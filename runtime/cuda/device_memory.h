@@ -17,8 +17,10 @@ public:
   std::byte *stage(std::int64_t bytes) override;
   void store(Place to, std::int64_t bytes) override;
   const std::byte *load(Place from, std::int64_t bytes) override;
-  void fetch(Place from, std::int64_t bytes) override { copyTo(pending, context.at<std::byte>(from), bytes); }
-  const std::byte *fetched() override;
+  void fetch(Place from, std::int64_t bytes, std::size_t which = 0) override {
+    copyTo(pending[which], context.at<std::byte>(from), bytes);
+  }
+  const std::byte *fetched(std::size_t which = 0) override;
   /// As load, of what the pointer to device memory holds.
   const std::byte *loadFrom(const void *from, std::int64_t bytes);
 
@@ -36,7 +38,8 @@ private:
   const Context &context;
   std::array<Slot, 8> slots; ///< taken in turn: a step's stores need not wait for each other
   std::size_t next = 0;
-  Slot loaded, pending;
+  std::array<Slot, mostFetches> pending;
+  Slot loaded;
 };
 
 /// Hands a parameter's tensor, which lies in device memory, to whoever has set Context::tap.

@@ -68,15 +68,20 @@ void multiply(const MatmulShape &s, const T *a, const T *b, const R *bias, R *ou
   }
 }
 
+template <class T>
+void multiplyHalves(const MatmulShape &s, const void *a, const void *b, const void *bias, void *out) {
+  const auto *left = static_cast<const T *>(a), *right = static_cast<const T *>(b);
+  if (s.result == DType::f32)
+    multiply(s, left, right, static_cast<const float *>(bias), static_cast<float *>(out));
+  else
+    multiply(s, left, right, static_cast<const T *>(bias), static_cast<T *>(out));
+}
+
 void multiply(const MatmulShape &s, const void *a, const void *b, const void *bias, void *out) {
   if (s.elements == DType::f32)
     return multiply(s, static_cast<const float *>(a), static_cast<const float *>(b), static_cast<const float *>(bias),
                     static_cast<float *>(out));
-  const auto *left = static_cast<const Bfloat16 *>(a), *right = static_cast<const Bfloat16 *>(b);
-  if (s.result == DType::f32)
-    multiply(s, left, right, static_cast<const float *>(bias), static_cast<float *>(out));
-  else
-    multiply(s, left, right, static_cast<const Bfloat16 *>(bias), static_cast<Bfloat16 *>(out));
+  s.elements == DType::f16 ? multiplyHalves<Float16>(s, a, b, bias, out) : multiplyHalves<Bfloat16>(s, a, b, bias, out);
 }
 
 /// A library may use all the scratch it is given.

@@ -1,7 +1,7 @@
 // What the kernel tests share: the target whose kernels they call, data without pattern, aligned buffers, comparison
 // against f64.
 //
-// The tests named kernels_{rows,elements,products}_test.cpp are compiled for the cpu target, and with
+// The tests named kernels_{rows,elements,guard,products}_test.cpp are compiled for the cpu target, and with
 // FSDPC_CUDA_KERNELS for the cuda target on the emulated device (tests/emulated) and on a real one (tests/gpu); a call
 // has ended when it returns, and the host's memory is the device's. What differs stands here; what only one target has
 // is tested in kernels_cpu_test.cpp or in tests/emulated.
@@ -73,8 +73,19 @@ template <std::same_as<std::int64_t> T>
 const T *given(const T &value) {
   return new T(value);
 }
+inline const float *given(const float &value) { return new float(value); }
+template <std::same_as<bool> T>
+const T *given(const T &value) {
+  return new T(value);
+}
 #else
 inline const double *given(const double &value) { return &value; }
+inline const float *given(const float &value) { return &value; }
+template <class T>
+  requires(std::same_as<T, std::int64_t> || std::same_as<T, bool>)
+const T *given(const T &value) {
+  return &value;
+}
 #endif
 
 /// Values in [-1, 1), the same for the same seed.

@@ -213,6 +213,50 @@ OP_TEST(adam, WorksOnAnyShapeAndOnNothing) {
   EXPECT_TRUE(adam({{}, {}, {}, {}}, 1)[0].empty());
 }
 
+/// What an optimizer makes of step 2 with everything of one size, guarded or not.
+std::vector<Numbers> guardedStep(Op op, OptimizerAttributes attributes, size_t states, size_t scalars, bool takesStep,
+                                 double gradient, std::optional<std::pair<double, bool>> guard) {
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < 2 + states; ++i)
+    inputs.push_back(tensorOf(f32({2}), i == 1 ? Numbers{gradient, -gradient} : Numbers{0.5, 0.75}));
+  for (size_t i = 0; i < scalars; ++i)
+    inputs.push_back(tensorOf(number, {0.25}));
+  if (takesStep)
+    inputs.push_back(tensorOf(stepType, {2}));
+  attributes.guarded = guard.has_value();
+  if (guard) {
+    inputs.push_back(tensorOf(f32({}), {guard->first}));
+    inputs.push_back(tensorOf(Type(DType::boolean, {}), {double(guard->second)}));
+  }
+  std::vector<Numbers> results;
+  for (const HostTensor &result : valuesOf(inputs, [&](Builder &builder, llvm::ArrayRef<Value *> operands) {
+         Node *node = builder.create(op, operands, attributes);
+         llvm::SmallVector<Value *, 4> all;
+         for (unsigned i = 0; i < node->resultCount(); ++i)
+           all.push_back(node->result(i));
+         return all;
+       }))
+    results.push_back(result.values);
+  return results;
+}
+
+TEST(GuardedOptimizers, ScaleTheGradientOrLeaveEverythingAsItWas) {
+  const double nan = std::nan("");
+  auto check = [&](Op op, OptimizerAttributes attributes, size_t states, size_t scalars, bool takesStep) {
+    SCOPED_TRACE(infoOf(op).name.str());
+    EXPECT_EQ(guardedStep(op, attributes, states, scalars, takesStep, 8, std::pair(0.125, true)),
+              guardedStep(op, attributes, states, scalars, takesStep, 1, std::nullopt));
+    for (const Numbers &kept : guardedStep(op, attributes, states, scalars, takesStep, nan, std::pair(nan, false)))
+      EXPECT_EQ(kept, (Numbers{0.5, 0.75}));
+  };
+  check(Op::sgd, {}, 0, 2, false);
+  check(Op::sgd, {.momentum = true}, 1, 4, true);
+  check(Op::adam, {.decoupled = true}, 2, 5, true);
+  check(Op::adadelta, {}, 2, 4, false);
+  check(Op::adagrad, {}, 1, 4, true);
+  check(Op::rmsprop, {.momentum = true, .centered = true}, 3, 5, false);
+}
+
 /// What an optimizer takes with these attributes.
 std::vector<Type> operandTypes(size_t tensors, size_t numbers, bool takesStep) {
   std::vector<Type> types(tensors, f32({3}));
@@ -224,7 +268,9 @@ std::vector<Type> operandTypes(size_t tensors, size_t numbers, bool takesStep) {
 
 /// Accepts `good` and refuses it with one operand too few, another shape, another dtype, an f32 number and foreign
 /// attributes.
-void expectConstraints(Op op, OptimizerAttributes attributes, const std::vector<Type> &good, size_t tensors) {
+void expectConstraints(Op op, OptimizerAttributes attributes, std::vector<Type> good, size_t tensors) {
+  if (attributes.guarded)
+    good.insert(good.end(), {f32({}), Type(DType::boolean, {})});
   EXPECT_EQ(inferMessage(op, good, attributes), "");
   std::vector<Type> broken = good;
   broken.pop_back();
@@ -239,7 +285,7 @@ void expectConstraints(Op op, OptimizerAttributes attributes, const std::vector<
   EXPECT_THAT(inferMessage(op, broken, attributes), HasSubstr("(C2)"));
   for (size_t i = tensors; i < good.size(); ++i) {
     broken = good;
-    broken[i] = f32({});
+    broken[i] = f32({1});
     EXPECT_THAT(inferMessage(op, broken, attributes), HasSubstr("(C3)")) << "operand " << i;
   }
 }
@@ -251,6 +297,8 @@ TEST(OptimizerConstraints, OfOperandsAreReportedByLabel) {
   expectConstraints(Op::adam, {.decoupled = true}, operandTypes(4, 5, true), 4);
   expectConstraints(Op::adadelta, {}, operandTypes(4, 4, false), 4);
   expectConstraints(Op::adagrad, {}, operandTypes(3, 4, true), 3);
+  expectConstraints(Op::adam, {.guarded = true}, operandTypes(4, 5, true), 4);
+  expectConstraints(Op::sgd, {.guarded = true}, operandTypes(2, 2, false), 2);
   expectConstraints(Op::rmsprop, {}, operandTypes(3, 4, false), 3);
   expectConstraints(Op::rmsprop, {.momentum = true}, operandTypes(4, 5, false), 4);
   expectConstraints(Op::rmsprop, {.centered = true}, operandTypes(4, 4, false), 4);

@@ -50,6 +50,7 @@ std::vector<Tensors> batches(int64_t ranks, int64_t batch) {
 
 struct Outcome {
   double loss = 0;
+  std::map<std::string, double> figures; ///< results and scalar states
   Tensors gradients, parameters;
 };
 
@@ -97,27 +98,35 @@ protected:
       ADD_FAILURE() << toString(std::move(error)) << toText(planned);
   }
 
-  Outcome run(const Module &module, const PipelineOptions &options) {
+  Outcome run(const Module &module, const PipelineOptions &options, double firstInput = 0.5) {
     Outcome outcome;
+    std::vector<Tensors> inputs = batches(options.worldSize, options.microBatchSize);
+    inputs[0].at("x").values[0] = firstInput;
     EvaluationState state = makeEvaluationState(module, randomParameters(module));
     auto results = evaluate(
         module, {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients, FunctionKind::update},
-        batches(options.worldSize, options.microBatchSize), state, &outcome.gradients);
+        inputs, state, &outcome.gradients);
     if (!results) {
       ADD_FAILURE() << toString(results.takeError()) << toText(module);
       return outcome;
     }
     outcome.loss = results->front().at("loss").values[0];
+    for (const char *name : {"grad_norm", "applied"})
+      if (results->front().count(name))
+        outcome.figures[name] = results->front().at(name).values[0];
+    for (const State &scalar : module.states)
+      if (scalar.role == StateRole::scalar)
+        outcome.figures[scalar.name] = state.states[0].at(scalar.name).values[0];
     outcome.parameters = fullParameters(module, state);
     return outcome;
   }
 
-  static void expectClose(const Tensors &actual, const Tensors &expected, const char *what) {
+  static void expectClose(const Tensors &actual, const Tensors &expected, const char *what, double limit = 1e-9) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
     for (const auto &[name, tensor] : expected) {
       ASSERT_TRUE(actual.count(name)) << what << " " << name;
       for (size_t i = 0; i < tensor.values.size(); ++i)
-        ASSERT_NEAR(actual.at(name).values[i], tensor.values[i], 1e-9) << what << " " << name << "[" << i << "]";
+        ASSERT_NEAR(actual.at(name).values[i], tensor.values[i], limit) << what << " " << name << "[" << i << "]";
     }
   }
 };
@@ -134,6 +143,52 @@ TEST_P(Pipeline, EveryStageComputesTheSameOnAnyNumberOfRanks) {
     EXPECT_NEAR(actual.loss, expected.loss, 1e-12);
     expectClose(actual.gradients, expected.gradients, "gradient");
     expectClose(actual.parameters, expected.parameters, "parameter");
+  }
+}
+
+/// The norm is that of gradients as f32, whose last bit the order of a sum may decide.
+TEST_P(Pipeline, EveryStageClipsTheSame) {
+  auto [ranks, optimizer] = GetParam();
+  PipelineOptions one = options(1, optimizer), many = options(ranks, optimizer);
+  const double norm = [&] {
+    double sum = 0;
+    for (const auto &[name, gradient] : run(*compile(one, Stage::train), one).gradients)
+      for (double value : gradient.values)
+        sum += value * value;
+    return std::sqrt(sum);
+  }();
+  for (PipelineOptions *options : {&one, &many}) {
+    options->optimizer.maxNorm = norm / 3;
+    options->optimizer.lossScale = LossScaleOptions{.initial = 1024};
+  }
+  Outcome expected = run(*compile(one, Stage::train), one);
+  EXPECT_NEAR(expected.figures.at("grad_norm"), norm, 1e-6 * norm);
+  EXPECT_EQ(expected.figures.at("applied"), 1);
+  EXPECT_EQ(expected.figures.at("loss_scale_good_steps"), 1);
+  for (Stage stage : {Stage::train, Stage::sharded, Stage::async, Stage::planned}) {
+    SCOPED_TRACE(nameOf(stage).str());
+    Outcome actual = run(*compile(many, stage), many);
+    EXPECT_NEAR(actual.figures.at("grad_norm"), norm, 1e-6 * norm);
+    expectClose(actual.gradients, expected.gradients, "gradient");
+    expectClose(actual.parameters, expected.parameters, "parameter", 1e-7);
+  }
+}
+
+TEST_P(Pipeline, AStepThatIsNotFiniteChangesNothingInAnyStage) {
+  auto [ranks, optimizer] = GetParam();
+  PipelineOptions many = options(ranks, optimizer);
+  many.optimizer.skipsNonFinite = true;
+  many.optimizer.lossScale = LossScaleOptions{.initial = 1024, .hysteresis = 1};
+  for (Stage stage : {Stage::train, Stage::planned}) {
+    SCOPED_TRACE(nameOf(stage).str());
+    auto module = compile(many, stage);
+    Outcome actual = run(*module, many, std::nan(""));
+    EXPECT_EQ(actual.figures.at("applied"), 0);
+    EXPECT_EQ(actual.figures.at("loss_scale"), 512);
+    if (actual.figures.count("optimizer_step")) {
+      EXPECT_EQ(actual.figures.at("optimizer_step"), 1);
+    }
+    expectClose(actual.parameters, randomParameters(*module), "parameter", 0);
   }
 }
 

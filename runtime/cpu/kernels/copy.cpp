@@ -126,7 +126,8 @@ void zeroBytes(const Context &c, void *to, std::int64_t bytes) {
   });
 }
 
-float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count) {
+template <class T>
+float *widened(const Context &c, const T *from, float *to, std::int64_t count) {
   parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
@@ -135,12 +136,18 @@ float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t c
   return to;
 }
 
-void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count) {
+template <class T>
+void narrow(const Context &c, const float *from, T *to, std::int64_t count) {
   parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
-      to[i] = Bfloat16(from[i]);
+      to[i] = T(from[i]);
   });
 }
+
+template float *widened(const Context &, const Bfloat16 *, float *, std::int64_t);
+template float *widened(const Context &, const Float16 *, float *, std::int64_t);
+template void narrow(const Context &, const float *, Bfloat16 *, std::int64_t);
+template void narrow(const Context &, const float *, Float16 *, std::int64_t);
 
 } // namespace fsdpc::rt

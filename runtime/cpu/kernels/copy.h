@@ -36,9 +36,11 @@ inline void stash(const Context &c, int segment, const void *data, std::int64_t 
 inline void unstash(const Context &c, int segment, void *data, std::int64_t bytes) {
   std::memcpy(data, c.stash->of(segment), static_cast<std::size_t>(bytes));
 }
-/// The f32 copy of bf16 elements for a kernel that takes none, and back. The first returns `to`.
-float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count);
-void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count);
+/// The f32 copy of 16-bit floats for a kernel that takes none, and back. The first returns `to`.
+template <class T>
+float *widened(const Context &c, const T *from, float *to, std::int64_t count);
+template <class T>
+void narrow(const Context &c, const float *from, T *to, std::int64_t count);
 template <class T>
 void fill(const Context &, T *to, std::int64_t count, T value) {
   for (std::int64_t i = 0; i < count; ++i)

@@ -2,6 +2,7 @@
 
 #include "runtime/cpu/kernels/parallel.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fsdpc::rt {
@@ -14,6 +15,30 @@ inline float squareRoot(float x) { return __builtin_sqrtf(x); }
 inline double squareRoot(double x) { return __builtin_sqrt(x); }
 inline double optional(const double *scalar) { return scalar ? *scalar : 0; }
 
+/// 1 changes no bit.
+template <class T>
+T scaleOf(const UpdateGuard &guard) {
+  return guard.scale ? static_cast<T>(*guard.scale) : T(1);
+}
+
+/// A tensor and the result that takes its place; null where there is none.
+template <class T>
+struct Kept {
+  const T *from;
+  T *to;
+};
+
+/// Of a step that is held back: results are their operands.
+template <class T, std::size_t count>
+bool isHeldBack(const UpdateGuard &guard, std::int64_t begin, std::int64_t end, const Kept<T> (&tensors)[count]) {
+  if (!guard.applies || *guard.applies)
+    return false;
+  for (const Kept<T> &tensor : tensors)
+    if (tensor.to && tensor.to != tensor.from)
+      std::copy(tensor.from + begin, tensor.from + end, tensor.to + begin);
+  return true;
+}
+
 /// torch.lerp: a formula that is exact at both ends.
 template <class T>
 inline T lerp(T from, T to, T weight) {
@@ -21,13 +46,18 @@ inline T lerp(T from, T to, T weight) {
 }
 
 /// While the new parameters are still in the cache.
-template <class T>
-void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Bfloat16 *copy) {
+template <class Half, class T>
+void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Half *copy) {
   if (!copy)
     return;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i)
-    copy[i] = Bfloat16(static_cast<float>(parameters[i]));
+    copy[i] = Half(static_cast<float>(parameters[i]));
+}
+template <class T>
+void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, const LowPrecision &copy) {
+  roundInto(parameters, begin, end, copy.bf16);
+  roundInto(parameters, begin, end, copy.f16);
 }
 
 template <bool hasMomentum, bool nesterov, class T>
@@ -36,9 +66,10 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
   const T lr = static_cast<T>(-*s.lr), decay = static_cast<T>(*s.weightDecay);
   const T momentum = static_cast<T>(optional(s.momentum)), keep = static_cast<T>(1 - optional(s.dampening));
   const bool first = hasMomentum && *s.step == 1;
+  const T scale = scaleOf<T>(s.guard);
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    T slope = g[i] + decay * p[i];
+    T slope = g[i] * scale + decay * p[i];
     if constexpr (hasMomentum) {
       const T buffer = first ? slope : m[i] * momentum + slope * keep;
       mOut[i] = buffer;
@@ -52,21 +83,21 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
 
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const T *g,
-         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, Bfloat16 *copy) {
+         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, LowPrecision copy) {
+  using Range = void (*)(std::int64_t, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *);
+  const Range range = !mOut        ? sgdRange<false, false, T>
+                      : s.nesterov ? sgdRange<true, true, T>
+                                   : sgdRange<true, false, T>;
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!mOut)
-      sgdRange<false, false>(begin, end, s, p, g, m, pOut, mOut);
-    else if (s.nesterov)
-      sgdRange<true, true>(begin, end, s, p, g, m, pOut, mOut);
-    else
-      sgdRange<true, false>(begin, end, s, p, g, m, pOut, mOut);
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
+      range(begin, end, s, p, g, m, pOut, mOut);
     roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
-          T *pOut, T *mOut, T *vOut, Bfloat16 *copy) {
+          T *pOut, T *mOut, T *vOut, LowPrecision copy) {
   const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
   const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
   const T keep = s.decoupled ? static_cast<T>(1 - *s.lr * *s.weightDecay) : 1;
@@ -75,53 +106,68 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
   const T beta2 = static_cast<T>(*s.beta2), epsilon = static_cast<T>(*s.epsilon);
   const T rootOfCorrection2 = static_cast<T>(std::sqrt(correction2));
   const T stepSize = static_cast<T>(-*s.lr / correction1);
-  parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
+  const T scale = scaleOf<T>(s.guard);
+  const auto compute = [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const T kept = p[i] * keep;
-      const T slope = g[i] + decay * p[i];
+      const T slope = g[i] * scale + decay * p[i];
       const T average = lerp(m[i], slope, weight1);
       const T square = v[i] * beta2 + weight2 * slope * slope;
       mOut[i] = average;
       vOut[i] = square;
       pOut[i] = kept + stepSize * average / (squareRoot(square) / rootOfCorrection2 + epsilon);
     }
+  };
+  parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}, {v, vOut}}))
+      compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
-              const T *delta, T *pOut, T *squareOut, T *deltaOut, Bfloat16 *copy) {
+              const T *delta, T *pOut, T *squareOut, T *deltaOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
   const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
-  parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
+  const T scale = scaleOf<T>(s.guard);
+  const auto compute = [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const T slope = g[i] + decay * p[i];
+      const T slope = g[i] * scale + decay * p[i];
       const T newSquare = square[i] * rho + rest * slope * slope;
       const T change = squareRoot(delta[i] + epsilon) / squareRoot(newSquare + epsilon) * slope;
       squareOut[i] = newSquare;
       deltaOut[i] = delta[i] * rho + rest * change * change;
       pOut[i] = p[i] + lr * change;
     }
+  };
+  parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {delta, deltaOut}}))
+      compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
 }
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
-             T *pOut, T *sumOut, Bfloat16 *copy) {
+             T *pOut, T *sumOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
-  parallelFor(c, count, grain, [=](std::int64_t begin, std::int64_t end) {
+  const T scale = scaleOf<T>(s.guard);
+  const auto compute = [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const T slope = g[i] + decay * p[i];
+      const T slope = g[i] * scale + decay * p[i];
       const T newSum = sum[i] + slope * slope;
       sumOut[i] = newSum;
       pOut[i] = p[i] + lr * slope / (squareRoot(newSum) + epsilon);
     }
+  };
+  parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {sum, sumOut}}))
+      compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
 }
@@ -134,9 +180,10 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
   const T decay = static_cast<T>(*s.weightDecay), alpha = static_cast<T>(*s.alpha);
   const T rest = static_cast<T>(1 - *s.alpha), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr), momentum = static_cast<T>(optional(s.momentum));
+  const T scale = scaleOf<T>(s.guard);
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    const T slope = g[i] + decay * p[i];
+    const T slope = g[i] * scale + decay * p[i];
     const T newSquare = square[i] * alpha + rest * slope * slope;
     squareOut[i] = newSquare;
     T spread = newSquare;
@@ -160,37 +207,38 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 template <class T>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const T *g, const T *square,
              const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
-             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, Bfloat16 *copy) {
+             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, LowPrecision copy) {
   using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const T *, const T *, const T *,
                          const T *, T *, T *, T *, T *);
   const Range range = mOut ? (averageOut ? rmspropRange<true, true, T> : rmspropRange<true, false, T>)
                            : (averageOut ? rmspropRange<false, true, T> : rmspropRange<false, false, T>);
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {m, mOut}, {average, averageOut}}))
+      range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
     roundInto(pOut, begin, end, copy);
   });
 }
 
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const float *, const float *, const float *,
-                  float *, float *, Bfloat16 *);
+                  float *, float *, LowPrecision);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const float *, const float *, const float *,
-                   const float *, float *, float *, float *, Bfloat16 *);
+                   const float *, float *, float *, float *, LowPrecision);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const float *, const float *,
-                       const float *, const float *, float *, float *, float *, Bfloat16 *);
+                       const float *, const float *, float *, float *, float *, LowPrecision);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const float *, const float *,
-                      const float *, float *, float *, Bfloat16 *);
+                      const float *, float *, float *, LowPrecision);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const float *, const float *,
-                      const float *, const float *, const float *, float *, float *, float *, float *, Bfloat16 *);
+                      const float *, const float *, const float *, float *, float *, float *, float *, LowPrecision);
 template void sgd(const Context &, std::int64_t, const SgdScalars &, const double *, const double *, const double *,
-                  double *, double *, Bfloat16 *);
+                  double *, double *, LowPrecision);
 template void adam(const Context &, std::int64_t, const AdamScalars &, const double *, const double *, const double *,
-                   const double *, double *, double *, double *, Bfloat16 *);
+                   const double *, double *, double *, double *, LowPrecision);
 template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const double *, const double *,
-                       const double *, const double *, double *, double *, double *, Bfloat16 *);
+                       const double *, const double *, double *, double *, double *, LowPrecision);
 template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const double *, const double *,
-                      const double *, double *, double *, Bfloat16 *);
+                      const double *, double *, double *, LowPrecision);
 template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const double *, const double *,
                       const double *, const double *, const double *, double *, double *, double *, double *,
-                      Bfloat16 *);
+                      LowPrecision);
 
 } // namespace fsdpc::rt

@@ -266,17 +266,23 @@ template void fill(const Context &, std::int32_t *, std::int64_t, std::int32_t);
 template void fill(const Context &, std::uint8_t *, std::int64_t, std::uint8_t);
 template void fill(const Context &, bool *, std::int64_t, bool);
 template void fill(const Context &, Bfloat16 *, std::int64_t, Bfloat16);
+template void fill(const Context &, Float16 *, std::int64_t, Float16);
 
 
-float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count) {
+template <class T>
+float *widened(const Context &c, const T *from, float *to, std::int64_t count) {
   if (count > 0)
-    launch(c, gridFor(c, count), convertElements<Bfloat16, float>, count, from, to);
+    launch(c, gridFor(c, count), convertElements<T, float>, count, from, to);
   return to;
 }
-
-void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count) {
+template <class T>
+void narrow(const Context &c, const float *from, T *to, std::int64_t count) {
   if (count > 0)
-    launch(c, gridFor(c, count), convertElements<float, Bfloat16>, count, from, to);
+    launch(c, gridFor(c, count), convertElements<float, T>, count, from, to);
 }
+template float *widened(const Context &, const Bfloat16 *, float *, std::int64_t);
+template float *widened(const Context &, const Float16 *, float *, std::int64_t);
+template void narrow(const Context &, const float *, Bfloat16 *, std::int64_t);
+template void narrow(const Context &, const float *, Float16 *, std::int64_t);
 
 } // namespace fsdpc::rt

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/common/address.h"
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/kernel_shapes.h"
 
 #include <type_traits>
@@ -19,9 +19,11 @@ void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes)
 void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
 void zeroBytes(const Context &c, void *to, std::int64_t bytes);
 /// The f32 copy of bf16 elements for a kernel that takes none, and back. The first returns `to`.
-float *widened(const Context &c, const Bfloat16 *from, float *to, std::int64_t count);
-void narrow(const Context &c, const float *from, Bfloat16 *to, std::int64_t count);
-/// T: float, double, int64, int32, uint8, bool or Bfloat16.
+template <class T>
+float *widened(const Context &c, const T *from, float *to, std::int64_t count);
+template <class T>
+void narrow(const Context &c, const float *from, T *to, std::int64_t count);
+/// T: float, double, int64, int32, uint8, bool, Bfloat16 or Float16.
 template <class T>
 void fill(const Context &c, T *to, std::int64_t count, std::type_identity_t<T> value);
 

@@ -86,8 +86,9 @@ template <class T>
 struct SumOf {
   using Type = T;
 };
-template <>
-struct SumOf<Bfloat16> {
+template <class T>
+  requires isHalf<T>
+struct SumOf<T> {
   using Type = float;
 };
 template <>
@@ -305,7 +306,9 @@ void iota(const Context &c, std::int64_t outer, std::int64_t count, std::int64_t
   FSDPC_SCATTERS(std::int32_t, std::int32_t, Index)                                                                    \
   FSDPC_SCATTERS(std::uint8_t, std::uint8_t, Index)                                                                    \
   FSDPC_SCATTERS(Bfloat16, Bfloat16, Index)                                                                            \
-  FSDPC_SCATTERS(Bfloat16, float, Index)
+  FSDPC_SCATTERS(Bfloat16, float, Index)                                                                               \
+  FSDPC_SCATTERS(Float16, Float16, Index)                                                                              \
+  FSDPC_SCATTERS(Float16, float, Index)
 FSDPC_INDEXING(std::int64_t)
 FSDPC_INDEXING(std::int32_t)
 
@@ -315,5 +318,6 @@ template void iota(const Context &, std::int64_t, std::int64_t, std::int64_t, do
 template void iota(const Context &, std::int64_t, std::int64_t, std::int64_t, double, double, std::int32_t *);
 template void iota(const Context &, std::int64_t, std::int64_t, std::int64_t, double, double, std::uint8_t *);
 template void iota(const Context &, std::int64_t, std::int64_t, std::int64_t, double, double, Bfloat16 *);
+template void iota(const Context &, std::int64_t, std::int64_t, std::int64_t, double, double, Float16 *);
 
 } // namespace fsdpc::rt

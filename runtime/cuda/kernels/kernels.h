@@ -7,6 +7,7 @@
 #include "runtime/cuda/kernels/convolution.h"
 #include "runtime/cuda/kernels/copy.h"
 #include "runtime/cuda/kernels/cudnn_attention.h"
+#include "runtime/cuda/kernels/guard.h"
 #include "runtime/cuda/kernels/index.h"
 #include "runtime/cuda/kernels/loss.h"
 #include "runtime/cuda/kernels/matmul.h"

@@ -165,5 +165,6 @@ void nllGrad(const Context &c, const LossShape &shape, const float *dterms, cons
   template void nllGrad(const Context &, const LossShape &, const float *, const std::int64_t *, T *);
 FSDPC_LOSS(float)
 FSDPC_LOSS(Bfloat16)
+FSDPC_LOSS(Float16)
 
 } // namespace fsdpc::rt

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/common/address.h"
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/kernel_shapes.h"
 
 #include <memory>

@@ -329,8 +329,11 @@ void rmsNormGrad(const Context &c, const NormShape &shape, const T *dy, const T 
                             const T *, T *, G *, Workspace);
 FSDPC_NORM(float)
 FSDPC_NORM(Bfloat16)
+FSDPC_NORM(Float16)
 FSDPC_NORM_GRAD(float, float)
 FSDPC_NORM_GRAD(Bfloat16, Bfloat16)
 FSDPC_NORM_GRAD(Bfloat16, float)
+FSDPC_NORM_GRAD(Float16, Float16)
+FSDPC_NORM_GRAD(Float16, float)
 
 } // namespace fsdpc::rt

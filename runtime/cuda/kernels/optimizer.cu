@@ -3,6 +3,7 @@
 //
 //   Factors   what follows from the scalars, rounded where torch rounds; computed by one thread per block
 //   next      the new parameter of one element, and its new state in place
+//   scalars   whose guard scales the gradient, or keeps parameter and state as they are
 //
 // Time is that of the memory traffic; whether a buffer is absent is therefore asked per pack, not compiled in.
 #include "runtime/cuda/kernels/optimizer.h"
@@ -158,7 +159,7 @@ template <class T, int states>
 struct Tensors {
   const T *parameter, *gradient, *state[states];
   T *parameterOut, *stateOut[states];
-  Bfloat16 *lowPrecision;
+  LowPrecision lowPrecision;
 };
 
 template <class T, int width>
@@ -176,25 +177,41 @@ __device__ void store(const Pack<T, width> &values, T *to, std::int64_t pack) {
     reinterpret_cast<Pack<T, width> *>(to)[pack] = values;
 }
 
+/// What the guard says, for all elements.
+template <class T>
+struct Held {
+  T scale;
+  bool applies;
+};
+
+template <class T>
+__device__ Held<T> heldBy(const UpdateGuard &guard) {
+  return {guard.scale ? static_cast<T>(*guard.scale) : T(1), !guard.applies || *guard.applies};
+}
+
 template <int width, class T, int states, class Rule>
 __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, const typename Rule::Factors &factors,
-                           std::int64_t pack) {
+                           const Held<T> &held, std::int64_t pack) {
   const Pack<T, width> gradient = load<width>(tensors.gradient, pack);
   Pack<T, width> parameter = load<width>(tensors.parameter, pack), state[states];
   for (int s = 0; s < states; ++s)
     state[s] = load<width>(tensors.state[s], pack);
   Pack<Bfloat16, width> rounded;
+  Pack<Float16, width> roundedHalf;
   for (int i = 0; i < width; ++i) {
     T own[states];
     for (int s = 0; s < states; ++s)
       own[s] = state[s].values[i];
-    parameter.values[i] = rule.next(factors, parameter.values[i], gradient.values[i], own);
+    const T next = rule.next(factors, parameter.values[i], gradient.values[i] * held.scale, own);
+    parameter.values[i] = held.applies ? next : parameter.values[i];
     rounded.values[i] = scalar::cast<Bfloat16>(parameter.values[i]);
+    roundedHalf.values[i] = scalar::cast<Float16>(parameter.values[i]);
     for (int s = 0; s < states; ++s)
-      state[s].values[i] = own[s];
+      state[s].values[i] = held.applies ? own[s] : state[s].values[i];
   }
   store<width>(parameter, tensors.parameterOut, pack);
-  store<width>(rounded, tensors.lowPrecision, pack);
+  store<width>(rounded, tensors.lowPrecision.bf16, pack);
+  store<width>(roundedHalf, tensors.lowPrecision.f16, pack);
   for (int s = 0; s < states; ++s)
     store<width>(state[s], tensors.stateOut[s], pack);
 }
@@ -206,12 +223,13 @@ __global__ void update(std::int64_t count, Tensors<T, states> tensors, Rule rule
     shared = rule.factors();
   __syncthreads();
   const typename Rule::Factors factors = shared;
+  const Held<T> held = heldBy<T>(rule.scalars.guard);
   const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x, packs = count / width;
   for (std::int64_t pack = thread; pack < packs; pack += step)
-    updatePack<width>(tensors, rule, factors, pack);
+    updatePack<width>(tensors, rule, factors, held, pack);
   for (std::int64_t i = packs * width + thread; i < count; i += step)
-    updatePack<1>(tensors, rule, factors, i);
+    updatePack<1>(tensors, rule, factors, held, i);
 }
 
 template <class T, int states>
@@ -219,7 +237,8 @@ bool isAligned(const Tensors<T, states> &tensors) {
   std::uintptr_t all = reinterpret_cast<std::uintptr_t>(tensors.parameter) |
                        reinterpret_cast<std::uintptr_t>(tensors.gradient) |
                        reinterpret_cast<std::uintptr_t>(tensors.parameterOut) |
-                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision) * (sizeof(T) / sizeof(Bfloat16));
+                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.bf16) * (sizeof(T) / sizeof(Bfloat16)) |
+                       reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.f16) * (sizeof(T) / sizeof(Float16));
   for (int s = 0; s < states; ++s)
     all |= reinterpret_cast<std::uintptr_t>(tensors.state[s]) | reinterpret_cast<std::uintptr_t>(tensors.stateOut[s]);
   return all % 16 == 0;
@@ -241,7 +260,7 @@ void run(const Context &c, std::int64_t count, const Tensors<T, states> &tensors
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
-         Bfloat16 *lowPrecision) {
+         LowPrecision lowPrecision) {
   const Tensors<T, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
                                  {momentumBufferOut}, lowPrecision};
   run(c, count, tensors, SgdRule<T>{scalars, momentumBufferOut != nullptr});
@@ -250,7 +269,7 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
-          Bfloat16 *lowPrecision) {
+          LowPrecision lowPrecision) {
   const Tensors<T, 2> tensors = {
       parameter, gradient, {average, averageSquare}, parameterOut, {averageOut, averageSquareOut}, lowPrecision};
   run(c, count, tensors, AdamRule<T>{scalars});
@@ -259,7 +278,7 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, cons
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut, Bfloat16 *lowPrecision) {
+              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision) {
   const Tensors<T, 2> tensors = {
       parameter,   gradient, {averageSquare, accumulatedDelta}, parameterOut, {averageSquareOut, accumulatedDeltaOut},
       lowPrecision};
@@ -268,7 +287,7 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scala
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
-             const T *sum, T *parameterOut, T *sumOut, Bfloat16 *lowPrecision) {
+             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision) {
   const Tensors<T, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision};
   run(c, count, tensors, AdagradRule<T>{scalars});
 }
@@ -278,7 +297,7 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
-             Bfloat16 *lowPrecision) {
+             LowPrecision lowPrecision) {
   const Tensors<T, 3> tensors = {parameter,
                                  gradient,
                                  {averageSquare, momentumBuffer, averageGradient},
@@ -290,15 +309,15 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
 
 #define FSDPC_OPTIMIZERS(T)                                                                                            \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *,      \
-                    Bfloat16 *);                                                                                       \
+                    LowPrecision);                                                                                       \
   template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const T *, const T *, const T *,   \
-                     T *, T *, T *, Bfloat16 *);                                                                       \
+                     T *, T *, T *, LowPrecision);                                                                       \
   template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const T *, const T *,      \
-                         const T *, T *, T *, T *, Bfloat16 *);                                                        \
+                         const T *, T *, T *, T *, LowPrecision);                                                        \
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const T *, const T *, T *,   \
-                        T *, Bfloat16 *);                                                                              \
+                        T *, LowPrecision);                                                                              \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const T *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, Bfloat16 *);
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision);
 FSDPC_OPTIMIZERS(float)
 FSDPC_OPTIMIZERS(double)
 

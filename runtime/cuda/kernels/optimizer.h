@@ -2,12 +2,13 @@
 // torch.optim's (single tensor, scalars in f64): scalar expressions are evaluated in f64 and rounded to the parameter's
 // type where torch does. State has the parameter's type, T: float or double. Every result may be its operand.
 //
-// Scalars lie in device memory, step included: the kernels read them, the host never does. With `lowPrecision` the new
-// parameter is also stored as Bfloat16, in the same pass: what the next gather sends.
+// Scalars lie in device memory, step included: the kernels read them, the host never does. A guard of the scalars
+// scales the gradient, or holds the whole step back. With `lowPrecision` the new parameter is also stored as Bfloat16,
+// in the same pass: what the next gather sends.
 #pragma once
 
 #include "runtime/common/address.h"
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/kernel_shapes.h"
 
 #include <type_traits>
@@ -18,21 +19,21 @@ namespace fsdpc::rt {
 template <class T>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
-         Bfloat16 *lowPrecision = nullptr);
+         LowPrecision lowPrecision = {});
 
 template <class T>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
-          Bfloat16 *lowPrecision = nullptr);
+          LowPrecision lowPrecision = {});
 
 template <class T>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut, Bfloat16 *lowPrecision = nullptr);
+              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision = {});
 
 template <class T>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
-             const T *sum, T *parameterOut, T *sumOut, Bfloat16 *lowPrecision = nullptr);
+             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision = {});
 
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
 template <class T>
@@ -40,6 +41,6 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
-             Bfloat16 *lowPrecision = nullptr);
+             LowPrecision lowPrecision = {});
 
 } // namespace fsdpc::rt

@@ -1,7 +1,7 @@
 // Neighbouring elements that one thread loads, computes with and stores together.
 #pragma once
 
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 
 #include <cuda_runtime.h>
 

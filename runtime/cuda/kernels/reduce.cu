@@ -21,7 +21,7 @@ namespace {
 
 /// What an element is computed in.
 template <class T>
-using Computed = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+using Computed = std::conditional_t<isHalf<T>, float, T>;
 
 /// Reductions of values V: `Merge` joins two, `Wide` is what runs of values are joined in.
 template <class V>
@@ -344,9 +344,11 @@ void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, boo
 FSDPC_REDUCTIONS(float)
 FSDPC_REDUCTIONS(double)
 FSDPC_REDUCTIONS(Bfloat16)
+FSDPC_REDUCTIONS(Float16)
 FSDPC_REDUCTIONS(std::int64_t)
 FSDPC_REDUCTIONS(std::int32_t)
 FSDPC_REDUCTIONS(std::uint8_t)
 template void reduceSum(const Context &, const ReduceShape &, const Bfloat16 *, float *);
+template void reduceSum(const Context &, const ReduceShape &, const Float16 *, float *);
 
 } // namespace fsdpc::rt

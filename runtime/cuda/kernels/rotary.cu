@@ -85,5 +85,7 @@ void rotary(const Context &c, const RotaryShape &shape, const T *x, const T *cos
 template void rotary(const Context &, const RotaryShape &, const float *, const float *, const float *, float *);
 template void rotary(const Context &, const RotaryShape &, const Bfloat16 *, const Bfloat16 *, const Bfloat16 *,
                      Bfloat16 *);
+template void rotary(const Context &, const RotaryShape &, const Float16 *, const Float16 *, const Float16 *,
+                     Float16 *);
 
 } // namespace fsdpc::rt

@@ -6,7 +6,7 @@
 // computed with them is computed in float.
 #pragma once
 
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 
 #include <cmath>
 #include <cstdint>
@@ -184,15 +184,15 @@ FSDPC_HOST_DEVICE T siluGrad(T dy, T x) {
 }
 
 /// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN gives 0) and wraps to the
-/// width. Bfloat16 is reached, and left, through float.
+/// width. 16-bit floats are reached, and left, through float.
 template <class To, class From>
 FSDPC_HOST_DEVICE To cast(From x) {
-  if constexpr (std::is_same_v<From, Bfloat16> && std::is_same_v<To, Bfloat16>) {
+  if constexpr (isHalf<From> && std::is_same_v<From, To>) {
     return x;
-  } else if constexpr (std::is_same_v<From, Bfloat16>) {
+  } else if constexpr (isHalf<From>) {
     return cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, Bfloat16>) {
-    return Bfloat16(static_cast<float>(x));
+  } else if constexpr (isHalf<To>) {
+    return To(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {

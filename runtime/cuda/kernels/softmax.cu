@@ -161,5 +161,6 @@ void logSoftmaxGrad(const Context &c, const SoftmaxShape &shape, const T *y, con
   template void logSoftmaxGrad(const Context &, const SoftmaxShape &, const T *, const T *, T *);
 FSDPC_SOFTMAX(float)
 FSDPC_SOFTMAX(Bfloat16)
+FSDPC_SOFTMAX(Float16)
 
 } // namespace fsdpc::rt

@@ -9,6 +9,7 @@
     check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
     check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
     check.py falls LOG --limit X               the last loss is at most X times the first
+    check.py loss_scales LOG                   the scale starts too large, is borne once, halved until steps apply, and these are finite
     check.py common_results TRACE TRACE        the ranks' traces hold the same collectives, all with hashes, equal for common results
 """
 import argparse, json, pathlib, re, sys
@@ -46,6 +47,20 @@ def losses(logs, limit):
         other = losses_of(log)
         require(len(other) == len(first), f"{log}: {len(other)} losses, {logs[0]} has {len(first)}")
         require(deviation(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
+
+
+def loss_scales(log):
+    steps = [entry for entry in entries(log) if "step" in entry]
+    skipped = {entry["skipped_step"] for entry in entries(log) if "skipped_step" in entry}
+    scales = [step["loss_scale"] for step in steps]
+    first = next(step["step"] for step in steps if step["step"] not in skipped)
+    require(first > 3, f"{log}: step {first} applied, so nothing was found out")
+    # The log has the scale that the next step uses.
+    require(scales[0] == 2 * scales[1] and all(scales[i] == 2 * scales[i + 1] for i in range(first - 2)), f"{log}: scales {scales}")
+    require(steps[-1]["skipped_steps"] == len(skipped), f"{log}: {len(skipped)} steps were skipped, the last line says otherwise")
+    require(all(step["loss"] is not None for step in steps), f"{log}: a loss is not finite")
+    require(all((step["grad_norm"] is None) == (step["step"] in skipped) for step in steps), f"{log}: norms of skipped steps")
+    require(steps[-1]["loss"] < steps[0]["loss"], f"{log}: nothing was learnt")
 
 
 def first_loss(log, fixture):
@@ -135,7 +150,8 @@ def main():
     elif a.what in ("arenas", "growth"):
         globals()[a.what](a.arguments[0], int(a.arguments[1]))
     else:
-        {"first_loss": first_loss, "logits": logits, "rows": rows, "initial": initial, "common_results": common_results}[a.what](*a.arguments)
+        {"first_loss": first_loss, "logits": logits, "rows": rows, "initial": initial, "common_results": common_results,
+          "loss_scales": loss_scales}[a.what](*a.arguments)
 
 
 if __name__ == "__main__":
