@@ -154,8 +154,9 @@ extern const Pass selectAttention;
 ///     selective: results of products, convolutions and attention are kept too
 ///     budget:    what takes the least time to compute again within activationMemoryBudget (train/saved_budget.h)
 ///     %h = matmul %x, %w; %y = gelu %h     ->     %h = matmul %x, %w; %y = gelu %h save(recompute)
-/// Never marked: collectives, what other units or the runtime read, and the last run of forward, since backward begins
-/// right behind it. Requires/ensures: train stage. Changes no value; the marks are choices that insertRecompute
+/// Never marked: collectives, and what would need one that backward does not need anyway (a frozen parameter that no
+/// derivative reads); what other units or the runtime read; and the last run of forward, since backward begins right
+/// behind it. Requires/ensures: train stage. Changes no value; the marks are choices that insertRecompute
 /// carries out. Last of the stage: whoever changes nodes behind it would have to know the marks.
 extern const Pass selectSaved;
 

@@ -237,8 +237,11 @@ void InfoWriter::fillSections() {
 }
 
 bool stashesGradients(const Module &module) {
-  const Function *tap = module.function(FunctionKind::tapGradients);
-  return tap && llvm::any_of(*tap, [](const Node *node) { return node->op() == Op::unstash; });
+  if (const Function *tap = module.function(FunctionKind::tapGradients))
+    for (const Node *node : *tap)
+      if (node->op() == Op::unstash)
+        return true;
+  return false;
 }
 
 std::string InfoWriter::programInfo() const {

@@ -8,8 +8,8 @@ namespace fsdpc {
 /// One run of forward of one unit (support/section_runs.h), with what a choice must know of its nodes.
 struct ForwardRun {
   std::vector<Node *> nodes; ///< in program order
-  /// Per node: it has no effect but its results, and nobody but the run and its unit's derivatives reads them.
-  /// Constants and states are there in any case.
+  /// Per node: it has no effect but its results, nobody but the run and its unit's derivatives reads them, and it reads
+  /// no parameter that would have to be gathered once more for it. Constants and states are there in any case.
   std::vector<bool> mayRecompute;
   std::vector<bool> readByBackward; ///< per node: by a derivative
 };
