@@ -138,11 +138,13 @@ llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, O
       return error;
     return ExternalLayout();
   }
-  llvm::Expected<std::string> weights = folder.pathOf("weights/model.safetensors");
-  if (!weights)
-    return weights.takeError();
-  if (llvm::Error error = writeWeights(compilation.imported, *weights))
-    return error;
+  if (llvm::any_of(compilation.imported.parameters, [](const Parameter &parameter) { return parameter.hasValue; })) {
+    llvm::Expected<std::string> weights = folder.pathOf("weights/model.safetensors");
+    if (!weights)
+      return weights.takeError();
+    if (llvm::Error error = writeWeights(compilation.imported, *weights))
+      return error;
+  }
   llvm::Expected<std::string> model = folder.pathOf("model.onnx");
   if (!model)
     return model.takeError();

@@ -17,8 +17,7 @@ public:
 
   llvm::Expected<llvm::StringMap<StatedStart>> run() {
     for (const onnx::TensorProto &tensor : graph.initializer())
-      if (llvm::Error error = setValues(tensor.name(), tensor))
-        return error;
+      setValues(tensor.name(), tensor);
     for (const onnx::NodeProto &node : graph.node())
       if (llvm::Error error = follow(node))
         return error;
@@ -26,11 +25,11 @@ public:
   }
 
 private:
-  llvm::Error setValues(llvm::StringRef name, const onnx::TensorProto &tensor) {
+  void setValues(llvm::StringRef name, const onnx::TensorProto &tensor) {
+    StatedStart &start = starts[name];
+    start = {std::nullopt, tensor, shapeOf(tensor), ""};
     if (llvm::Error error = checkTensor(model, tensor))
-      return llvm::createStringError(model.path + ": " + statedOrigin + ": " + llvm::toString(std::move(error)));
-    starts[name] = {std::nullopt, tensor, shapeOf(tensor), ""};
-    return llvm::Error::success();
+      start.fault = llvm::toString(std::move(error));
   }
 
   void setDrawn(const onnx::NodeProto &node, Shape shape, InitialKind kind, double first, double second) {
@@ -114,8 +113,10 @@ private:
   }
 
   llvm::Error constant(const onnx::NodeProto &node) {
-    if (const onnx::AttributeProto *attribute = attributeOf(node, "value"))
-      return setValues(node.output(0), attribute->t());
+    if (const onnx::AttributeProto *attribute = attributeOf(node, "value")) {
+      setValues(node.output(0), attribute->t());
+      return llvm::Error::success();
+    }
     onnx::TensorProto tensor;
     tensor.set_name(node.output(0));
     if (const onnx::AttributeProto *list = attributeOf(node, "value_floats")) {
@@ -133,7 +134,8 @@ private:
       setFault(node, "its value is none that a parameter could have");
       return llvm::Error::success();
     }
-    return setValues(node.output(0), tensor);
+    setValues(node.output(0), tensor);
+    return llvm::Error::success();
   }
 
   llvm::Error identity(const onnx::NodeProto &node) {

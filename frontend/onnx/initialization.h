@@ -23,8 +23,8 @@ struct StatedStart {
   std::string fault; ///< names node and op; the rest means nothing then
 };
 
-/// Fills OnnxModel::statedStarts. An error is one of the tensors; what is not understood is a fault of the initializer
-/// that it is bound to.
+/// Fills OnnxModel::statedStarts. What is not understood is a fault of the initializer that it is bound to; an error
+/// is a file that cannot be read.
 llvm::Error readTrainingInfo(OnnxModel &model);
 
 /// Gives parameters their start as ImportOptions::init says; hasValue must say whether the file has values. Values that

@@ -11,6 +11,17 @@ namespace fsdpc {
 
 namespace {
 
+/// What a cache line of the transpose holds, and more.
+constexpr int64_t rowsAtOnce = 32;
+
+/// to[i * stride + r] = from[r][i] of `height` rows of `many` elements.
+template <class Element>
+void scatterRows(const uint8_t *from, int64_t height, int64_t many, uint8_t *to, int64_t stride) {
+  for (int64_t i = 0; i < many; ++i)
+    for (int64_t r = 0; r < height; ++r)
+      std::memcpy(to + (i * stride + r) * sizeof(Element), from + (r * many + i) * sizeof(Element), sizeof(Element));
+}
+
 llvm::Error fileError(llvm::StringRef path) {
   return llvm::createStringError("cannot read '" + path + "': " + std::strerror(errno));
 }
@@ -88,12 +99,20 @@ llvm::Error TensorSource::readRaw(int64_t first, int64_t many, uint8_t *to) cons
 
 llvm::Error TensorSource::readTransposed(int64_t rows, int64_t first, int64_t many, uint8_t *to) const {
   const int64_t columns = count / rows;
-  std::vector<uint8_t> part(static_cast<size_t>(many * width));
-  for (int64_t row = 0; row < rows; ++row) {
-    if (llvm::Error error = read(row * columns + first, many, part.data()))
-      return error;
-    for (int64_t i = 0; i < many; ++i)
-      std::memcpy(to + (i * rows + row) * width, part.data() + i * width, static_cast<size_t>(width));
+  std::vector<uint8_t> part(static_cast<size_t>(rowsAtOnce * many * width));
+  std::memset(to, 0, static_cast<size_t>(many * rows * width));
+  int64_t data = 0; // elements before it are zero
+  for (int64_t row = 0; row < rows; row += rowsAtOnce) {
+    const int64_t height = std::min(rowsAtOnce, rows - row);
+    if (data <= row * columns)
+      data = skipHole(row * columns);
+    if (data >= (row + height) * columns)
+      continue;
+    for (int64_t r = 0; r < height; ++r)
+      if (llvm::Error error = read((row + r) * columns + first, many, part.data() + r * many * width))
+        return error;
+    auto scatter = width == 4 ? scatterRows<uint32_t> : width == 8 ? scatterRows<uint64_t> : scatterRows<uint8_t>;
+    scatter(part.data(), height, many, to + row * width, rows);
   }
   return llvm::Error::success();
 }
@@ -134,14 +153,28 @@ llvm::Error TensorSource::forEachRun(llvm::function_ref<bool(const uint8_t *, in
   return llvm::Error::success();
 }
 
+llvm::Error TensorSource::forEachDataRun(llvm::function_ref<void(const uint8_t *, int64_t)> visit) const {
+  const int64_t most = runBytes / width;
+  std::vector<uint8_t> buffer(static_cast<size_t>(std::min(most, count) * width));
+  for (int64_t first = skipHole(0); first < count;) {
+    const int64_t many = std::min(most, count - first);
+    if (llvm::Error error = read(first, many, buffer.data()))
+      return error;
+    visit(buffer.data(), many);
+    first = skipHole(first + many);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<bool> TensorSource::isUniform() const {
   bool isSame = true;
   std::vector<uint8_t> value(static_cast<size_t>(width));
   llvm::Error error = forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
     if (first == 0)
       std::copy_n(run, width, value.begin());
-    for (int64_t i = 0; i < many && isSame; ++i)
-      isSame = std::equal(value.begin(), value.end(), run + i * width);
+    // Equal to its neighbour all along, and to the first of all.
+    isSame = std::equal(value.begin(), value.end(), run) &&
+             std::memcmp(run, run + width, static_cast<size_t>((many - 1) * width)) == 0;
     return isSame;
   });
   if (error)

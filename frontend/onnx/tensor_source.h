@@ -35,6 +35,8 @@ public:
   /// Calls visit(bytes, first, many) for runs in order until it returns false.
   llvm::Error forEachRun(llvm::function_ref<bool(const uint8_t *, int64_t, int64_t)> visit) const;
 
+  /// Calls visit(bytes, many) for runs that hold all elements but zeros in holes.
+  llvm::Error forEachDataRun(llvm::function_ref<void(const uint8_t *, int64_t)> visit) const;
   /// Are all elements one value?
   llvm::Expected<bool> isUniform() const;
   /// Of two tensors of one type and shape.

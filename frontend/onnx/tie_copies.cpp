@@ -176,16 +176,22 @@ private:
       return source.takeError();
     const int64_t width = source->elementBytes();
     uint64_t sum = 0;
-    llvm::Error error = source->forEachRun([&](const uint8_t *run, int64_t, int64_t many) {
-      for (int64_t i = 0; i < many; ++i) {
-        uint64_t element = 0;
-        std::memcpy(&element, run + i * width, static_cast<size_t>(width));
-        sum += element * 0x9e3779b97f4a7c15u;
-      }
-      return true;
+    llvm::Error error = source->forEachDataRun([&](const uint8_t *run, int64_t many) {
+      sum += width == 4 ? sumOf<uint32_t>(run, many) : width == 8 ? sumOf<uint64_t>(run, many) : 0;
     });
     if (error)
       return error;
+    return sum;
+  }
+
+  template <class Element>
+  static uint64_t sumOf(const uint8_t *run, int64_t many) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < many; ++i) {
+      Element element;
+      std::memcpy(&element, run + i * sizeof element, sizeof element);
+      sum += element * uint64_t{0x9e3779b97f4a7c15};
+    }
     return sum;
   }
 
