@@ -193,8 +193,8 @@ public:
   Stage stage = Stage::graph;
   std::vector<MeshAxis> mesh;
   /// Micro-steps of a step. In the train stage a module of several is evaluated on as many times more ranks: rank
-  /// k * worldSize + r has the samples of micro-step k on rank r, and batch_sum is over all of them. eval_step is not part of a step:
-  /// a batch_sum in it is over the ranks.
+  /// k * worldSize + r has the samples of micro-step k on rank r, and batch_sum is over all of them. eval_step is not
+  /// part of a step: a batch_sum in it is over the ranks.
   int64_t microSteps = 1;
   Decisions decisions;
   std::vector<Unit> units;

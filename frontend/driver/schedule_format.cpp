@@ -34,8 +34,9 @@ std::string asTable(const Timeline &timeline) {
   for (const FunctionTimeline &function : timeline.functions) {
     if (function.nodes.empty() && function.collectives.empty())
       continue;
-    out << '\n' << (function.callsPerStep > 1 ? std::to_string(function.callsPerStep) + " times " : "")
-        << summary(function) << '\n';
+    out << '\n'
+        << (function.callsPerStep > 1 ? std::to_string(function.callsPerStep) + " times " : "") << summary(function)
+        << '\n';
     if (!function.collectives.empty())
       out << "       begin          end      exposed  collective\n";
     for (const TimelineCollective &collective : function.collectives) {

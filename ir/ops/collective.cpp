@@ -190,7 +190,8 @@ Cost costOfReduce(const Node &node) {
 
 const OpInfo batchSumInfo = {
     .name = "batch_sum",
-    .doc = "The sum of x over all ranks and, in prologue and micro_step, micro-steps: what spans the batch. (C3) x is float, i64 or i32.",
+    .doc = "The sum of x over all ranks and, in prologue and micro_step, micro-steps: what spans the batch. (C3) x is "
+           "float, i64 or i32.",
     .operandNames = namesX,
     .traits = pure | collective | usesEnvironment,
     .infer = inferBatchSum,

@@ -83,8 +83,9 @@ protected:
 std::string microStepCalls; ///< of the program below
 
 void noteCall(Context &context, const char *what) {
-  microStepCalls += what + std::to_string(context.batchRank) + ":" + std::to_string(*context.at<std::int64_t>(at::labels)) +
-                    "/" + std::to_string(static_cast<int>(context.at<float>(at::x)[1])) + " ";
+  microStepCalls += what + std::to_string(context.batchRank) + ":" +
+                    std::to_string(*context.at<std::int64_t>(at::labels)) + "/" +
+                    std::to_string(static_cast<int>(context.at<float>(at::x)[1])) + " ";
 }
 
 TEST_F(Run, AStepCallsPrologueAndThenMicroStepForEachMicroBatchInTurn) {
@@ -101,7 +102,8 @@ TEST_F(Run, AStepCallsPrologueAndThenMicroStepForEachMicroBatchInTurn) {
   const std::string log = folder.path("log");
   ASSERT_FALSE(run(program, 1, {"--batch", data("batch.safetensors", 6), "--steps", "1", "--log", log}));
   // Rows 0, 2 and 4; the prologue does not read x, which is that of a step before.
-  EXPECT_EQ(microStepCalls, "prologue0:0/0 prologue1:2/0 prologue2:0/0 microStep0:0/0 microStep1:2/1 microStep2:0/0 update");
+  EXPECT_EQ(microStepCalls,
+            "prologue0:0/0 prologue1:2/0 prologue2:0/0 microStep0:0/0 microStep1:2/1 microStep2:0/0 update");
   EXPECT_EQ(number(lines("log")[1], "loss"), 2) << "the last call has the loss of the step";
 }
 
