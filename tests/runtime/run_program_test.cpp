@@ -83,27 +83,29 @@ protected:
 std::string microStepCalls; ///< of the program below
 
 void noteCall(Context &context, const char *what) {
-  microStepCalls += what + std::to_string(context.batchRank) + ":" +
-                    std::to_string(*context.at<std::int64_t>(at::labels)) + "/" +
-                    std::to_string(static_cast<int>(context.at<float>(at::x)[1])) + " ";
+  microStepCalls +=
+      what + std::to_string(context.batchRank) + ":" + std::to_string(*context.at<std::int64_t>(at::labels)) + " ";
 }
 
 TEST_F(Run, AStepCallsPrologueAndThenMicroStepForEachMicroBatchInTurn) {
   FakeProgram program(1);
   program.info.gradientAccumulationSteps = 3;
   program.inputs[0].isInPrologue = false;
-  program.info.functions.prologue = [](Context &context) { noteCall(context, "prologue"); };
+  program.info.functions.prologue = [](Context &context) {
+    noteCall(context, "prologue");
+    EXPECT_NE(context.at<float>(at::x)[1], 1) << "x is read for micro_step only";
+  };
   program.info.functions.microStep = [](Context &context) {
     noteCall(context, "microStep");
+    EXPECT_EQ(context.at<float>(at::x)[1], context.batchRank == 1 ? 1 : 0);
     *context.at<float>(at::loss) = static_cast<float>(context.batchRank);
   };
   program.info.functions.update = [](Context &) { microStepCalls += "update"; };
   microStepCalls.clear();
   const std::string log = folder.path("log");
   ASSERT_FALSE(run(program, 1, {"--batch", data("batch.safetensors", 6), "--steps", "1", "--log", log}));
-  // Rows 0, 2 and 4; the prologue does not read x, which is that of a step before.
-  EXPECT_EQ(microStepCalls,
-            "prologue0:0/0 prologue1:2/0 prologue2:0/0 microStep0:0/0 microStep1:2/1 microStep2:0/0 update");
+  // Rows 0, 2 and 4.
+  EXPECT_EQ(microStepCalls, "prologue0:0 prologue1:2 prologue2:0 microStep0:0 microStep1:2 microStep2:0 update");
   EXPECT_EQ(number(lines("log")[1], "loss"), 2) << "the last call has the loss of the step";
 }
 
