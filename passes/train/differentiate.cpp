@@ -133,8 +133,8 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  if (std::optional<UpdateGuard> guard = updateGuard(context.options.optimizer))
-    addGuardStates(module, *guard, context.options.optimizer);
+  if (context.options.optimizer.lossScale)
+    addGuardStates(module, *updateGuard(context.options.optimizer), context.options.optimizer);
   Function &step = *module.function(FunctionKind::microStep);
   Value *lossSum = resultValue(step, "loss_sum");
   Differentiator differentiator(module, step);
