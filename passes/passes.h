@@ -168,7 +168,9 @@ extern const Pass selectSaved;
 /// of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end, scalar batch_sums
 /// become all_reduce; update works on whole shards, and a guarded one sums squares over the ranks that a gradient is
 /// split over. What is whole on every rank (a segment without `over`, a replica) is read where it lies, its gradients
-/// are all-reduced. One rank alone holds everything and communicates nothing.
+/// are all-reduced. One rank alone holds everything and communicates nothing. With several micro-steps gradients and
+/// other sums over the batch are added to accumulators (shard/accumulators.h), which update, after summing over
+/// replicas and what units keep whole, uses and clears.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;

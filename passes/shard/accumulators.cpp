@@ -59,16 +59,20 @@ Value *Accumulators::sumScalar(const Node &batchSum, Value *sum) {
   const Node &ret = *function.returnNode();
   const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
   std::string name = names.empty() ? nameOf(function.kind()).str() : names.front();
+  bool isReturned = false;
   for (unsigned i = 0; i < ret.operandCount(); ++i)
-    if (ret.operand(i) == batchSum.result())
+    if (ret.operand(i) == batchSum.result()) {
       name = names[i];
+      isReturned = true;
+    }
   State state;
   state.name = freeName(name + ".sum");
   state.role = StateRole::accumulator;
   state.type = sum->type();
   const State &added = module.addState(std::move(state));
   scalars.push_back(&added);
-  carried[name] = &added;
+  if (isReturned)
+    carried[name] = &added;
   Builder builder(function, user);
   builder.inherit(*user);
   return add(builder, added, sum);
@@ -77,6 +81,9 @@ Value *Accumulators::sumScalar(const Node &batchSum, Value *sum) {
 llvm::Error Accumulators::readInstead(Function &function, unsigned index) {
   const Argument &argument = function.arguments()[index];
   const State *state = carried.lookup(argument.name);
+  // What runs once may take what the last micro-step has returned.
+  if (!state && !runsInEveryMicroStep(function.kind()))
+    return llvm::Error::success();
   if (!state || !(state->type == argument.value->type()))
     return llvm::createStringError("'" + argument.name + "', which " + nameOf(function.kind()) +
                                    " takes, is no sum over the batch: with --gradient_accumulation_steps above 1 "

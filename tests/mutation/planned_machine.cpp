@@ -19,6 +19,7 @@ size_t laneOf(const Node &node) {
 struct Call {
   const Function *function;
   int step;
+  int batch; ///< which inputs: those of a micro-step
 };
 
 struct Collective {
@@ -82,13 +83,15 @@ private:
     for (int step = 0; step < 2; ++step)
       for (Kind kind : {Kind::prologue, Kind::microStep, Kind::tapGradients, Kind::update})
         if (kind != Kind::tapGradients || step == 0)
-          addCall(kind, step);
-    addCall(Kind::evalStep, 2);
-    addCall(Kind::exportWeights, 3);
+          addCalls(kind, step);
+    addCalls(Kind::evalStep, 2);
+    addCalls(Kind::exportWeights, 3);
   }
-  void addCall(Kind kind, int step) {
-    if (const Function *function = module.function(kind))
-      calls.push_back({function, step});
+  void addCalls(Kind kind, int step) {
+    const Function *function = module.function(kind);
+    const int microSteps = static_cast<int>(module.microSteps);
+    for (int i = 0; function && i < (runsInEveryMicroStep(kind) ? microSteps : 1); ++i)
+      calls.push_back({function, step, step * microSteps + i});
   }
 
   const Node *leftBeforeFirst(llvm::StringRef name) const {
@@ -128,7 +131,9 @@ private:
     if (isNewStep)
       for (const Call &other : calls)
         if (other.step == calls[call].step)
-          ranks[rank].fillInputs(*other.function, other.step);
+          ranks[rank].fillInputs(*other.function, other.step, calls[call].batch);
+    if (module.microSteps > 1)
+      ranks[rank].fillInputs(*calls[call].function, calls[call].step, calls[call].batch);
     for (Node *node : *calls[call].function)
       if (infoOf(*node).has(startsCollective))
         lanes[rank][laneOf(*node)].issued.push_back({node, call});

@@ -46,13 +46,13 @@ void Rank::recordStates(Outcome &outcome) {
   }
 }
 
-void Rank::fillInputs(const Function &function, int step) {
+void Rank::fillInputs(const Function &function, int step, int batch) {
   for (const Argument &argument : function.arguments()) {
     if (argument.kind != ArgumentKind::input)
       continue;
     HostTensor tensor(argument.value->type());
     for (size_t i = 0; i < tensor.values.size(); ++i) {
-      double element = initialElement(argument.name, static_cast<int64_t>(i) + 31 * (index + 8 * step));
+      double element = initialElement(argument.name, static_cast<int64_t>(i) + 31 * (index + 8 * batch));
       tensor.values[i] = argument.name == "sample_weight" ? 1
                          : isFloat(tensor.type.dtype())   ? element
                                                           : std::floor((element + 0.5) * 7);

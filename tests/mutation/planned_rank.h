@@ -80,7 +80,7 @@ public:
 
   void execute(const Node &node);
   void fillState(const State &state);
-  void fillInputs(const Function &function, int step);
+  void fillInputs(const Function &function, int step, int batch);
   /// What of each parameter, or optimizer state, this rank holds.
   void recordStates(Outcome &outcome);
 

@@ -41,6 +41,10 @@ constexpr Row rows[] = {
     {mlp, 4, "--strategy no_shard --reduce_communicator own"},
     {mlpSgd, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2"},
     {mlp, 4, "--strategy hybrid_shard_zero2 --data_parallel_shard_degree 2 --reduce_communicator own"},
+    {mlp, 2, "--strategy full_shard --gradient_accumulation_steps 3"},
+    {mlpSgd, 4,
+     "--strategy hybrid_shard --data_parallel_shard_degree 2 --gradient_accumulation_steps 2 --accumulation "
+     "keep_gradients"},
     {cnn, 2, "--strategy full_shard --reduce_communicator own"},
     {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
     {gpt2, 2, "--strategy full_shard"},
