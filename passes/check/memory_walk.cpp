@@ -98,6 +98,7 @@ llvm::Error MemoryWalk::runFunction(const Function &function) {
   holdings.clear();
   waitedHere.clear();
   memory.clocks.enterFunction();
+  dropEarlierResults(function);
   if (llvm::Error error = takeArguments(function))
     return error;
   for (Node *node : function)
@@ -134,6 +135,19 @@ llvm::Error MemoryWalk::takeCarried(const Function &function, const Argument &ar
   holding.arrived = {};
   holdings[value] = holding;
   return llvm::Error::success();
+}
+
+/// Of a function that is called again, only what its last call returns is taken by others.
+void MemoryWalk::dropEarlierResults(const Function &function) {
+  const Node *ret = function.returnNode();
+  for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
+    auto found = results.find(ret->get<ReturnAttributes>().names[i]);
+    if (found == results.end() || found->second.value != ret->operand(i) || found->second.holding.buffer < 0)
+      continue;
+    int32_t buffer = ownerOf(found->second.holding.buffer);
+    if (kept.erase(buffer) && !memory[buffer].isPermanent())
+      memory[buffer].endedAt = memory.clocks.now();
+  }
 }
 
 void MemoryWalk::releaseReturned(const Function &function) {

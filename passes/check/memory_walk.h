@@ -69,6 +69,7 @@ private:
   int32_t ownerOf(int32_t buffer) const;
   CollectiveIndex startCollective(const Node &start);
   void releaseReturned(const Function &function);
+  void dropEarlierResults(const Function &function);
 
   const Module &module;
   const std::vector<CarriedOver> carriedOver;

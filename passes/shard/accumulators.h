@@ -31,8 +31,8 @@ public:
   /// What `sum`, which is over the ranks, is over the micro-steps too: from the last call of its function on, and where
   /// it is carried to. `batchSum` is the node that it takes the place of.
   Value *sumScalar(const Node &batchSum, Value *sum);
-  /// Carried numbers are read from their accumulators instead. Error: something else is carried between functions that
-  /// run several times.
+  /// Carried numbers are read from their accumulators instead; functions that run once may also take what the last
+  /// micro-step returned. Error: something else is carried between functions that run several times.
   llvm::Error replaceCarried();
 
 private:
