@@ -25,6 +25,7 @@ public:
 
   int64_t rank() const override { return index; }
   int64_t worldSize() const override { return module.worldSize(); }
+  int64_t batchRank() const override { return index; }
   const HostTensor &readState(llvm::StringRef) override { llvm_unreachable("reads are places"); }
   void writeState(llvm::StringRef, const HostTensor &) override { llvm_unreachable("writes are copies"); }
   void tap(llvm::StringRef, const HostTensor &) override { llvm_unreachable("taps are bytes"); }
