@@ -11,7 +11,7 @@ llvm::Error StepMeaning::beginRepeated(const Function &function) {
   partial.clear();
   complete.clear();
   terms.setBatch(runsInEveryMicroStep(function.kind()));
-  if (module.microSteps > 1 && &module != &train)
+  if (isRepeated)
     for (const Argument &argument : function.arguments())
       if (argument.kind == ArgumentKind::carry)
         return fault(Fault::useBeforeWait, function,
@@ -61,8 +61,10 @@ llvm::Error StepMeaning::finishRepeated() {
     current[state] = complete.lookup(state);
   }
   for (Result &result : results)
-    if (result.meaning.term >= 0)
+    if (result.meaning.term >= 0) {
       result.meaning.term = terms.completed(result.meaning.term);
+      carried[result.name] = result.meaning;
+    }
   isRepeated = false;
   return llvm::Error::success();
 }
