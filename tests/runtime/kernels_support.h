@@ -66,23 +66,18 @@ std::int64_t scratchBytesOf(const Primitive &primitive) {
 #endif
 
 /// Where a kernel finds a scalar; for the length of one call.
+template <class T>
+concept OtherScalar = std::same_as<T, std::int64_t> || std::same_as<T, float> || std::same_as<T, bool>;
 #if defined(FSDPC_CUDA_KERNELS)
 // A constant of the program is no memory of the device.
 inline const double *given(const double &value) { return new double(value); }
-template <std::same_as<std::int64_t> T>
-const T *given(const T &value) {
-  return new T(value);
-}
-inline const float *given(const float &value) { return new float(value); }
-template <std::same_as<bool> T>
+template <OtherScalar T>
 const T *given(const T &value) {
   return new T(value);
 }
 #else
 inline const double *given(const double &value) { return &value; }
-inline const float *given(const float &value) { return &value; }
-template <class T>
-  requires(std::same_as<T, std::int64_t> || std::same_as<T, bool>)
+template <OtherScalar T>
 const T *given(const T &value) {
   return &value;
 }
