@@ -23,8 +23,14 @@ llvm::ArrayRef<Knob> knobs() {
   static const Knob rows[] = {{"max_inflight_all_gathers", {"3", "4", "1"}},
                               {"reduce_communicator", {"own"}},
                               {"allgather_bucket_size", {"67108864", "16777216"}},
-                              {"reduce_bucket_size", {"67108864", "16777216"}}};
+                              {"reduce_bucket_size", {"67108864", "16777216"}},
+                              {"accumulation", {"keep_gradients", "keep_parameters", "keep_both"}}};
   return rows;
+}
+
+bool isUseless(const Knob &knob, const OptionValues &asked) {
+  bool isOneMicroStep = asked.integer("gradient_accumulation_steps") == 1;
+  return asked.given(knob.option) || (knob.option == "accumulation" && isOneMicroStep);
 }
 
 /// What is said of a point: options that the search may change and has.
@@ -35,7 +41,8 @@ constexpr llvm::StringLiteral searched[] = {"strategy",
                                             "max_inflight_all_gathers",
                                             "reduce_communicator",
                                             "allgather_bucket_size",
-                                            "reduce_bucket_size"};
+                                            "reduce_bucket_size",
+                                            "accumulation"};
 
 class Searcher {
 public:
@@ -163,7 +170,7 @@ private:
 
   void turnKnobs() {
     for (const Knob &knob : knobs()) {
-      if (asked.given(knob.option))
+      if (isUseless(knob, asked))
         continue;
       for (llvm::StringRef value : knob.values) {
         OptionValues values = result.points[result.winner].values;

@@ -1,4 +1,5 @@
-// --strategy auto: strategy, recomputation, prefetch depth and buckets chosen together under --memory_budget.
+// --strategy auto: strategy, recomputation, prefetch depth, buckets and accumulation chosen together under
+// --memory_budget.
 //
 // Every candidate is planned and simulated as a compile would do it, so its memory is the planner's figure and its time
 // the simulator's; nothing is estimated from a formula. What the command line says stays as it says.
@@ -25,7 +26,8 @@ struct JointSearch {
 ///
 /// Every strategy is tried without recomputation and, where that does not fit, with selective, full and budget. The
 /// fastest plan that fits is then varied: units that stay gathered until backward (as many as fit), depth of prefetch,
-/// buckets, a communicator for reductions. Errors: no --memory_budget, nothing that can be planned.
+/// buckets, a communicator for reductions, what stays whole between micro-steps. Errors: no --memory_budget, nothing
+/// that can be planned.
 llvm::Expected<JointSearch> searchJointly(const Estimator &model, const OptionValues &values);
 
 /// The points that no other beats in both memory and time, and why the winner won.

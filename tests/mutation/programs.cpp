@@ -48,6 +48,8 @@ constexpr Row rows[] = {
     {cnn, 2, "--strategy full_shard --reduce_communicator own"},
     {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
     {gpt2, 2, "--strategy full_shard"},
+    {mlp, 2, "--strategy full_shard --mixed_precision bf16"},
+    {mlpSgd, 4, "--strategy full_shard --max_norm 1"},
     {gpt2, 2, "--strategy full_shard --activation_checkpointing full"},
     {transformer, 2, "--strategy full_shard --activation_checkpointing selective"},
     {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
