@@ -137,6 +137,8 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   for (auto [name, isOn] : {std::pair("nesterov", own.optimizer.nesterov), {"centered", own.optimizer.centered}})
     if (isOn)
       options.push_back(std::string("--") + name);
+  if (own.optimizer.maxNorm)
+    add("max_norm", doubleText(*own.optimizer.maxNorm));
   add("auto_wrap_policy", own.autoWrapPolicy);
   if (own.autoWrapPolicy == "size_based_wrap")
     add("min_num_params", std::to_string(own.minNumParams));

@@ -210,6 +210,11 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.microBatchSize = random.pick({1, 2, 2, 3});
   pipeline.loss = chooseLoss(random);
   pipeline.optimizer = chooseOptimizer(random);
+  if (random.chance(0.3))
+    pipeline.optimizer.maxNorm = random.pick({0.05, 1.0, 50.0});
+  // Programs take a loss scale in fp16 only.
+  if (!options.emittable && random.chance(0.2))
+    pipeline.optimizer.lossScale = LossScaleOptions{.initial = 16, .window = 1};
   pipeline.autoWrapPolicy = random.pick({"auto", "auto", "size_based_wrap", "no_wrap"});
   if (pipeline.autoWrapPolicy == "size_based_wrap")
     pipeline.minNumParams = random.pick({1, 20, 60});
