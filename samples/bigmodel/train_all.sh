@@ -1,6 +1,6 @@
 #!/bin/bash
 # Trains the reduced BigModel on 2 and 4 ranks under every strategy, in f32 and bf16, without and with recomputation, and prints first and
-# last loss and the memory of a rank. About ten minutes on two cores.
+# last loss and the memory of a rank. A few minutes on two cores.
 #
 #   samples/bigmodel/train_all.sh [STEPS]
 set -euo pipefail
