@@ -28,7 +28,7 @@ public:
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
   /// Why no library of the target computes this attention or attention_grad as the op means it; nullopt if one does.
-  virtual std::optional<std::string> libraryRefuses(const Node &attention) const {
+  virtual std::optional<std::string> whyNotByLibrary(const Node &attention) const {
     return "the target has no library for it";
   }
   /// Does the target have an emitter for the op? An explanation if not.

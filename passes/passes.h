@@ -140,7 +140,7 @@ extern const Pass splitSamples;
 /// and state optimizer_step stands for step: steps that applied.
 extern const Pass appendOptimizer;
 
-/// With --attention cudnn: attention and its derivative are marked `library` where Target::libraryRefuses has no
+/// With --attention cudnn: attention and its derivative are marked `library` where Target::whyNotByLibrary has no
 /// objection, and are then computed by the target's library; of the others a remark says why they are not.
 ///     %o, %lse = attention %q, %k, %v causal     ->     %o, %lse = attention %q, %k, %v causal library
 /// Requires/ensures: train stage. Does nothing without the option. Who computes a node shows in its scratch and its

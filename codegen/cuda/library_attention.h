@@ -8,7 +8,7 @@
 
 namespace fsdpc {
 
-/// As Target::libraryRefuses, of an attention or attention_grad whatever its `library` says. Both of one attention get
+/// As Target::whyNotByLibrary, of an attention or attention_grad whatever its `library` says. Both of one attention get
 /// the same answer. What is left is what every device from sm_80 on has kernels for.
 std::optional<std::string> cudnnRefuses(const Node &attention);
 

@@ -31,7 +31,7 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
-  std::optional<std::string> libraryRefuses(const Node &attention) const override { return cudnnRefuses(attention); }
+  std::optional<std::string> whyNotByLibrary(const Node &attention) const override { return cudnnRefuses(attention); }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cudaDialect(), node); }
 
 private:

@@ -19,7 +19,7 @@ llvm::Error run(Module &module, const PassContext &context) {
     for (Node *node : *function) {
       if (!isAttention(*node))
         continue;
-      std::optional<std::string> reason = context.target.libraryRefuses(*node);
+      std::optional<std::string> reason = context.target.whyNotByLibrary(*node);
       node->get<AttentionAttributes>().byLibrary = !reason;
       if (reason)
         context.remarks.push_back(remarkOn(*node, *reason));
