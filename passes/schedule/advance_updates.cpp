@@ -7,10 +7,13 @@
 #include "passes/schedule/collective_ids.h"
 #include "passes/support/clone.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
 namespace {
+
+constexpr llvm::StringLiteral gradientPrefix = "grad.";
 
 class UpdateMover {
 public:
@@ -24,7 +27,7 @@ public:
       if (node->op() != Op::ret)
         place(*node);
     for (Node *read : reads)
-      if (Node *user = firstUser(*read))
+      if (Node *user = firstUser(*read->result()))
         standBefore(*read, *user);
     clear();
     stashGradients();
@@ -81,16 +84,6 @@ private:
     return made && made->op() == Op::wait;
   }
 
-  static Node *firstUser(const Node &node) { return firstUserOf(*node.result()); }
-
-  static Node *firstUserOf(const Value &value) {
-    Node *first = nullptr;
-    for (Use *use = value.uses(); use; use = use->next())
-      if (!first || use->user()->isBefore(first))
-        first = use->user();
-    return first;
-  }
-
   static void standBefore(Node &node, Node &user) {
     node.moveBefore(&user);
     node.section = user.section;
@@ -110,27 +103,23 @@ private:
   /// What update does not take any more is stashed before its optimizer, in case somebody taps it, and returned no
   /// more.
   void stashGradients() {
-    Node *ret = step.returnNode();
-    const std::vector<std::string> names = ret->get<ReturnAttributes>().names;
-    llvm::SmallVector<Value *, 8> kept;
-    std::vector<std::string> keptNames;
-    for (unsigned i = 0; i < ret->operandCount(); ++i) {
-      llvm::StringRef segment = names[i];
-      Value *value = ret->operand(i);
-      Node *optimizer = segment.consume_front("grad.") ? optimizerOf(*value) : nullptr;
-      if (!optimizer) {
-        kept.push_back(value);
-        keptNames.push_back(names[i]);
+    llvm::StringSet<> stashed;
+    const Node &ret = *step.returnNode();
+    for (unsigned i = 0; i < ret.operandCount(); ++i) {
+      llvm::StringRef name = ret.get<ReturnAttributes>().names[i], segment = name;
+      Node *optimizer = segment.consume_front(gradientPrefix) ? optimizerOf(*ret.operand(i)) : nullptr;
+      if (!optimizer)
         continue;
-      }
       Builder builder(step, optimizer);
       builder.inherit(*optimizer);
-      builder.create(Op::stash, {value}, StateAttributes{{segment.str()}, {}, DType::f32})->stream = Stream::compute;
-      unstash(names[i], segment);
+      StateAttributes attributes{{segment.str()}, {}, DType::f32};
+      builder.create(Op::stash, {ret.operand(i)}, std::move(attributes))->stream = Stream::compute;
+      stashed.insert(name);
     }
-    ret->erase();
-    Builder(step).ret(kept, keptNames);
+    eraseResults(step, [&](llvm::StringRef name) { return stashed.contains(name); });
     eraseUnusedArguments(update);
+    if (Function *tap = module.function(FunctionKind::tapGradients))
+      unstash(*tap, stashed);
   }
 
   static Node *optimizerOf(const Value &gradient) {
@@ -140,22 +129,22 @@ private:
     return nullptr;
   }
 
-  /// Where the tap took a result of the step.
-  void unstash(const std::string &name, llvm::StringRef segment) {
-    Function *tap = module.function(FunctionKind::tapGradients);
-    Value *argument = tap ? tap->argument(name) : nullptr;
-    if (!argument)
-      return;
-    if (Node *user = argument->hasUses() ? firstUserOf(*argument) : nullptr) {
-      Builder builder(*tap, user);
+  /// Where the tap took results of the step.
+  static void unstash(Function &tap, const llvm::StringSet<> &stashed) {
+    for (const Argument &argument : tap.arguments()) {
+      Node *user = stashed.contains(argument.name) ? firstUser(*argument.value) : nullptr;
+      if (!user)
+        continue;
+      Builder builder(tap, user);
       builder.inherit(*user);
-      StateAttributes attributes{{segment.str()}, Shape(argument->type().shape()), argument->type().dtype()};
+      const Type &type = argument.value->type();
+      StateAttributes attributes{{argument.name.substr(gradientPrefix.size())}, Shape(type.shape()), type.dtype()};
       Node *node = builder.create(Op::unstash, {}, std::move(attributes));
       node->stream = Stream::compute;
-      node->result()->setName(name);
-      argument->replaceAllUsesWith(node->result());
+      node->result()->setName(argument.name);
+      argument.value->replaceAllUsesWith(node->result());
     }
-    eraseUnusedArguments(*tap);
+    eraseUnusedArguments(tap);
   }
 
   Module &module;

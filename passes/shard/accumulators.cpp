@@ -2,20 +2,9 @@
 
 #include "ir/ops/attributes.h"
 #include "passes/shard/placement.h"
+#include "passes/support/clone.h"
 
 namespace fsdpc {
-
-namespace {
-
-Node *firstUser(const Node &node) {
-  Node *first = nullptr;
-  for (Use *use = node.result()->uses(); use; use = use->next())
-    if (!first || use->user()->isBefore(first))
-      first = use->user();
-  return first;
-}
-
-} // namespace
 
 std::string Accumulators::freeName(std::string name) const {
   while (module.state(name))
@@ -53,7 +42,7 @@ void Accumulators::clearScalars(Builder &builder) {
 
 Value *Accumulators::sumScalar(const Node &batchSum, Value *sum) {
   Function &function = *batchSum.function();
-  Node *user = firstUser(batchSum);
+  Node *user = firstUser(*batchSum.result());
   if (!areNeeded() || !runsInEveryMicroStep(function.kind()) || !user)
     return sum;
   const Node &ret = *function.returnNode();
@@ -96,20 +85,6 @@ llvm::Error Accumulators::readInstead(Function &function, unsigned index) {
   return llvm::Error::success();
 }
 
-void Accumulators::dropResults(Function &function) {
-  Node *ret = function.returnNode();
-  const std::vector<std::string> oldNames = ret->get<ReturnAttributes>().names;
-  llvm::SmallVector<Value *, 4> values;
-  std::vector<std::string> names;
-  for (unsigned i = 0; i < ret->operandCount(); ++i)
-    if (!carried.contains(oldNames[i])) {
-      values.push_back(ret->operand(i));
-      names.push_back(oldNames[i]);
-    }
-  ret->erase();
-  Builder(function).ret(values, names);
-}
-
 llvm::Error Accumulators::replaceCarried() {
   for (const std::unique_ptr<Function> &function : module.functions)
     for (size_t i = function->arguments().size(); i-- > 0;)
@@ -117,7 +92,7 @@ llvm::Error Accumulators::replaceCarried() {
         if (llvm::Error error = readInstead(*function, static_cast<unsigned>(i)))
           return error;
   if (Function *prologue = module.function(FunctionKind::prologue))
-    dropResults(*prologue);
+    eraseResults(*prologue, [&](llvm::StringRef name) { return carried.contains(name); });
   return llvm::Error::success();
 }
 

@@ -38,7 +38,6 @@ public:
 private:
   std::string freeName(std::string name) const;
   llvm::Error readInstead(Function &function, unsigned argument);
-  void dropResults(Function &function);
 
   Module &module;
   llvm::StringMap<const State *> bySegment;

@@ -41,6 +41,28 @@ Value *resultValue(const Function &function, llvm::StringRef name) {
   return index < 0 ? nullptr : function.returnNode()->operand(static_cast<unsigned>(index));
 }
 
+void eraseResults(Function &function, llvm::function_ref<bool(llvm::StringRef name)> isObsolete) {
+  Node *ret = function.returnNode();
+  const std::vector<std::string> names = ret->get<ReturnAttributes>().names;
+  llvm::SmallVector<Value *, 8> kept;
+  std::vector<std::string> keptNames;
+  for (unsigned i = 0; i < ret->operandCount(); ++i)
+    if (!isObsolete(names[i])) {
+      kept.push_back(ret->operand(i));
+      keptNames.push_back(names[i]);
+    }
+  ret->erase();
+  Builder(function).ret(kept, keptNames);
+}
+
+Node *firstUser(const Value &value) {
+  Node *first = nullptr;
+  for (const Use *use = value.uses(); use; use = use->next())
+    if (!first || use->user()->isBefore(first))
+      first = use->user();
+  return first;
+}
+
 void eraseUnusedArguments(Function &function) {
   for (size_t i = function.arguments().size(); i-- > 0;)
     if (!function.arguments()[i].value->hasUses())

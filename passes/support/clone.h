@@ -20,6 +20,11 @@ int64_t resultIndex(const Function &function, llvm::StringRef name);
 /// Its value; null if there is none.
 Value *resultValue(const Function &function, llvm::StringRef name);
 
+/// Removes the results that the predicate names.
+void eraseResults(Function &function, llvm::function_ref<bool(llvm::StringRef name)> isObsolete);
+/// The user that comes first in the function; null if there is none.
+Node *firstUser(const Value &value);
+
 /// Removes arguments that nothing uses.
 void eraseUnusedArguments(Function &function);
 /// Removes pure nodes whose results are unused, from the end backwards.

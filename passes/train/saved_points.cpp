@@ -59,6 +59,11 @@ public:
       if (run.mayRecompute[i] && isExpensive(*run.nodes[i]))
         expensive.push_back(i);
     }
+    for (size_t i = 0; i < run.nodes.size(); ++i)
+      for (Value *operand : run.nodes[i]->operands())
+        if (run.mayRecompute[i] && !isInside(*operand) &&
+            outside.try_emplace(operand, static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2)).second)
+          outsideCosts.push_back(costToKeep(*operand));
   }
 
   std::vector<SavedPoint> find() {
@@ -99,25 +104,21 @@ private:
   /// Node i has an entry 2i + 2 and an exit 2i + 3, which are parted where its results are kept; what is defined
   /// outside the run follows in the same way. 0 is what is at hand, 1 is backward.
   std::vector<bool> cut(const std::vector<bool> &kept) const {
-    llvm::DenseMap<Value *, uint32_t> outside;
-    for (size_t i = 0; i < run.nodes.size(); ++i)
-      for (Value *operand : run.nodes[i]->operands())
-        if (run.mayRecompute[i] && !isInside(*operand))
-          outside.try_emplace(operand, static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2));
     MinCut graph(static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2));
-    for (auto [value, entry] : outside) {
+    for (size_t i = 0; i < outsideCosts.size(); ++i) {
+      auto entry = static_cast<uint32_t>(2 * (run.nodes.size() + i) + 2);
       graph.addEdge(0, entry, MinCut::unlimited);
-      graph.addEdge(entry, entry + 1, costToKeep(*value));
+      graph.addEdge(entry, entry + 1, outsideCosts[i]);
     }
     for (size_t i = 0; i < run.nodes.size(); ++i)
-      addNode(graph, i, kept[i], outside);
+      addNode(graph, i, kept[i]);
     std::vector<bool> sinkSide = graph.sinkSide(0, 1), recomputed(run.nodes.size(), false);
     for (size_t i = 0; i < run.nodes.size(); ++i)
       recomputed[i] = run.mayRecompute[i] && !kept[i] && sinkSide[2 * i + 2];
     return recomputed;
   }
 
-  void addNode(MinCut &graph, size_t i, bool isKept, const llvm::DenseMap<Value *, uint32_t> &outside) const {
+  void addNode(MinCut &graph, size_t i, bool isKept) const {
     const Node &node = *run.nodes[i];
     uint32_t entry = static_cast<uint32_t>(2 * i + 2);
     bool isFixed = isKept || !run.mayRecompute[i];
@@ -229,6 +230,8 @@ private:
   const ForwardRun &run;
   const Target &target;
   llvm::DenseMap<const Node *, size_t> indexOf;
+  llvm::DenseMap<Value *, uint32_t> outside; ///< what the run reads of others -> its entry in the cut's graph
+  std::vector<int64_t> outsideCosts;         ///< in the order of the entries
   std::vector<size_t> expensive;
   std::vector<SavedPoint> points;
 };

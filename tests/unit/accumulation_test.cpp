@@ -17,19 +17,6 @@ using Tensors = std::map<std::string, HostTensor>;
 
 constexpr int64_t samples = 24;
 
-Tensors randomParameters(const Module &module) {
-  std::mt19937 generator(7);
-  std::normal_distribution<double> normal(0, 0.5);
-  Tensors tensors;
-  for (const Parameter &parameter : module.parameters) {
-    HostTensor tensor(parameter.type);
-    for (double &value : tensor.values)
-      value = normal(generator);
-    tensors[parameter.name] = std::move(tensor);
-  }
-  return tensors;
-}
-
 /// The global batch in pieces of `batch`. Label -100 is ignored; pieces ignore different numbers of samples.
 std::vector<Tensors> pieces(int64_t batch) {
   std::mt19937 generator(11);

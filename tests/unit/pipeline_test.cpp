@@ -16,19 +16,6 @@ namespace {
 
 using Tensors = std::map<std::string, HostTensor>;
 
-Tensors randomParameters(const Module &module) {
-  std::mt19937 generator(7);
-  std::normal_distribution<double> normal(0, 0.5);
-  Tensors tensors;
-  for (const Parameter &parameter : module.parameters) {
-    HostTensor tensor(parameter.type);
-    for (double &value : tensor.values)
-      value = normal(generator);
-    tensors[parameter.name] = std::move(tensor);
-  }
-  return tensors;
-}
-
 /// The global batch of 12 samples, cut over ranks. Label -100 is ignored; ranks ignore different numbers of samples.
 std::vector<Tensors> batches(int64_t ranks, int64_t batch) {
   std::mt19937 generator(11);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "ir/builder.h"
+#include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
 
+#include <map>
 #include <random>
 
 namespace fsdpc {
@@ -57,5 +59,19 @@ private:
     return module.parameters.back();
   }
 };
+
+/// The same for every module of the same parameters: normal, of deviation 0.5, by name.
+inline std::map<std::string, HostTensor> randomParameters(const Module &module) {
+  std::mt19937 generator(7);
+  std::normal_distribution<double> normal(0, 0.5);
+  std::map<std::string, HostTensor> tensors;
+  for (const Parameter &parameter : module.parameters) {
+    HostTensor tensor(parameter.type);
+    for (double &value : tensor.values)
+      value = normal(generator);
+    tensors[parameter.name] = std::move(tensor);
+  }
+  return tensors;
+}
 
 } // namespace fsdpc

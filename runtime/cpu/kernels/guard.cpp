@@ -1,4 +1,4 @@
-#include "runtime/cpu/kernels/guard.h"
+#include "runtime/common/guard.h"
 
 #include "runtime/common/exact_sum.h"
 #include "runtime/cpu/kernels/parallel.h"

@@ -1,11 +1,11 @@
 // Everything an emitted program calls.
 #pragma once
 
+#include "runtime/common/guard.h"
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/kernels/attention.h"
 #include "runtime/cpu/kernels/convolution.h"
 #include "runtime/cpu/kernels/copy.h"
-#include "runtime/cpu/kernels/guard.h"
 #include "runtime/cpu/kernels/index.h"
 #include "runtime/cpu/kernels/loss.h"
 #include "runtime/cpu/kernels/matmul.h"

@@ -1,13 +1,13 @@
 // Everything an emitted program calls.
 #pragma once
 
+#include "runtime/common/guard.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/kernels/attention.h"
 #include "runtime/cuda/kernels/convolution.h"
 #include "runtime/cuda/kernels/copy.h"
 #include "runtime/cuda/kernels/cudnn_attention.h"
-#include "runtime/cuda/kernels/guard.h"
 #include "runtime/cuda/kernels/index.h"
 #include "runtime/cuda/kernels/loss.h"
 #include "runtime/cuda/kernels/matmul.h"

@@ -1,5 +1,6 @@
 // What guards an update: the exact norm of all gradients, what clips it, whether the step counts, and the next loss
-// scale. runtime/common/exact_sum.h says what an accumulator is.
+// scale. Each target implements it (runtime/cpu/kernels/guard.cpp, runtime/cuda/kernels/guard.cu) with the arithmetic
+// of runtime/common/exact_sum.h, which says what an accumulator is.
 #pragma once
 
 #include "runtime/common/address.h"
