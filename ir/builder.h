@@ -22,6 +22,7 @@ public:
     currentSection = section;
     currentUnit = section.unit;
   }
+  Section section() const { return currentSection; }
   void setUnit(int32_t unit) { currentUnit = unit; }
   void setSource(llvm::StringRef source) { currentSource = source.str(); }
   /// Section, unit and source of an existing node.

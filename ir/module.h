@@ -161,6 +161,7 @@ struct State {
       over; ///< segments, with their optimizer state, and replicas: the mesh axis they are split over; empty: whole
   int64_t paddedElements = 0; ///< segments: shard x size of the axis
   bool trainable = true;
+  bool onHost = false;            ///< its place is in the host's memory
   std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes
   Place place;
 };
@@ -178,6 +179,10 @@ struct Unit {
   /// What stays whole between micro-steps, if there are several: reduce (nothing), keep_gradients, keep_parameters,
   /// keep_both.
   std::string accumulation = "reduce";
+  /// What of its state lies in the host's memory: none; optimizer (its state, copied to the device and back around each
+  /// step of the optimizer); params (the shards of its parameters too: the optimizer steps on the host, to which
+  /// gradients are copied, and what is gathered is copied to the device).
+  std::string offload = "none";
 };
 
 /// Choices for the whole module.
@@ -187,6 +192,9 @@ struct Decisions {
   std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
   bool overlapComm = true;                       ///< off: every collective is waited for where it starts
   bool ownReduceCommunicator = false;            ///< reductions on a communicator and a stream of their own
+  /// The share, in bytes, of what forward leaves to backward that waits for it in the host's memory: what is made first
+  /// comes first, since it waits longest.
+  double offloadActivations = 0;
 };
 
 /// One way to cut the ranks into groups of equal size. The members of a group are `stride` apart: with 4 ranks, size 2

@@ -5,11 +5,12 @@
 namespace fsdpc {
 
 llvm::StringRef nameOf(Space space) {
-  return space == Space::privateSpace ? "private" : space == Space::window ? "window" : "none";
+  static constexpr llvm::StringRef names[] = {"none", "private", "window", "host"};
+  return names[static_cast<size_t>(space)];
 }
 
 llvm::StringRef nameOf(Stream stream) {
-  static constexpr llvm::StringRef names[] = {"none", "compute", "comm", "reduce"};
+  static constexpr llvm::StringRef names[] = {"none", "compute", "comm", "reduce", "copy", "host"};
   return names[static_cast<size_t>(stream)];
 }
 

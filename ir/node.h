@@ -13,9 +13,13 @@ class Function;
 class Node;
 class Value;
 
-/// Memory spaces of the `planned` stage. `window` has the same offset on every rank and peers may read it.
-enum class Space : uint8_t { none, privateSpace, window };
-llvm::StringRef nameOf(Space space); // "private", "window"
+/// Memory spaces of the `planned` stage. `window` has the same offset on every rank and peers may read it. `host` is
+/// not the device's memory: only copies, and what the host computes, touch it.
+enum class Space : uint8_t { none, privateSpace, window, host };
+inline constexpr Space allSpaces[] = {Space::privateSpace, Space::window, Space::host};
+/// Of one of allSpaces, its index there.
+inline size_t indexOf(Space space) { return static_cast<size_t>(space) - 1; }
+llvm::StringRef nameOf(Space space); // "private", "window", "host"
 
 struct Place {
   Space space = Space::none;
@@ -25,8 +29,13 @@ struct Place {
 };
 
 /// `reduce` carries reductions where they have a communicator of their own; else they are on `comm` with everything
-/// else.
-enum class Stream : uint8_t { none, compute, comm, reduce };
+/// else. `copy` carries copies between the device and its host. What is on `host` the host computes, in its place in
+/// the order of `compute`.
+enum class Stream : uint8_t { none, compute, comm, reduce, copy, host };
+/// The streams of transfers: nodes that are started, and waited for.
+inline constexpr Stream transferStreams[] = {Stream::comm, Stream::reduce, Stream::copy};
+/// Of one of transferStreams, its index there.
+inline size_t laneOf(Stream stream) { return static_cast<size_t>(stream) - static_cast<size_t>(Stream::comm); }
 llvm::StringRef nameOf(Stream stream);
 
 /// What part of a step a node belongs to. Derivatives carry the unit of the node they come from, with phase backward;

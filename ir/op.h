@@ -39,8 +39,8 @@ enum OpTrait : uint32_t {
   inPlace = 1 << 3,
   /// Talks to other ranks.
   collective = 1 << 4,
-  /// The comm stream runs it; its result is a future.
-  startsCollective = 1 << 5,
+  /// A stream of transfers carries it out, be it a collective or a copy to or from the host; its result is a future.
+  startsTransfer = 1 << 5,
   /// The evaluator's engine runs it (state, collectives): `evaluate` goes through EvaluateContext::environment.
   usesEnvironment = 1 << 6,
   commutative = 1 << 7,
@@ -80,6 +80,13 @@ std::optional<Op> opFromName(llvm::StringRef name);
 llvm::ArrayRef<Op> allOps();
 inline const OpInfo &infoOf(const Node &node) { return infoOf(node.op()); }
 inline bool isElementwise(const Node &node) { return infoOf(node).has(elementwise); }
+inline bool startsCollective(const Node &node) {
+  return infoOf(node).has(startsTransfer) && infoOf(node).has(collective);
+}
+/// Does the trait inPlace allow this result to lie over this operand?
+inline bool isWrittenInPlace(const Node &node, unsigned result, unsigned operand) {
+  return infoOf(node).has(inPlace) && operand == (result == 0 ? 0 : result + 1);
+}
 
 /// A derivative rule's view: given cotangents of the results, it sets cotangents of the operands by building nodes.
 ///

@@ -159,7 +159,7 @@ llvm::Error checkFutures(const Module &module) {
       for (unsigned i = 0; i < node->resultCount(); ++i)
         if (llvm::Error error = checkFuture(*function, node->result(i)))
           return error;
-      if (!infoOf(*node).has(startsCollective))
+      if (!startsCollective(*node))
         continue;
       int64_t id = node->get<CollectiveAttributes>().id;
       // Ids count up from 0; the two largest numbers are the set's own markers.
@@ -180,6 +180,7 @@ private:
   llvm::Error checkPlaced(const Node &node);
   llvm::Error checkAlias(const Node &node);
   llvm::Error checkPack(const Node &node);
+  llvm::Error checkSpaces(const Node &node) const;
   llvm::Error checkCarried(const Function &function, const Argument &argument);
   static bool fits(const Place &place, int64_t bytes) {
     int64_t end;
@@ -199,6 +200,9 @@ llvm::Error PlaceChecker::run() {
   for (const State &state : module.states)
     if (!fits(state.place, state.type.bytes()))
       return broken("V19", "state " + symbolText('@', state.name) + " has no place");
+  for (const State &state : module.states)
+    if ((state.place.space == Space::host) != state.onHost)
+      return broken("V22", "state " + symbolText('@', state.name) + " does not lie where it says");
   for (const Function *function : inCallOrder(module)) {
     for (const Argument &argument : function->arguments())
       if (argument.value->type().bytes() != 0 && !fits(argument.value->place, argument.value->type().bytes()))
@@ -242,6 +246,25 @@ llvm::Error PlaceChecker::checkPlaced(const Node &node) {
   }
   if (node.workspaceBytes < 0 || (node.workspaceBytes > 0 && !fits(node.workspace, node.workspaceBytes)))
     return broken("V19", node, "its workspace has no place");
+  return checkSpaces(node);
+}
+
+/// Only copies cross between the host's memory and the device's; all else works in one of the two.
+llvm::Error PlaceChecker::checkSpaces(const Node &node) const {
+  const bool namesOnly = node.op() == Op::write || node.op() == Op::free || node.op() == Op::ret;
+  if (namesOnly)
+    return llvm::Error::success();
+  const bool reloads = node.op() == Op::reloadStart, offloads = node.op() == Op::offloadStart;
+  const bool isAlias = node.op() == Op::read || node.op() == Op::wait || infoOf(node).has(aliasesOperand);
+  auto isWrong = [&](const Value *value, bool onHost) {
+    return value->type().bytes() != 0 && !value->type().isToken() && (value->place.space == Space::host) != onHost;
+  };
+  for (const Value *operand : node.operands())
+    if (!isAlias && isWrong(operand, reloads || node.stream == Stream::host))
+      return broken("V22", node, nameIn(*node.function(), operand) + " lies on the other side of the host's border");
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    if (!isAlias && isWrong(node.result(i), offloads || node.stream == Stream::host))
+      return broken("V22", node, "result " + llvm::Twine(i) + " lies on the other side of the host's border");
   return llvm::Error::success();
 }
 
@@ -308,7 +331,7 @@ llvm::Error checkEvents(const Module &module) {
   llvm::DenseMap<int32_t, const Node *> recorders, waiters;
   for (const std::unique_ptr<Function> &function : module.functions)
     for (const Node *node : *function) {
-      const bool starts = infoOf(*node).has(startsCollective);
+      const bool starts = infoOf(*node).has(startsTransfer);
       if ((starts && node->records >= 0) || (!starts && node->awaits >= 0))
         return broken("V21", *node, "compute nodes record events and starts await them");
       if (node->implied && node->op() != Op::wait)

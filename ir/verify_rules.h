@@ -12,7 +12,7 @@ llvm::Error checkStructure(const Module &module); ///< (V2) to (V8): functions, 
 llvm::Error checkBorders(const Module &module);   ///< (V9), (V10): what functions hand to each other
 llvm::Error checkStage(const Module &module);     ///< (V11) to (V14), (V18): what the stage allows and demands
 llvm::Error checkLifetimes(const Module &module); ///< (V15) to (V17): frees and futures
-llvm::Error checkPlaces(const Module &module);    ///< (V19), (V20): the memory plan
+llvm::Error checkPlaces(const Module &module);    ///< (V19), (V20), (V22): the memory plan
 llvm::Error checkEvents(const Module &module);    ///< (V21): the order between streams
 
 /// "(V3) micro_step: <message>", and the node's text on a line of its own.

@@ -41,6 +41,8 @@ Stages stagesOf(Op op) {
   case Op::allGatherStart:
   case Op::reduceScatterStart:
   case Op::allReduceStart:
+  case Op::offloadStart:
+  case Op::reloadStart:
   case Op::stash:
   case Op::unstash:
   case Op::wait: return {Stage::async, Stage::planned};
@@ -77,9 +79,12 @@ llvm::Error checkCollective(const Module &module, const Node &node) {
 llvm::Error checkStream(const Module &module, const Node &node) {
   if (module.stage < Stage::async || node.op() == Op::ret)
     return llvm::Error::success();
-  bool starts = infoOf(node).has(startsCollective);
-  bool reduces = starts && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
-  Stream stream = reduces ? Stream::reduce : starts ? Stream::comm : Stream::compute;
+  bool communicates = infoOf(node).has(collective), copies = infoOf(node).has(startsTransfer) && !communicates;
+  bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
+  Stream stream = reduces ? Stream::reduce : communicates ? Stream::comm : copies ? Stream::copy : Stream::compute;
+  // Optimizers, and only they, have implementations for both.
+  if (node.stream == Stream::host && infoOf(node).has(inPlace))
+    return llvm::Error::success();
   return node.stream == stream ? llvm::Error::success() : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
 }
 

@@ -47,7 +47,7 @@ struct OptimizerOptions {
 struct UnitOverride {
   std::string pattern; ///< regular expression
   /// strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch, activation_checkpointing,
-  /// accumulation: valid values
+  /// accumulation, offload: values of the fields of Unit
   std::map<std::string, std::string> values;
 };
 
@@ -84,6 +84,8 @@ struct PipelineOptions {
   int64_t maxInflightAllGathers = 2;
   std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective, budget
   double activationMemoryBudget = 1;            ///< of units with budget: what passes/train/saved_budget.h says
+  std::string offload = "none";                 ///< of every unit: none, optimizer, params (Unit::offload)
+  double offloadActivations = 0;                ///< Decisions::offloadActivations
 };
 
 } // namespace fsdpc

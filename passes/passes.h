@@ -250,6 +250,32 @@ extern const Pass advanceUpdates;
 /// Requires/ensures: async stage. Nothing with several micro-steps, nor for a unit without forward prefetch.
 extern const Pass carryFirstGather;
 
+/// Inserts the copies between the device and its host that Unit::offload and Decisions::offloadActivations ask for,
+/// each waited for where it starts.
+///
+/// States that say `host` (shardState has marked them): what the device reads of one it reads from a copy, and what it
+/// writes to one is copied there. An optimizer whose segment is on the host runs `on(host)`, over copies of what it
+/// takes from the device; they are made where the values are, so that gradients leave the device at once.
+///
+///   before   %p = read @u.p; %f = all_gather.start %p
+///   after    %p = read @u.p; %c = reload.start %p on(copy); %d = wait %c; %f = all_gather.start %d
+///
+/// Activations: what forward makes, backward reads and nobody needs for three runs of units or more, the first made
+/// first, up to the share:
+///
+///   before   %x = ... (forward)  ...  use %x (backward)
+///   after    %x = ...; %c = offload.start %x; %h = wait %c  ...  %b = reload.start %h; %y = wait %b; use %y
+///
+/// Requires/ensures: async stage. Behind every pass that places nodes, since what it inserts stands next to them;
+/// before insertFrees, which then gives back what has left the device. Values do not change.
+extern const Pass insertOffload;
+
+/// Gives each copy about the time of one run of a unit, so that one is under way while another one's data are used:
+/// starts of reloads go up to the beginning of the run before, waits of offloads down to the end of the run behind, as
+/// far as what they copy, the last write of the state and the first reader allow. Moves nodes only; nothing without
+/// overlap_comm. Requires/ensures: async stage.
+extern const Pass scheduleCopies;
+
 /// Adds a free after the last use of every buffer that has none yet.
 extern const Pass insertFrees;
 

@@ -43,6 +43,8 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &advanceAccumulation, // gradients of a micro-step are added when they are there
       &advanceUpdates,      // a unit's optimizer runs when its gradients are there
       &carryFirstGather,
+      &insertOffload,  // once everything has its place: copies fit in around it
+      &scheduleCopies, // and take the time of a run
       &insertFrees,
       // planned: where things live
       &planMemory,

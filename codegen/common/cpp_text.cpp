@@ -118,7 +118,8 @@ std::string cppDType(DType dtype) {
 }
 
 std::string cppPlace(Space space, int64_t offsetBytes) {
-  return (space == Space::window ? "W + 0x" : "P + 0x") +
+  static constexpr llvm::StringLiteral names[] = {"P", "W", "H"};
+  return (names[indexOf(space)] + " + 0x").str() +
          llvm::utohexstr(static_cast<uint64_t>(offsetBytes), /*LowerCase=*/true);
 }
 

@@ -24,6 +24,8 @@ public:
   virtual void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const = 0;
   /// Do streams wait for each other by events, which the program records and awaits?
   virtual bool hasEvents() const = 0;
+  /// Is what runs `on(host)` called like everything else?
+  virtual bool hostIsDevice() const = 0;
 
   /// The file of the functions, what it includes, and what stands before the program's own names.
   virtual llvm::StringRef programFile() const = 0;

@@ -2,6 +2,7 @@
 #include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 #include "ir/carried.h"
+#include "ir/op.h"
 
 namespace fsdpc {
 
@@ -139,6 +140,10 @@ std::string collective(SectionWriter &writer, const Node &start) {
   return writer.hole("int", "collective", llvm::Twine(writer.program.collectiveOf(start)));
 }
 
+std::string copyText(SectionWriter &writer, const Node &start) {
+  return "copies[" + writer.hole("int", "copy", llvm::Twine(writer.program.copyOf(start))) + "]";
+}
+
 std::string staging(SectionWriter &writer, const Node &node) {
   return node.workspaceBytes == 0 ? "nullptr" : "c.at<std::byte>(" + writer.placeAt("staging", node.workspace) + ")";
 }
@@ -157,6 +162,16 @@ std::string startText(SectionWriter &writer, const Node &start, const std::strin
   return ("tickets[" + index + "] = " + function + "(c, " + index + ", " + source + ", " + destination + ", " + amount +
           ");")
       .str();
+}
+
+/// offloadStart(c, copies[3], t5, t6, 4096);
+void emitCopyStart(SectionWriter &writer, const Node &node) {
+  std::string from = writer.use(node.operand(0)), to = writer.define(node.result(), "arrives");
+  if (node.awaits >= 0 && writer.program.dialect.hasEvents())
+    writer.line("await(c, Channel::copy, " + writer.event(node.awaits) + ");");
+  llvm::StringRef function = node.op() == Op::offloadStart ? "offloadStart" : "reloadStart";
+  writer.line(function + "(c, " + copyText(writer, node) + ", " + from + ", " + to + ", " +
+              llvm::Twine(node.operand(0)->type().bytes()) + ");" + edgesComment(writer, node));
 }
 
 void emitStart(SectionWriter &writer, const Node &node) {
@@ -189,11 +204,16 @@ void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, 
 void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
   assert(start && "a future comes from a start of this step or of the one before");
-  std::string index = collective(writer, *start);
-  if (waitsForStepBefore(node, *start))
-    emitFirstStart(writer, node, *start, index);
-  if (!node.implied || !writer.program.dialect.hasEvents())
-    writer.line("wait(c, tickets[" + index + "]);");
+  const bool isCarriedOut = !node.implied || !writer.program.dialect.hasEvents();
+  if (startsCollective(*start)) {
+    std::string index = collective(writer, *start);
+    if (waitsForStepBefore(node, *start))
+      emitFirstStart(writer, node, *start, index);
+    if (isCarriedOut)
+      writer.line("wait(c, tickets[" + index + "]);");
+  } else if (isCarriedOut) {
+    writer.line("wait(c, " + copyText(writer, *start) + ");");
+  }
   writer.defineAlias(node.result(), node.operand(0), "complete");
 }
 
@@ -220,7 +240,12 @@ void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kern
     text += ", " + (result < 0 ? std::string("nullptr") : writer.define(node.result(result)));
   if (node.get<OptimizerAttributes>().copies)
     text += ", " + writer.define(node.result(node.resultCount() - 1));
-  writer.line(text + ");");
+  text += ");";
+  if (node.stream == Stream::host && !writer.program.dialect.hostIsDevice()) {
+    std::string task = "hostTasks[" + writer.hole("int", "task", llvm::Twine(writer.program.hostTaskOf(node))) + "]";
+    text = "onHost(c, " + task + ", [=](const Context &c) { host::" + text + " });";
+  }
+  writer.line(text);
 }
 
 /// The operand that is the first number, behind p, g, the states and the copy.
@@ -332,6 +357,8 @@ const Emitter allGatherStart = {emitStart};
 const Emitter reduceScatterStart = {emitStart};
 const Emitter allReduceStart = {emitStart};
 const Emitter wait = {emitWait};
+const Emitter offloadStart = {emitCopyStart};
+const Emitter reloadStart = {emitCopyStart};
 
 const Emitter sgd = {emitSgd, Elements::any, floatState};
 const Emitter adam = {emitAdam, Elements::any, floatState};

@@ -15,9 +15,14 @@ std::string shapeText(llvm::ArrayRef<int64_t> dims) {
   return "{" + std::to_string(dims.size()) + ", " + cppList(dims) + "}";
 }
 
+std::string spaceText(Space space) {
+  static constexpr llvm::StringLiteral names[] = {"Space::privateSpace", "Space::window", "Space::host"};
+  return names[indexOf(space)].str();
+}
+
 std::string placeText(Place place) {
-  std::string space = place.space == Space::window ? "Space::window" : "Space::privateSpace";
-  return "{" + space + ", " + std::to_string(place.offsetBytes) + "}";
+  return "{" + (place.isPlaced() ? spaceText(place.space) : spaceText(Space::privateSpace)) + ", " +
+         std::to_string(place.offsetBytes) + "}";
 }
 
 /// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes. Both moments are rounded to
@@ -96,8 +101,7 @@ private:
 
 void InfoWriter::fillMemory() {
   for (const ArenaUse &arena : info.arenas)
-    arenas.row({arena.space == Space::window ? "Space::window" : "Space::privateSpace", std::to_string(arena.bytes),
-                std::to_string(arena.usedBytes)});
+    arenas.row({spaceText(arena.space), std::to_string(arena.bytes), std::to_string(arena.usedBytes)});
   for (const ClassBytes &entry : info.memoryClasses)
     memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
 }

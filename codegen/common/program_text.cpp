@@ -15,9 +15,13 @@ void ProgramText::collectCollectives() {
   for (const std::unique_ptr<Function> &function : module.functions) {
     for (const Node *node : *function) {
       events = std::max(events, node->records + 1);
-      if (infoOf(*node).has(startsCollective)) {
+      if (startsCollective(*node)) {
         collectiveIndex[node] = static_cast<int>(collectiveNodes.size());
         collectiveNodes.push_back(node);
+      } else if (infoOf(*node).has(startsTransfer)) {
+        copyIndex[node] = static_cast<int>(copyIndex.size());
+      } else if (node->stream == Stream::host) {
+        hostTaskIndex[node] = static_cast<int>(hostTaskIndex.size());
       }
     }
     const Node *ret = function->returnNode();

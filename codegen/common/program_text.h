@@ -31,6 +31,11 @@ public:
   std::string constantTable(const Dense &dense);
   /// Index of a started collective in the side table, of the node that makes the future.
   int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
+  /// The number of a started copy, and of a node that the host computes.
+  int copyOf(const Node &start) const { return copyIndex.lookup(&start); }
+  int hostTaskOf(const Node &node) const { return hostTaskIndex.lookup(&node); }
+  int copyCount() const { return static_cast<int>(copyIndex.size()); }
+  int hostTaskCount() const { return static_cast<int>(hostTaskIndex.size()); }
   /// The start behind a future, also one that another function started, of this step or of the one before; null if
   /// there is none.
   const Node *startOf(const Value *future) const;
@@ -74,7 +79,7 @@ private:
   std::vector<std::string> kernelTexts;
   llvm::StringMap<std::string> constantByBytes;
   std::vector<Dense> constantValues;
-  llvm::DenseMap<const Node *, int> collectiveIndex;
+  llvm::DenseMap<const Node *, int> collectiveIndex, copyIndex, hostTaskIndex;
   std::vector<const Node *> collectiveNodes;
   int events = 0;
   llvm::StringMap<const Node *> startByResultName;

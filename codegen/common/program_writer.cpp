@@ -271,6 +271,10 @@ std::string ProgramWriter::declarations() const {
     text += prefix + "Event events[" + std::to_string(program.eventCount()) + "];\n";
   if (!program.collectives().empty())
     text += prefix + "Ticket tickets[" + std::to_string(program.collectives().size()) + "];\n";
+  if (program.copyCount() > 0)
+    text += prefix + "Copy copies[" + std::to_string(program.copyCount()) + "];\n";
+  if (program.hostTaskCount() > 0 && !program.dialect.hostIsDevice())
+    text += prefix + "HostTask hostTasks[" + std::to_string(program.hostTaskCount()) + "];\n";
   return text.empty() ? text : text + "\n";
 }
 

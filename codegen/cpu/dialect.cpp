@@ -21,6 +21,7 @@ public:
     emitHostLoops(writer, node, attributes);
   }
   bool hasEvents() const override { return false; }
+  bool hostIsDevice() const override { return true; }
   llvm::StringRef programFile() const override { return "program.cpp"; }
   std::string includes(const ProgramText &) const override { return "#include \"runtime/cpu/kernels/kernels.h\"\n"; }
   std::string declarations(const ProgramText &program) const override;

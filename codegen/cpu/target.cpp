@@ -21,7 +21,7 @@ public:
     return scratchWithCopies(cpuDialect(), node, kernelScratchBytes(node));
   }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
-    return infoOf(collective).has(startsCollective) && operand == 0;
+    return startsCollective(collective) && operand == 0;
   }
   bool resultInWindow(const Node &) const override { return false; }
   bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
@@ -81,7 +81,8 @@ bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned 
   if (from.elements() != to.elements() || byteSize(from.dtype()) != byteSize(to.dtype()))
     return false;
   // Other kernels read an operand again after writing, or may come to.
-  return node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand);
+  return node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand) ||
+         isWrittenInPlace(node, result, operand);
 }
 
 } // namespace

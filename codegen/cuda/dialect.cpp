@@ -19,6 +19,7 @@ public:
     emitKernel(writer, node, attributes);
   }
   bool hasEvents() const override { return true; }
+  bool hostIsDevice() const override { return false; }
   llvm::StringRef programFile() const override { return "program.cu"; }
   std::string includes(const ProgramText &program) const override {
     return "#include \"runtime/cuda/kernels/kernels.h\"\n\n" +
@@ -33,7 +34,8 @@ public:
   // Ranks that are threads of one process each have their own.
   llvm::StringRef variablePrefix() const override { return "PER_RANK "; }
   std::string startText(const ProgramText &program) const override {
-    return program.eventCount() == 0 ? "" : "  createEvents(c, events);\n";
+    return std::string(program.eventCount() == 0 ? "" : "  createEvents(c, events);\n") +
+           (program.copyCount() == 0 ? "" : "  createCopies(c, copies);\n");
   }
 };
 

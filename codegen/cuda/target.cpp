@@ -19,13 +19,12 @@ public:
   int64_t alignmentBytes() const override { return 256; }
   int64_t arenaGranuleBytes() const override { return 2 << 20; }
   int64_t workspaceBytes(const Node &node) const override {
-    return infoOf(node).has(startsCollective) ? stagingBytes(node)
-                                              : scratchWithCopies(cudaDialect(), node, cudaScratchBytes(node));
+    return startsCollective(node) ? stagingBytes(node) : scratchWithCopies(cudaDialect(), node, cudaScratchBytes(node));
   }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
-    return infoOf(collective).has(startsCollective) && operand == 0;
+    return startsCollective(collective) && operand == 0;
   }
-  bool resultInWindow(const Node &collective) const override { return infoOf(collective).has(startsCollective); }
+  bool resultInWindow(const Node &collective) const override { return startsCollective(collective); }
   bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
   bool ordersByEvents() const override { return true; }
   double costMicroseconds(const Node &node) const override {
@@ -51,7 +50,8 @@ private:
 bool CudaTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {
   const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
   return from.elements() == to.elements() && byteSize(from.dtype()) == byteSize(to.dtype()) &&
-         (node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand));
+         (node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand) ||
+          isWrittenInPlace(node, result, operand));
 }
 
 } // namespace

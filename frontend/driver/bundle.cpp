@@ -96,9 +96,11 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
     info.ignoreIndex = settingInteger(module, "ignore_index");
     info.classes = classCount(module);
   }
-  for (auto [space, key] : {std::pair{Space::privateSpace, "arena_private"}, std::pair{Space::window, "arena_window"}})
-    info.arenas.push_back({space, settingInteger(module, std::string(key) + "_bytes"),
-                           settingInteger(module, std::string(key) + "_used_bytes")});
+  for (Space space : allSpaces) {
+    std::string key = "arena_" + nameOf(space).str();
+    if (int64_t bytes = settingInteger(module, key + "_bytes"); bytes > 0 || space != Space::host)
+      info.arenas.push_back({space, bytes, settingInteger(module, key + "_used_bytes")});
+  }
   for (size_t i = 0; i < memoryClassCount; ++i)
     info.memoryClasses.push_back({nameOf(static_cast<MemoryClass>(i)).str(), memory.byClass[i]});
   for (const ExternalLayout::Entry &entry : layout.entries)

@@ -21,7 +21,7 @@ int64_t shareOfOthers(int64_t bytes, int64_t ranks) {
 }
 
 void count(const Node &node, int64_t calls, SentBytes &sent) {
-  if (!infoOf(node).has(startsCollective))
+  if (!startsCollective(node))
     return;
   int64_t ranks = node.get<CollectiveAttributes>().ranks;
   int64_t whole = calls * std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());

@@ -78,7 +78,7 @@ constexpr OptionRow rows[] = {
     {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-     "activation_checkpointing, accumulation; the last one counts"},
+     "activation_checkpointing, accumulation, offload_params; the last one counts"},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
@@ -102,6 +102,12 @@ constexpr OptionRow rows[] = {
     {"activation_memory_budget", real, "", "0..1", "sharding",
      "of activation_checkpointing budget: the share of activations that is kept; default: as much as memory_budget "
      "allows"},
+    {"offload_params", boolean, "false", "", "sharding",
+     "parameter shards, gradients and optimizer state in the host's memory, and the optimizer steps there"},
+    {"offload_optimizer", boolean, "false", "", "sharding",
+     "optimizer state in the host's memory, copied to the device and back around each unit's step"},
+    {"offload_activations", boolean, "false", "", "sharding",
+     "what forward leaves to backward waits in the host's memory"},
     {"loss_scale", real, "0", "X", "sharding", "fp16: what the loss is multiplied by; 0: it is found while training"},
     {"initial_scale_power", integer, "16", "N", "sharding", "fp16: the loss scale that is to be found starts at 2^N"},
     {"loss_scale_window", integer, "1000", "N", "sharding", "fp16: steps without overflow after which it doubles"},

@@ -45,7 +45,7 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
   for (size_t i = 0; i < memoryClassCount; ++i)
     byClass[nameOf(static_cast<MemoryClass>(i))] = memory.byClass[i];
   llvm::json::Object spaces;
-  for (llvm::StringRef space : {"private", "window"}) {
+  for (llvm::StringRef space : {"private", "window", "host"}) {
     int64_t bytes = 0;
     auto found = module.settings.find(("arena_" + space + "_bytes").str());
     if (found != module.settings.end())
@@ -87,6 +87,22 @@ llvm::json::Object collectiveJson(const Module &module, const TimelineCollective
                             {"predicted_us", collective.endMicroseconds - collective.beginMicroseconds},
                             {"predicted_exposed_us", collective.exposedMicroseconds},
                             {"why_not_earlier", whyNotEarlier(collective)}};
+}
+
+llvm::json::Array copiesJson(const Module &module, const Timeline &timeline) {
+  llvm::json::Array copies;
+  for (const FunctionTimeline &function : timeline.functions)
+    for (const TimelineCollective &copy : function.copies)
+      copies.push_back(llvm::json::Object{{"op", copy.start->op() == Op::offloadStart ? "offload" : "reload"},
+                                          {"value", copy.start->operand(0)->name()},
+                                          {"unit", copy.start->unit < 0 ? "" : module.units[copy.start->unit].name},
+                                          {"function", nameOf(function.function->kind())},
+                                          {"calls_per_step", function.callsPerStep},
+                                          {"bytes", copy.start->operand(0)->type().bytes()},
+                                          {"hidden_behind", hiddenBehindText(copy)},
+                                          {"predicted_us", copy.endMicroseconds - copy.beginMicroseconds},
+                                          {"predicted_exposed_us", copy.exposedMicroseconds}});
+  return copies;
 }
 
 llvm::json::Array collectivesJson(const Module &module, const Timeline &timeline) {
@@ -158,6 +174,7 @@ std::string planJson(const Module &planned, const MemoryReport &memory, const Ti
                           {"units", unitsJson(planned)},
                           {"memory", memoryJson(planned, memory)},
                           {"collectives", collectivesJson(planned, timeline)},
+                          {"copies", copiesJson(planned, timeline)},
                           {"predicted_step_us", timeline.stepMicroseconds},
                           {"parameters", parametersJson(planned)}};
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(plan))).str();

@@ -189,6 +189,8 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.backwardPrefetch = values.text("backward_prefetch").str();
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   options.overlapComm = values.flag("overlap_comm");
+  options.offload = values.flag("offload_params") ? "params" : values.flag("offload_optimizer") ? "optimizer" : "none";
+  options.offloadActivations = values.flag("offload_activations") ? 1 : 0;
   if (llvm::Error error = checkpointingOptions(values, options))
     return error;
   options.accumulation = values.text("accumulation").str();

@@ -8,7 +8,8 @@ namespace fsdpc {
 namespace {
 
 constexpr llvm::StringLiteral unitKeys[] = {"strategy",          "reshard_after_forward",    "forward_prefetch",
-                                            "backward_prefetch", "activation_checkpointing", "accumulation"};
+                                            "backward_prefetch", "activation_checkpointing", "accumulation",
+                                            "offload_params"};
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
@@ -48,7 +49,7 @@ llvm::Expected<std::string> unitValue(llvm::StringRef key, llvm::StringRef value
 }
 
 /// 'REGEX:KEY=VALUE,...': the expression may hold colons, what is behind the last one may not.
-llvm::Expected<UnitOverride> unitOverride(llvm::StringRef text) {
+llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::StringRef text) {
   auto [pattern, settings] = text.rsplit(':');
   if (pattern.empty() || settings.empty())
     return usage("REGEX:KEY=VALUE,... is expected");
@@ -68,6 +69,12 @@ llvm::Expected<UnitOverride> unitOverride(llvm::StringRef text) {
     if (!checked)
       return checked.takeError();
     result.values[*key] = std::move(*checked);
+  }
+  // On a unit it is one choice of three.
+  if (auto offload = result.values.find("offload_params"); offload != result.values.end()) {
+    bool isOn = offload->second == "true";
+    result.values.erase(offload);
+    result.values["offload"] = isOn ? "params" : values.flag("offload_optimizer") ? "optimizer" : "none";
   }
   return result;
 }
@@ -100,7 +107,7 @@ llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
   options.wrapPattern = values.text("wrap_pattern").str();
   options.ignoredParams = values.text("ignored_params").str();
   for (llvm::StringRef text : values.list("unit")) {
-    llvm::Expected<UnitOverride> parsed = unitOverride(text);
+    llvm::Expected<UnitOverride> parsed = unitOverride(values, text);
     if (!parsed)
       return usage("--unit " + text + ": " + llvm::toString(parsed.takeError()));
     options.unitOverrides.push_back(std::move(*parsed));

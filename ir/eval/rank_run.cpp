@@ -152,7 +152,7 @@ void RankRun::checkReads(const NodePlan &plan) {
 }
 
 void RankRun::trackFutures(const NodePlan &plan) {
-  if (infoOf(*plan.node).has(startsCollective)) {
+  if (infoOf(*plan.node).has(startsTransfer)) {
     started[plan.firstResult] = &plan;
   } else if (plan.node->op() == Op::wait) {
     const Value &future = *plan.node->operand(0);

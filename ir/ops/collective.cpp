@@ -74,7 +74,7 @@ llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attribute
     return constraintError(info.name, "C1", "there is one rank or more, not " + llvm::Twine(a.ranks));
   if (llvm::Error error = deliver(info, operands[0], a, results))
     return error;
-  if (info.has(startsCollective))
+  if (info.has(startsTransfer))
     results.back() = Type::future(results.back());
   return llvm::Error::success();
 }
@@ -258,7 +258,7 @@ const OpInfo allGatherStartInfo = {
     .name = "all_gather.start",
     .doc = "Starts an all_gather; a wait delivers its result. (C1), (C2), (C4) as all_gather.",
     .operandNames = shardNames,
-    .traits = collective | startsCollective | usesEnvironment,
+    .traits = collective | startsTransfer | usesEnvironment,
     .makeAttributes = makeAttributes<CollectiveAttributes>,
     .infer = infer<allGatherStartInfo, deliverGathered>,
     .evaluate = evaluateGather<allGatherStartInfo>,
@@ -270,7 +270,7 @@ const OpInfo reduceScatterStartInfo = {
     .name = "reduce_scatter.start",
     .doc = "Starts a reduce_scatter; a wait delivers its result. (C1) to (C4) as reduce_scatter.",
     .operandNames = fullNames,
-    .traits = collective | startsCollective | usesEnvironment,
+    .traits = collective | startsTransfer | usesEnvironment,
     .makeAttributes = makeAttributes<CollectiveAttributes>,
     .infer = infer<reduceScatterStartInfo, deliverScattered>,
     .evaluate = evaluateScatter<reduceScatterStartInfo>,
@@ -282,7 +282,7 @@ const OpInfo allReduceStartInfo = {
     .name = "all_reduce.start",
     .doc = "Starts an all_reduce; a wait delivers its result. (C1), (C3) as all_reduce.",
     .operandNames = namesX,
-    .traits = collective | startsCollective | usesEnvironment,
+    .traits = collective | startsTransfer | usesEnvironment,
     .makeAttributes = makeAttributes<CollectiveAttributes>,
     .infer = infer<allReduceStartInfo, deliverReduced>,
     .evaluate = evaluateReduce<allReduceStartInfo>,

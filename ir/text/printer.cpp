@@ -84,6 +84,8 @@ void ModulePrinter::writeDecisions() {
     text += " no_overlap_comm";
   if (decisions.ownReduceCommunicator)
     text += " own_reduce_communicator";
+  if (decisions.offloadActivations != standard.offloadActivations)
+    text += " offload_activations(" + doubleText(decisions.offloadActivations) + ")";
   if (!text.empty())
     out << "decisions" << text << '\n';
 }
@@ -104,6 +106,8 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " activation_checkpointing(" << wordOrString(unit.activationCheckpointing) << ')';
   if (unit.accumulation != Unit().accumulation)
     out << " accumulation(" << wordOrString(unit.accumulation) << ')';
+  if (unit.offload != Unit().offload)
+    out << " offload(" << wordOrString(unit.offload) << ')';
   out << '\n';
 }
 
@@ -133,6 +137,8 @@ void ModulePrinter::writeState(const State &state) {
     out << " padded(" << state.paddedElements << ')';
   if (!state.trainable)
     out << " frozen";
+  if (state.onHost)
+    out << " host";
   if (state.place.isPlaced())
     out << " at(" << placeText(state.place) << ')';
   if (!state.slots.empty())

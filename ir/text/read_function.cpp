@@ -227,12 +227,12 @@ bool Reader::readClause(NodeText &node) {
     });
   if (clause.isWord("on"))
     return parenthesized([&] {
-      for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce})
+      for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
         if (acceptWord(nameOf(stream))) {
           node.stream = stream;
           return true;
         }
-      return failHere("expected compute, comm or reduce");
+      return failHere("expected compute, comm, reduce, copy or host");
     });
   if (clause.isWord("at"))
     return parenthesized([&] { return commaSeparated([&] { return readPlace(node.places.emplace_back()); }); });

@@ -107,9 +107,12 @@ bool Reader::readDecisions() {
     } else if (acceptWord("backward_prefetch")) {
       if (!parenthesized([&] { return readWordOrString(decisions.backwardPrefetch); }))
         return false;
+    } else if (acceptWord("offload_activations")) {
+      if (!parenthesized([&] { return readDouble(decisions.offloadActivations); }))
+        return false;
     } else {
-      return failHere("expected max_inflight_all_gathers, no_forward_prefetch, backward_prefetch, no_overlap_comm "
-                      "or own_reduce_communicator");
+      return failHere("expected max_inflight_all_gathers, no_forward_prefetch, backward_prefetch, no_overlap_comm, "
+                      "own_reduce_communicator or offload_activations");
     }
   }
   return true;
@@ -127,12 +130,13 @@ bool Reader::readUnit() {
       {"forward_prefetch", &unit.forwardPrefetch},
       {"backward_prefetch", &unit.backwardPrefetch},
       {"activation_checkpointing", &unit.activationCheckpointing},
-      {"accumulation", &unit.accumulation}};
+      {"accumulation", &unit.accumulation},
+      {"offload", &unit.offload}};
   while (clauseFollows()) {
     const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
     if (clause == std::end(clauses))
       return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-                      "activation_checkpointing and accumulation, not '" +
+                      "activation_checkpointing, accumulation and offload, not '" +
                       token.text + "'");
     advance();
     if (!parenthesized([&] { return readWordOrString(*clause->second); }))
@@ -187,6 +191,8 @@ bool Reader::readStateClause(State &state) {
     state.trainable = false;
     return true;
   }
+  if (acceptWord("host"))
+    return state.onHost = true;
   Token clause = token;
   advance();
   return parenthesized([&] {
@@ -206,8 +212,8 @@ bool Reader::readStateClause(State &state) {
       return readPlace(state.place);
     if (clause.isWord("slots"))
       return commaSeparated([&] { return readSlot(state); });
-    return fail(clause,
-                "a state has owner, field, init, unit, over, padded, frozen, at and slots, not '" + clause.text + "'");
+    return fail(clause, "a state has owner, field, init, unit, over, padded, frozen, host, at and slots, not '" +
+                            clause.text + "'");
   });
 }
 

@@ -188,11 +188,11 @@ bool Reader::readPlace(Place &place) {
   place = Place();
   if (acceptWord("none"))
     return true;
-  for (Space space : {Space::privateSpace, Space::window})
+  for (Space space : allSpaces)
     if (token.isWord(nameOf(space)))
       place.space = space;
   if (!place.isPlaced())
-    return failHere("expected a memory space (private, window, none), not " + describe(token));
+    return failHere("expected a memory space (private, window, host, none), not " + describe(token));
   advance();
   if (!expect('+'))
     return false;

@@ -20,7 +20,7 @@ llvm::StringMap<Node *> lastReaders(const Function &function) {
         if (infoOf(*user).has(aliasesOperand))
           names.push_back(user->result());
         else
-          reader = laterOf(reader, infoOf(*user).has(startsCollective) ? user->result()->uses()->user() : user);
+          reader = laterOf(reader, infoOf(*user).has(startsTransfer) ? user->result()->uses()->user() : user);
       }
   }
   return last;

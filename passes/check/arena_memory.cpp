@@ -28,8 +28,10 @@ Buffer Buffer::of(const Value *value, CollectiveIndex writtenBy) {
   return buffer;
 }
 
-ArenaMemory::ArenaMemory(const Module &module)
-    : arenaBytes{bytesSetting(module, "arena_private_bytes"), bytesSetting(module, "arena_window_bytes")} {}
+ArenaMemory::ArenaMemory(const Module &module) {
+  for (Space space : allSpaces)
+    arenaBytes[indexOf(space)] = bytesSetting(module, ("arena_" + nameOf(space) + "_bytes").str());
+}
 
 std::string ArenaMemory::describe(const Buffer &buffer) {
   switch (buffer.kind) {
@@ -47,7 +49,7 @@ llvm::Error ArenaMemory::checkPlace(const Buffer &buffer, const Node *node) cons
   };
   if (!buffer.place.isPlaced())
     return wrong("has no place");
-  int64_t arena = arenaBytes[buffer.place.space == Space::window];
+  int64_t arena = arenaBytes[indexOf(buffer.place.space)];
   if (arena < 0)
     return wrong("lies in the " + nameOf(buffer.place.space) + " arena, but the module does not say how large that is");
   if (buffer.place.offsetBytes < 0 || buffer.bytes > arena || buffer.place.offsetBytes > arena - buffer.bytes)

@@ -42,8 +42,8 @@ public:
   const Buffer &operator[](int32_t index) const { return buffers[index]; }
   int32_t size() const { return static_cast<int32_t>(buffers.size()); }
 
-  /// Inside its arena (module settings arena_private_bytes, arena_window_bytes), and on a multiple of its element size.
-  /// `node` may be null.
+  /// Inside its arena (module settings arena_private_bytes, arena_window_bytes, arena_host_bytes), and on a multiple of
+  /// its element size. `node` may be null.
   llvm::Error checkPlace(const Buffer &buffer, const Node *node) const;
   /// A new buffer. What lay there must be over for whoever writes the new one (`buffer.writtenBy`, or the compute
   /// stream now): freed, and the free known to the writer. `parts`, ascending, may stay. `node` may be null.
@@ -67,7 +67,7 @@ public:
 private:
   llvm::Error checkOver(const Buffer &old, const Buffer &next, const Node *node) const;
 
-  int64_t arenaBytes[2] = {-1, -1}; ///< private, window; -1: the module does not say
+  int64_t arenaBytes[std::size(allSpaces)]; ///< -1: the module does not say
   std::vector<Buffer> buffers;
   ExtentMap extents;
 };

@@ -36,10 +36,12 @@ llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
 
 /// A communicator belongs to one stream: two collectives of it that run at once would meet each other's messages.
 llvm::Error CollectiveOrder::checkStream(const Node &node) const {
-  bool starts = infoOf(node).has(startsCollective);
-  bool reduces = starts && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
-  Stream stream = reduces ? Stream::reduce : starts ? Stream::comm : Stream::compute;
-  if (node.op() == Op::ret || node.stream == stream)
+  bool communicates = infoOf(node).has(collective);
+  bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
+  bool copies = node.op() == Op::offloadStart || node.op() == Op::reloadStart;
+  Stream stream = reduces ? Stream::reduce : communicates ? Stream::comm : copies ? Stream::copy : Stream::compute;
+  bool mayBeOnHost = infoOf(node).has(inPlace) && node.stream == Stream::host;
+  if (node.op() == Op::ret || node.stream == stream || mayBeOnHost)
     return llvm::Error::success();
   return fault(Fault::collectiveOrder, node, llvm::Twine("it must run on(") + nameOf(stream) + ")");
 }
@@ -54,7 +56,7 @@ llvm::Error CollectiveOrder::check(const Function &function) {
         return error;
     if (!infoOf(*node).has(collective))
       continue;
-    if (!infoOf(*node).has(startsCollective))
+    if (!infoOf(*node).has(startsTransfer))
       return fault(Fault::collectiveOrder, *node, "it is a collective that no start and wait order");
     if (llvm::Error error = checkGroup(*node))
       return error;

@@ -19,7 +19,7 @@ void ExtentMap::overlapping(Place place, int64_t bytes, llvm::SmallVectorImpl<in
 }
 
 void ExtentMap::assign(Place place, int64_t bytes, int32_t buffer) {
-  Extents &extents = spaces[place.space == Space::window];
+  Extents &extents = spaces[indexOf(place.space)];
   int64_t begin = place.offsetBytes, end = begin + bytes;
   auto i = firstBehind(extents, begin);
   while (i != extents.end() && i->first < end) {

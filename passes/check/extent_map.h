@@ -21,9 +21,9 @@ private:
   /// By first byte; disjoint.
   using Extents = std::map<int64_t, Extent>;
   static Extents::const_iterator firstBehind(const Extents &extents, int64_t offset);
-  const Extents &of(Space space) const { return spaces[space == Space::window]; }
+  const Extents &of(Space space) const { return spaces[indexOf(space)]; }
 
-  Extents spaces[2];
+  Extents spaces[std::size(allSpaces)];
 };
 
 } // namespace fsdpc::check

@@ -150,6 +150,8 @@ llvm::Error StepMeaning::readNode(const Node &node) {
   switch (node.op()) {
   case Op::free: return llvm::Error::success();
   case Op::copy:
+  case Op::offloadStart:
+  case Op::reloadStart:
   case Op::wait: set(node, of(node.operand(0))); return llvm::Error::success();
   case Op::read: readState(node); return llvm::Error::success();
   case Op::write: return readWrite(node);

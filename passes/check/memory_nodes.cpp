@@ -60,9 +60,28 @@ llvm::Error MemoryWalk::checkUses(const Node &node) const {
   return llvm::Error::success();
 }
 
+/// The device does not reach the host's memory, nor the other way round: copies lead across, and nothing else.
+llvm::Error MemoryWalk::checkSpaces(const Node &node) const {
+  const bool onHost = node.stream == Stream::host;
+  auto isAcross = [](const Value *value, bool host) {
+    return value->place.isPlaced() && value->type().bytes() != 0 && (value->place.space == Space::host) != host;
+  };
+  const bool names = infoOf(node).has(aliasesOperand) || node.op() == Op::free || node.op() == Op::wait ||
+                     node.op() == Op::read || node.op() == Op::write;
+  if (names)
+    return llvm::Error::success();
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    if (isAcross(node.operand(i), onHost || node.op() == Op::reloadStart))
+      return fault(Fault::wrongPlace, node, textOf(node.operand(i)) + " lies where it cannot reach");
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    if (isAcross(node.result(i), onHost || node.op() == Op::offloadStart))
+      return fault(Fault::wrongPlace, node, "its result lies where it cannot reach");
+  return llvm::Error::success();
+}
+
 /// Compute nodes that touch memory; the others only name it.
 void MemoryWalk::markUses(const Node &node) {
-  bool names = infoOf(node).has(startsCollective) || infoOf(node).has(aliasesOperand) || node.op() == Op::free ||
+  bool names = infoOf(node).has(startsTransfer) || infoOf(node).has(aliasesOperand) || node.op() == Op::free ||
                node.op() == Op::wait || node.op() == Op::ret || node.op() == Op::read;
   for (unsigned i = 0; !names && i < node.operandCount(); ++i)
     if (int32_t held = holdings.lookup(node.operand(i)).buffer; held >= 0)
@@ -168,13 +187,15 @@ llvm::Expected<int32_t> MemoryWalk::placeWorkspace(const Node &node, CollectiveI
 // ------------------------------------------------------------------------------------------------------------------
 
 llvm::Error MemoryWalk::runNode(const Node &node) {
-  bool starts = infoOf(node).has(startsCollective);
+  bool starts = infoOf(node).has(startsTransfer);
   if (!starts)
     memory.clocks.advance();
   // A free may name a value whose memory the next one has already taken over.
   if (node.op() != Op::free)
     if (llvm::Error error = checkUses(node))
       return error;
+  if (llvm::Error error = checkSpaces(node))
+    return error;
   markUses(node);
   if (starts)
     return runStart(node);
@@ -301,7 +322,9 @@ CollectiveIndex MemoryWalk::startCollective(const Node &start) {
   }
   for (const std::unique_ptr<Use> &token : start.afterTokens())
     ready = std::max(ready, holdings.lookup(token->value()).since);
-  RankGroup group = RankGroup::of(module.axis(start.get<CollectiveAttributes>().over.name));
+  RankGroup group;
+  if (infoOf(start).has(collective))
+    group = RankGroup::of(module.axis(start.get<CollectiveAttributes>().over.name));
   return memory.clocks.startCollective(start.stream, group, ready, arrived);
 }
 
@@ -313,7 +336,7 @@ llvm::Error MemoryWalk::runStart(const Node &node) {
   CollectiveIndex collective = startCollective(node);
   pending[collective] = &node;
   if (int32_t held = holdings.lookup(operand).buffer; held >= 0) {
-    if (operand->place.space != Space::window)
+    if (startsCollective(node) && operand->place.space != Space::window)
       return fault(Fault::wrongPlace, node, "its operand does not lie in the window, where the other ranks read it");
     memory.addReader(ownerOf(held), collective);
   }

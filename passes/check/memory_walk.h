@@ -56,6 +56,7 @@ private:
 
   llvm::Error checkUse(const Node &node, const Value *operand) const;
   llvm::Error checkUses(const Node &node) const;
+  llvm::Error checkSpaces(const Node &node) const;
   llvm::Error define(const Node &node, const Value *result, CollectiveIndex collective);
   llvm::Expected<int32_t> placeWorkspace(const Node &node, CollectiveIndex collective);
   bool mayTakeOver(const Node &node, const Value *result, int32_t buffer) const;

@@ -26,7 +26,7 @@ EndedCollectives StreamClocks::endedAt(Moment moment) const {
 CollectiveIndex StreamClocks::startCollective(Stream stream, RankGroup group, Moment after,
                                               const EndedCollectives &operands) {
   // Whatever a collective has waited for, those behind it on the stream have waited for as well.
-  size_t lane = stream == Stream::reduce;
+  size_t lane = laneOf(stream);
   seen[lane] = std::max(seen[lane], after);
   arrived[lane].join(operands);
   arrived[lane].join(endedAt(seen[lane]));

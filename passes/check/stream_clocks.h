@@ -1,7 +1,8 @@
 // What has certainly happened when a node runs: the order between the streams, and nothing more.
 //
-// The compute stream is the program order of all nodes that start no collective. The other streams run the collectives
-// started on them one after another, in program order, and know nothing of each other. A collective begins after its
+// The compute stream is the program order of all nodes that start nothing, those that the host computes included. The
+// other streams run what is started on them one after another, in program order, and know nothing of each other. A copy
+// between the device and its host is, here, a collective of one rank. A collective begins after its
 // operands are made, after its `after` tokens, and after the function was entered; it does not wait for other compute
 // nodes, however far up they stand in the program.
 //
@@ -27,10 +28,10 @@ using CollectiveIndex = int64_t;
 
 /// Per stream of collectives, the last one that is known to have ended.
 struct EndedCollectives {
-  std::array<CollectiveIndex, 2> last = {-1, -1}; ///< comm, reduce
+  std::array<CollectiveIndex, 3> last = {-1, -1, -1}; ///< by transferStreams
 
-  CollectiveIndex &on(Stream stream) { return last[stream == Stream::reduce]; }
-  CollectiveIndex on(Stream stream) const { return last[stream == Stream::reduce]; }
+  CollectiveIndex &on(Stream stream) { return last[laneOf(stream)]; }
+  CollectiveIndex on(Stream stream) const { return last[laneOf(stream)]; }
   void join(const EndedCollectives &other) {
     for (size_t i = 0; i < last.size(); ++i)
       last[i] = std::max(last[i], other.last[i]);
@@ -85,8 +86,8 @@ private:
   EndedCollectives endedAt(Moment moment) const;
 
   Moment current = 0;
-  std::array<Moment, 2> seen = {0, 0};     ///< per stream: the latest moment it has waited for
-  std::array<EndedCollectives, 2> arrived; ///< per stream: what it has waited for
+  std::array<Moment, 3> seen = {};         ///< per stream: the latest moment it has waited for
+  std::array<EndedCollectives, 3> arrived; ///< per stream: what it has waited for
   std::vector<Started> started;
   llvm::SmallVector<Waits, 4> waits;
 };

@@ -97,7 +97,7 @@ double slowedDown(const Link &link, double bytes) {
 
 std::optional<ComputeClass> computeClassOf(const Node &node) {
   const OpInfo &info = infoOf(node);
-  if (info.has(collective) || info.has(aliasesOperand))
+  if (info.has(collective) || info.has(startsTransfer) || info.has(aliasesOperand))
     return std::nullopt;
   switch (node.op()) {
   case Op::read:
@@ -153,6 +153,9 @@ double CostModel::nodeMicroseconds(const Node &node) const {
     return 0;
   const ComputeRate &rate = hardware.rateOf(*computeClass);
   Cost cost = infoOf(node).cost(node);
+  if (node.stream == Stream::host && hardware.host.computeBytesPerMicrosecond > 0)
+    return hardware.host.alphaMicroseconds +
+           (cost.bytesRead + cost.bytesWritten) / hardware.host.computeBytesPerMicrosecond;
   double flops = *computeClass == ComputeClass::loop ? loopOperations(node) : cost.flops;
   double flopsPerMicrosecond = isHalf(node) ? rate.halfFlopsPerMicrosecond : rate.flopsPerMicrosecond;
   double roofline = std::max(flops / (flopsPerMicrosecond * static_cast<double>(threads)),
@@ -161,7 +164,14 @@ double CostModel::nodeMicroseconds(const Node &node) const {
 }
 
 double CostModel::microseconds(const Node &node) const {
-  return infoOf(node).has(collective) ? collectiveMicroseconds(node) : nodeMicroseconds(node);
+  if (infoOf(node).has(collective))
+    return collectiveMicroseconds(node);
+  return infoOf(node).has(startsTransfer) ? copyMicroseconds(node) : nodeMicroseconds(node);
+}
+
+double CostModel::copyMicroseconds(const Node &start) const {
+  return hardware.host.alphaMicroseconds +
+         static_cast<double>(start.operand(0)->type().bytes()) / hardware.host.bytesPerMicrosecond;
 }
 
 double CostModel::collectiveMicroseconds(const Node &start) const {

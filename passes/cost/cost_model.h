@@ -19,7 +19,9 @@ struct CostModel {
   /// One collective, from the moment its body runs on every rank. `start` is the node that starts it, or a synchronous
   /// collective. The axis it spans says which links it crosses: node-local if all its groups lie within a node.
   double collectiveMicroseconds(const Node &start) const;
-  /// Either of the two.
+  /// One copy between the device and its host.
+  double copyMicroseconds(const Node &start) const;
+  /// Whichever of the three it is.
   double microseconds(const Node &node) const;
 };
 

@@ -16,17 +16,21 @@ struct GpuNode {
   double teraflops;     ///< f32, CUDA cores: TF32 is off by default
   double halfTeraflops; ///< bf16, tensor cores
   double memoryTerabytesPerSecond;
-  double nvlinkGigabytesPerSecond;  ///< one direction, as NCCL's ring uses it: links x bandwidth of a link
-  double networkGigabytesPerSecond; ///< one GPU's adapter
+  double nvlinkGigabytesPerSecond;     ///< one direction, as NCCL's ring uses it: links x bandwidth of a link
+  double networkGigabytesPerSecond;    ///< one GPU's adapter
+  double hostGigabytesPerSecond;       ///< PCIe x16, one direction
+  double hostMemoryGigabytesPerSecond; ///< one GPU's share
 };
 
 // Flops and memory: data sheets of A100 80GB SXM, H100 SXM, H200 SXM, HGX B200. NVLink: nccl src/graph/topo.h (v2.28),
 // SM80 12 x 20.0, SM90 18 x 20.6, SM100 18 x 40.1 GB/s. Network: one 200 Gb/s (DGX A100) or 400 Gb/s adapter per GPU.
+// Host: PCIe 4.0 or 5.0 x16, less a fifth for its packets; two sockets of eight channels of DDR4-3200, DDR5-4800 or
+// DDR5-5600 among eight GPUs.
 constexpr GpuNode gpuNodes[] = {
-    {"a100_8", 19.5, 312, 2.039, 240.0, 25},
-    {"h100_8", 67, 989, 3.35, 370.8, 50},
-    {"h200_8", 67, 989, 4.8, 370.8, 50},
-    {"b200_8", 80, 2250, 8.0, 721.8, 50},
+    {"a100_8", 19.5, 312, 2.039, 240.0, 25, 25, 51},
+    {"h100_8", 67, 989, 3.35, 370.8, 50, 50, 77},
+    {"h200_8", 67, 989, 4.8, 370.8, 50, 50, 77},
+    {"b200_8", 80, 2250, 8.0, 721.8, 50, 50, 90},
 };
 
 /// What a kernel reaches of the data sheet's figure, and its launch (autoparallel,
@@ -61,6 +65,8 @@ Hardware makeGpuNode(const GpuNode &node) {
   }
   hardware.nodeLocal = ncclLink(node.nvlinkGigabytesPerSecond, {0.6, 1.9, 3.4});
   hardware.network = ncclLink(node.networkGigabytesPerSecond, {2.7, 4.0, 14.0});
+  hardware.host = {launchMicroseconds, node.hostGigabytesPerSecond * 1e3,
+                   reached * node.hostMemoryGigabytesPerSecond * 1e3};
   return hardware;
 }
 
@@ -75,6 +81,7 @@ Hardware makeCpu() {
   hardware.rateOf(ComputeClass::attention) = {4.0e4, 4.0e4, 1.0e4, 1};
   hardware.nodeLocal = {Algorithm::peerRead, {{"", 5, 0, 5.0e3}}};
   hardware.network = {Algorithm::peerRead, {{"", 30, 0, 1.0e3}}};
+  hardware.host = {1, 5.0e3, 0};
   return hardware;
 }
 

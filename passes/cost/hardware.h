@@ -65,6 +65,15 @@ struct Link {
   double slowBytesPerMicrosecond = 0;
 };
 
+/// Between a device and its host: microseconds of a copy = alpha + bytes / bytesPerMicrosecond, in either direction.
+struct HostLink {
+  double alphaMicroseconds = 1;
+  double bytesPerMicrosecond = 1e4;
+  /// At which the host streams through its own memory for one rank, where it computes; 0: what the device computes with
+  /// is the host.
+  double computeBytesPerMicrosecond = 0;
+};
+
 struct Hardware {
   std::string name;
   int64_t ranksPerNode = 0; ///< of one node; 0: all ranks are in one
@@ -78,6 +87,7 @@ struct Hardware {
   ComputeRate compute[computeClassCount];
   Link nodeLocal; ///< between ranks of one node
   Link network;   ///< between nodes; figures of one rank's share of the node's network
+  HostLink host;
 
   ComputeRate &rateOf(ComputeClass computeClass) { return compute[static_cast<size_t>(computeClass)]; }
   const ComputeRate &rateOf(ComputeClass computeClass) const { return compute[static_cast<size_t>(computeClass)]; }

@@ -103,14 +103,18 @@ std::string toJson(const Hardware &hardware) {
                            {"bytes_per_us", rate.bytesPerMicrosecond},
                            {"overhead_us", rate.overheadMicroseconds}};
   }
-  llvm::json::Object object{{"schema", schemaName},
-                            {"name", hardware.name},
-                            {"ranks_per_node", hardware.ranksPerNode},
-                            {"host_runs_ahead", hardware.hostRunsAhead},
-                            {"floor_us", hardware.floorMicroseconds},
-                            {"compute", std::move(compute)},
-                            {"node_local", linkJson(hardware.nodeLocal)},
-                            {"network", linkJson(hardware.network)}};
+  llvm::json::Object object{
+      {"schema", schemaName},
+      {"name", hardware.name},
+      {"ranks_per_node", hardware.ranksPerNode},
+      {"host_runs_ahead", hardware.hostRunsAhead},
+      {"floor_us", hardware.floorMicroseconds},
+      {"compute", std::move(compute)},
+      {"node_local", linkJson(hardware.nodeLocal)},
+      {"network", linkJson(hardware.network)},
+      {"host", llvm::json::Object{{"alpha_us", hardware.host.alphaMicroseconds},
+                                  {"bytes_per_us", hardware.host.bytesPerMicrosecond},
+                                  {"compute_bytes_per_us", hardware.host.computeBytesPerMicrosecond}}}};
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str();
 }
 
@@ -142,6 +146,11 @@ llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef sour
     reader.readLink(*link, "node_local", hardware.nodeLocal);
   if (const llvm::json::Object *link = object->getObject("network"))
     reader.readLink(*link, "network", hardware.network);
+  if (const llvm::json::Object *host = object->getObject("host")) {
+    reader.read(*host, "host", "alpha_us", hardware.host.alphaMicroseconds, true);
+    reader.read(*host, "host", "bytes_per_us", hardware.host.bytesPerMicrosecond, false);
+    reader.read(*host, "host", "compute_bytes_per_us", hardware.host.computeBytesPerMicrosecond, true);
+  }
   if (llvm::Error error = reader.takeError())
     return error;
   return hardware;

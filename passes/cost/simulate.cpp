@@ -12,7 +12,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t streamCount = 4;
+constexpr size_t streamCount = 6;
 
 /// A node that the compute stream passes without stopping: it neither computes nor waits.
 bool isPassedBy(const Node &node) { return node.op() != Op::free && node.op() != Op::wait && !computeClassOf(node); }
@@ -32,7 +32,7 @@ public:
     current = &timeline;
     timeline.beginMicroseconds = clock;
     for (Node *node : *timeline.function) {
-      if (infoOf(*node).has(startsCollective))
+      if (infoOf(*node).has(startsTransfer))
         issue(*node);
       else if (node->op() == Op::wait)
         wait(*node);
@@ -181,7 +181,7 @@ private:
   void finish(TimelineCollective &collective, double from) {
     auto stream = static_cast<size_t>(collective.start->stream);
     collective.beginMicroseconds = from;
-    collective.endMicroseconds = from + model.collectiveMicroseconds(*collective.start);
+    collective.endMicroseconds = from + model.microseconds(*collective.start);
     freeAt[stream] = collective.endMicroseconds;
     lastOn[stream] = collective.start;
   }
@@ -255,15 +255,31 @@ private:
   llvm::StringMap<const Node *> carriedStarts;
 };
 
+/// Copies are none of the network's business.
+void separateCopies(FunctionTimeline &timeline) {
+  std::vector<TimelineCollective> collectives;
+  for (TimelineCollective &entry : timeline.collectives)
+    (startsCollective(*entry.start) ? collectives : timeline.copies).push_back(std::move(entry));
+  timeline.collectives = std::move(collectives);
+}
+
+void shiftBack(std::vector<TimelineCollective> &entries, double by) {
+  for (TimelineCollective &entry : entries)
+    for (double *time :
+         {&entry.issuedMicroseconds, &entry.beginMicroseconds, &entry.endMicroseconds, &entry.waitMicroseconds})
+      *time -= by;
+}
+
 /// From one clock to each function's own.
 void rebase(FunctionTimeline &timeline) {
   for (TimelineNode &node : timeline.nodes)
     for (double *time : {&node.beginMicroseconds, &node.endMicroseconds})
       *time -= timeline.beginMicroseconds;
-  for (TimelineCollective &collective : timeline.collectives) {
-    for (double *time : {&collective.issuedMicroseconds, &collective.beginMicroseconds, &collective.endMicroseconds,
-                         &collective.waitMicroseconds})
-      *time -= timeline.beginMicroseconds;
+  shiftBack(timeline.collectives, timeline.beginMicroseconds);
+  shiftBack(timeline.copies, timeline.beginMicroseconds);
+  for (const TimelineCollective &copy : timeline.copies)
+    timeline.copyExposedMicroseconds += copy.exposedMicroseconds;
+  for (const TimelineCollective &collective : timeline.collectives) {
     timeline.exposedMicroseconds += collective.exposedMicroseconds;
     timeline.communicationMicroseconds += collective.endMicroseconds - collective.beginMicroseconds;
   }
@@ -328,10 +344,12 @@ Timeline simulate(const Module &planned, const CostModel &model) {
   for (FunctionTimeline &function : timeline.functions) {
     if (function.callsPerStep == 0)
       ChainSimulation(planned, model).run(function);
+    separateCopies(function);
     rebase(function);
     auto calls = static_cast<double>(function.callsPerStep);
     timeline.stepMicroseconds += calls * function.microseconds;
     timeline.exposedMicroseconds += calls * function.exposedMicroseconds;
+    timeline.copyExposedMicroseconds += calls * function.copyExposedMicroseconds;
     timeline.communicationMicroseconds += calls * function.communicationMicroseconds;
   }
   return timeline;

@@ -28,7 +28,7 @@ enum class StartReason : uint8_t {
 };
 llvm::StringRef nameOf(StartReason reason); // "none", "dependency", "memory", "in-flight bound", "order"
 
-/// One collective, from start to wait.
+/// One collective, or copy between device and host, from start to wait.
 struct TimelineCollective {
   const Node *start = nullptr;
   const Node *wait = nullptr;    ///< null if the function does not wait for it
@@ -49,9 +49,11 @@ struct FunctionTimeline {
   double beginMicroseconds = 0; ///< in the step
   std::vector<TimelineNode> nodes;
   std::vector<TimelineCollective> collectives; ///< in program order of their starts
+  std::vector<TimelineCollective> copies;      ///< likewise
   double microseconds = 0;                     ///< when the compute stream is done
   double exposedMicroseconds = 0;
   double communicationMicroseconds = 0; ///< all bodies
+  double copyExposedMicroseconds = 0;
 };
 
 struct Timeline {
@@ -59,6 +61,7 @@ struct Timeline {
   double stepMicroseconds = 0;             ///< of one training step: functions times their calls
   double exposedMicroseconds = 0;          ///< of one training step
   double communicationMicroseconds = 0;    ///< of one training step
+  double copyExposedMicroseconds = 0;      ///< of one training step: compute stood still for copies
 };
 
 /// Requires stage async or planned. Linear in the number of nodes.

@@ -21,6 +21,8 @@ std::string &fieldOf(Unit &unit, llvm::StringRef key) {
     return unit.activationCheckpointing;
   if (key == "accumulation")
     return unit.accumulation;
+  if (key == "offload")
+    return unit.offload;
   assert(key == "backward_prefetch" && "the driver lets no other key through");
   return unit.backwardPrefetch;
 }
@@ -56,7 +58,7 @@ bool isUsed(const Unit &unit, llvm::StringRef key) {
   Unit plain;
   plain.strategy = unit.strategy;
   WholeCopy copy = placementOf(plain).copy;
-  return key == "strategy" || key == "activation_checkpointing" || copy == WholeCopy::perUse ||
+  return key == "strategy" || key == "activation_checkpointing" || key == "offload" || copy == WholeCopy::perUse ||
          (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
 }
 
@@ -107,7 +109,7 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
       for (llvm::StringRef key : {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch",
-                                  "activation_checkpointing", "accumulation"})
+                                  "activation_checkpointing", "accumulation", "offload"})
         fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
   return ignoreParameters(module, options.ignoredParams);
 }

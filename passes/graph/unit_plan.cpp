@@ -69,7 +69,8 @@ private:
                           .strategy = options.strategy,
                           .reshardAfterForward = options.reshardAfterForward,
                           .activationCheckpointing = options.activationCheckpointing,
-                          .accumulation = options.accumulation});
+                          .accumulation = options.accumulation,
+                          .offload = options.offload});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
   int32_t blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source);

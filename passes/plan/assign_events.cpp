@@ -77,7 +77,7 @@ public:
   /// What the streams know grows as the walk goes; `decides`: and nodes get their events.
   void walk(Function &function, bool decides) {
     for (Node *node : function) {
-      if (infoOf(*node).has(startsCollective))
+      if (infoOf(*node).has(startsTransfer))
         start(*node, decides);
       else if (node->op() == Op::wait)
         wait(*node);
@@ -164,7 +164,7 @@ private:
   void needWaits(const Node &node) {
     for (size_t stream = 0; stream < unneeded.size(); ++stream) {
       std::vector<Node *> &waits = unneeded[stream];
-      if (infoOf(node).has(startsCollective) && laneOf(node.stream) == stream)
+      if (infoOf(node).has(startsTransfer) && laneOf(node.stream) == stream)
         continue;
       for (size_t i = waits.size(); i-- > 0;)
         if (conflicts(node, *waits[i])) {
@@ -173,8 +173,6 @@ private:
         }
     }
   }
-
-  static size_t laneOf(Stream stream) { return stream == Stream::reduce; }
 
   /// It is carried out, and with it all that were started before on its stream have ended.
   void need(size_t lane, size_t i) {
@@ -235,9 +233,10 @@ private:
 
   LastTouches touched, written;
   std::vector<Node *> nodes; ///< by moment
-  std::array<Moment, 2> known = {-1, -1};
-  std::array<std::vector<Node *>, 2> unneeded; ///< per stream: waits so far that nothing has needed
-  std::array<int64_t, 2> ended = {0, 0};       ///< per stream: the last start that compute has waited for
+  static constexpr size_t lanes = std::size(transferStreams);
+  std::array<Moment, lanes> known = {-1, -1, -1};
+  std::array<std::vector<Node *>, lanes> unneeded; ///< per stream: waits so far that nothing has needed
+  std::array<int64_t, lanes> ended = {};           ///< per stream: the last start that compute has waited for
   llvm::DenseMap<const Node *, int64_t> starts;
   int64_t startCount = 0;
   int32_t eventCount = 0;

@@ -87,6 +87,7 @@ private:
     buffer.bytes = state.type.bytes();
     buffer.memoryClass = classOf(state);
     buffer.permanent = true;
+    buffer.space = state.onHost ? Space::host : Space::privateSpace;
     buffer.place = state.place;
     ranges.bufferOfState[state.name] = add(std::move(buffer));
   }
@@ -171,11 +172,13 @@ private:
     buffer.begin = buffer.permanent ? 0 : position;
     buffer.roots = {root};
     buffer.place = root->place;
+    if (node.op() == Op::offloadStart || node.stream == Stream::host)
+      buffer.space = Space::host;
     ranges.bufferOfRoot[root] = add(std::move(buffer));
   }
 
   void placeOperandsInWindow(Node &node, const BufferAnalysis &analysis) {
-    if (!infoOf(node).has(startsCollective))
+    if (!infoOf(node).has(startsTransfer))
       return;
     for (unsigned i = 0; i < node.operandCount(); ++i)
       if (target.operandInWindow(node, i))
@@ -189,12 +192,12 @@ private:
     buffer.name = "workspace of " + infoOf(node).name.str();
     buffer.definer = &node;
     buffer.bytes = node.workspaceBytes;
-    buffer.memoryClass = infoOf(node).has(startsCollective) ? MemoryClass::communication : MemoryClass::workspace;
+    buffer.memoryClass = infoOf(node).has(startsTransfer) ? MemoryClass::communication : MemoryClass::workspace;
     buffer.begin = position;
     buffer.place = node.workspace;
     size_t index = add(std::move(buffer));
     ranges.bufferOfWorkspace[&node] = index;
-    if (infoOf(node).has(startsCollective))
+    if (infoOf(node).has(startsTransfer))
       untilWait[node.result()->uses()->user()] = index;
     else
       untilFree.push_back(index);
@@ -316,7 +319,7 @@ LiveRanges::LiveRanges(const Module &module, const Target &target) { Collector(*
 std::vector<int64_t> LiveRanges::liveBytes() const {
   std::vector<int64_t> change(nodeAt.size() + 1, 0);
   for (const Buffer &buffer : buffers) {
-    if (buffer.permanent || buffer.bytes == 0)
+    if (buffer.permanent || buffer.bytes == 0 || buffer.space == Space::host)
       continue;
     change[buffer.begin] += buffer.bytes;
     if (buffer.end < static_cast<int64_t>(nodeAt.size()))

@@ -63,7 +63,7 @@ public:
   /// Node and function of a position.
   std::vector<Node *> nodeAt;
 
-  /// Bytes of all buffers but the permanent ones that are alive at each position.
+  /// Bytes of all buffers of the device but the permanent ones that are alive at each position.
   std::vector<int64_t> liveBytes() const;
 
 private:

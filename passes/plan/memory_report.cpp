@@ -39,7 +39,7 @@ std::string nameFor(const Module &module, const Buffer &buffer) {
 
 void describePeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryReport &report) {
   for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.bytes == 0 || !buffer.livesAt(position))
+    if (buffer.bytes == 0 || buffer.space == Space::host || !buffer.livesAt(position))
       continue;
     report.liveAtPeakBytes += buffer.bytes;
     report.byClass[static_cast<size_t>(buffer.memoryClass)] += buffer.bytes;
@@ -64,7 +64,8 @@ int64_t largestUnitLiveBytes(const LiveRanges &ranges) {
   std::multimap<int64_t, const Buffer *> ends;
   std::vector<const Buffer *> byBegin;
   for (const Buffer &buffer : ranges.buffers)
-    if (!buffer.permanent && buffer.bytes > 0 && buffer.memoryClass == MemoryClass::activations && buffer.definer)
+    if (!buffer.permanent && buffer.bytes > 0 && buffer.space != Space::host &&
+        buffer.memoryClass == MemoryClass::activations && buffer.definer)
       byBegin.push_back(&buffer);
   llvm::stable_sort(byBegin, [](const Buffer *a, const Buffer *b) { return a->begin < b->begin; });
   for (const Buffer *buffer : byBegin) {
@@ -110,7 +111,7 @@ int64_t savedUnitInputBytes(const Module &module) {
 int64_t theoreticalMinimum(const Module &module, const LiveRanges &ranges) {
   int64_t state = 0;
   for (const Buffer &buffer : ranges.buffers)
-    if (buffer.permanent)
+    if (buffer.permanent && buffer.space != Space::host)
       state += buffer.bytes;
   std::vector<int64_t> full;
   for (const State &segment : module.states)
@@ -128,6 +129,7 @@ MemoryReport reportMemory(const Module &module, const Target &target) {
   LiveRanges ranges(module, target);
   MemoryReport report;
   report.totalBytes = settingBytes(module, "arena_private_bytes") + settingBytes(module, "arena_window_bytes");
+  report.hostBytes = settingBytes(module, "arena_host_bytes");
   describePeak(module, ranges, peakPosition(ranges), report);
   report.theoreticalMinBytes = theoreticalMinimum(module, ranges);
   return report;
@@ -137,6 +139,8 @@ void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out) {
   out << "memory of one rank: " << report.totalBytes << " bytes in arenas, " << report.liveAtPeakBytes
       << " live at the peak (" << report.peakFunction << ", " << report.peakNode
       << (report.peakUnit.empty() ? "" : ", unit ") << report.peakUnit << ")\n";
+  if (report.hostBytes > 0)
+    out << "in the host's memory " << report.hostBytes << " bytes\n";
   for (size_t i = 0; i < memoryClassCount; ++i)
     out << llvm::format("  %-14s %14lld\n", nameOf(static_cast<MemoryClass>(i)).str().c_str(),
                         static_cast<long long>(report.byClass[i]));

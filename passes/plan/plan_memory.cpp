@@ -22,7 +22,7 @@ public:
       for (Node *node : *function)
         node->workspaceBytes = target.workspaceBytes(*node);
     LiveRanges ranges(module, target);
-    for (Space space : {Space::privateSpace, Space::window})
+    for (Space space : allSpaces)
       placeArena(ranges, space);
     for (State &state : module.states)
       state.place = ranges.buffers[ranges.bufferOfState.lookup(state.name)].place;
@@ -84,8 +84,7 @@ private:
     }
   }
 
-  /// The comm stream runs ahead of the compute stream: a start that writes memory freed on compute must wait for that
-  /// free.
+  /// Transfers run ahead of the compute stream: a start that writes memory freed on compute must wait for that free.
   void orderReuse(Function &function) {
     freed.clear();
     std::vector<Node *> scratchUsers; ///< since the last free, whose token covers their workspaces too
@@ -97,7 +96,7 @@ private:
         scratchUsers.clear();
         continue;
       }
-      Node *starts = infoOf(*node).has(startsCollective) ? node : nullptr;
+      Node *starts = infoOf(*node).has(startsTransfer) ? node : nullptr;
       for (unsigned i = 0; i < node->resultCount(); ++i)
         if (!node->result(i)->type().isToken())
           claim(node->result(i)->place, node->result(i)->type().bytes(), starts);

@@ -35,7 +35,7 @@ Addition additionOf(Node &write) {
 /// Reductions that start where the summand is there start first.
 void advance(const Addition &addition) {
   Node *last = addition.summand;
-  while (infoOf(*last->next()).has(startsCollective))
+  while (infoOf(*last->next()).has(startsTransfer))
     last = last->next();
   for (Node *node : {addition.read, addition.add, addition.write}) {
     node->moveAfter(last);

@@ -63,7 +63,7 @@ private:
       return builder.clone(node, operands);
     Node *&last = lastBehind[anchor];
     if (!last)
-      for (last = anchor; infoOf(*last->next()).has(startsCollective);)
+      for (last = anchor; infoOf(*last->next()).has(startsTransfer);)
         last = last->next();
     builder.setInsertionPointAfter(last);
     return last = builder.clone(node, operands);
@@ -78,10 +78,16 @@ private:
     return use && use->user()->op() == Op::write ? use->user() : nullptr;
   }
 
-  /// Nothing reads a replica before the next step, so nobody hurries to wait for it.
-  static bool isAtTheEnd(const Node &node) {
+  /// Nothing reads a replica before the next step, so nobody hurries to wait for it. What the host computes would hold
+  /// backward up.
+  bool isAtTheEnd(const Node &node) const {
     const Node *made = node.op() == Op::write ? node.operand(0)->definer() : &node;
-    return made && made->op() == Op::wait;
+    return made && (made->op() == Op::wait || updatesOnHost(*made));
+  }
+
+  bool updatesOnHost(const Node &node) const {
+    const Node *read = infoOf(node).has(inPlace) ? node.operand(0)->definer() : nullptr;
+    return read && read->op() == Op::read && module.state(read->get<StateAttributes>().state.name)->onHost;
   }
 
   static void standBefore(Node &node, Node &user) {
@@ -100,8 +106,7 @@ private:
         node->erase();
   }
 
-  /// What update does not take any more is stashed before its optimizer, in case somebody taps it, and returned no
-  /// more.
+  /// What update does not take any more is stashed when it is there, in case somebody taps it, and returned no more.
   void stashGradients() {
     llvm::StringSet<> stashed;
     const Node &ret = *step.returnNode();
@@ -110,8 +115,10 @@ private:
       Node *optimizer = segment.consume_front(gradientPrefix) ? optimizerOf(*ret.operand(i)) : nullptr;
       if (!optimizer)
         continue;
-      Builder builder(step, optimizer);
+      Builder builder(step);
+      builder.setInsertionPointAfter(ret.operand(i)->definer());
       builder.inherit(*optimizer);
+      builder.setSection(ret.operand(i)->definer()->section);
       StateAttributes attributes{{segment.str()}, {}, DType::f32};
       builder.create(Op::stash, {ret.operand(i)}, std::move(attributes))->stream = Stream::compute;
       stashed.insert(name);

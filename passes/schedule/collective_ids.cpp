@@ -9,7 +9,7 @@ void numberCollectives(Module &module) {
   int64_t next = 0;
   for (const std::unique_ptr<Function> &function : module.functions)
     for (Node *node : *function)
-      if (infoOf(*node).has(startsCollective))
+      if (startsCollective(*node))
         node->get<CollectiveAttributes>().id = next++;
 }
 

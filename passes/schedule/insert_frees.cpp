@@ -60,7 +60,7 @@ private:
     if (!buffers.stateOf(root).empty() || isPermanent(root))
       return;
     // The comm stream reads a collective's operand until the wait, which may come after whoever else reads it.
-    Node *reader = infoOf(*node).has(startsCollective) ? node->result()->uses()->user() : node;
+    Node *reader = infoOf(*node).has(startsTransfer) ? node->result()->uses()->user() : node;
     Node *&last = lastUse[root];
     if (!last || last->isBefore(reader))
       last = reader;

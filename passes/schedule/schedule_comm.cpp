@@ -140,7 +140,7 @@ private:
 
   /// A pack's sum over ranks begins: by reduce_scatter, or by all_reduce where every rank holds the whole.
   static bool beginsReduction(const Node &node) {
-    const Node *operand = infoOf(node).has(startsCollective) ? node.operand(0)->definer() : nullptr;
+    const Node *operand = startsCollective(node) ? node.operand(0)->definer() : nullptr;
     return operand && operand->op() == Op::pack;
   }
 

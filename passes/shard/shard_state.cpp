@@ -75,6 +75,7 @@ private:
         inBackward.insert(node->get<StateAttributes>().state.name);
     SegmentRequest request{trained, inBackward, rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
     for (State &segment : planSegments(module, request)) {
+      segment.onHost = unitOf(segment).offload == "params";
       const State &added = module.addState(std::move(segment));
       for (const SegmentSlot &slot : added.slots)
         slots[slot.parameter] = {&added, &slot};
@@ -136,6 +137,7 @@ private:
       state.owner = segment.name;
       state.field = field;
       state.initialValue = layout.initialState;
+      state.onHost = unitOf(segment).offload != "none";
       module.addState(std::move(state));
     }
   }
@@ -158,6 +160,7 @@ private:
     state.paddedElements = segment.paddedElements;
     state.trainable = segment.trainable;
     state.slots = segment.slots;
+    state.onHost = segment.onHost && !isWhole;
     replicas[segment.name] = &module.addState(std::move(state));
   }
 
@@ -466,8 +469,8 @@ private:
 
 llvm::Error run(Module &module, const PassContext &context) {
   const PipelineOptions &options = context.options;
-  module.decisions = {options.maxInflightAllGathers, options.forwardPrefetch, options.backwardPrefetch,
-                      options.overlapComm, options.ownReduceCommunicator};
+  module.decisions = {options.maxInflightAllGathers, options.forwardPrefetch,       options.backwardPrefetch,
+                      options.overlapComm,           options.ownReduceCommunicator, options.offloadActivations};
   if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
     return error;
   return StateSharder(module, context).run();

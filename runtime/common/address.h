@@ -1,5 +1,5 @@
 // How emitted programs write addresses: `f32(c, P + 0x1a40)` is the float at that byte of the private arena, W the
-// window.
+// window, H the host's.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -18,6 +18,7 @@ struct AddressSpace {
 
 inline constexpr AddressSpace P{Space::privateSpace};
 inline constexpr AddressSpace W{Space::window};
+inline constexpr AddressSpace H{Space::host};
 
 inline float *f32(const Context &c, Place place) { return c.at<float>(place); }
 inline double *f64(const Context &c, Place place) { return c.at<double>(place); }

@@ -14,7 +14,7 @@ static std::string reportLine(const std::string &label, std::int64_t bytes) {
 std::int64_t plannedBytes(const ProgramInfo &program) {
   std::int64_t bytes = 0;
   for (const ArenaInfo &arena : program.arenas)
-    bytes += arena.bytes;
+    bytes += arena.space == Space::host ? 0 : arena.bytes;
   return bytes;
 }
 
@@ -27,7 +27,8 @@ std::string memoryReport(const ProgramInfo &program, std::int64_t mappedBytes) {
   }
   text += reportLine("live at the peak", live) + "arenas\n";
   for (const ArenaInfo &arena : program.arenas) {
-    const std::string name = arena.space == Space::window ? "window" : "private";
+    static constexpr const char *names[] = {"private", "window", "host"};
+    const std::string name = names[static_cast<int>(arena.space)];
     text += reportLine(name + ", planned", arena.bytes);
     text += reportLine(name + ", highest byte used", arena.usedBytes);
   }

@@ -37,8 +37,9 @@ constexpr std::int64_t byteSize(DType dtype) {
   return 0;
 }
 
-/// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read there.
-enum class Space : std::uint8_t { privateSpace, window };
+/// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read there. `host` is
+/// the host's memory: on the cpu target an arena of its own, for what a device would not hold.
+enum class Space : std::uint8_t { privateSpace, window, host };
 
 struct Place {
   Space space = Space::privateSpace;
@@ -167,7 +168,7 @@ struct ResultInfo {
 
 struct ArenaInfo {
   Space space;
-  std::int64_t bytes;     ///< a multiple of 4096; the sum over arenas is the plan's total_bytes
+  std::int64_t bytes;     ///< a multiple of 4096; the sum over arenas but `host` is the plan's total_bytes
   std::int64_t usedBytes; ///< the highest byte that the plan gives to a value, <= bytes
 };
 
@@ -196,8 +197,9 @@ struct NodeInfo {
 enum class Channel : std::uint8_t {
   comm,   ///< everything, unless reductions have a communicator of their own
   reduce, ///< reductions, with `--reduce_communicator own`
+  copy,   ///< no collectives: copies between the device and its host
 };
-inline constexpr int channelCount = 2;
+inline constexpr int channelCount = 3;
 
 /// One entry per collective of the program, in the side table: among whom and where it runs, and what a time-out or a
 /// trace names.
@@ -276,6 +278,14 @@ struct ProgramInfo {
   bool stashesGradients = false;
 };
 
+/// Bytes of the arena in this space; 0: the program has none.
+inline std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
+  for (const ArenaInfo &arena : program.arenas)
+    if (arena.space == space)
+      return arena.bytes;
+  return 0;
+}
+
 /// Defined by the emitted program.
 const ProgramInfo &programInfo();
 
@@ -317,6 +327,7 @@ public:
 struct Context {
   std::byte *privateArena = nullptr;
   std::byte *windowArena = nullptr;
+  std::byte *hostArena = nullptr;
   int rank = 0;
   int worldSize = 1;
   int batchRank = 0;              ///< whose samples are computed: microStep * worldSize + rank
@@ -325,6 +336,7 @@ struct Context {
   Device *device = nullptr;       ///< of the cuda target: streams, events, communicators
   Communicator *communicator = nullptr;
   Stream *commStream = nullptr;        ///< where collectives run: a worker thread, or inline
+  Stream *copyStream = nullptr;        ///< where copies to and from the host's arena run; null without such an arena
   Stream *reduceStream = nullptr;      ///< where reductions run that have a communicator of their own; else null
   Tap *tap = nullptr;                  ///< set around tapGradients and exportWeights
   GradientStash *stash = nullptr;      ///< set in steps whose gradients are saved
@@ -333,7 +345,8 @@ struct Context {
 
   template <class T>
   T *at(Place place) const {
-    std::byte *base = place.space == Space::window ? windowArena : privateArena;
+    std::byte *const bases[] = {privateArena, windowArena, hostArena};
+    std::byte *base = bases[static_cast<int>(place.space)];
     return reinterpret_cast<T *>(base + place.offsetBytes);
   }
 };

@@ -58,6 +58,7 @@ private:
   const ProgramInfo *program_ = nullptr;
   std::int64_t proportionalSetBytesBefore_ = 0;
   Arena privateArena_;
+  Arena hostArena_;
   Arena privateWindow_; ///< where peers do not read
   Arena privateControl_;
   Arena heartbeats_; ///< outside the plan, like the control block
@@ -65,6 +66,7 @@ private:
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Stream> commStream_;
   std::unique_ptr<Stream> reduceStream_; ///< null unless some collective runs there
+  std::unique_ptr<Stream> copyStream_;   ///< null without an arena for the host
   Context context_;
 };
 

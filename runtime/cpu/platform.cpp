@@ -25,14 +25,6 @@ int sizeOf(MPI_Comm communicator) {
   return size;
 }
 
-std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
-  std::int64_t bytes = 0;
-  for (const ArenaInfo &arena : program.arenas)
-    if (arena.space == space)
-      bytes += arena.bytes;
-  return bytes;
-}
-
 std::int64_t usedBytes(const ProgramInfo &program, Space space) {
   for (const ArenaInfo &arena : program.arenas)
     if (arena.space == space)
@@ -87,6 +79,7 @@ MpiPlatform::~MpiPlatform() {
   }
   commStream_.reset();
   reduceStream_.reset();
+  copyStream_.reset();
   communicator_.reset();
 #if defined(FSDPC_TEST_BUILD)
   if (program_ && context_.communicator)
@@ -112,6 +105,7 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   context_.communicator = communicator_.get();
   context_.commStream = commStream_.get();
   context_.reduceStream = reduceStream_.get();
+  context_.copyStream = copyStream_.get();
   if (omp_set_num_threads)
     omp_set_num_threads(context_.threads);
   barrier();
@@ -135,9 +129,13 @@ void MpiPlatform::mapArenas(const ProgramInfo &program) {
   const std::int64_t windowBytes = arenaBytes(program, Space::window);
   attemptTogether(world_, [&] {
     const int ranks = sizeOf(host_);
-    checkHostMemory((privateBytes + windowBytes) * ranks, ranks, readAvailableMemoryBytes());
+    checkHostMemory((privateBytes + windowBytes + arenaBytes(program, Space::host)) * ranks, ranks,
+                    readAvailableMemoryBytes());
   });
-  attemptTogether(world_, [&] { privateArena_ = Arena::mapPrivate(privateBytes); });
+  attemptTogether(world_, [&] {
+    privateArena_ = Arena::mapPrivate(privateBytes);
+    hostArena_ = Arena::mapPrivate(arenaBytes(program, Space::host));
+  });
   if (worldSize_ == 1 || program.plainMpi)
     attemptTogether(world_, [&] { privateWindow_ = Arena::mapPrivate(windowBytes); });
   else
@@ -145,9 +143,11 @@ void MpiPlatform::mapArenas(const ProgramInfo &program) {
   Arena &window = sharedWindows_ ? sharedWindows_->own : privateWindow_;
 #if defined(FSDPC_TEST_BUILD)
   privateArena_.fillPattern();
+  hostArena_.fillPattern();
   window.fillPattern();
 #endif
   context_.privateArena = privateArena_.data();
+  context_.hostArena = hostArena_.data();
   context_.windowArena = window.data();
 }
 
@@ -170,6 +170,8 @@ void MpiPlatform::startStreams(StreamMode requested, bool callsMpi, const CpuSha
   const auto collectives = programCollectives();
   if (std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; }))
     reduceStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
+  if (hostArena_.bytes() > 0)
+    copyStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
 }
 
 void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOptions &platformOptions,
@@ -197,6 +199,8 @@ void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOp
 void MpiPlatform::reportChangedBytes() const {
   reportArena("private", *program_, Space::privateSpace, privateArena_);
   reportArena("window", *program_, Space::window, sharedWindows_ ? sharedWindows_->own : privateWindow_);
+  if (hostArena_.bytes() > 0)
+    reportArena("host", *program_, Space::host, hostArena_);
 }
 
 void MpiPlatform::arrive() { HeartbeatPage::at(heartbeats_.data())->of(rank_).arrive(); }

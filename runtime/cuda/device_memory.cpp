@@ -47,16 +47,16 @@ void StagedMemory::store(Place to, std::int64_t bytes) {
   Slot &slot = slots[next];
   next = (next + 1) % slots.size();
   cudaStream_t stream = context.device->compute;
-  checkCuda(cudaMemcpyAsync(context.at<std::byte>(to), slot.data, static_cast<std::size_t>(bytes),
-                            cudaMemcpyHostToDevice, stream),
-            "cudaMemcpyAsync");
+  checkCuda(
+      cudaMemcpyAsync(context.at<std::byte>(to), slot.data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream),
+      "cudaMemcpyAsync");
   checkCuda(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
 }
 
 void StagedMemory::copyTo(Slot &slot, const void *from, std::int64_t bytes) {
   reserve(slot, std::max<std::int64_t>(bytes, 64));
   cudaStream_t stream = context.device->compute;
-  checkCuda(cudaMemcpyAsync(slot.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream),
+  checkCuda(cudaMemcpyAsync(slot.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream),
             "cudaMemcpyAsync");
   recordForHost(*context.device, slot.copied, stream);
 }

@@ -1,5 +1,5 @@
-// The host's way to the arenas: pinned buffers and copies on the compute stream, so that what is stored is seen by the
-// next function and what is loaded was left by the last.
+// The host's way to the arenas, its own one included: pinned buffers and copies on the compute stream, so that what is
+// stored is seen by the next function and what is loaded was left by the last.
 #pragma once
 
 #include "runtime/cuda/device.h"

@@ -7,18 +7,19 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace fsdpc::rt {
 namespace {
 
-std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
-  std::int64_t bytes = 0;
-  for (const ArenaInfo &arena : program.arenas)
-    if (arena.space == space)
-      bytes += arena.bytes;
-  return bytes;
+/// What the host computes with for one rank: its cores are shared by the ranks of its devices.
+int hostThreads(int wanted) {
+  int devices = 1;
+  checkCuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  const int share = static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, devices);
+  return wanted > 0 ? wanted : std::max(1, share);
 }
 
 } // namespace
@@ -35,6 +36,8 @@ CudaPlatform::~CudaPlatform() {
     ncclMemFree(context.windowArena);
   if (context.privateArena)
     cudaFree(context.privateArena);
+  if (context.hostArena)
+    cudaFreeHost(context.hostArena);
   if (device.compute)
     closeDevice(device);
 }
@@ -42,6 +45,7 @@ CudaPlatform::~CudaPlatform() {
 Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
   context.rank = context.batchRank = rank();
   context.worldSize = worldSize();
+  context.threads = hostThreads(options.threads);
   context.device = &device;
   device.timeoutSeconds = options.timeoutSeconds;
   device.allowsTf32 = program.allowTf32;
@@ -91,6 +95,9 @@ void CudaPlatform::mapArenas(const ProgramInfo &program) {
   if (windowBytes > 0)
     checkNccl(ncclMemAlloc(reinterpret_cast<void **>(&context.windowArena), static_cast<std::size_t>(windowBytes)),
               "ncclMemAlloc of the window");
+  if (const std::int64_t hostBytes = arenaBytes(program, Space::host); hostBytes > 0)
+    checkCuda(cudaMallocHost(reinterpret_cast<void **>(&context.hostArena), static_cast<std::size_t>(hostBytes)),
+              "cudaMallocHost of the arena in the host's memory");
 }
 
 void CudaPlatform::joinCommunicators(const ProgramInfo &program) {

@@ -315,6 +315,9 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   return Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
 }
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
+  return Device::instance().enqueue(*stream, {[=] { function(data); }});
+}
 cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, cudaStream_t stream) {
   return Device::instance().enqueue(*stream, {[=] { std::memset(to, value, bytes); }});
 }

@@ -129,7 +129,7 @@ std::optional<std::string> doubleReduce(Module &module, Random &random) {
 }
 
 std::optional<std::string> swapCollectives(Module &module, Random &random) {
-  std::vector<Node *> starts = nodesWhere(module, isStart);
+  std::vector<Node *> starts = nodesWhere(module, startsCollective);
   std::vector<size_t> firsts;
   for (size_t i = 0; i + 1 < starts.size(); ++i)
     if (starts[i]->function() == starts[i + 1]->function())
@@ -163,7 +163,7 @@ std::optional<std::string> changeGroup(Module &module, Random &random) {
     return "segment " + (*segment)->name + " over " + (*axis)->name;
   }
   std::optional<Node *> node =
-      random.pick(nodesWhere(module, [](const Node &node) { return isStart(node) || node.op() == Op::takeShard; }));
+      random.pick(nodesWhere(module, [](const Node &node) { return startsCollective(node) || node.op() == Op::takeShard; }));
   if (!node)
     return std::nullopt;
   auto &attributes = (*node)->get<CollectiveAttributes>();
@@ -199,6 +199,22 @@ std::optional<std::string> startEarly(Module &module, Random &random) {
   return std::string(hasEdge ? "before its memory is free: " : "before its operand is made: ") + what;
 }
 
+/// A reader of what was copied between the device and its host reads the original.
+std::optional<std::string> skipCopy(Module &module, Random &random) {
+  std::optional<Node *> start = random.pick(nodesWhere(module, [](const Node &node) {
+    const Node *wait = isStart(node) && !startsCollective(node) ? waitOf(node) : nullptr;
+    return wait && wait->result()->hasUses();
+  }));
+  if (!start)
+    return std::nullopt;
+  std::string what = toText(**start);
+  Use *use = waitOf(**start)->result()->uses();
+  while (use->user()->op() == Op::free && use->next())
+    use = use->next();
+  use->user()->setOperand(use->index(), (*start)->operand(0));
+  return "without " + what + ": " + toText(*use->user());
+}
+
 std::optional<std::string> changeStream(Module &module, Random &random) {
   std::optional<Node *> node =
       random.pick(nodesWhere(module, [](const Node &node) { return node.stream != Stream::none; }));
@@ -206,7 +222,8 @@ std::optional<std::string> changeStream(Module &module, Random &random) {
     return std::nullopt;
   std::string what = toText(**node);
   std::vector<Stream> others;
-  for (Stream stream : {Stream::none, Stream::compute, Stream::comm, Stream::reduce})
+  for (Stream stream :
+       {Stream::none, Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
     if (stream != (*node)->stream)
       others.push_back(stream);
   (*node)->stream = *random.pick(others);

@@ -12,7 +12,7 @@ using What = std::optional<std::string>;
 
 bool isComputed(const Node &node) {
   const OpInfo &info = infoOf(node);
-  return !info.has(aliasesOperand) && !info.has(startsCollective) && !info.has(inPlace) && node.op() != Op::read &&
+  return !info.has(aliasesOperand) && !info.has(startsTransfer) && !info.has(inPlace) && node.op() != Op::read &&
          node.op() != Op::wait && node.op() != Op::free && node.op() != Op::constant && node.op() != Op::ret &&
          node.op() != Op::write && node.op() != Op::tap && node.op() != Op::pack && node.resultCount() > 0;
 }

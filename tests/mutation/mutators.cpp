@@ -13,6 +13,7 @@ llvm::ArrayRef<FaultClass> faultClasses() {
       {"wrong group", changeGroup},
       {"early start", startEarly},
       {"wrong stream", changeStream},
+      {"skipped copy", skipCopy},
       {"wrong operand", changeOperand},
       {"wrong attribute", changeAttribute},
       {"stale version", readOldVersion},

@@ -32,6 +32,7 @@ std::optional<std::string> swapCollectives(Module &, Random &);
 std::optional<std::string> changeGroup(Module &, Random &);
 std::optional<std::string> startEarly(Module &, Random &);
 std::optional<std::string> changeStream(Module &, Random &);
+std::optional<std::string> skipCopy(Module &, Random &);
 
 // mutate_values.cpp
 std::optional<std::string> loseContribution(Module &, Random &);

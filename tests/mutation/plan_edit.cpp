@@ -25,8 +25,8 @@ std::vector<Value *> valuesOf(const Function &function) {
   return values;
 }
 
-bool isStart(const Node &node) { return infoOf(node).has(startsCollective); }
-bool isReduction(const Node &node) { return isStart(node) && node.op() != Op::allGatherStart; }
+bool isStart(const Node &node) { return infoOf(node).has(startsTransfer); }
+bool isReduction(const Node &node) { return startsCollective(node) && node.op() != Op::allGatherStart; }
 bool hasBytes(const Value &value) { return !value.type().isToken() && value.type().bytes() > 0; }
 
 Node *waitOf(const Node &start) {
@@ -45,7 +45,7 @@ Place freshPlace(Module &module, Space space, int64_t bytes) {
 
 void renumber(Module &module) {
   int64_t id = 0;
-  for (Node *start : nodesWhere(module, isStart))
+  for (Node *start : nodesWhere(module, startsCollective))
     start->get<CollectiveAttributes>().id = id++;
 }
 

@@ -10,9 +10,12 @@ namespace fsdpc::mutation {
 
 namespace {
 
-constexpr size_t laneCount = 3;
+constexpr size_t laneCount = 4;
+/// A mutant may have a start on any stream.
 size_t laneOf(const Node &node) {
-  return node.stream == Stream::reduce ? 2 : infoOf(node).has(startsCollective) ? 1 : 0;
+  if (!infoOf(node).has(startsTransfer))
+    return 0;
+  return node.stream == Stream::reduce ? 2 : node.stream == Stream::copy ? 3 : 1;
 }
 
 /// One call of a function by every rank.
@@ -32,7 +35,7 @@ using Event = std::pair<size_t, const Node *>;
 
 /// A lane of one rank.
 struct Lane {
-  std::deque<Collective> issued;      ///< comm and reduce: not yet done
+  std::deque<Collective> issued;      ///< not yet done; none of compute
   std::vector<int64_t> unread;        ///< of the collective that has begun: members to read
   std::map<int64_t, HostTensor> read; ///< member -> operand
   bool hasBegun = false;
@@ -70,7 +73,7 @@ public:
         break;
     }
     for (const auto &rankLanes : lanes)
-      if (rankLanes[0].next || !rankLanes[1].issued.empty() || !rankLanes[2].issued.empty())
+      if (rankLanes[0].next || llvm::any_of(rankLanes, [](const Lane &lane) { return !lane.issued.empty(); }))
         return std::nullopt;
     for (Rank &rank : ranks)
       rank.recordStates(outcome);
@@ -135,7 +138,7 @@ private:
     if (module.microSteps > 1)
       ranks[rank].fillInputs(*calls[call].function, calls[call].step, calls[call].batch);
     for (Node *node : *calls[call].function)
-      if (infoOf(*node).has(startsCollective))
+      if (infoOf(*node).has(startsTransfer))
         lanes[rank][laneOf(*node)].issued.push_back({node, call});
   }
 
@@ -155,7 +158,7 @@ private:
       return false;
     if (node.op() == Op::ret)
       recordResults(rank, lane.call, node);
-    if (!infoOf(node).has(startsCollective))
+    if (!infoOf(node).has(startsTransfer))
       ranks[rank].execute(node);
     done[rank].insert({lane.call, &node});
     lane.next = node.next();
@@ -207,7 +210,11 @@ private:
     return {call, future->definer()};
   }
 
-  const MeshAxis &axisOf(const Node &start) const { return *module.axis(start.get<CollectiveAttributes>().over.name); }
+  /// A copy to or from the host is among one rank.
+  const MeshAxis &axisOf(const Node &start) const {
+    static const MeshAxis oneRank;
+    return startsCollective(start) ? *module.axis(start.get<CollectiveAttributes>().over.name) : oneRank;
+  }
 
   bool isDoneByAll(size_t rank, Event collective) const {
     const MeshAxis &axis = axisOf(*collective.second);
@@ -286,7 +293,7 @@ private:
     const Node &start = *collective.start;
     HostTensor result(Rank::tensorType(*start.result()));
     auto elements = static_cast<int64_t>(result.values.size());
-    bool gathers = start.op() == Op::allGatherStart;
+    bool gathers = start.op() == Op::allGatherStart || !startsCollective(start);
     int64_t share = gathers ? elements / axis.size : elements;
     int64_t first = start.op() == Op::reduceScatterStart ? axis.memberOf(static_cast<int64_t>(rank)) * elements : 0;
     for (int64_t i = 0; i < elements; ++i) {

@@ -2,7 +2,7 @@
 // rank and stream as far ahead of the others or behind them as the order of the plan allows. Shares nothing with the
 // checker but ir/; it is the judge of mutants that the checker lets pass.
 //
-// Every rank has an arena per memory space and three lanes: compute, comm, reduce. The compute lane runs nodes in
+// Every rank has an arena per memory space and four lanes: compute, comm, reduce, copy. The compute lane runs nodes in
 // program order. When a function is entered its collectives are issued to their lanes at once, as by a host that runs
 // ahead. A collective begins on a rank when it is the next of its lane and on every rank of its group the operand is
 // made and the `after` tokens are there; it then spoils its result and its scratch, reads the peers' operands one by

@@ -14,10 +14,11 @@ using Bytes = std::vector<uint8_t>;
 class Rank final : public EvaluationEnvironment {
 public:
   Rank(const Module &module, int64_t index, Random &random) : module(module), index(index), random(random) {
-    for (auto [space, name] : {std::pair(0, "arena_private_bytes"), std::pair(1, "arena_window_bytes")}) {
-      auto setting = module.settings.find(name);
-      arenas[space].resize(setting == module.settings.end() ? 0 : std::stoll(setting->second) + slack);
-      spoil({space == 0 ? Space::privateSpace : Space::window, 0}, static_cast<int64_t>(arenas[space].size()));
+    for (Space space : allSpaces) {
+      auto setting = module.settings.find("arena_" + nameOf(space).str() + "_bytes");
+      Bytes &arena = arenas[indexOf(space)];
+      arena.resize(setting == module.settings.end() ? 0 : std::stoll(setting->second) + slack);
+      spoil({space, 0}, static_cast<int64_t>(arena.size()));
     }
     for (const State &state : module.states)
       fillState(state);
@@ -38,7 +39,9 @@ public:
     llvm_unreachable("collectives are the machine's");
   }
 
-  uint8_t *at(Place place) { return arenas[place.space == Space::window].data() + place.offsetBytes; }
+  uint8_t *at(Place place) {
+    return arenas[place.isPlaced() ? indexOf(place.space) : 0].data() + place.offsetBytes;
+  }
   Bytes bytesOf(const Value &value) { return {at(value.place), at(value.place) + tensorType(value).bytes()}; }
   HostTensor load(const Value &value) { return decode(tensorType(value), bytesOf(value)); }
   void store(const Value &value, const HostTensor &tensor) {
@@ -102,7 +105,7 @@ private:
   const Module &module;
   const int64_t index;
   Random &random;
-  Bytes arenas[2];
+  Bytes arenas[std::size(allSpaces)];
   std::map<std::string, HostTensor> stashes;
 };
 

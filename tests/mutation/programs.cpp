@@ -52,6 +52,9 @@ constexpr Row rows[] = {
     {mlpSgd, 4, "--strategy full_shard --max_norm 1"},
     {gpt2, 2, "--strategy full_shard --activation_checkpointing full"},
     {transformer, 2, "--strategy full_shard --activation_checkpointing selective"},
+    {mlp, 2, "--strategy full_shard --offload_params"},
+    {mlpSgd, 4, "--strategy shard_optimizer --offload_optimizer"},
+    {transformer, 2, "--strategy full_shard --offload_activations"},
     {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
 };
 

@@ -160,6 +160,20 @@ OP_TEST(allReduceStart, DeliversThroughItsWait) {
               ElementsAre(ElementsAre(4, 6), ElementsAre(4, 6)));
 }
 
+/// A copy and its wait, on one rank.
+std::vector<double> copied(Op op) {
+  auto build = [op](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Value *future = builder.create(op, inputs)->result();
+    EXPECT_TRUE(future->type().isFuture());
+    return {builder.create(Op::wait, {future})->result()};
+  };
+  return onRanks(build, {{1, -2}})[0];
+}
+
+OP_TEST(offloadStart, DeliversItsOperand) { EXPECT_THAT(copied(Op::offloadStart), ElementsAre(1, -2)); }
+
+OP_TEST(reloadStart, DeliversItsOperand) { EXPECT_THAT(copied(Op::reloadStart), ElementsAre(1, -2)); }
+
 OP_TEST(wait, MayComeInAnotherOrderThanTheStarts) {
   auto build = [](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
     Value *first = builder.create(Op::allGatherStart, {inputs[0]}, over(2, 0))->result();

@@ -16,7 +16,7 @@ TEST(OpTable, EveryOpHasAllItsParts) {
     EXPECT_TRUE(info.vjp);
     EXPECT_TRUE(info.cost);
     EXPECT_EQ(info.has(elementwise), info.scalar != nullptr);
-    EXPECT_FALSE(info.has(startsCollective) && !info.has(collective));
+    EXPECT_FALSE(info.has(startsTransfer) && info.has(pure));
     for (llvm::StringRef operand : info.operandNames.drop_back(info.operandNames.empty() ? 0 : 1))
       EXPECT_FALSE(operand.ends_with("...")) << "only the last operand may be many";
   }

@@ -1,7 +1,7 @@
 #include "runtime/cpu/kernels/attention.h"
 
 #include "runtime/common/failure.h"
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/small_gemm.h"
 #include "runtime/cpu/kernels/vector_math.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/cpu/kernels/convolution.h"
 
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "runtime/cpu/kernels/copy.h"
 
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 #include "runtime/common/guard.h"
 
 #include "runtime/common/exact_sum.h"
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #include <atomic>
 

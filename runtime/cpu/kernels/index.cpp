@@ -1,7 +1,7 @@
 #include "runtime/cpu/kernels/index.h"
 
 #include "runtime/common/failure.h"
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #include <string>
 

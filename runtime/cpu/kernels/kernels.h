@@ -2,7 +2,10 @@
 #pragma once
 
 #include "runtime/common/guard.h"
+#include "runtime/common/host_optimizer.h"
+#include "runtime/common/parallel.h"
 #include "runtime/cpu/collectives.h"
+#include "runtime/cpu/copies.h"
 #include "runtime/cpu/kernels/attention.h"
 #include "runtime/cpu/kernels/convolution.h"
 #include "runtime/cpu/kernels/copy.h"
@@ -10,10 +13,15 @@
 #include "runtime/cpu/kernels/loss.h"
 #include "runtime/cpu/kernels/matmul.h"
 #include "runtime/cpu/kernels/norm.h"
-#include "runtime/cpu/kernels/optimizer.h"
-#include "runtime/cpu/kernels/parallel.h"
 #include "runtime/cpu/kernels/pool.h"
 #include "runtime/cpu/kernels/random.h"
 #include "runtime/cpu/kernels/reduce.h"
 #include "runtime/cpu/kernels/rotary.h"
 #include "runtime/cpu/kernels/vector_math.h"
+
+namespace fsdpc::rt {
+
+// Here the host is the device.
+using host::adadelta, host::adagrad, host::adam, host::rmsprop, host::sgd;
+
+} // namespace fsdpc::rt

@@ -1,6 +1,6 @@
 #include "runtime/cpu/kernels/loss.h"
 
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/vector_math.h"
 
 namespace fsdpc::rt {

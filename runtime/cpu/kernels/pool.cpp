@@ -1,6 +1,6 @@
 #include "runtime/cpu/kernels/pool.h"
 
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 namespace fsdpc::rt {
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include "runtime/common/guard.h"
+#include "runtime/common/host_optimizer.h"
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/copies.h"
 #include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/host_tasks.h"
 #include "runtime/cuda/kernels/attention.h"
 #include "runtime/cuda/kernels/convolution.h"
 #include "runtime/cuda/kernels/copy.h"

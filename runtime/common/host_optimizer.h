@@ -3,6 +3,8 @@
 // torch does. State has the parameter's type, T: float or double. Every result may be its operand.
 // A guard of the scalars scales the gradient, or holds the whole step back.
 // With `copy` the new parameter is also stored in 16 bits, in the same pass: what the next gather sends.
+//
+// The cpu target's, and those of any target whose optimizer state is in the host's memory.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -11,7 +13,7 @@
 
 #include <type_traits>
 
-namespace fsdpc::rt {
+namespace fsdpc::rt::host {
 
 /// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
 template <class T>
@@ -41,4 +43,4 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
              LowPrecision copy = {});
 
-} // namespace fsdpc::rt
+} // namespace fsdpc::rt::host

@@ -1,4 +1,4 @@
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #ifdef _OPENMP
 #include <omp.h>

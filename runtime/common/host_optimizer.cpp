@@ -1,11 +1,11 @@
-#include "runtime/cpu/kernels/optimizer.h"
+#include "runtime/common/host_optimizer.h"
 
-#include "runtime/cpu/kernels/parallel.h"
+#include "runtime/common/parallel.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace fsdpc::rt {
+namespace fsdpc::rt::host {
 
 namespace {
 
@@ -241,4 +241,4 @@ template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, con
                       const double *, const double *, const double *, double *, double *, double *, double *,
                       LowPrecision);
 
-} // namespace fsdpc::rt
+} // namespace fsdpc::rt::host

@@ -1,0 +1,27 @@
+#include "runtime/cpu/copies.h"
+
+#include "runtime/cpu/stream.h"
+
+#include <cstring>
+
+namespace fsdpc::rt {
+
+namespace {
+
+void start(const Context &context, Copy &copy, const void *from, void *to, std::int64_t bytes) {
+  copy.event = context.copyStream->enqueue([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
+}
+
+} // namespace
+
+void offloadStart(const Context &context, Copy &copy, const void *from, void *to, std::int64_t bytes) {
+  start(context, copy, from, to, bytes);
+}
+
+void reloadStart(const Context &context, Copy &copy, const void *from, void *to, std::int64_t bytes) {
+  start(context, copy, from, to, bytes);
+}
+
+void wait(const Context &context, const Copy &copy) { context.copyStream->synchronize(copy.event); }
+
+} // namespace fsdpc::rt
