@@ -85,7 +85,8 @@ struct PipelineOptions {
   std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective, budget
   double activationMemoryBudget = 1;            ///< of units with budget: what passes/train/saved_budget.h says
   std::string offload = "none";                 ///< of every unit: none, optimizer, params (Unit::offload)
-  double offloadActivations = 0;                ///< Decisions::offloadActivations
+  bool offloadsActivations = false;             ///< what forward leaves to backward waits on the host
+  double offloadShare = 1;                      ///< of either: the first units, what is made first
 };
 
 } // namespace fsdpc

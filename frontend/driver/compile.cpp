@@ -1,9 +1,9 @@
 #include "frontend/driver/compile.h"
 
-#include "frontend/driver/activation_budget.h"
 #include "frontend/driver/crash_reproducer.h"
 #include "frontend/driver/joint_search.h"
 #include "frontend/driver/memory_budget.h"
+#include "frontend/driver/share_search.h"
 #include "ir/text/text.h"
 #include "passes/analysis/samples_apart.h"
 #include "passes/check/check_schedule.h"
@@ -124,8 +124,8 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   if (values.text("strategy") == "auto")
     if (llvm::Error error = chooseStrategy(*result.module, values))
       return error;
-  if (searchesActivationBudget(values) && result.module->stage == Stage::graph && runner->only.empty())
-    if (llvm::Error error = settleActivationBudget(Estimator::of(*result.module), values))
+  if (searchesShares(values) && result.module->stage == Stage::graph && runner->only.empty())
+    if (llvm::Error error = settleShares(Estimator::of(*result.module), values))
       return error;
   if (llvm::Error error = resolveOptions(values, result))
     return error;

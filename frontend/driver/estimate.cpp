@@ -1,7 +1,7 @@
 #include "frontend/driver/estimate.h"
 
-#include "frontend/driver/activation_budget.h"
 #include "frontend/driver/compile.h"
+#include "frontend/driver/share_search.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
 #include "passes/cost/timeline.h"
@@ -73,8 +73,8 @@ Estimator Estimator::of(const Module &graph) {
 }
 
 llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
-  if (searchesActivationBudget(values))
-    if (llvm::Error error = settleActivationBudget(*this, values))
+  if (searchesShares(values))
+    if (llvm::Error error = settleShares(*this, values))
       return error;
   llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(graph, "model"));
   if (!module)

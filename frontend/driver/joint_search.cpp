@@ -1,7 +1,7 @@
 #include "frontend/driver/joint_search.h"
 
-#include "frontend/driver/activation_budget.h"
 #include "frontend/driver/memory_budget.h"
+#include "frontend/driver/share_search.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Regex.h"
@@ -38,6 +38,10 @@ constexpr llvm::StringLiteral searched[] = {"strategy",
                                             "data_parallel_shard_degree",
                                             "activation_checkpointing",
                                             "activation_memory_budget",
+                                            "offload_activations",
+                                            "offload_optimizer",
+                                            "offload_params",
+                                            "offload_share",
                                             "max_inflight_all_gathers",
                                             "reduce_communicator",
                                             "allgather_bucket_size",
@@ -57,6 +61,8 @@ public:
     if (result.points.empty())
       return lastError ? std::move(lastError) : llvm::createStringError("--strategy auto: nothing can be planned");
     llvm::consumeError(std::move(lastError));
+    chooseWinner();
+    tryOffload();
     chooseWinner();
     if (result.fits)
       keepUnitsGathered();
@@ -80,10 +86,34 @@ private:
     }
   }
 
+  /// Beside the plan that is best so far: the same without what backward computes again, or with it, and what does not
+  /// fit on the host. Where nothing fits, the smallest plan decides.
+  void tryOffload() {
+    const OptionValues base = result.points[result.winner].values;
+    const bool isWanted = !fits(result.winner) || base.text("activation_checkpointing") != "none";
+    if (!isWanted)
+      return;
+    llvm::SmallVector<std::string, 2> modes = {base.text("activation_checkpointing").str()};
+    if (modes[0] != "none" && !asked.given("activation_checkpointing"))
+      modes.push_back("none");
+    for (llvm::StringRef option : {"offload_optimizer", "offload_activations", "offload_params"}) {
+      if (asked.given(option))
+        continue;
+      for (const std::string &mode : modes) {
+        OptionValues values = base;
+        values.resolve("activation_checkpointing", mode);
+        if (mode != "budget")
+          values.resolve("activation_memory_budget", defaultOf("activation_memory_budget").str());
+        values.resolve(option, "true");
+        plan(std::move(values));
+      }
+    }
+  }
+
   /// The index of the new point; nothing if these options cannot be planned.
   std::optional<size_t> plan(OptionValues values) {
-    if (searchesActivationBudget(values))
-      if (llvm::Error error = settleActivationBudget(model, values))
+    if (searchesShares(values))
+      if (llvm::Error error = settleShares(model, values))
         return refused(std::move(error));
     llvm::Expected<Estimate> estimate = model.plan(values);
     if (!estimate)
@@ -105,7 +135,7 @@ private:
     llvm::ListSeparator space(" ");
     for (llvm::StringRef name : searched)
       if (name == "strategy" || (values.text(name) != asked.text(name) && values.text(name) != defaultOf(name)))
-        out << space << "--" << name << ' ' << values.text(name);
+        out << space << "--" << name << (values.text(name) == "true" ? "" : " " + values.text(name).str());
     for (llvm::StringRef unit : values.list("unit").drop_front(asked.list("unit").size()))
       out << space << "--unit '" << unit << '\'';
     return text;

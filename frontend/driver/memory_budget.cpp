@@ -60,6 +60,12 @@ std::vector<Remedy> remediesFor(OptionValues values) {
       changed.resolve("activation_checkpointing", mode.str());
       remedies.push_back({"--activation_checkpointing " + mode.str(), std::move(changed)});
     }
+  for (llvm::StringRef option : {"offload_activations", "offload_optimizer", "offload_params"})
+    if (!values.flag(option)) {
+      OptionValues changed = values;
+      changed.resolve(option, "true");
+      remedies.push_back({("--" + option).str(), std::move(changed)});
+    }
   if (values.integer("world_size") > 1 && values.integer("max_inflight_all_gathers") > 1)
     add(values, "max_inflight_all_gathers", 1, remedies);
   for (int64_t factor : {2, 4, 8})

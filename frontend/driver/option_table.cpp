@@ -108,6 +108,10 @@ constexpr OptionRow rows[] = {
      "optimizer state in the host's memory, copied to the device and back around each unit's step"},
     {"offload_activations", boolean, "false", "", "sharding",
      "what forward leaves to backward waits in the host's memory"},
+    {"offload_share", real, "", "0..1", "sharding",
+     "of what the three above name, what goes to the host: that of the first units, what is made first; default: all, "
+     "or "
+     "as little as memory_budget needs"},
     {"loss_scale", real, "0", "X", "sharding", "fp16: what the loss is multiplied by; 0: it is found while training"},
     {"initial_scale_power", integer, "16", "N", "sharding", "fp16: the loss scale that is to be found starts at 2^N"},
     {"loss_scale_window", integer, "1000", "N", "sharding", "fp16: steps without overflow after which it doubles"},

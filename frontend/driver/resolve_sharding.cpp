@@ -134,6 +134,21 @@ llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &op
   return llvm::Error::success();
 }
 
+/// Under a memory budget the driver finds it.
+llvm::Error offloadShare(const OptionValues &values, PipelineOptions &options) {
+  llvm::StringRef share = values.text("offload_share");
+  if (share.empty())
+    return llvm::Error::success();
+  if (options.offload == "none" && !options.offloadsActivations)
+    return usage("--offload_share " + share +
+                 ": changes nothing without --offload_params, --offload_optimizer or "
+                 "--offload_activations");
+  options.offloadShare = values.real("offload_share");
+  return options.offloadShare >= 0 && options.offloadShare <= 1
+             ? llvm::Error::success()
+             : usage("--offload_share " + share + ": a share from 0 to 1 is expected");
+}
+
 } // namespace
 
 llvm::StringRef defaultOf(llvm::StringRef name) {
@@ -190,7 +205,9 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
   options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
   options.overlapComm = values.flag("overlap_comm");
   options.offload = values.flag("offload_params") ? "params" : values.flag("offload_optimizer") ? "optimizer" : "none";
-  options.offloadActivations = values.flag("offload_activations") ? 1 : 0;
+  options.offloadsActivations = values.flag("offload_activations");
+  if (llvm::Error error = offloadShare(values, options))
+    return error;
   if (llvm::Error error = checkpointingOptions(values, options))
     return error;
   options.accumulation = values.text("accumulation").str();

@@ -179,6 +179,21 @@ void assignParameters(Module &module, const UnitPlan &plan) {
   }
 }
 
+/// Of what --offload_params or --offload_optimizer means the first units go to the host, up to the share.
+void limitOffload(Module &module, double share) {
+  llvm::StringMap<int64_t> bytesOf;
+  int64_t total = 0, taken = 0;
+  for (const Parameter &parameter : module.parameters) {
+    bytesOf[parameter.unit] += parameter.type.bytes();
+    total += parameter.type.bytes();
+  }
+  for (Unit &unit : module.units) {
+    if (static_cast<double>(taken) >= share * static_cast<double>(total))
+      unit.offload = "none";
+    taken += bytesOf.lookup(unit.name);
+  }
+}
+
 std::string remarkOn(const UnitPlan &plan) {
   llvm::SmallVector<llvm::StringRef, 8> names;
   for (const Unit &unit : plan.units)
@@ -201,6 +216,7 @@ llvm::Error run(Module &module, const PassContext &context) {
   module.units = plan->units;
   Placement(*forward, *plan).run();
   assignParameters(module, *plan);
+  limitOffload(module, context.options.offloadShare);
   module.classes.clear();
   context.remarks.push_back(remarkOn(*plan));
   return applyUnitOverrides(module, *plan, context.options);

@@ -27,11 +27,41 @@ bool sumsGradients(const Node &allReduce) {
          (definer->op() == Op::pack || definer->op() == Op::reduceScatterStart || definer->op() == Op::reduceScatter);
 }
 
+MemoryClass classOf(const State &state) {
+  switch (state.role) {
+  case StateRole::parameter:
+  case StateRole::segment:
+  case StateRole::replica: return MemoryClass::parameters;
+  case StateRole::optimizer: return MemoryClass::optimizer;
+  case StateRole::accumulator: return MemoryClass::gradients;
+  default: return MemoryClass::other;
+  }
+}
+
+/// Copies of numbers come and go.
+MemoryClass classOfCopy(MemoryClass original) {
+  return original == MemoryClass::other ? MemoryClass::activations : original;
+}
+
+/// What a copy between the device and its host is a copy of.
+const Value &copiedFrom(const Value &root) {
+  const Value *value = &root;
+  for (const Node *definer = value->definer(); definer; definer = value->definer()) {
+    const bool isCopy = definer->op() == Op::offloadStart || definer->op() == Op::reloadStart;
+    if (!isCopy && definer->op() != Op::wait)
+      break;
+    value = definer->operand(0);
+  }
+  return *value;
+}
+
 /// The class of a value's memory, by what defines it.
 MemoryClass classOf(const Value &root) {
-  const Node *definer = root.definer();
+  const Value &source = copiedFrom(root);
+  const Node *definer = source.definer();
   if (!definer)
     return MemoryClass::gradients;
+  const Module &module = *definer->function()->module();
   switch (definer->op()) {
   case Op::allGatherStart:
   case Op::allGather: return MemoryClass::gathered;
@@ -41,19 +71,9 @@ MemoryClass classOf(const Value &root) {
   case Op::reduceScatter: return MemoryClass::gradients;
   case Op::allReduceStart:
   case Op::allReduce: return sumsGradients(*definer) ? MemoryClass::gradients : MemoryClass::communication;
-  case Op::constant: return MemoryClass::other;
+  case Op::read: return classOfCopy(classOf(*module.state(definer->get<StateAttributes>().state.name)));
+  case Op::constant: return &source == &root ? MemoryClass::other : MemoryClass::activations;
   default: return MemoryClass::activations;
-  }
-}
-
-MemoryClass classOf(const State &state) {
-  switch (state.role) {
-  case StateRole::parameter:
-  case StateRole::segment:
-  case StateRole::replica: return MemoryClass::parameters;
-  case StateRole::optimizer: return MemoryClass::optimizer;
-  case StateRole::accumulator: return MemoryClass::gradients;
-  default: return MemoryClass::other;
   }
 }
 

@@ -312,7 +312,11 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = std::chrono::duration<float, std::milli>(end->last->time - begin->last->time).count();
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+/// A copy from the host's pinned memory is under way for a while, in which nothing can be read there.
+cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (kind == cudaMemcpyHostToDevice)
+    if (const cudaError_t error = cudaMemsetAsync(to, poison, bytes, stream))
+      return error;
   return Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {

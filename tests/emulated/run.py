@@ -106,7 +106,7 @@ def build_guarded(case, work):
     (out / "program.cu").write_text('#include "tests/emulated/kept.h"\n' + text)
     flags = ["-std=c++20", "-O2", "-ffp-contract=off", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", f"-I{out}", f"-I{ROOT}"]
     command = ["g++", *flags, "-o", out / "train", "-x", "c++", out / "program.cu", out / "program_info.cpp", "-x", "none",
-               case.fsdpc.resolve().parent / "tests/libfsdpc_runtime_cuda_emulated.a", "-lboost_context", "-lpthread"]
+               case.fsdpc.resolve().parent / "tests/libfsdpc_runtime_cuda_emulated.a", "-lboost_context", "-lgomp", "-lpthread"]
     ended = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if ended.returncode:
         print(ended.stdout)

@@ -51,8 +51,11 @@ class Bundle:
         (self.out / "lib").mkdir(parents=True)
         cudart = library("libcudart.so.[0-9][0-9]")
         shutil.copy(cudart.resolve(), self.out / "lib" / cudart.name)
+        # The compiler's own: what the host computes runs on several threads.
+        gomp = pathlib.Path(subprocess.check_output(["g++", "-print-file-name=libgomp.so.1"], text=True).strip())
+        shutil.copy(gomp.resolve(), self.out / "lib" / gomp.name)
         run("g++", "-shared", "-s", "-o", self.out / "lib/libfsdpc_runtime_cuda.so", "-Wl,--whole-archive", self.build / "libfsdpc_runtime_cuda.a",
-            "-Wl,--no-whole-archive", library("libcublasLt.so*"), library("libcudnn.so*"), cudart)
+            "-Wl,--no-whole-archive", library("libcublasLt.so*"), library("libcudnn.so*"), cudart, "-lgomp")
 
     def link(self, output, depth, objects):
         """`depth`: folders between the program and lib/."""

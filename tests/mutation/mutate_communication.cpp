@@ -162,8 +162,8 @@ std::optional<std::string> changeGroup(Module &module, Random &random) {
     (*segment)->over = (*axis)->name;
     return "segment " + (*segment)->name + " over " + (*axis)->name;
   }
-  std::optional<Node *> node =
-      random.pick(nodesWhere(module, [](const Node &node) { return startsCollective(node) || node.op() == Op::takeShard; }));
+  std::optional<Node *> node = random.pick(
+      nodesWhere(module, [](const Node &node) { return startsCollective(node) || node.op() == Op::takeShard; }));
   if (!node)
     return std::nullopt;
   auto &attributes = (*node)->get<CollectiveAttributes>();
@@ -222,8 +222,7 @@ std::optional<std::string> changeStream(Module &module, Random &random) {
     return std::nullopt;
   std::string what = toText(**node);
   std::vector<Stream> others;
-  for (Stream stream :
-       {Stream::none, Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
+  for (Stream stream : {Stream::none, Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
     if (stream != (*node)->stream)
       others.push_back(stream);
   (*node)->stream = *random.pick(others);

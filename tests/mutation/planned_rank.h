@@ -39,9 +39,7 @@ public:
     llvm_unreachable("collectives are the machine's");
   }
 
-  uint8_t *at(Place place) {
-    return arenas[place.isPlaced() ? indexOf(place.space) : 0].data() + place.offsetBytes;
-  }
+  uint8_t *at(Place place) { return arenas[place.isPlaced() ? indexOf(place.space) : 0].data() + place.offsetBytes; }
   Bytes bytesOf(const Value &value) { return {at(value.place), at(value.place) + tensorType(value).bytes()}; }
   HostTensor load(const Value &value) { return decode(tensorType(value), bytesOf(value)); }
   void store(const Value &value, const HostTensor &tensor) {
