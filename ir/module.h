@@ -178,6 +178,8 @@ struct Unit {
   /// What stays whole between micro-steps, if there are several: reduce (nothing), keep_gradients, keep_parameters,
   /// keep_both.
   std::string accumulation = "reduce";
+  std::string paramDType = {};  ///< fp32, bf16, fp16: what its nodes compute in; empty: as the options say
+  std::string reduceDType = {}; ///< what its gradients are summed over ranks in; empty: as the options say
 };
 
 /// Choices for the whole module.

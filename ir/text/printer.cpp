@@ -104,6 +104,10 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " activation_checkpointing(" << wordOrString(unit.activationCheckpointing) << ')';
   if (unit.accumulation != Unit().accumulation)
     out << " accumulation(" << wordOrString(unit.accumulation) << ')';
+  if (!unit.paramDType.empty())
+    out << " param_dtype(" << wordOrString(unit.paramDType) << ')';
+  if (!unit.reduceDType.empty())
+    out << " reduce_dtype(" << wordOrString(unit.reduceDType) << ')';
   out << '\n';
 }
 

@@ -117,14 +117,14 @@ private:
     for (unsigned i = 0; i < ret->operandCount(); ++i) {
       llvm::StringRef segment = names[i];
       Value *value = ret->operand(i);
-      Node *optimizer = segment.consume_front("grad.") ? optimizerOf(*value) : nullptr;
-      if (!optimizer) {
+      Node *reader = segment.consume_front("grad.") ? readerOf(*value) : nullptr;
+      if (!reader) {
         kept.push_back(value);
         keptNames.push_back(names[i]);
         continue;
       }
-      Builder builder(step, optimizer);
-      builder.inherit(*optimizer);
+      Builder builder(step, reader);
+      builder.inherit(*reader);
       builder.create(Op::stash, {value}, StateAttributes{{segment.str()}, {}, DType::f32})->stream = Stream::compute;
       unstash(names[i], segment);
     }
@@ -133,10 +133,15 @@ private:
     eraseUnusedArguments(update);
   }
 
-  static Node *optimizerOf(const Value &gradient) {
-    for (Use *use = gradient.uses(); use; use = use->next())
-      if (infoOf(*use->user()).has(inPlace))
-        return use->user();
+  /// What reads the gradient for its optimizer: that itself, or what widens it first.
+  static Node *readerOf(const Value &gradient) {
+    for (Use *use = gradient.uses(); use; use = use->next()) {
+      Node *user = use->user();
+      bool widens = user->op() == Op::cast || (user->op() == Op::fused && user->operandCount() == 1);
+      const Use *next = widens && user->resultCount() == 1 ? user->result()->uses() : nullptr;
+      if (infoOf(*user).has(inPlace) || (next && infoOf(*next->user()).has(inPlace)))
+        return user;
+    }
     return nullptr;
   }
 
