@@ -90,11 +90,21 @@ bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
 }
 
 bool Terms::isSameOnRanksOf(TermId x, RankGroup group) const {
-  if (terms[x].isSameOnAllRanks || group.isOneRank())
+  if (group.isOneRank())
     return true;
-  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
+  while (!terms[x].isSameOnAllRanks) {
+    const Term &term = terms[x];
+    if (term.kind == Kind::node && term.op == Op::batchSum && term.group.covers(group))
+      return true;
+    // The same numbers over ranks apart from these, and over micro-steps, have the same sum.
+    bool isPassedOn = term.kind == Kind::node &&
+                      (term.op == Op::reshape || term.op == Op::cast ||
+                       (term.op == Op::batchSum && (isMicroSum(x) || term.group.isApartFrom(group))));
+    if (!isPassedOn)
+      return false;
     x = operandsOf(x)[0];
-  return terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.covers(group);
+  }
+  return true;
 }
 
 TermId Terms::leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin) {

@@ -10,6 +10,7 @@
 #include "tests/unit/small_net.h"
 
 #include <gmock/gmock.h>
+#include <set>
 
 namespace fsdpc {
 namespace {
@@ -21,13 +22,11 @@ struct Compiled {
   std::unique_ptr<Module> module;
 };
 
-Compiled compile(const PipelineOptions &options, Stage stage, const std::vector<std::string> &skip = {},
-                 llvm::ArrayRef<std::pair<std::string, std::string>> reduceDTypes = {}) {
+/// From where the module stands on.
+Compiled continued(std::unique_ptr<Module> module, const PipelineOptions &options, Stage stage = Stage::planned,
+                   const std::vector<std::string> &skip = {}) {
   Compiled compiled;
-  compiled.module = SmallNet::make(options.microBatchSize);
-  compiled.module->microSteps = options.microSteps;
-  for (const auto &[unit, dtype] : reduceDTypes)
-    compiled.module->units[compiled.module->unitIndex(unit)].reduceDType = dtype;
+  compiled.module = std::move(module);
   PlainTarget target;
   std::vector<std::string> remarks;
   PassContext context{options, target, remarks};
@@ -41,6 +40,19 @@ Compiled compile(const PipelineOptions &options, Stage stage, const std::vector<
   });
   EXPECT_FALSE(static_cast<bool>(error)) << toString(std::move(error));
   return compiled;
+}
+
+Compiled compile(const PipelineOptions &options, Stage stage, const std::vector<std::string> &skip = {},
+                 llvm::ArrayRef<std::pair<std::string, std::string>> reduceDTypes = {}) {
+  std::unique_ptr<Module> module = SmallNet::make(options.microBatchSize);
+  module->microSteps = options.microSteps;
+  for (Unit &unit : module->units) {
+    unit.strategy = options.strategy;
+    unit.accumulation = options.accumulation;
+  }
+  for (const auto &[unit, dtype] : reduceDTypes)
+    module->units[module->unitIndex(unit)].reduceDType = dtype;
+  return continued(std::move(module), options, stage, skip);
 }
 
 PipelineOptions optionsOf(DType param, DType reduce) {
@@ -176,26 +188,43 @@ TEST(Precision, TheCheckerRefusesAReductionInAnotherType) {
   }
 }
 
-/// Where what is sent in bf16 by the train stage has been rounded before: to another type, so that it shows.
+/// The train module with every gradient rounded to `dtype` before it is rounded to what is sent.
+std::unique_ptr<Module> roundedBefore(const std::string &text, DType dtype) {
+  auto train = parse(llvm::MemoryBufferRef(text, "train"));
+  EXPECT_TRUE(static_cast<bool>(train)) << toString(train.takeError());
+  Function &step = *(*train)->function(FunctionKind::microStep);
+  int changed = 0;
+  for (Node *node : step)
+    if (node->op() == Op::batchSum && node->result()->type().dtype() == DType::bf16) {
+      Node *cast = node->operand(0)->definer();
+      EXPECT_EQ(cast->op(), Op::cast);
+      Builder builder(step, cast);
+      builder.inherit(*cast);
+      cast->setOperand(0, builder.cast(builder.cast(cast->operand(0), dtype), DType::f32));
+      ++changed;
+    }
+  EXPECT_EQ(changed, 4);
+  return std::move(*train);
+}
+
 TEST(Precision, TheCheckerRefusesAGradientThatIsRoundedTwice) {
   for (const PipelineOptions &options : manyOptions(DType::f32, DType::bf16)) {
     SCOPED_TRACE(options.strategy + " " + options.accumulation + " " + std::to_string(options.microSteps));
     Compiled compiled = compile(options, Stage::planned);
-    auto train = parse(llvm::MemoryBufferRef(compiled.train, "train"));
-    ASSERT_TRUE(static_cast<bool>(train)) << toString(train.takeError());
-    Function &step = *(*train)->function(FunctionKind::microStep);
-    int changed = 0;
-    for (Node *node : step)
-      if (node->op() == Op::batchSum && node->result()->type().dtype() == DType::bf16) {
-        Node *cast = node->operand(0)->definer();
-        ASSERT_EQ(cast->op(), Op::cast);
-        Builder builder(step, cast);
-        builder.inherit(*cast);
-        cast->setOperand(0, builder.cast(builder.cast(cast->operand(0), DType::f16), DType::f32));
-        ++changed;
-      }
-    EXPECT_EQ(changed, 4);
-    EXPECT_THAT(verdict(toText(**train), *compiled.module), HasSubstr("differs from the train module's"));
+    std::string other = toText(*roundedBefore(compiled.train, DType::f16));
+    EXPECT_THAT(verdict(other, *compiled.module), HasSubstr("differs from the train module's"));
+  }
+}
+
+/// To the type that is sent, too: with a sum over micro-steps between, that shows.
+TEST(Precision, TheCheckerRefusesRoundingBeforeAndBehindASumOverMicroSteps) {
+  PipelineOptions options = optionsOf(DType::f32, DType::bf16);
+  options.microSteps = 2;
+  for (const char *accumulation : {"keep_gradients", "reduce"}) {
+    options.accumulation = accumulation;
+    std::string train = compile(options, Stage::train).train;
+    Compiled wrong = continued(roundedBefore(train, DType::bf16), options);
+    EXPECT_THAT(verdict(train, *wrong.module), HasSubstr("differs from the train module's")) << accumulation;
   }
 }
 
