@@ -36,6 +36,7 @@ std::optional<std::string> changeStream(Module &, Random &);
 // mutate_values.cpp
 std::optional<std::string> loseContribution(Module &, Random &);
 std::optional<std::string> scale(Module &, Random &);
+std::optional<std::string> roundOnceMore(Module &, Random &);
 std::optional<std::string> changeOperand(Module &, Random &);
 std::optional<std::string> changeAttribute(Module &, Random &);
 std::optional<std::string> readOldVersion(Module &, Random &);
