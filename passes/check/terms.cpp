@@ -97,9 +97,9 @@ bool Terms::isSameOnRanksOf(TermId x, RankGroup group) const {
     if (term.kind == Kind::node && term.op == Op::batchSum && term.group.covers(group))
       return true;
     // The same numbers over ranks apart from these, and over micro-steps, have the same sum.
-    bool isPassedOn = term.kind == Kind::node &&
-                      (term.op == Op::reshape || term.op == Op::cast ||
-                       (term.op == Op::batchSum && (isMicroSum(x) || term.group.isApartFrom(group))));
+    bool isPassedOn =
+        term.kind == Kind::node && (term.op == Op::reshape || term.op == Op::cast ||
+                                    (term.op == Op::batchSum && (isMicroSum(x) || term.group.isApartFrom(group))));
     if (!isPassedOn)
       return false;
     x = operandsOf(x)[0];

@@ -218,7 +218,8 @@ What roundOnceMore(Module &module, Random &random) {
   std::optional<Value *> value = someValue(module, random, random.coin());
   if (!value)
     return std::nullopt;
-  const DType dtype = (*value)->type().dtype(), other = dtype == DType::bf16 || random.coin() ? DType::f16 : DType::bf16;
+  const DType dtype = (*value)->type().dtype(),
+              other = dtype == DType::bf16 || random.coin() ? DType::f16 : DType::bf16;
   std::string what = "rounded to " + nameOf(other).str() + ": " + toText(*(*value)->definer());
   replaceInPlace(**value, {Op::cast, other, {0}, {}, 0}, {Op::cast, dtype, {1}, {}, 0});
   return what;
