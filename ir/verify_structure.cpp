@@ -221,7 +221,10 @@ llvm::Error StructureChecker::checkState(const Node &node) {
   if (!state)
     return broken("V8", node, symbolText('@', name) + " is no state");
   const Type &type = makes ? node.result()->type() : node.operand(0)->type();
-  if (!(type == state->type))
+  // A gradient may have been summed in 16 bits.
+  bool isGradient = node.op() == Op::stash || node.op() == Op::unstash;
+  bool fits = isGradient && isFloat(type.dtype()) && byteSize(type.dtype()) <= byteSize(state->type.dtype());
+  if (!(type == (fits ? state->type.withDType(type.dtype()) : state->type)))
     return broken("V8", node, "the state is " + toString(state->type) + ", not " + toString(type));
   return llvm::Error::success();
 }

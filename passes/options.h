@@ -47,7 +47,7 @@ struct OptimizerOptions {
 struct UnitOverride {
   std::string pattern; ///< regular expression
   /// strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch, activation_checkpointing,
-  /// accumulation, offload: values of the fields of Unit
+  /// accumulation, param_dtype, reduce_dtype, offload: values of the fields of Unit
   std::map<std::string, std::string> values;
 };
 
@@ -56,7 +56,13 @@ struct PipelineOptions {
   int64_t microBatchSize = 1;
   int64_t microSteps = 1; ///< of a step: gradients are summed over them
   uint64_t seed = 0;
-  DType paramDType = DType::f32; ///< what the forward and backward passes compute in; masters stay f32
+  DType paramDType = DType::f32;  ///< what the forward and backward passes compute in; masters stay f32
+  DType reduceDType = DType::f32; ///< what gradients of f32 parameters are sent and summed over ranks in
+  DType outputDType = DType::f32; ///< of the model's float outputs, which losses read too
+  std::optional<DType>
+      bufferDType; ///< what floating buffers are rounded to; none: what the nodes that read them compute in
+  bool castForwardInputs = true;      ///< float inputs are rounded to paramDType, once
+  bool keepLowPrecisionGrads = false; ///< norm and optimizer read gradients in reduceDType, without a copy in f32
   LossOptions loss;
   OptimizerOptions optimizer;
 

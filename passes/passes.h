@@ -80,10 +80,12 @@ extern const Pass alignShapes;
 /// come from.
 extern const Pass assignUnits;
 
-/// With --mixed_precision bf16 or fp16: the forward graph in the 16-bit type wherever a parameter or a float input has
-/// a say. Parameters and their gradients stay f32; a parameter is rounded at each use, an input once; positions, masks
-/// and random numbers stay as they are, the attention mask too; outputs are f32 again. Constants are rounded here,
-/// numbers beyond the type's range to the last one within.
+/// With --mixed_precision bf16 or fp16, or where units say so: the forward graph in the 16-bit type wherever a
+/// parameter or a float input has a say. Parameters and their gradients stay f32; a parameter is rounded at each use,
+/// another value once, also between units of different types; positions, masks and random numbers stay as they are, the
+/// attention mask too; outputs are of outputDType. Constants are rounded here, numbers beyond the type's range to the
+/// last one within; tables as bufferDType says, and with f32 what reads one is computed in f32 and rounded. Without
+/// castForwardInputs a float input is rounded where it meets a parameter.
 ///     %y = matmul %x, %w : f32[4,8]     ->     %wc = cast %w : bf16[2,8]; %y = matmul %xc, %wc : bf16[4,8]
 /// Requires/ensures: graph stage, units assigned. Before appendLoss, which reads logits as they were before they
 /// became f32. Rounding happens where the types say; later passes never add or remove one.
@@ -107,11 +109,17 @@ extern const Pass appendLoss;
 /// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), times @loss_scale if the options
 /// have one, whose states it adds; one vjp per op. Every trainable parameter with a path to the loss gets `grad.<name>`
 /// = batch_sum(local gradient) as a result. Parameters without a path stay untouched; frozen ones get no gradient.
+/// Where gradients are sent in 16 bits (reduceDType, or the unit's own) the local gradient of an f32 parameter is
+/// rounded first, once, and the sum is of that type:
+///     %c = cast %local : bf16[2,8]; %grad.w = batch_sum %c : bf16[2,8]
 extern const Pass differentiate;
 
 /// A gradient that was summed, rounded to 16 bits and made f32 again is left in f32 as it was summed: products, sums
 /// over the batch, scattered sums and the scales of norms become `wide`.
 ///     %g = matmul %x, %dy : bf16[2,8]; %gw = cast %g : f32[2,8]     ->     %gw = matmul %x, %dy wide : f32[2,8]
+/// One that is sent in the 16 bits that it was summed into is left as it is, unless micro-steps add it up in f32
+/// before:
+///     %gw = cast %g : f32[2,8]; %s = cast %gw : bf16[2,8]     ->     %g
 /// Requires/ensures: train stage. After differentiate; the product then writes what the reduction sends.
 extern const Pass widenGradients;
 
@@ -137,7 +145,8 @@ extern const Pass splitSamples;
 ///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %finite = clip_norm %a, %loss, %max_norm bounded
 ///     %applied, ... = spike_guard %norm, %finite, ...
 ///     %n, ... = adam %w, %grad.w, ..., %scale, %applied guarded; return %norm, %applied
-/// and state optimizer_step stands for step: steps that applied.
+/// and state optimizer_step stands for step: steps that applied. A gradient that has been summed in 16 bits is made f32
+/// for norm, optimizer and tap, unless keepLowPrecisionGrads leaves the first two to read it as it is.
 extern const Pass appendOptimizer;
 
 /// With --attention cudnn: attention and its derivative are marked `library` where Target::whyNotByLibrary has no
@@ -166,11 +175,12 @@ extern const Pass selectSaved;
 /// the same layout, as each unit's row of the placement table says (shard/placement.h); makes the mesh. Gathers and
 /// reductions appear in their obviously right form: a parameter's read becomes read + all_gather + view, the gradients
 /// of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end, scalar batch_sums
-/// become all_reduce; update works on whole shards, and a guarded one sums squares over the ranks that a gradient is
-/// split over. What is whole on every rank (a segment without `over`, a replica) is read where it lies, its gradients
-/// are all-reduced. One rank alone holds everything and communicates nothing. With several micro-steps gradients and
-/// other sums over the batch are added to accumulators (shard/accumulators.h), which update, after summing over
-/// replicas and what units keep whole, uses and clears.
+/// become all_reduce; a gradient is sent in the type that its batch_sum has; update works on whole shards, and a
+/// guarded one sums squares over the ranks that a gradient is split over. What is whole on every rank (a segment
+/// without `over`, a replica) is read where it lies, its gradients are all-reduced. One rank alone holds everything and
+/// communicates nothing. With several micro-steps gradients and other sums over the batch are added to f32 accumulators
+/// (shard/accumulators.h), rounded where they are sent; update, after summing over replicas and what units keep whole,
+/// uses and clears.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;

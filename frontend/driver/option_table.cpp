@@ -78,7 +78,8 @@ constexpr OptionRow rows[] = {
     {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-     "activation_checkpointing, accumulation, offload_params; the last one counts"},
+     "activation_checkpointing, accumulation, param_dtype, reduce_dtype, "
+     "offload_params; the last one counts"},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
@@ -95,6 +96,21 @@ constexpr OptionRow rows[] = {
      "the param_dtype; gradients are summed, masters and optimizer state kept in fp32"},
     {"param_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
      "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
+    {"reduce_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
+     "what gradients are sent and summed over ranks in (torch's default is the param_dtype); cpu adds in fp32 and "
+     "rounds "
+     "the sum, NCCL adds in this type; sums over micro-steps are fp32"},
+    {"output_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
+     "of the model's float outputs, as predict writes them and the loss reads them"},
+    {"buffer_dtype", choice, "", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
+     "what float tables of the model that nobody trains are rounded to: fp32: what reads one computes in fp32 and "
+     "rounds "
+     "its result; default: like other operands"},
+    {"cast_forward_inputs", boolean, "true", "", "sharding",
+     "round float inputs to the param_dtype at once; off: what reads no parameter computes with them in fp32, and they "
+     "are rounded where they meet one (torch then refuses to mix types)"},
+    {"keep_low_precision_grads", boolean, "false", "", "sharding",
+     "norm and optimizer read gradients in the reduce_dtype, without an fp32 copy; the numbers are the same"},
     {"activation_checkpointing", choice, "none", "none|full|selective|budget", "sharding",
      "what backward computes again instead of keeping it: full: all but what units get from each other; selective: all "
      "but that and what products, attention and convolutions give; budget: what takes least time within "

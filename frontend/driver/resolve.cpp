@@ -3,6 +3,7 @@
 #include "codegen/cpu/target.h"
 #include "codegen/cuda/target.h"
 #include "ir/op.h"
+#include "passes/support/precision.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
@@ -163,11 +164,45 @@ llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionVal
   return scale;
 }
 
+/// The types that are not the parameters' own; the units' choices are known.
+llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &options) {
+  options.reduceDType = dtypeOfOption(values.text("reduce_dtype"));
+  options.outputDType = dtypeOfOption(values.text("output_dtype"));
+  if (!values.text("buffer_dtype").empty())
+    options.bufferDType = dtypeOfOption(values.text("buffer_dtype"));
+  options.castForwardInputs = values.flag("cast_forward_inputs");
+  options.keepLowPrecisionGrads = values.flag("keep_low_precision_grads");
+  const bool computesLow = options.paramDType != DType::f32 || isSaidOfUnits(options, "param_dtype", {"bf16", "fp16"});
+  const bool reducesLow = options.reduceDType != DType::f32 || isSaidOfUnits(options, "reduce_dtype", {"bf16", "fp16"});
+  if (reducesLow && options.worldSize == 1)
+    return usage("reduce_dtype: changes nothing for --world_size 1, which sums nothing over ranks");
+  if (!options.castForwardInputs && !computesLow)
+    return usage("--no_cast_forward_inputs: changes nothing for --param_dtype fp32");
+  if (options.bufferDType == DType::f32 && !computesLow)
+    return usage("--buffer_dtype fp32: changes nothing for --param_dtype fp32");
+  if (options.outputDType != DType::f32 && options.loss.kind == "model")
+    return usage("--output_dtype " + values.text("output_dtype") +
+                 ": the graph computes the loss, which stays fp32, with --loss model");
+  if (options.keepLowPrecisionGrads && !reducesLow)
+    return usage("--keep_low_precision_grads: changes nothing for --reduce_dtype fp32");
+  if (options.keepLowPrecisionGrads && options.microSteps > 1)
+    return usage("--keep_low_precision_grads: changes nothing for --gradient_accumulation_steps " +
+                 llvm::Twine(options.microSteps) + ", whose sums over micro-steps are fp32");
+  return llvm::Error::success();
+}
+
 } // namespace
 
 bool changed(const OptionValues &values, llvm::StringRef name) {
   const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
   return values.given(name) && !sameValue(values.text(name), row.defaultValue);
+}
+
+bool isSaidOfUnits(const PipelineOptions &options, const std::string &key, llvm::ArrayRef<llvm::StringRef> wanted) {
+  return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) {
+    auto found = unit.values.find(key);
+    return found != unit.values.end() && llvm::is_contained(wanted, llvm::StringRef(found->second));
+  });
 }
 
 llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
@@ -230,8 +265,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.seed = static_cast<uint64_t>(values.integer("seed"));
   if (!values.given("param_dtype") && values.text("mixed_precision") != "no")
     values.resolve("param_dtype", values.text("mixed_precision").str());
-  llvm::StringRef dtype = values.text("param_dtype");
-  options.paramDType = dtype == "bf16" ? DType::bf16 : dtype == "fp16" ? DType::f16 : DType::f32;
+  options.paramDType = dtypeOfOption(values.text("param_dtype"));
   llvm::Expected<LossOptions> loss = lossOptions(values, module);
   if (!loss)
     return loss.takeError();
@@ -240,9 +274,12 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   if (!optimizer)
     return optimizer.takeError();
   options.optimizer = *optimizer;
-  if (llvm::Error error = lossScaleOptions(values, options.paramDType).moveInto(options.optimizer.lossScale))
-    return error;
   if (llvm::Error error = unitOptions(values, options))
+    return error;
+  DType scaled = isSaidOfUnits(options, "param_dtype", {"fp16"}) ? DType::f16 : options.paramDType;
+  if (llvm::Error error = lossScaleOptions(values, scaled).moveInto(options.optimizer.lossScale))
+    return error;
+  if (llvm::Error error = precisionOptions(values, options))
     return error;
   if (llvm::Error error = shardingOptions(values, options))
     return error;

@@ -33,6 +33,9 @@ llvm::Error checkReshard(llvm::StringRef value);
 /// Was the option given, with another value than its default?
 bool changed(const OptionValues &values, llvm::StringRef name);
 
+/// Does --unit give some units one of these values for the key?
+bool isSaidOfUnits(const PipelineOptions &options, const std::string &key, llvm::ArrayRef<llvm::StringRef> wanted);
+
 /// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);
 

@@ -91,6 +91,12 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
     return usage("--deterministic " + mode + ": replicas of " + llvm::Twine(members) +
                  " ranks sum in another order than other strategies; the ranks of a replica must be a power of two");
   options.splitSamples = mode == "world";
+  const bool roundsSums = options.reduceDType != DType::f32 || isSaidOfUnits(options, "reduce_dtype", {"bf16", "fp16"});
+  if (roundsSums && (options.splitSamples || (replicas > 1 && members > 1)))
+    return usage(
+        "--deterministic " + mode + ": each sum over ranks is rounded to the reduce_dtype, so bits depend on " +
+        (options.splitSamples ? "the number of ranks" : "there being a sum within replicas and one over them") +
+        "; give --reduce_dtype fp32");
   if (options.splitSamples && !llvm::isPowerOf2_64(static_cast<uint64_t>(options.microBatchSize)))
     return usage("--deterministic world: --micro_batch_size " + llvm::Twine(options.microBatchSize) +
                  " is no power of two, so sums over its samples depend on the number of ranks");
@@ -172,6 +178,9 @@ void dropWithoutEffect(OptionValues &values) {
       values.resolve(option.name, defaultOf(option.name).str());
   if (!accumulationIsUsed(values))
     values.resolve("accumulation", defaultOf("accumulation").str());
+  if (values.integer("world_size") == 1)
+    for (llvm::StringRef name : {"reduce_dtype", "keep_low_precision_grads"})
+      values.resolve(name, defaultOf(name).str());
 }
 
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name) {

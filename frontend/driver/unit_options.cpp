@@ -7,9 +7,9 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral unitKeys[] = {"strategy",          "reshard_after_forward",    "forward_prefetch",
-                                            "backward_prefetch", "activation_checkpointing", "accumulation",
-                                            "offload_params"};
+constexpr llvm::StringLiteral unitKeys[] = {
+    "strategy",     "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
+    "accumulation", "param_dtype",           "reduce_dtype",     "offload_params"};
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 

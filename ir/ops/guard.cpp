@@ -91,9 +91,9 @@ llvm::Error inferSquareSum(llvm::ArrayRef<Type> operands, const AttributesBase *
   if (llvm::Error error = checkOperands(squareSumInfo, operands))
     return error;
   for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i].dtype() != DType::f32)
+    if (!isFloat(operands[i].dtype()) || operands[i].dtype() == DType::f64)
       return constraintError(squareSumInfo.name, "C1",
-                             "operand " + llvm::Twine(i) + " is f32 but is " + toString(operands[i]));
+                             "operand " + llvm::Twine(i) + " is f32, bf16 or f16 but is " + toString(operands[i]));
   results.push_back(accumulatorType);
   return llvm::Error::success();
 }
@@ -240,7 +240,7 @@ const OpInfo squareSumInfo = {
     .name = "square_sum",
     .doc =
         "The exact sum of the squares of all elements of all operands, as an accumulator (ir/ops/guard.h). (C1) Every "
-        "operand is f32.",
+        "operand is f32, bf16 or f16.",
     .operandNames = squareSumNames,
     .traits = pure,
     .infer = inferSquareSum,

@@ -3,6 +3,8 @@
 //
 // Results lie over operands: result 0 over p (operand 0), result i >= 1 over operand i + 1; operand 1 is the gradient.
 //
+// A gradient may have been summed in 16 bits and is then read as it is.
+//
 // With `copies` one more tensor follows the states: of p's shape and a 16-bit float type. Its old value is not read;
 // its result is p'. So the next gather sends what the update has just written.
 //
@@ -14,6 +16,8 @@
 namespace fsdpc {
 
 namespace {
+
+bool isHalf(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 /// Which of OptimizerAttributes an op understands.
 struct Understood {
@@ -69,12 +73,15 @@ llvm::Error inferOptimizer(const OpInfo &info, llvm::ArrayRef<Type> operands, La
                                llvm::Twine(operands.size()));
   if (llvm::Error error = checkFloat(info, "C2", operands, 0))
     return error;
-  for (unsigned i = 1; i < layout.tensors() - layout.copies; ++i)
+  const Type &gradient = operands[1];
+  if (!isHalf(gradient.dtype()) || operands[0].dtype() != DType::f32 || gradient.shape() != operands[0].shape())
+    if (llvm::Error error = checkSame(info, "C2", operands, 0, 1))
+      return error;
+  for (unsigned i = 2; i < layout.tensors() - layout.copies; ++i)
     if (llvm::Error error = checkSame(info, "C2", operands, 0, i))
       return error;
   const Type &copy = operands[layout.tensors() - 1];
-  if (layout.copies &&
-      (copy.shape() != operands[0].shape() || !(copy.dtype() == DType::bf16 || copy.dtype() == DType::f16)))
+  if (layout.copies && (copy.shape() != operands[0].shape() || !isHalf(copy.dtype())))
     return constraintError(info.name, "C6", "the copy is " + toString(copy) + ", p is " + toString(operands[0]));
   for (size_t i = layout.tensors(); i < layout.operands(); ++i) {
     Type scalar = layout.scalarAt(i);
@@ -235,7 +242,8 @@ const OpInfo sgdInfo = {
            "dampening, step], "
            "those in brackets with momentum; results p' [, buf']. (C1) as many operands as the attributes say. (C2) p, "
            "g and buf have "
-           "one float type. (C3) numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. "
+           "one float type; g may have 16 bits where p is f32. (C3) numbers are f64[], step is i64[], with guarded "
+           "scale is f32[] and applies bool[]. "
            "(C4) only momentum and nesterov may be set of the "
            "others, (C5) nesterov with "
            "momentum. (C6) The copy has p's shape and a 16-bit float type.",
@@ -255,7 +263,7 @@ const OpInfo adamInfo = {
            "beta2 * v + (1 - beta2) * g * g; weight decay adds weight_decay * p to g or, decoupled, first scales p by "
            "1 - lr * "
            "weight_decay. Results p', m', v'. (C1) as many operands as named. (C2) p, g and the states have one float "
-           "type. (C3) "
+           "type; g may have 16 bits where p is f32. (C3) "
            "numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. (C4) only decoupled may "
            "be set. (C6) The copy has p's shape and a 16-bit "
            "float type.",
@@ -274,7 +282,8 @@ const OpInfo adadeltaInfo = {
            "sqrt(s' + eps) * g', "
            "a' = rho * a + (1 - rho) * d * d. Results p', square_avg' (s'), acc_delta' (a'). (C1) as many operands as "
            "named. (C2) p, g "
-           "and the states have one float type. (C3) numbers are f64[], with guarded scale is f32[] and applies "
+           "and the states have one float type; g may have 16 bits where p is f32. (C3) numbers are f64[], with "
+           "guarded scale is f32[] and applies "
            "bool[]. (C4) no attribute of another optimizer is set. (C6) The copy has "
            "p's shape and a 16-bit float type.",
     .operandNames = adadeltaNames,
@@ -290,7 +299,8 @@ const OpInfo adagradInfo = {
     .name = "adagrad",
     .doc = "p' = p - lr / (1 + (step - 1) * lr_decay) * g' / (sqrt(sum') + eps) with g' = g + weight_decay * p, sum' = "
            "sum + g' * g'. "
-           "Results p', sum'. (C1) as many operands as named. (C2) p, g and the state have one float type. (C3) "
+           "Results p', sum'. (C1) as many operands as named. (C2) p, g and the state have one float type; g may have "
+           "16 bits where p is f32. (C3) "
            "numbers are f64[], step is i64[], with guarded scale is f32[] and applies bool[]. (C4) no attribute of "
            "another optimizer is set. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = adagradNames,
@@ -310,7 +320,8 @@ const OpInfo rmspropInfo = {
            "Operands p, g, "
            "square_avg (s), [buf], [grad_avg (a)], lr, alpha, eps, weight_decay [, momentum]; results p', s' [, buf'] "
            "[, a']. (C1) as "
-           "many operands as the attributes say. (C2) p, g and the states have one float type. (C3) numbers are f64[]. "
+           "many operands as the attributes say. (C2) p, g and the states have one float type; g may have 16 bits "
+           "where p is f32. (C3) numbers are f64[]. "
            "(C4) only "
            "momentum and centered may be set. (C6) The copy has p's shape and a 16-bit float type.",
     .operandNames = rmspropNames,

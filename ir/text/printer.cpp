@@ -108,6 +108,10 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " accumulation(" << wordOrString(unit.accumulation) << ')';
   if (unit.offload != Unit().offload)
     out << " offload(" << wordOrString(unit.offload) << ')';
+  if (!unit.paramDType.empty())
+    out << " param_dtype(" << wordOrString(unit.paramDType) << ')';
+  if (!unit.reduceDType.empty())
+    out << " reduce_dtype(" << wordOrString(unit.reduceDType) << ')';
   out << '\n';
 }
 

@@ -69,12 +69,29 @@ llvm::Error StepMeaning::finishRepeated() {
   return llvm::Error::success();
 }
 
+/// The operand that the loop casts before it adds the two, -1 if neither; nullopt for other loops.
+static std::optional<int32_t> castBeforeAddition(const Expression &body) {
+  if (body.operandCount != 2 || body.steps.empty() || body.steps.size() > 2 || body.yields.size() != 1)
+    return std::nullopt;
+  const Expression::Step &add = body.steps.back(), &cast = body.steps.front();
+  bool castsOne = body.steps.size() == 2;
+  if (add.op != Op::add || body.yields[0] != static_cast<int32_t>(1 + body.steps.size()) ||
+      (castsOne && (cast.op != Op::cast || cast.arguments[0] >= 2)))
+    return std::nullopt;
+  const int32_t own = castsOne ? cast.arguments[0] : -1;
+  bool isCastAdded = !castsOne;
+  llvm::SmallVector<int32_t, 2> added(add.arguments.begin(), add.arguments.end());
+  for (int32_t &argument : added)
+    if (argument == 2) {
+      argument = own;
+      isCastAdded = true;
+    }
+  return isCastAdded && added[0] != added[1] ? std::optional(own) : std::nullopt;
+}
+
 /// A loop that adds two segments, of which one is an accumulator; null for other nodes.
 const State *StepMeaning::addsToAccumulator(const Node &node) const {
-  const Expression *body = node.op() == Op::fused ? &node.get<FusedAttributes>().body : nullptr;
-  bool isLoop = body && body->steps.size() == 1 && body->steps[0].op == Op::add && body->operandCount == 2 &&
-                body->steps[0].arguments[0] != body->steps[0].arguments[1] && node.resultCount() == 1 &&
-                body->yields[0] == body->operandCount;
+  bool isLoop = node.op() == Op::fused && castBeforeAddition(node.get<FusedAttributes>().body);
   if (!isRepeated || node.operandCount() != 2 || (node.op() != Op::add && !isLoop))
     return nullptr;
   for (const auto &[state, meaning] : partial)
@@ -87,7 +104,12 @@ const State *StepMeaning::addsToAccumulator(const Node &node) const {
 llvm::Error StepMeaning::readAccumulation(const Node &node) {
   const State &state = *addsToAccumulator(node);
   Meaning before = partial.lookup(&state);
-  Meaning summand = of(node.operand(of(node.operand(0)).segment == before.segment ? 1 : 0));
+  const int32_t summandIndex = of(node.operand(0)).segment == before.segment ? 1 : 0;
+  const int32_t castIndex =
+      node.op() == Op::fused ? castBeforeAddition(node.get<FusedAttributes>().body).value_or(-1) : -1;
+  if (castIndex == 1 - summandIndex)
+    return fault(Fault::differentValue, node, "the accumulator is cast before it is added to");
+  Meaning summand = of(node.operand(static_cast<unsigned>(summandIndex)));
   if (summand.segment < 0)
     return fault(Fault::shardBounds, node, "what is added to the accumulator is no run of gradients");
   if (!isLaidOut(segment(summand), state))
@@ -98,6 +120,8 @@ llvm::Error StepMeaning::readAccumulation(const Node &node) {
   for (size_t i = 0; i < sum.slots.size(); ++i) {
     const Type type = terms[sum.slots[i].term].type;
     TermId addend = terms.reshape(segment(summand).slots[i].term, Shape(type.shape()), &node);
+    if (castIndex == summandIndex)
+      addend = terms.cast(addend, node.get<FusedAttributes>().body.steps[0].dtype);
     if (terms[addend].type.dtype() != type.dtype())
       return fault(Fault::differentValue, node, "what is added is of another type than the accumulator");
     sum.slots[i].term = terms.add(sum.slots[i].term, addend, &node);

@@ -124,7 +124,9 @@ llvm::Error Comparison::compareAccumulators() {
       if (wanted == gradients.end())
         return fault(Fault::gradientContribution, *plannedFunction,
                      "parameter '" + parameter + "' has a gradient that the train module does not have, or twice");
-      TermId whole = withoutSums(wanted->second), local = withoutSums(value.slots[i].term);
+      // An accumulator is f32, whatever is sent.
+      TermId summed = terms.cast(wanted->second, terms[value.slots[i].term].type.dtype());
+      TermId whole = withoutSums(summed), local = withoutSums(value.slots[i].term);
       if (terms.isZero(local))
         continue;
       if (terms.reshape(local, Shape(terms[whole].type.shape())) != whole)

@@ -193,6 +193,12 @@ llvm::Error StepMeaning::readUnstash(const Node &node) {
   auto found = stashes.find(segment);
   if (found == stashes.end())
     return fault(Fault::gradientContribution, node, "the step has not stashed " + symbolText('@', segment));
+  DType dtype = node.result()->type().dtype();
+  for (const Slot &slot : this->segment(found->second).slots)
+    if (terms[slot.term].type.dtype() != dtype)
+      return fault(Fault::differentValue, node,
+                   "the step has stashed " + nameOf(terms[slot.term].type.dtype()).str() + ", not " +
+                       nameOf(dtype).str());
   set(node, found->second);
   return llvm::Error::success();
 }

@@ -90,11 +90,21 @@ bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
 }
 
 bool Terms::isSameOnRanksOf(TermId x, RankGroup group) const {
-  if (terms[x].isSameOnAllRanks || group.isOneRank())
+  if (group.isOneRank())
     return true;
-  if (terms[x].kind == Kind::node && terms[x].op == Op::reshape)
+  while (!terms[x].isSameOnAllRanks) {
+    const Term &term = terms[x];
+    if (term.kind == Kind::node && term.op == Op::batchSum && term.group.covers(group))
+      return true;
+    // The same numbers over ranks apart from these, and over micro-steps, have the same sum.
+    bool isPassedOn =
+        term.kind == Kind::node && (term.op == Op::reshape || term.op == Op::cast ||
+                                    (term.op == Op::batchSum && (isMicroSum(x) || term.group.isApartFrom(group))));
+    if (!isPassedOn)
+      return false;
     x = operandsOf(x)[0];
-  return terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.covers(group);
+  }
+  return true;
 }
 
 TermId Terms::leaf(Kind kind, llvm::StringRef name, const Type &type, const Node *origin) {
@@ -183,17 +193,52 @@ TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
     return squareSum(llvm::SmallVector<TermId, 16>(operandsOf(x)), {}, origin);
   Shape shape(terms[x].type.shape());
   x = withoutReshape(x);
-  bool isSummedBefore = microSteps > 1 && !(group == microGroup()) && terms[x].kind == Kind::node &&
-                        terms[x].op == Op::batchSum && terms[x].group == microGroup();
-  if (isSummedBefore)
+  if (!(group == microGroup()) && isMicroSum(x))
     return reshape(microSum(batchSum(operandsOf(x)[0], group, origin), origin), shape, origin);
   bool isPart = terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.end() == group.stride;
+  // Micro-steps are summed in f32 whatever ranks send each other; of ranks both sums must be of one type.
+  uint64_t rounding = isPart && microSteps > 1 && group == microGroup() ? terms[x].payload : 0;
+  if (isPart && terms[x].payload == rounding) {
+    group = {terms[x].group.stride, terms[x].group.size * group.size};
+    x = operandsOf(x)[0];
+  }
+  Term sum{.op = Op::batchSum, .type = terms[x].type, .payload = rounding, .group = group, .origin = origin};
+  return reshape(intern(std::move(sum), {x}), shape, origin);
+}
+
+bool Terms::isMicroSum(TermId x) const {
+  return microSteps > 1 && terms[x].kind == Kind::node && terms[x].op == Op::batchSum &&
+         terms[x].group == microGroup() && terms[x].payload == 0;
+}
+
+TermId Terms::roundedSum(TermId x, RankGroup group, DType sent, const Node *origin) {
+  Shape shape(terms[x].type.shape());
+  x = withoutReshape(x);
+  if (isMicroSum(x))
+    return reshape(microSum(roundedSum(operandsOf(x)[0], group, sent, origin), origin), shape, origin);
+  const uint64_t rounding = static_cast<uint64_t>(sent) + 1;
+  bool isPart = terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].payload == rounding &&
+                terms[x].group.end() == group.stride;
   if (isPart) {
     group = {terms[x].group.stride, terms[x].group.size * group.size};
     x = operandsOf(x)[0];
   }
-  return reshape(intern({.op = Op::batchSum, .type = terms[x].type, .group = group, .origin = origin}, {x}), shape,
-                 origin);
+  Term sum{.op = Op::batchSum, .type = terms[x].type, .payload = rounding, .group = group, .origin = origin};
+  return reshape(intern(std::move(sum), {x}), shape, origin);
+}
+
+TermId Terms::widenedSum(TermId x, const Node *origin) {
+  x = withoutReshape(x);
+  const Term sum = terms[x];
+  bool isRounded = sum.type.dtype() == DType::bf16 || sum.type.dtype() == DType::f16;
+  if (sum.kind != Kind::node || sum.op != Op::batchSum || !isRounded)
+    return -1;
+  TermId summand = operandsOf(x)[0], inner = withoutReshape(summand);
+  bool isCast = terms[inner].kind == Kind::node && terms[inner].op == Op::cast &&
+                terms[operandsOf(inner)[0]].type.dtype() == DType::f32;
+  TermId before =
+      isCast ? reshape(operandsOf(inner)[0], Shape(terms[summand].type.shape()), origin) : cast(summand, DType::f32);
+  return roundedSum(before, sum.group, sum.type.dtype(), origin);
 }
 
 TermId Terms::withoutReshape(TermId x) const {
@@ -228,7 +273,9 @@ TermId Terms::over(TermId x, llvm::ArrayRef<TermId> operands) {
   switch (term.op) {
   case Op::reshape: return reshape(operands[0], shape, term.origin);
   case Op::broadcast: return broadcast(operands[0], shape, term.origin);
-  case Op::batchSum: return batchSum(operands[0], term.group, term.origin);
+  case Op::batchSum:
+    return term.payload == 0 ? batchSum(operands[0], term.group, term.origin)
+                             : roundedSum(operands[0], term.group, static_cast<DType>(term.payload - 1), term.origin);
   default: break;
   }
   if (infoOf(term.op).has(pure) && infoOf(term.op).has(fsdpc::elementwise) && !term.attributes)
@@ -277,6 +324,8 @@ TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, S
                           bool inAnyOrder) {
   if (op == Op::cast && terms[operands[0]].type.dtype() == dtype)
     return broadcast(operands[0], shape, origin);
+  if (TermId sum = op == Op::cast && dtype == DType::f32 ? widenedSum(operands[0], origin) : -1; sum >= 0)
+    return broadcast(sum, shape, origin);
   llvm::SmallVector<TermId, 4> sources;
   Shape joined;
   for (TermId operand : operands) {
@@ -416,6 +465,8 @@ std::string Terms::describe(TermId id) const {
     op = ("a sum over " + llvm::Twine(term.group.size) + " of " + llvm::Twine(worldSize) + " ranks, " +
           llvm::Twine(term.group.stride) + " apart")
              .str();
+  if (term.op == Op::batchSum && term.payload != 0)
+    op += " sent as " + nameOf(static_cast<DType>(term.payload - 1)).str();
   if (term.op == Op::squareSum)
     op = (op + " of " + llvm::Twine(term.operandCount) + " tensors" +
           (term.group.isOneRank() ? "" : ", this rank's part of " + llvm::Twine(term.group.size)))
@@ -427,7 +478,8 @@ std::string Terms::describe(TermId id) const {
 std::pair<TermId, TermId> Terms::firstDifference(TermId a, TermId b) const {
   while (terms[a].kind == Kind::node && terms[a].kind == terms[b].kind && terms[a].op == terms[b].op &&
          terms[a].result == terms[b].result && terms[a].type == terms[b].type && terms[a].group == terms[b].group &&
-         terms[a].operandCount == terms[b].operandCount && equalAttributes(terms[a].attributes, terms[b].attributes)) {
+         terms[a].payload == terms[b].payload && terms[a].operandCount == terms[b].operandCount &&
+         equalAttributes(terms[a].attributes, terms[b].attributes)) {
     llvm::ArrayRef<TermId> left = operandsOf(a), right = operandsOf(b);
     const TermId *at = std::mismatch(left.begin(), left.end(), right.begin()).first;
     if (at == left.end())

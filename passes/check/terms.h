@@ -12,6 +12,8 @@
 //   a square_sum is that of flat tensors in any order, and the sum over the ranks that hold the parts of them is that
 //   of the whole; clip_norm of several accumulators is clip_norm of the one for all their tensors (an accumulator is a
 //   number, and only clip_norm reads it: ir/ops/guard.h);
+//   the sum of terms rounded to 16 bits, made f32 again, is one term over what is rounded: a rounded sum, which knows
+//   its type. A sum that rounds otherwise, or what is rounded once more before it is summed, is another term;
 //   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
 //   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting. But one thing changes bits: micro-step k of
@@ -45,7 +47,7 @@ public:
     Op op = Op::constant; ///< of a node
     unsigned result = 0;  ///< of a node: which of its results
     Type type;
-    uint64_t payload = 0;          ///< splat: the element's bytes; leaves: index of the name
+    uint64_t payload = 0;          ///< splat: the element's bytes; leaves: index of the name; rounded sum: its type + 1
     RankGroup group = {};          ///< batch_sum: the ranks it is over; square_sum: those that hold the other parts
     bool isSameOnAllRanks = false; ///< of a micro-step
     bool isPartial = false;        ///< depends on what the micro-steps before have summed
@@ -75,6 +77,9 @@ public:
   TermId squareSum(llvm::ArrayRef<TermId> tensors, RankGroup split, const Node *origin);
   /// The sum over the ranks of a group, on each of them.
   TermId batchSum(TermId x, RankGroup group, const Node *origin = nullptr);
+  /// batch_sum of x, which is f32, rounded to `sent`, in f32 again: every summand is rounded and the sum of each group.
+  /// Sums over micro-steps are in f32 and stand outside of it.
+  TermId roundedSum(TermId x, RankGroup group, DType sent, const Node *origin);
   /// The sum over the micro-steps of a step, on each rank.
   TermId microSum(TermId x, const Node *origin = nullptr) { return batchSum(x, microGroup(), origin); }
   /// x of add(accumulator, x), in any order, if x does not depend on other micro-steps; -1 if the term is none.
@@ -101,6 +106,9 @@ public:
 private:
   RankGroup microGroup() const { return microSteps > 1 ? RankGroup{worldSize, microSteps} : RankGroup{}; }
   TermId withoutReshape(TermId x) const;
+  bool isMicroSum(TermId x) const;
+  /// What a cast to f32 makes of a sum of 16-bit terms; -1 if x is none.
+  TermId widenedSum(TermId x, const Node *origin);
   TermId over(TermId x, llvm::ArrayRef<TermId> operands);
   TermId intern(Term term, llvm::ArrayRef<TermId> operands);
   static uint64_t hashOfTerm(const Term &term, llvm::ArrayRef<TermId> operands);

@@ -1,11 +1,15 @@
-// The forward graph in a 16-bit type: what parameters and float inputs influence is computed in it, the rest
-// (positions, masks, random numbers) stays as it is. Parameters stay f32 themselves and are rounded where they are
-// used, each use by itself, so that the parts of a gradient are added in f32. Outputs are f32 again.
+// The forward graph in a 16-bit type, or each unit in its own: what parameters and float inputs influence is computed
+// in it, the rest (positions, masks, random numbers) stays as it is. Parameters stay f32 themselves and are rounded
+// where they are used, each use by itself, so that the parts of a gradient are added in f32. Between units of different
+// types, and for outputs, a value is converted once.
 #include "ir/ops/attributes.h"
 #include "passes/graph/match.h"
 #include "passes/passes.h"
+#include "passes/support/precision.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallSet.h"
 #include <cmath>
+#include <map>
 
 namespace fsdpc {
 
@@ -13,79 +17,126 @@ namespace {
 
 class CastInserter {
 public:
-  CastInserter(Function &function, DType low) : function(function), builder(function), low(low) {}
+  CastInserter(Module &module, const PipelineOptions &options)
+      : module(module), options(options), function(*module.function(FunctionKind::forward)), builder(function) {
+    for (int32_t unit = -1; unit < static_cast<int32_t>(module.units.size()); ++unit)
+      if (DType dtype = paramDTypeOf(module, unit, options); dtype != DType::f32)
+        computed.insert(dtype);
+  }
+
+  /// Does everything stay as it is?
+  bool isIdle() const { return computed.empty() && options.outputDType == DType::f32 && !options.bufferDType; }
 
   void run() {
     for (const Argument &argument : function.arguments())
-      if (argument.value->type().dtype() == DType::f32)
+      if (options.castForwardInputs && argument.value->type().dtype() == DType::f32)
         rounded.insert(argument.value.get());
     for (Node *node : function) {
       builder.setInsertionPoint(node);
       builder.inherit(*node);
       if (node->op() == Op::ret)
-        widenResults(*node);
+        convertResults(*node);
       else if (node->op() == Op::read && node->result()->type().dtype() == DType::f32)
         rounded.insert(node->result());
       else
-        convert(*node);
+        convert(*node, paramDTypeOf(module, node->unit, options));
     }
   }
 
 private:
-  bool isLow(const Value *value) const { return value->type().dtype() == low || rounded.contains(value); }
+  bool isConverted(const Value *value) const {
+    return value->type().dtype() == DType::f32 || computed.contains(value->type().dtype());
+  }
+
+  /// Does a parameter or an input have a say in it, so that it is computed with in the type of who reads it?
+  bool isInfluenced(const Value *value) const {
+    return computed.contains(value->type().dtype()) || rounded.contains(value);
+  }
 
   /// An operand that its op takes in f32 only.
   static bool staysWide(const Node &node, unsigned operand) { return node.op() == Op::attention && operand == 3; }
 
-  /// The node over operands of the low type if one of them has it; over f32 ones where the op does not take others.
-  void convert(Node &node) {
-    bool any = false;
-    for (unsigned i = 0; i < node.operandCount(); ++i)
-      any |= isLow(node.operand(i)) && !staysWide(node, i);
-    if (any && rebuild(node, low))
-      return;
-    [[maybe_unused]] bool rebuilt = rebuild(node, DType::f32);
-    assert(rebuilt && "the node was there with f32 operands");
+  /// A table of the model: numbers that nobody trains.
+  static bool isBuffer(const Value *value) {
+    const Node *constant = definedBy(value, Op::constant);
+    return constant && value->type().dtype() == DType::f32 && !constant->get<ConstantAttributes>().value.isSplat();
   }
 
-  bool rebuild(Node &node, DType wanted) {
+  /// The node in the type of its unit if one of its operands is influenced; in f32 where the op does not take others,
+  /// and, rounded at once, where it reads a table that is to stay f32.
+  void convert(Node &node, DType low) {
+    bool any = false, readsWideTable = false;
+    for (unsigned i = 0; i < node.operandCount(); ++i) {
+      any |= isInfluenced(node.operand(i)) && !staysWide(node, i);
+      readsWideTable |= options.bufferDType == DType::f32 && isBuffer(node.operand(i)) && !staysWide(node, i);
+    }
+    if (any && low != DType::f32 && !readsWideTable && rebuild(node, low))
+      return;
+    Node *wide = rebuild(node, DType::f32);
+    assert(wide && "the node was there with f32 operands");
+    if (!any || (low != DType::f32 && !readsWideTable))
+      return;
+    for (unsigned i = 0; i < wide->resultCount(); ++i)
+      if (wide->result(i)->type().dtype() == DType::f32)
+        leave(*wide, i, low);
+  }
+
+  /// An f32 result that others in 16 bits read: they round it, or, where the unit computes in 16 bits, it is rounded.
+  void leave(Node &node, unsigned index, DType low) {
+    Value *result = node.result(index);
+    if (low == DType::f32) {
+      rounded.insert(result);
+      return;
+    }
+    builder.setInsertionPointAfter(&node);
+    Node *cast = builder.create(Op::cast, {result}, CastAttributes{low});
+    result->replaceAllUsesWith(cast->result());
+    cast->setOperand(0, result);
+  }
+
+  /// Null: the op does not take these types.
+  Node *rebuild(Node &node, DType wanted) {
     llvm::SmallVector<Value *, 4> operands;
     bool changes = false;
     for (unsigned i = 0; i < node.operandCount(); ++i) {
       operands.push_back(as(node.operand(i), staysWide(node, i) ? DType::f32 : wanted));
-      changes |= operands.back() != node.operand(i) || operands.back()->type().dtype() == low;
+      changes |= operands.back() != node.operand(i) || computed.contains(operands.back()->type().dtype());
     }
     if (!changes)
-      return true;
+      return &node;
     auto copy = builder.tryCreate(node.op(), operands, node.attributes() ? node.attributes()->clone() : nullptr);
     if (!copy) {
       llvm::consumeError(copy.takeError());
-      return false;
+      return nullptr;
     }
     for (unsigned i = 0; i < node.resultCount(); ++i) {
       (*copy)->result(i)->setName(node.result(i)->name());
       node.result(i)->replaceAllUsesWith((*copy)->result(i));
     }
     node.erase();
-    return true;
+    return *copy;
   }
 
-  /// Floats of f32 and of the low type only are converted. f32 operands that nothing low meets stay as they are.
+  /// Floats of f32 and of the types that are computed in are converted: a value once, a parameter at each use by
+  /// itself.
   Value *as(Value *value, DType wanted) {
-    DType dtype = value->type().dtype();
-    if (dtype == wanted || (dtype != DType::f32 && dtype != low))
+    if (!isConverted(value))
       return value;
-    if (Node *constant = wanted == low ? definedBy(value, Op::constant) : nullptr)
-      return roundedConstant(*constant);
-    if (value->definer())
+    if (isBuffer(value) && options.bufferDType && *options.bufferDType != DType::f32)
+      value = roundedConstant(*value->definer(), *options.bufferDType);
+    if (value->type().dtype() == wanted)
+      return value;
+    if (Node *constant = wanted != DType::f32 ? definedBy(value, Op::constant) : nullptr)
+      return roundedConstant(*constant, wanted);
+    if (definedBy(value, Op::read))
       return builder.cast(value, wanted);
-    Value *&once = roundedInputs[value];
+    Value *&once = converted[{value, wanted}];
     return once ? once : once = builder.cast(value, wanted);
   }
 
   /// A number beyond the type's range, as masks have them, becomes the last one within: infinity would make NaN of a
   /// difference.
-  Value *roundedConstant(Node &node) {
+  Value *roundedConstant(Node &node, DType low) {
     const Dense &value = node.get<ConstantAttributes>().value;
     std::vector<double> elements;
     for (int64_t i = 0; i < value.storedElements(); ++i) {
@@ -98,21 +149,25 @@ private:
     return builder.constant(node.result()->type().withDType(low), std::move(rounded));
   }
 
-  void widenResults(Node &ret) {
+  void convertResults(Node &ret) {
     for (unsigned i = 0; i < ret.operandCount(); ++i)
-      ret.setOperand(i, as(ret.operand(i), DType::f32));
+      if (isConverted(ret.operand(i)))
+        ret.setOperand(i, as(ret.operand(i), options.outputDType));
   }
 
+  Module &module;
+  const PipelineOptions &options;
   Function &function;
   Builder builder;
-  const DType low;
-  llvm::DenseSet<const Value *> rounded; ///< f32 values that are rounded where they are used
-  llvm::DenseMap<const Value *, Value *> roundedInputs;
+  llvm::SmallSet<DType, 2> computed;     ///< the 16-bit types that some unit computes in
+  llvm::DenseSet<const Value *> rounded; ///< f32 values that are rounded where 16 bits are computed in
+  std::map<std::pair<Value *, DType>, Value *> converted;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {
-  if (context.options.paramDType != DType::f32)
-    CastInserter(*module.function(FunctionKind::forward), context.options.paramDType).run();
+  CastInserter inserter(module, context.options);
+  if (!inserter.isIdle())
+    inserter.run();
   return llvm::Error::success();
 }
 

@@ -112,12 +112,12 @@ private:
     const Node &ret = *step.returnNode();
     for (unsigned i = 0; i < ret.operandCount(); ++i) {
       llvm::StringRef name = ret.get<ReturnAttributes>().names[i], segment = name;
-      Node *optimizer = segment.consume_front(gradientPrefix) ? optimizerOf(*ret.operand(i)) : nullptr;
-      if (!optimizer)
+      Node *reader = segment.consume_front(gradientPrefix) ? readerOf(*ret.operand(i)) : nullptr;
+      if (!reader)
         continue;
       Builder builder(step);
       builder.setInsertionPointAfter(ret.operand(i)->definer());
-      builder.inherit(*optimizer);
+      builder.inherit(*reader);
       builder.setSection(ret.operand(i)->definer()->section);
       StateAttributes attributes{{segment.str()}, {}, DType::f32};
       builder.create(Op::stash, {ret.operand(i)}, std::move(attributes))->stream = Stream::compute;
@@ -129,10 +129,15 @@ private:
       unstash(*tap, stashed);
   }
 
-  static Node *optimizerOf(const Value &gradient) {
-    for (Use *use = gradient.uses(); use; use = use->next())
-      if (infoOf(*use->user()).has(inPlace))
-        return use->user();
+  /// What reads the gradient for its optimizer: that itself, or what widens it first.
+  static Node *readerOf(const Value &gradient) {
+    for (Use *use = gradient.uses(); use; use = use->next()) {
+      Node *user = use->user();
+      bool widens = user->op() == Op::cast || (user->op() == Op::fused && user->operandCount() == 1);
+      const Use *next = widens && user->resultCount() == 1 ? user->result()->uses() : nullptr;
+      if (infoOf(*user).has(inPlace) || (next && infoOf(*next->user()).has(inPlace)))
+        return user;
+    }
     return nullptr;
   }
 

@@ -25,7 +25,8 @@ void Accumulators::addFor(const State &segment, const Unit &unit) {
 }
 
 Value *Accumulators::add(Builder &builder, const State &accumulator, Value *summand) {
-  Value *sum = builder.add(builder.readState(accumulator), summand);
+  Value *before = builder.readState(accumulator);
+  Value *sum = builder.add(before, builder.cast(summand, accumulator.type.dtype()));
   builder.writeState(accumulator, sum);
   return sum;
 }

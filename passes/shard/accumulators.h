@@ -21,7 +21,7 @@ public:
   void addFor(const State &segment, const Unit &unit);
   const State &of(const State &segment) const { return *bySegment.lookup(segment.name); }
 
-  /// state += summand, at the builder's place.
+  /// state += summand, in the state's type, at the builder's place.
   Value *add(Builder &builder, const State &accumulator, Value *summand);
   /// state = 0
   void clear(Builder &builder, const State &accumulator);

@@ -21,7 +21,8 @@ struct Kind {
   bool isFrozen = false;
   bool isForwardOnly = false;
   DType dtype = DType::f32;
-  DType usedIn = DType::f32; ///< what is gathered; perhaps a 16-bit copy
+  DType usedIn = DType::f32;    ///< what is gathered; perhaps a 16-bit copy
+  DType reducedIn = DType::f32; ///< what gradients are sent in
   friend auto operator<=>(const Kind &, const Kind &) = default;
 };
 
@@ -76,6 +77,8 @@ private:
     kind.dtype = parameter.type.dtype();
     auto rounded = request.rounded.find(parameter.name);
     kind.usedIn = rounded == request.rounded.end() ? kind.dtype : rounded->second;
+    auto trained = request.trained.find(parameter.name);
+    kind.reducedIn = trained == request.trained.end() ? kind.dtype : trained->second;
     return kind;
   }
 
@@ -151,7 +154,8 @@ private:
     segment.trainable = !group.kind.isFrozen;
     segment.over = group.kind.isWhole ? "" : axisOf(module, placementOf(unit).split);
     int64_t ranks = segment.over.empty() ? 1 : module.axis(segment.over)->size;
-    int64_t atom = slotAlignmentBytes / std::min(byteSize(group.kind.dtype), byteSize(group.kind.usedIn));
+    int64_t atom = slotAlignmentBytes /
+                   std::min({byteSize(group.kind.dtype), byteSize(group.kind.usedIn), byteSize(group.kind.reducedIn)});
     int64_t end = 0;
     for (const Parameter *parameter : group.members) {
       int64_t start = roundUp(end, atom);

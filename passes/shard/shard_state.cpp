@@ -8,6 +8,7 @@
 #include "passes/shard/segments.h"
 #include "passes/support/clone.h"
 #include "passes/support/optimizer_layout.h"
+#include "passes/support/precision.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
@@ -64,16 +65,14 @@ private:
   }
 
   void makeSegments() {
-    llvm::StringSet<> trained, inBackward;
+    llvm::StringSet<> inBackward;
     collectRounded();
+    collectReduced();
     const Function &step = *module.function(FunctionKind::microStep);
-    for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
-      if (llvm::StringRef(name).starts_with(gradientPrefix))
-        trained.insert(llvm::StringRef(name).drop_front(gradientPrefix.size()));
     for (const Node *node : step)
       if (node->op() == Op::read && isReadInBackward(*node))
         inBackward.insert(node->get<StateAttributes>().state.name);
-    SegmentRequest request{trained, inBackward, rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
+    SegmentRequest request{reducedIn, inBackward, rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
     for (State &segment : planSegments(module, request)) {
       segment.onHost = unitOf(segment).offload == "params";
       const State &added = module.addState(std::move(segment));
@@ -127,6 +126,19 @@ private:
     for (const auto &entry : otherwise)
       rounded.erase(entry.getKey());
   }
+
+  /// What gradients are sent in, and whether optimizers take them as they come.
+  void collectReduced() {
+    const Node &ret = *module.function(FunctionKind::microStep)->returnNode();
+    const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (llvm::StringRef parameter = names[i]; parameter.consume_front(gradientPrefix))
+        reducedIn[parameter] = ret.operand(static_cast<unsigned>(i))->type().dtype();
+    for (const Node *node : *module.function(FunctionKind::update))
+      readsLowPrecision |= infoOf(*node).has(inPlace) && hasSixteenBits(node->operand(1)->type().dtype());
+  }
+
+  DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
 
   void addOptimizerStates(const State &segment) {
     for (const std::string &field : layout.fields) {
@@ -251,16 +263,25 @@ private:
     builder.setInsertionPoint(nullptr);
     builder.setSection({});
     builder.ret(values, names);
+    eraseDeadNodes(step); // roundings for a sum that is now in update
   }
 
-  Value *packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
+  Value *packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local, bool isRounded = true) {
     PackAttributes attributes{{}, segment.paddedElements};
     llvm::SmallVector<Value *, 8> parts;
     for (const SegmentSlot &slot : segment.slots) {
-      parts.push_back(local.lookup(slot.parameter));
+      Value *part = local.lookup(slot.parameter);
+      parts.push_back(isRounded ? part : beforeRounding(builder, part, segment.type.dtype()));
       attributes.offsets.push_back(slot.offsetElements);
     }
     return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix.str() + segment.name + ".full");
+  }
+
+  /// A summand as it was added up, before it is rounded to what is sent.
+  static Value *beforeRounding(Builder &builder, Value *summand, DType dtype) {
+    const Node *cast = summand->definer();
+    bool isCast = cast && cast->op() == Op::cast && cast->operand(0)->type().dtype() == dtype;
+    return isCast ? cast->operand(0) : builder.cast(summand, dtype);
   }
 
   /// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
@@ -292,16 +313,19 @@ private:
   /// What makes the sum smaller happens in every micro-step, what does not once, in update.
   void accumulateSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
     builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-    Value *sum = packed(builder, segment, local);
-    accumulators.add(builder, accumulators.of(segment),
-                     keepsGradients(unitOf(segment)) ? sum : scattered(builder, segment, sum));
+    bool isSentLater = segment.over.empty() || keepsGradients(unitOf(segment));
+    Value *sum = packed(builder, segment, local, !isSentLater);
+    accumulators.add(builder, accumulators.of(segment), isSentLater ? sum : scattered(builder, segment, sum));
   }
 
   /// grad.<segment> where all micro-steps have run.
   Value *accumulated(Builder &builder, const State &segment) {
     Value *sum = named(builder.readState(accumulators.of(segment)), accumulators.of(segment).name);
-    return summedOverReplicas(builder, segment,
-                              keepsGradients(unitOf(segment)) ? scattered(builder, segment, sum) : sum);
+    bool isScattered = !segment.over.empty() && !keepsGradients(unitOf(segment));
+    if (isScattered && replicasOf(segment).empty())
+      return sum;
+    sum = builder.cast(sum, reducedType(segment));
+    return summedOverReplicas(builder, segment, isScattered ? sum : scattered(builder, segment, sum));
   }
 
   /// What is left of batch_sum are scalars and other values every rank needs whole.
@@ -333,7 +357,14 @@ private:
   Value *gradientOf(Builder &builder, const State &segment) {
     if (accumulators.areNeeded())
       return accumulated(builder, segment);
-    return builder.function().addArgument(ArgumentKind::carry, gradientPrefix.str() + segment.name, segment.type);
+    return builder.function().addArgument(ArgumentKind::carry, gradientPrefix.str() + segment.name,
+                                          segment.type.withDType(reducedType(segment)));
+  }
+
+  /// As the optimizer and the norm take it.
+  Value *readGradientOf(Builder &builder, const State &segment) {
+    Value *gradient = gradientOf(builder, segment);
+    return readsLowPrecision ? gradient : builder.cast(gradient, segment.type.dtype());
   }
 
   void rebuildTapGradients(Function &tap) {
@@ -350,7 +381,8 @@ private:
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
         Value *view = builder.create(Op::view, {full}, attributes)->result();
         view->setName(gradientPrefix.str() + slot.parameter);
-        builder.create(Op::tap, {unscaled(builder, view, unscale)}, TapAttributes{{slot.parameter}});
+        Value *wide = builder.cast(view, segment.type.dtype());
+        builder.create(Op::tap, {unscaled(builder, wide, unscale)}, TapAttributes{{slot.parameter}});
       }
     }
     builder.setSection({});
@@ -363,7 +395,7 @@ private:
     for (const State &segment : module.states)
       if (segment.role == StateRole::segment && segment.trainable) {
         builder.setSection({module.unitIndex(segment.unit), Phase::update});
-        gradients[segment.name] = gradientOf(builder, segment);
+        gradients[segment.name] = readGradientOf(builder, segment);
       }
     builder.setSection({});
     return gradients;
@@ -402,7 +434,7 @@ private:
       if (segment.role != StateRole::segment || !segment.trainable)
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      Value *gradient = guard ? gradients.lookup(segment.name) : gradientOf(builder, segment);
+      Value *gradient = guard ? gradients.lookup(segment.name) : readGradientOf(builder, segment);
       llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradient};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
@@ -462,6 +494,8 @@ private:
   const PipelineOptions &options;
   OptimizerLayout layout;
   llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
+  llvm::StringMap<DType> reducedIn;        ///< what the gradients of trained parameters are sent in
+  bool readsLowPrecision = false;          ///< optimizers take gradients of 16 bits as they are
   llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
   llvm::StringMap<SlotOf> slots;
   Accumulators accumulators;

@@ -5,6 +5,7 @@
 #include "ir/ops/helpers.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/precision.h"
 
 namespace fsdpc {
 
@@ -78,7 +79,8 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
 /// Below the cast that made an output f32: losses take 16-bit scores as they are.
 Value *beforeCast(Value *output) {
   Node *cast = output->definer();
-  bool widens = cast && cast->op() == Op::cast && isFloat(cast->operand(0)->type().dtype());
+  bool widens = cast && cast->op() == Op::cast && hasSixteenBits(cast->operand(0)->type().dtype()) &&
+                output->type().dtype() == DType::f32;
   return widens ? cast->operand(0) : output;
 }
 
@@ -148,6 +150,7 @@ public:
   }
 
   Value *elementTerms(Value *output, Value *target) {
+    output = builder.cast(output, target->type().dtype());
     if (options.kind == "bce_with_logits") {
       Value *loss = builder.sub(builder.unary(Op::relu, output), builder.mul(output, target));
       Value *decay = builder.unary(Op::exp, builder.unary(Op::neg, builder.unary(Op::abs, output)));
@@ -171,7 +174,7 @@ private:
 Type labelType(const LossSite &site, const LossOptions &options) {
   Type type = site.output->type();
   if (!isClassLoss(options.kind))
-    return type;
+    return hasSixteenBits(type.dtype()) ? type.withDType(DType::f32) : type; // what data files have
   Shape shape(type.shape());
   shape.erase(shape.begin() + site.classAxis);
   return Type(DType::i64, shape);

@@ -1,6 +1,7 @@
 #include "passes/passes.h"
 #include "passes/support/clone.h"
 #include "passes/support/optimizer_layout.h"
+#include "passes/support/precision.h"
 
 namespace fsdpc {
 
@@ -33,18 +34,27 @@ State &addOptimizerState(Module &module, const Parameter &parameter, const std::
   return module.addState(std::move(state));
 }
 
-std::vector<Value *> addGradients(Function &function, llvm::ArrayRef<const Parameter *> trained) {
+/// As the step has summed them, or `widened`: those of 16 bits as f32.
+std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Parameter *> trained, bool widened) {
+  const Module &module = builder.module();
+  const Function &step = *module.function(FunctionKind::microStep);
   std::vector<Value *> gradients;
-  for (const Parameter *parameter : trained)
-    gradients.push_back(
-        function.addArgument(ArgumentKind::carry, gradientPrefix.str() + parameter->name, parameter->type));
+  for (const Parameter *parameter : trained) {
+    std::string name = gradientPrefix.str() + parameter->name;
+    const Type &type = resultValue(step, name)->type();
+    Value *sum = builder.function().addArgument(ArgumentKind::carry, name, type);
+    builder.setSection(unitSection(module, *parameter, Phase::update));
+    gradients.push_back(widened && hasSixteenBits(type.dtype()) ? builder.cast(sum, parameter->type.dtype()) : sum);
+  }
+  builder.setSection({});
   return gradients;
 }
 
-void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, const OptimizerLayout &layout) {
+void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, const OptimizerLayout &layout,
+                  bool readsLowPrecision) {
   Function &update = *module.addFunction(FunctionKind::update);
   Builder builder(update);
-  std::vector<Value *> scalars, gradients = addGradients(update, trained);
+  std::vector<Value *> scalars, gradients = addGradients(builder, trained, !readsLowPrecision);
   for (const std::string &name : layout.scalars)
     scalars.push_back(builder.readState(*module.state(name)));
   std::optional<GuardBuilder> guard;
@@ -88,7 +98,7 @@ void appendTapGradients(Module &module, llvm::ArrayRef<const Parameter *> traine
   Function &tap = *module.addFunction(FunctionKind::tapGradients);
   Builder builder(tap);
   Value *unscale = readUnscale(builder);
-  for (const auto &[parameter, gradient] : llvm::zip_equal(trained, addGradients(tap, trained))) {
+  for (const auto &[parameter, gradient] : llvm::zip_equal(trained, addGradients(builder, trained, true))) {
     builder.setSection(unitSection(module, *parameter, Phase::update));
     appendTap(builder, unscaled(builder, gradient, unscale), *parameter);
   }
@@ -131,7 +141,7 @@ llvm::Error run(Module &module, const PassContext &context) {
     if (llvm::Error error = checkGuarded(trained))
       return error;
   appendTapGradients(module, trained);
-  appendUpdate(module, trained, layout);
+  appendUpdate(module, trained, layout, context.options.keepLowPrecisionGrads);
   std::vector<const Parameter *> all;
   for (const Parameter &parameter : module.parameters)
     if (module.state(parameter.name))

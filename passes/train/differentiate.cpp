@@ -4,6 +4,7 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/precision.h"
 #include "passes/support/update_guard.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -103,7 +104,20 @@ Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
   return count ? builder.div(one, count) : one;
 }
 
-void returnGradients(Module &module, Function &step, const llvm::StringMap<Value *> &gradients) {
+/// What is summed over the batch, in the type that it is sent in: rounded once, right where all of it is added up.
+Value *summand(const Module &module, const Parameter &parameter, Value *local, const PipelineOptions &options) {
+  if (local->type().dtype() != DType::f32)
+    return local;
+  Node *definer = local->definer();
+  Builder builder(*definer->function(), definer);
+  builder.setInsertionPointAfter(definer);
+  builder.inherit(*definer);
+  builder.setPhase(Phase::backward);
+  return builder.cast(local, reduceDTypeOf(module, module.unitIndex(parameter.unit), options));
+}
+
+void returnGradients(Module &module, Function &step, const llvm::StringMap<Value *> &gradients,
+                     const PipelineOptions &options) {
   Node *ret = step.returnNode();
   llvm::SmallVector<Value *, 8> values = {resultValue(step, "loss")};
   std::vector<std::string> names = {"loss"};
@@ -114,7 +128,7 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
       continue;
     builder.inherit(*local->definer());
     builder.setPhase(Phase::backward);
-    Value *global = builder.create(Op::batchSum, {local})->result();
+    Value *global = builder.create(Op::batchSum, {summand(module, parameter, local, options)})->result();
     global->setName("grad." + parameter.name);
     values.push_back(global);
     names.push_back("grad." + parameter.name);
@@ -146,7 +160,7 @@ llvm::Error run(Module &module, const PassContext &context) {
   if (differentiator.gradients.empty())
     return llvm::createStringError(
         "no trainable parameter influences the loss: nothing to train (see fsdpc inspect, --trainable, --frozen)");
-  returnGradients(module, step, differentiator.gradients);
+  returnGradients(module, step, differentiator.gradients, context.options);
   eraseDeadNodes(step);
   return llvm::Error::success();
 }

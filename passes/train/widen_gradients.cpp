@@ -2,6 +2,7 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/precision.h"
 
 namespace fsdpc {
 
@@ -13,7 +14,7 @@ Node *widenedBy(Value *value) {
     value = value->uses()->user()->result();
   Node *user = value->hasOneUse() ? value->uses()->user() : nullptr;
   bool widens = user && user->op() == Op::cast && user->result()->type().dtype() == DType::f32;
-  return widens && byteSize(value->type().dtype()) == 2 && isFloat(value->type().dtype()) ? user : nullptr;
+  return widens && hasSixteenBits(value->type().dtype()) ? user : nullptr;
 }
 
 /// The first of the node's results that `wide` makes f32; -1: the op does not know it.
@@ -75,14 +76,31 @@ void widen(Function &function, Node &node, unsigned first) {
   }
 }
 
+/// What was made f32 and at once rounded again is as it was.
+void dropRoundTrips(Function &step) {
+  for (Node *node : step) {
+    Node *widening =
+        node->op() == Op::cast && node->section.phase == Phase::backward ? node->operand(0)->definer() : nullptr;
+    bool isBack = widening && widening->op() == Op::cast && hasSixteenBits(node->result()->type().dtype()) &&
+                  widening->result()->type().dtype() == DType::f32 &&
+                  widening->operand(0)->type() == node->result()->type();
+    if (isBack)
+      node->result()->replaceAllUsesWith(widening->operand(0));
+  }
+  eraseDeadNodes(step);
+}
+
 llvm::Error run(Module &module, const PassContext &) {
   Function &step = *module.function(FunctionKind::microStep);
+  // What micro-steps add up they add up in f32.
+  if (module.microSteps == 1)
+    dropRoundTrips(step);
   for (Node *node : step) {
     int first = node->section.phase == Phase::backward ? firstSum(*node) : -1;
     if (first >= 0 && allAreWidened(*node, static_cast<unsigned>(first)))
       widen(step, *node, static_cast<unsigned>(first));
   }
-  eraseDeadNodes(step);
+  dropRoundTrips(step);
   return llvm::Error::success();
 }
 

@@ -58,6 +58,15 @@ struct Float16 {
 template <class T>
 inline constexpr bool isHalf = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
 
+/// An element of any float type as T; those of 16 bits by way of float.
+template <class T, class Element>
+FSDPC_HOST_DEVICE inline T elementAs(Element element) {
+  if constexpr (isHalf<Element>)
+    return static_cast<T>(static_cast<float>(element));
+  else
+    return static_cast<T>(element);
+}
+
 /// `value` as it is after being stored.
 FSDPC_HOST_DEVICE inline float roundedToFloat16(float value) { return static_cast<float>(Float16(value)); }
 

@@ -60,8 +60,8 @@ void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, const 
   roundInto(parameters, begin, end, copy.f16);
 }
 
-template <bool hasMomentum, bool nesterov, class T>
-void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const T *g, const T *m, T *pOut,
+template <bool hasMomentum, bool nesterov, class T, class G>
+void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const G *g, const T *m, T *pOut,
               T *mOut) {
   const T lr = static_cast<T>(-*s.lr), decay = static_cast<T>(*s.weightDecay);
   const T momentum = static_cast<T>(optional(s.momentum)), keep = static_cast<T>(1 - optional(s.dampening));
@@ -69,7 +69,7 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
   const T scale = scaleOf<T>(s.guard);
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    T slope = g[i] * scale + decay * p[i];
+    T slope = elementAs<T>(g[i]) * scale + decay * p[i];
     if constexpr (hasMomentum) {
       const T buffer = first ? slope : m[i] * momentum + slope * keep;
       mOut[i] = buffer;
@@ -81,13 +81,13 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
 
 } // namespace
 
-template <class T>
-void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const T *g,
+template <class T, class G>
+void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const G *g,
          const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, LowPrecision copy) {
-  using Range = void (*)(std::int64_t, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *);
-  const Range range = !mOut        ? sgdRange<false, false, T>
-                      : s.nesterov ? sgdRange<true, true, T>
-                                   : sgdRange<true, false, T>;
+  using Range = void (*)(std::int64_t, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *);
+  const Range range = !mOut        ? sgdRange<false, false, T, G>
+                      : s.nesterov ? sgdRange<true, true, T, G>
+                                   : sgdRange<true, false, T, G>;
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
       range(begin, end, s, p, g, m, pOut, mOut);
@@ -95,8 +95,8 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
   });
 }
 
-template <class T>
-void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const T *g, const T *m, const T *v,
+template <class T, class G>
+void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const G *g, const T *m, const T *v,
           T *pOut, T *mOut, T *vOut, LowPrecision copy) {
   const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
   const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
@@ -111,7 +111,7 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const T kept = p[i] * keep;
-      const T slope = g[i] * scale + decay * p[i];
+      const T slope = elementAs<T>(g[i]) * scale + decay * p[i];
       const T average = lerp(m[i], slope, weight1);
       const T square = v[i] * beta2 + weight2 * slope * slope;
       mOut[i] = average;
@@ -126,8 +126,8 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
   });
 }
 
-template <class T>
-void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const T *g, const T *square,
+template <class T, class G>
+void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const G *g, const T *square,
               const T *delta, T *pOut, T *squareOut, T *deltaOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
   const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
@@ -135,7 +135,7 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
   const auto compute = [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const T slope = g[i] * scale + decay * p[i];
+      const T slope = elementAs<T>(g[i]) * scale + decay * p[i];
       const T newSquare = square[i] * rho + rest * slope * slope;
       const T change = squareRoot(delta[i] + epsilon) / squareRoot(newSquare + epsilon) * slope;
       squareOut[i] = newSquare;
@@ -150,8 +150,8 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
   });
 }
 
-template <class T>
-void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const T *g, const T *sum,
+template <class T, class G>
+void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const G *g, const T *sum,
              T *pOut, T *sumOut, LowPrecision copy) {
   const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
@@ -159,7 +159,7 @@ void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, cons
   const auto compute = [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-      const T slope = g[i] * scale + decay * p[i];
+      const T slope = elementAs<T>(g[i]) * scale + decay * p[i];
       const T newSum = sum[i] + slope * slope;
       sumOut[i] = newSum;
       pOut[i] = p[i] + lr * slope / (squareRoot(newSum) + epsilon);
@@ -174,8 +174,8 @@ void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, cons
 
 namespace {
 
-template <bool hasMomentum, bool centered, class T>
-void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s, const T *p, const T *g,
+template <bool hasMomentum, bool centered, class T, class G>
+void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s, const T *p, const G *g,
                   const T *square, const T *m, const T *average, T *pOut, T *squareOut, T *mOut, T *averageOut) {
   const T decay = static_cast<T>(*s.weightDecay), alpha = static_cast<T>(*s.alpha);
   const T rest = static_cast<T>(1 - *s.alpha), epsilon = static_cast<T>(*s.epsilon);
@@ -183,7 +183,7 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
   const T scale = scaleOf<T>(s.guard);
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
-    const T slope = g[i] * scale + decay * p[i];
+    const T slope = elementAs<T>(g[i]) * scale + decay * p[i];
     const T newSquare = square[i] * alpha + rest * slope * slope;
     squareOut[i] = newSquare;
     T spread = newSquare;
@@ -204,14 +204,14 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 
 } // namespace
 
-template <class T>
-void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const T *g, const T *square,
+template <class T, class G>
+void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const G *g, const T *square,
              const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
              std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, LowPrecision copy) {
-  using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const T *, const T *, const T *,
+  using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const G *, const T *, const T *,
                          const T *, T *, T *, T *, T *);
-  const Range range = mOut ? (averageOut ? rmspropRange<true, true, T> : rmspropRange<true, false, T>)
-                           : (averageOut ? rmspropRange<false, true, T> : rmspropRange<false, false, T>);
+  const Range range = mOut ? (averageOut ? rmspropRange<true, true, T, G> : rmspropRange<true, false, T, G>)
+                           : (averageOut ? rmspropRange<false, true, T, G> : rmspropRange<false, false, T, G>);
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
     if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {m, mOut}, {average, averageOut}}))
       range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
@@ -219,26 +219,20 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
   });
 }
 
-template void sgd(const Context &, std::int64_t, const SgdScalars &, const float *, const float *, const float *,
-                  float *, float *, LowPrecision);
-template void adam(const Context &, std::int64_t, const AdamScalars &, const float *, const float *, const float *,
-                   const float *, float *, float *, float *, LowPrecision);
-template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const float *, const float *,
-                       const float *, const float *, float *, float *, float *, LowPrecision);
-template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const float *, const float *,
-                      const float *, float *, float *, LowPrecision);
-template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const float *, const float *,
-                      const float *, const float *, const float *, float *, float *, float *, float *, LowPrecision);
-template void sgd(const Context &, std::int64_t, const SgdScalars &, const double *, const double *, const double *,
-                  double *, double *, LowPrecision);
-template void adam(const Context &, std::int64_t, const AdamScalars &, const double *, const double *, const double *,
-                   const double *, double *, double *, double *, LowPrecision);
-template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const double *, const double *,
-                       const double *, const double *, double *, double *, double *, LowPrecision);
-template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const double *, const double *,
-                      const double *, double *, double *, LowPrecision);
-template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const double *, const double *,
-                      const double *, const double *, const double *, double *, double *, double *, double *,
-                      LowPrecision);
+#define FSDPC_OPTIMIZERS(T, G)                                                                                         \
+  template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
+                    LowPrecision);                                                                                     \
+  template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const G *, const T *, const T *,   \
+                     T *, T *, T *, LowPrecision);                                                                     \
+  template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const G *, const T *,      \
+                         const T *, T *, T *, T *, LowPrecision);                                                      \
+  template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
+                        T *, LowPrecision);                                                                            \
+  template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision);
+FSDPC_OPTIMIZERS(float, float)
+FSDPC_OPTIMIZERS(float, Bfloat16)
+FSDPC_OPTIMIZERS(float, Float16)
+FSDPC_OPTIMIZERS(double, double)
 
 } // namespace fsdpc::rt::host

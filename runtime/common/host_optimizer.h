@@ -1,6 +1,7 @@
 // Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are torch.optim's (single tensor,
 // scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type where
 // torch does. State has the parameter's type, T: float or double. Every result may be its operand.
+// The gradient is of the parameter's type or, where that is float, of 16 bits: G.
 // A guard of the scalars scales the gradient, or holds the whole step back.
 // With `copy` the new parameter is also stored in 16 bits, in the same pass: what the next gather sends.
 //
@@ -16,28 +17,28 @@
 namespace fsdpc::rt::host {
 
 /// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
-template <class T>
-void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const G *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
          LowPrecision copy = {});
 
-template <class T>
-void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const G *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
           LowPrecision copy = {});
 
-template <class T>
+template <class T, class G>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
-              const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
+              const G *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
               T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision copy = {});
 
-template <class T>
-void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const G *gradient,
              const T *sum, T *parameterOut, T *sumOut, LowPrecision copy = {});
 
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
-template <class T>
-void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const G *gradient,
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,

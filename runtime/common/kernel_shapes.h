@@ -2,6 +2,7 @@
 // the same whatever runs it. Doc comments name the tensors; how a target computes is in its own kernels/.
 #pragma once
 
+#include "runtime/common/float16.h"
 #include "runtime/common/program.h"
 
 namespace fsdpc::rt {
@@ -100,10 +101,25 @@ struct RmspropScalars {
   UpdateGuard guard = {};
 };
 
-/// A tensor, or this rank's part of several.
+/// A tensor, or this rank's part of several: f32, or floats of 16 bits.
 struct FloatRun {
-  const float *data;
+  const void *data;
   std::int64_t count;
+  DType dtype;
+
+  FloatRun(const float *data, std::int64_t count) : data(data), count(count), dtype(DType::f32) {}
+  FloatRun(const Bfloat16 *data, std::int64_t count) : data(data), count(count), dtype(DType::bf16) {}
+  FloatRun(const Float16 *data, std::int64_t count) : data(data), count(count), dtype(DType::f16) {}
+
+  /// f(elements), of whatever type they are.
+  template <class F>
+  void visit(const F &f) const {
+    switch (dtype) {
+    case DType::bf16: return f(static_cast<const Bfloat16 *>(data));
+    case DType::f16: return f(static_cast<const Float16 *>(data));
+    default: return f(static_cast<const float *>(data));
+    }
+  }
 };
 
 /// Without a bound `maxNorm` is null, without a loss scale `lossScale`.

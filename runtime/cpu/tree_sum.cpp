@@ -1,6 +1,8 @@
 #include "runtime/cpu/tree_sum.h"
 
+#include "runtime/common/bfloat16.h"
 #include "runtime/common/failure.h"
+#include "runtime/common/float16.h"
 
 #include <algorithm>
 #include <bit>
@@ -67,12 +69,44 @@ void sumAll(const std::byte *const *sources, int count, void *destination, std::
     sumBlock(sources, count, first, std::min(step, elements - first), out + first);
 }
 
+/// The sum of a block in float.
+template <class Half>
+void sumHalfBlock(const std::byte *const *sources, int count, std::int64_t first, std::int64_t n, float *out) {
+  if (count == 1) {
+    const Half *from = at<Half>(sources[0], first);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<float>(from[i]);
+    return;
+  }
+  const int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
+  alignas(64) float rightSum[blockElements];
+  sumHalfBlock<Half>(sources, left, first, n, out);
+  sumHalfBlock<Half>(sources + left, count - left, first, n, rightSum);
+  add2(out, rightSum, out, n);
+}
+
+template <class Half>
+void sumHalves(const std::byte *const *sources, int count, void *destination, std::int64_t elements) {
+  Half *out = static_cast<Half *>(destination);
+  alignas(64) float sum[blockElements];
+  for (std::int64_t first = 0; first < elements; first += blockElements) {
+    const std::int64_t n = std::min(blockElements, elements - first);
+    sumHalfBlock<Half>(sources, count, first, n, sum);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      out[first + i] = Half(sum[i]);
+  }
+}
+
 } // namespace
 
 void treeSum(const std::byte *const *sources, int count, void *destination, std::int64_t elements, DType dtype) {
   switch (dtype) {
   case DType::f64: return sumAll<double>(sources, count, destination, elements);
   case DType::f32: return sumAll<float>(sources, count, destination, elements);
+  case DType::bf16: return sumHalves<Bfloat16>(sources, count, destination, elements);
+  case DType::f16: return sumHalves<Float16>(sources, count, destination, elements);
   // Unsigned: the same bits, and wrapping around is defined.
   case DType::i64: return sumAll<std::uint64_t>(sources, count, destination, elements);
   case DType::i32: return sumAll<std::uint32_t>(sources, count, destination, elements);

@@ -4,7 +4,7 @@
 //
 // so ((r0+r1)+(r2+r3)) for four, ((r0+r1)+r2) for three, ((r0+r1)+(r2+r3))+r4 for five. Every transport and every
 // collective adds in this order, element by element, in the element's own type; hence equal bits on every rank and
-// transport.
+// transport. Elements of 16 bits are added in float, and the sum of all is rounded once.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -15,7 +15,7 @@
 namespace fsdpc::rt {
 
 /// destination[i] = sum over k < count of the element i of `sources[k]`, for i < elements.
-/// `destination` may be one of the sources, otherwise it overlaps none. f64, f32, i64 and i32; any other type is a
+/// `destination` may be one of the sources, otherwise it overlaps none. Floats, i64 and i32; any other type is a
 /// Failure{internal}.
 void treeSum(const std::byte *const *sources, int count, void *destination, std::int64_t elements, DType dtype);
 

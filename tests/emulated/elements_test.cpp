@@ -1,6 +1,7 @@
 // Element kernels of the cuda target beyond what the kernel tests of both targets ask
 // (tests/runtime/kernels_elements_test.cpp): Bfloat16, low-precision copies of parameters, what an index outside gives,
 // random numbers inside kernels.
+#include "runtime/common/exact_sum.h"
 #include "runtime/cuda/kernels/random.h"
 #include "tests/emulated/bfloat16_support.h"
 
@@ -190,6 +191,37 @@ void checkLowPrecision(const OptimizerCall<T> &optimizer) {
     EXPECT_EQ(static_cast<float>(copy[parameters]), -77) << offset;
     EXPECT_TRUE(offset == 0 || static_cast<float>(copy[-1]) == -77) << offset;
   }
+}
+
+/// Of a gradient of 16 bits, wherever it lies: what the same numbers in float give.
+template <class Half>
+void checkGradientOf() {
+  for (const int offset : {0, 1, 3}) {
+    OptimizerTensors<float> wide(0), same(0);
+    std::vector<Half> gradient(1024 + 8);
+    for (std::int64_t i = 0; i < parameters; ++i) {
+      gradient[static_cast<std::size_t>(i + offset)] = Half(wide.g[i]);
+      wide.g[i] = static_cast<float>(Half(wide.g[i]));
+    }
+    const auto update = [](auto &t, auto *g) {
+      adam(contextOf(), parameters,
+           {given(lr), given(rate), given(rate), given(epsilon), given(decay), given(step), true}, t.p, g, t.s[0],
+           t.s[1], t.p, t.s[0], t.s[1]);
+    };
+    update(same, gradient.data() + offset);
+    update(wide, wide.g);
+    for (const auto &[mine, theirs] : {std::pair(same.p, wide.p), {same.s[0], wide.s[0]}, {same.s[1], wide.s[1]}})
+      EXPECT_TRUE(std::equal(mine, mine + parameters, theirs)) << offset;
+    std::vector<std::int64_t> own(exact::words), other(exact::words);
+    squareSum(contextOf(), {{gradient.data() + offset, parameters}}, own.data());
+    squareSum(contextOf(), {{wide.g, parameters}}, other.data());
+    EXPECT_EQ(own, other) << offset;
+  }
+}
+
+TEST(OptimizerLowPrecision, AGradientOf16BitsIsReadAsItIs) {
+  checkGradientOf<Bfloat16>();
+  checkGradientOf<Float16>();
 }
 
 TEST(OptimizerLowPrecision, TheCopyIsTheNewParameterRoundedWhereverItLies) {

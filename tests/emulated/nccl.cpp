@@ -1,5 +1,6 @@
 #include <nccl.h>
 
+#include "runtime/common/float16.h"
 #include "tests/emulated/device.h"
 #include "tests/emulated/nccl_bytes.h"
 
@@ -78,19 +79,13 @@ void addAll(const Collective &collective, std::size_t first, std::byte *to) {
   std::memcpy(to, sums.data(), sums.size() * sizeof(T));
 }
 
-void addBfloat16(const Collective &collective, std::size_t first, std::byte *to) {
+template <class Half>
+void addHalves(const Collective &collective, std::size_t first, std::byte *to) {
   for (std::size_t i = 0; i < collective.count; ++i) {
     float sum = 0;
-    for (const Part &part : collective.parts) {
-      const std::uint32_t bits = std::uint32_t{reinterpret_cast<const std::uint16_t *>(part.send)[first + i]} << 16;
-      float value;
-      std::memcpy(&value, &bits, sizeof value);
-      sum += value;
-    }
-    std::uint32_t bits;
-    std::memcpy(&bits, &sum, sizeof bits);
-    bits += 0x7fff + ((bits >> 16) & 1);
-    reinterpret_cast<std::uint16_t *>(to)[i] = static_cast<std::uint16_t>(bits >> 16);
+    for (const Part &part : collective.parts)
+      sum += static_cast<float>(reinterpret_cast<const Half *>(part.send)[first + i]);
+    reinterpret_cast<Half *>(to)[i] = Half(sum);
   }
 }
 
@@ -100,7 +95,8 @@ void addElements(const Collective &collective, std::size_t first, std::byte *to)
   case ncclFloat64: return addAll<double>(collective, first, to);
   case ncclInt32: return addAll<std::int32_t>(collective, first, to);
   case ncclInt64: return addAll<std::int64_t>(collective, first, to);
-  case ncclBfloat16: return addBfloat16(collective, first, to);
+  case ncclBfloat16: return addHalves<fsdpc::rt::Bfloat16>(collective, first, to);
+  case ncclFloat16: return addHalves<fsdpc::rt::Float16>(collective, first, to);
   default: fail("sums of this type");
   }
 }

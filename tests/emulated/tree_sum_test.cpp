@@ -24,6 +24,30 @@ TEST(TreeSum, AddsInTheOrderOfTheCpuTargetForAnyNumberOfRanks) {
   }
 }
 
+template <class Half>
+void checkHalves(DType dtype) {
+  constexpr std::int64_t elements = 37;
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    std::vector<Half> parts, sums(elements);
+    for (float value : numbers(ranks * elements, static_cast<std::uint64_t>(ranks)))
+      parts.push_back(Half(value));
+    const Context c = contextOf();
+    treeSum(c, c.device->compute, parts.data(), ranks, sums.data(), elements, dtype);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      std::vector<float> column;
+      for (int rank = 0; rank < ranks; ++rank)
+        column.push_back(static_cast<float>(parts[static_cast<std::size_t>(rank * elements + i)]));
+      ASSERT_EQ(sums[static_cast<std::size_t>(i)].bits, Half(treeSumOf(column, 0, column.size())).bits)
+          << ranks << " ranks";
+    }
+  }
+}
+
+TEST(TreeSum, Of16BitsIsAddedInFloatAndRoundedOnce) {
+  checkHalves<Bfloat16>(DType::bf16);
+  checkHalves<Float16>(DType::f16);
+}
+
 TEST(TreeSum, OfATypeThatHasNoSumIsOurMistake) {
   const Context c = contextOf();
   std::vector<float> values(4);

@@ -21,15 +21,13 @@ bool isFloatTensor(const Value &value) {
   return value.type().isTensor() && hasBytes(value) && isFloat(value.type().dtype());
 }
 
-/// value * factor over the value, for everything behind.
-void scaleInPlace(Value &value, double factor) {
+/// What two steps make of the value over it, for everything behind.
+void replaceInPlace(Value &value, const Expression::Step &first, const Expression::Step &second) {
   Node &definer = *value.definer();
   FusedAttributes attributes;
   attributes.shape = Shape(value.type().shape());
   attributes.body.operandCount = 1;
-  Expression::Step literal{Op::constant, value.type().dtype(), {}, {}, factor};
-  Expression::Step product{Op::mul, value.type().dtype(), {0, 1}, {}, 0};
-  attributes.body.steps = {literal, product};
+  attributes.body.steps = {first, second};
   attributes.body.yields = {2};
   Node *scaled = insertCompute(Op::fused, {&value}, std::make_unique<Attributes<FusedAttributes>>(attributes), definer,
                                definer.next());
@@ -41,6 +39,12 @@ void scaleInPlace(Value &value, double factor) {
   for (Use *use : uses)
     use->user()->setOperand(use->index(), scaled->result());
   insertCompute(Op::free, {&value}, nullptr, definer, scaled->next());
+}
+
+/// value * factor
+void scaleInPlace(Value &value, double factor) {
+  const DType dtype = value.type().dtype();
+  replaceInPlace(value, {Op::constant, dtype, {}, {}, factor}, {Op::mul, dtype, {0, 1}, {}, 0});
 }
 
 bool isRead(const Value &value) {
@@ -208,6 +212,17 @@ What scale(Module &module, Random &random) {
   double factor = *random.pick(std::vector<double>{0.5, 2, 1 / ranks, ranks, -1});
   scaleInPlace(**value, factor);
   return "scaled by " + doubleText(factor) + ": " + what;
+}
+
+What roundOnceMore(Module &module, Random &random) {
+  std::optional<Value *> value = someValue(module, random, random.coin());
+  if (!value)
+    return std::nullopt;
+  const DType dtype = (*value)->type().dtype(),
+              other = dtype == DType::bf16 || random.coin() ? DType::f16 : DType::bf16;
+  std::string what = "rounded to " + nameOf(other).str() + ": " + toText(*(*value)->definer());
+  replaceInPlace(**value, {Op::cast, other, {0}, {}, 0}, {Op::cast, dtype, {1}, {}, 0});
+  return what;
 }
 
 What changeOperand(Module &module, Random &random) {

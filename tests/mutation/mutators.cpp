@@ -9,6 +9,7 @@ llvm::ArrayRef<FaultClass> faultClasses() {
       {"doubled reduce", doubleReduce, true},
       {"lost contribution", loseContribution, true},
       {"wrong scale", scale, true},
+      {"wrong rounding", roundOnceMore, true},
       {"swapped collectives", swapCollectives},
       {"wrong group", changeGroup},
       {"early start", startEarly},

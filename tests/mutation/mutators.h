@@ -37,6 +37,7 @@ std::optional<std::string> skipCopy(Module &, Random &);
 // mutate_values.cpp
 std::optional<std::string> loseContribution(Module &, Random &);
 std::optional<std::string> scale(Module &, Random &);
+std::optional<std::string> roundOnceMore(Module &, Random &);
 std::optional<std::string> changeOperand(Module &, Random &);
 std::optional<std::string> changeAttribute(Module &, Random &);
 std::optional<std::string> readOldVersion(Module &, Random &);

@@ -119,6 +119,10 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   add("micro_batch_size", std::to_string(own.microBatchSize));
   if (own.paramDType == DType::bf16)
     add("mixed_precision", "bf16");
+  if (own.reduceDType == DType::bf16)
+    add("reduce_dtype", "bf16");
+  if (own.keepLowPrecisionGrads)
+    options.push_back("--keep_low_precision_grads");
   add("loss", own.loss.kind);
   if (own.loss.kind != "model")
     add("loss_reduction", own.loss.reduction);
@@ -161,7 +165,8 @@ llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Mo
       modules.push_back(withRounding(trained, bits));
   } else {
     PipelineOptions single = choices.options;
-    single.paramDType = DType::f32;
+    single.paramDType = single.reduceDType = DType::f32;
+    single.keepLowPrecisionGrads = false;
     llvm::Expected<Compiled> compiled = compileStages(graph, single, target, Stage::train);
     if (!compiled)
       return compiled.takeError();
@@ -182,8 +187,12 @@ llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Mo
 llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile) {
   GenerateOptions generation{/*emittable=*/true, graphs};
   Choices choices = choose(seed, generation);
-  if (seed % bfloat16Period == 0)
+  if (seed % bfloat16Period == 0) {
+    Random random(seed, "precision");
     choices.options.paramDType = DType::bf16;
+    choices.options.reduceDType = random.pick({DType::f32, DType::bf16});
+    choices.options.keepLowPrecisionGrads = choices.options.reduceDType == DType::bf16 && random.chance(0.5);
+  }
   std::unique_ptr<Module> graph;
   if (graphFile.empty())
     graph = generate(seed, choices, generation);

@@ -79,7 +79,7 @@ TEST(TreeSum, RefusesATypeWithoutASum) {
   const float value = 1;
   const auto *source = reinterpret_cast<const std::byte *>(&value);
   float sum;
-  EXPECT_THROW(treeSum(&source, 1, &sum, 1, DType::bf16), Failure);
+  EXPECT_THROW(treeSum(&source, 1, &sum, 1, DType::u8), Failure);
 }
 
 /// One operand of ranks x shard floats at the start of the window, and everything that is made of it.

@@ -156,7 +156,8 @@ TEST(KernelsLossScale, HalvesAndDoubles) {
 /// Calls adam on 1001 elements into separate results.
 struct AdamResults {
   std::vector<float> p, m, v;
-  explicit AdamResults(const std::vector<float> &g, UpdateGuard guard) : p(1001, NAN), m(1001, NAN), v(1001, NAN) {
+  template <class G>
+  explicit AdamResults(const std::vector<G> &g, UpdateGuard guard) : p(1001, NAN), m(1001, NAN), v(1001, NAN) {
     const auto parameter = numbers(1001, 30), average = numbers(1001, 31);
     std::vector<float> square = numbers(1001, 32);
     for (float &value : square)
@@ -184,6 +185,30 @@ TEST(KernelsOptimizer, AGuardScalesTheGradientOrHoldsTheStepBack) {
   const AdamResults held(none, {given(NAN), given(false)});
   EXPECT_EQ(held.p, numbers(1001, 30));
   EXPECT_EQ(held.m, numbers(1001, 31));
+}
+
+/// A gradient of 16 bits is read as the same numbers in float are.
+template <class Half>
+void checkGradientOf() {
+  std::vector<Half> gradient;
+  std::vector<float> same;
+  for (float value : numbers(1001, 34)) {
+    gradient.push_back(Half(value));
+    same.push_back(static_cast<float>(gradient.back()));
+  }
+  gradient[7] = Half(0.0f), same[7] = 0;
+  EXPECT_EQ(AdamResults(gradient, {given(0.5f), given(true)}), AdamResults(same, {given(0.5f), given(true)}));
+  Words sum(exact::words, -1);
+  squareSum(contextOf(2), {{gradient.data(), 1001}}, sum.data());
+  EXPECT_EQ(sum, sumOf({same}));
+  gradient[11] = Half(INFINITY), same[11] = INFINITY;
+  squareSum(contextOf(), {{gradient.data(), 1001}}, sum.data());
+  EXPECT_EQ(sum, sumOf({same}));
+}
+
+TEST(KernelsOptimizer, GradientsOf16BitsAreReadAsTheyAre) {
+  checkGradientOf<Bfloat16>();
+  checkGradientOf<Float16>();
 }
 
 } // namespace

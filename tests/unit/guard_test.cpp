@@ -90,8 +90,10 @@ OP_TEST(squareSum, CountsWhatIsNotFinite) {
   EXPECT_EQ(sum[squareSumInfinities], 2);
 }
 
-TEST(SquareSumConstraints, TakesF32Only) {
-  EXPECT_THAT(inferMessage(Op::squareSum, {Type(DType::f32, {2}), Type(DType::bf16, {2})}), HasSubstr("(C1)"));
+TEST(SquareSumConstraints, TakesF32AndFloatsOf16Bits) {
+  for (DType dtype : {DType::f64, DType::i32})
+    EXPECT_THAT(inferMessage(Op::squareSum, {Type(DType::f32, {2}), Type(dtype, {2})}), HasSubstr("(C1)"));
+  EXPECT_EQ(inferMessage(Op::squareSum, {Type(DType::f16, {2}), Type(DType::bf16, {2})}), "");
   EXPECT_EQ(inferMessage(Op::squareSum, {Type(DType::f32, {2, 3}), Type(DType::f32, {})}), "");
 }
 

@@ -280,6 +280,12 @@ void expectConstraints(Op op, OptimizerAttributes attributes, std::vector<Type> 
     broken[i] = f32({4});
     EXPECT_THAT(inferMessage(op, broken, attributes), HasSubstr("(C2)")) << "operand " << i;
   }
+  // A gradient may have been summed in 16 bits, nothing else may.
+  broken = good;
+  broken[1] = Type(DType::bf16, {3});
+  EXPECT_EQ(inferMessage(op, broken, attributes), "");
+  broken[0] = Type(DType::f16, {3});
+  EXPECT_THAT(inferMessage(op, broken, attributes), HasSubstr("(C2)"));
   broken = good;
   std::fill_n(broken.begin(), tensors, Type(DType::i64, {3}));
   EXPECT_THAT(inferMessage(op, broken, attributes), HasSubstr("(C2)"));

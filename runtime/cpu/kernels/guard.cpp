@@ -15,7 +15,8 @@ constexpr int tables = 4;
 constexpr std::int64_t blockElements = exact::mostAddends * tables;
 
 /// `bins[table][bin]`
-void fillBins(const float *x, std::int64_t count, std::uint64_t (&bins)[tables][exact::bins]) {
+template <class T>
+void fillBins(const T *x, std::int64_t count, std::uint64_t (&bins)[tables][exact::bins]) {
   const auto add = [&](int table, float value) {
     const std::uint32_t bits = exact::bitsOf(value);
     bins[table][exact::binOf(bits)] += exact::squareOf(bits);
@@ -23,14 +24,15 @@ void fillBins(const float *x, std::int64_t count, std::uint64_t (&bins)[tables][
   std::int64_t i = 0;
   for (; i + tables <= count; i += tables)
     for (int table = 0; table < tables; ++table)
-      add(table, x[i + table]);
+      add(table, elementAs<float>(x[i + table]));
   for (; i < count; ++i)
-    add(0, x[i]);
+    add(0, elementAs<float>(x[i]));
 }
 
-void countNonFinite(const float *x, std::int64_t count, std::uint64_t *sum) {
+template <class T>
+void countNonFinite(const T *x, std::int64_t count, std::uint64_t *sum) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = exact::bitsOf(x[i]);
+    const std::uint32_t bits = exact::bitsOf(elementAs<float>(x[i]));
     if (exact::binOf(bits) == exact::nonFiniteBin)
       ++sum[exact::isNaN(bits) ? exact::nanWord : exact::infinityWord];
   }
@@ -41,7 +43,8 @@ void addBin(const exact::BinParts &bin, std::uint64_t *sum) {
     sum[bin.firstDigit + i] += bin.parts[i];
 }
 
-void addBlock(const float *x, std::int64_t count, std::uint64_t *sum) {
+template <class T>
+void addBlock(const T *x, std::int64_t count, std::uint64_t *sum) {
   std::uint64_t bins[tables][exact::bins] = {};
   fillBins(x, count, bins);
   bool isFinite = true;
@@ -64,12 +67,14 @@ void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::i
   for (int i = 0; i < exact::words; ++i)
     words[i] = 0;
   for (const FloatRun &tensor : tensors)
-    parallelFor(c, tensor.count, exact::mostAddends, [&](std::int64_t begin, std::int64_t end) {
-      std::uint64_t own[exact::words] = {};
-      for (std::int64_t at = begin; at < end; at += blockElements)
-        addBlock(tensor.data + at, std::min(blockElements, end - at), own);
-      for (int i = 0; i < exact::words; ++i)
-        std::atomic_ref(words[i]).fetch_add(own[i], std::memory_order_relaxed);
+    tensor.visit([&](const auto *data) {
+      parallelFor(c, tensor.count, exact::mostAddends, [&](std::int64_t begin, std::int64_t end) {
+        std::uint64_t own[exact::words] = {};
+        for (std::int64_t at = begin; at < end; at += blockElements)
+          addBlock(data + at, std::min(blockElements, end - at), own);
+        for (int i = 0; i < exact::words; ++i)
+          std::atomic_ref(words[i]).fetch_add(own[i], std::memory_order_relaxed);
+      });
     });
   exact::carry(words);
 }

@@ -17,9 +17,10 @@ static_assert(blockThreads == exact::bins, "each thread empties one bin");
 /// A warp adds no more to its bins than they hold.
 constexpr std::int64_t chunkElements = exact::mostAddends * warps;
 
-__device__ void addChunk(const float *x, std::int64_t begin, std::int64_t end, Word *bins, Word *digits) {
+template <class T>
+__device__ void addChunk(const T *x, std::int64_t begin, std::int64_t end, Word *bins, Word *digits) {
   for (std::int64_t i = begin + threadIdx.x; i < end; i += blockThreads) {
-    const std::uint32_t bits = exact::bitsOf(x[i]);
+    const std::uint32_t bits = exact::bitsOf(elementAs<float>(x[i]));
     if (exact::binOf(bits) == exact::nonFiniteBin)
       atomicAdd(&digits[exact::isNaN(bits) ? exact::nanWord : exact::infinityWord], Word{1});
     else
@@ -33,7 +34,8 @@ __device__ void addBin(const exact::BinParts &bin, Word *digits) {
       atomicAdd(&digits[bin.firstDigit + i], static_cast<Word>(bin.parts[i]));
 }
 
-__global__ void addSquares(const float *x, std::int64_t count, Word *sum) {
+template <class T>
+__global__ void addSquares(const T *x, std::int64_t count, Word *sum) {
   __shared__ Word bins[warps][exact::bins];
   __shared__ Word digits[exact::words];
   const int thread = static_cast<int>(threadIdx.x);
@@ -107,7 +109,9 @@ void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::i
     const std::int64_t chunks = (tensor.count + chunkElements - 1) / chunkElements;
     const std::int64_t most = std::int64_t{c.device->multiprocessors} * 4;
     const Grid grid = {dim3(static_cast<unsigned>(std::min(chunks, most))), dim3(blockThreads)};
-    launch(c, grid, addSquares, tensor.data, tensor.count, reinterpret_cast<Word *>(sum));
+    tensor.visit([&]<class T>(const T *data) {
+      launch(c, grid, addSquares<T>, data, tensor.count, reinterpret_cast<Word *>(sum));
+    });
   }
   launch(c, oneThread, carrySum, reinterpret_cast<std::uint64_t *>(sum));
 }

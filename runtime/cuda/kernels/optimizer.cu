@@ -155,9 +155,11 @@ struct RmspropRule {
 // ---- the pass
 
 /// Absent buffers are null.
-template <class T, int states>
+template <class T, class G, int states>
 struct Tensors {
-  const T *parameter, *gradient, *state[states];
+  const T *parameter;
+  const G *gradient;
+  const T *state[states];
   T *parameterOut, *stateOut[states];
   LowPrecision lowPrecision;
 };
@@ -189,10 +191,10 @@ __device__ Held<T> heldBy(const UpdateGuard &guard) {
   return {guard.scale ? static_cast<T>(*guard.scale) : T(1), !guard.applies || *guard.applies};
 }
 
-template <int width, class T, int states, class Rule>
-__device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, const typename Rule::Factors &factors,
+template <int width, class T, class G, int states, class Rule>
+__device__ void updatePack(const Tensors<T, G, states> &tensors, const Rule &rule, const typename Rule::Factors &factors,
                            const Held<T> &held, std::int64_t pack) {
-  const Pack<T, width> gradient = load<width>(tensors.gradient, pack);
+  const Pack<G, width> gradient = load<width>(tensors.gradient, pack);
   Pack<T, width> parameter = load<width>(tensors.parameter, pack), state[states];
   for (int s = 0; s < states; ++s)
     state[s] = load<width>(tensors.state[s], pack);
@@ -202,7 +204,7 @@ __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, 
     T own[states];
     for (int s = 0; s < states; ++s)
       own[s] = state[s].values[i];
-    const T next = rule.next(factors, parameter.values[i], gradient.values[i] * held.scale, own);
+    const T next = rule.next(factors, parameter.values[i], elementAs<T>(gradient.values[i]) * held.scale, own);
     parameter.values[i] = held.applies ? next : parameter.values[i];
     rounded.values[i] = scalar::cast<Bfloat16>(parameter.values[i]);
     roundedHalf.values[i] = scalar::cast<Float16>(parameter.values[i]);
@@ -216,8 +218,8 @@ __device__ void updatePack(const Tensors<T, states> &tensors, const Rule &rule, 
     store<width>(state[s], tensors.stateOut[s], pack);
 }
 
-template <int width, class T, int states, class Rule>
-__global__ void update(std::int64_t count, Tensors<T, states> tensors, Rule rule) {
+template <int width, class T, class G, int states, class Rule>
+__global__ void update(std::int64_t count, Tensors<T, G, states> tensors, Rule rule) {
   __shared__ typename Rule::Factors shared;
   if (threadIdx.x == 0)
     shared = rule.factors();
@@ -232,10 +234,10 @@ __global__ void update(std::int64_t count, Tensors<T, states> tensors, Rule rule
     updatePack<1>(tensors, rule, factors, held, i);
 }
 
-template <class T, int states>
-bool isAligned(const Tensors<T, states> &tensors) {
+template <class T, class G, int states>
+bool isAligned(const Tensors<T, G, states> &tensors) {
   std::uintptr_t all = reinterpret_cast<std::uintptr_t>(tensors.parameter) |
-                       reinterpret_cast<std::uintptr_t>(tensors.gradient) |
+                       reinterpret_cast<std::uintptr_t>(tensors.gradient) * (sizeof(T) / sizeof(G)) |
                        reinterpret_cast<std::uintptr_t>(tensors.parameterOut) |
                        reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.bf16) * (sizeof(T) / sizeof(Bfloat16)) |
                        reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.f16) * (sizeof(T) / sizeof(Float16));
@@ -244,61 +246,61 @@ bool isAligned(const Tensors<T, states> &tensors) {
   return all % 16 == 0;
 }
 
-template <class T, int states, class Rule>
-void run(const Context &c, std::int64_t count, const Tensors<T, states> &tensors, const Rule &rule) {
+template <class T, class G, int states, class Rule>
+void run(const Context &c, std::int64_t count, const Tensors<T, G, states> &tensors, const Rule &rule) {
   constexpr int width = 16 / sizeof(T);
   if (count == 0)
     return;
   if (isAligned(tensors))
-    launch(c, gridFor(c, (count + width - 1) / width), update<width, T, states, Rule>, count, tensors, rule);
+    launch(c, gridFor(c, (count + width - 1) / width), update<width, T, G, states, Rule>, count, tensors, rule);
   else
-    launch(c, gridFor(c, count), update<1, T, states, Rule>, count, tensors, rule);
+    launch(c, gridFor(c, count), update<1, T, G, states, Rule>, count, tensors, rule);
 }
 
 } // namespace
 
-template <class T>
-void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const G *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
          LowPrecision lowPrecision) {
-  const Tensors<T, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
+  const Tensors<T, G, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
                                  {momentumBufferOut}, lowPrecision};
   run(c, count, tensors, SgdRule<T>{scalars, momentumBufferOut != nullptr});
 }
 
-template <class T>
-void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const G *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
           LowPrecision lowPrecision) {
-  const Tensors<T, 2> tensors = {
+  const Tensors<T, G, 2> tensors = {
       parameter, gradient, {average, averageSquare}, parameterOut, {averageOut, averageSquareOut}, lowPrecision};
   run(c, count, tensors, AdamRule<T>{scalars});
 }
 
-template <class T>
+template <class T, class G>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
-              const T *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
+              const G *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
               T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision) {
-  const Tensors<T, 2> tensors = {
+  const Tensors<T, G, 2> tensors = {
       parameter,   gradient, {averageSquare, accumulatedDelta}, parameterOut, {averageSquareOut, accumulatedDeltaOut},
       lowPrecision};
   run(c, count, tensors, AdadeltaRule<T>{scalars});
 }
 
-template <class T>
-void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const G *gradient,
              const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision) {
-  const Tensors<T, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision};
+  const Tensors<T, G, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision};
   run(c, count, tensors, AdagradRule<T>{scalars});
 }
 
-template <class T>
-void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const T *gradient,
+template <class T, class G>
+void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const G *gradient,
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
              LowPrecision lowPrecision) {
-  const Tensors<T, 3> tensors = {parameter,
+  const Tensors<T, G, 3> tensors = {parameter,
                                  gradient,
                                  {averageSquare, momentumBuffer, averageGradient},
                                  parameterOut,
@@ -307,18 +309,20 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
   run(c, count, tensors, RmspropRule<T>{scalars, momentumBufferOut != nullptr, averageGradientOut != nullptr});
 }
 
-#define FSDPC_OPTIMIZERS(T)                                                                                            \
-  template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const T *, const T *, T *, T *,      \
+#define FSDPC_OPTIMIZERS(T, G)                                                                                         \
+  template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
                     LowPrecision);                                                                                       \
-  template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const T *, const T *, const T *,   \
+  template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const G *, const T *, const T *,   \
                      T *, T *, T *, LowPrecision);                                                                       \
-  template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const T *, const T *,      \
+  template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const G *, const T *,      \
                          const T *, T *, T *, T *, LowPrecision);                                                        \
-  template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const T *, const T *, T *,   \
+  template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
                         T *, LowPrecision);                                                                              \
-  template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const T *, const T *,        \
+  template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
                         const T *, const T *, T *, T *, T *, T *, LowPrecision);
-FSDPC_OPTIMIZERS(float)
-FSDPC_OPTIMIZERS(double)
+FSDPC_OPTIMIZERS(float, float)
+FSDPC_OPTIMIZERS(float, Bfloat16)
+FSDPC_OPTIMIZERS(float, Float16)
+FSDPC_OPTIMIZERS(double, double)
 
 } // namespace fsdpc::rt

@@ -3,6 +3,7 @@
 //   sum(r0 .. rn-1) = sum(first p) + sum(the other n - p),  p the largest power of two below n
 #include "runtime/cuda/kernels/tree_sum.h"
 
+#include "runtime/common/float16.h"
 #include "runtime/cuda/launch.h"
 
 namespace fsdpc::rt {
@@ -11,22 +12,26 @@ namespace {
 
 constexpr int mostLevels = 31; ///< of ranks counted in an int
 
+/// What elements are added in.
+template <class T>
+using Added = std::conditional_t<isHalf<T>, float, T>;
+
 template <class T>
 __global__ void sumOverRanks(const T *sources, int count, T *destination, std::int64_t elements) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride) {
-    T partial[mostLevels];
+    Added<T> partial[mostLevels];
     int depth = 0;
     for (int rank = 0; rank < count; ++rank) {
-      T sum = sources[rank * elements + i];
+      auto sum = static_cast<Added<T>>(sources[rank * elements + i]);
       for (int taken = rank + 1; taken % 2 == 0; taken /= 2)
         sum = partial[--depth] + sum;
       partial[depth++] = sum;
     }
-    T sum = partial[--depth];
+    Added<T> sum = partial[--depth];
     while (depth > 0)
       sum = partial[--depth] + sum;
-    destination[i] = sum;
+    destination[i] = T(sum);
   }
 }
 
@@ -46,6 +51,8 @@ void treeSum(const Context &c, cudaStream_t stream, const void *sources, int cou
   switch (dtype) {
   case DType::f64: return sumAll<double>(c, stream, sources, count, destination, elements);
   case DType::f32: return sumAll<float>(c, stream, sources, count, destination, elements);
+  case DType::bf16: return sumAll<Bfloat16>(c, stream, sources, count, destination, elements);
+  case DType::f16: return sumAll<Float16>(c, stream, sources, count, destination, elements);
   // Unsigned: the same bits, and wrapping around is defined.
   case DType::i64: return sumAll<std::uint64_t>(c, stream, sources, count, destination, elements);
   case DType::i32: return sumAll<std::uint32_t>(c, stream, sources, count, destination, elements);

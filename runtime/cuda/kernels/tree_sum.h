@@ -5,8 +5,8 @@
 
 namespace fsdpc::rt {
 
-/// destination[i] = sum of sources[k * elements + i] over k < count, on `stream`. f64, f32, i64 and i32; any other type
-/// is a Failure{internal}.
+/// destination[i] = sum of sources[k * elements + i] over k < count, on `stream`. Floats, i64 and i32; any other type
+/// is a Failure{internal}. Elements of 16 bits are added in float, and the sum of all is rounded once.
 void treeSum(const Context &c, cudaStream_t stream, const void *sources, int count, void *destination,
              std::int64_t elements, DType dtype);
 

@@ -1,0 +1,21 @@
+// Which types a unit's numbers are computed and sent in: what is said of the unit, else what the options say.
+#pragma once
+
+#include "ir/module.h"
+#include "passes/options.h"
+
+namespace fsdpc {
+
+/// fp32, bf16 or fp16 as options spell them.
+DType dtypeOfOption(llvm::StringRef text);
+
+/// What nodes of the unit compute in. -1: of no unit.
+DType paramDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
+
+/// What the gradients of the unit's f32 parameters are sent and summed over ranks in. f32 where one rank is all.
+DType reduceDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
+
+/// A floating type of 16 bits.
+bool hasSixteenBits(DType dtype);
+
+} // namespace fsdpc
