@@ -207,6 +207,22 @@ def random_run(*options):
     return Result(int(counts[1]), int(counts[2]))
 
 
+def bf16():
+    """Every node of programs in bf16 against the evaluator, and their losses against PyTorch's (tests/bf16), on both targets."""
+    wanted = {fixture.name for fixture in fixtures_wanted()}
+    torch = json.loads((ROOT / "tests/bf16/torch_bf16.json").read_text())["fixtures"]
+    runs = [(what, name, target) for name in torch if name in wanted for target in ("cuda", "cpu") for what in ("trajectory", "rounding")]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return sum(pool.map(lambda r: bf16_run(*r), runs), Result())
+
+
+def bf16_run(what, name, target):
+    started = time.monotonic()
+    status, output = run(["/usr/bin/python3", "tests/bf16/run.py", what, ROOT / "tests/fixtures" / name, "--target", target, "--build", BUILD])
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} {what} {name} {target} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {what} {name} {target}\n{output}")
+
+
 def fixtures_wanted():
     wanted = os.environ.get("FSDPC_FIXTURES", "").split()
     return [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
@@ -275,6 +291,7 @@ STEPS = {
     "sweep": sweep,
     "acceptance": acceptance,
     "random": random,
+    "bf16": bf16,
     "emulated": emulated,
     "cuda": cuda,
 }

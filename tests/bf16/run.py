@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""What programs in bf16 are held to (README.md).
+
+    run.py rounding FIXTURE [--target cpu|cuda] [-- more fsdpc options]
+        every node of the fixture's program on one rank, against the evaluator on the operands that the program had; and a small
+        fault in every node must show
+    run.py trajectory FIXTURE [--target cpu|cuda] [-- more fsdpc options]
+        the losses of a training run on two ranks, against PyTorch's f32 run: no further away than PyTorch's bf16 runs
+
+cuda is the emulated device. Prints what it compared and a last line that ends with `ok` or `FAILED`; exits 0 or 1. Also:
+--build build, --keep DIR.
+"""
+import argparse, json, math, os, pathlib, shutil, subprocess, sys, tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import accept  # noqa: E402  its compile options and reader are this script's too
+
+TARGETS = {"cpu": [], "cuda": ["--test_build"]}
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_mpi_yield_when_idle": "1"}
+# Two steps: in the second, optimizer state is not zero.
+ROUNDING_STEPS = 2
+
+
+def run(*command, **environment):
+    ended = subprocess.run([str(c) for c in command], env={**os.environ, **MPI, **environment}, text=True, errors="replace",
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ended.returncode:
+        print(" ".join(map(str, command)) + "\n" + ended.stdout[-3000:])
+    return ended.returncode == 0, ended.stdout
+
+
+class Case:
+    def __init__(self, a):
+        self.fixture, self.target, self.build, self.extra = a.fixture.resolve(), a.target, a.build.resolve(), a.extra
+        self.meta = json.loads((self.fixture / "meta.json").read_text())
+        self.batch = self.fixture / "batch.safetensors"
+        self.rows = len(next(iter(accept.load_safetensors(self.batch).values())))
+
+    def compile(self, out, ranks, *more):
+        a = argparse.Namespace(target=self.target, strategy="full_shard", world_size=ranks, variant="file")
+        options = accept.compile_options(self.meta, self.rows, a, False)
+        return run(self.build / "fsdpc", self.fixture / "model.onnx", *options, "--mixed_precision", "bf16", *more, *self.extra, "-o", out)[0]
+
+
+def link(case, out):
+    """The program as fsdpc left its source, with the recorder in it, against the test build of the runtime."""
+    if case.target == "cuda":
+        flags = ["-O2", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", "-x", "c++"]
+        sources, library = ["program.cu", "program_info.cpp"], "tests/libfsdpc_runtime_cuda_emulated.a"
+        links = ["-lboost_context", "-lpthread"]
+    else:
+        flags = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fopenmp"]
+        sources, library, links = ["program.cpp", "program_info.cpp"], "libfsdpc_runtime_cpu.a", ["-fopenmp", "-lmpi_cxx", "-lmpi", "-ldnnl", "-lpthread"]
+    return run("g++", "-std=c++20", "-ffp-contract=off", f"-I{out}", f"-I{ROOT}", *flags, *(out / source for source in sources), "-x", "none",
+               case.build / library, *links, "-o", out / "train")[0]
+
+
+def check_rounding(case, work):
+    out, tool = work / "out", case.build / "tests/fsdpc_rounding"
+    ready = case.compile(out, 1, "--emit", "src") and run(tool, "instrument", out, case.target)[0] and link(case, out)
+    if not ready:
+        return False
+    graph = ["--cuda_graph", "off"] if case.target == "cuda" else []
+    ran, _ = run(out / "train", *graph, "--batch", case.batch, "--steps", ROUNDING_STEPS, "--progress", "none", "--val_data", case.batch,
+                 "--data_format", "safetensors", "--eval_every", ROUNDING_STEPS,
+                 FSDPC_REGIONS=str(out / "regions.txt"), FSDPC_RECORD=str(work / "record"))
+    if not ran:
+        return False
+    statuses = []
+    for question in ("judge", "spoil"):
+        judged = subprocess.run([tool, question, out, case.target, work / "record"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        print(judged.stdout.rstrip())
+        statuses.append(judged.returncode)
+    return statuses == [0, 0]
+
+
+def check_trajectory(case, work):
+    """The maximum and the root mean square of how far the losses are apart; PyTorch's is the largest of its runs."""
+    reference = json.loads((HERE / "torch_bf16.json").read_text())
+    torch = reference["fixtures"][case.fixture.name]
+    if not case.compile(work / "out", 2, *TARGETS[case.target]):
+        return False
+    ran, _ = run("mpirun", "-n", 2, work / "out/train", "--batch", case.batch, "--steps", reference["updates"] + 1, "--progress", "none",
+                 "--log", work / "log.jsonl", "--log_freq", 1)
+    if not ran:
+        return False
+    lines = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines() if line.startswith("{")]
+    losses = [line["loss"] for line in lines if "step" in line and "loss" in line]
+    if len(losses) != len(torch["f32_losses"]):
+        print(f"{len(losses)} losses, PyTorch has {len(torch['f32_losses'])}")
+        return False
+    apart = [ours - theirs for ours, theirs in zip(losses, torch["f32_losses"])]
+    found = {"max": max(map(abs, apart)), "rms": math.sqrt(sum(d * d for d in apart) / len(apart))}
+    for key, value in found.items():
+        print(f"{key} of {len(apart)} losses: {value:.2e} from PyTorch's f32 run, its own bf16 runs up to {torch[key]:.2e}")
+    return all(value <= torch[key] for key, value in found.items())
+
+
+def main():
+    argv, extra = sys.argv[1:], []
+    if "--" in argv:
+        argv, extra = argv[:argv.index("--")], argv[argv.index("--") + 1:]
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=["rounding", "trajectory"])
+    p.add_argument("fixture", type=pathlib.Path)
+    p.add_argument("--target", choices=TARGETS, default="cpu")
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    p.add_argument("--keep", type=pathlib.Path)
+    a = p.parse_args(argv, argparse.Namespace(extra=extra))
+    work = (a.keep or pathlib.Path(tempfile.mkdtemp(prefix="fsdpc-bf16-"))).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    ok = {"rounding": check_rounding, "trajectory": check_trajectory}[a.what](Case(a), work)
+    if not a.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"{a.what} {a.fixture.name} {a.target}: {'ok' if ok else 'FAILED'}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
