@@ -13,6 +13,7 @@ llvm::StringRef nameOf(Rule rule) {
   case Rule::rows: return "rows";
   case Rule::attention: return "attention";
   case Rule::optimizer: return "optimizer";
+  case Rule::numbers: return "numbers";
   case Rule::nothing: return "nothing";
   }
   return "";
@@ -42,7 +43,8 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::nllGrad:
   case Op::view:
   case Op::pack:
-  case Op::copy: return Rule::exact;
+  case Op::copy:
+  case Op::squareSum: return Rule::exact;
   case Op::scatterAdd:
   case Op::cumulativeSum:
   case Op::reduceSum:
@@ -53,6 +55,7 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::maxPoolGrad:
   case Op::averagePool:
   case Op::averagePoolGrad:
+  case Op::reduceProd:
   case Op::rotary: return Rule::sum;
   case Op::softmax:
   case Op::softmaxGrad:
@@ -67,7 +70,13 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::attention:
   case Op::attentionGrad: return Rule::attention;
   case Op::sgd:
-  case Op::adam: return Rule::optimizer;
+  case Op::adam:
+  case Op::adadelta:
+  case Op::adagrad:
+  case Op::rmsprop: return Rule::optimizer;
+  case Op::clipNorm:
+  case Op::spikeGuard:
+  case Op::adjustLossScale: return Rule::numbers;
   case Op::write:
   case Op::tap:
   case Op::stash:
@@ -113,6 +122,7 @@ Errors errorsOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands, l
   case Rule::attention: return errorsOfAttention(node, operands, facts);
   case Rule::optimizer: return errorsOfOptimizer(node, operands);
   case Rule::exact:
+  case Rule::numbers:
   case Rule::nothing: break;
   }
   return {};

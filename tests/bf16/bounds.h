@@ -20,6 +20,7 @@ enum class Rule : uint8_t {
   rows,      ///< norms, softmax, losses: statistics of a row, and what is made of them
   attention, ///< scores, probabilities, weighted sums
   optimizer, ///< one element of each tensor, and numbers
+  numbers,   ///< few numbers that programs compute in f64, too: one unit in the last place
   nothing,   ///< no result of its own: hands memory to the runtime or to a state
 };
 llvm::StringRef nameOf(Rule rule);

@@ -69,10 +69,86 @@ Errors errorsOfAdam(const Node &node, llvm::ArrayRef<const HostTensor *> operand
   return errors;
 }
 
+/// With weight decay in the slope, as all but AdamW have it.
+Tracked decayedSlope(llvm::ArrayRef<const HostTensor *> operands, const Numbers &numbers, double decay, size_t i) {
+  return gradientOf(operands, numbers, i) + asFloat(decay) * Tracked(operands[0]->values[i]);
+}
+
+/// rate * old + (1 - rate) * value^2
+Tracked averageOfSquares(Tracked old, double rate, Tracked value) {
+  return old * asFloat(rate) + asFloat(1 - rate) * value * value;
+}
+
+Errors errorsOfAdadelta(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Numbers numbers = numbersOf(node, operands, 4);
+  const double rho = numbers.at(1);
+  const Tracked epsilon = asFloat(numbers.at(2));
+  Errors errors(3);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i), old = operands[3]->values[i];
+    const Tracked square = averageOfSquares(operands[2]->values[i], rho, slope);
+    const Tracked change = squareRoot(old + epsilon) / squareRoot(square + epsilon) * slope;
+    errors[0].push_back((Tracked(operands[0]->values[i]) - asFloat(numbers.at(0)) * change).error);
+    errors[1].push_back(square.error);
+    errors[2].push_back(averageOfSquares(old, rho, change).error);
+  }
+  return errors;
+}
+
+Errors errorsOfAdagrad(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Numbers numbers = numbersOf(node, operands, 3);
+  const Tracked lr = asFloat(numbers.at(0) / (1 + (numbers.at(4) - 1) * numbers.at(1)));
+  Errors errors(2);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i);
+    const Tracked sum = Tracked(operands[2]->values[i]) + slope * slope;
+    const Tracked root = squareRoot(sum) + asFloat(numbers.at(2));
+    errors[0].push_back((Tracked(operands[0]->values[i]) - lr * slope / root).error);
+    errors[1].push_back(sum.error);
+  }
+  return errors;
+}
+
+Errors errorsOfRmsprop(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const size_t momentum = 3, average = momentum + attributes.momentum;
+  const Numbers numbers = numbersOf(node, operands, average + attributes.centered);
+  const double alpha = numbers.at(1);
+  Errors errors(2 + attributes.momentum + attributes.centered);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i);
+    const Tracked square = averageOfSquares(operands[2]->values[i], alpha, slope);
+    errors[1].push_back(square.error);
+    Tracked variance = square;
+    if (attributes.centered) {
+      const Tracked old = operands[average]->values[i], mean = old + asFloat(1 - alpha) * (slope - old);
+      errors[average - 1].push_back(mean.error);
+      variance = square - mean * mean;
+    }
+    Tracked direction = slope / (squareRoot(variance) + asFloat(numbers.at(2)));
+    if (attributes.momentum) {
+      direction = direction + asFloat(numbers.at(4)) * Tracked(operands[momentum]->values[i]);
+      errors[momentum - 1].push_back(direction.error);
+    }
+    errors[0].push_back((Tracked(operands[0]->values[i]) - asFloat(numbers.at(0)) * direction).error);
+  }
+  return errors;
+}
+
+Errors errorsOfTensors(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  switch (node.op()) {
+  case Op::adam: return errorsOfAdam(node, operands);
+  case Op::adadelta: return errorsOfAdadelta(node, operands);
+  case Op::adagrad: return errorsOfAdagrad(node, operands);
+  case Op::rmsprop: return errorsOfRmsprop(node, operands);
+  default: return errorsOfSgd(node, operands);
+  }
+}
+
 } // namespace
 
 Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
-  Errors errors = node.op() == Op::adam ? errorsOfAdam(node, operands) : errorsOfSgd(node, operands);
+  Errors errors = errorsOfTensors(node, operands);
   if (node.get<OptimizerAttributes>().copies)
     errors.push_back(errors[0]);
   return errors;

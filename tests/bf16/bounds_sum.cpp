@@ -59,9 +59,21 @@ std::vector<HostTensor> absoluteTerms(const Node &node, llvm::ArrayRef<const Hos
   return evaluated(node, {&x, &cosine, &sine});
 }
 
+/// A product of n factors rounds n times, relative to itself.
+Errors errorsOfProduct(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Type &of = node.result()->type();
+  const auto factors = static_cast<double>(operands[0]->type.elements()) / static_cast<double>(of.elements());
+  Errors errors;
+  for (double value : evaluated(node, operands)[0].values)
+    (errors.empty() ? errors.emplace_back() : errors[0]).push_back(factors * unitRoundoff * std::fabs(value));
+  return errors;
+}
+
 } // namespace
 
 Errors errorsOfSum(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  if (node.op() == Op::reduceProd)
+    return errorsOfProduct(node, operands);
   std::vector<HostTensor> counts = evaluatedOn(node, operands, [](double) { return 1.0; });
   std::vector<HostTensor> sums = absoluteTerms(node, operands);
   Errors errors;

@@ -4,6 +4,8 @@
     run.py rounding FIXTURE [--target cpu|cuda] [-- more fsdpc options]
         every node of the fixture's program on one rank, against the evaluator on the operands that the program had; and a small
         fault in every node must show
+    run.py random SEED [--target cpu|cuda]
+        the same of a program of random graphs (tests/random), for the ops that no fixture has
     run.py trajectory FIXTURE [--target cpu|cuda] [-- more fsdpc options]
         the losses of a training run on two ranks, against PyTorch's f32 run: no further away than PyTorch's bf16 runs
 
@@ -22,6 +24,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
        "OMPI_MCA_mpi_yield_when_idle": "1"}
 # Two steps: in the second, optimizer state is not zero.
 ROUNDING_STEPS = 2
+GRAPHS_PER_PROGRAM = 6
 
 
 def run(*command, **environment):
@@ -32,9 +35,30 @@ def run(*command, **environment):
     return ended.returncode == 0, ended.stdout
 
 
+class Random:
+    """Graphs of a seed side by side, on one rank instead of those it wants. A step takes the first rows of the data."""
+
+    def __init__(self, a, work):
+        self.seed, self.target, self.build, self.folder = a.subject, a.target, a.build.resolve(), work / "graphs"
+
+    def compile(self, out, ranks, *more):
+        self.folder.mkdir()
+        if not run(self.build / "tests/fsdpc_random", "write", self.seed, GRAPHS_PER_PROGRAM, self.folder)[0]:
+            return False
+        options = (self.folder / "options.txt").read_text().split("\n")[:-1]
+        options[options.index("--world_size") + 1] = str(ranks)
+        if "--mixed_precision" not in options:
+            options += ["--mixed_precision", "bf16"]
+        return run(self.build / "fsdpc", self.folder / "graph.fsir", *options, "--target", self.target, *more, "-o", out)[0]
+
+    def data(self):
+        batch = self.folder / "batch.safetensors"
+        return ["--train_data", batch, "--data_format", "safetensors", "--val_data", batch, "--load_model", self.folder / "weights.safetensors"]
+
+
 class Case:
-    def __init__(self, a):
-        self.fixture, self.target, self.build, self.extra = a.fixture.resolve(), a.target, a.build.resolve(), a.extra
+    def __init__(self, a, work):
+        self.fixture, self.target, self.build, self.extra = pathlib.Path(a.subject).resolve(), a.target, a.build.resolve(), a.extra
         self.meta = json.loads((self.fixture / "meta.json").read_text())
         self.batch = self.fixture / "batch.safetensors"
         self.rows = len(next(iter(accept.load_safetensors(self.batch).values())))
@@ -43,6 +67,10 @@ class Case:
         a = argparse.Namespace(target=self.target, strategy="full_shard", world_size=ranks, variant="file")
         options = accept.compile_options(self.meta, self.rows, a, False)
         return run(self.build / "fsdpc", self.fixture / "model.onnx", *options, "--mixed_precision", "bf16", *more, *self.extra, "-o", out)[0]
+
+
+    def data(self):
+        return ["--batch", self.batch, "--val_data", self.batch, "--data_format", "safetensors"]
 
 
 def link(case, out):
@@ -64,8 +92,7 @@ def check_rounding(case, work):
     if not ready:
         return False
     graph = ["--cuda_graph", "off"] if case.target == "cuda" else []
-    ran, _ = run(out / "train", *graph, "--batch", case.batch, "--steps", ROUNDING_STEPS, "--progress", "none", "--val_data", case.batch,
-                 "--data_format", "safetensors", "--eval_every", ROUNDING_STEPS,
+    ran, _ = run(out / "train", *graph, *case.data(), "--steps", ROUNDING_STEPS, "--progress", "none", "--eval_every", ROUNDING_STEPS,
                  FSDPC_REGIONS=str(out / "regions.txt"), FSDPC_RECORD=str(work / "record"))
     if not ran:
         return False
@@ -104,18 +131,19 @@ def main():
     if "--" in argv:
         argv, extra = argv[:argv.index("--")], argv[argv.index("--") + 1:]
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["rounding", "trajectory"])
-    p.add_argument("fixture", type=pathlib.Path)
+    p.add_argument("what", choices=["rounding", "random", "trajectory"])
+    p.add_argument("subject", metavar="FIXTURE or SEED")
     p.add_argument("--target", choices=TARGETS, default="cpu")
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     p.add_argument("--keep", type=pathlib.Path)
     a = p.parse_args(argv, argparse.Namespace(extra=extra))
     work = (a.keep or pathlib.Path(tempfile.mkdtemp(prefix="fsdpc-bf16-"))).resolve()
     work.mkdir(parents=True, exist_ok=True)
-    ok = {"rounding": check_rounding, "trajectory": check_trajectory}[a.what](Case(a), work)
+    case = (Random if a.what == "random" else Case)(a, work)
+    ok = (check_trajectory if a.what == "trajectory" else check_rounding)(case, work)
     if not a.keep:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"{a.what} {a.fixture.name} {a.target}: {'ok' if ok else 'FAILED'}")
+    print(f"{a.what} {pathlib.Path(a.subject).name} {a.target}: {'ok' if ok else 'FAILED'}")
     return 0 if ok else 1
 
 
