@@ -211,16 +211,19 @@ def bf16():
     """Every node of programs in bf16 against the evaluator, and their losses against PyTorch's (tests/bf16), on both targets."""
     wanted = {fixture.name for fixture in fixtures_wanted()}
     torch = json.loads((ROOT / "tests/bf16/torch_bf16.json").read_text())["fixtures"]
-    runs = [(what, name, target) for name in torch if name in wanted for target in ("cuda", "cpu") for what in ("trajectory", "rounding")]
+    runs = [(what, ROOT / "tests/fixtures" / name, target) for name in torch if name in wanted
+            for target in ("cuda", "cpu") for what in ("trajectory", "rounding")]
+    runs += [("random", seed, "cpu") for seed in (3, 6)]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda r: bf16_run(*r), runs), Result())
 
 
-def bf16_run(what, name, target):
+def bf16_run(what, subject, target):
     started = time.monotonic()
-    status, output = run(["/usr/bin/python3", "tests/bf16/run.py", what, ROOT / "tests/fixtures" / name, "--target", target, "--build", BUILD])
-    print(f"  {'ok  ' if status == 0 else 'FAIL'} {what} {name} {target} ({time.monotonic() - started:.0f} s)", flush=True)
-    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {what} {name} {target}\n{output}")
+    status, output = run(["/usr/bin/python3", "tests/bf16/run.py", what, subject, "--target", target, "--build", BUILD])
+    name = f"{what} {pathlib.Path(str(subject)).name} {target}"
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {name}\n{output}")
 
 
 def fixtures_wanted():

@@ -82,8 +82,11 @@ Tracked applied(Op op, DType dtype, llvm::ArrayRef<Tracked> arguments) {
   const double value = info.scalar(exact.data(), dtype);
   const bool isExact = llvm::all_of(arguments, [](const Tracked &argument) { return argument.error == 0; });
   const double error = isExact ? 0 : inherited(info, arguments, dtype, value);
-  const double own = isFloat(dtype) ? roundingsOf(op) * unitRoundoff * sumOfTerms(op, exact.data(), value) : 0;
-  return {value, error + own};
+  if (!isFloat(dtype) || roundingsOf(op) == 0)
+    return {value, error};
+  if (roundingsOf(op) == 1)
+    return Tracked::rounded(value, error);
+  return {value, error + functionRoundings * unitRoundoff * sumOfTerms(op, exact.data(), value)};
 }
 
 Errors errorsOfFused(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {

@@ -26,8 +26,10 @@ struct Tracked {
   Tracked(double exact) : value(exact) {}
   Tracked(double value, double error) : value(value), error(error) {}
 
-  /// An f32 operation: correct but for its rounding, or for so many.
+  /// An f32 operation: correct but for its rounding, or for so many. Of exact operands the rounding is known.
   static Tracked rounded(double value, double error, double roundings = 1) {
+    if (error == 0 && roundings == 1)
+      return {value, std::fabs(static_cast<double>(static_cast<float>(value)) - value)};
     return {value, error + roundings * unitRoundoff * std::fabs(value)};
   }
 };
