@@ -3,7 +3,7 @@
 #
 #   tests/run.sh                 everything
 #   tests/run.sh build lit unit  only these steps; all: build format includes unit unit_asan runtime lit mutation sweep
-#                                acceptance random emulated cuda
+#                                acceptance random bf16 emulated cuda
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail

@@ -207,6 +207,27 @@ def random_run(*options):
     return Result(int(counts[1]), int(counts[2]))
 
 
+def bf16():
+    """Every node of programs in bf16 against the evaluator, and their losses against PyTorch's (tests/bf16), on both targets."""
+    wanted = {fixture.name for fixture in fixtures_wanted()}
+    torch = json.loads((ROOT / "tests/bf16/torch_bf16.json").read_text())["fixtures"]
+    runs = [(what, ROOT / "tests/fixtures" / name, target) for name in torch if name in wanted
+            for target in ("cuda", "cpu") for what in ("trajectory", "rounding")]
+    runs += [("random", seed, "cpu") for seed in (3, 6)]
+    # The one kernel of the cuda target that computes in either 16-bit type itself.
+    runs += [("rounding", ROOT / "tests/fixtures/gpt2_tiny", "cuda", "--mixed_precision", "fp16")] if "gpt2_tiny" in wanted else []
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return sum(pool.map(lambda r: bf16_run(*r), runs), Result())
+
+
+def bf16_run(what, subject, target, *options):
+    started = time.monotonic()
+    status, output = run(["/usr/bin/python3", "tests/bf16/run.py", what, subject, "--target", target, "--build", BUILD, "--", *options])
+    name = " ".join([what, pathlib.Path(str(subject)).name, target, *options])
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {name}\n{output}")
+
+
 def fixtures_wanted():
     wanted = os.environ.get("FSDPC_FIXTURES", "").split()
     return [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
@@ -275,6 +296,7 @@ STEPS = {
     "sweep": sweep,
     "acceptance": acceptance,
     "random": random,
+    "bf16": bf16,
     "emulated": emulated,
     "cuda": cuda,
 }

@@ -40,10 +40,7 @@ public:
 };
 
 bool CudaDialect::takesHalves(const Node &node) const {
-  auto isF16 = [](const Value *value) { return value->type().isTensor() && value->type().dtype() == DType::f16; };
   switch (node.op()) {
-  case Op::attention:
-  case Op::attentionGrad: return !isF16(node.operand(0)); // tensor-core instructions of bf16
   case Op::convolution:
   case Op::convolutionGradInput:
   case Op::convolutionGradWeight:

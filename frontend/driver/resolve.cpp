@@ -297,9 +297,6 @@ llvm::Error resolveTarget(OptionValues &values) {
     for (const char *name : {"streams", "threads", "transport"})
       if (changed(values, name))
         return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
-    if (values.text("cuda_graph") == "on" && values.integer("gradient_accumulation_steps") > 1)
-      return usage("--cuda_graph on: a step of several micro-steps is not captured, for the host stores a micro-batch "
-                   "before each of them");
     return llvm::Error::success();
   }
   for (const char *name : {"allow_tf32", "attention", "tune", "cuda_graph", "node_ranges"})

@@ -79,11 +79,16 @@ public:
 
   /// Does what `step` says: the functions of one training step, and the fetching of its result. A platform with graphs
   /// may call it while it records, and later replay what was recorded without calling it: `step` enqueues the same for
-  /// every step. `isMeasured`: communication times and, if there is a profile, moments of sections are wanted.
-  virtual void runStep(const std::function<void()> &step, bool isMeasured) {
+  /// every step. What `step` hands to `feed`, `feeds` hands to it in the same order, and does nothing else.
+  /// `isMeasured`: communication times and, if there is a profile, moments of sections are wanted.
+  virtual void runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) {
+    static_cast<void>(feeds);
     static_cast<void>(isMeasured);
     step();
   }
+  /// For what is stored between the functions of a step: `fill` stores one micro-batch (writeArena). The next function
+  /// sees it, whether the step is called or replayed.
+  virtual void feed(const std::function<void()> &fill) { fill(); }
   /// After the step's result has been read: if the step was measured, waits for its end and keeps its times.
   virtual void finishStep() {}
   /// What the platform decided since the last call, as one line for the log; nothing: nothing.

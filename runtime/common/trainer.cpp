@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace fsdpc::rt {
 namespace {
@@ -193,7 +194,7 @@ StepOutcome Trainer::computeStep(std::int64_t step) {
   std::optional<GradientStash> stash;
   if (savesGradients(step))
     job.context.stash = &stash.emplace(job.program);
-  job.platform.runStep([&] { callFunctions(step); }, isMeasured(step));
+  job.platform.runStep([&] { callFunctions(step); }, [&] { feedMicroSteps(step); }, isMeasured(step));
   const StepOutcome outcome = pending.value();
   job.platform.finishStep();
   job.context.stash = nullptr;
@@ -201,10 +202,24 @@ StepOutcome Trainer::computeStep(std::int64_t step) {
 }
 
 void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) {
-  job.pulse.enter(Phase::data);
-  sampler.rows((step - 1) % stepsPerEpoch, microStep, rows);
-  feeder.fill(job.context, rows, which);
-  job.pulse.enter(Phase::step);
+  const auto fill = [&] {
+    job.pulse.enter(Phase::data);
+    sampler.rows((step - 1) % stepsPerEpoch, microStep, rows);
+    feeder.fill(job.context, rows, which);
+    job.pulse.enter(Phase::step);
+  };
+  job.platform.feed(std::ref(fill)); // a reference needs no memory
+}
+
+/// All that callForMicroSteps feeds in a step, in its order.
+void Trainer::feedMicroSteps(std::int64_t step) {
+  const int microSteps = job.program.gradientAccumulationSteps;
+  if (microSteps == 1)
+    return;
+  for (int microStep = 0; job.program.functions.prologue && microStep < microSteps; ++microStep)
+    feed(step, microStep, BatchFeeder::Inputs::ofPrologue);
+  for (int microStep = 0; microStep < microSteps; ++microStep)
+    feed(step, microStep, BatchFeeder::Inputs::all);
 }
 
 /// A function that runs in every micro-step, on each micro-batch in turn. The only micro-batch of a step is there

@@ -40,6 +40,7 @@ private:
   StepOutcome computeStep(std::int64_t step);
   void fillInputs(std::int64_t step);
   void feed(std::int64_t step, int microStep, BatchFeeder::Inputs which);
+  void feedMicroSteps(std::int64_t step);
   void callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which);
   void computeGradients(std::int64_t step);
   void callFunctions(std::int64_t step);

@@ -4,6 +4,8 @@
 #include "runtime/cuda/nccl_communicators.h"
 #include "runtime/cuda/step_tape.h"
 
+#include <algorithm>
+
 namespace fsdpc::rt {
 namespace {
 
@@ -15,6 +17,17 @@ int membersOf(ncclComm_t communicator) {
   int members = 0;
   checkNccl(ncclCommCount(communicator, &members), "ncclCommCount");
   return members;
+}
+
+/// Where a captured start is kept: a graph may start a collective once for every micro-step, and the host asks about
+/// each. They follow the states of the side table in rounds.
+CollectiveState &stateOfCaptured(Device &device, std::size_t index) {
+  const std::size_t round = programCollectives().size();
+  const auto isSame = [=](std::size_t other) { return other % round == index; };
+  const auto before = std::count_if(device.captured->begin(), device.captured->end(), isSame);
+  const std::size_t own = index + static_cast<std::size_t>(before) * round;
+  device.captured->push_back(own);
+  return device.collectives.at(own);
 }
 
 /// Calls enqueue(communicator, stream) and marks its end. The host cannot ask a captured event, so a graph records one
@@ -33,10 +46,8 @@ Ticket start(Context &context, int collective, const char *what, const Enqueue &
   checkCuda(cudaEventRecord(state.completed, stream), "cudaEventRecord");
   state.started = ++device.sequence;
   state.isInGraph = device.captured.has_value();
-  if (device.captured) {
-    recordForHost(device, state.ended, stream);
-    device.captured->push_back(index);
-  }
+  if (device.captured)
+    recordForHost(device, stateOfCaptured(device, index).ended, stream);
   return {device.sequence, collective};
 }
 

@@ -33,8 +33,8 @@ bool isOutstanding(const CollectiveState &state) {
       first = i;
   if (first == none)
     throw Failure(ExitCode::timeout, "the device has done nothing for " + std::to_string(device.timeoutSeconds) + " s");
-  const std::string op = first < collectives.size() ? collectives[first].op : "collective";
-  const std::string unit = first < collectives.size() ? collectives[first].unit : "";
+  const CollectiveInfo *info = collectives.empty() ? nullptr : &collectives[first % collectives.size()];
+  const std::string op = info ? info->op : "collective", unit = info ? info->unit : "";
   Failure failure(ExitCode::timeout, op + (unit.empty() ? "" : " of unit " + unit) + " has not ended within " +
                                          std::to_string(device.timeoutSeconds) +
                                          " s (--train_timeout_seconds); a rank is missing or stands elsewhere");

@@ -46,7 +46,7 @@ struct Device {
   std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
   int multiprocessors = 1;
   NcclCommunicators *communicators = nullptr;
-  std::vector<CollectiveState> collectives; ///< as the side table
+  std::vector<CollectiveState> collectives; ///< as the side table, in rounds: one per micro-step that is captured
   std::uint64_t sequence = 0;               ///< of the collective started last; the same on every rank
   cudaEvent_t joined = nullptr;             ///< of joinStreams
   /// How often all streams have been joined, and the sequence of the last collective before that. Of what lies before,

@@ -24,6 +24,8 @@ std::vector<StagedMemory::Slot *> StagedMemory::allSlots() {
     all.push_back(&slot);
   for (Slot &slot : slots)
     all.push_back(&slot);
+  for (Kept &one : kept)
+    all.push_back(&one.slot);
   return all;
 }
 
@@ -36,14 +38,45 @@ void StagedMemory::reserve(Slot &slot, std::int64_t bytes) {
   slot.capacity = bytes;
 }
 
+StagedMemory::Slot &StagedMemory::slotForStore() {
+  if (!isKeeping)
+    return slots[next];
+  if (nextKept == kept.size())
+    checkCuda(cudaEventCreateWithFlags(&kept.emplace_back().slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+  return kept[nextKept].slot;
+}
+
 std::byte *StagedMemory::stage(std::int64_t bytes) {
-  Slot &slot = slots[next];
+  Slot &slot = slotForStore();
   checkCuda(cudaEventSynchronize(slot.copied), "cudaEventSynchronize");
   reserve(slot, std::max<std::int64_t>(bytes, 64));
   return slot.data;
 }
 
+void StagedMemory::keepBatch(const std::function<void()> &fill) {
+  isKeeping = true;
+  fill();
+  isKeeping = false;
+  if (nextBatch++ == batchEnds.size())
+    batchEnds.push_back(nextKept);
+}
+
+void StagedMemory::copyBatch() {
+  for (const std::size_t end = batchEnds[nextBatch++]; nextKept < end; ++nextKept) {
+    const Kept &one = kept[nextKept];
+    checkCuda(cudaMemcpyAsync(context.at<std::byte>(one.to), one.slot.data, static_cast<std::size_t>(one.bytes),
+                              cudaMemcpyHostToDevice, context.device->compute),
+              "cudaMemcpyAsync");
+    recordForHost(*context.device, one.slot.copied, context.device->compute);
+  }
+}
+
 void StagedMemory::store(Place to, std::int64_t bytes) {
+  if (isKeeping) {
+    kept[nextKept].to = to;
+    kept[nextKept++].bytes = bytes;
+    return;
+  }
   Slot &slot = slots[next];
   next = (next + 1) % slots.size();
   cudaStream_t stream = context.device->compute;

@@ -5,6 +5,8 @@
 #include "runtime/cuda/device.h"
 
 #include <array>
+#include <deque>
+#include <functional>
 #include <vector>
 
 namespace fsdpc::rt {
@@ -24,6 +26,16 @@ public:
   /// As load, of what the pointer to device memory holds.
   const std::byte *loadFrom(const void *from, std::int64_t bytes);
 
+  // The micro-batches of a step that is replayed. They are stored before it and wait in pinned memory, each at an
+  // address of its own that stays; the step copies them from there, one after the other.
+
+  /// Back to the first of them.
+  void rewind() { nextKept = nextBatch = 0; }
+  /// Keeps what `fill` stores as the next of them, as soon as the copies of the step before have been made.
+  void keepBatch(const std::function<void()> &fill);
+  /// Copies the next of them to where it was stored to.
+  void copyBatch();
+
 private:
   /// A pinned buffer that a copy may still be reading. It grows to the largest access, which comes with the first step.
   struct Slot {
@@ -31,7 +43,14 @@ private:
     std::int64_t capacity = 0;
     cudaEvent_t copied = nullptr;
   };
+  /// What was stored ahead, and where it goes.
+  struct Kept {
+    Slot slot;
+    Place to;
+    std::int64_t bytes = 0;
+  };
   std::vector<Slot *> allSlots();
+  Slot &slotForStore();
   static void reserve(Slot &slot, std::int64_t bytes);
   void copyTo(Slot &slot, const void *from, std::int64_t bytes);
 
@@ -40,6 +59,10 @@ private:
   std::size_t next = 0;
   std::array<Slot, mostFetches> pending;
   Slot loaded;
+  std::deque<Kept> kept; ///< of all micro-batches; elements stay where they are
+  std::vector<std::size_t> batchEnds;
+  std::size_t nextKept = 0, nextBatch = 0;
+  bool isKeeping = false;
 };
 
 /// Hands a parameter's tensor, which lies in device memory, to whoever has set Context::tap.

@@ -49,8 +49,9 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.device = &device;
   device.timeoutSeconds = options.timeoutSeconds;
   device.allowsTf32 = program.allowTf32;
+  const auto microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
   agreed(*this, [&] {
-    openDevice(device, programCollectives().size());
+    openDevice(device, microSteps * programCollectives().size());
     mapArenas(program);
     if (program.tune)
       tuner = std::make_unique<Tuner>(matmulMachine());
@@ -61,24 +62,9 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.memory = memory.get();
   ranges = std::make_unique<SectionRanges>(program, device);
   context.observer = ranges.get();
-  microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
   sectionCount = program.sections.size() * microSteps;
-  chooseGraph(options.cudaGraph);
+  cudaGraph = options.cudaGraph;
   return context;
-}
-
-/// What is replayed reads its inputs where they were when it was recorded, and there is one place for all
-/// micro-batches.
-void CudaPlatform::chooseGraph(CudaGraph wanted) {
-  cudaGraph = wanted;
-  if (microSteps == 1 || wanted == CudaGraph::off)
-    return;
-  const std::string why =
-      "the host stores a micro-batch before each of the " + std::to_string(microSteps) + " micro-steps of a step";
-  if (wanted == CudaGraph::on)
-    throw Failure(ExitCode::usage, "--cuda_graph on: the step cannot be captured: " + why, true);
-  cudaGraph = CudaGraph::off;
-  notice = JsonObject().add("state", "off").add("why", why).str();
 }
 
 void CudaPlatform::mapArenas(const ProgramInfo &program) {
@@ -112,24 +98,40 @@ void CudaPlatform::joinCommunicators(const ProgramInfo &program) {
 }
 
 std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
-  return std::make_unique<StepTape>(context, sectionCount, microSteps * device.collectives.size(),
-                                    context.profile != nullptr);
+  return std::make_unique<StepTape>(context, sectionCount, device.collectives.size(), context.profile != nullptr);
 }
 
 /// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
 /// evaluation, if that has taken what the step before left to it.
-void CudaPlatform::runStep(const std::function<void()> &step, bool isMeasured) {
-  const bool mayReplay = isWarm && !device.leftoversDiscarded;
+void CudaPlatform::runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) {
+  if (cudaGraph == CudaGraph::off || !isWarm || device.leftoversDiscarded)
+    return callStep(step, isMeasured);
+  feedAs(Feeding::ahead, feeds);
   Replay &replay = isMeasured ? timed : plain;
-  if (cudaGraph != CudaGraph::off && mayReplay && !replay.graph) {
+  if (!replay.graph) {
     if (isMeasured)
       replay.tape = makeTape();
-    captureStep(replay, step);
+    feedAs(Feeding::copies, [&] { captureStep(replay, step); });
   }
-  if (cudaGraph == CudaGraph::off || !mayReplay)
+  if (cudaGraph == CudaGraph::off)
     callStep(step, isMeasured);
   else
     launch(replay);
+}
+
+void CudaPlatform::feedAs(Feeding how, const std::function<void()> &feeds) {
+  memory->rewind();
+  feeding = how;
+  feeds();
+  feeding = Feeding::direct;
+}
+
+void CudaPlatform::feed(const std::function<void()> &fill) {
+  switch (feeding) {
+  case Feeding::direct: return fill();
+  case Feeding::ahead: return memory->keepBatch(fill);
+  case Feeding::copies: return memory->copyBatch();
+  }
 }
 
 void CudaPlatform::callStep(const std::function<void()> &step, bool isMeasured) {

@@ -21,7 +21,8 @@ public:
   int rank() const override { return group->rank(); }
   int worldSize() const override { return group->size(); }
   Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
-  void runStep(const std::function<void()> &step, bool isMeasured) override;
+  void runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) override;
+  void feed(const std::function<void()> &fill) override;
   void finishStep() override;
   std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;
@@ -39,7 +40,6 @@ public:
   [[noreturn]] void abort(int exitCode) override;
 
 private:
-  void chooseGraph(CudaGraph wanted);
   void mapArenas(const ProgramInfo &program);
   void joinCommunicators(const ProgramInfo &program);
   /// A step as a graph, with times or without.
@@ -47,6 +47,13 @@ private:
     std::unique_ptr<StepTape> tape; ///< null: without
     std::unique_ptr<StepGraph> graph;
   };
+  /// What becomes of a micro-batch that the step is fed with.
+  enum class Feeding : std::uint8_t {
+    direct, ///< stored where the functions read it
+    ahead,  ///< kept in host memory, before a replay
+    copies, ///< what is kept is copied, in the step that is recorded
+  };
+  void feedAs(Feeding how, const std::function<void()> &feeds);
   std::unique_ptr<StepTape> makeTape() const;
   void captureStep(Replay &replay, const std::function<void()> &step);
   void tellOfGraph(const Replay &replay, const std::optional<std::string> &why);
@@ -60,7 +67,8 @@ private:
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::unique_ptr<SectionRanges> ranges;
-  std::size_t microSteps = 1, sectionCount = 0; ///< of a step
+  std::size_t sectionCount = 0; ///< of a step, in all its micro-steps
+  Feeding feeding = Feeding::direct;
   CudaGraph cudaGraph = CudaGraph::off;
   Replay plain, timed;
   std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called

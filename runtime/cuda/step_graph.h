@@ -1,7 +1,9 @@
 // A training step as one CUDA graph: what the functions of a step enqueue is captured once and replayed with one call.
 //
 // Everything a step reads that changes from step to step lies in device memory and is stored there before it (batch,
-// learning rate, step number, seed), so the captured arguments hold for every step. A few rules make it right:
+// learning rate, step number, seed), so the captured arguments hold for every step. The batches of several micro-steps,
+// which have one place, wait in pinned memory and are copied there in turn (device_memory.h). A few rules make it
+// right:
 //
 //   - A replay begins and ends with all streams joined. A gather that the step starts for the next one ends with the
 //     step, too; it overlaps what follows it in the update, not the next step's beginning. So nothing that was captured

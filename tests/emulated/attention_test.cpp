@@ -1,20 +1,25 @@
 // Attention of the cuda target beyond what the kernel tests of both targets ask
-// (tests/runtime/kernels_products_test.cpp): Bfloat16 on tensor cores, every width of tiles, heads of keys that several
-// heads of queries share.
-#include "tests/emulated/bfloat16_support.h"
+// (tests/runtime/kernels_products_test.cpp): 16-bit floats on tensor cores, every width of tiles, heads of keys that
+// several heads of queries share.
+#include "tests/runtime/kernels_references.h"
 
 namespace fsdpc::rt {
 namespace {
 
 template <class T>
 std::vector<T> as(const std::vector<float> &values) {
-  if constexpr (std::is_same_v<T, Bfloat16>)
-    return roundedToBfloat16(values);
-  else
-    return values;
+  std::vector<T> of;
+  for (const float value : values)
+    of.push_back(T(value));
+  return of;
 }
-std::vector<float> floatsOf(const std::vector<float> &values) { return values; }
-std::vector<float> floatsOf(const std::vector<Bfloat16> &values) { return asFloats(values); }
+template <class T>
+std::vector<float> floatsOf(const std::vector<T> &values) {
+  std::vector<float> floats;
+  for (const T value : values)
+    floats.push_back(static_cast<float>(value));
+  return floats;
+}
 
 /// As attentionCase, of values that T has.
 template <class T>
@@ -46,17 +51,18 @@ AttentionResults resultsOf(const AttentionCase &test, const Context &c = context
   return {floatsOf(o), lse, floatsOf(dq), floatsOf(dk), floatsOf(dv)};
 }
 
-/// Float: a score of a head 256 wide is a sum of so many products. Bfloat16: probabilities, slopes and results are
-/// rounded besides, each by up to 2^-8 of its size.
+/// Float: a score of a head 256 wide is a sum of so many products. 16-bit floats: probabilities, slopes and results are
+/// rounded besides, each by up to 2^-8 of its size, in Float16 2^-11.
 template <class T>
 void check(const AttentionCase &test) {
-  constexpr bool rounds = std::is_same_v<T, Bfloat16>;
+  constexpr bool rounds = isHalf<T>;
+  constexpr double unit = std::is_same_v<T, Float16> ? 1.0 / 8 : 1;
   const AttentionReference expected(test);
   const AttentionResults results = resultsOf<T>(test);
-  EXPECT_LT(distance(results.o, expected.o), rounds ? 4e-3 : 5e-6);
-  EXPECT_LT(distance(results.dq, expected.dq), rounds ? 6e-3 : 5e-6);
-  EXPECT_LT(distance(results.dk, expected.dk), rounds ? 6e-3 : 5e-6);
-  EXPECT_LT(distance(results.dv, expected.dv), rounds ? 4e-3 : 5e-6);
+  EXPECT_LT(distance(results.o, expected.o), rounds ? 4e-3 * unit : 5e-6);
+  EXPECT_LT(distance(results.dq, expected.dq), rounds ? 6e-3 * unit : 5e-6);
+  EXPECT_LT(distance(results.dk, expected.dk), rounds ? 6e-3 * unit : 5e-6);
+  EXPECT_LT(distance(results.dv, expected.dv), rounds ? 4e-3 * unit : 5e-6);
   for (std::size_t i = 0; i < expected.lse.size(); ++i)
     ASSERT_TRUE(results.lse[i] == expected.lse[i] || std::abs(results.lse[i] - expected.lse[i]) < 1e-5) << i;
 }
@@ -68,6 +74,7 @@ TEST(CudaAttention, EveryWidthOfTilesMatchesLoops) {
         .batch = 1, .heads = 2, .queries = 75, .keys = 90, .queryWidth = width, .valueWidth = width, .causal = true};
     check<float>(caseOf<float>(shape));
     check<Bfloat16>(caseOf<Bfloat16>(shape));
+    check<Float16>(caseOf<Float16>(shape));
   }
 }
 
@@ -78,6 +85,7 @@ TEST(CudaAttention, SequencesOfSeveralTilesMatchLoops) {
   for (const AttentionShape &s : {shape, causal}) {
     check<float>(caseOf<float>(s));
     check<Bfloat16>(caseOf<Bfloat16>(s));
+    check<Float16>(caseOf<Float16>(s));
   }
 }
 
@@ -92,6 +100,7 @@ TEST(CudaAttention, RowsThatAreNotMadeOfChunksMatchLoops) {
                              .sequenceFirst = true};
   check<float>(caseOf<float>(shape));
   check<Bfloat16>(caseOf<Bfloat16>(shape));
+  check<Float16>(caseOf<Float16>(shape));
 }
 
 TEST(CudaAttention, ValuesMayBeNarrowerOrWiderThanKeys) {
@@ -100,6 +109,7 @@ TEST(CudaAttention, ValuesMayBeNarrowerOrWiderThanKeys) {
         .heads = 2, .queries = 40, .keys = 70, .queryWidth = queryWidth, .valueWidth = valueWidth};
     check<float>(caseOf<float>(shape));
     check<Bfloat16>(caseOf<Bfloat16>(shape));
+    check<Float16>(caseOf<Float16>(shape));
   }
 }
 
@@ -117,6 +127,7 @@ TEST(CudaAttention, HeadsThatShareKeysAddUpTheirGradients) {
                                  .keyHeads = keyHeads};
       check<float>(caseOf<float>(shape));
       check<Bfloat16>(caseOf<Bfloat16>(shape));
+      check<Float16>(caseOf<Float16>(shape));
     }
 }
 

@@ -12,6 +12,8 @@ namespace fsdpc::rt {
 /// Axis 0 has neighbours as groups, axis 1 those two ranks apart.
 inline constexpr MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
 inline constexpr std::int64_t windowElements = 64;
+/// Of what tests capture as one step.
+inline constexpr std::size_t mostMicroSteps = 2;
 
 /// A rank with its device, window and communicators.
 struct Member {
@@ -23,7 +25,7 @@ struct Member {
   Member(const emulated::Rank &rank, const ncclUniqueId &id) {
     program.worldSize = rank.size;
     program.axes = axes;
-    openDevice(device, programCollectives().size());
+    openDevice(device, mostMicroSteps * programCollectives().size());
     void *window = nullptr;
     checkNccl(ncclMemAlloc(&window, windowElements * sizeof(float)), "ncclMemAlloc");
     context.windowArena = static_cast<std::byte *>(window);

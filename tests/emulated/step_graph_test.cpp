@@ -1,5 +1,6 @@
 // A step as one graph: the same numbers as by calls, whatever comes between, and what is said when it cannot be or
 // hangs.
+#include "runtime/common/arena_access.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/step_graph.h"
 #include "tests/emulated/interleaving.h"
@@ -168,19 +169,25 @@ TEST(StepGraph, AStepThatCannotBeCapturedSaysWhyAndCanBeCalled) {
   }
 }
 
-TEST(StepGraph, AReplayThatHangsNamesTheCollective) {
+/// Rank 1 comes too late for a replay in which `calls` steps were captured; what rank 0 says of it, and which of the
+/// collectives it started it names.
+void expectTimeout(int calls, const std::string &operation, std::uint64_t startsBehind) {
   const Interleaved interleaved(0);
   std::latch captured(2), told(1);
   runMembers(2, [&](Member &m) {
     SmallStep step(m);
     step.call();
     StepGraph graph(m.context);
-    ASSERT_EQ(graph.capture([&] { step.call(); }), std::nullopt);
+    const auto captureAll = [&] {
+      for (int i = 0; i < calls; ++i)
+        step.call();
+    };
+    ASSERT_EQ(graph.capture(captureAll), std::nullopt);
     joinStreams(m.context);
     synchronizeCompute(m.device);
     captured.arrive_and_wait();
     if (m.context.rank == 1)
-      told.wait(); // this rank comes too late
+      told.wait();
     graph.launch();
     if (m.context.rank == 0) {
       m.device.timeoutSeconds = 0.05;
@@ -189,13 +196,53 @@ TEST(StepGraph, AReplayThatHangsNamesTheCollective) {
         ADD_FAILURE() << "it ended";
       } catch (const Failure &failure) {
         EXPECT_EQ(failure.code, ExitCode::timeout);
-        EXPECT_EQ(failure.details, "unit=layers.0 seq=" + std::to_string(m.device.sequence - 1) + " op=reduce_scatter");
+        EXPECT_EQ(failure.details,
+                  "unit=layers.0 seq=" + std::to_string(m.device.sequence - startsBehind) + " op=" + operation);
       }
       m.device.timeoutSeconds = 100;
       told.count_down();
     }
     synchronizeCompute(m.device);
   });
+}
+
+TEST(StepGraph, AReplayThatHangsNamesTheCollective) { expectTimeout(1, "reduce_scatter", 1); }
+
+TEST(StepGraph, OfACollectiveThatAReplayStartsTwiceTheFirstIsNamed) { expectTimeout(2, "reduce_scatter", 3); }
+
+TEST(StepGraph, EachMicroStepOfAReplayHasItsOwnBatch) {
+  for (unsigned seed = 0; seed < 16; ++seed) {
+    const Interleaved interleaved(seed);
+    runMembers(1, [&](Member &m) {
+      StagedMemory memory(m.context);
+      m.context.memory = &memory;
+      m.set(0, {0, 0});
+      const auto keep = [&](float batch) {
+        memory.keepBatch([&] {
+          writeArena(m.context, Member::place(0), sizeof batch,
+                     [&](std::byte *to) { std::memcpy(to, &batch, sizeof batch); });
+        });
+      };
+      const auto step = [&] {
+        for (int microStep = 0; microStep < 2; ++microStep) {
+          memory.copyBatch();
+          emulated::Device::instance().enqueue(*m.device.compute, {[at = m.at(0)] { at[1] = 10 * at[1] + at[0]; }});
+        }
+      };
+      StepGraph graph(m.context);
+      for (float batch = 1; batch <= 5; batch += 2) {
+        memory.rewind();
+        keep(batch);
+        keep(batch + 1);
+        memory.rewind();
+        if (!graph.exists()) {
+          ASSERT_EQ(graph.capture(step), std::nullopt);
+        }
+        graph.launch();
+      }
+      ASSERT_EQ(m.read(1, 1)[0], 123456) << seed;
+    });
+  }
 }
 
 } // namespace

@@ -1,9 +1,9 @@
 // Scaled dot-product attention and its derivative, with meaning and arguments as for the cpu target
-// (runtime/cpu/kernels/attention.h). T: float or Bfloat16.
+// (runtime/cpu/kernels/attention.h). T: float, Bfloat16 or Float16.
 //
 // Nothing of size Sq x Sk exists: a block keeps a tile of one sequence and walks over tiles of the other, with a
-// running maximum and sum of its softmax (forward) or with exp(s - lse) again (backward). Products of Bfloat16 are
-// exact and their sums float; probabilities, and the derivative of scores, are rounded to Bfloat16 before they are
+// running maximum and sum of its softmax (forward) or with exp(s - lse) again (backward). Products of 16-bit
+// floats are exact and their sums float; probabilities, and the derivative of scores, are rounded to T before they are
 // multiplied on. Every sum has one order, which follows from the shape alone.
 //
 // Heads are at most 256 wide. k and v may have fewer heads than q: `AttentionShape::keyHeads`, a divisor of `heads`;
@@ -11,7 +11,7 @@
 #pragma once
 
 #include "runtime/common/address.h"
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {

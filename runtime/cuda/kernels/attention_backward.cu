@@ -297,5 +297,8 @@ template void attentionGrad(const Context &, const AttentionShape &, const float
 template void attentionGrad(const Context &, const AttentionShape &, const Bfloat16 *, const Bfloat16 *,
                             const Bfloat16 *, const Bfloat16 *, const Bfloat16 *, const float *, const float *,
                             Bfloat16 *, Bfloat16 *, Bfloat16 *, Workspace);
+template void attentionGrad(const Context &, const AttentionShape &, const Float16 *, const Float16 *, const Float16 *,
+                            const Float16 *, const Float16 *, const float *, const float *, Float16 *, Float16 *,
+                            Float16 *, Workspace);
 
 } // namespace fsdpc::rt

@@ -159,5 +159,7 @@ template void attention(const Context &, const AttentionShape &, const float *, 
                         const float *, float *, float *, Workspace);
 template void attention(const Context &, const AttentionShape &, const Bfloat16 *, const Bfloat16 *, const Bfloat16 *,
                         const float *, Bfloat16 *, float *, Workspace);
+template void attention(const Context &, const AttentionShape &, const Float16 *, const Float16 *, const Float16 *,
+                        const float *, Float16 *, float *, Workspace);
 
 } // namespace fsdpc::rt

@@ -4,7 +4,7 @@
 // Kernels see one algorithm for both element types. A warp owns 16 rows of a block's tile (or 16 more, where registers
 // allow), and its 32 lanes share what it computes for them as tensor cores want it: lane 4g + t has rows g and g + 8,
 // and of each row some columns, so the four lanes of a group have whole rows between them. `Sums` says which row and
-// column an element is. Bfloat16 goes through tensor cores, scores and sums staying in float; float through plain
+// column an element is. 16-bit floats go through tensor cores, scores and sums staying in float; float through plain
 // multiplications and additions with the same division of rows, each element's sum in order of its index.
 //
 // A tile's rows are cut into chunks of 16 bytes, whose places within a row are permuted by the row's number. Both a
@@ -30,7 +30,7 @@
 namespace fsdpc::rt::flash {
 
 template <class T>
-inline constexpr bool onTensorCores = std::is_same_v<T, Bfloat16>;
+inline constexpr bool onTensorCores = isHalf<T>;
 
 /// Elements in 16 bytes.
 template <class T>
@@ -167,16 +167,15 @@ struct Sums {
 // ---- tensor cores
 
 /// Of 16 rows, the 16 columns from chunk `chunk` on.
-template <int columns>
-__device__ void loadLeft(LeftFragment &left, const Tile<Bfloat16, columns> &tile, int firstRow, int chunk) {
+template <class T, int columns>
+__device__ void loadLeft(LeftFragment &left, const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
   loadMatrices(left.pairs, tile.chunk(firstRow + lane % 16, chunk + lane / 16));
 }
 
 /// As two right fragments, side by side: the transpose of 16 rows' 16 columns from chunk `chunk` on.
-template <int columns>
-__device__ void loadTransposed(RightFragment (&right)[2], const Tile<Bfloat16, columns> &tile, int firstRow,
-                               int chunk) {
+template <class T, int columns>
+__device__ void loadTransposed(RightFragment (&right)[2], const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
   std::uint32_t pairs[4];
   loadMatrices(pairs, tile.chunk(firstRow + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2));
@@ -185,8 +184,8 @@ __device__ void loadTransposed(RightFragment (&right)[2], const Tile<Bfloat16, c
 }
 
 /// As two right fragments, side by side: 16 rows' 16 columns from chunk `chunk` on.
-template <int columns>
-__device__ void loadRight(RightFragment (&right)[2], const Tile<Bfloat16, columns> &tile, int firstRow, int chunk) {
+template <class T, int columns>
+__device__ void loadRight(RightFragment (&right)[2], const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
   std::uint32_t pairs[4];
   loadMatricesTransposed(pairs, tile.chunk(firstRow + lane % 16, chunk + lane / 16));
@@ -195,9 +194,10 @@ __device__ void loadRight(RightFragment (&right)[2], const Tile<Bfloat16, column
 }
 
 /// sums += (rows of `left` from firstRow on) * (the first rows of `right`) transposed
-template <int rowTiles, int columns, int width>
-__device__ void addRowProducts(Sums<Bfloat16, rowTiles, columns> &sums, const Tile<Bfloat16, width> &left, int firstRow,
-                               const Tile<Bfloat16, width> &right) {
+template <class T, int rowTiles, int columns, int width>
+  requires onTensorCores<T>
+__device__ void addRowProducts(Sums<T, rowTiles, columns> &sums, const Tile<T, width> &left, int firstRow,
+                               const Tile<T, width> &right) {
   FSDPC_UNROLL_TWICE // wholly unrolled, its addresses would want more registers than there are
       for (int chunk = 0; chunk < width / 8; chunk += 2) {
     LeftFragment rows[rowTiles];
@@ -210,54 +210,56 @@ __device__ void addRowProducts(Sums<Bfloat16, rowTiles, columns> &sums, const Ti
       loadTransposed(pair, right, 16 * j, chunk);
       FSDPC_UNROLL
       for (int i = 0; i < rowTiles; ++i) {
-        multiplyAdd(sums.fragments[i][2 * j], rows[i], pair[0]);
-        multiplyAdd(sums.fragments[i][2 * j + 1], rows[i], pair[1]);
+        multiplyAdd<T>(sums.fragments[i][2 * j], rows[i], pair[0]);
+        multiplyAdd<T>(sums.fragments[i][2 * j + 1], rows[i], pair[1]);
       }
     }
   }
 }
 
-/// Rounded to bfloat16: columns [16 * step, 16 * step + 16).
-template <int columns>
+/// Rounded to T: columns [16 * step, 16 * step + 16).
+template <class T, int columns>
 __device__ LeftFragment roundedColumns(const SumFragment (&sums)[columns], int step) {
   const SumFragment &a = sums[2 * step], &b = sums[2 * step + 1];
-  return {{bfloat16Pair(a.values[0], a.values[1]), bfloat16Pair(a.values[2], a.values[3]),
-           bfloat16Pair(b.values[0], b.values[1]), bfloat16Pair(b.values[2], b.values[3])}};
+  return {{roundedPair<T>(a.values[0], a.values[1]), roundedPair<T>(a.values[2], a.values[3]),
+           roundedPair<T>(b.values[0], b.values[1]), roundedPair<T>(b.values[2], b.values[3])}};
 }
 
-/// sums += weights * (the first rows of `right`, columns from firstColumn on); weights are rounded to bfloat16.
-template <int rowTiles, int columns, int depth, int width>
-__device__ void addWeightedRows(Sums<Bfloat16, rowTiles, columns> &sums, const Sums<Bfloat16, rowTiles, depth> &weights,
-                                const Tile<Bfloat16, width> &right, int firstColumn) {
+/// sums += weights * (the first rows of `right`, columns from firstColumn on); weights are rounded to T.
+template <class T, int rowTiles, int columns, int depth, int width>
+  requires onTensorCores<T>
+__device__ void addWeightedRows(Sums<T, rowTiles, columns> &sums, const Sums<T, rowTiles, depth> &weights,
+                                const Tile<T, width> &right, int firstColumn) {
   FSDPC_UNROLL
   for (int step = 0; step < depth / 16; ++step) {
     LeftFragment left[rowTiles];
     FSDPC_UNROLL
     for (int i = 0; i < rowTiles; ++i)
-      left[i] = roundedColumns(weights.fragments[i], step);
+      left[i] = roundedColumns<T>(weights.fragments[i], step);
     FSDPC_UNROLL
     for (int j = 0; j < columns / 16; ++j) {
       RightFragment pair[2];
       loadRight(pair, right, 16 * step, firstColumn / 8 + 2 * j);
       FSDPC_UNROLL
       for (int i = 0; i < rowTiles; ++i) {
-        multiplyAdd(sums.fragments[i][2 * j], left[i], pair[0]);
-        multiplyAdd(sums.fragments[i][2 * j + 1], left[i], pair[1]);
+        multiplyAdd<T>(sums.fragments[i][2 * j], left[i], pair[0]);
+        multiplyAdd<T>(sums.fragments[i][2 * j + 1], left[i], pair[1]);
       }
     }
   }
 }
 
 /// Writes the sums, rounded, to the tile at (firstRow, firstColumn).
-template <int rowTiles, int columns, int width>
-__device__ void putSums(const Sums<Bfloat16, rowTiles, columns> &sums, const Tile<Bfloat16, width> &tile, int firstRow,
+template <class T, int rowTiles, int columns, int width>
+  requires onTensorCores<T>
+__device__ void putSums(const Sums<T, rowTiles, columns> &sums, const Tile<T, width> &tile, int firstRow,
                         int firstColumn) {
   FSDPC_UNROLL
   for (int r = 0; r < sums.rowsPerLane; ++r) {
     FSDPC_UNROLL
     for (int c = 0; c < sums.columnsPerLane; c += 2)
       storeWord(tile.chunk(firstRow + sums.row(r), firstColumn / 8 + c / 2) + 2 * laneInGroup(),
-                bfloat16Pair(sums.at(r, c), sums.at(r, c + 1)));
+                roundedPair<T>(sums.at(r, c), sums.at(r, c + 1)));
   }
 }
 

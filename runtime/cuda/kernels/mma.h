@@ -1,6 +1,6 @@
-// Tensor-core products of bfloat16 and what feeds them: the one place that knows the instructions (compute capability
-// 8.0 and later). Compiled for an emulated device, the same functions do what the PTX manual says the instructions do,
-// lane by lane, so a fragment that is filled wrongly gives wrong numbers there too.
+// Tensor-core products of 16-bit floats and what feeds them: the one place that knows the instructions (compute
+// capability 8.0 and later). Compiled for an emulated device, the same functions do what the PTX manual says the
+// instructions do, lane by lane, so a fragment that is filled wrongly gives wrong numbers there too.
 //
 // A fragment is a small matrix spread over the lanes of a warp. Lane 4g + t holds, two neighbours to a register, the
 // one with the lower index in the lower half:
@@ -16,7 +16,7 @@
 // that makes everybody's visible. All other functions are called by whole warps, converged.
 #pragma once
 
-#include "runtime/common/bfloat16.h"
+#include "runtime/common/float16.h"
 
 #include <cuda_runtime.h>
 
@@ -38,14 +38,18 @@ struct SumFragment {
   float values[4];
 };
 
-/// Both rounded to nearest, `low` in the lower half.
-__device__ inline std::uint32_t bfloat16Pair(float low, float high) {
+/// Both rounded to nearest, `low` in the lower half. T: Bfloat16 or Float16.
+template <class T>
+__device__ inline std::uint32_t roundedPair(float low, float high) {
 #if defined(__CUDACC__)
   std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<T, Bfloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 #else
-  return std::uint32_t{Bfloat16(high).bits} << 16 | Bfloat16(low).bits;
+  return std::uint32_t{T(high).bits} << 16 | T(low).bits;
 #endif
 }
 
@@ -60,16 +64,24 @@ __device__ inline float approximateExp2(float x) {
 #endif
 }
 
-/// sums += left * right; products are exact, sums are float.
+/// sums += left * right, both of T; products are exact, sums are float.
+template <class T>
 __device__ inline void multiplyAdd(SumFragment &sums, const LeftFragment &left, const RightFragment &right) {
 #if defined(__CUDACC__)
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(sums.values[0]), "+f"(sums.values[1]), "+f"(sums.values[2]), "+f"(sums.values[3])
-               : "r"(left.pairs[0]), "r"(left.pairs[1]), "r"(left.pairs[2]), "r"(left.pairs[3]), "r"(right.pairs[0]),
-                 "r"(right.pairs[1]));
+  if constexpr (std::is_same_v<T, Bfloat16>)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums.values[0]), "+f"(sums.values[1]), "+f"(sums.values[2]), "+f"(sums.values[3])
+                 : "r"(left.pairs[0]), "r"(left.pairs[1]), "r"(left.pairs[2]), "r"(left.pairs[3]), "r"(right.pairs[0]),
+                   "r"(right.pairs[1]));
+  else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums.values[0]), "+f"(sums.values[1]), "+f"(sums.values[2]), "+f"(sums.values[3])
+                 : "r"(left.pairs[0]), "r"(left.pairs[1]), "r"(left.pairs[2]), "r"(left.pairs[3]), "r"(right.pairs[0]),
+                   "r"(right.pairs[1]));
 #else
-  emulated::multiplyAdd(sums.values, left.pairs, right.pairs);
+  emulated::multiplyAdd<T>(sums.values, left.pairs, right.pairs);
 #endif
 }
 

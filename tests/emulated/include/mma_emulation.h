@@ -42,40 +42,39 @@ const T *showToWarp(const T &mine) {
   return places;
 }
 
-inline float floatOf(std::uint16_t bfloat16) {
-  const std::uint32_t word = std::uint32_t{bfloat16} << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-/// The half of a register that holds the element with index `index`.
-inline float elementOf(std::uint32_t pair, int index) {
-  return floatOf(static_cast<std::uint16_t>(index % 2 ? pair >> 16 : pair));
+/// The half of a register that holds the element with index `index`; Half has `bits` and becomes a float.
+template <class Half>
+float elementOf(std::uint32_t pair, int index) {
+  Half half;
+  half.bits = static_cast<std::uint16_t>(index % 2 ? pair >> 16 : pair);
+  return static_cast<float>(half);
 }
 
 struct MmaOperands {
   std::uint32_t left[4], right[2];
 };
 
-inline float leftElement(const MmaOperands *lanes, int row, int column) {
+template <class Half>
+float leftElement(const MmaOperands *lanes, int row, int column) {
   const int lane = row % 8 * 4 + column % 8 / 2, part = row / 8 + 2 * (column / 8);
-  return elementOf(lanes[lane].left[part], column);
+  return elementOf<Half>(lanes[lane].left[part], column);
 }
 
-inline float rightElement(const MmaOperands *lanes, int row, int column) {
-  return elementOf(lanes[column * 4 + row % 8 / 2].right[row / 8], row);
+template <class Half>
+float rightElement(const MmaOperands *lanes, int row, int column) {
+  return elementOf<Half>(lanes[column * 4 + row % 8 / 2].right[row / 8], row);
 }
 
 /// mma.sync.m16n8k16
-inline void multiplyAdd(float (&sums)[4], const std::uint32_t (&left)[4], const std::uint32_t (&right)[2]) {
+template <class Half>
+void multiplyAdd(float (&sums)[4], const std::uint32_t (&left)[4], const std::uint32_t (&right)[2]) {
   const MmaOperands *const lanes = showToWarp(MmaOperands{{left[0], left[1], left[2], left[3]}, {right[0], right[1]}});
   const int group = laneOfThread() / 4, inGroup = laneOfThread() % 4;
   for (int i = 0; i < 4; ++i) {
     const int row = group + 8 * (i / 2), column = 2 * inGroup + i % 2;
     double sum = sums[i];
     for (int k = 0; k < 16; ++k)
-      sum += static_cast<double>(leftElement(lanes, row, k)) * rightElement(lanes, k, column);
+      sum += static_cast<double>(leftElement<Half>(lanes, row, k)) * rightElement<Half>(lanes, k, column);
     sums[i] = static_cast<float>(sum);
   }
 }

@@ -1,0 +1,157 @@
+// Optimizers: each element by itself, numbers computed on the host in f64 and used in f32.
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "tests/bf16/bounds.h"
+
+namespace fsdpc::rounding {
+
+namespace {
+
+/// The operands of a node behind its tensors: numbers, then, if it is guarded, a scale of the gradient and one more.
+struct Numbers {
+  llvm::ArrayRef<const HostTensor *> operands;
+  bool isGuarded;
+  size_t first; ///< behind the tensors
+  double at(size_t i) const { return operands[first + i]->values[0]; }
+  Tracked scale() const { return isGuarded ? Tracked(operands[operands.size() - 2]->values[0]) : Tracked(1); }
+};
+
+Numbers numbersOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands, size_t tensors) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  return {operands, attributes.guarded, tensors + attributes.copies};
+}
+
+Tracked gradientOf(llvm::ArrayRef<const HostTensor *> operands, const Numbers &numbers, size_t i) {
+  return numbers.isGuarded ? Tracked(operands[1]->values[i]) * numbers.scale() : Tracked(operands[1]->values[i]);
+}
+
+Errors errorsOfSgd(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const Numbers numbers = numbersOf(node, operands, 2 + attributes.momentum);
+  const double step = attributes.momentum ? numbers.at(4) : 0;
+  Errors errors(1 + attributes.momentum);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked p = operands[0]->values[i];
+    Tracked slope = gradientOf(operands, numbers, i) + asFloat(numbers.at(1)) * p;
+    if (attributes.momentum) {
+      const Tracked momentum = asFloat(numbers.at(2));
+      const Tracked old = operands[2]->values[i];
+      const Tracked buffer = step == 1 ? slope : old * momentum + slope * asFloat(1 - numbers.at(3));
+      errors[1].push_back(buffer.error);
+      slope = attributes.nesterov ? slope + momentum * buffer : buffer;
+    }
+    errors[0].push_back((p - asFloat(numbers.at(0)) * slope).error);
+  }
+  return errors;
+}
+
+Errors errorsOfAdam(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const Numbers numbers = numbersOf(node, operands, 4);
+  const double lr = numbers.at(0), beta1 = numbers.at(1), beta2 = numbers.at(2), decay = numbers.at(4);
+  const Tracked stepSize = asFloat(lr / (1 - std::pow(beta1, numbers.at(5))));
+  const Tracked rootOfCorrection = asFloat(std::sqrt(1 - std::pow(beta2, numbers.at(5))));
+  Errors errors(3);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked p = operands[0]->values[i];
+    const Tracked kept = attributes.decoupled ? p * asFloat(1 - lr * decay) : p;
+    Tracked slope = gradientOf(operands, numbers, i);
+    if (!attributes.decoupled)
+      slope = slope + asFloat(decay) * p;
+    const Tracked old = operands[2]->values[i];
+    const Tracked average = old + asFloat(1 - beta1) * (slope - old);
+    const Tracked square = Tracked(operands[3]->values[i]) * asFloat(beta2) + asFloat(1 - beta2) * slope * slope;
+    const Tracked root = squareRoot(square) / rootOfCorrection + asFloat(numbers.at(3));
+    errors[0].push_back((kept - stepSize * average / root).error);
+    errors[1].push_back(average.error);
+    errors[2].push_back(square.error);
+  }
+  return errors;
+}
+
+/// With weight decay in the slope, as all but AdamW have it.
+Tracked decayedSlope(llvm::ArrayRef<const HostTensor *> operands, const Numbers &numbers, double decay, size_t i) {
+  return gradientOf(operands, numbers, i) + asFloat(decay) * Tracked(operands[0]->values[i]);
+}
+
+/// rate * old + (1 - rate) * value^2
+Tracked averageOfSquares(Tracked old, double rate, Tracked value) {
+  return old * asFloat(rate) + asFloat(1 - rate) * value * value;
+}
+
+Errors errorsOfAdadelta(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Numbers numbers = numbersOf(node, operands, 4);
+  const double rho = numbers.at(1);
+  const Tracked epsilon = asFloat(numbers.at(2));
+  Errors errors(3);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i), old = operands[3]->values[i];
+    const Tracked square = averageOfSquares(operands[2]->values[i], rho, slope);
+    const Tracked change = squareRoot(old + epsilon) / squareRoot(square + epsilon) * slope;
+    errors[0].push_back((Tracked(operands[0]->values[i]) - asFloat(numbers.at(0)) * change).error);
+    errors[1].push_back(square.error);
+    errors[2].push_back(averageOfSquares(old, rho, change).error);
+  }
+  return errors;
+}
+
+Errors errorsOfAdagrad(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Numbers numbers = numbersOf(node, operands, 3);
+  const Tracked lr = asFloat(numbers.at(0) / (1 + (numbers.at(4) - 1) * numbers.at(1)));
+  Errors errors(2);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i);
+    const Tracked sum = Tracked(operands[2]->values[i]) + slope * slope;
+    const Tracked root = squareRoot(sum) + asFloat(numbers.at(2));
+    errors[0].push_back((Tracked(operands[0]->values[i]) - lr * slope / root).error);
+    errors[1].push_back(sum.error);
+  }
+  return errors;
+}
+
+Errors errorsOfRmsprop(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const size_t momentum = 3, average = momentum + attributes.momentum;
+  const Numbers numbers = numbersOf(node, operands, average + attributes.centered);
+  const double alpha = numbers.at(1);
+  Errors errors(2 + attributes.momentum + attributes.centered);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = decayedSlope(operands, numbers, numbers.at(3), i);
+    const Tracked square = averageOfSquares(operands[2]->values[i], alpha, slope);
+    errors[1].push_back(square.error);
+    Tracked variance = square;
+    if (attributes.centered) {
+      const Tracked old = operands[average]->values[i], mean = old + asFloat(1 - alpha) * (slope - old);
+      errors[average - 1].push_back(mean.error);
+      variance = square - mean * mean;
+    }
+    Tracked direction = slope / (squareRoot(variance) + asFloat(numbers.at(2)));
+    if (attributes.momentum) {
+      direction = direction + asFloat(numbers.at(4)) * Tracked(operands[momentum]->values[i]);
+      errors[momentum - 1].push_back(direction.error);
+    }
+    errors[0].push_back((Tracked(operands[0]->values[i]) - asFloat(numbers.at(0)) * direction).error);
+  }
+  return errors;
+}
+
+Errors errorsOfTensors(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  switch (node.op()) {
+  case Op::adam: return errorsOfAdam(node, operands);
+  case Op::adadelta: return errorsOfAdadelta(node, operands);
+  case Op::adagrad: return errorsOfAdagrad(node, operands);
+  case Op::rmsprop: return errorsOfRmsprop(node, operands);
+  default: return errorsOfSgd(node, operands);
+  }
+}
+
+} // namespace
+
+Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  Errors errors = errorsOfTensors(node, operands);
+  if (node.get<OptimizerAttributes>().copies)
+    errors.push_back(errors[0]);
+  return errors;
+}
+
+} // namespace fsdpc::rounding
