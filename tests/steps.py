@@ -161,6 +161,7 @@ def acceptance_settings():
     settings += [(4, "hybrid_shard", HYBRID), (4, "full_shard", MIXED)]
     settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
     settings += [(2, "full_shard", TWO_MICRO_STEPS), (2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", "keep_both"))]
+    settings += [(2, "full_shard", ("--offload_params",)), (2, "shard_grad_op", ("--offload_optimizer", "--offload_activations"))]
     if full:
         settings += [(2, strategy, TWO_MICRO_STEPS) for strategy in STRATEGIES]
         settings += [(2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", kept)) for kept in ("keep_gradients", "keep_parameters")]
@@ -249,6 +250,8 @@ def emulated():
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
             for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
     runs += [("accept", fixture, 2, "--seeds", 2, "--", *TWO_MICRO_STEPS) for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
+    runs += [("accept", fixture, 2, "--seeds", 4, "--", "--offload_params", "--offload_activations") for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
+    runs += [("events", fixture, 2, "--seeds", 200, "--", "--offload_optimizer") for fixture in fixtures_wanted() if fixture.name == "mlp"]
     runs += [("events", fixture, 2, "--seeds", 200) for fixture in fixtures_wanted() if full or fixture.name == "mlp"]
     # The transport that gpu/accept.sh runs several ranks on one device with.
     runs += [("accept", fixture, ranks, "--seeds", 2, "--", "--test_build", "emulated_loopback")

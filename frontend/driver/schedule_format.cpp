@@ -26,6 +26,23 @@ std::string summary(const FunctionTimeline &function) {
       .str();
 }
 
+/// A collective or a copy.
+std::string transferText(const Node &start) {
+  return startsCollective(start) ? collectiveText(start) : copyText(start);
+}
+
+void writeRows(llvm::raw_ostream &out, llvm::StringRef title, llvm::ArrayRef<TimelineCollective> transfers) {
+  if (!transfers.empty())
+    out << "       begin          end      exposed  " << title << '\n';
+  for (const TimelineCollective &transfer : transfers) {
+    out << formatv("{0,12:F1} {1,12:F1} {2,12:F1}  {3}", transfer.beginMicroseconds, transfer.endMicroseconds,
+                   transfer.exposedMicroseconds, transferText(*transfer.start));
+    if (!transfer.hiddenBehind.empty())
+      out << "; behind " << hiddenBehindText(transfer);
+    out << "; not earlier: " << whyNotEarlier(transfer) << '\n';
+  }
+}
+
 std::string asTable(const Timeline &timeline) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -37,15 +54,8 @@ std::string asTable(const Timeline &timeline) {
     out << '\n'
         << (function.callsPerStep > 1 ? std::to_string(function.callsPerStep) + " times " : "") << summary(function)
         << '\n';
-    if (!function.collectives.empty())
-      out << "       begin          end      exposed  collective\n";
-    for (const TimelineCollective &collective : function.collectives) {
-      out << formatv("{0,12:F1} {1,12:F1} {2,12:F1}  {3}", collective.beginMicroseconds, collective.endMicroseconds,
-                     collective.exposedMicroseconds, collectiveText(*collective.start));
-      if (!collective.hiddenBehind.empty())
-        out << "; behind " << hiddenBehindText(collective);
-      out << "; not earlier: " << whyNotEarlier(collective) << '\n';
-    }
+    writeRows(out, "collective", function.collectives);
+    writeRows(out, "copy to or from the host", function.copies);
   }
   return text;
 }
@@ -123,6 +133,15 @@ std::string csvField(llvm::StringRef text) {
   return quoted + "\"";
 }
 
+void writeRow(llvm::raw_ostream &out, const Module &module, llvm::StringRef function, llvm::StringRef id,
+              const TimelineCollective &transfer) {
+  const Node &start = *transfer.start;
+  out << formatv("{0},{1},{2},{3},{4},{5:F3},{6:F3},{7:F3},{8},{9}\n", function, nameOf(start.stream),
+                 infoOf(start).name.split('.').first, id, csvField(unitName(module, start.unit)),
+                 transfer.beginMicroseconds, transfer.endMicroseconds, transfer.exposedMicroseconds,
+                 csvField(hiddenBehindText(transfer)), csvField(whyNotEarlier(transfer)));
+}
+
 std::string asCsv(const Module &module, const Timeline &timeline) {
   std::string text = "function,stream,op,id,unit,begin_us,end_us,exposed_us,hidden_behind,why_not_earlier\n";
   llvm::raw_string_ostream out(text);
@@ -132,14 +151,10 @@ std::string asCsv(const Module &module, const Timeline &timeline) {
       out << formatv("{0},compute,{1},,{2},{3:F3},{4:F3},0,,\n", name, infoOf(*entry.node).name,
                      csvField(unitName(module, entry.node->section.unit)), entry.beginMicroseconds,
                      entry.endMicroseconds);
-    for (const TimelineCollective &collective : function.collectives) {
-      const Node &start = *collective.start;
-      out << formatv("{0},{1},{2},{3},{4},{5:F3},{6:F3},{7:F3},{8},{9}\n", name, nameOf(start.stream),
-                     infoOf(start).name.split('.').first, start.get<CollectiveAttributes>().id,
-                     csvField(unitName(module, start.unit)), collective.beginMicroseconds, collective.endMicroseconds,
-                     collective.exposedMicroseconds, csvField(hiddenBehindText(collective)),
-                     csvField(whyNotEarlier(collective)));
-    }
+    for (const TimelineCollective &collective : function.collectives)
+      writeRow(out, module, name, std::to_string(collective.start->get<CollectiveAttributes>().id), collective);
+    for (const TimelineCollective &copy : function.copies)
+      writeRow(out, module, name, "", copy);
   }
   return text;
 }
@@ -167,14 +182,16 @@ void writeFunctionEvents(llvm::json::OStream &json, const Module &module, const 
   for (const TimelineNode &entry : function.nodes)
     writeEvent(json, infoOf(*entry.node).name, Stream::compute, from + entry.beginMicroseconds,
                from + entry.endMicroseconds, unitName(module, entry.node->section.unit), "");
-  for (const TimelineCollective &collective : function.collectives) {
-    const Node &start = *collective.start;
-    writeEvent(json, collectiveText(start), start.stream, from + collective.beginMicroseconds,
-               from + collective.endMicroseconds, unitName(module, start.unit), whyNotEarlier(collective));
-    if (collective.exposedMicroseconds > 0)
-      writeEvent(json, "wait for " + collectiveText(start), Stream::compute, from + collective.waitMicroseconds,
-                 from + collective.waitMicroseconds + collective.exposedMicroseconds, unitName(module, start.unit), "");
-  }
+  for (const std::vector<TimelineCollective> *transfers : {&function.collectives, &function.copies})
+    for (const TimelineCollective &transfer : *transfers) {
+      const Node &start = *transfer.start;
+      const std::string text = transferText(start);
+      writeEvent(json, text, start.stream, from + transfer.beginMicroseconds, from + transfer.endMicroseconds,
+                 unitName(module, start.unit), whyNotEarlier(transfer));
+      if (transfer.exposedMicroseconds > 0)
+        writeEvent(json, "wait for " + text, Stream::compute, from + transfer.waitMicroseconds,
+                   from + transfer.waitMicroseconds + transfer.exposedMicroseconds, unitName(module, start.unit), "");
+    }
 }
 
 std::string asChromeTrace(const Module &module, const Timeline &timeline) {
@@ -182,7 +199,7 @@ std::string asChromeTrace(const Module &module, const Timeline &timeline) {
   llvm::raw_string_ostream out(text);
   llvm::json::OStream json(out);
   json.array([&] {
-    for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce})
+    for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce, Stream::copy})
       json.object([&] {
         json.attribute("name", "thread_name");
         json.attribute("ph", "M");

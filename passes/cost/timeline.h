@@ -71,6 +71,8 @@ Timeline simulate(const Module &planned, const CostModel &model);
 std::string whyNotEarlier(const TimelineCollective &collective);
 /// "all_gather 3 of fc2": op, id and unit of a collective's start.
 std::string collectiveText(const Node &start);
+/// "reload %fc1.p of fc1": a copy between the device and its host.
+std::string copyText(const Node &start);
 /// Names of the units it is hidden behind, with commas between.
 std::string hiddenBehindText(const TimelineCollective &collective);
 

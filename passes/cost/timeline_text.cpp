@@ -19,6 +19,8 @@ std::string blockerText(const Node &node) {
   const Module &module = *node.function()->module();
   if (infoOf(node).has(collective))
     return collectiveText(node);
+  if (infoOf(node).has(startsTransfer))
+    return copyText(node);
   if (node.op() == Op::free && node.operand(0)->definer()) {
     const Node &owner = *node.operand(0)->definer();
     return "free " + valueText(*node.operand(0)) + unitSuffix(module, owner.unit);
@@ -31,6 +33,12 @@ std::string blockerText(const Node &node) {
 std::string collectiveText(const Node &start) {
   return infoOf(start).name.split('.').first.str() + " " + std::to_string(start.get<CollectiveAttributes>().id) +
          unitSuffix(*start.function()->module(), start.unit);
+}
+
+std::string copyText(const Node &start) {
+  const Value &value = *start.operand(0);
+  const std::string name = value.name().empty() ? "" : " %" + value.name().str();
+  return infoOf(start).name.split('.').first.str() + name + unitSuffix(*start.function()->module(), start.unit);
 }
 
 std::string whyNotEarlier(const TimelineCollective &collective) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Trains the reduced BigModel on 2 and 4 ranks under every strategy, in f32 and bf16, without and with recomputation, and prints first and
+# Trains the reduced BigModel on 2 and 4 ranks under every strategy, in f32 and bf16, without and with recomputation and offload, and prints first and
 # last loss and the memory of a rank. A few minutes on two cores.
 #
 #   samples/bigmodel/train_all.sh [STEPS]
@@ -41,6 +41,9 @@ for ranks in 2 4; do
       for precision in no bf16; do
         train "$ranks" --strategy "$strategy" "${degree[@]}" --activation_checkpointing "$recompute" --mixed_precision "$precision"
       done
+    done
+    for offload in params optimizer activations; do
+      train "$ranks" --strategy "$strategy" "${degree[@]}" "--offload_$offload" --activation_checkpointing none --mixed_precision bf16
     done
   done
 done

@@ -77,6 +77,8 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::clipNorm:
   case Op::spikeGuard:
   case Op::adjustLossScale: return Rule::numbers;
+  case Op::offloadStart: // what they deliver shows in what reads it
+  case Op::reloadStart:
   case Op::write:
   case Op::tap:
   case Op::stash:

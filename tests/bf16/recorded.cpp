@@ -23,7 +23,7 @@ bool isRecorded(const Value *value) { return value->type().isTensor() && value->
 
 void addRegion(std::string &line, const Value *value, bool isResult) {
   if (isRecorded(value))
-    line += " " + std::to_string(isResult) + " " + std::to_string(value->place.space == Space::window) + " " +
+    line += " " + std::to_string(isResult) + " " + std::to_string(indexOf(value->place.space)) + " " +
             std::to_string(value->place.offsetBytes) + " " + std::to_string(value->type().bytes());
 }
 

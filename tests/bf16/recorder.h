@@ -62,16 +62,16 @@ private:
     std::vector<std::byte> bytes;
   };
 
-  /// section node, and for each region: operand or result, in the window or not, offset, bytes
+  /// section node, and for each region: operand or result, number of its space, offset, bytes
   void readNode(const std::string &line) {
     std::istringstream words(line);
     int inSection = 0, index = 0;
     words >> inSection >> index;
     Node &node = nodes[{inSection, index}];
-    std::int64_t isResult = 0, isWindow = 0, offset = 0, bytes = 0;
-    while (words >> isResult >> isWindow >> offset >> bytes)
-      (isResult ? node.results : node.operands)
-          .push_back({{isWindow ? rt::Space::window : rt::Space::privateSpace, offset}, bytes});
+    std::int64_t isResult = 0, offset = 0, bytes = 0;
+    int space = 0;
+    while (words >> isResult >> space >> offset >> bytes)
+      (isResult ? node.results : node.operands).push_back({{static_cast<rt::Space>(space), offset}, bytes});
   }
 
   void take(const std::vector<Region> &regions) {

@@ -150,6 +150,10 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   add("backward_prefetch", own.backwardPrefetch);
   add("max_inflight_all_gathers", std::to_string(own.maxInflightAllGathers));
   add("activation_checkpointing", own.activationCheckpointing);
+  if (own.offload != "none")
+    options.push_back("--offload_" + own.offload);
+  if (own.offloadsActivations)
+    options.push_back("--offload_activations");
   return options;
 }
 

@@ -222,6 +222,8 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.backwardPrefetch = random.pick({"backward_pre", "backward_pre", "backward_post", "no_prefetch"});
   pipeline.activationCheckpointing = random.pick({"none", "none", "full", "selective"});
   pipeline.maxInflightAllGathers = random.pick({2, 2, 1, 3});
+  pipeline.offload = random.pick({"none", "none", "optimizer", "params"});
+  pipeline.offloadsActivations = random.chance(0.3);
   return choices;
 }
 

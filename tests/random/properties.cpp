@@ -119,6 +119,7 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
     unit.forwardPrefetch = random.pick({"", "", "on", "off"});
     unit.backwardPrefetch = random.pick({"", "", "backward_pre", "backward_post", "no_prefetch"});
     unit.activationCheckpointing = random.pick({"none", "none", "full", "selective"});
+    unit.offload = random.pick({"none", "none", "optimizer", "params"});
   }
   // The mesh has replicas only where a unit splits within them.
   if (variant.replicas > 1 && !module.units.empty())
