@@ -119,7 +119,6 @@ void emitUnstash(SectionWriter &writer, const Node &node) {
 void emitReturn(SectionWriter &, const Node &) {}
 
 // ---- collectives
-// ------------------------------------------------------------------------------------------------------------
 
 /// As program_info.cpp has it.
 llvm::StringRef channelOf(const Node &start) {
@@ -218,7 +217,6 @@ void emitWait(SectionWriter &writer, const Node &node) {
 }
 
 // ---- optimizers
-// -------------------------------------------------------------------------------------------------------------
 
 /// The guard of a guarded one, which the last two operands are; the last field of its scalars.
 void addGuard(SectionWriter &writer, const Node &node, CppFields &scalars) {

@@ -112,7 +112,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   const StepTimes times(timeline);
   for (const auto &[node, span] : times.compute)
     info.computeTimes[node] = {span.begin, span.end};
-  for (const auto &[start, span] : times.collectives)
+  for (const auto &[start, span] : times.transfers)
     info.collectiveTimes[start] = {span.begin, span.end};
   return info;
 }

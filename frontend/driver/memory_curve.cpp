@@ -38,7 +38,7 @@ llvm::DenseMap<const Buffer *, int64_t> unitsOfStates(const Module &module, cons
 void listPeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryCurve &curve) {
   const llvm::DenseMap<const Buffer *, int64_t> ofStates = unitsOfStates(module, ranges);
   for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.bytes == 0 || !buffer.livesAt(position))
+    if (buffer.bytes == 0 || !buffer.isOnDevice() || !buffer.livesAt(position))
       continue;
     int64_t unit = -1;
     if (auto found = ofStates.find(&buffer); found != ofStates.end())
@@ -64,7 +64,7 @@ MemoryCurve memoryCurve(const Module &planned, const Target &target, const StepT
   const LiveRanges ranges(planned, target);
   MemoryCurve curve;
   for (const Buffer &buffer : ranges.buffers)
-    if (buffer.permanent)
+    if (buffer.permanent && buffer.isOnDevice())
       curve.permanentBytes += buffer.bytes;
   const std::vector<int64_t> live = ranges.liveBytes();
   int64_t peakPosition = 0;

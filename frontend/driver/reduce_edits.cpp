@@ -41,7 +41,7 @@ size_t countNodes(const Module &module, Matches matches) {
   return count;
 }
 
-// ---- functions and their borders ------------------------------------------------------------------------------------
+// ---- functions and their borders
 
 size_t countFunctions(const Module &module) { return module.functions.size(); }
 
@@ -128,7 +128,7 @@ void dropUnusedArguments(Module &module, size_t begin, size_t end) {
         function->eraseArgument(i);
 }
 
-// ---- nodes ----------------------------------------------------------------------------------------------------------
+// ---- nodes
 
 /// Has results that something else may stand for.
 bool isReplaceable(const Node &node) {
@@ -206,7 +206,7 @@ void dropEffects(Module &module, size_t begin, size_t end) {
     node->erase();
 }
 
-// ---- sizes ----------------------------------------------------------------------------------------------------------
+// ---- sizes
 
 /// Dims above 1 of states and arguments, largest first: what everything else follows from.
 std::vector<int64_t> dimsOf(const Module &module) {
@@ -317,7 +317,7 @@ constexpr ReductionEdit edits[] = {
     {"dims", countSizes, shrinkDims},
 };
 
-// ---- leftovers ------------------------------------------------------------------------------------------------------
+// ---- leftovers
 
 llvm::StringSet<> namedStates(const Module &module) {
   llvm::StringSet<> names;

@@ -26,11 +26,6 @@ std::string summary(const FunctionTimeline &function) {
       .str();
 }
 
-/// A collective or a copy.
-std::string transferText(const Node &start) {
-  return startsCollective(start) ? collectiveText(start) : copyText(start);
-}
-
 void writeRows(llvm::raw_ostream &out, llvm::StringRef title, llvm::ArrayRef<TimelineCollective> transfers) {
   if (!transfers.empty())
     out << "       begin          end      exposed  " << title << '\n';
@@ -60,20 +55,34 @@ std::string asTable(const Timeline &timeline) {
   return text;
 }
 
-void writeCollective(llvm::json::OStream &json, const Module &module, const TimelineCollective &collective) {
-  const Node &start = *collective.start;
+void writeTransfer(llvm::json::OStream &json, const Module &module, const TimelineCollective &transfer) {
+  const Node &start = *transfer.start;
   json.object([&] {
-    json.attribute("id", start.get<CollectiveAttributes>().id);
+    if (startsCollective(start))
+      json.attribute("id", start.get<CollectiveAttributes>().id);
+    else
+      json.attribute("value", start.operand(0)->name());
     json.attribute("op", infoOf(start).name.split('.').first);
     json.attribute("unit", unitName(module, start.unit));
     json.attribute("stream", nameOf(start.stream));
-    json.attribute("issued_us", collective.issuedMicroseconds);
-    json.attribute("begin_us", collective.beginMicroseconds);
-    json.attribute("end_us", collective.endMicroseconds);
-    json.attribute("wait_us", collective.waitMicroseconds);
-    json.attribute("exposed_us", collective.exposedMicroseconds);
-    json.attribute("hidden_behind", hiddenBehindText(collective));
-    json.attribute("why_not_earlier", whyNotEarlier(collective));
+    json.attribute("issued_us", transfer.issuedMicroseconds);
+    json.attribute("begin_us", transfer.beginMicroseconds);
+    json.attribute("end_us", transfer.endMicroseconds);
+    json.attribute("wait_us", transfer.waitMicroseconds);
+    json.attribute("exposed_us", transfer.exposedMicroseconds);
+    json.attribute("hidden_behind", hiddenBehindText(transfer));
+    json.attribute("why_not_earlier", whyNotEarlier(transfer));
+  });
+}
+
+void writeTransfers(llvm::json::OStream &json, const Module &module, const FunctionTimeline &function) {
+  json.attributeArray("collectives", [&] {
+    for (const TimelineCollective &collective : function.collectives)
+      writeTransfer(json, module, collective);
+  });
+  json.attributeArray("copies", [&] {
+    for (const TimelineCollective &copy : function.copies)
+      writeTransfer(json, module, copy);
   });
 }
 
@@ -94,10 +103,7 @@ void writeFunction(llvm::json::OStream &json, const Module &module, const Functi
     json.attribute("us", function.microseconds);
     json.attribute("exposed_us", function.exposedMicroseconds);
     json.attribute("communication_us", function.communicationMicroseconds);
-    json.attributeArray("collectives", [&] {
-      for (const TimelineCollective &collective : function.collectives)
-        writeCollective(json, module, collective);
-    });
+    writeTransfers(json, module, function);
     json.attributeArray("nodes", [&] {
       for (const TimelineNode &node : function.nodes)
         writeNode(json, module, node);
@@ -263,10 +269,7 @@ std::string optReport(const Module &planned, const Timeline &timeline, llvm::Arr
       for (const FunctionTimeline &function : timeline.functions)
         json.object([&] {
           json.attribute("name", nameOf(function.function->kind()));
-          json.attributeArray("collectives", [&] {
-            for (const TimelineCollective &collective : function.collectives)
-              writeCollective(json, planned, collective);
-          });
+          writeTransfers(json, planned, function);
         });
     });
   });

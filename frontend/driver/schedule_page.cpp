@@ -3,7 +3,7 @@
 //
 //   units, functions, phases, lanes, strings, facts
 //   sections   unit, phase, function, begin_ns, end_ns, first_node, last_node (numbers within the function)
-//   events     name, lane, unit, begin_ns, end_ns, bytes, wait (1: compute stands still), id (of the collective), node,
+//   events     name, lane, unit, begin_ns, end_ns, bytes, wait (1: compute stands still), id (of a collective), node,
 //              reason, before (events whose results it needs)
 //   notes      of an event: [term, text or nanoseconds] ...
 //   memory     time_ns, bytes (alive from that time on), permanent_bytes, arena_bytes, peak, live, left_out
@@ -30,7 +30,12 @@ constexpr size_t mostDependencies = 8;
 
 int64_t nanoseconds(double microseconds) { return std::llround(microseconds * 1000); }
 
-int64_t laneOf(const Node &node) { return node.stream == Stream::reduce ? 2 : node.stream == Stream::comm ? 1 : 0; }
+/// The streams that have a lane, in the order of their lanes. What the host computes, the compute stream waits for.
+constexpr Stream lanes[] = {Stream::compute, Stream::comm, Stream::reduce, Stream::copy};
+
+int64_t laneOf(const Node &start) { return llvm::find(lanes, start.stream) - std::begin(lanes); }
+
+int64_t idOf(const Node &start) { return startsCollective(start) ? start.get<CollectiveAttributes>().id : -1; }
 
 int64_t settingBytes(const Module &module, llvm::StringRef key) {
   int64_t bytes = 0;
@@ -69,7 +74,7 @@ private:
   void writeSection(const Node &first, const Node &last, int64_t function, int64_t firstNumber, int64_t lastNumber);
   void writeEvent(const Node &node, int64_t number);
   void writeCompute(const Node &node, TimeSpan span, int64_t number);
-  void writeCollective(const Node &start, int64_t number);
+  void writeTransfer(const Node &start, int64_t number);
   void addNote(int64_t event, llvm::StringRef term, json::Value value);
   bool isEvent(const Node &node) const;
   void follow(const Node &node);
@@ -101,7 +106,7 @@ int64_t ScheduleWriter::string(const std::string &text) {
 }
 
 bool ScheduleWriter::isEvent(const Node &node) const {
-  if (times.collectives.contains(&node))
+  if (times.transfers.contains(&node))
     return true;
   auto span = times.compute.find(&node);
   return listsCompute && span != times.compute.end() && span->second.end > span->second.begin;
@@ -139,19 +144,19 @@ void ScheduleWriter::follow(const Node &node) {
 void ScheduleWriter::writeEvent(const Node &node, int64_t number) {
   if (!isEvent(node))
     return follow(node);
-  if (times.collectives.contains(&node))
-    writeCollective(node, number);
+  if (times.transfers.contains(&node))
+    writeTransfer(node, number);
   else
     writeCompute(node, times.compute.lookup(&node), number);
   eventsBehind[&node] = {events.count - 1};
 }
 
 void ScheduleWriter::writeCompute(const Node &node, TimeSpan span, int64_t number) {
-  const TimelineCollective *awaited = times.collectiveOfWait.lookup(&node);
+  const TimelineCollective *awaited = times.transferOfWait.lookup(&node);
   const Node &named = awaited ? *awaited->start : node;
   std::string name = infoOf(node).name.str();
   if (awaited)
-    name = "wait " + collectiveText(named);
+    name = "wait " + transferText(named);
   else if (node.resultCount() > 0 && !node.result()->name().empty())
     name += " %" + node.result()->name().str();
   const Cost cost = awaited ? Cost{} : infoOf(node).cost(node);
@@ -163,7 +168,7 @@ void ScheduleWriter::writeCompute(const Node &node, TimeSpan span, int64_t numbe
               {"end_ns", nanoseconds(span.end)},
               {"bytes", std::llround(cost.bytesRead + cost.bytesWritten)},
               {"wait", awaited ? 1 : 0},
-              {"id", awaited ? named.get<CollectiveAttributes>().id : -1},
+              {"id", awaited ? idOf(named) : -1},
               {"node", number},
               {"reason", string(awaited ? "compute has come to where the result is needed" : "")},
               {"before", json::Array(dependencies(node))}});
@@ -171,31 +176,33 @@ void ScheduleWriter::writeCompute(const Node &node, TimeSpan span, int64_t numbe
     addNote(events.count - 1, "from node", json::fixUTF8(node.source));
 }
 
-void ScheduleWriter::writeCollective(const Node &start, int64_t number) {
-  const TimelineCollective &collective = *times.collectiveOfStart.lookup(&start);
-  const TimeSpan span = times.collectives.lookup(&start);
-  const auto &attributes = start.get<CollectiveAttributes>();
+void ScheduleWriter::writeTransfer(const Node &start, int64_t number) {
+  const TimelineCollective &transfer = *times.transferOfStart.lookup(&start);
+  const TimeSpan span = times.transfers.lookup(&start);
   llvm::SmallVector<int64_t, 8> before = dependencies(start);
-  if (collective.blocker)
-    if (auto behind = eventsBehind.find(collective.blocker); behind != eventsBehind.end())
+  if (transfer.blocker)
+    if (auto behind = eventsBehind.find(transfer.blocker); behind != eventsBehind.end())
       for (int64_t event : behind->second)
         if (!llvm::is_contained(before, event))
           before.push_back(event);
-  events.add({{"name", string(collectiveText(start))},
+  events.add({{"name", string(transferText(start))},
               {"lane", laneOf(start)},
               {"unit", start.unit},
               {"begin_ns", nanoseconds(span.begin)},
               {"end_ns", nanoseconds(span.end)},
               {"bytes", std::max(start.operand(0)->type().bytes(), start.result()->type().bytes())},
               {"wait", 0},
-              {"id", attributes.id},
+              {"id", idOf(start)},
               {"node", number},
-              {"reason", string(whyNotEarlier(collective))},
+              {"reason", string(whyNotEarlier(transfer))},
               {"before", json::Array(before)}});
   const int64_t event = events.count - 1;
-  addNote(event, "started", nanoseconds(span.begin - collective.beginMicroseconds + collective.issuedMicroseconds));
-  addNote(event, "exposed", nanoseconds(collective.exposedMicroseconds));
-  addNote(event, "hidden behind", json::fixUTF8(hiddenBehindText(collective)));
+  addNote(event, "started", nanoseconds(span.begin - transfer.beginMicroseconds + transfer.issuedMicroseconds));
+  addNote(event, "exposed", nanoseconds(transfer.exposedMicroseconds));
+  addNote(event, "hidden behind", json::fixUTF8(hiddenBehindText(transfer)));
+  if (!startsCollective(start))
+    return;
+  const auto &attributes = start.get<CollectiveAttributes>();
   addNote(event, "over", json::fixUTF8(attributes.over.name + ", " + std::to_string(attributes.ranks) + " ranks"));
 }
 
@@ -295,7 +302,9 @@ json::Value ScheduleWriter::write() {
   listsCompute = count <= mostEvents;
   for (size_t i = 0; i < times.functions.size(); ++i)
     writeFunction(times.functions[i], static_cast<int64_t>(i));
-  json::Array phases, facts;
+  json::Array phases, facts, laneNames;
+  for (Stream stream : lanes)
+    laneNames.push_back(nameOf(stream));
   for (Phase phase : {Phase::none, Phase::forward, Phase::recompute, Phase::backward, Phase::update})
     phases.push_back(nameOf(phase));
   for (const auto &[term, value] : options.facts)
@@ -307,7 +316,7 @@ json::Value ScheduleWriter::write() {
       {"title", json::fixUTF8(options.title)},
       {"plan_hash", options.planHash},
       {"facts", std::move(facts)},
-      {"lanes", json::Array{"compute", "comm", "reduce"}},
+      {"lanes", std::move(laneNames)},
       {"phases", std::move(phases)},
       {"functions", std::move(functions)},
       {"strings", std::move(strings)},

@@ -1,5 +1,5 @@
 // The predicted timeline laid out as one training step: when the compute stream comes to each node, when each
-// collective runs. What OUT/schedule.html draws, and what the program writes beside its measured trace.
+// collective and each copy runs. What OUT/schedule.html draws, and what the program writes beside its measured trace.
 #pragma once
 
 #include "passes/cost/timeline.h"
@@ -23,10 +23,14 @@ struct StepTimes {
     TimeSpan span;
   };
   std::vector<Placed> functions;
-  llvm::DenseMap<const Node *, TimeSpan> compute;     ///< every node of these functions; no time for most
-  llvm::DenseMap<const Node *, TimeSpan> collectives; ///< by their starts
-  llvm::DenseMap<const Node *, const TimelineCollective *> collectiveOfStart, collectiveOfWait;
+  llvm::DenseMap<const Node *, TimeSpan> compute;   ///< every node of these functions; no time for most
+  llvm::DenseMap<const Node *, TimeSpan> transfers; ///< collectives and copies by their starts
+  llvm::DenseMap<const Node *, const TimelineCollective *> transferOfStart, transferOfWait;
   double microseconds = 0; ///< of what stands there
+
+private:
+  /// What the function that begins at `origin` started.
+  void place(const TimelineCollective &transfer, double origin, double step);
 };
 
 } // namespace fsdpc

@@ -30,7 +30,7 @@ std::string nameOfValue(const Value &value) {
 
 } // namespace
 
-// ---- environment ----------------------------------------------------------------------------------------------------
+// ---- environment
 
 const HostTensor &RankRun::readState(llvm::StringRef name) {
   auto found = states.find(name.str());
@@ -76,7 +76,7 @@ std::vector<HostTensor> RankRun::exchange(llvm::StringRef collective, const Host
   return rendezvous.exchange(ownRank, collective.str() + " in " + nameOf(current->function.kind()).str(), mine);
 }
 
-// ---- one function ---------------------------------------------------------------------------------------------------
+// ---- one function
 
 /// No step before has left it: it is the gather of what the state holds.
 RankRun::TensorPointer RankRun::gathered(const CarriedOver &over) {

@@ -67,7 +67,7 @@ void evaluateRandomUniform(EvaluateContext &context) {
   });
 }
 
-// ---- fused ----------------------------------------------------------------------------------------------------------
+// ---- fused
 
 /// The type one step computes for one element, by the step op's own shape rule on scalars.
 llvm::Expected<DType> stepDType(const Expression::Step &step, llvm::ArrayRef<DType> known,

@@ -30,7 +30,7 @@ const A &attributesOf(const AttributesBase *attributes) {
   return static_cast<const Attributes<A> *>(attributes)->value;
 }
 
-// ---- checks for `infer`; errors as constraintError makes them -------------------------------------------------------
+// ---- checks for `infer`; errors as constraintError makes them
 
 /// (C0): the operand count fits the descriptor's names and every operand is a tensor. First line of every `infer`,
 /// except for ops that take futures or tokens.
@@ -53,7 +53,7 @@ llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool wide);
 /// [2,3]
 std::string shapeText(llvm::ArrayRef<int64_t> shape);
 
-// ---- index arithmetic for `evaluate` --------------------------------------------------------------------------------
+// ---- index arithmetic for `evaluate`
 
 Shape rowMajorStrides(llvm::ArrayRef<int64_t> shape);
 /// The next index in row-major order; false after the last one (and coordinates are zero again).
@@ -80,12 +80,12 @@ Shape reducedShape(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes, 
 /// Product of dims [from, to).
 int64_t productOf(llvm::ArrayRef<int64_t> shape, int64_t from, int64_t to);
 
-// ---- derivatives ----------------------------------------------------------------------------------------------------
+// ---- derivatives
 
 /// The one number a value consists of, if a constant (seen through broadcast and reshape) says so.
 std::optional<double> splatOf(const Value *value);
 
-// ---- costs ----------------------------------------------------------------------------------------------------------
+// ---- costs
 
 /// For ops whose result is their operand's memory.
 Cost costNothing(const Node &node);

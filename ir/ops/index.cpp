@@ -27,7 +27,7 @@ Shape joined(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b, llvm::ArrayRe
   return shape;
 }
 
-// ---- gather, scatter_add --------------------------------------------------------------------------------------------
+// ---- gather, scatter_add
 
 llvm::Error inferGather(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                         llvm::SmallVectorImpl<Type> &results) {
@@ -117,7 +117,7 @@ void scatterAddVjp(VjpContext &context) {
   context.operandCotangents[1] = context.builder.create(Op::gather, {dy, context.node.operand(0)}, own)->result();
 }
 
-// ---- gather_nd ------------------------------------------------------------------------------------------------------
+// ---- gather_nd
 
 llvm::Error inferGatherNd(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                           llvm::SmallVectorImpl<Type> &results) {
@@ -209,7 +209,7 @@ void gatherNdVjp(VjpContext &context) {
   context.operandCotangents[0] = builder.reshape(sum, x->type().shape());
 }
 
-// ---- cumulative_sum -------------------------------------------------------------------------------------------------
+// ---- cumulative_sum
 
 llvm::Error inferCumulativeSum(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                                llvm::SmallVectorImpl<Type> &results) {

@@ -5,7 +5,7 @@ namespace fsdpc {
 
 namespace {
 
-// ---- constant, iota -------------------------------------------------------------------------------------------------
+// ---- constant, iota
 
 llvm::Error inferConstant(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                           llvm::SmallVectorImpl<Type> &results) {
@@ -47,7 +47,7 @@ void evaluateIota(EvaluateContext &context) {
   });
 }
 
-// ---- broadcast, reshape, transpose ----------------------------------------------------------------------------------
+// ---- broadcast, reshape, transpose
 
 llvm::Error inferBroadcast(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                            llvm::SmallVectorImpl<Type> &results) {
@@ -132,7 +132,7 @@ void transposeVjp(VjpContext &context) {
   context.operandCotangents[0] = context.builder.transpose(dy, inverse);
 }
 
-// ---- concat ---------------------------------------------------------------------------------------------------------
+// ---- concat
 
 llvm::Error inferConcat(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                         llvm::SmallVectorImpl<Type> &results) {

@@ -37,7 +37,6 @@ Fact join(Fact a, Fact b) {
 }
 
 // ---- Shapes
-// ------------------------------------------------------------------------------------------------------------------
 
 /// In row-major order the sample of element f is (f / stride) % samples, whatever the shape: finds the axis where that
 /// is so.
@@ -99,7 +98,6 @@ Fact reduced(Fact fact, const Shape &axes, bool keepDims) {
 }
 
 // ---- Ops with operands of several kinds
-// --------------------------------------------------------------------------------------
 
 /// `axis` of an operand of a product, as an axis of the result; -1 for the summed one.
 int64_t productAxis(const Node &node, unsigned operand, int64_t axis) {

@@ -74,7 +74,6 @@ bool Comparison::isCarriedOn(llvm::StringRef result) const {
 }
 
 // ---- results
-// ----------------------------------------------------------------------------------------------------------------
 
 llvm::Error Comparison::compareResults(const Function &trainFunction) {
   llvm::StringMap<TermId> others;
@@ -190,7 +189,6 @@ llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) 
 }
 
 // ---- states and taps
-// --------------------------------------------------------------------------------------------------------
 
 llvm::Error Comparison::compareStates() {
   auto text = [](const LogicalName &name) {
@@ -239,7 +237,6 @@ llvm::Error Comparison::compareTaps() {
 }
 
 // ---- saying what differs
-// ----------------------------------------------------------------------------------------------------
 
 TermId Comparison::withoutSums(TermId term) const {
   while (terms[term].kind == Terms::Kind::node && (terms[term].op == Op::batchSum || terms[term].op == Op::reshape))

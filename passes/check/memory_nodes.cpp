@@ -26,7 +26,6 @@ bool mayShareMemory(const Node &node, const Value *result, unsigned operand) {
 } // namespace
 
 // ---- names and buffers
-// ------------------------------------------------------------------------------------------------------
 
 int32_t MemoryWalk::ownerOf(int32_t buffer) const {
   while (memory[buffer].partOf >= 0)
@@ -184,7 +183,6 @@ llvm::Expected<int32_t> MemoryWalk::placeWorkspace(const Node &node, CollectiveI
 }
 
 // ---- nodes
-// ------------------------------------------------------------------------------------------------------------------
 
 llvm::Error MemoryWalk::runNode(const Node &node) {
   bool starts = infoOf(node).has(startsTransfer);

@@ -12,7 +12,6 @@ bool isConstant(const Value *value) { return value->definer() && value->definer(
 } // namespace
 
 // ---- whole functions
-// --------------------------------------------------------------------------------------------------------
 
 llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
   for (const Function *function : sequence)

@@ -73,6 +73,8 @@ std::string whyNotEarlier(const TimelineCollective &collective);
 std::string collectiveText(const Node &start);
 /// "reload %fc1.p of fc1": a copy between the device and its host.
 std::string copyText(const Node &start);
+/// Whichever of both a start begins.
+std::string transferText(const Node &start);
 /// Names of the units it is hidden behind, with commas between.
 std::string hiddenBehindText(const TimelineCollective &collective);
 

@@ -17,10 +17,8 @@ std::string valueText(const Value &value) {
 /// The node that a reason names: a collective, the memory that was freed, or the value that was made.
 std::string blockerText(const Node &node) {
   const Module &module = *node.function()->module();
-  if (infoOf(node).has(collective))
-    return collectiveText(node);
-  if (infoOf(node).has(startsTransfer))
-    return copyText(node);
+  if (infoOf(node).has(collective) || infoOf(node).has(startsTransfer))
+    return transferText(node);
   if (node.op() == Op::free && node.operand(0)->definer()) {
     const Node &owner = *node.operand(0)->definer();
     return "free " + valueText(*node.operand(0)) + unitSuffix(module, owner.unit);
@@ -39,6 +37,10 @@ std::string copyText(const Node &start) {
   const Value &value = *start.operand(0);
   const std::string name = value.name().empty() ? "" : " %" + value.name().str();
   return infoOf(start).name.split('.').first.str() + name + unitSuffix(*start.function()->module(), start.unit);
+}
+
+std::string transferText(const Node &start) {
+  return infoOf(start).has(collective) ? collectiveText(start) : copyText(start);
 }
 
 std::string whyNotEarlier(const TimelineCollective &collective) {

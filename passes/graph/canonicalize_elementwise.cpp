@@ -15,7 +15,6 @@ bool isNumber(const Value *value, double number) {
 }
 
 // ---- Two operands, the second one a number
-// ----------------------------------------------------------------------------------
 
 Value *simplifyPower(Value *x, double exponent, Builder &builder) {
   if (exponent == 1)
@@ -66,7 +65,6 @@ Value *simplifyBinary(Node &node, Builder &builder) {
 }
 
 // ---- One and three operands
-// -------------------------------------------------------------------------------------------------
 
 /// Does every value of `from` have its own value in `to`?
 bool isLossless(DType from, DType to) {
@@ -107,7 +105,6 @@ Value *simplifyInvolution(const Node &node) {
 }
 
 // ---- Broadcasts
-// -------------------------------------------------------------------------------------------------------------
 
 /// The shape that all operands but numbers are broadcast from, if it is one and smaller than the node's.
 const Type *sharedSource(const Node &node) {

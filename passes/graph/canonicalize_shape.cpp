@@ -12,7 +12,6 @@ namespace {
 Shape dimsOf(const Value *value) { return Shape(value->type().shape()); }
 
 // ---- broadcast, reshape
-// -----------------------------------------------------------------------------------------------------
 
 /// Does the reshape only put axes of size 1 in front?
 bool addsLeadingOnes(const Node &reshape) {
@@ -49,7 +48,6 @@ Value *simplifyReshape(const Node &node, Builder &builder) {
 }
 
 // ---- transpose
-// --------------------------------------------------------------------------------------------------------------
 
 /// Do axes longer than 1 keep their order?
 bool movesOnlyOnes(const Type &type, llvm::ArrayRef<int64_t> permutation) {
@@ -105,7 +103,6 @@ Value *simplifyTranspose(const Node &node, Builder &builder) {
 }
 
 // ---- slice, pad, gather
-// -----------------------------------------------------------------------------------------------------
 
 Value *composeSlices(const Node &node, const Node &inner, Builder &builder) {
   SliceAttributes composed = node.get<SliceAttributes>();

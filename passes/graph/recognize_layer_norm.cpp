@@ -43,7 +43,6 @@ Value *makeLayerNorm(const Rows &rows, double epsilon, Value *gamma, Value *beta
 }
 
 // ---- (x - mean) / sqrt(variance + epsilon)
-// ----------------------------------------------------------------------------------
 
 Value *normalizeRows(Value *deviation, Value *divisor, bool isInverse, Builder &builder) {
   std::optional<Rows> rows = deviationOf(deviation);
@@ -55,7 +54,6 @@ Value *normalizeRows(Value *deviation, Value *divisor, bool isInverse, Builder &
 }
 
 // ---- gamma and beta
-// ---------------------------------------------------------------------------------------------------------
 
 /// layer_norm * gamma and layer_norm + beta, where it has none yet.
 Value *absorbAffine(const Node &node, Builder &builder) {
@@ -76,7 +74,6 @@ Value *absorbAffine(const Node &node, Builder &builder) {
 }
 
 // ---- x * r + (beta - mean * r)
-// ----------------------------------------------------------------------------------------------
 
 /// The operand of a product that is not `factor`; null if the value is no such product.
 Value *otherFactor(Value *value, const Value *factor) {

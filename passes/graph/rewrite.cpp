@@ -68,7 +68,6 @@ void rewriteNodes(Function &function, llvm::function_ref<Replacement(Node &, Bui
 }
 
 // ---- Equal nodes
-// ------------------------------------------------------------------------------------------------------------
 
 namespace {
 

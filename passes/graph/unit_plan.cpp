@@ -90,7 +90,6 @@ private:
 };
 
 // ---- Blocks
-// ---------------------------------------------------------------------------------------------------------------------
 
 /// The unit of the block that the parameter belongs to or is first used in; -1 outside blocks.
 int32_t Planner::blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source) {
@@ -167,7 +166,6 @@ void Planner::nameGaps() {
 }
 
 // ---- By size
-// ----------------------------------------------------------------------------------------------------------------
 
 /// Modules in a row become a unit when they reach `unitElements`. largeAlone: a module that reaches it alone stays
 /// alone, unless what is before or behind it is too small to count.

@@ -339,7 +339,7 @@ LiveRanges::LiveRanges(const Module &module, const Target &target) { Collector(*
 std::vector<int64_t> LiveRanges::liveBytes() const {
   std::vector<int64_t> change(nodeAt.size() + 1, 0);
   for (const Buffer &buffer : buffers) {
-    if (buffer.permanent || buffer.bytes == 0 || buffer.space == Space::host)
+    if (buffer.permanent || buffer.bytes == 0 || !buffer.isOnDevice())
       continue;
     change[buffer.begin] += buffer.bytes;
     if (buffer.end < static_cast<int64_t>(nodeAt.size()))

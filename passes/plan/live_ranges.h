@@ -40,6 +40,8 @@ struct Buffer {
       roots; ///< all values that own this memory one after the other (in place) or in other functions (carried)
   Place place;
 
+  /// Device memory is what plans are about; the host's counts apart.
+  bool isOnDevice() const { return space != Space::host; }
   bool livesAt(int64_t position) const {
     return permanent || (begin <= position && position <= end) || position <= carriedUntil;
   }

@@ -39,7 +39,7 @@ std::string nameFor(const Module &module, const Buffer &buffer) {
 
 void describePeak(const Module &module, const LiveRanges &ranges, int64_t position, MemoryReport &report) {
   for (const Buffer &buffer : ranges.buffers) {
-    if (buffer.bytes == 0 || buffer.space == Space::host || !buffer.livesAt(position))
+    if (buffer.bytes == 0 || !buffer.isOnDevice() || !buffer.livesAt(position))
       continue;
     report.liveAtPeakBytes += buffer.bytes;
     report.byClass[static_cast<size_t>(buffer.memoryClass)] += buffer.bytes;
@@ -64,7 +64,7 @@ int64_t largestUnitLiveBytes(const LiveRanges &ranges) {
   std::multimap<int64_t, const Buffer *> ends;
   std::vector<const Buffer *> byBegin;
   for (const Buffer &buffer : ranges.buffers)
-    if (!buffer.permanent && buffer.bytes > 0 && buffer.space != Space::host &&
+    if (!buffer.permanent && buffer.bytes > 0 && buffer.isOnDevice() &&
         buffer.memoryClass == MemoryClass::activations && buffer.definer)
       byBegin.push_back(&buffer);
   llvm::stable_sort(byBegin, [](const Buffer *a, const Buffer *b) { return a->begin < b->begin; });
@@ -111,7 +111,7 @@ int64_t savedUnitInputBytes(const Module &module) {
 int64_t theoreticalMinimum(const Module &module, const LiveRanges &ranges) {
   int64_t state = 0;
   for (const Buffer &buffer : ranges.buffers)
-    if (buffer.permanent && buffer.space != Space::host)
+    if (buffer.permanent && buffer.isOnDevice())
       state += buffer.bytes;
   std::vector<int64_t> full;
   for (const State &segment : module.states)

@@ -145,4 +145,8 @@ std::string axisOfReshard(const Module &module, const Unit &unit) {
   return size == 0 ? "" : axisNamed(module, reshardName(size));
 }
 
+CollectiveAttributes overAxis(const Module &module, llvm::StringRef axis) {
+  return {{axis.str()}, module.axis(axis)->size, -1};
+}
+
 } // namespace fsdpc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/module.h"
+#include "ir/ops/attributes.h"
 #include "passes/options.h"
 #include "llvm/Support/Error.h"
 
@@ -60,5 +61,8 @@ std::string axisOfAll(const Module &module);
 std::string axisOf(const Module &module, Split split);
 std::string axisOfReplicas(const Module &module, Split split); ///< the ranks that are left to sum over
 std::string axisOfReshard(const Module &module, const Unit &unit);
+
+/// A collective over an axis of the mesh, not numbered yet.
+CollectiveAttributes overAxis(const Module &module, llvm::StringRef axis);
 
 } // namespace fsdpc

@@ -3,32 +3,22 @@
 // where they cost least.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
-#include "passes/shard/accumulators.h"
+#include "passes/shard/gradient_sums.h"
 #include "passes/shard/placement.h"
-#include "passes/shard/segments.h"
 #include "passes/support/clone.h"
-#include "passes/support/optimizer_layout.h"
-#include "passes/support/precision.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral gradientPrefix = "grad.";
-
-struct SlotOf {
-  const State *segment;
-  const SegmentSlot *slot;
-};
-
 class StateSharder {
 public:
   StateSharder(Module &module, const PassContext &context)
-      : module(module), options(context.options), layout(optimizerLayout(module)), accumulators(module) {}
+      : module(module), layout(optimizerLayout(module)), accumulators(module), states(module, context.options),
+        gradientSums(module, states, accumulators) {}
 
   llvm::Error run() {
-    makeSegments();
+    states.add(layout, accumulators);
     for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights})
       replaceReads(*module.function(kind));
     returnShards(*module.function(FunctionKind::microStep));
@@ -39,22 +29,18 @@ public:
     if (accumulators.areNeeded())
       if (llvm::Error error = accumulators.replaceCarried())
         return error;
-    dropParameterStates();
+    states.dropParameterStates();
     dropSources();
     module.stage = Stage::sharded;
     return llvm::Error::success();
   }
 
 private:
-  CollectiveAttributes over(llvm::StringRef axis) const { return {{axis.str()}, module.axis(axis)->size, -1}; }
-
-  const Unit &unitOf(const State &segment) const { return module.units[module.unitIndex(segment.unit)]; }
-
   /// The whole of a segment; where it is split, `name` is what arrives.
   Value *gather(Builder &builder, Value *shard, const State &segment, llvm::StringRef name) {
     if (segment.over.empty())
       return shard;
-    Value *full = builder.create(Op::allGather, {shard}, over(segment.over))->result();
+    Value *full = builder.create(Op::allGather, {shard}, overAxis(module, segment.over))->result();
     full->setName(name);
     return full;
   }
@@ -64,118 +50,6 @@ private:
     return value;
   }
 
-  void makeSegments() {
-    llvm::StringSet<> inBackward;
-    collectRounded();
-    collectReduced();
-    const Function &step = *module.function(FunctionKind::microStep);
-    for (const Node *node : step)
-      if (node->op() == Op::read && isReadInBackward(*node))
-        inBackward.insert(node->get<StateAttributes>().state.name);
-    SegmentRequest request{reducedIn, inBackward, rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
-    for (State &segment : planSegments(module, request)) {
-      segment.onHost = unitOf(segment).offload == "params";
-      const State &added = module.addState(std::move(segment));
-      for (const SegmentSlot &slot : added.slots)
-        slots[slot.parameter] = {&added, &slot};
-      if (added.trainable)
-        addOptimizerStates(added);
-      if (added.trainable && accumulators.areNeeded())
-        accumulators.addFor(added, unitOf(added));
-      addReplica(added);
-    }
-  }
-
-  static bool isReadInBackward(const Node &read) {
-    for (const Use *use = read.result()->uses(); use; use = use->next()) {
-      const Node &user = *use->user();
-      bool isRead = user.op() == Op::cast ? isReadInBackward(user) : user.saving == Saving::recompute;
-      if (isRead || user.section.phase == Phase::backward)
-        return true;
-    }
-    return false;
-  }
-
-  /// The 16-bit type that every use of the parameter rounds it to; nullopt if one does not.
-  static std::optional<DType> roundedType(const Node &read) {
-    std::optional<DType> type;
-    for (const Use *use = read.result()->uses(); use; use = use->next()) {
-      if (use->user()->op() != Op::cast)
-        return std::nullopt;
-      DType used = use->user()->result()->type().dtype();
-      if (!isFloat(used) || byteSize(used) != 2 || (type && *type != used))
-        return std::nullopt;
-      type = used;
-    }
-    return type;
-  }
-
-  /// What steps and evaluation use of a parameter, if all of it is rounded.
-  void collectRounded() {
-    llvm::StringSet<> otherwise;
-    for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep})
-      for (const Node *node : *module.function(kind)) {
-        if (node->op() != Op::read)
-          continue;
-        llvm::StringRef name = node->get<StateAttributes>().state.name;
-        std::optional<DType> type = roundedType(*node);
-        if (type && rounded.try_emplace(name, *type).first->second == *type)
-          continue;
-        otherwise.insert(name);
-      }
-    for (const auto &entry : otherwise)
-      rounded.erase(entry.getKey());
-  }
-
-  /// What gradients are sent in, and whether optimizers take them as they come.
-  void collectReduced() {
-    const Node &ret = *module.function(FunctionKind::microStep)->returnNode();
-    const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (llvm::StringRef parameter = names[i]; parameter.consume_front(gradientPrefix))
-        reducedIn[parameter] = ret.operand(static_cast<unsigned>(i))->type().dtype();
-    for (const Node *node : *module.function(FunctionKind::update))
-      readsLowPrecision |= infoOf(*node).has(inPlace) && hasSixteenBits(node->operand(1)->type().dtype());
-  }
-
-  DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
-
-  void addOptimizerStates(const State &segment) {
-    for (const std::string &field : layout.fields) {
-      State state;
-      state.name = segment.name + "." + field;
-      state.role = StateRole::optimizer;
-      state.type = segment.type;
-      state.owner = segment.name;
-      state.field = field;
-      state.initialValue = layout.initialState;
-      state.onHost = unitOf(segment).offload != "none";
-      module.addState(std::move(state));
-    }
-  }
-
-  /// What is gathered if it is not the segment: its whole that stays, or what is used rounded.
-  void addReplica(const State &segment) {
-    auto found = rounded.find(segment.slots.front().parameter);
-    DType usedIn = found == rounded.end() ? segment.type.dtype() : found->second;
-    bool isWhole = !segment.over.empty() && placementOf(unitOf(segment)).copy == WholeCopy::always;
-    if (!isWhole && usedIn == segment.type.dtype())
-      return;
-    State state;
-    state.name =
-        segment.name + (usedIn == segment.type.dtype() ? "" : "." + nameOf(usedIn).str()) + (isWhole ? ".full" : "");
-    state.role = StateRole::replica;
-    state.type = Type(usedIn, {isWhole ? segment.paddedElements : segment.type.elements()});
-    state.over = isWhole ? "" : segment.over;
-    state.owner = segment.name;
-    state.unit = segment.unit;
-    state.paddedElements = segment.paddedElements;
-    state.trainable = segment.trainable;
-    state.slots = segment.slots;
-    state.onHost = segment.onHost && !isWhole;
-    replicas[segment.name] = &module.addState(std::move(state));
-  }
-
   /// A parameter becomes a view of its segment's whole: gathered right here, or where a copy of it lives.
   void replaceReads(Function &function) {
     std::map<std::pair<const State *, Section>, Value *> wholes; ///< what is whole is read once per section
@@ -183,15 +57,14 @@ private:
     for (Node *node : function) {
       if (node->op() != Op::read)
         continue;
-      auto found = slots.find(node->get<StateAttributes>().state.name);
-      if (found == slots.end())
+      const auto [segment, slot] = states.find(node->get<StateAttributes>().state.name);
+      if (!segment)
         continue;
-      const auto &[segment, slot] = found->second;
       Builder builder(function, node);
       builder.inherit(*node);
       builder.setSource("");
       builder.setUnit(module.unitIndex(segment->unit));
-      const State &source = sourceOf(*node, *segment);
+      const State &source = states.sourceOf(*node, *segment);
       Value *full;
       if (source.over.empty()) {
         Value *&whole = wholes[{&source, node->section}];
@@ -219,14 +92,6 @@ private:
     read.erase();
   }
 
-  /// What a read of one of the segment's parameters reads: the replica, unless it is rounded and this use is not.
-  const State &sourceOf(const Node &read, const State &segment) const {
-    const State *replica = replicas.lookup(segment.name);
-    bool fits =
-        replica && (replica->type.dtype() == segment.type.dtype() || roundedType(read) == replica->type.dtype());
-    return fits ? *replica : segment;
-  }
-
   /// grad.<parameter> = batch_sum(local) becomes grad.<segment> = reduce_scatter(pack(locals)), or is added to what the
   /// micro-steps before have summed.
   void returnShards(Function &step) {
@@ -249,12 +114,12 @@ private:
     }
     Builder builder(step, ret);
     for (const State &segment : module.states)
-      if (segment.role == StateRole::segment && segment.trainable) {
+      if (isTrainedSegment(segment)) {
         if (accumulators.areNeeded()) {
-          accumulateSegment(builder, segment, local);
+          gradientSums.accumulate(builder, segment, local);
           continue;
         }
-        values.push_back(reduceSegment(builder, segment, local));
+        values.push_back(gradientSums.reduced(builder, segment, local));
         names.push_back(gradientPrefix.str() + segment.name);
       }
     ret->erase();
@@ -264,68 +129,6 @@ private:
     builder.setSection({});
     builder.ret(values, names);
     eraseDeadNodes(step); // roundings for a sum that is now in update
-  }
-
-  Value *packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local, bool isRounded = true) {
-    PackAttributes attributes{{}, segment.paddedElements};
-    llvm::SmallVector<Value *, 8> parts;
-    for (const SegmentSlot &slot : segment.slots) {
-      Value *part = local.lookup(slot.parameter);
-      parts.push_back(isRounded ? part : beforeRounding(builder, part, segment.type.dtype()));
-      attributes.offsets.push_back(slot.offsetElements);
-    }
-    return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix.str() + segment.name + ".full");
-  }
-
-  /// A summand as it was added up, before it is rounded to what is sent.
-  static Value *beforeRounding(Builder &builder, Value *summand, DType dtype) {
-    const Node *cast = summand->definer();
-    bool isCast = cast && cast->op() == Op::cast && cast->operand(0)->type().dtype() == dtype;
-    return isCast ? cast->operand(0) : builder.cast(summand, dtype);
-  }
-
-  /// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
-  std::string replicasOf(const State &segment) const {
-    return axisOfReplicas(module, segment.over.empty() ? Split::none : placementOf(unitOf(segment)).split);
-  }
-
-  /// Over the ranks that split the segment each keeps its share.
-  Value *scattered(Builder &builder, const State &segment, Value *sum) {
-    if (segment.over.empty())
-      return sum;
-    return named(builder.create(Op::reduceScatter, {sum}, over(segment.over))->result(),
-                 gradientPrefix.str() + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
-  }
-
-  /// The others hold the same share and sum it.
-  Value *summedOverReplicas(Builder &builder, const State &segment, Value *share) {
-    std::string replicas = replicasOf(segment);
-    if (replicas.empty())
-      return share;
-    return named(builder.create(Op::allReduce, {share}, over(replicas))->result(), gradientPrefix.str() + segment.name);
-  }
-
-  Value *reduceSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
-    builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-    return summedOverReplicas(builder, segment, scattered(builder, segment, packed(builder, segment, local)));
-  }
-
-  /// What makes the sum smaller happens in every micro-step, what does not once, in update.
-  void accumulateSegment(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) {
-    builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-    bool isSentLater = segment.over.empty() || keepsGradients(unitOf(segment));
-    Value *sum = packed(builder, segment, local, !isSentLater);
-    accumulators.add(builder, accumulators.of(segment), isSentLater ? sum : scattered(builder, segment, sum));
-  }
-
-  /// grad.<segment> where all micro-steps have run.
-  Value *accumulated(Builder &builder, const State &segment) {
-    Value *sum = named(builder.readState(accumulators.of(segment)), accumulators.of(segment).name);
-    bool isScattered = !segment.over.empty() && !keepsGradients(unitOf(segment));
-    if (isScattered && replicasOf(segment).empty())
-      return sum;
-    sum = builder.cast(sum, reducedType(segment));
-    return summedOverReplicas(builder, segment, isScattered ? sum : scattered(builder, segment, sum));
   }
 
   /// What is left of batch_sum are scalars and other values every rank needs whole.
@@ -338,7 +141,7 @@ private:
       if (!everybody.empty()) {
         Builder builder(function, node);
         builder.inherit(*node);
-        result = builder.create(Op::allReduce, {node->operand(0)}, over(everybody))->result();
+        result = builder.create(Op::allReduce, {node->operand(0)}, overAxis(module, everybody))->result();
         result->setName(node->result()->name());
       }
       node->result()->replaceAllUsesWith(accumulators.sumScalar(*node, result));
@@ -354,28 +157,15 @@ private:
     eraseUnusedArguments(function);
   }
 
-  Value *gradientOf(Builder &builder, const State &segment) {
-    if (accumulators.areNeeded())
-      return accumulated(builder, segment);
-    return builder.function().addArgument(ArgumentKind::carry, gradientPrefix.str() + segment.name,
-                                          segment.type.withDType(reducedType(segment)));
-  }
-
-  /// As the optimizer and the norm take it.
-  Value *readGradientOf(Builder &builder, const State &segment) {
-    Value *gradient = gradientOf(builder, segment);
-    return readsLowPrecision ? gradient : builder.cast(gradient, segment.type.dtype());
-  }
-
   void rebuildTapGradients(Function &tap) {
     clearFunction(tap);
     Builder builder(tap);
     Value *unscale = readUnscale(builder);
     for (const State &segment : module.states) {
-      if (segment.role != StateRole::segment || !segment.trainable)
+      if (!isTrainedSegment(segment))
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      Value *shard = gradientOf(builder, segment);
+      Value *shard = gradientSums.gradient(builder, segment);
       Value *full = gather(builder, shard, segment, gradientPrefix.str() + segment.name + ".full");
       for (const SegmentSlot &slot : segment.slots) {
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
@@ -393,9 +183,9 @@ private:
   llvm::StringMap<Value *> allGradients(Builder &builder) {
     llvm::StringMap<Value *> gradients;
     for (const State &segment : module.states)
-      if (segment.role == StateRole::segment && segment.trainable) {
+      if (isTrainedSegment(segment)) {
         builder.setSection({module.unitIndex(segment.unit), Phase::update});
-        gradients[segment.name] = readGradientOf(builder, segment);
+        gradients[segment.name] = gradientSums.operand(builder, segment);
       }
     builder.setSection({});
     return gradients;
@@ -412,7 +202,9 @@ private:
     for (const auto &[axis, shards] : byAxis) {
       Value *sum = named(builder.create(Op::squareSum, shards)->result(), "square_sum");
       accumulators.push_back(
-          axis.empty() ? sum : named(builder.create(Op::allReduce, {sum}, over(axis))->result(), "square_sum.all"));
+          axis.empty()
+              ? sum
+              : named(builder.create(Op::allReduce, {sum}, overAxis(module, axis))->result(), "square_sum.all"));
     }
     return accumulators;
   }
@@ -431,14 +223,14 @@ private:
       scalars.append({guard->scale(), guard->applies()});
     }
     for (const State &segment : module.states) {
-      if (segment.role != StateRole::segment || !segment.trainable)
+      if (!isTrainedSegment(segment))
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
-      Value *gradient = guard ? gradients.lookup(segment.name) : readGradientOf(builder, segment);
+      Value *gradient = guard ? gradients.lookup(segment.name) : gradientSums.operand(builder, segment);
       llvm::SmallVector<Value *, 12> operands = {builder.readState(segment), gradient};
       for (const std::string &field : layout.fields)
         operands.push_back(builder.readState(*module.state(segment.name + "." + field)));
-      const State *replica = replicas.lookup(segment.name);
+      const State *replica = states.replicaOf(segment);
       OptimizerAttributes attributes = layout.attributes;
       attributes.copies = replica && replica->over == segment.over;
       if (attributes.copies)
@@ -479,26 +271,11 @@ private:
         node->source.clear();
   }
 
-  void dropParameterStates() {
-    std::deque<State> kept;
-    for (State &state : module.states) {
-      bool perParameter =
-          state.role == StateRole::parameter || (state.role == StateRole::optimizer && module.parameter(state.owner));
-      if (!perParameter)
-        kept.push_back(std::move(state));
-    }
-    module.replaceStates(std::move(kept));
-  }
-
   Module &module;
-  const PipelineOptions &options;
   OptimizerLayout layout;
-  llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
-  llvm::StringMap<DType> reducedIn;        ///< what the gradients of trained parameters are sent in
-  bool readsLowPrecision = false;          ///< optimizers take gradients of 16 bits as they are
-  llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
-  llvm::StringMap<SlotOf> slots;
   Accumulators accumulators;
+  ShardedStates states;
+  GradientSums gradientSums;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {

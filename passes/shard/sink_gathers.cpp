@@ -218,8 +218,7 @@ private:
     if (!part) {
       Builder builder(function, &free);
       builder.inherit(free);
-      part = builder.create(Op::takeShard, {free.operand(0)},
-                            CollectiveAttributes{{axis}, function.module()->axis(axis)->size, -1});
+      part = builder.create(Op::takeShard, {free.operand(0)}, overAxis(*function.module(), axis));
       part->result()->setName(key + ".part");
     }
     return part;

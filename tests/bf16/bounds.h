@@ -47,7 +47,7 @@ double converted(DType dtype, double x);
 /// The node's op on other operands of the same types.
 std::vector<HostTensor> evaluated(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
 
-// ---- one per rule; called by errorsOf -------------------------------------------------------------------------------
+// ---- one per rule; called by errorsOf
 
 Errors errorsOfSteps(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
 Errors errorsOfSum(const Node &node, llvm::ArrayRef<const HostTensor *> operands);

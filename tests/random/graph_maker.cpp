@@ -37,7 +37,7 @@ Tensor GraphMaker::wrap(Node *node, const Traits &traits) {
   return {node->result(), traits.batch, traits.scale, traits.exact, traits.limit};
 }
 
-// ---- sources --------------------------------------------------------------------------------------------------------
+// ---- sources
 
 Tensor GraphMaker::read(const std::string &parameter) {
   return wrap(builder.create(Op::read, {},
@@ -103,7 +103,7 @@ Tensor GraphMaker::scalarState(llvm::StringRef name) {
   return read(name.str());
 }
 
-// ---- operands -------------------------------------------------------------------------------------------------------
+// ---- operands
 
 Tensor GraphMaker::anyFloat() {
   // Mostly what was made last, so that graphs grow deep as well as wide.
@@ -146,7 +146,7 @@ void GraphMaker::keep(Tensor tensor) {
     integers.push_back(tensor);
 }
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------
+// ---- shapes
 
 llvm::SmallVector<int64_t, 4> GraphMaker::freeAxes(const Tensor &x) const {
   llvm::SmallVector<int64_t, 4> axes;
@@ -283,7 +283,7 @@ Shape GraphMaker::smallShape(int64_t rank, int64_t mostElements) {
   return shape;
 }
 
-// ---- numbers --------------------------------------------------------------------------------------------------------
+// ---- numbers
 
 Tensor GraphMaker::binary(Op op, const Tensor &a, const Tensor &b, double scale) {
   return make(op, {a, b}, {a.batch, scale});

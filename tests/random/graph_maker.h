@@ -37,7 +37,7 @@ class GraphMaker {
 public:
   GraphMaker(Module &module, const GraphOptions &options, Random &random);
 
-  // ---- nodes --------------------------------------------------------------------------------------------------------
+  // ---- nodes
 
   /// What a node's result is: where its samples are, how large it gets.
   struct Traits {
@@ -67,7 +67,7 @@ public:
     return wrap(*node, traits);
   }
 
-  // ---- sources ------------------------------------------------------------------------------------------------------
+  // ---- sources
 
   /// A parameter of this shape: a new one, or one that is there already. Frozen now and then.
   Tensor parameter(llvm::ArrayRef<int64_t> shape);
@@ -79,7 +79,7 @@ public:
   /// seed and step, which random numbers are keyed by.
   Tensor scalarState(llvm::StringRef name);
 
-  // ---- operands from what there is ----------------------------------------------------------------------------------
+  // ---- operands from what there is
 
   Tensor anyFloat();
   Tensor batchedFloat();
@@ -89,7 +89,7 @@ public:
   Tensor integerBelow(int64_t limit);
   void keep(Tensor tensor); ///< later productions may use it
 
-  // ---- shapes -------------------------------------------------------------------------------------------------------
+  // ---- shapes
 
   /// Dim `axis` stands for samples and says nothing about the graph: what productions may look at.
   bool isBatch(const Tensor &x, int64_t axis) const { return x.batch == axis; }
@@ -108,7 +108,7 @@ public:
   Shape smallShape(int64_t rank, int64_t mostElements = 60);
   int64_t smallDim() { return random->pick({1, 2, 3, 3, 4, 5, 5, 7}); }
 
-  // ---- numbers ------------------------------------------------------------------------------------------------------
+  // ---- numbers
 
   Tensor times(const Tensor &x, double factor);
   Tensor plus(const Tensor &x, double number);

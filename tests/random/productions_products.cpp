@@ -65,7 +65,7 @@ std::optional<Tensor> matmul(GraphMaker &g, Op) {
   }
 }
 
-// ---- windows --------------------------------------------------------------------------------------------------------
+// ---- windows
 
 /// Sizes of a convolution whose window fits.
 struct Window {

@@ -72,7 +72,7 @@ public:
   Builder b;
 };
 
-// ---- Random graphs --------------------------------------------------------------------------------------------------
+// ---- Random graphs
 
 /// Grows a graph by random nodes; values that the whole batch shares are left aside.
 class RandomGraph : public Graph {
@@ -270,7 +270,7 @@ TEST(BatchAxis, AnElementDependsOnNoOtherSample) {
   EXPECT_GT(found, 2 * lost);
 }
 
-// ---- The layouts that exporters write -------------------------------------------------------------------------------
+// ---- The layouts that exporters write
 
 TEST(BatchAxis, FollowsReshapes) {
   Graph graph;
@@ -348,7 +348,7 @@ TEST(BatchAxis, SeesThroughIndices) {
   EXPECT_TRUE(BatchAxis(graph.forward).isLost(mixed));
 }
 
-// ---- Dropout --------------------------------------------------------------------------------------------------------
+// ---- Dropout
 
 /// A net with the batch in front, behind the sequence, and merged with it on both sides.
 std::unique_ptr<Graph> dropoutNet(int64_t batch) {

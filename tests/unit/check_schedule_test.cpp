@@ -91,7 +91,6 @@ TEST(CheckSchedule, ARightProgramPasses) {
 }
 
 // ---- the plan alone
-// ---------------------------------------------------------------------------------------------------------
 
 TEST(CheckSchedule, EveryFutureIsWaitedForOnce) {
   std::string text = plannedText();
@@ -226,7 +225,6 @@ TEST(CheckSchedule, MemoryHoldsTheVersionThatIsRead) {
 }
 
 // ---- against the train module
-// -----------------------------------------------------------------------------------------------
 
 std::string translation(const std::string &planned) { return check(trainText(), planned).translation; }
 

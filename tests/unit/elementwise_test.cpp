@@ -60,7 +60,7 @@ std::vector<Values> gradients(Op op, const std::vector<Values> &operands) {
   return found;
 }
 
-// ---- one operand ----------------------------------------------------------------------------------------------------
+// ---- one operand
 
 OP_TEST(neg, ChangesTheSign) {
   expectNear(apply(Op::neg, {{1, -2, 0}}), {-1, 2, 0});
@@ -155,7 +155,7 @@ OP_TEST(siluGrad, IsTheSlopeOfSiluTimesTheCotangent) {
 OP_TEST(logicalNot, Negates) { expectNear(apply(Op::logicalNot, {{0, 1}}, DType::boolean), {1, 0}); }
 OP_TEST(isNan, FindsNotANumber) { expectNear(apply(Op::isNan, {{1, notANumber, infinity}}), {0, 1, 0}); }
 
-// ---- two operands ---------------------------------------------------------------------------------------------------
+// ---- two operands
 
 OP_TEST(add, Adds) {
   expectNear(apply(Op::add, {{1, 2}, {3, -4}}), {4, -2});
@@ -228,7 +228,7 @@ OP_TEST(logicalXor, IsExactlyOne) {
   expectNear(apply(Op::logicalXor, {{0, 0, 1, 1}, {0, 1, 0, 1}}, DType::boolean), {0, 1, 1, 0});
 }
 
-// ---- select, cast ---------------------------------------------------------------------------------------------------
+// ---- select, cast
 
 OP_TEST(select, GivesExactZerosToWhatIsNotChosen) {
   BuildFunction build = [](Builder &b, llvm::ArrayRef<Value *> x) {
@@ -272,7 +272,7 @@ OP_TEST(cast, PassesCotangentsBetweenFloats) {
                   }});
 }
 
-// ---- shape rules ----------------------------------------------------------------------------------------------------
+// ---- shape rules
 
 TEST(Elementwise, OperandsHaveOneType) {
   EXPECT_EQ(inferMessage(Op::add, {Type(DType::f32, {2}), Type(DType::f32, {3})}),

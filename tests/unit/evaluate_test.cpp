@@ -59,7 +59,7 @@ Value *gatherStart(Builder &builder, Program &program, Value *shard, llvm::Strin
   return named(builder.create(Op::allGatherStart, {shard}, program.over(0))->result(), name);
 }
 
-// ---- functions, states, ranks ---------------------------------------------------------------------------------------
+// ---- functions, states, ranks
 
 TEST(Evaluate, CarriesResultsIntoLaterFunctionsByName) {
   Program program;
@@ -176,7 +176,7 @@ TEST(Evaluate, AChainOfAHundredThousandNodesNeedsNoDeepStack) {
   EXPECT_EQ((*results)[0].at("y").values, Values{100001});
 }
 
-// ---- faults that show while running ---------------------------------------------------------------------------------
+// ---- faults that show while running
 
 TEST(Evaluate, FindsAUseAfterFree) {
   Program program(1, Stage::async);
@@ -287,7 +287,7 @@ TEST(Evaluate, NamesAStateThatIsMissingOrOfAnotherType) {
   EXPECT_EQ(program.fault({FunctionKind::update}), "rank 0: update: state @nowhere is f32[3], read as f32[2]");
 }
 
-// ---- constants ------------------------------------------------------------------------------------------------------
+// ---- constants
 
 TEST(EvaluatePure, EvaluatesOneOpOnKnownTensors) {
   HostTensor a = vectorOf({1, 2}), b = vectorOf({3, 4});

@@ -88,7 +88,7 @@ TEST(Fused, ItsShapeRuleChecksTheBody) {
             "fused: (C4) value 1 is yielded but does not exist");
 }
 
-// ---- random_uniform -------------------------------------------------------------------------------------------------
+// ---- random_uniform
 
 TEST(Philox, AgreesWithThePublishedVectors) {
   using Words = std::array<uint32_t, 4>;

@@ -69,7 +69,7 @@ llvm::SmallVector<Type, 4> inferredTypes(Op op, llvm::ArrayRef<Type> operands,
 /// For tests that run a module of their own: counts the ops of all its functions as exercised.
 void recordExercisedOps(const Module &module);
 
-// ---- which op has a test: op_table_test.cpp walks the table and fails for ops without one ---------------------------
+// ---- which op has a test: op_table_test.cpp walks the table and fails for ops without one
 
 bool registerOpTest(Op op);
 bool hasOpTest(Op op);

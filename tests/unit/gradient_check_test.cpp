@@ -68,7 +68,7 @@ RankTensors runOnRanks(const BuiltFunction &built, const RankTensors &inputs) {
   return results;
 }
 
-// ---- reverse mode ---------------------------------------------------------------------------------------------------
+// ---- reverse mode
 
 class ReverseSweep {
 public:
@@ -168,7 +168,7 @@ RankTensors gradientsOnRanks(const RankTensors &inputs, const BuildFunction &bui
   return gradients;
 }
 
-// ---- random values and the comparison -------------------------------------------------------------------------------
+// ---- random values and the comparison
 
 HostTensor randomTensor(const Type &type, double low, double high, std::mt19937_64 &random) {
   HostTensor tensor(type);
@@ -316,7 +316,7 @@ OpTestScope::~OpTestScope() {
   EXPECT_TRUE(exercisedOps().contains(op)) << infoOf(op).name.str() << " was not part of anything this test ran";
 }
 
-// ---- tests of the checker itself ------------------------------------------------------------------------------------
+// ---- tests of the checker itself
 
 namespace {
 

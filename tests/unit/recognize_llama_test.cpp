@@ -8,7 +8,6 @@ namespace {
 constexpr int64_t batch = 2, heads = 6, keyHeads = 2, length = 4, width = 8;
 
 // ---- grouped queries
-// --------------------------------------------------------------------------------------------------------
 
 enum class Repeat {
   heads,         ///< HF repeat_kv: [B,H,S,D] -> unsqueeze, expand, reshape
@@ -86,7 +85,6 @@ TEST(RecognizeGroupedQueries, OtherRepetitionsStay) {
 }
 
 // ---- rotary embedding
-// -------------------------------------------------------------------------------------------------------
 
 Value *slice(Graph &g, Value *x, int64_t start, int64_t size) {
   SliceAttributes attributes{Shape(x->type().rank(), 0), Shape(x->type().shape()), Shape(x->type().rank(), 1)};
@@ -219,7 +217,6 @@ TEST(RecognizeRotary, LooksAlikeButIsNot) {
 }
 
 // ---- SiLU
-// -------------------------------------------------------------------------------------------------------------------
 
 TEST(RecognizeSilu, InEitherOrder) {
   for (bool gateFirst : {false, true}) {

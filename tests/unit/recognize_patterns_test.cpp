@@ -7,7 +7,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // ---- LayerNorm
-// --------------------------------------------------------------------------------------------------------------
 
 enum class Root { division, powHalf, rsqrt, reciprocal, powMinusHalf };
 struct NormForm {
@@ -101,7 +100,6 @@ TEST(RecognizeLayerNorm, LooksAlikeButIsNot) {
 }
 
 // ---- RMSNorm
-// ----------------------------------------------------------------------------------------------------------------
 
 TEST(RecognizeRmsNorm, EveryDecomposedForm) {
   for (Root root : {Root::division, Root::powHalf, Root::rsqrt, Root::reciprocal, Root::powMinusHalf})
@@ -137,7 +135,6 @@ TEST(RecognizeRmsNorm, LooksAlikeButIsNot) {
 }
 
 // ---- GELU
-// -------------------------------------------------------------------------------------------------------------------
 
 /// x * g / 2 in five ways of grouping.
 Value *half(Graph &g, Value *x, Value *gate, int grouping) {
@@ -205,7 +202,6 @@ TEST(RecognizeGelu, OtherGatesStay) {
 }
 
 // ---- Attention
-// --------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t batch = 2, heads = 3, queries = 4, width = 5;
 

@@ -37,7 +37,7 @@ void checkGradient(Op op, const std::vector<Shape> &shapes, A attributes) {
 
 const Type x23(DType::f32, {2, 3});
 
-// ---- constant, iota -------------------------------------------------------------------------------------------------
+// ---- constant, iota
 
 OP_TEST(constant, IsASplatOrHasOneValuePerElement) {
   EXPECT_EQ(apply(Op::constant, {}, ConstantAttributes{Dense::splat(DType::f32, 2), {2, 2}}).values, Values(4, 2));
@@ -60,7 +60,7 @@ TEST(Shape, AResultWhoseBytesOverflowIsRefused) {
   EXPECT_NE(inferMessage(Op::iota, {}, IotaAttributes{DType::i64, {-1}, 0}), "");
 }
 
-// ---- broadcast, reshape, transpose ----------------------------------------------------------------------------------
+// ---- broadcast, reshape, transpose
 
 OP_TEST(broadcast, StretchesSizeOneAndNewLeadingAxes) {
   EXPECT_EQ(apply(Op::broadcast, {counting({2, 1})}, ShapeAttributes{{2, 2, 3}}).values,
@@ -97,7 +97,7 @@ OP_TEST(transpose, PermutesAxes) {
     EXPECT_NE(inferMessage(Op::transpose, {x23}, TransposeAttributes{wrong}), "");
 }
 
-// ---- slice, pad, concat ---------------------------------------------------------------------------------------------
+// ---- slice, pad, concat
 
 OP_TEST(slice, TakesStepsForwardsAndBackwards) {
   EXPECT_EQ(apply(Op::slice, {counting({7})}, SliceAttributes{{1}, {3}, {2}}).values, (Values{1, 3, 5}));

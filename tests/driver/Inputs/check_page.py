@@ -52,6 +52,10 @@ def check_against_plan(schedule, plan):
             assert abs(events["end_ns"][i] - events["begin_ns"][i] - 1000 * collective["predicted_us"]) < 2
             assert schedule["strings"][events["reason"][i]] == collective["why_not_earlier"]
     assert not shown, "a collective that plan.json does not know"
+    lane = schedule["lanes"].index("copy")
+    drawn = sorted((schedule["strings"][events["name"][i]].split()[0], events["bytes"][i])
+                   for i in range(len(events["lane"])) if events["lane"][i] == lane)
+    assert drawn == sorted((copy["op"], copy["bytes"]) for copy in plan["copies"] if copy["function"] in steps)
 
 
 def main():

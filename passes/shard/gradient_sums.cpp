@@ -1,0 +1,100 @@
+#include "passes/shard/gradient_sums.h"
+
+#include "ir/ops/attributes.h"
+#include "passes/shard/placement.h"
+#include "passes/support/precision.h"
+
+namespace fsdpc {
+
+namespace {
+
+Value *named(Value *value, const llvm::Twine &name) {
+  value->setName(name.str());
+  return value;
+}
+
+/// A summand as it was added up, before it is rounded to what is sent.
+Value *beforeRounding(Builder &builder, Value *summand, DType dtype) {
+  const Node *cast = summand->definer();
+  bool isCast = cast && cast->op() == Op::cast && cast->operand(0)->type().dtype() == dtype;
+  return isCast ? cast->operand(0) : builder.cast(summand, dtype);
+}
+
+} // namespace
+
+GradientSums::GradientSums(const Module &module, const ShardedStates &states, Accumulators &accumulators)
+    : module(module), states(states), accumulators(accumulators) {
+  for (const Node *node : *module.function(FunctionKind::update))
+    readsLowPrecision |= infoOf(*node).has(inPlace) && hasSixteenBits(node->operand(1)->type().dtype());
+}
+
+Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
+                            bool isRounded) const {
+  PackAttributes attributes{{}, segment.paddedElements};
+  llvm::SmallVector<Value *, 8> parts;
+  for (const SegmentSlot &slot : segment.slots) {
+    Value *part = local.lookup(slot.parameter);
+    parts.push_back(isRounded ? part : beforeRounding(builder, part, segment.type.dtype()));
+    attributes.offsets.push_back(slot.offsetElements);
+  }
+  return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix + segment.name + ".full");
+}
+
+/// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
+std::string GradientSums::replicasOf(const State &segment) const {
+  return axisOfReplicas(module, segment.over.empty() ? Split::none : placementOf(states.unitOf(segment)).split);
+}
+
+/// Over the ranks that split the segment each keeps its share.
+Value *GradientSums::scattered(Builder &builder, const State &segment, Value *sum) const {
+  if (segment.over.empty())
+    return sum;
+  return named(builder.create(Op::reduceScatter, {sum}, overAxis(module, segment.over))->result(),
+               gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
+}
+
+/// The others hold the same share and sum it.
+Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, Value *share) const {
+  std::string replicas = replicasOf(segment);
+  if (replicas.empty())
+    return share;
+  return named(builder.create(Op::allReduce, {share}, overAxis(module, replicas))->result(),
+               gradientPrefix + segment.name);
+}
+
+Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
+  builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+  Value *sum = packed(builder, segment, local, /*isRounded=*/true);
+  return summedOverReplicas(builder, segment, scattered(builder, segment, sum));
+}
+
+void GradientSums::accumulate(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
+  builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+  bool isSentLater = segment.over.empty() || keepsGradients(states.unitOf(segment));
+  Value *sum = packed(builder, segment, local, !isSentLater);
+  accumulators.add(builder, accumulators.of(segment), isSentLater ? sum : scattered(builder, segment, sum));
+}
+
+Value *GradientSums::accumulated(Builder &builder, const State &segment) const {
+  const State &accumulator = accumulators.of(segment);
+  Value *sum = named(builder.readState(accumulator), accumulator.name);
+  bool isScattered = !segment.over.empty() && !keepsGradients(states.unitOf(segment));
+  if (isScattered && replicasOf(segment).empty())
+    return sum;
+  sum = builder.cast(sum, states.reducedType(segment));
+  return summedOverReplicas(builder, segment, isScattered ? sum : scattered(builder, segment, sum));
+}
+
+Value *GradientSums::gradient(Builder &builder, const State &segment) const {
+  if (accumulators.areNeeded())
+    return accumulated(builder, segment);
+  return builder.function().addArgument(ArgumentKind::carry, (gradientPrefix + segment.name).str(),
+                                        segment.type.withDType(states.reducedType(segment)));
+}
+
+Value *GradientSums::operand(Builder &builder, const State &segment) const {
+  Value *value = gradient(builder, segment);
+  return readsLowPrecision ? value : builder.cast(value, segment.type.dtype());
+}
+
+} // namespace fsdpc

@@ -1,0 +1,55 @@
+// The states of a sharded program: which segments take the place of which parameters, and what comes with a segment.
+#pragma once
+
+#include "passes/options.h"
+#include "passes/shard/accumulators.h"
+#include "passes/support/optimizer_layout.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+inline constexpr llvm::StringLiteral gradientPrefix = "grad."; ///< results that are gradients of states are named so
+
+struct SlotOf {
+  const State *segment = nullptr; ///< null: the state is no parameter
+  const SegmentSlot *slot = nullptr;
+};
+
+inline bool isTrainedSegment(const State &state) { return state.role == StateRole::segment && state.trainable; }
+
+class ShardedStates {
+public:
+  /// The module is in the train stage and has its mesh.
+  ShardedStates(Module &module, const PipelineOptions &options) : module(module), options(options) {}
+
+  /// Adds segments and, for each, the optimizer's fields, the accumulator of its gradients and its replica, where it
+  /// has one. Reads of parameters must still be there: they tell what is rounded and what backward reads.
+  void add(const OptimizerLayout &layout, Accumulators &accumulators);
+  /// Removes what the added ones stand for.
+  void dropParameterStates();
+
+  SlotOf find(llvm::StringRef parameter) const { return slots.lookup(parameter); }
+  const Unit &unitOf(const State &segment) const { return module.units[module.unitIndex(segment.unit)]; }
+  /// What is gathered if it is not the segment itself: its whole that stays, or what is used rounded. May be null.
+  const State *replicaOf(const State &segment) const { return replicas.lookup(segment.name); }
+  /// What a read of one of the segment's parameters reads: the replica, unless it is rounded and this use is not.
+  const State &sourceOf(const Node &read, const State &segment) const;
+  /// What the gradients of a trained segment are sent in.
+  DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
+
+private:
+  void collectRounded();
+  void collectReduced();
+  llvm::StringSet<> readInBackward() const;
+  void addOptimizerStates(const State &segment, const OptimizerLayout &layout);
+  void addReplica(const State &segment);
+
+  Module &module;
+  const PipelineOptions &options;
+  llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
+  llvm::StringMap<DType> reducedIn;        ///< by trained parameter
+  llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
+  llvm::StringMap<SlotOf> slots;           ///< by parameter
+};
+
+} // namespace fsdpc
