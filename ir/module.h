@@ -183,6 +183,8 @@ struct Unit {
   /// step of the optimizer); params (the shards of its parameters too: the optimizer steps on the host, to which
   /// gradients are copied, and what is gathered is copied to the device).
   std::string offload = "none";
+  /// Does what it leaves to backward wait in the host's memory? on, off; empty: as Decisions say.
+  std::string offloadActivations = {};
   std::string paramDType = {};  ///< fp32, bf16, fp16: what its nodes compute in; empty: as the options say
   std::string reduceDType = {}; ///< what its gradients are summed over ranks in; empty: as the options say
 };

@@ -27,6 +27,9 @@ public:
   virtual bool ordersByEvents() const { return false; }
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
+  /// Predicted time that a copy of so many bytes between device and host takes from computing that lasts so long and
+  /// may run beside it.
+  virtual double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const = 0;
   /// Why no library of the target computes this attention or attention_grad as the op means it; nullopt if one does.
   virtual std::optional<std::string> whyNotByLibrary(const Node &attention) const {
     return "the target has no library for it";

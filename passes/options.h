@@ -47,7 +47,7 @@ struct OptimizerOptions {
 struct UnitOverride {
   std::string pattern; ///< regular expression
   /// strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch, activation_checkpointing,
-  /// accumulation, param_dtype, reduce_dtype, offload: values of the fields of Unit
+  /// accumulation, param_dtype, reduce_dtype, offload, offload_activations (on, off): values of the fields of Unit
   std::map<std::string, std::string> values;
 };
 

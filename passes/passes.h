@@ -161,7 +161,8 @@ extern const Pass selectAttention;
 /// are marked save(recompute), unless the mode keeps them.
 ///     full:      nothing of a unit is kept but what it gives to others (Chen et al., arXiv 1604.06174)
 ///     selective: results of products, convolutions and attention are kept too
-///     budget:    what takes the least time to compute again within activationMemoryBudget (train/saved_budget.h)
+///     budget:    what takes the least time to compute again within activationMemoryBudget (train/saved_budget.h);
+///                where activations may be offloaded, units whose part stays on the host say offload_activations(on)
 ///     %h = matmul %x, %w; %y = gelu %h     ->     %h = matmul %x, %w; %y = gelu %h save(recompute)
 /// Never marked: collectives, and what would need one that backward does not need anyway (a frozen parameter that no
 /// derivative reads); what other units or the runtime read; and the last run of forward, since backward begins right
@@ -260,8 +261,8 @@ extern const Pass advanceUpdates;
 /// Requires/ensures: async stage. Nothing with several micro-steps, nor for a unit without forward prefetch.
 extern const Pass carryFirstGather;
 
-/// Inserts the copies between the device and its host that Unit::offload and Decisions::offloadActivations ask for,
-/// each waited for where it starts.
+/// Inserts the copies between the device and its host that units and Decisions::offloadActivations ask for, each waited
+/// for where it starts.
 ///
 /// States that say `host` (shardState has marked them): what the device reads of one it reads from a copy, and what it
 /// writes to one is copied there. An optimizer whose segment is on the host runs `on(host)`, over copies of what it
@@ -270,8 +271,9 @@ extern const Pass carryFirstGather;
 ///   before   %p = read @u.p; %f = all_gather.start %p
 ///   after    %p = read @u.p; %c = reload.start %p on(copy); %d = wait %c; %f = all_gather.start %d
 ///
-/// Activations: what forward makes, backward reads and nobody needs for three runs of units or more, the first made
-/// first, up to the share:
+/// Activations: what forward makes, backward reads and nobody needs for three runs of units or more. All of it where
+/// the unit that makes it, or that reads it first in backward, has offload_activations(on); where the one that makes it
+/// says nothing, the first made first, up to the share:
 ///
 ///   before   %x = ... (forward)  ...  use %x (backward)
 ///   after    %x = ...; %c = offload.start %x; %h = wait %c  ...  %b = reload.start %h; %y = wait %b; use %y

@@ -48,6 +48,8 @@ OPTIONS = [
     "--offload_params --mixed_precision bf16 --target cuda --max_norm 1",
     "--offload_optimizer --reduce_communicator own",
     "--offload_activations --activation_checkpointing selective",
+    "--offload_activations --activation_checkpointing budget --activation_memory_budget 0.2",
+    "--unit .*1.*:offload_activations=true",
     "--offload_params --offload_activations --gradient_accumulation_steps 2 --no_overlap_comm",
     "--unit .*1.*:offload_params=true --offload_optimizer --target cuda",
     "--mixed_precision bf16 --reduce_dtype bf16",

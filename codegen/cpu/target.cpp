@@ -28,6 +28,9 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
+  double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const override {
+    return options.exposedCopyMicroseconds ? options.exposedCopyMicroseconds(bytes, besideMicroseconds) : 0;
+  }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cpuDialect(), node); }
 
 private:

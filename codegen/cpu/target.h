@@ -16,6 +16,7 @@ struct CpuTargetOptions {
   int threads = 1;       ///< compute threads per rank that scratch is planned for
   /// From the hardware table, which is the driver's to choose. Empty: everything is free.
   std::function<double(const Node &)> costMicroseconds = {};
+  std::function<double(int64_t bytes, double besideMicroseconds)> exposedCopyMicroseconds = {};
 };
 
 std::unique_ptr<Target> makeCpuTarget(const CpuTargetOptions &options);

@@ -15,6 +15,7 @@ struct CudaTargetOptions {
   bool treeSums = false; ///< reductions exchange into staging and sum in one order, whatever NCCL's is
   /// From the hardware table, which is the driver's to choose. Empty: everything is free.
   std::function<double(const Node &)> costMicroseconds = {};
+  std::function<double(int64_t bytes, double besideMicroseconds)> exposedCopyMicroseconds = {};
 };
 
 std::unique_ptr<Target> makeCudaTarget(const CudaTargetOptions &options);

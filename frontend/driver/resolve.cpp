@@ -314,12 +314,16 @@ llvm::Error resolveTarget(OptionValues &values) {
 
 std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model) {
   auto costMicroseconds = [model](const Node &node) { return model.microseconds(node); };
+  auto exposedCopyMicroseconds = [model](int64_t bytes, double besideMicroseconds) {
+    return model.exposedCopyMicroseconds(bytes, besideMicroseconds);
+  };
   if (values.text("target") == "cuda")
-    return makeCudaTarget({values.text("deterministic") != "off", costMicroseconds});
+    return makeCudaTarget({values.text("deterministic") != "off", costMicroseconds, exposedCopyMicroseconds});
   CpuTargetOptions options;
   options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
   options.plainMpi = values.text("transport") == "mpi";
   options.costMicroseconds = costMicroseconds;
+  options.exposedCopyMicroseconds = exposedCopyMicroseconds;
   return makeCpuTarget(options);
 }
 

@@ -149,6 +149,9 @@ llvm::Error offloadShare(const OptionValues &values, PipelineOptions &options) {
     return usage("--offload_share " + share +
                  ": changes nothing without --offload_params, --offload_optimizer or "
                  "--offload_activations");
+  if (options.offload == "none" && values.text("activation_checkpointing") == "budget")
+    return usage("--offload_share " + share +
+                 ": changes nothing for --activation_checkpointing budget, which says itself what is offloaded");
   options.offloadShare = values.real("offload_share");
   return options.offloadShare >= 0 && options.offloadShare <= 1
              ? llvm::Error::success()

@@ -23,10 +23,10 @@ bool keepsByBudget(const OptionValues &values) {
   return values.text("activation_checkpointing") == "budget" && isOpen(values, "activation_memory_budget");
 }
 
+/// With activation_checkpointing budget it is the compiler that says which activations go.
 bool offloadsByBudget(const OptionValues &values) {
-  bool offloads =
-      llvm::any_of(llvm::ArrayRef<llvm::StringRef>{"offload_params", "offload_optimizer", "offload_activations"},
-                   [&](llvm::StringRef option) { return values.flag(option); });
+  bool offloadsActivations = values.flag("offload_activations") && values.text("activation_checkpointing") != "budget";
+  bool offloads = offloadsActivations || values.flag("offload_params") || values.flag("offload_optimizer");
   return offloads && isOpen(values, "offload_share");
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr llvm::StringLiteral unitKeys[] = {
     "strategy",     "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
-    "accumulation", "param_dtype",           "reduce_dtype",     "offload_params"};
+    "accumulation", "param_dtype",           "reduce_dtype",     "offload_params",    "offload_activations"};
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
@@ -43,7 +43,7 @@ llvm::Expected<std::string> unitValue(llvm::StringRef key, llvm::StringRef value
   if (key == "strategy" && value.equals_insensitive("auto"))
     return usage("strategy=auto: is for all units, --strategy auto");
   llvm::Expected<std::string> checked = OptionValues::checked(key, value);
-  if (!checked || key != "forward_prefetch")
+  if (!checked || (key != "forward_prefetch" && key != "offload_activations"))
     return checked;
   return std::string(*checked == "true" ? "on" : "off");
 }

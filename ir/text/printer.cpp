@@ -108,6 +108,8 @@ void ModulePrinter::writeUnit(const Unit &unit) {
     out << " accumulation(" << wordOrString(unit.accumulation) << ')';
   if (unit.offload != Unit().offload)
     out << " offload(" << wordOrString(unit.offload) << ')';
+  if (!unit.offloadActivations.empty())
+    out << " offload_activations(" << wordOrString(unit.offloadActivations) << ')';
   if (!unit.paramDType.empty())
     out << " param_dtype(" << wordOrString(unit.paramDType) << ')';
   if (!unit.reduceDType.empty())

@@ -132,14 +132,16 @@ bool Reader::readUnit() {
       {"activation_checkpointing", &unit.activationCheckpointing},
       {"accumulation", &unit.accumulation},
       {"offload", &unit.offload},
+      {"offload_activations", &unit.offloadActivations},
       {"param_dtype", &unit.paramDType},
       {"reduce_dtype", &unit.reduceDType}};
   while (clauseFollows()) {
     const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
     if (clause == std::end(clauses))
-      return failHere("a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-                      "activation_checkpointing, accumulation, offload, param_dtype and reduce_dtype, not '" +
-                      token.text + "'");
+      return failHere(
+          "a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
+          "activation_checkpointing, accumulation, offload, offload_activations, param_dtype and reduce_dtype, not '" +
+          token.text + "'");
     advance();
     if (!parenthesized([&] { return readWordOrString(*clause->second); }))
       return false;

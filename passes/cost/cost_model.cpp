@@ -170,8 +170,15 @@ double CostModel::microseconds(const Node &node) const {
 }
 
 double CostModel::copyMicroseconds(const Node &start) const {
-  return hardware.host.alphaMicroseconds +
-         static_cast<double>(start.operand(0)->type().bytes()) / hardware.host.bytesPerMicrosecond;
+  return copyMicroseconds(start.operand(0)->type().bytes());
+}
+
+double CostModel::copyMicroseconds(int64_t bytes) const {
+  return hardware.host.alphaMicroseconds + static_cast<double>(bytes) / hardware.host.bytesPerMicrosecond;
+}
+
+double CostModel::exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const {
+  return std::max(copyMicroseconds(bytes) - (inlineStreams ? 0 : besideMicroseconds), 0.0);
 }
 
 double CostModel::collectiveMicroseconds(const Node &start) const {

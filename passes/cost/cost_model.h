@@ -21,6 +21,9 @@ struct CostModel {
   double collectiveMicroseconds(const Node &start) const;
   /// One copy between the device and its host.
   double copyMicroseconds(const Node &start) const;
+  double copyMicroseconds(int64_t bytes) const;
+  /// What a copy of so many bytes takes from computing that lasts so long and may run beside it.
+  double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const;
   /// Whichever of the three it is.
   double microseconds(const Node &node) const;
 };

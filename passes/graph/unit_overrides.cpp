@@ -23,6 +23,8 @@ std::string &fieldOf(Unit &unit, llvm::StringRef key) {
     return unit.accumulation;
   if (key == "offload")
     return unit.offload;
+  if (key == "offload_activations")
+    return unit.offloadActivations;
   if (key == "param_dtype")
     return unit.paramDType;
   if (key == "reduce_dtype")
@@ -62,8 +64,9 @@ bool isUsed(const Unit &unit, llvm::StringRef key) {
   Unit plain;
   plain.strategy = unit.strategy;
   WholeCopy copy = placementOf(plain).copy;
-  return key == "strategy" || key == "activation_checkpointing" || key == "offload" || key.ends_with("_dtype") ||
-         copy == WholeCopy::perUse || (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
+  return key == "strategy" || key == "activation_checkpointing" || key.starts_with("offload") ||
+         key.ends_with("_dtype") || copy == WholeCopy::perUse ||
+         (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
 }
 
 /// Once all strategies are known: a choice that none of its units has a use for is a mistake.
@@ -112,8 +115,9 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
       return error;
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
-      for (llvm::StringRef key : {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch",
-                                  "activation_checkpointing", "accumulation", "offload", "param_dtype", "reduce_dtype"})
+      for (llvm::StringRef key :
+           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
+            "accumulation", "offload", "offload_activations", "param_dtype", "reduce_dtype"})
         fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
   return ignoreParameters(module, options.ignoredParams);
 }

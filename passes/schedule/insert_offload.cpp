@@ -136,15 +136,15 @@ public:
 
   void run() {
     collect();
+    candidates.remove_if([&](const auto &entry) { return !isWorthIt(*entry.first, entry.second); });
     int64_t total = 0, taken = 0;
     for (const auto &[root, saved] : candidates)
-      total += isWorthIt(*root, saved) ? root->type().bytes() : 0;
+      total += choiceOf(*root, saved).empty() ? root->type().bytes() : 0;
     for (auto &[root, saved] : candidates) {
-      if (static_cast<double>(taken) >= share * static_cast<double>(total))
-        return;
-      if (!isWorthIt(*root, saved))
+      const llvm::StringRef choice = choiceOf(*root, saved);
+      if (choice == "off" || (choice.empty() && static_cast<double>(taken) >= share * static_cast<double>(total)))
         continue;
-      taken += root->type().bytes();
+      taken += choice.empty() ? root->type().bytes() : 0;
       move(*root, saved);
     }
   }
@@ -157,6 +157,15 @@ private:
     bool isElsewhere = false;             ///< it is returned, part of a pack, or freed by name
     llvm::SmallVector<Use *, 4> backward; ///< uses of it, under any name that forward gave it
   };
+
+  /// What is said of the unit that makes it, or of the one whose backward it first stays for: on, off, or nothing.
+  llvm::StringRef choiceOf(const Value &root, const Saved &saved) const {
+    const std::vector<Unit> &units = step.module()->units;
+    auto choice = [&](const Node &node) {
+      return node.section.unit < 0 ? llvm::StringRef() : llvm::StringRef(units[node.section.unit].offloadActivations);
+    };
+    return choice(*saved.firstInBackward) == "on" ? "on" : choice(*root.definer());
+  }
 
   static bool isBackward(const Node &node) {
     return node.section.phase == Phase::backward || node.section.phase == Phase::recompute;
@@ -246,7 +255,7 @@ private:
 };
 
 llvm::Error run(Module &module, const PassContext &) {
-  if (Function *step = module.function(FunctionKind::microStep); step && module.decisions.offloadActivations > 0)
+  if (Function *step = module.function(FunctionKind::microStep))
     ActivationOffloader(*step, module.decisions.offloadActivations).run();
   if (llvm::any_of(module.states, [](const State &state) { return state.onHost; }))
     for (const std::unique_ptr<Function> &function : module.functions)

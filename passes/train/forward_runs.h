@@ -12,6 +12,9 @@ struct ForwardRun {
   /// no parameter that would have to be gathered once more for it. Constants and states are there in any case.
   std::vector<bool> mayRecompute;
   std::vector<bool> readByBackward; ///< per node: by a derivative
+  bool mayOffload = false; ///< what stays until backward may do so in the host's memory; false from forwardRuns
+
+  Unit &unitOf(Module &module) const { return module.units[nodes.front()->section.unit]; }
 };
 
 /// All but the last, since backward begins right behind it. Requires: train stage.

@@ -13,6 +13,8 @@ namespace fsdpc {
 namespace {
 
 constexpr size_t mostInAllSets = 8;
+/// Of two copies that computing hides: enough to keep what fits.
+constexpr double leastCopyMicroseconds = 1e-3;
 
 bool isAlias(const Node &node) { return infoOf(node).has(aliasesOperand); }
 
@@ -72,6 +74,8 @@ public:
       tryAllSets();
     else
       tryChains();
+    if (run.mayOffload)
+      offloadAll();
     return undominated();
   }
 
@@ -93,6 +97,22 @@ private:
       for (size_t i = 0; i < expensive.size() * part / mostInAllSets; ++i)
         kept[expensive[i]] = true;
       points.push_back(measured(cut(kept)));
+    }
+  }
+
+  void offloadAll() {
+    const std::vector<bool> everything(run.nodes.size(), true);
+    double forward = 0;
+    for (size_t i = 0; i < run.nodes.size(); ++i)
+      forward += microsecondsOf(i, everything);
+    for (size_t i = 0, count = points.size(); i < count; ++i) {
+      SavedPoint point = points[i];
+      const double backward = 2 * forward + point.microseconds;
+      point.microseconds += leastCopyMicroseconds + target.exposedCopyMicroseconds(point.bytes, forward) +
+                            target.exposedCopyMicroseconds(point.bytes, backward);
+      point.bytes = 0;
+      point.isOffloaded = true;
+      points.push_back(std::move(point));
     }
   }
 
@@ -255,6 +275,7 @@ std::string signatureOf(const ForwardRun &run, const Target &target) {
   std::string text;
   llvm::raw_string_ostream out(text);
   llvm::DenseMap<const Value *, size_t> numbers;
+  out << (run.mayOffload ? "offload\n" : "");
   for (size_t i = 0; i < run.nodes.size(); ++i) {
     const Node &node = *run.nodes[i];
     out << infoOf(node).name << (run.mayRecompute[i] ? '+' : '-') << (run.readByBackward[i] ? '+' : '-')

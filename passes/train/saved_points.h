@@ -10,7 +10,8 @@ namespace fsdpc {
 struct SavedPoint {
   std::vector<bool> recomputed; ///< per node of the run
   int64_t bytes = 0;            ///< of what stays until backward on its account: each memory counted once
-  double microseconds = 0;      ///< of what is computed again
+  double microseconds = 0;      ///< of what is computed again, and of copies that computing does not hide
+  bool isOffloaded = false;     ///< what stays does so in the host's memory: no bytes of the device
 };
 
 /// Is it expensive to compute again for what it takes to keep? Products, convolutions, attention (Korthikanti et al.,
@@ -23,6 +24,8 @@ bool isExpensive(const Node &node);
 /// byte), what else stays is the minimum cut between what forward has at hand and what backward reads, each value
 /// weighing its bytes: so cheap nodes are computed again wherever that saves memory.
 /// Time is the target's; elementwise nodes cost what their loop moves in from and out to other loops.
+/// A run that may offload has every choice a second time, with what stays on the host: copied there while the run's
+/// forward computes, and back while its backward does, which takes twice as long.
 std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target);
 
 /// Equal for runs that have the same points: ops, types, costs, edges and readers.

@@ -23,7 +23,11 @@ void markAll(const ForwardRun &run, bool keepsExpensive) {
   }
 }
 
-void markWithinBudget(llvm::ArrayRef<ForwardRun> runs, const PassContext &context) {
+bool mayOffload(const Unit &unit, const PipelineOptions &options) {
+  return unit.offloadActivations.empty() ? options.offloadsActivations : unit.offloadActivations == "on";
+}
+
+void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const PassContext &context) {
   PointsBySignature points;
   const std::vector<const SavedPoint *> choices =
       choosePoints(runs, context.target, context.options.activationMemoryBudget, points);
@@ -31,19 +35,28 @@ void markWithinBudget(llvm::ArrayRef<ForwardRun> runs, const PassContext &contex
     for (size_t k = 0; k < runs[i].nodes.size(); ++k)
       if (choices[i]->recomputed[k])
         runs[i].nodes[k]->saving = Saving::recompute;
+  if (llvm::none_of(runs, [](const ForwardRun &run) { return run.mayOffload; }))
+    return;
+  for (const ForwardRun &run : runs)
+    run.unitOf(module).offloadActivations = "off";
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (choices[i]->isOffloaded) // a unit that is entered again has several runs
+      runs[i].unitOf(module).offloadActivations = "on";
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  std::vector<ForwardRun> budgeted;
-  for (ForwardRun &run : forwardRuns(*module.function(FunctionKind::microStep))) {
-    llvm::StringRef mode = module.units[run.nodes.front()->section.unit].activationCheckpointing;
-    if (mode == "budget")
+  std::vector<ForwardRun> runs = forwardRuns(*module.function(FunctionKind::microStep)), budgeted;
+  for (ForwardRun &run : runs) {
+    const Unit &unit = run.unitOf(module);
+    // The last of them has hardly any time between its forward and its backward.
+    run.mayOffload = &run != &runs.back() && mayOffload(unit, context.options);
+    if (unit.activationCheckpointing == "budget")
       budgeted.push_back(std::move(run));
-    else if (mode != "none")
-      markAll(run, mode == "selective");
+    else if (unit.activationCheckpointing != "none")
+      markAll(run, unit.activationCheckpointing == "selective");
   }
   if (!budgeted.empty())
-    markWithinBudget(budgeted, context);
+    markWithinBudget(module, budgeted, context);
   return llvm::Error::success();
 }
 

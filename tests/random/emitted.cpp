@@ -150,6 +150,8 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   add("backward_prefetch", own.backwardPrefetch);
   add("max_inflight_all_gathers", std::to_string(own.maxInflightAllGathers));
   add("activation_checkpointing", own.activationCheckpointing);
+  if (own.activationCheckpointing == "budget")
+    add("activation_memory_budget", doubleText(own.activationMemoryBudget));
   if (own.offload != "none")
     options.push_back("--offload_" + own.offload);
   if (own.offloadsActivations)

@@ -220,7 +220,8 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
     pipeline.minNumParams = random.pick({1, 20, 60});
   pipeline.forwardPrefetch = random.chance(0.7);
   pipeline.backwardPrefetch = random.pick({"backward_pre", "backward_pre", "backward_post", "no_prefetch"});
-  pipeline.activationCheckpointing = random.pick({"none", "none", "full", "selective"});
+  pipeline.activationCheckpointing = random.pick({"none", "none", "full", "selective", "budget"});
+  pipeline.activationMemoryBudget = pipeline.activationCheckpointing == "budget" ? random.pick({0.0, 0.3, 0.6}) : 1;
   pipeline.maxInflightAllGathers = random.pick({2, 2, 1, 3});
   pipeline.offload = random.pick({"none", "none", "optimizer", "params"});
   pipeline.offloadsActivations = random.chance(0.3);

@@ -118,8 +118,9 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
     unit.reshardAfterForward = random.pick({"default", "default", "always", "never"});
     unit.forwardPrefetch = random.pick({"", "", "on", "off"});
     unit.backwardPrefetch = random.pick({"", "", "backward_pre", "backward_post", "no_prefetch"});
-    unit.activationCheckpointing = random.pick({"none", "none", "full", "selective"});
+    unit.activationCheckpointing = random.pick({"none", "none", "full", "selective", "budget"});
     unit.offload = random.pick({"none", "none", "optimizer", "params"});
+    unit.offloadActivations = random.pick({"", "", "on", "off"});
   }
   // The mesh has replicas only where a unit splits within them.
   if (variant.replicas > 1 && !module.units.empty())

@@ -17,6 +17,7 @@ public:
     return node.op() == Op::fused && node.result(result)->type() == node.operand(operand)->type();
   }
   double costMicroseconds(const Node &) const override { return 1; }
+  double exposedCopyMicroseconds(int64_t, double) const override { return 1; }
   std::optional<std::string> unsupported(const Node &) const override { return std::nullopt; }
 };
 

@@ -25,6 +25,10 @@ public:
     Cost cost = infoOf(node).cost(node);
     return cost.flops + cost.bytesRead + cost.bytesWritten;
   }
+  double exposedCopyMicroseconds(int64_t bytes, double beside) const override {
+    return std::max(copyMicrosecondsPerByte * static_cast<double>(bytes) - beside, 0.0);
+  }
+  double copyMicrosecondsPerByte = 0;
   std::optional<std::string> unsupported(const Node &) const override { return std::nullopt; }
 
 private:
@@ -93,9 +97,24 @@ TEST(SavedPoints, AreTheSameForEqualBlocks) {
   EXPECT_EQ(signatureOf(chain.runs[1], PricedTarget()), signatureOf(chain.runs[2], PricedTarget()));
 }
 
-TEST(SavedBudget, NeverTakesLongerWithMoreAndStaysWithin) {
+void offloadAllButTheLast(Chain &chain) {
+  for (ForwardRun &run : llvm::drop_end(chain.runs))
+    run.mayOffload = true;
+}
+
+size_t countOffloaded(llvm::ArrayRef<const SavedPoint *> choices) {
+  return llvm::count_if(choices, [](const SavedPoint *point) { return point->isOffloaded; });
+}
+
+class SavedBudgetWithCopies : public testing::TestWithParam<std::optional<double>> {};
+
+TEST_P(SavedBudgetWithCopies, NeverTakesLongerWithMoreAndStaysWithin) {
   Chain chain(5);
   PricedTarget target;
+  if (GetParam()) {
+    offloadAllButTheLast(chain);
+    target.copyMicrosecondsPerByte = *GetParam();
+  }
   PointsBySignature points;
   const int64_t least = bytesOf(choosePoints(chain.runs, target, 0, points));
   const int64_t most = bytesOf(choosePoints(chain.runs, target, 1, points));
@@ -110,9 +129,39 @@ TEST(SavedBudget, NeverTakesLongerWithMoreAndStaysWithin) {
   EXPECT_EQ(before, 0);
 }
 
+// No offload; copies that are free, hidden in part, and never worth it.
+INSTANTIATE_TEST_SUITE_P(Costs, SavedBudgetWithCopies, testing::Values(std::nullopt, 0, 20, 1e9));
+
+TEST(SavedBudget, OffloadsWhereCopiesAreHiddenAndMemoryIsShort) {
+  Chain chain(4);
+  offloadAllButTheLast(chain);
+  PricedTarget target;
+  PointsBySignature points;
+  const std::vector<const SavedPoint *> least = choosePoints(chain.runs, target, 0, points);
+  EXPECT_EQ(countOffloaded(least), 3u);
+  for (const SavedPoint *point : llvm::ArrayRef(least).drop_back())
+    EXPECT_EQ(llvm::count(point->recomputed, true), 0) << "nothing is computed again that a hidden copy brings back";
+  EXPECT_EQ(countOffloaded(choosePoints(chain.runs, target, 1, points)), 0u);
+  const std::vector<const SavedPoint *> half = choosePoints(chain.runs, target, 0.5, points);
+  EXPECT_EQ(countOffloaded(half), 2u);
+  EXPECT_FALSE(half[2]->isOffloaded) << "what waits longest goes first";
+}
+
+TEST(SavedBudget, ComputesAgainWhereCopiesAreDear) {
+  Chain chain(4);
+  offloadAllButTheLast(chain);
+  PricedTarget target;
+  target.copyMicrosecondsPerByte = 1e9;
+  PointsBySignature points;
+  for (double budget : {0.5, 1.0})
+    EXPECT_EQ(countOffloaded(choosePoints(chain.runs, target, budget, points)), 0u) << budget;
+}
+
 TEST(SavedBudget, IsTheBestOfAllChoices) {
   Chain chain(4);
+  offloadAllButTheLast(chain);
   PricedTarget target;
+  target.copyMicrosecondsPerByte = 20;
   PointsBySignature points;
   std::vector<std::vector<SavedPoint>> all;
   size_t combinations = 1;
