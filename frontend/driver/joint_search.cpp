@@ -62,8 +62,12 @@ public:
       return lastError ? std::move(lastError) : llvm::createStringError("--strategy auto: nothing can be planned");
     llvm::consumeError(std::move(lastError));
     chooseWinner();
-    tryOffload();
-    chooseWinner();
+    // What one option has gained another may add to.
+    for (std::optional<size_t> before; before != result.winner;) {
+      before = result.winner;
+      tryOffload();
+      chooseWinner();
+    }
     if (result.fits)
       keepUnitsGathered();
     turnKnobs();
@@ -97,7 +101,8 @@ private:
     if (modes[0] != "none" && !asked.given("activation_checkpointing"))
       modes.push_back("none");
     for (llvm::StringRef option : {"offload_optimizer", "offload_activations", "offload_params"}) {
-      if (asked.given(option))
+      bool isIncluded = base.flag(option) || (option == "offload_optimizer" && base.flag("offload_params"));
+      if (asked.given(option) || isIncluded)
         continue;
       for (const std::string &mode : modes) {
         OptionValues values = base;
@@ -105,6 +110,8 @@ private:
         if (mode != "budget")
           values.resolve("activation_memory_budget", defaultOf("activation_memory_budget").str());
         values.resolve(option, "true");
+        if (!asked.given("offload_share"))
+          values.resolve("offload_share", defaultOf("offload_share").str());
         plan(std::move(values));
       }
     }

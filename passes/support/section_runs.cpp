@@ -2,33 +2,68 @@
 
 namespace fsdpc {
 
-namespace {
-
-template <class Continues>
-llvm::DenseMap<const Node *, size_t> numberRuns(const Function &function, Continues continues) {
+llvm::DenseMap<const Node *, size_t> sectionRuns(const Function &function) {
   llvm::DenseMap<const Node *, size_t> runs;
   size_t run = 0;
-  const Node *previous = nullptr;
   for (const Node *node : function) {
-    if (previous && !continues(previous->section, node->section))
-      ++run;
-    previous = node;
+    const Node *previous = node->previous();
+    run += previous && !(previous->section == node->section);
     runs[node] = run;
   }
   return runs;
 }
 
+namespace {
+
+class UnitRuns {
+public:
+  llvm::DenseMap<const Node *, size_t> number(const Function &function) {
+    for (const Node *node : function)
+      if (node->section.phase == Phase::update)
+        addUpdate(*node);
+      else
+        add(*node);
+    settleUpdates(/*isAmid=*/false);
+    return std::move(runs);
+  }
+
+private:
+  /// Which run it is in depends on what follows.
+  void addUpdate(const Node &node) {
+    updateRuns += updates.empty() || !(updates.back().first->section == node.section);
+    updates.emplace_back(&node, updateRuns);
+  }
+
+  void add(const Node &node) {
+    const bool goesOn = previous && continues(previous->section, node.section);
+    settleUpdates(goesOn);
+    count += !goesOn;
+    runs[&node] = count - 1;
+    previous = &node;
+  }
+
+  static bool continues(Section before, Section now) {
+    bool isRecomputed = before.phase == Phase::recompute && now.phase == Phase::backward && before.unit == now.unit;
+    return before == now || isRecomputed;
+  }
+
+  void settleUpdates(bool isAmid) {
+    for (const auto &[node, number] : updates)
+      runs[node] = isAmid ? count - 1 : count + number - 1;
+    count += isAmid ? 0 : updateRuns;
+    updates.clear();
+    updateRuns = 0;
+  }
+
+  llvm::DenseMap<const Node *, size_t> runs;
+  size_t count = 0; ///< runs so far
+  const Node *previous = nullptr;
+  llvm::SmallVector<std::pair<const Node *, size_t>, 32> updates; ///< behind it, and the number of each among them
+  size_t updateRuns = 0;
+};
+
 } // namespace
 
-llvm::DenseMap<const Node *, size_t> sectionRuns(const Function &function) {
-  return numberRuns(function, [](Section before, Section now) { return before == now; });
-}
-
-llvm::DenseMap<const Node *, size_t> unitRuns(const Function &function) {
-  return numberRuns(function, [](Section before, Section now) {
-    bool goesOn = before.phase == Phase::recompute && now.phase == Phase::backward && before.unit == now.unit;
-    return before == now || goesOn;
-  });
-}
+llvm::DenseMap<const Node *, size_t> unitRuns(const Function &function) { return UnitRuns().number(function); }
 
 } // namespace fsdpc
