@@ -282,10 +282,11 @@ extern const Pass carryFirstGather;
 /// before insertFrees, which then gives back what has left the device. Values do not change.
 extern const Pass insertOffload;
 
-/// Gives each copy about the time of one run of a unit, so that one is under way while another one's data are used:
-/// starts of reloads go up to the beginning of the run before, waits of offloads down to the end of the run behind, as
-/// far as what they copy, the last write of the state and the first reader allow. Moves nodes only; nothing without
-/// overlap_comm. Requires/ensures: async stage.
+/// Gives each copy time, so that one is under way while another one's data are used: starts of reloads go up, waits of
+/// offloads down, until the target's prediction of what compute does meanwhile is twice that of the copies, which take
+/// turns. At most to the beginning of the run before and the end of the run behind, and as far as what they copy, the
+/// last write of the state and the first reader allow. Moves nodes only; nothing without overlap_comm.
+/// Requires/ensures: async stage.
 extern const Pass scheduleCopies;
 
 /// Adds a free after the last use of every buffer that has none yet.
