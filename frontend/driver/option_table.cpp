@@ -116,8 +116,8 @@ constexpr OptionRow rows[] = {
      "but that and what products, attention and convolutions give; budget: what takes least time within "
      "activation_memory_budget"},
     {"activation_memory_budget", real, "", "0..1", "sharding",
-     "of activation_checkpointing budget: the share of activations that is kept; default: as much as memory_budget "
-     "allows"},
+     "of activation_checkpointing budget: the share of activations that is kept; default: 0.5, or as much as "
+     "memory_budget allows"},
     {"offload_params", boolean, "false", "", "sharding",
      "parameter shards, gradients and optimizer state in the host's memory, and the optimizer steps there"},
     {"offload_optimizer", boolean, "false", "", "sharding",

@@ -119,7 +119,10 @@ llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOption
   return llvm::Error::success();
 }
 
-/// A budget needs somebody to say it, and a unit that has one.
+/// Half of what could be kept, where nobody says more: cheap nodes alone are about that much.
+constexpr double defaultShareKept = 0.5;
+
+/// A budget that is said needs a unit that has one.
 llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &options) {
   options.activationCheckpointing = values.text("activation_checkpointing").str();
   bool isUsed =
@@ -132,9 +135,7 @@ llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &op
     return share.empty()
                ? llvm::Error::success()
                : usage("--activation_memory_budget: changes nothing without --activation_checkpointing budget");
-  if (share.empty())
-    return usage("--activation_checkpointing budget: --activation_memory_budget (0..1) or --memory_budget is required");
-  options.activationMemoryBudget = values.real("activation_memory_budget");
+  options.activationMemoryBudget = share.empty() ? defaultShareKept : values.real("activation_memory_budget");
   if (!(options.activationMemoryBudget >= 0 && options.activationMemoryBudget <= 1))
     return usage("--activation_memory_budget " + share + ": a share from 0 to 1 is expected");
   return llvm::Error::success();
