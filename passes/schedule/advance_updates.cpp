@@ -6,14 +6,13 @@
 #include "passes/passes.h"
 #include "passes/schedule/collective_ids.h"
 #include "passes/support/clone.h"
+#include "passes/support/optimizer_layout.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
 namespace {
-
-constexpr llvm::StringLiteral gradientPrefix = "grad.";
 
 class UpdateMover {
 public:

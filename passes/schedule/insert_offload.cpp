@@ -254,8 +254,13 @@ private:
   llvm::MapVector<Value *, Saved> candidates; ///< by root, in program order
 };
 
+bool offloadsActivations(const Module &module) {
+  return module.decisions.offloadActivations > 0 ||
+         llvm::any_of(module.units, [](const Unit &unit) { return unit.offloadActivations == "on"; });
+}
+
 llvm::Error run(Module &module, const PassContext &) {
-  if (Function *step = module.function(FunctionKind::microStep))
+  if (Function *step = module.function(FunctionKind::microStep); step && offloadsActivations(module))
     ActivationOffloader(*step, module.decisions.offloadActivations).run();
   if (llvm::any_of(module.states, [](const State &state) { return state.onHost; }))
     for (const std::unique_ptr<Function> &function : module.functions)

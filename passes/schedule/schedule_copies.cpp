@@ -16,6 +16,15 @@ namespace {
 /// while.
 constexpr double slack = 2;
 
+bool startsCopy(const Node &node) { return node.op() == Op::reloadStart || node.op() == Op::offloadStart; }
+
+bool hasCopies(const Function &function) {
+  for (const Node *node : function)
+    if (startsCopy(*node))
+      return true;
+  return false;
+}
+
 class CopyScheduler {
 public:
   CopyScheduler(Function &function, const Target &target)
@@ -36,7 +45,7 @@ private:
 
   static bool mayMove(const Node &node) {
     const Node *start = node.op() == Op::wait ? node.operand(0)->definer() : &node;
-    return node.op() == Op::read || (start && (start->op() == Op::reloadStart || start->op() == Op::offloadStart));
+    return node.op() == Op::read || (start && startsCopy(*start));
   }
 
   static Node *waitOf(const Node &start) { return start.result()->uses()->user(); }
@@ -135,7 +144,8 @@ private:
 llvm::Error run(Module &module, const PassContext &context) {
   if (module.decisions.overlapComm)
     for (const std::unique_ptr<Function> &function : module.functions)
-      CopyScheduler(*function, context.target).run();
+      if (hasCopies(*function))
+        CopyScheduler(*function, context.target).run();
   return llvm::Error::success();
 }
 

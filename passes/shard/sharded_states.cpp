@@ -86,13 +86,7 @@ void ShardedStates::collectReduced() {
 
 void ShardedStates::addOptimizerStates(const State &segment, const OptimizerLayout &layout) {
   for (const std::string &field : layout.fields) {
-    State state;
-    state.name = segment.name + "." + field;
-    state.role = StateRole::optimizer;
-    state.type = segment.type;
-    state.owner = segment.name;
-    state.field = field;
-    state.initialValue = layout.initialState;
+    State state = optimizerState(segment.name, segment.type, field, layout);
     state.onHost = unitOf(segment).offload != "none";
     module.addState(std::move(state));
   }

@@ -8,8 +8,6 @@
 
 namespace fsdpc {
 
-inline constexpr llvm::StringLiteral gradientPrefix = "grad."; ///< results that are gradients of states are named so
-
 struct SlotOf {
   const State *segment = nullptr; ///< null: the state is no parameter
   const SegmentSlot *slot = nullptr;

@@ -90,6 +90,18 @@ OptimizerLayout optimizerLayout(const Module &train) {
   return layout;
 }
 
+State optimizerState(const std::string &owner, const Type &type, const std::string &field,
+                     const OptimizerLayout &layout) {
+  State state;
+  state.name = owner + "." + field;
+  state.role = StateRole::optimizer;
+  state.type = type;
+  state.owner = owner;
+  state.field = field;
+  state.initialValue = layout.initialState;
+  return state;
+}
+
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options) {
   if (layout.guard)
     addGuardStates(module, *layout.guard, options);

@@ -8,6 +8,8 @@
 
 namespace fsdpc {
 
+inline constexpr llvm::StringLiteral gradientPrefix = "grad."; ///< results that are gradients of states are named so
+
 struct OptimizerLayout {
   Op op;
   OptimizerAttributes attributes;
@@ -23,6 +25,10 @@ OptimizerLayout optimizerLayout(const OptimizerOptions &options);
 
 /// As the train stage's update calls its optimizer; whoever edited that stage is followed.
 OptimizerLayout optimizerLayout(const Module &train);
+
+/// One of the layout's fields for `owner`, a parameter or a segment of several; not yet part of a module.
+State optimizerState(const std::string &owner, const Type &type, const std::string &field,
+                     const OptimizerLayout &layout);
 
 /// Adds the scalar states the layout needs, if they are not there yet.
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options);

@@ -7,8 +7,6 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral gradientPrefix = "grad.";
-
 /// Parameters that micro_step returns a gradient of, with the gradient's type.
 std::vector<const Parameter *> trainedParameters(const Module &module) {
   std::vector<const Parameter *> trained;
@@ -21,17 +19,6 @@ std::vector<const Parameter *> trainedParameters(const Module &module) {
 
 Section unitSection(const Module &module, const Parameter &parameter, Phase phase) {
   return {module.unitIndex(parameter.unit), phase};
-}
-
-State &addOptimizerState(Module &module, const Parameter &parameter, const std::string &field, double initialValue) {
-  State state;
-  state.name = parameter.name + "." + field;
-  state.role = StateRole::optimizer;
-  state.type = parameter.type;
-  state.owner = parameter.name;
-  state.field = field;
-  state.initialValue = initialValue;
-  return module.addState(std::move(state));
 }
 
 /// As the step has summed them, or `widened`: those of 16 bits as f32.
@@ -66,7 +53,7 @@ void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, con
     builder.setSection(unitSection(module, *parameter, Phase::update));
     std::vector<const State *> states = {module.state(parameter->name)};
     for (const std::string &field : layout.fields)
-      states.push_back(&addOptimizerState(module, *parameter, field, layout.initialState));
+      states.push_back(&module.addState(optimizerState(parameter->name, parameter->type, field, layout)));
     llvm::SmallVector<Value *, 12> operands = {builder.readState(*states[0]), gradient};
     for (size_t i = 1; i < states.size(); ++i)
       operands.push_back(builder.readState(*states[i]));

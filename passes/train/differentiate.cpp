@@ -4,6 +4,7 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
+#include "passes/support/optimizer_layout.h"
 #include "passes/support/precision.h"
 #include "passes/support/update_guard.h"
 #include "llvm/ADT/DenseSet.h"
@@ -129,9 +130,9 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
     builder.inherit(*local->definer());
     builder.setPhase(Phase::backward);
     Value *global = builder.create(Op::batchSum, {summand(module, parameter, local, options)})->result();
-    global->setName("grad." + parameter.name);
+    global->setName(gradientPrefix.str() + parameter.name);
     values.push_back(global);
-    names.push_back("grad." + parameter.name);
+    names.push_back(gradientPrefix.str() + parameter.name);
   }
   ret->erase();
   builder.setInsertionPoint(nullptr);
