@@ -52,6 +52,8 @@ constexpr OptionRow rows[] = {
 
     {"trainable", text, "", "REGEX", "parameters", "exactly these are trained"},
     {"frozen", text, "", "REGEX", "parameters", "these are not trained"},
+    {"accept_changed", text, "", "REGEX", "parameters",
+     "parameters that the exporter changed beyond recovery train as they stand in the file"},
     {"tie", list, "", "A=B", "parameters", "two parameters are one"},
     {"no_tie", boolean, "false", "", "parameters", "shared and copied parameters of different modules become separate"},
     {"keep_shared", boolean, "false", "", "parameters", "initializers merged because they were equal stay one"},

@@ -215,7 +215,7 @@ llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   if (llvm::Error error = atLeastOne(values, "micro_batch_size", int64_t(1) << 31))
     return error;
-  for (llvm::StringRef name : {"trainable", "frozen"})
+  for (llvm::StringRef name : {"trainable", "frozen", "accept_changed"})
     if (llvm::Error error = checkRegex(values, name))
       return error;
   ImportOptions options;
@@ -232,6 +232,7 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
                                                             : TrainMode::keep;
   options.trainableRegex = values.text("trainable").str();
   options.frozenRegex = values.text("frozen").str();
+  options.acceptChanged = values.text("accept_changed").str();
   for (llvm::StringRef tie : values.list("tie")) {
     auto [first, second] = tie.split('=');
     if (first.empty() || second.empty())

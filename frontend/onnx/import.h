@@ -48,6 +48,7 @@ struct ImportOptions {
   TrainMode trainMode = TrainMode::keep;
   std::string trainableRegex; ///< not empty: exactly these are trained. A match may also turn a buffer into a parameter
   std::string frozenRegex;    ///< not empty: these are not trained
+  std::string acceptChanged;  ///< not empty: of these, what the exporter changed beyond recovery trains as in the file
   std::vector<std::pair<std::string, std::string>> ties; ///< parameter A and parameter B are one, named A
   bool noTie = false;         ///< shared and copied parameters of different modules become parameters of their own
   bool keepShared = false;    ///< initializers that the exporter merged because they were equal stay one parameter
