@@ -1,5 +1,6 @@
 #include "frontend/onnx/classify.h"
 
+#include "frontend/onnx/fx_trace.h"
 #include "frontend/onnx/tensor_source.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -159,7 +160,23 @@ private:
       return with(role, InitializerKind::parameter, "export metadata");
     if (kind == "BUFFER" || signature.isBuffer.contains(tensor.name()))
       return with(role, InitializerKind::buffer, "export metadata");
+    if (isFoldedBatchNormBias(tensor)) {
+      role = with(role, InitializerKind::parameter, "export metadata");
+      rename(role, moduleOf(index.node(index.readsOf(tensor.name()).front()).input(1)).str() + ".bias");
+      role.note = "BatchNorm folded by the exporter, stored as " + tensor.name();
+      return role;
+    }
     return with(role, InitializerKind::constant, "export metadata");
+  }
+
+  /// The bias of a convolution or product that stands where the author's BatchNorm stood.
+  bool isFoldedBatchNormBias(const onnx::TensorProto &tensor) const {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+    return !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
+      const onnx::NodeProto &node = index.node(read);
+      bool isBias = read.input == 2 && isMatrixProduct(node);
+      return isBias && llvm::StringRef(fxStatement(node).operation).contains("batch_norm");
+    });
   }
 
   InitializerRole fromFolding(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources,

@@ -26,6 +26,74 @@ void GraphEdit::addZeros(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, ll
   changed = true;
 }
 
+void GraphEdit::addTensor(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape,
+                          llvm::ArrayRef<uint8_t> bytes, llvm::StringRef note) {
+  onnx::TensorProto *tensor = graph.add_initializer();
+  tensor->set_name(name.str());
+  tensor->set_data_type(onnxType);
+  for (int64_t dim : shape)
+    tensor->add_dims(dim);
+  tensor->set_raw_data(std::string(bytes.begin(), bytes.end()));
+  if (!note.empty())
+    addNote(*tensor, note);
+  changed = true;
+}
+
+onnx::NodeProto &GraphEdit::addFirstNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs) {
+  onnx::NodeProto &node = firstNodes.emplace_back();
+  // Names are unique over all edits of a graph: the first input is a parameter or was made from one just before.
+  node.set_name(inputs.front() + "." + op.lower() + std::to_string(madeNodes++));
+  node.set_op_type(op.str());
+  for (const std::string &input : inputs)
+    node.add_input(input);
+  node.add_output(node.name());
+  changed = true;
+  return node;
+}
+
+std::string GraphEdit::addIntegers(llvm::StringRef name, llvm::ArrayRef<int64_t> values,
+                                   llvm::ArrayRef<int64_t> shape) {
+  const std::string unique = (name + std::to_string(madeNodes++)).str();
+  addTensor(unique, onnx::TensorProto::INT64, shape,
+            llvm::ArrayRef(reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof(int64_t)), "");
+  return unique;
+}
+
+std::string GraphEdit::addCast(llvm::StringRef source, int32_t onnxType) {
+  onnx::NodeProto &node = addFirstNode("Cast", {source.str()});
+  onnx::AttributeProto *to = node.add_attribute();
+  to->set_name("to");
+  to->set_type(onnx::AttributeProto::INT);
+  to->set_i(onnxType);
+  return node.output(0);
+}
+
+std::string GraphEdit::addReshape(llvm::StringRef source, llvm::ArrayRef<int64_t> shape) {
+  std::string dims = addIntegers(source.str() + ".shape", shape, {static_cast<int64_t>(shape.size())});
+  return addFirstNode("Reshape", {source.str(), dims}).output(0);
+}
+
+std::string GraphEdit::addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape) {
+  std::string dims = addIntegers(source.str() + ".shape", shape, {static_cast<int64_t>(shape.size())});
+  return addFirstNode("Expand", {source.str(), dims}).output(0);
+}
+
+std::string GraphEdit::addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices,
+                                 llvm::ArrayRef<int64_t> indexShape) {
+  std::string rows = addIntegers(table.str() + ".rows", indices, indexShape);
+  return addFirstNode("Gather", {table.str(), rows}).output(0);
+}
+
+std::string GraphEdit::addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
+  onnx::NodeProto &node = addFirstNode("Transpose", {source.str()});
+  onnx::AttributeProto *attribute = node.add_attribute();
+  attribute->set_name("perm");
+  attribute->set_type(onnx::AttributeProto::INTS);
+  for (int64_t axis : permutation)
+    attribute->add_ints(axis);
+  return node.output(0);
+}
+
 void GraphEdit::addNote(onnx::TensorProto &tensor, llvm::StringRef note) {
   onnx::StringStringEntryProto *entry = tensor.add_metadata_props();
   entry->set_key(recoveredKey.str());

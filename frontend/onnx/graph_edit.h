@@ -14,6 +14,16 @@ public:
   onnx::TensorProto &copyInitializer(const onnx::TensorProto &from, llvm::StringRef name, llvm::StringRef note);
   /// A new initializer of zeros.
   void addZeros(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, llvm::StringRef note);
+  /// A new initializer with the values given, in the type's own bytes.
+  void addTensor(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<uint8_t> bytes,
+                 llvm::StringRef note);
+  /// New nodes at the start of the graph, in the order of the calls; each returns the name of its value.
+  std::string addCast(llvm::StringRef source, int32_t onnxType);
+  std::string addReshape(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
+  std::string addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
+  /// Rows of a table, [indexShape..., D].
+  std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
+  std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a node at the start of the graph make the value from another one: its dim i is
   /// `source`'s dim permutation[i]; Identity if that is empty.
   void replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
@@ -29,7 +39,10 @@ public:
   void apply();
 
 private:
+  onnx::NodeProto &addFirstNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs);
+  std::string addIntegers(llvm::StringRef name, llvm::ArrayRef<int64_t> values, llvm::ArrayRef<int64_t> shape);
   onnx::GraphProto &graph;
+  int64_t madeNodes = 0;
   std::vector<onnx::NodeProto> firstNodes;
   std::vector<int> removedNodes;
   llvm::StringSet<> removedInitializers;

@@ -1,5 +1,6 @@
 #include "frontend/onnx/import.h"
 
+#include "frontend/onnx/complete.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
 
@@ -27,6 +28,8 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
   llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported);
   if (!recovered)
     return recovered.takeError();
+  if (llvm::Error error = refuseLost(*imported.model))
+    return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
   if (std::string nodes = unsupportedNodes(*imported.model); !nodes.empty())
     return llvm::createStringError(path + ": " + nodes);
   llvm::Expected<std::vector<GraphInput>> inputs = bindInputs(*imported.model, options);

@@ -73,8 +73,10 @@ void readSignatureLine(llvm::StringRef line, ExportSignature &signature) {
   llvm::StringRef name = target.split('\'').first, kind = before.rsplit(": ").second;
   if (name.empty())
     return;
-  if (kind == "PARAMETER" && signature.isParameter.insert(name).second)
+  if (kind == "PARAMETER" && signature.isParameter.insert(name).second) {
     signature.parameters.push_back(name.str());
+    signature.placeholders[name] = before.rsplit(": ").first.trim().str();
+  }
   if (kind == "BUFFER" && signature.isBuffer.insert(name).second)
     signature.buffers.push_back(name.str());
 }

@@ -41,7 +41,8 @@ struct ExportSignature {
   std::vector<std::string> parameters; ///< names of all parameters, in definition order
   std::vector<std::string> buffers;
   llvm::StringSet<> isParameter, isBuffer;
-  llvm::StringMap<std::string> kinds;                   ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
+  llvm::StringMap<std::string> placeholders; ///< of parameters: their names in the traced graph, p_fc1_weight
+  llvm::StringMap<std::string> kinds;        ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
   llvm::StringMap<std::vector<std::string>> foldedFrom; ///< initializers that the exporter computed: from which values
   bool known() const { return !parameters.empty() || !kinds.empty(); }
 };

@@ -8,6 +8,11 @@
 
 namespace fsdpc {
 
+/// A parameter that the file names and that cannot be trained as its author wrote it.
+struct LostParameter {
+  std::string name, why; ///< why: a few words, "was computed into 'val_31' (neg, exp)"
+};
+
 /// Parsed, checked, local functions inlined. External data stays in its files.
 class OnnxModel {
 public:
@@ -16,6 +21,8 @@ public:
   std::string folder;                        ///< external data lies below it
   bool weightsMayBeAbsent = false;           ///< ImportOptions::weightsMayBeAbsent
   llvm::StringMap<StatedStart> statedStarts; ///< by initializer; from the file's training info
+  std::vector<LostParameter> lost;           ///< found by the repairs, in the order of the signature's use
+  llvm::StringSet<> tied;                    ///< parameters that live on under the name of another
   llvm::StringSet<> angleTables; ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
 
   const onnx::GraphProto &graph() const { return proto.graph(); }

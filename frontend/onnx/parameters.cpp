@@ -1,5 +1,6 @@
 #include "frontend/onnx/parameters.h"
 
+#include "frontend/onnx/complete.h"
 #include "frontend/onnx/graph_edit.h"
 #include "llvm/Support/Regex.h"
 #include <algorithm>
@@ -177,7 +178,7 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {tieCopies, splitMerged, restoreBiases})
+  for (auto *step : {tieCopies, splitMerged, restoreFolded, restoreBiases, accountForAll})
     if (llvm::Error error = step(repair))
       return error;
   RecoveredParameters recovered = listParameters(repair);

@@ -31,6 +31,15 @@ llvm::Error tieCopies(const Repair &repair);
 /// elements and more than one dim without an Identity: exporters merge no such. Off with keepShared.
 llvm::Error splitMerged(const Repair &repair);
 
+/// A parameter that the exporter expanded, sliced or looked up, and stored as the result (`folded_from` names it), is
+/// an initializer again, read through Expand, Gather, Reshape and Transpose nodes:
+///   - along an axis where all slices are equal, the parameter is one of them. Slices of one value count only along the
+///     samples of the batch;
+///   - rows that occur again are rows of a table, each of which is stored once. Other rows of it are not in the file.
+/// What was computed (neg, exp, mul; several parameters at once), or has one value where several rows are, is lost:
+/// OnnxModel::lost says why.
+llvm::Error restoreFolded(const Repair &repair);
+
 /// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
 /// Only with restoreBiases; otherwise a remark counts them.
 llvm::Error restoreBiases(const Repair &repair);

@@ -1,4 +1,5 @@
 #include "frontend/onnx/classify.h"
+#include "frontend/onnx/complete.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 
@@ -19,27 +20,12 @@ int64_t biasElements(const onnx::NodeProto &node, const Shape &weight) {
   return weight[transposed && transposed->i() ? 0 : 1];
 }
 
-/// Biases of the signature that no initializer holds and nothing was folded from.
-std::vector<std::string> absentBiases(const onnx::GraphProto &graph, const ExportSignature &signature) {
-  llvm::StringSet<> present;
-  for (const onnx::TensorProto &tensor : graph.initializer())
-    present.insert(tensor.name());
-  for (const auto &folded : signature.foldedFrom)
-    for (const std::string &source : folded.second)
-      present.insert(source);
-  std::vector<std::string> absent;
-  for (const std::string &name : signature.parameters)
-    if (!present.contains(name) && leafOf(name).contains("bias"))
-      absent.push_back(name);
-  return absent;
-}
-
 } // namespace
 
 llvm::Error restoreBiases(const Repair &repair) {
   GraphIndex index(repair.model.graph());
   ExportSignature signature = exportSignature(index.graph);
-  std::vector<std::string> absent = absentBiases(index.graph, signature);
+  std::vector<std::string> absent = findMissing(repair.model, index, signature).zeroBiases;
   if (!absent.empty() && !repair.options.restoreBiases)
     repair.remarks.push_back(std::to_string(absent.size()) + " biases, '" + absent.front() +
                              "' the first, are not in the file: the exporter drops those that are zero "

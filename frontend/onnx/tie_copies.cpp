@@ -71,12 +71,22 @@ private:
     if (!*layout)
       return llvm::Error::success();
     tied.insert(copy.name());
+    rememberTied(copy);
     edit.addNote(*repair.model.graph().mutable_initializer(index.initializerPosition(original.name())),
                  "was also stored as " + copy.name());
     edit.replaceInitializer(copy.name(), original.name(), **layout);
     repair.remarks.push_back("'" + copy.name() + "' holds the same values as '" + original.name() +
                              "': they are one parameter (--no_tie keeps them apart)");
     return llvm::Error::success();
+  }
+
+  /// The copy's parameters live on under the original's name.
+  void rememberTied(const onnx::TensorProto &copy) {
+    repair.model.tied.insert(copy.name());
+    auto folded = signature.foldedFrom.find(copy.name());
+    if (folded != signature.foldedFrom.end())
+      for (const std::string &source : folded->second)
+        repair.model.tied.insert(source);
   }
 
   /// Foldings of one parameter, and the parameter itself where it is also in the file.

@@ -1,0 +1,199 @@
+#include "frontend/onnx/complete.h"
+
+#include "frontend/onnx/fx_trace.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Regex.h"
+#include <set>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr size_t mostListed = 20;
+
+bool isBiasName(llvm::StringRef name) {
+  llvm::StringRef leaf = leafOf(name);
+  return leaf == "bias" || leaf.ends_with("_bias") || leaf.starts_with("bias_");
+}
+
+bool isBatchNorm(llvm::StringRef operation) { return operation.contains("batch_norm"); }
+
+/// Operations of modules that hold parameters, and leave a node unless they were merged with another's.
+bool isOfLayer(llvm::StringRef operation) {
+  return llvm::StringSwitch<bool>(operation)
+      .Cases("layer_norm", "native_layer_norm", "rms_norm", "group_norm", "native_group_norm", true)
+      .Cases("linear", "addmm", "embedding", "prelu", true)
+      .Default(false);
+}
+
+class Missing {
+public:
+  Missing(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
+      : model(model), index(index), signature(signature), trace(index.graph) {
+    readStatements();
+    listPresent();
+    hasMerged = findMerged();
+  }
+
+  MissingParameters sort() {
+    std::set<std::string> batchNorms;
+    for (const std::string &name : signature.parameters) {
+      if (present.contains(name))
+        continue;
+      auto placeholder = signature.placeholders.find(name);
+      llvm::StringRef reader = placeholder == signature.placeholders.end()
+                                   ? llvm::StringRef()
+                                   : llvm::StringRef(readers.lookup(placeholder->second));
+      if (isBatchNorm(reader) && !keptBatchNorms.contains(placeholder->second)) {
+        if (std::string module = moduleOf(name).str(); batchNorms.insert(module).second)
+          result.foldedBatchNorms.push_back(module);
+      } else if (isBiasName(name) && (!reader.empty() || hasNodes(moduleOf(name)))) {
+        result.zeroBiases.push_back(name);
+      } else if (!reader.empty()) {
+        result.lost.push_back({name, "is read by '" + reader.str() + "', and was merged or dropped with its equals"});
+      } else if (hasMerged && !hasNodes(moduleOf(name))) {
+        result.lost.push_back({name, "has no node left: its module was merged with another of equal parameters"});
+      } else {
+        result.unused.push_back(name);
+      }
+    }
+    return std::move(result);
+  }
+
+private:
+  /// By placeholder, an operation that reads it and is left in the file.
+  void readStatements() {
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      FxStatement statement = fxStatement(node);
+      for (const std::string &argument : statement.arguments) {
+        readers.try_emplace(argument, statement.operation);
+        if (node.op_type() == "BatchNormalization")
+          keptBatchNorms.insert(argument);
+      }
+      for (llvm::StringRef scope = index.scopes[i]; modulesWithNodes.insert(scope).second && !scope.empty();)
+        scope = moduleOf(scope);
+    }
+  }
+
+  void listPresent() {
+    for (const onnx::TensorProto &tensor : index.graph.initializer()) {
+      present.insert(tensor.name());
+      auto folded = signature.foldedFrom.find(tensor.name());
+      if (folded != signature.foldedFrom.end())
+        for (const std::string &source : folded->second)
+          present.insert(source);
+    }
+    for (const LostParameter &lost : model.lost)
+      present.insert(lost.name);
+    for (const auto &name : model.tied)
+      present.insert(name.first());
+  }
+
+  bool hasNodes(llvm::StringRef module) const { return modulesWithNodes.contains(module); }
+
+  /// Does a statement read what nothing in the file makes, though its operation is a layer's or the node reads a
+  /// folded value of another name in its place?
+  bool findMerged() const {
+    llvm::StringSet<> undefined;
+    for (const std::string &argument : trace.undefinedArguments())
+      if (index.initializerPosition(argument) < 0 && index.producerPosition(argument) < 0)
+        undefined.insert(argument);
+    for (const auto &argument : undefined)
+      if (isOfLayer(fxOperation(argument.first())))
+        return true;
+    return llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) { return readsForeign(node, undefined); });
+  }
+
+  bool readsForeign(const onnx::NodeProto &node, const llvm::StringSet<> &undefined) const {
+    for (const std::string &input : node.input()) {
+      llvm::StringRef operation = fxOperation(input);
+      bool isFolded = index.initializerPosition(input) >= 0 && signature.foldedFrom.contains(input);
+      if (operation.empty() || !isFolded)
+        continue;
+      FxStatement statement = fxStatement(node);
+      if (llvm::is_contained(statement.arguments, input))
+        continue;
+      for (const std::string &argument : statement.arguments)
+        if (undefined.contains(argument) && fxOperation(argument) == operation)
+          return true;
+    }
+    return false;
+  }
+
+  const OnnxModel &model;
+  const GraphIndex &index;
+  const ExportSignature &signature;
+  FxTrace trace;
+  llvm::StringMap<std::string> readers;
+  llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
+  bool hasMerged = false;
+  MissingParameters result;
+};
+
+std::string listed(llvm::ArrayRef<std::string> names) {
+  std::string text = "'" + llvm::join(names.take_front(mostListed), "', '") + "'";
+  return names.size() > mostListed ? text + " and " + std::to_string(names.size() - mostListed) + " more" : text;
+}
+
+/// Takes off `lost` what the user accepts as it is in the file.
+llvm::Error acceptChanged(std::vector<LostParameter> &lost, const MissingParameters &missing, llvm::StringRef text) {
+  if (text.empty())
+    return llvm::Error::success();
+  llvm::Regex regex(("^(" + text + ")$").str());
+  std::string why;
+  if (!regex.isValid(why))
+    return llvm::createStringError("--accept_changed '" + text + "' is not a regular expression: " + why);
+  const size_t before = lost.size();
+  llvm::erase_if(lost, [&](const LostParameter &one) { return regex.match(one.name); });
+  bool matches = lost.size() < before ||
+                 llvm::any_of(missing.foldedBatchNorms, [&](const std::string &name) { return regex.match(name); });
+  if (matches)
+    return llvm::Error::success();
+  std::string known = lost.empty() ? " (the exporter changed none)" : "; changed are, for one, '" + lost[0].name + "'";
+  return llvm::createStringError("--accept_changed '" + text + "' matches no parameter that the exporter changed" +
+                                 known);
+}
+
+} // namespace
+
+MissingParameters findMissing(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature) {
+  return Missing(model, index, signature).sort();
+}
+
+llvm::Error accountForAll(const Repair &repair) {
+  GraphIndex index(repair.model.graph());
+  MissingParameters missing = findMissing(repair.model, index, exportSignature(index.graph));
+  std::vector<LostParameter> &lost = repair.model.lost;
+  lost.insert(lost.end(), missing.lost.begin(), missing.lost.end());
+  if (!missing.foldedBatchNorms.empty())
+    repair.remarks.push_back(
+        "warning: the exporter folded BatchNorm into the convolution before it; what trains are the "
+        "folded weights and biases, without batch statistics: " +
+        listed(missing.foldedBatchNorms) + ". torch.onnx.export(..., dynamo=True, optimize=False) keeps BatchNorm");
+  if (!missing.unused.empty())
+    repair.remarks.push_back(
+        std::to_string(missing.unused.size()) +
+        " parameters of the signature are read by nothing in the file, unused or by another name: " +
+        listed(missing.unused));
+  return acceptChanged(lost, missing, repair.options.acceptChanged);
+}
+
+llvm::Error refuseLost(const OnnxModel &model) {
+  if (model.lost.empty())
+    return llvm::Error::success();
+  std::string text = std::to_string(model.lost.size()) +
+                     " parameters cannot be trained as the model was written, for the exporter changed them:";
+  for (const LostParameter &lost : llvm::ArrayRef(model.lost).take_front(mostListed))
+    text += "\n  '" + lost.name + "' " + lost.why;
+  if (model.lost.size() > mostListed)
+    text += "\n  and " + std::to_string(model.lost.size() - mostListed) + " more";
+  return llvm::createStringError(text +
+                                 "\nexport again with torch.onnx.export(..., dynamo=True, optimize=False), which "
+                                 "keeps parameters as they are, or train what the file holds in their place: "
+                                 "--accept_changed REGEX");
+}
+
+} // namespace fsdpc

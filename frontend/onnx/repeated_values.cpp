@@ -1,0 +1,80 @@
+#include "frontend/onnx/repeated_values.h"
+
+#include <cstring>
+
+namespace fsdpc {
+
+namespace {
+
+/// Elements of the dims before and behind an axis.
+struct Around {
+  int64_t outer = 1, inner = 1;
+  Around(const Shape &shape, int64_t axis) {
+    for (size_t i = 0; i < shape.size(); ++i)
+      (static_cast<int64_t>(i) < axis ? outer : inner) *= static_cast<int64_t>(i) == axis ? 1 : shape[i];
+  }
+};
+
+} // namespace
+
+bool DenseValues::isUniform() const {
+  const size_t width = static_cast<size_t>(elementBytes);
+  return data.size() <= width || std::memcmp(data.data(), data.data() + width, data.size() - width) == 0;
+}
+
+bool repeatsAlong(const DenseValues &values, int64_t axis) {
+  const Around around(values.shape, axis);
+  const int64_t many = values.shape[axis], bytes = around.inner * values.elementBytes;
+  for (int64_t o = 0; o < around.outer; ++o) {
+    const uint8_t *first = values.data.data() + o * many * bytes;
+    for (int64_t i = 1; i < many; ++i)
+      if (std::memcmp(first, first + i * bytes, static_cast<size_t>(bytes)) != 0)
+        return false;
+  }
+  return true;
+}
+
+DenseValues firstAlong(const DenseValues &values, int64_t axis) {
+  const Around around(values.shape, axis);
+  const int64_t step = values.shape[axis] * around.inner * values.elementBytes;
+  DenseValues result{values.shape, values.elementBytes, {}};
+  result.shape[axis] = 1;
+  for (int64_t o = 0; o < around.outer; ++o) {
+    const uint8_t *from = values.data.data() + o * step;
+    result.data.insert(result.data.end(), from, from + around.inner * values.elementBytes);
+  }
+  return result;
+}
+
+DenseValues moveAxisLast(const DenseValues &values, int64_t axis) {
+  const Around around(values.shape, axis);
+  const int64_t many = values.shape[axis], width = values.elementBytes;
+  DenseValues result{values.shape, width, std::vector<uint8_t>(values.data.size())};
+  result.shape.erase(result.shape.begin() + axis);
+  result.shape.push_back(many);
+  uint8_t *to = result.data.data();
+  for (int64_t o = 0; o < around.outer; ++o)
+    for (int64_t i = 0; i < around.inner; ++i)
+      for (int64_t k = 0; k < many; ++k, to += width)
+        std::memcpy(to, values.data.data() + ((o * many + k) * around.inner + i) * width, static_cast<size_t>(width));
+  return result;
+}
+
+RowsOfTable distinctRows(const DenseValues &values) {
+  const int64_t columns = values.shape.back(), rows = values.elements() / columns;
+  const size_t bytes = static_cast<size_t>(columns * values.elementBytes);
+  RowsOfTable result{{{0, columns}, values.elementBytes, {}}, {}};
+  llvm::StringMap<int64_t> known;
+  for (int64_t r = 0; r < rows; ++r) {
+    llvm::StringRef row(reinterpret_cast<const char *>(values.data.data()) + static_cast<size_t>(r) * bytes, bytes);
+    auto [entry, isNew] = known.try_emplace(row, result.rows.shape[0]);
+    if (isNew) {
+      ++result.rows.shape[0];
+      result.rows.data.insert(result.rows.data.end(), row.bytes_begin(), row.bytes_end());
+    }
+    result.indices.push_back(entry->second);
+  }
+  return result;
+}
+
+} // namespace fsdpc

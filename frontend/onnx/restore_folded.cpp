@@ -1,0 +1,268 @@
+// A parameter that the exporter expanded, sliced or looked up, and stored as the result, becomes an initializer again.
+#include "frontend/onnx/classify.h"
+#include "frontend/onnx/fx_trace.h"
+#include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/repair.h"
+#include "frontend/onnx/repeated_values.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <algorithm>
+#include <optional>
+
+namespace fsdpc {
+
+namespace {
+
+/// What an operation of the tracer does with elements.
+enum class Moves : uint8_t {
+  all,      ///< a permutation or a part of them: nothing occurs more often than before
+  repeated, ///< elements may occur more than once
+  rows,     ///< reads rows by indices
+  computed, ///< makes other values
+};
+
+Moves movesOf(llvm::StringRef operation) {
+  return llvm::StringSwitch<Moves>(operation)
+      .Cases("alias", "slice", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", Moves::all)
+      .Cases("unsqueeze", "squeeze", "select", "narrow", "detach", "clone", "contiguous", "flatten", Moves::all)
+      .Cases("unflatten", "lift_fresh_copy", "getitem", "split", "split_with_sizes", "chunk", "unbind", Moves::all)
+      .Cases("_to_copy", "to", "type_as", "flip", "detach_", "view_copy", "expand_copy", Moves::all)
+      .Cases("expand", "expand_as", "repeat", "tile", "repeat_interleave", "broadcast_to", Moves::repeated)
+      .Cases("embedding", "index", "index_select", "gather", Moves::rows)
+      .Default(Moves::computed);
+}
+
+/// How the exporter came from a parameter to an initializer, as far as names tell.
+struct Folding {
+  std::string parameter;
+  bool repeats = false, readsRows = false, computes = false;
+  Moves last = Moves::all; ///< of the operation that the initializer is named after
+  std::string operations;  ///< for messages: "neg, exp"
+};
+
+class FoldedParameters {
+public:
+  FoldedParameters(const Repair &repair, const GraphIndex &index)
+      : repair(repair), index(index), signature(exportSignature(index.graph)), batch(batchSize()) {}
+
+  llvm::Error run() {
+    for (int i = 0, many = index.graph.initializer_size(); i < many; ++i) {
+      const onnx::TensorProto &tensor = index.graph.initializer(i);
+      auto folded = signature.foldedFrom.find(tensor.name());
+      std::optional<DType> dtype = dtypeOf(tensor.data_type());
+      bool isParameter = signature.isParameter.contains(tensor.name());
+      bool isRead = !index.consumers(tensor.name()).empty();
+      if (folded == signature.foldedFrom.end() || isParameter || !dtype || !isFloat(*dtype) || !isRead)
+        continue;
+      if (llvm::Error error = restore(tensor, folded->second))
+        return error;
+    }
+    edit.apply();
+    return llvm::Error::success();
+  }
+
+private:
+  /// What dim 0 of the first input says; 0 where it is symbolic. Then nothing was expanded along it either.
+  int64_t batchSize() const {
+    for (const onnx::ValueInfoProto &input : index.graph.input()) {
+      const auto &dims = input.type().tensor_type().shape();
+      if (index.initializerPosition(input.name()) < 0 && dims.dim_size() > 0)
+        return dims.dim(0).dim_value();
+    }
+    return 0;
+  }
+
+  void lose(llvm::StringRef name, const llvm::Twine &why) { repair.model.lost.push_back({name.str(), why.str()}); }
+
+  llvm::Error restore(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) {
+    std::vector<std::string> parameters;
+    for (const std::string &source : sources)
+      if (signature.isParameter.contains(source))
+        parameters.push_back(source);
+    if (parameters.empty() || isOfRecurrentLayer(tensor))
+      return llvm::Error::success();
+    Folding folding = foldingOf(tensor, sources);
+    if (parameters.size() > 1) {
+      for (const std::string &name : parameters)
+        lose(name, "was computed, with others, into '" + tensor.name() + "'" + folding.operations);
+      return llvm::Error::success();
+    }
+    folding.parameter = parameters.front();
+    // What is read by index may be computed too, which is no matter; else the values are others than the parameter's.
+    bool isComputed = folding.computes && !folding.readsRows;
+    if (isComputed || folding.last == Moves::computed) {
+      lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations);
+      return llvm::Error::success();
+    }
+    return cutDown(tensor, folding);
+  }
+
+  /// A recurrent node's operands are blocks of parameters: another repair puts those together.
+  bool isOfRecurrentLayer(const onnx::TensorProto &tensor) const {
+    return llvm::any_of(index.readsOf(tensor.name()), [&](const InitializerRead &read) {
+      llvm::StringRef op = index.node(read).op_type();
+      return op == "LSTM" || op == "GRU" || op == "RNN";
+    });
+  }
+
+  Folding foldingOf(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) const {
+    Folding folding;
+    std::vector<std::string> computing;
+    auto add = [&](llvm::StringRef name) {
+      llvm::StringRef operation = fxOperation(name);
+      bool isState = signature.isParameter.contains(name) || signature.isBuffer.contains(name);
+      if (operation.empty() || isState)
+        return Moves::all;
+      Moves moves = movesOf(operation);
+      folding.repeats |= moves == Moves::repeated;
+      folding.readsRows |= moves == Moves::rows;
+      folding.computes |= moves == Moves::computed;
+      if (moves == Moves::computed && !llvm::is_contained(computing, operation))
+        computing.push_back(operation.str());
+      return moves;
+    };
+    for (const std::string &source : sources)
+      add(source);
+    folding.last = add(tensor.name());
+    if (!computing.empty())
+      folding.operations = " (" + llvm::join(computing, ", ") + ")";
+    return folding;
+  }
+
+  llvm::Error cutDown(const onnx::TensorProto &tensor, const Folding &folding) {
+    if ((!folding.repeats && !folding.readsRows) || elementsOf(tensor) == 0)
+      return llvm::Error::success(); // what is left are reshapes and transposes, which the classifier reads
+    if (isAbsent(repair.model, tensor)) {
+      lose(folding.parameter, "is stored as '" + tensor.name() + "', whose values are absent");
+      return llvm::Error::success();
+    }
+    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
+    if (!bytes)
+      return bytes.takeError();
+    const int64_t elements = elementsOf(tensor);
+    DenseValues values{shapeOf(tensor), static_cast<int64_t>(bytes->size()) / elements, std::move(*bytes)};
+    collapse(values, folding);
+    // One value in several rows: as many parameters as one likes would look like that.
+    int64_t largest = values.shape.empty() ? 1 : *std::max_element(values.shape.begin(), values.shape.end());
+    if (values.elements() != largest && values.isUniform()) {
+      lose(folding.parameter, "was stored as '" + tensor.name() +
+                                  "', whose values are all equal: nothing tells which " + "of them are one");
+      return llvm::Error::success();
+    }
+    if (folding.readsRows)
+      readRows(tensor, folding, values);
+    else
+      replace(tensor, folding, values, {});
+    return llvm::Error::success();
+  }
+
+  /// Axes along which everything is equal. Of slices that hold one value only, equality proves nothing: the samples of
+  /// the batch are the one axis that no parameter has.
+  void collapse(DenseValues &values, const Folding &folding) const {
+    for (size_t axis = 0; axis < values.shape.size(); ++axis) {
+      bool isFeature = folding.last == Moves::rows && axis + 1 == values.shape.size();
+      if (values.shape[axis] < 2 || isFeature || !repeatsAlong(values, static_cast<int64_t>(axis)))
+        continue;
+      DenseValues first = firstAlong(values, static_cast<int64_t>(axis));
+      bool isBatch = axis == 0 && values.shape[0] == batch;
+      if (isBatch || !first.isUniform())
+        values = std::move(first);
+    }
+  }
+
+  /// Which axis of what is left holds a row's elements: the one with which fewest elements remain.
+  void readRows(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values) {
+    const int64_t rank = static_cast<int64_t>(values.shape.size());
+    std::optional<RowsOfTable> best;
+    int64_t bestAxis = rank - 1, positions = 1;
+    for (int64_t axis = folding.last == Moves::rows ? rank - 1 : 0; axis < rank; ++axis) {
+      RowsOfTable found = distinctRows(moveAxisLast(values, axis));
+      bool isBetter = !best || found.rows.elements() < best->rows.elements();
+      if (!isBetter)
+        continue;
+      positions = static_cast<int64_t>(found.indices.size());
+      best = std::move(found);
+      bestAxis = axis;
+    }
+    const bool repeats = best && best->rows.shape[0] < positions;
+    // Moved about and computed: only rows that occur again prove that the last computation was on indices.
+    if (!repeats && folding.computes && folding.last != Moves::rows)
+      return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations);
+    if (!repeats)
+      return replace(tensor, folding, values, {});
+    Lookup lookup{std::move(best->indices), values.shape, bestAxis};
+    replace(tensor, folding, best->rows, lookup);
+  }
+
+  /// Gives [positions, D] of a table back its place in a tensor.
+  struct Lookup {
+    std::vector<int64_t> indices;
+    Shape shape;      ///< before the expansion
+    int64_t axis = 0; ///< of D
+  };
+
+  /// The initializer gives way to the parameter and the nodes that make the initializer's value from it.
+  void replace(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values,
+               const std::optional<Lookup> &lookup) {
+    if (index.initializer(folding.parameter) || !made.insert(folding.parameter).second)
+      return lose(folding.parameter, "is read a second time, as '" + tensor.name() + "'");
+    Shape own = values.shape, target = shapeOf(tensor);
+    bool isTable = folding.readsRows && !lookup;
+    while (isTable && own.size() > 2 && own.front() == 1)
+      own.erase(own.begin());
+    bool isHalf = *dtypeOf(tensor.data_type()) == DType::f32 && tensor.data_type() != onnx::TensorProto::FLOAT;
+    edit.addTensor(folding.parameter, isHalf ? onnx::TensorProto::FLOAT : tensor.data_type(), own, values.data,
+                   noteOf(tensor, folding, lookup.has_value()));
+    std::string value = folding.parameter;
+    if (isHalf)
+      value = edit.addCast(value, tensor.data_type());
+    Shape shape = own;
+    if (lookup) {
+      value = lookUp(value, *lookup);
+      shape = lookup->shape;
+    } else if (own != values.shape) {
+      value = edit.addReshape(value, values.shape);
+      shape = values.shape;
+    }
+    if (shape != target)
+      value = edit.addExpand(value, target);
+    edit.replaceInitializer(tensor.name(), value, {});
+    repair.remarks.push_back("'" + folding.parameter + "' " + noteOf(tensor, folding, lookup.has_value()));
+  }
+
+  std::string lookUp(llvm::StringRef table, const Lookup &lookup) {
+    Shape positions = lookup.shape, order;
+    const int64_t rank = static_cast<int64_t>(positions.size());
+    positions.erase(positions.begin() + lookup.axis);
+    std::string value = edit.addGather(table, lookup.indices, positions);
+    // The row's elements are last; dim i of the result is dim order[i] of that.
+    for (int64_t i = 0; i < rank; ++i)
+      order.push_back(i == lookup.axis ? rank - 1 : i < lookup.axis ? i : i - 1);
+    return lookup.axis == rank - 1 ? value : edit.addTranspose(value, order);
+  }
+
+  static std::string noteOf(const onnx::TensorProto &tensor, const Folding &folding, bool isLookup) {
+    std::string stored = "was stored as '" + tensor.name() + "' " + toString(Type(DType::f32, shapeOf(tensor)));
+    if (isLookup)
+      return stored + ": the rows that it reads train, each once; others are not in the file";
+    return stored + (folding.readsRows ? ": the rows that it reads train; others are not in the file"
+                                       : ": the parameter trains, read through a broadcast");
+  }
+
+  const Repair &repair;
+  const GraphIndex &index;
+  ExportSignature signature;
+  const int64_t batch;
+  llvm::StringSet<> made;
+  GraphEdit edit{repair.model.graph()};
+};
+
+} // namespace
+
+llvm::Error restoreFolded(const Repair &repair) {
+  GraphIndex index(repair.model.graph());
+  return FoldedParameters(repair, index).run();
+}
+
+} // namespace fsdpc
