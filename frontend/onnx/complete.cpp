@@ -43,16 +43,14 @@ public:
       if (present.contains(name))
         continue;
       auto placeholder = signature.placeholders.find(name);
-      llvm::StringRef reader = placeholder == signature.placeholders.end()
-                                   ? llvm::StringRef()
-                                   : llvm::StringRef(readers.lookup(placeholder->second));
+      std::string reader = placeholder == signature.placeholders.end() ? "" : readers.lookup(placeholder->second);
       if (isBatchNorm(reader) && !keptBatchNorms.contains(placeholder->second)) {
         if (std::string module = moduleOf(name).str(); batchNorms.insert(module).second)
           result.foldedBatchNorms.push_back(module);
       } else if (isBiasName(name) && (!reader.empty() || hasNodes(moduleOf(name)))) {
         result.zeroBiases.push_back(name);
       } else if (!reader.empty()) {
-        result.lost.push_back({name, "is read by '" + reader.str() + "', and was merged or dropped with its equals"});
+        result.lost.push_back({name, "is read by '" + reader + "', and was merged or dropped with its equals"});
       } else if (hasMerged && !hasNodes(moduleOf(name))) {
         result.lost.push_back({name, "has no node left: its module was merged with another of equal parameters"});
       } else {
@@ -107,11 +105,17 @@ private:
     return llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) { return readsForeign(node, undefined); });
   }
 
+  bool isFoldedParameter(llvm::StringRef initializer) const {
+    auto folded = signature.foldedFrom.find(initializer);
+    return folded != signature.foldedFrom.end() && llvm::any_of(folded->second, [&](const std::string &source) {
+             return signature.isParameter.contains(source);
+           });
+  }
+
   bool readsForeign(const onnx::NodeProto &node, const llvm::StringSet<> &undefined) const {
     for (const std::string &input : node.input()) {
       llvm::StringRef operation = fxOperation(input);
-      bool isFolded = index.initializerPosition(input) >= 0 && signature.foldedFrom.contains(input);
-      if (operation.empty() || !isFolded)
+      if (operation.empty() || index.initializerPosition(input) < 0 || !isFoldedParameter(input))
         continue;
       FxStatement statement = fxStatement(node);
       if (llvm::is_contained(statement.arguments, input))

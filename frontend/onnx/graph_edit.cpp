@@ -39,6 +39,14 @@ void GraphEdit::addTensor(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef
   changed = true;
 }
 
+std::string GraphEdit::addParameter(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape,
+                                    llvm::ArrayRef<uint8_t> bytes, llvm::StringRef note) {
+  // Half-precision files train in f32.
+  const bool isHalf = onnxType != onnx::TensorProto::FLOAT && *dtypeOf(onnxType) == DType::f32;
+  addTensor(name, isHalf ? static_cast<int32_t>(onnx::TensorProto::FLOAT) : onnxType, shape, bytes, note);
+  return isHalf ? addCast(name, onnxType) : name.str();
+}
+
 onnx::NodeProto &GraphEdit::addFirstNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs) {
   onnx::NodeProto &node = firstNodes.emplace_back();
   // Names are unique over all edits of a graph: the first input is a parameter or was made from one just before.
@@ -82,6 +90,15 @@ std::string GraphEdit::addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> 
                                  llvm::ArrayRef<int64_t> indexShape) {
   std::string rows = addIntegers(table.str() + ".rows", indices, indexShape);
   return addFirstNode("Gather", {table.str(), rows}).output(0);
+}
+
+std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {
+  onnx::NodeProto &node = addFirstNode("Concat", sources);
+  onnx::AttributeProto *attribute = node.add_attribute();
+  attribute->set_name("axis");
+  attribute->set_type(onnx::AttributeProto::INT);
+  attribute->set_i(axis);
+  return node.output(0);
 }
 
 std::string GraphEdit::addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {

@@ -17,12 +17,16 @@ public:
   /// A new initializer with the values given, in the type's own bytes.
   void addTensor(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<uint8_t> bytes,
                  llvm::StringRef note);
+  /// The same for a parameter, whose bytes are those of dtypeOf(type); what is read in its place, of the type given.
+  std::string addParameter(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape,
+                           llvm::ArrayRef<uint8_t> bytes, llvm::StringRef note);
   /// New nodes at the start of the graph, in the order of the calls; each returns the name of its value.
   std::string addCast(llvm::StringRef source, int32_t onnxType);
   std::string addReshape(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
   std::string addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
   /// Rows of a table, [indexShape..., D].
   std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
+  std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a node at the start of the graph make the value from another one: its dim i is
   /// `source`'s dim permutation[i]; Identity if that is empty.

@@ -178,7 +178,7 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {tieCopies, splitMerged, restoreFolded, restoreBiases, accountForAll})
+  for (auto *step : {tieCopies, splitMerged, restoreFolded, restoreRecurrent, restoreBiases, accountForAll})
     if (llvm::Error error = step(repair))
       return error;
   RecoveredParameters recovered = listParameters(repair);

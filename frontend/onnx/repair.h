@@ -40,6 +40,10 @@ llvm::Error splitMerged(const Repair &repair);
 /// OnnxModel::lost says why.
 llvm::Error restoreFolded(const Repair &repair);
 
+/// The operands of LSTM, GRU and RNN nodes, which the exporter put together from weight_ih, weight_hh, bias_ih and
+/// bias_hh of both directions with the gates in ONNX's order, are those parameters again, in PyTorch's order.
+llvm::Error restoreRecurrent(const Repair &repair);
+
 /// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
 /// Only with restoreBiases; otherwise a remark counts them.
 llvm::Error restoreBiases(const Repair &repair);

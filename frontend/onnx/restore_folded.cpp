@@ -14,7 +14,8 @@ namespace fsdpc {
 
 namespace {
 
-/// What an operation of the tracer does with elements.
+/// What an operation of the tracer does with elements. What only makes indices moves none of a parameter's. A getitem
+/// may be of any operation with several results, which leaves no name of its own.
 enum class Moves : uint8_t {
   all,      ///< a permutation or a part of them: nothing occurs more often than before
   repeated, ///< elements may occur more than once
@@ -26,7 +27,9 @@ Moves movesOf(llvm::StringRef operation) {
   return llvm::StringSwitch<Moves>(operation)
       .Cases("alias", "slice", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", Moves::all)
       .Cases("unsqueeze", "squeeze", "select", "narrow", "detach", "clone", "contiguous", "flatten", Moves::all)
-      .Cases("unflatten", "lift_fresh_copy", "getitem", "split", "split_with_sizes", "chunk", "unbind", Moves::all)
+      .Cases("unflatten", "lift_fresh_copy", "split", "split_with_sizes", "chunk", "unbind", Moves::all)
+      .Cases("arange", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "cumsum", Moves::all)
+      .Cases("lt", "le", "gt", "ge", "eq", "ne", Moves::all)
       .Cases("_to_copy", "to", "type_as", "flip", "detach_", "view_copy", "expand_copy", Moves::all)
       .Cases("expand", "expand_as", "repeat", "tile", "repeat_interleave", "broadcast_to", Moves::repeated)
       .Cases("embedding", "index", "index_select", "gather", Moves::rows)
@@ -177,6 +180,9 @@ private:
     std::optional<RowsOfTable> best;
     int64_t bestAxis = rank - 1, positions = 1;
     for (int64_t axis = folding.last == Moves::rows ? rank - 1 : 0; axis < rank; ++axis) {
+      // Single elements repeat by chance.
+      if (values.shape[axis] < 2 && rank > 1 && folding.last != Moves::rows)
+        continue;
       RowsOfTable found = distinctRows(moveAxisLast(values, axis));
       bool isBetter = !best || found.rows.elements() < best->rows.elements();
       if (!isBetter)
@@ -211,12 +217,8 @@ private:
     bool isTable = folding.readsRows && !lookup;
     while (isTable && own.size() > 2 && own.front() == 1)
       own.erase(own.begin());
-    bool isHalf = *dtypeOf(tensor.data_type()) == DType::f32 && tensor.data_type() != onnx::TensorProto::FLOAT;
-    edit.addTensor(folding.parameter, isHalf ? onnx::TensorProto::FLOAT : tensor.data_type(), own, values.data,
-                   noteOf(tensor, folding, lookup.has_value()));
-    std::string value = folding.parameter;
-    if (isHalf)
-      value = edit.addCast(value, tensor.data_type());
+    std::string value = edit.addParameter(folding.parameter, tensor.data_type(), own, values.data,
+                                          noteOf(tensor, folding, lookup.has_value()));
     Shape shape = own;
     if (lookup) {
       value = lookUp(value, *lookup);
