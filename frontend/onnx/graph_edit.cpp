@@ -92,6 +92,10 @@ std::string GraphEdit::addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> 
   return addFirstNode("Gather", {table.str(), rows}).output(0);
 }
 
+std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
+  return addFirstNode(op, {source.str()}).output(0);
+}
+
 std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {
   onnx::NodeProto &node = addFirstNode("Concat", sources);
   onnx::AttributeProto *attribute = node.add_attribute();

@@ -26,6 +26,7 @@ public:
   std::string addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
   /// Rows of a table, [indexShape..., D].
   std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
+  std::string addUnary(llvm::StringRef op, llvm::StringRef source);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a node at the start of the graph make the value from another one: its dim i is

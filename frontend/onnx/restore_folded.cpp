@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace fsdpc {
@@ -40,8 +41,17 @@ Moves movesOf(llvm::StringRef operation) {
 struct Folding {
   std::string parameter;
   bool repeats = false, readsRows = false, computes = false;
-  Moves last = Moves::all; ///< of the operation that the initializer is named after
-  std::string operations;  ///< for messages: "neg, exp"
+  Moves last = Moves::all;            ///< of the operation that the initializer is named after
+  std::vector<std::string> computing; ///< operations that compute, each as often as it occurs
+
+  /// For messages: " (neg, exp)".
+  std::string operations() const {
+    std::vector<std::string> names;
+    for (const std::string &name : computing)
+      if (!llvm::is_contained(names, name))
+        names.push_back(name);
+    return names.empty() ? "" : " (" + llvm::join(names, ", ") + ")";
+  }
 };
 
 class FoldedParameters {
@@ -88,14 +98,18 @@ private:
     Folding folding = foldingOf(tensor, sources);
     if (parameters.size() > 1) {
       for (const std::string &name : parameters)
-        lose(name, "was computed, with others, into '" + tensor.name() + "'" + folding.operations);
+        lose(name, "was computed, with others, into '" + tensor.name() + "'" + folding.operations());
       return llvm::Error::success();
     }
     folding.parameter = parameters.front();
     // What is read by index may be computed too, which is no matter; else the values are others than the parameter's.
     bool isComputed = folding.computes && !folding.readsRows;
     if (isComputed || folding.last == Moves::computed) {
-      lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations);
+      llvm::Expected<bool> isUndone = undo(tensor, folding);
+      if (!isUndone)
+        return isUndone.takeError();
+      if (!*isUndone)
+        lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
       return llvm::Error::success();
     }
     return cutDown(tensor, folding);
@@ -111,7 +125,6 @@ private:
 
   Folding foldingOf(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) const {
     Folding folding;
-    std::vector<std::string> computing;
     auto add = [&](llvm::StringRef name) {
       llvm::StringRef operation = fxOperation(name);
       bool isState = signature.isParameter.contains(name) || signature.isBuffer.contains(name);
@@ -121,16 +134,67 @@ private:
       folding.repeats |= moves == Moves::repeated;
       folding.readsRows |= moves == Moves::rows;
       folding.computes |= moves == Moves::computed;
-      if (moves == Moves::computed && !llvm::is_contained(computing, operation))
-        computing.push_back(operation.str());
+      if (moves == Moves::computed)
+        folding.computing.push_back(operation.str());
       return moves;
     };
     for (const std::string &source : sources)
       add(source);
     folding.last = add(tensor.name());
-    if (!computing.empty())
-      folding.operations = " (" + llvm::join(computing, ", ") + ")";
     return folding;
+  }
+
+  /// exp, neg and neg(exp) (how state space models keep their decay negative) have inverses: the parameter is computed
+  /// back, up to a rounding, and the graph computes forth. Of exp and neg behind a reshape, the sign tells the order.
+  llvm::Expected<bool> undo(const onnx::TensorProto &tensor, const Folding &folding) {
+    llvm::StringRef own = fxOperation(tensor.name());
+    std::vector<std::string> steps = folding.computing;
+    llvm::sort(steps);
+    const bool hasExp = llvm::is_contained(steps, "exp"), hasNeg = llvm::is_contained(steps, "neg");
+    bool isKnown = steps.size() == size_t(hasExp) + size_t(hasNeg) && !folding.repeats && !folding.readsRows;
+    bool isMovedBehind = own == "unsqueeze" || own == "_to_copy";
+    if (!isKnown || (!isMovedBehind && folding.last != Moves::computed) || index.initializer(folding.parameter) ||
+        isAbsent(repair.model, tensor) || *dtypeOf(tensor.data_type()) != DType::f32)
+      return false;
+    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
+    if (!bytes)
+      return bytes.takeError();
+    llvm::MutableArrayRef<float> values(reinterpret_cast<float *>(bytes->data()), bytes->size() / sizeof(float));
+    const bool isNegative = llvm::all_of(values, [](float value) { return value < 0; });
+    const bool isPositive = llvm::all_of(values, [](float value) { return value > 0; });
+    const bool negatesLast = hasNeg && hasExp && isNegative && own != "exp";
+    if (hasExp && !isPositive && !negatesLast)
+      return false;
+    if (values.empty() || (hasNeg && hasExp && isPositive && own == "neg") || !made.insert(folding.parameter).second)
+      return false;
+    for (float &value : values) {
+      value = negatesLast ? -value : value;
+      value = hasExp ? std::log(value) : value;
+      value = hasNeg && !negatesLast ? -value : value;
+    }
+    replaceComputed(tensor, folding, *bytes, hasExp, hasNeg, negatesLast);
+    return true;
+  }
+
+  void replaceComputed(const onnx::TensorProto &tensor, const Folding &folding, llvm::ArrayRef<uint8_t> bytes,
+                       bool hasExp, bool hasNeg, bool negatesLast) {
+    Shape target = shapeOf(tensor), own;
+    for (int64_t dim : target)
+      if (dim != 1 || fxOperation(tensor.name()) != "unsqueeze")
+        own.push_back(dim);
+    const std::string note =
+        "was computed into '" + tensor.name() + "'" + folding.operations() + " and is computed back, up to a rounding";
+    std::string value = edit.addParameter(folding.parameter, tensor.data_type(), own, bytes, note);
+    if (hasNeg && !negatesLast)
+      value = edit.addUnary("Neg", value);
+    if (hasExp)
+      value = edit.addUnary("Exp", value);
+    if (negatesLast)
+      value = edit.addUnary("Neg", value);
+    if (own != target)
+      value = edit.addReshape(value, target);
+    edit.replaceInitializer(tensor.name(), value, {});
+    repair.remarks.push_back("'" + folding.parameter + "' " + note);
   }
 
   llvm::Error cutDown(const onnx::TensorProto &tensor, const Folding &folding) {
@@ -194,7 +258,7 @@ private:
     const bool repeats = best && best->rows.shape[0] < positions;
     // Moved about and computed: only rows that occur again prove that the last computation was on indices.
     if (!repeats && folding.computes && folding.last != Moves::rows)
-      return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations);
+      return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
     if (!repeats)
       return replace(tensor, folding, values, {});
     Lookup lookup{std::move(best->indices), values.shape, bestAxis};
