@@ -1,0 +1,192 @@
+// Every parameter that the exporter names trains as its author wrote it, or the import refuses by name.
+#include "tests/frontend/exported_model.h"
+#include "tests/frontend/fixture.h"
+#include "gmock/gmock.h"
+
+namespace fsdpc {
+
+namespace {
+
+ImportOptions batchOfTwo() {
+  ImportOptions options;
+  options.microBatchSize = 2;
+  return options;
+}
+
+const Parameter *parameterOf(const ImportedModel &imported, llvm::StringRef name) {
+  for (const Parameter &parameter : imported.parameters)
+    if (parameter.name == name)
+      return &parameter;
+  return nullptr;
+}
+
+HostTensors weightsOf(const ImportedModel &imported) {
+  llvm::SmallString<128> path;
+  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("weights", "safetensors", path));
+  llvm::FileRemover remover(path);
+  EXPECT_FALSE(llvm::errorToBool(writeWeights(imported, path)));
+  return readSafetensors(path);
+}
+
+/// The import's error, or "" if it succeeds.
+std::string errorOf(ExportedModel &model, const ImportOptions &options = batchOfTwo()) {
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), options);
+  return imported ? "" : llvm::toString(imported.takeError());
+}
+
+std::string remarksOf(const ImportedModel &imported) { return llvm::join(imported.remarks, "\n"); }
+
+/// x + table, both [2, 2, 3]; the table was folded from parameter `name`.
+ExportedModel sumWith(llvm::StringRef folded, llvm::ArrayRef<float> values, llvm::ArrayRef<std::string> sources) {
+  ExportedModel model(llvm::ArrayRef<std::string>(sources.front()));
+  model.input("x", {2, 2, 3});
+  model.output("add", {2, 2, 3});
+  model.folded(folded, {2, 2, 3}, values, sources);
+  model.node("Add", {"x", folded.str()}, "add", "", "aten.add.Tensor](args = (%x, %" + folded.str() + ")");
+  return model;
+}
+
+/// What x = 0 gives: the folded tensor, made from the parameter.
+std::vector<double> valuesAtZero(const ImportedModel &imported, llvm::ArrayRef<int64_t> shape) {
+  HostTensors batch;
+  batch["x"] = HostTensor(Type(DType::f32, Shape(shape.begin(), shape.end())));
+  HostTensors results = runForward(*imported.module, weightsOf(imported), batch);
+  return results.empty() ? std::vector<double>() : results.begin()->second.values;
+}
+
+TEST(OnnxComplete, WhatWasExpandedAlongTheBatchIsOneParameter) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6};
+  ExportedModel model = sumWith("expand", values, {"position", "val_1"});
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  const Parameter *position = parameterOf(*imported, "position");
+  ASSERT_TRUE(position);
+  EXPECT_EQ(Shape(position->type.shape()), Shape({1, 2, 3}));
+  EXPECT_EQ(valuesAtZero(*imported, {2, 2, 3}), std::vector<double>(values.begin(), values.end()));
+}
+
+TEST(OnnxComplete, ZerosExpandedAlongTheBatchOnlyAreOneParameter) {
+  ExportedModel model(llvm::ArrayRef<std::string>("cls_token"));
+  model.input("x", {2, 2, 3});
+  model.output("cat", {2, 3, 3});
+  model.folded("expand", {2, 1, 3}, std::vector<float>(6), {"cls_token", "val_1"});
+  model.integer(model.node("Concat", {"expand", "x"}, "cat", "", "aten.cat.default](args = ([%expand, %x], 1)"), "axis",
+                1);
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  ASSERT_TRUE(parameterOf(*imported, "cls_token"));
+  EXPECT_EQ(Shape(parameterOf(*imported, "cls_token")->type.shape()), Shape({1, 1, 3}));
+}
+
+TEST(OnnxComplete, EqualRowsThatMayBeOneOrSeveralAreRefused) {
+  ExportedModel model = sumWith("expand", std::vector<float>(12), {"register_tokens", "val_1"});
+  EXPECT_THAT(errorOf(model),
+              testing::HasSubstr("'register_tokens' was stored as 'expand', whose values are all equal"));
+}
+
+TEST(OnnxComplete, RowsThatOccurAgainAreRowsOfOneTable) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 4, 5, 6, 1, 2, 3};
+  ExportedModel model = sumWith("embedding", values, {"table.weight", "ids"});
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  ASSERT_TRUE(parameterOf(*imported, "table.weight"));
+  EXPECT_EQ(Shape(parameterOf(*imported, "table.weight")->type.shape()), Shape({2, 3}));
+  EXPECT_EQ(valuesAtZero(*imported, {2, 2, 3}), std::vector<double>(values.begin(), values.end()));
+}
+
+TEST(OnnxComplete, RowsMovedBehindAreFoundOnAnyAxis) {
+  // Elements of a row lie along axis 1: rows (1, 2), (3, 4), (1, 2) and so on.
+  const std::vector<float> values = {1, 3, 1, 2, 4, 2, 3, 1, 3, 4, 2, 4};
+  ExportedModel model(llvm::ArrayRef<std::string>("table.weight"));
+  model.input("x", {2, 2, 3});
+  model.output("add", {2, 2, 3});
+  model.folded("permute", {2, 2, 3}, values, {"table.weight", "embedding", "abs", "ids"});
+  model.node("Add", {"x", "permute"}, "add", "", "aten.add.Tensor](args = (%x, %permute)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  ASSERT_TRUE(parameterOf(*imported, "table.weight"));
+  EXPECT_EQ(Shape(parameterOf(*imported, "table.weight")->type.shape()), Shape({2, 2}));
+  EXPECT_EQ(valuesAtZero(*imported, {2, 2, 3}), std::vector<double>(values.begin(), values.end()));
+}
+
+TEST(OnnxComplete, WhatWasComputedIsRefusedUnlessAccepted) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  ExportedModel model = sumWith("mul_1", values, {"scale", "val_1"});
+  const std::string error = errorOf(model);
+  EXPECT_THAT(error, testing::HasSubstr("'scale' was computed into 'mul_1' (mul)"));
+  EXPECT_THAT(error, testing::HasSubstr("optimize=False"));
+  ImportOptions accepting = batchOfTwo();
+  accepting.acceptChanged = "scal.";
+  EXPECT_EQ(errorOf(model, accepting), "");
+  accepting.acceptChanged = "scal";
+  EXPECT_THAT(errorOf(model, accepting), testing::HasSubstr("matches no parameter that the exporter changed"));
+}
+
+TEST(OnnxComplete, NegatedExponentialsAreComputedBack) {
+  ExportedModel model = sumWith("neg", {-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12}, {"A_log", "exp"});
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  HostTensors weights = weightsOf(*imported);
+  ASSERT_EQ(weights.count("A_log"), 1u);
+  EXPECT_NEAR(weights["A_log"].values[11], std::log(12.0), 1e-6);
+  std::vector<double> values = valuesAtZero(*imported, {2, 2, 3});
+  ASSERT_EQ(values.size(), 12u);
+  EXPECT_NEAR(values[11], -12, 1e-5);
+}
+
+TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {
+  ExportedModel model({"rnn.weight_ih_l0", "rnn.weight_hh_l0"});
+  model.input("x", {3, 2, 1});
+  model.output("lstm", {3, 1, 2, 1});
+  model.folded("val_1", {1, 4, 1}, {1, 2, 3, 4}, {"rnn.weight_ih_l0", "zeros"});
+  model.folded("val_2", {1, 4, 1}, {5, 6, 7, 8}, {"rnn.weight_hh_l0", "zeros"});
+  model.integer(model.node("LSTM", {"x", "val_1", "val_2"}, "lstm", "rnn",
+                           "aten.lstm.input](args = (%x, %p_rnn_weight_ih_l0, %p_rnn_weight_hh_l0)"),
+                "hidden_size", 1);
+  llvm::Expected<ImportedModel> imported = inspectOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  HostTensors weights = weightsOf(*imported);
+  EXPECT_EQ(weights["rnn.weight_ih_l0"].values, std::vector<double>({1, 3, 4, 2}));
+  EXPECT_EQ(weights["rnn.weight_hh_l0"].values, std::vector<double>({5, 7, 8, 6}));
+}
+
+TEST(OnnxComplete, FoldedBatchNormTrainsItsBiasesAndWarns) {
+  ExportedModel model({"conv.weight", "bn.weight", "bn.bias"});
+  model.input("x", {2, 1, 1, 1});
+  model.output("bn", {2, 1, 1, 1});
+  model.initializer("conv.weight", {1, 1, 1, 1}, {2});
+  model.initializer("conv.weight_bias", {1}, {3});
+  model.node("Conv", {"x", "conv.weight", "conv.weight_bias"}, "bn", "bn",
+             "aten._native_batch_norm_legit_no_training.default](args = (%conv2d, %p_bn_weight, %p_bn_bias)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_TRUE(parameterOf(*imported, "conv.bias"));
+  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("warning: the exporter folded BatchNorm"));
+  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("'bn'"));
+}
+
+TEST(OnnxComplete, WhatNoStatementReadsIsNamedAndNoError) {
+  ExportedModel model({"fc.weight", "pooler.weight"});
+  model.input("x", {2, 3});
+  model.output("linear", {2, 1});
+  model.initializer("fc.weight", {3, 1}, {1, 2, 3});
+  model.node("MatMul", {"x", "fc.weight"}, "linear", "fc", "aten.linear.default](args = (%x, %p_fc_weight)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("'pooler.weight'"));
+}
+
+TEST(OnnxComplete, AWeightThatIsReadAndNotThereIsRefused) {
+  ExportedModel model({"fc.weight", "gate.weight"});
+  model.input("x", {2, 3});
+  model.output("mul", {2, 1});
+  model.initializer("fc.weight", {3, 1}, {1, 2, 3});
+  model.initializer("val_7", {1}, {1});
+  model.node("MatMul", {"x", "fc.weight"}, "linear", "fc", "aten.linear.default](args = (%x, %p_fc_weight)");
+  model.node("Mul", {"linear", "val_7"}, "mul", "gate", "aten.gate.Tensor](args = (%linear, %p_gate_weight)");
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'gate.weight' is read by 'gate'"));
+}
+
+} // namespace
+
+} // namespace fsdpc
