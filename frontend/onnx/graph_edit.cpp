@@ -47,8 +47,8 @@ std::string GraphEdit::addParameter(llvm::StringRef name, int32_t onnxType, llvm
   return isHalf ? addCast(name, onnxType) : name.str();
 }
 
-onnx::NodeProto &GraphEdit::addFirstNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs) {
-  onnx::NodeProto &node = firstNodes.emplace_back();
+onnx::NodeProto &GraphEdit::addNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs) {
+  onnx::NodeProto &node = newNodes.emplace_back(NewNode{insertPosition, {}}).node;
   // Names are unique over all edits of a graph: the first input is a parameter or was made from one just before.
   node.set_name(inputs.front() + "." + op.lower() + std::to_string(madeNodes++));
   node.set_op_type(op.str());
@@ -68,7 +68,7 @@ std::string GraphEdit::addIntegers(llvm::StringRef name, llvm::ArrayRef<int64_t>
 }
 
 std::string GraphEdit::addCast(llvm::StringRef source, int32_t onnxType) {
-  onnx::NodeProto &node = addFirstNode("Cast", {source.str()});
+  onnx::NodeProto &node = addNode("Cast", {source.str()});
   onnx::AttributeProto *to = node.add_attribute();
   to->set_name("to");
   to->set_type(onnx::AttributeProto::INT);
@@ -78,26 +78,26 @@ std::string GraphEdit::addCast(llvm::StringRef source, int32_t onnxType) {
 
 std::string GraphEdit::addReshape(llvm::StringRef source, llvm::ArrayRef<int64_t> shape) {
   std::string dims = addIntegers(source.str() + ".shape", shape, {static_cast<int64_t>(shape.size())});
-  return addFirstNode("Reshape", {source.str(), dims}).output(0);
+  return addNode("Reshape", {source.str(), dims}).output(0);
 }
 
 std::string GraphEdit::addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape) {
   std::string dims = addIntegers(source.str() + ".shape", shape, {static_cast<int64_t>(shape.size())});
-  return addFirstNode("Expand", {source.str(), dims}).output(0);
+  return addNode("Expand", {source.str(), dims}).output(0);
 }
 
 std::string GraphEdit::addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices,
                                  llvm::ArrayRef<int64_t> indexShape) {
   std::string rows = addIntegers(table.str() + ".rows", indices, indexShape);
-  return addFirstNode("Gather", {table.str(), rows}).output(0);
+  return addNode("Gather", {table.str(), rows}).output(0);
 }
 
 std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
-  return addFirstNode(op, {source.str()}).output(0);
+  return addNode(op, {source.str()}).output(0);
 }
 
 std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {
-  onnx::NodeProto &node = addFirstNode("Concat", sources);
+  onnx::NodeProto &node = addNode("Concat", sources);
   onnx::AttributeProto *attribute = node.add_attribute();
   attribute->set_name("axis");
   attribute->set_type(onnx::AttributeProto::INT);
@@ -106,7 +106,7 @@ std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t ax
 }
 
 std::string GraphEdit::addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
-  onnx::NodeProto &node = addFirstNode("Transpose", {source.str()});
+  onnx::NodeProto &node = addNode("Transpose", {source.str()});
   onnx::AttributeProto *attribute = node.add_attribute();
   attribute->set_name("perm");
   attribute->set_type(onnx::AttributeProto::INTS);
@@ -123,7 +123,7 @@ void GraphEdit::addNote(onnx::TensorProto &tensor, llvm::StringRef note) {
 }
 
 void GraphEdit::addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
-  onnx::NodeProto &node = firstNodes.emplace_back();
+  onnx::NodeProto &node = newNodes.emplace_back(NewNode{insertPosition, {}}).node;
   node.set_name("alias_" + name.str());
   node.set_op_type(permutation.empty() ? "Identity" : "Transpose");
   node.add_input(source.str());
@@ -149,16 +149,22 @@ void GraphEdit::setInput(int node, int input, llvm::StringRef value) {
 }
 
 void GraphEdit::apply() {
-  if (!firstNodes.empty() || !removedNodes.empty()) {
+  if (!newNodes.empty() || !removedNodes.empty()) {
+    std::stable_sort(newNodes.begin(), newNodes.end(),
+                     [](const NewNode &a, const NewNode &b) { return a.before < b.before; });
     google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
-    for (onnx::NodeProto &node : firstNodes)
-      nodes.Add()->Swap(&node);
+    auto next = newNodes.begin();
     std::vector<bool> isRemoved(graph.node_size());
     for (int position : removedNodes)
       isRemoved[position] = true;
-    for (int i = 0; i < graph.node_size(); ++i)
+    for (int i = 0; i < graph.node_size(); ++i) {
+      for (; next != newNodes.end() && next->before <= i; ++next)
+        nodes.Add()->Swap(&next->node);
       if (!isRemoved[i])
         nodes.Add()->Swap(graph.mutable_node(i));
+    }
+    for (; next != newNodes.end(); ++next)
+      nodes.Add()->Swap(&next->node);
     graph.mutable_node()->Swap(&nodes);
   }
   // Names of removed initializers live on as values; only as graph inputs (IR 3) would they now have two origins.
@@ -167,7 +173,7 @@ void GraphEdit::apply() {
   tensors->erase(std::remove_if(tensors->begin(), tensors->end(), isGone), tensors->end());
   auto *inputs = graph.mutable_input();
   inputs->erase(std::remove_if(inputs->begin(), inputs->end(), isGone), inputs->end());
-  firstNodes.clear();
+  newNodes.clear();
   removedNodes.clear();
   removedInitializers.clear();
   changed = false;

@@ -20,7 +20,9 @@ public:
   /// The same for a parameter, whose bytes are those of dtypeOf(type); what is read in its place, of the type given.
   std::string addParameter(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape,
                            llvm::ArrayRef<uint8_t> bytes, llvm::StringRef note);
-  /// New nodes at the start of the graph, in the order of the calls; each returns the name of its value.
+  /// New nodes from here on go in front of the node at that position; at the start of the graph before the first call.
+  void insertBefore(int node) { insertPosition = node; }
+  /// New nodes, in the order of the calls; each returns the name of its value.
   std::string addCast(llvm::StringRef source, int32_t onnxType);
   std::string addReshape(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
   std::string addExpand(llvm::StringRef source, llvm::ArrayRef<int64_t> shape);
@@ -29,10 +31,10 @@ public:
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
-  /// Removes initializer `name` and lets a node at the start of the graph make the value from another one: its dim i is
+  /// Removes initializer `name` and lets a new node make the value from another one: its dim i is
   /// `source`'s dim permutation[i]; Identity if that is empty.
   void replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
-  /// A new value at the start of the graph, as above.
+  /// A new value, as above.
   void addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Says what happened to an initializer in its metadata.
   void addNote(onnx::TensorProto &tensor, llvm::StringRef note);
@@ -44,11 +46,16 @@ public:
   void apply();
 
 private:
-  onnx::NodeProto &addFirstNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs);
+  onnx::NodeProto &addNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs);
   std::string addIntegers(llvm::StringRef name, llvm::ArrayRef<int64_t> values, llvm::ArrayRef<int64_t> shape);
   onnx::GraphProto &graph;
   int64_t madeNodes = 0;
-  std::vector<onnx::NodeProto> firstNodes;
+  struct NewNode {
+    int before = 0; ///< position of an old node
+    onnx::NodeProto node;
+  };
+  std::vector<NewNode> newNodes;
+  int insertPosition = 0;
   std::vector<int> removedNodes;
   llvm::StringSet<> removedInitializers;
   bool changed = false;

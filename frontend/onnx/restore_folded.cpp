@@ -96,6 +96,7 @@ private:
     if (parameters.empty() || isOfRecurrentLayer(tensor))
       return llvm::Error::success();
     Folding folding = foldingOf(tensor, sources);
+    edit.insertBefore(index.consumers(tensor.name()).front().node);
     if (parameters.size() > 1) {
       for (const std::string &name : parameters)
         lose(name, "was computed, with others, into '" + tensor.name() + "'" + folding.operations());
@@ -279,6 +280,10 @@ private:
       return lose(folding.parameter, "is read a second time, as '" + tensor.name() + "'");
     Shape own = values.shape, target = shapeOf(tensor);
     bool isTable = folding.readsRows && !lookup;
+    if (values.shape == target && !lookup) {
+      made.erase(folding.parameter);
+      return; // only dims of 1 are in excess, if any: the classifier drops them
+    }
     while (isTable && own.size() > 2 && own.front() == 1)
       own.erase(own.begin());
     std::string value = edit.addParameter(folding.parameter, tensor.data_type(), own, values.data,

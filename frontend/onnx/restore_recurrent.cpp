@@ -27,7 +27,9 @@ public:
       : repair(repair), index(index), signature(exportSignature(index.graph)) {}
 
   llvm::Error run() {
-    for (const onnx::NodeProto &node : index.graph.node()) {
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      edit.insertBefore(i);
       std::vector<int64_t> order = gateOrder(node.op_type());
       if (order.empty() || !domainOf(node).empty())
         continue;
