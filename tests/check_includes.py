@@ -21,8 +21,9 @@ RULES = {
     "frontend/": EVERYTHING,
     "runtime/": ["runtime/", "mpi.h", *ONEDNN],
     "tests/": [*EVERYTHING, *ONEDNN, "onnx/", "google/protobuf/", "gtest/", "gmock/"],
-    "tests/runtime/": ["tests/runtime/", "runtime/", "mpi.h", "gtest/", "gmock/", *ONEDNN],
-    "tests/emulated/": ["tests/emulated/", "tests/runtime/", "runtime/", "gtest/", "gmock/"],
+    "tests/compare/": ["tests/compare/"],
+    "tests/runtime/": ["tests/runtime/", "tests/compare/", "runtime/", "mpi.h", "gtest/", "gmock/", *ONEDNN],
+    "tests/emulated/": ["tests/emulated/", "tests/runtime/", "tests/compare/", "runtime/", "gtest/", "gmock/"],
     "tests/bench/": ["tests/bench/", "runtime/", "mpi.h", *ONEDNN],
 }
 # What has an owner, and so is no system header, whichever brackets it is written in.

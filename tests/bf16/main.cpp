@@ -10,6 +10,7 @@
 #include "ir/text/text.h"
 #include "tests/bf16/bounds.h"
 #include "tests/bf16/recorded.h"
+#include "tests/compare/compare.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -94,14 +95,13 @@ private:
     row.elements += static_cast<int64_t>(values.values.size());
     for (size_t i = 0; i < values.values.size(); ++i) {
       const double wanted = converted(dtype, values.values[i]), own = ours.values[i];
-      if (own == wanted || (std::isnan(own) && std::isnan(wanted)))
+      if (own == wanted)
         continue;
       ++row.notRounded;
       const double bound = (rule == Rule::exact ? 0 : unitInLastPlace(dtype, wanted)) + errors[i];
-      const double distance = std::fabs(own - wanted);
-      const double share = bound > 0 ? distance / bound : std::numeric_limits<double>::infinity();
-      row.worst = std::max(row.worst, std::isnan(share) ? std::numeric_limits<double>::infinity() : share);
-      if (!(distance <= bound))
+      const double distance = errorOf(own, wanted);
+      row.worst = worseOf(row.worst, bound > 0 ? distance / bound : std::numeric_limits<double>::infinity());
+      if (!std::isfinite(bound) || !(distance <= bound))
         fault(node, "element " + llvm::Twine(i) + " is " + doubleText(own) + ", the evaluator's " +
                         doubleText(values.values[i]) + "; it may be off by " + doubleText(bound));
     }

@@ -21,6 +21,9 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "compare"))
+from compare import worst
+
 UPDATES = 20
 ROTATIONS = 8
 SAME_AS_FIXTURE = 1e-5      # of its largest loss
@@ -157,13 +160,13 @@ def main():
         folder = a.fixtures / name
         meta = json.loads((folder / "meta.json").read_text())
         single = losses(name, folder, meta, False)
-        stray = max(abs(x - y) for x, y in zip(single, meta["losses"])) / max(map(abs, meta["losses"]))
+        stray = worst(abs(x - y) for x, y in zip(single, meta["losses"])) / max(map(abs, meta["losses"]))
         if stray > SAME_AS_FIXTURE:
             print(f"{name}: the f32 run is not the fixture's: {stray:.1e}", file=sys.stderr)
             return 1
         runs = [[float(f"{y - x:.4g}") for x, y in zip(single, losses(name, folder, meta, True, rotation))] for rotation in range(ROTATIONS)]
         report["fixtures"][name] = {"f32_losses": single, "bf16_minus_f32": runs}
-        furthest, rms = max(max(map(abs, run)) for run in runs), max(math.sqrt(sum(d * d for d in run) / len(run)) for run in runs)
+        furthest, rms = worst(worst(map(abs, run)) for run in runs), max(math.sqrt(sum(d * d for d in run) / len(run)) for run in runs)
         print(f"{name}: max {furthest:.2e}, rms {rms:.2e} of losses from {single[0]:.3f} to {single[-1]:.3f}", flush=True)
     a.out.write_text(json.dumps(report, indent=1) + "\n")
     torch.distributed.destroy_process_group()

@@ -27,14 +27,13 @@ inline std::vector<float> bfloat16Numbers(std::int64_t count, std::uint64_t seed
 /// How much further off than by one rounding of the exact value the worst element is, relative to the largest value (at
 /// least 1): what float arithmetic before it may add. A second rounding would show as some 1e-3.
 inline double excessOverOneRounding(const std::vector<Bfloat16> &actual, const std::vector<double> &expected) {
-  double scale = 1, largest = actual.size() == expected.size() ? 0 : std::numeric_limits<double>::infinity();
+  double largest = actual.size() == expected.size() ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < actual.size() && i < expected.size(); ++i) {
-    const double value = static_cast<float>(actual[i]);
-    const double halfUnit = expected[i] == 0 ? 0 : std::ldexp(1.0, std::ilogb(expected[i]) - 8);
-    scale = std::max(scale, std::abs(expected[i]));
-    largest = std::max(largest, std::abs(value - expected[i]) - halfUnit);
+    const bool rounds = expected[i] != 0 && std::isfinite(expected[i]);
+    const double halfUnit = rounds ? std::ldexp(1.0, std::ilogb(expected[i]) - 8) : 0;
+    largest = worseOf(largest, errorOf(asDouble(actual[i]), expected[i]) - halfUnit);
   }
-  return largest / scale;
+  return largest / scaleOf(expected, 1);
 }
 
 } // namespace fsdpc::rt

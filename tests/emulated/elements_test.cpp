@@ -14,19 +14,19 @@ namespace {
 
 TEST(Bfloat16Copies, FillWritesTheValueWhateverItsBytes) {
   for (const float value : {0.0f, 1.0f, -3.5f}) { // a memset will do for 0 only
-    std::vector<Bfloat16> out(1001, Bfloat16(NAN));
+    auto out = unwritten<Bfloat16>(1001);
     fill(contextOf(), out.data(), 1000, Bfloat16(value));
     for (int i = 0; i < 1000; ++i)
       ASSERT_EQ(static_cast<float>(out[i]), value) << i;
     EXPECT_TRUE(std::isnan(static_cast<float>(out[1000])));
   }
-  std::vector<double> doubles(3);
+  auto doubles = unwritten<double>(3);
   fill(contextOf(), doubles.data(), 3, -0.1);
   EXPECT_EQ(doubles, std::vector<double>(3, -0.1));
 }
 
 TEST(Bfloat16Copies, IotaCountsInDoubleAndRoundsOnce) {
-  std::vector<Bfloat16> out(2 * 400 * 3);
+  auto out = unwritten<Bfloat16>(2 * 400 * 3);
   iota(contextOf(), 2, 400, 3, 0.1, 0.3, out.data());
   for (int i = 0; i < 2 * 400 * 3; ++i)
     ASSERT_EQ(out[i].bits, Bfloat16(static_cast<float>(0.1 + 0.3 * (i / 3 % 400))).bits) << i;
@@ -45,10 +45,10 @@ TEST(Bfloat16Indices, UpdatesThatMeetAreSummedInFloatAndRoundedOnce) {
     for (int j = 0; j < 130; ++j)
       expected[indices[i] * 130 + j] += updates[i * 130 + j];
   }
-  std::vector<float> floats(5 * 130, NAN);
+  std::vector<float> floats = unwritten(5 * 130);
   scatterAdd(contextOf(), shape, indices.data(), updates16.data(), floats.data());
   EXPECT_EQ(floats, expected);
-  std::vector<Bfloat16> rounded(5 * 130, Bfloat16(NAN));
+  auto rounded = unwritten<Bfloat16>(5 * 130);
   scatterAdd(contextOf(), shape, indices.data(), updates16.data(), rounded.data());
   EXPECT_EQ(asFloats(rounded), asFloats(roundedToBfloat16(expected)));
 }
@@ -98,7 +98,7 @@ TEST(RandomNumbers, AKernelFindsThoseOfTheDefinition) {
   const RandomShape shape{3, 5, 37}; // sample axis in the middle
   const std::uint64_t key = randomKey(7, 3, 1);
   const std::int64_t n = 3 * 5 * 37;
-  std::vector<float> out(n);
+  std::vector<float> out = unwritten(n);
   launch(contextOf(), Grid{dim3(3), dim3(64)}, writeUniforms, 2, shape, key, n, out.data());
   for (std::int64_t flat = 0; flat < n; ++flat) {
     const std::int64_t outer = flat / (5 * 37), sample = flat / 37 % 5, inner = flat % 37;
@@ -108,7 +108,7 @@ TEST(RandomNumbers, AKernelFindsThoseOfTheDefinition) {
 
 TEST(RandomNumbers, SomeSamplesOfARankGetTheirOwn) {
   const std::uint64_t key = randomKey(7, 3, 1);
-  std::vector<float> one(37);
+  std::vector<float> one = unwritten(37);
   const RandomShape shape{.inner = 37, .rankSamples = 5, .firstSample = 3};
   launch(contextOf(), Grid{dim3(1), dim3(32)}, writeUniforms, 2, shape, key, std::int64_t{37}, one.data());
   for (std::int64_t inner = 0; inner < 37; ++inner)

@@ -21,13 +21,14 @@ struct NormTest {
   std::vector<float> x = bfloat16Numbers(shape.rows * shape.columns, 1), gamma = bfloat16Numbers(shape.columns, 2),
                      beta = bfloat16Numbers(shape.columns, 3), dy = bfloat16Numbers(shape.rows * shape.columns, 4);
   std::vector<Bfloat16> x16 = roundedToBfloat16(x), gamma16 = roundedToBfloat16(gamma),
-                        beta16 = roundedToBfloat16(beta), dy16 = roundedToBfloat16(dy), y = x16;
-  std::vector<float> mean = std::vector<float>(shape.rows), rstd = std::vector<float>(shape.rows);
+                        beta16 = roundedToBfloat16(beta), dy16 = roundedToBfloat16(dy),
+                        y = unwritten<Bfloat16>(x.size());
+  std::vector<float> mean = unwritten(shape.rows), rstd = unwritten(shape.rows);
 
   /// After layerNorm.
   template <class G>
   NormGradients<G> gradients(bool centered) const {
-    NormGradients<G> g{dy16, std::vector<G>(gamma.size()), std::vector<G>(gamma.size())}; // dx in place of dy
+    NormGradients<G> g{dy16, unwritten<G>(gamma.size()), unwritten<G>(gamma.size())}; // dx in place of dy
     const ScratchBuffer scratch(centered ? layerNormGradScratchBytes(shape) : rmsNormGradScratchBytes(shape));
     if (centered)
       layerNormGrad(contextOf(), shape, g.dx.data(), x16.data(), gamma16.data(), mean.data(), rstd.data(), g.dx.data(),
@@ -77,8 +78,8 @@ TEST(Bfloat16Norms, SumsInsideAreRoundedAsByANodeOfTheirOwn) {
     const Context c = contextOf();
     const ScratchBuffer scratch(layerNormGradScratchBytes(test.shape));
     const Bfloat16 *const gamma = test.gamma16.data(), *const beta = test.beta16.data();
-    std::vector<Bfloat16> y = sum, yOfSum = sum, stored = sum, dx = sum, dxAlone = sum;
-    std::vector<float> mean(rows), rstd(rows), dgamma(columns), dbeta(columns);
+    std::vector<Bfloat16> y = unwritten<Bfloat16>(sum.size()), yOfSum = y, stored = y, dx = y, dxAlone = y;
+    auto mean = unwritten(rows), rstd = unwritten(rows), dgamma = unwritten(columns), dbeta = unwritten(columns);
 
     layerNorm(c, test.shape, sum.data(), gamma, beta, yOfSum.data(), mean.data(), rstd.data());
     layerNorm(c, test.shape, test.x16.data(), gamma, beta, residual.data(), y.data(), mean.data(), rstd.data(),
@@ -91,6 +92,7 @@ TEST(Bfloat16Norms, SumsInsideAreRoundedAsByANodeOfTheirOwn) {
                   dx.data(), dgamma.data(), dbeta.data(), scratch.workspace());
     EXPECT_EQ(asFloats(dx), asFloats(sumOf(dxAlone, residual)));
 
+    y = yOfSum = stored = dx = dxAlone = unwritten<Bfloat16>(sum.size());
     rmsNorm(c, test.shape, sum.data(), gamma, yOfSum.data(), rstd.data());
     rmsNorm(c, test.shape, test.x16.data(), gamma, residual.data(), y.data(), rstd.data(), stored.data());
     EXPECT_EQ(asFloats(stored), asFloats(sum));
@@ -142,7 +144,7 @@ TEST(Bfloat16Losses, TermsStayFloatAndOnlyTheGradientIsRounded) {
     const LossShape shape{7, classes, -100, 0.1};
     const CrossEntropyReference expected(shape, x, labels, dterms);
     std::vector<Bfloat16> logits = roundedToBfloat16(x);
-    std::vector<float> terms(7), lse(7);
+    auto terms = unwritten(7), lse = unwritten(7);
     crossEntropy(contextOf(), shape, logits.data(), labels.data(), terms.data(), lse.data());
     EXPECT_LT(distance(terms, expected.terms), 1e-6);
     crossEntropyGrad(contextOf(), shape, dterms.data(), logits.data(), labels.data(), lse.data(), logits.data());
@@ -156,8 +158,8 @@ TEST(Bfloat16Losses, NllPicksTheLabelAndIgnores) {
   const std::vector<std::int64_t> labels = {2, -1, 0};
   const std::vector<float> dterms = {2, 3, 5};
   const LossShape shape{3, 4, -1, 0};
-  std::vector<float> terms(3);
-  std::vector<Bfloat16> dx(12, Bfloat16(NAN));
+  auto terms = unwritten(3);
+  auto dx = unwritten<Bfloat16>(12);
   nll(contextOf(), shape, x16.data(), labels.data(), terms.data());
   EXPECT_EQ(terms, (std::vector<float>{-x[2], 0, -x[8]}));
   nllGrad(contextOf(), shape, dterms.data(), labels.data(), dx.data());
@@ -179,16 +181,19 @@ TEST(Bfloat16Reductions, SumsAndProductsAreRoundedOnceAndExtremesNotAtAll) {
       largest[to] = std::max(largest[to], double(x[i]));
       smallest[to] = std::min(smallest[to], double(x[i]));
     }
-    std::vector<float> floats(count);
-    std::vector<Bfloat16> out(count);
+    auto floats = unwritten(count);
+    auto out = unwritten<Bfloat16>(count);
     reduceSum(contextOf(), shape, x16.data(), floats.data());
     EXPECT_LT(distance(floats, sums), 1e-6);
     reduceSum(contextOf(), shape, x16.data(), out.data());
     EXPECT_LT(excessOverOneRounding(out, sums), 1e-6);
+    out = unwritten<Bfloat16>(count);
     reduceProd(contextOf(), shape, x16.data(), out.data());
     EXPECT_LT(excessOverOneRounding(out, products), 1e-6);
+    out = unwritten<Bfloat16>(count);
     reduceMax(contextOf(), shape, x16.data(), out.data());
     EXPECT_EQ(distance(asFloats(out), largest), 0);
+    out = unwritten<Bfloat16>(count);
     reduceMin(contextOf(), shape, x16.data(), out.data());
     EXPECT_EQ(distance(asFloats(out), smallest), 0);
   }
@@ -196,11 +201,11 @@ TEST(Bfloat16Reductions, SumsAndProductsAreRoundedOnceAndExtremesNotAtAll) {
 
 TEST(Bfloat16Reductions, RunningSumsAreKeptInFloat) {
   const std::vector<Bfloat16> x(1000, Bfloat16(1.0f)); // as Bfloat16, 256 + 1 is 256
-  std::vector<Bfloat16> out(1000);
+  auto out = unwritten<Bfloat16>(1000);
   cumulativeSum(contextOf(), {1, 1000, 1}, false, false, x.data(), out.data());
   for (int i = 0; i < 1000; ++i)
     ASSERT_EQ(out[i].bits, Bfloat16(static_cast<float>(i + 1)).bits) << i;
-  std::vector<std::int64_t> where(1);
+  std::vector<std::int64_t> where(1, -1);
   argMax(contextOf(), {1, 1000, 1}, out.data(), where.data());
   EXPECT_EQ(static_cast<float>(out[where[0]]), 1000);
   EXPECT_TRUE(where[0] == 0 || static_cast<float>(out[where[0] - 1]) < 1000);
@@ -218,8 +223,9 @@ std::vector<float> sumsOnDeviceOf(int multiprocessors) {
   const auto x = numbers(n, 1), gamma = numbers(columns, 2), dy = numbers(n, 3);
   const NormShape shape{rows, columns, 1e-5};
   const ScratchBuffer scratch(layerNormGradScratchBytes(shape));
-  std::vector<float> y(n), mean(rows), rstd(rows), dx(n), dgamma(columns), dbeta(columns), sums(columns), totals(rows),
-      softmaxed(n), all;
+  auto y = unwritten(n), mean = unwritten(rows), rstd = mean, dx = y, dgamma = unwritten(columns), dbeta = dgamma,
+       sums = dgamma, totals = mean, softmaxed = y;
+  std::vector<float> all;
   layerNorm(c, shape, x.data(), gamma.data(), gamma.data(), y.data(), mean.data(), rstd.data());
   layerNormGrad(c, shape, dy.data(), x.data(), gamma.data(), mean.data(), rstd.data(), dx.data(), dgamma.data(),
                 dbeta.data(), scratch.workspace());

@@ -12,7 +12,7 @@ TEST(TreeSum, AddsInTheOrderOfTheCpuTargetForAnyNumberOfRanks) {
   constexpr std::int64_t elements = 37;
   for (int ranks = 1; ranks <= 17; ++ranks) {
     const std::vector<float> parts = numbers(ranks * elements, static_cast<std::uint64_t>(ranks));
-    std::vector<float> sums(elements);
+    std::vector<float> sums = unwritten(elements);
     const Context c = contextOf();
     treeSum(c, c.device->compute, parts.data(), ranks, sums.data(), elements, DType::f32);
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -28,7 +28,7 @@ template <class Half>
 void checkHalves(DType dtype) {
   constexpr std::int64_t elements = 37;
   for (int ranks = 1; ranks <= 9; ++ranks) {
-    std::vector<Half> parts, sums(elements);
+    std::vector<Half> parts, sums = unwritten<Half>(elements);
     for (float value : numbers(ranks * elements, static_cast<std::uint64_t>(ranks)))
       parts.push_back(Half(value));
     const Context c = contextOf();

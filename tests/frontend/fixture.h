@@ -3,6 +3,7 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/eval/evaluate.h"
+#include "tests/compare/compare.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
@@ -71,16 +72,11 @@ inline HostTensors runForward(const Module &module, const HostTensors &parameter
   return results->front();
 }
 
-/// max |a - b| / max |b|; infinite if the shapes differ.
+/// max |a - b| / max |b|; infinite if the shapes differ or an element is NaN.
 inline double deviation(const HostTensor &a, const HostTensor &b) {
   if (a.type.shape() != b.type.shape())
     return INFINITY;
-  double difference = 0, scale = 0;
-  for (size_t i = 0; i < a.values.size(); ++i) {
-    difference = std::max(difference, std::fabs(a.values[i] - b.values[i]));
-    scale = std::max(scale, std::fabs(b.values[i]));
-  }
-  return difference / scale;
+  return relativeError(a.values, b.values);
 }
 
 } // namespace fsdpc

@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/target.h"
 #include "ir/text/text.h"
+#include "tests/compare/compare.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
@@ -62,13 +63,6 @@ std::unique_ptr<Module> withRounding(const Module &train, int bits) {
   return module;
 }
 
-double scaleOf(const HostTensor &tensor) {
-  double scale = 0;
-  for (double value : tensor.values)
-    scale = std::max(scale, std::fabs(value));
-  return scale;
-}
-
 /// Loss, gradients and parameters by the names that reference.safetensors has.
 Tensors named(const Outcome &outcome) {
   Tensors all = {{"loss", HostTensor(Type(DType::f64, {}), outcome.loss)}};
@@ -87,26 +81,28 @@ std::map<std::string, double> scalesOf(const Tensors &reference) {
   std::map<std::string, double> largest, scales;
   auto kindOf = [](llvm::StringRef name) { return name.split('.').first.str(); };
   for (const auto &[name, tensor] : reference)
-    largest[kindOf(name)] = std::max(largest[kindOf(name)], scaleOf(tensor));
+    largest[kindOf(name)] = std::max(largest[kindOf(name)], scaleOf(tensor.values));
   for (const auto &[name, tensor] : reference)
-    scales[name] = std::max(scaleOf(tensor), 1e-4 * largest[kindOf(name)]);
+    scales[name] = std::max(scaleOf(tensor.values), 1e-4 * largest[kindOf(name)]);
   return scales;
 }
 
-/// Adds scale.<name> and limit.<name> to the reference.
-void addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times) {
+/// Adds scale.<name> and limit.<name> to the reference. A limit that is not finite would let anything pass: an error.
+llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times) {
   Tensors limits;
   for (const auto &[name, scale] : scalesOf(reference)) {
     const HostTensor &tensor = reference.at(name);
     double lost = 0;
     for (const Tensors &run : otherRuns)
-      for (size_t i = 0; i < tensor.values.size(); ++i)
-        lost = std::max(lost, std::fabs(run.at(name).values[i] - tensor.values[i]));
+      lost = worseOf(lost, largestError(run.at(name).values, tensor.values));
+    if (!std::isfinite(lost))
+      return llvm::createStringError(name + " of the reference is not finite");
     double limit = std::max(smallestLimit, scale > 0 ? times * lost / scale : 0);
     limits["scale." + name] = HostTensor(Type(DType::f64, {}), scale);
     limits["limit." + name] = HostTensor(Type(DType::f64, {}), limit);
   }
   reference.merge(std::move(limits));
+  return llvm::Error::success();
 }
 
 std::vector<std::string> optionsOf(const Choices &choices) {
@@ -214,7 +210,9 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   if (!runs)
     return runs.takeError();
   bool isSingle = choices.options.paramDType == DType::f32;
-  addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16);
+  if (llvm::Error error =
+          addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16))
+    return error;
   batch.erase("sample_weight");
   std::string options;
   for (const std::string &option : optionsOf(choices))

@@ -4,6 +4,7 @@
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
 #include "passes/runner.h"
+#include "tests/compare/compare.h"
 #include "tests/random/rebatched.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -20,33 +21,26 @@ constexpr double limit = 1e-9;
 // The second one reads what the first one wrote.
 constexpr int steps = 2;
 
-double scaleOf(const HostTensor &tensor) {
-  double scale = 0;
-  for (double value : tensor.values)
-    scale = std::max(scale, std::fabs(value));
-  return scale;
-}
-
 /// Compares one kind of quantity.
 void compare(const Tensors &actual, const Tensors &expected, llvm::StringRef kind, Deviation &found) {
   double largest = 0;
   for (const auto &[name, tensor] : expected)
-    largest = std::max(largest, scaleOf(tensor));
+    largest = std::max(largest, scaleOf(tensor.values));
   auto note = [&](double error, const std::string &name) {
-    if (!(error <= found.worst))
+    if (error > found.worst)
       found = {error, (kind + " " + name).str()};
   };
   if (actual.size() != expected.size())
     note(INFINITY, llvm::utostr(actual.size()) + " instead of " + llvm::utostr(expected.size()));
   for (const auto &[name, tensor] : expected) {
     auto other = actual.find(name);
-    if (other == actual.end() || other->second.values.size() != tensor.values.size()) {
-      note(INFINITY, name + " is missing or of another size");
+    if (other == actual.end() || other->second.type.shape() != tensor.type.shape()) {
+      note(INFINITY, name + " is missing or of another shape");
       continue;
     }
-    double scale = std::max({scaleOf(tensor), 1e-4 * largest, 1e-30});
+    double scale = std::max({scaleOf(tensor.values), 1e-4 * largest, 1e-30});
     for (size_t i = 0; i < tensor.values.size(); ++i)
-      note(std::fabs(other->second.values[i] - tensor.values[i]) / scale, name + "[" + llvm::utostr(i) + "]");
+      note(errorOf(other->second.values[i], tensor.values[i]) / scale, name + "[" + llvm::utostr(i) + "]");
   }
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 import accept
+from compare import relative_error  # found through accept
 from steps import run
 
 CHUNK = 25                      # graphs per process
@@ -93,11 +94,7 @@ def differences(folder, log):
         if name.startswith(("limit.", "scale.")):
             continue
         scale = float(reference["scale." + name]) or 1.0
-        found = ours.get(name)
-        if found is None or found.size != reference[name].size:
-            yield name, float("inf"), 0.0
-            continue
-        error = float(np.abs(found.ravel() - reference[name].ravel()).max()) / scale if found.size else 0.0
+        error = relative_error(ours.get(name), reference[name], scale)
         limit = float(reference["limit." + name])
         if not error <= limit:
             yield name, error, limit

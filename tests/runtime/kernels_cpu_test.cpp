@@ -22,7 +22,7 @@ TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
   const RandomShape shape{3, 5, 37}; // sample axis in the middle
   const std::uint64_t key = randomKey(7, 3, 1);
   const std::int64_t n = 3 * 5 * 37;
-  std::vector<float> whole(n), pieces(n);
+  auto whole = unwritten(n), pieces = unwritten(n);
   randomUniform(2, shape, key, 0, n, whole.data());
   for (std::int64_t begin = 0; begin < n; begin += 41)
     randomUniform(2, shape, key, begin, std::min<std::int64_t>(41, n - begin), pieces.data() + begin);
@@ -35,7 +35,7 @@ TEST(KernelsRandom, ValuesDependOnSampleAndElementOnly) {
 
 TEST(KernelsRandom, SomeSamplesOfARankGetTheirOwnNumbers) {
   const std::uint64_t key = randomKey(7, 3, 1);
-  std::vector<float> whole(5 * 37), one(37);
+  auto whole = unwritten(5 * 37), one = unwritten(37);
   randomUniform(2, {.samples = 5, .inner = 37}, key, 0, 5 * 37, whole.data());
   randomUniform(2, {.inner = 37, .rankSamples = 5, .firstSample = 3}, key, 0, 37, one.data());
   EXPECT_TRUE(std::equal(one.begin(), one.end(), whole.begin() + 3 * 37));
@@ -47,7 +47,7 @@ TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
   const auto check = [&](const char *name, double span, auto vector, auto exact) {
     for (int i = 0; i < 1000; ++i)
       y[i] = static_cast<float>(numbersIn[i] * span);
-    std::vector<float> out(1000);
+    std::vector<float> out = unwritten(1000);
 #pragma omp simd
     for (int i = 0; i < 1000; ++i)
       out[i] = vector(y[i]);
@@ -99,8 +99,8 @@ TEST(KernelsSmallGemm, TilesAndTailsMatchLoops) {
       for (const std::int64_t k : {1, 7}) {
         const MatmulShape shape{1, m, n, k};
         const auto a = numbers(m * k, 3), b = numbers(k * n, 4);
-        std::vector<float> packed(static_cast<std::size_t>(k * paddedColumns(n))),
-            out(static_cast<std::size_t>(m * n), NAN);
+        auto packed = unwritten(static_cast<std::size_t>(k * paddedColumns(n))),
+             out = unwritten(static_cast<std::size_t>(m * n));
         packRows(b.data(), n, k, n, packed.data());
         smallGemm(m, n, k, a.data(), k, 1, packed.data(), out.data(), n, false);
         auto expected = productOf(shape, a, b);
@@ -112,7 +112,7 @@ TEST(KernelsSmallGemm, TilesAndTailsMatchLoops) {
         std::vector<float> transposed(static_cast<std::size_t>(k * n));
         for (std::int64_t i = 0; i < k * n; ++i)
           transposed[static_cast<std::size_t>(i % n * k + i / n)] = b[static_cast<std::size_t>(i)];
-        std::vector<float> again(packed.size(), NAN);
+        std::vector<float> again = unwritten(packed.size());
         packColumns(transposed.data(), k, k, n, again.data());
         EXPECT_EQ(packed, again);
       }
@@ -124,7 +124,7 @@ TEST(KernelsAttention, TheNumberOfThreadsDoesNotChangeABit) {
   const ScratchBuffer scratch(attentionGradScratchBytes(test.shape) * 4);
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 3, 4}) {
-    std::vector<float> o(test.q.size()), lse(2 * 3 * 64), dq(o), dk(o), dv(o);
+    auto o = unwritten(test.q.size()), lse = unwritten(2 * 3 * 64), dq = o, dk = o, dv = o;
     attention(contextOf(threads), test.shape, test.q.data(), test.k.data(), test.v.data(), nullptr, o.data(),
               lse.data(), scratch.workspace());
     attentionGrad(contextOf(threads), test.shape, test.dO.data(), test.q.data(), test.k.data(), test.v.data(), o.data(),

@@ -19,7 +19,7 @@ TEST(KernelsCopy, EveryPermutationOfOddDimsMatchesLoops) {
       shape.toStrides[i] = stride;
       stride *= shape.dims[i];
     }
-    std::vector<float> out(x.size(), NAN);
+    std::vector<float> out = unwritten(x.size());
     copyStrided(contextOf(2), shape, bits(x.data()), bits(out.data()));
     std::size_t flat = 0;
     bool same = true;
@@ -38,9 +38,21 @@ template <class T>
 void checkMoves() {
   const std::int64_t batch = 2, rows = 70, columns = 24, kept = 20;
   const auto noise = numbers(batch * rows * columns, 4);
-  std::vector<T> x(noise.size()), swapped(noise.size()), slice(static_cast<std::size_t>(batch * rows * kept));
+  std::vector<T> x(noise.size());
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<T>(static_cast<std::int64_t>(noise[i] * 1e9f));
+  // What nothing has written differs from what belongs there.
+  std::vector<T> swapped(noise.size()), slice(static_cast<std::size_t>(batch * rows * kept));
+  const auto at = [&](std::int64_t b, std::int64_t i, std::int64_t j) -> T & {
+    return x[(b * rows + i) * columns + j];
+  };
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        swapped[(b * columns + j) * rows + i] = static_cast<T>(~at(b, i, j));
+        if (j >= columns - kept)
+          slice[(b * rows + i) * kept + j - (columns - kept)] = static_cast<T>(~at(b, i, j));
+      }
   copyStrided(contextOf(), {3, {batch, columns, rows}, {rows * columns, 1, columns}, {rows * columns, rows, 1}},
               x.data(), swapped.data());
   copyStrided(contextOf(), {2, {batch * rows, kept}, {columns, 1}, {kept, 1}}, x.data() + columns - kept, slice.data());
@@ -48,7 +60,7 @@ void checkMoves() {
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) {
-        const T value = x[(b * rows + i) * columns + j];
+        const T value = at(b, i, j);
         wrong += swapped[(b * columns + j) * rows + i] != value;
         wrong += j >= columns - kept && slice[(b * rows + i) * kept + j - (columns - kept)] != value;
       }
@@ -79,7 +91,7 @@ TEST(KernelsCopy, TakeShardGivesEachMemberItsShareOfTheWhole) {
   for (int rank = 0; rank < 4; ++rank) {
     Context c = contextOf();
     c.rank = rank;
-    std::vector<float> share(5);
+    std::vector<float> share = unwritten(5);
     takeShard(c, whole.data(), share.data(), 5 * sizeof(float), 2, 2);
     const auto first = whole.begin() + (rank < 2 ? 0 : 5);
     EXPECT_EQ(share, std::vector<float>(first, first + 5)) << rank;
@@ -89,10 +101,10 @@ TEST(KernelsCopy, TakeShardGivesEachMemberItsShareOfTheWhole) {
 TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
   const std::vector<float> table = {1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> indices = {2, -3, 2};
-  std::vector<float> rows(6);
+  std::vector<float> rows = unwritten(6);
   gather(contextOf(), {1, 3, 2, 3}, bits(table.data()), indices.data(), bits(rows.data()));
   EXPECT_EQ(rows, (std::vector<float>{5, 6, 1, 2, 5, 6}));
-  std::vector<float> back(6, NAN);
+  std::vector<float> back = unwritten(6);
   scatterAdd(contextOf(2), {1, 3, 2, 3}, indices.data(), rows.data(), back.data());
   EXPECT_EQ(back, (std::vector<float>{1, 2, 0, 0, 10, 12}));
 }
@@ -105,7 +117,8 @@ TEST(KernelsIndex, ManyIndicesThatMeetAddUpInTheirOrder) {
       indices[i] = static_cast<std::int64_t>(noise[i] * static_cast<float>(shape.size)); // negative ones too
     const auto rowOf = [&](std::int64_t i) { return indices[i] < 0 ? indices[i] + shape.size : indices[i]; };
     const auto elements = static_cast<std::size_t>(shape.outer * shape.size * shape.inner);
-    std::vector<float> x(elements, NAN), rows(updates.size(), NAN), expected(elements), picked(updates.size());
+    auto x = unwritten(elements), rows = unwritten(updates.size());
+    std::vector<float> expected(elements), picked(updates.size());
     for (std::int64_t outer = 0; outer < shape.outer; ++outer)
       for (std::int64_t i = 0; i < shape.count; ++i)
         for (std::int64_t j = 0; j < shape.inner; ++j)
@@ -126,7 +139,7 @@ TEST(KernelsIndex, ManyIndicesThatMeetAddUpInTheirOrder) {
 TEST(KernelsIndex, GatherNdPicksTuples) {
   const std::vector<float> x = {0, 1, 2, 3, 4, 5, 6, 7}; // [2, 2, 2], batch 1
   const std::vector<std::int64_t> indices = {1, 0, 0, 1, -1, -1};
-  std::vector<float> out(3);
+  std::vector<float> out = unwritten(3);
   gatherNd(contextOf(), {.batch = 1, .count = 3, .inner = 1, .depth = 2, .dims = {4, 2}}, bits(x.data()),
            indices.data(), bits(out.data()));
   EXPECT_EQ(out, (std::vector<float>{2, 1, 7}));
@@ -180,13 +193,14 @@ void checkPools(PoolShape shape) {
     });
   for (std::size_t to = 0; to < dy.size(); ++to)
     dMax[static_cast<std::int64_t>(to) / outputs * inputs + where[to]] += dy[to];
-  std::vector<float> y(dy.size()), dx(x.size(), NAN);
-  std::vector<std::int32_t> indices(dy.size());
+  auto y = unwritten(dy.size()), dx = unwritten(x.size());
+  std::vector<std::int32_t> indices(dy.size(), -1);
   maxPool(contextOf(2), shape, x.data(), y.data(), indices.data());
   EXPECT_EQ(distance(y, largest), 0);
   EXPECT_EQ(indices, where);
   maxPoolGrad(contextOf(2), shape, dy.data(), indices.data(), dx.data());
   EXPECT_LT(distance(dx, dMax), 1e-6);
+  y = unwritten(y.size()), dx = unwritten(dx.size());
   averagePool(contextOf(2), shape, x.data(), y.data());
   EXPECT_LT(distance(y, mean), 1e-6);
   averagePoolGrad(contextOf(2), shape, dy.data(), dx.data());

@@ -1,4 +1,5 @@
 // The tools of gradient_check.h, and tests that they notice what they are for.
+#include "tests/compare/compare.h"
 #include "tests/unit/gradient_check.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -205,7 +206,7 @@ public:
           const std::vector<double> &found = gradients[rank][i].values;
           double derivative = found.empty() ? 0 : found[k], difference = centralDifference(inputs[rank][i].values[k]);
           double scale = 1 + std::max(std::fabs(derivative), std::fabs(difference));
-          if (!(std::fabs(derivative - difference) <= given.tolerance * scale))
+          if (!std::isfinite(scale) || !(errorOf(derivative, difference) <= given.tolerance * scale))
             return "rank " + std::to_string(rank) + ", input " + std::to_string(i) + ", element " + std::to_string(k) +
                    ": derivative " + std::to_string(derivative) + ", finite difference " + std::to_string(difference);
         }

@@ -18,6 +18,7 @@ import numpy as np
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS))
 import accept
+from compare import relative_error  # found through accept
 
 PADDING_BYTES = 64
 
@@ -37,16 +38,12 @@ def losses_of(log):
     return values
 
 
-def deviation(ours, reference):
-    return float(np.abs(ours - reference).max() / np.abs(reference).max())
-
-
 def losses(logs, limit):
     first = losses_of(logs[0])
     for log in logs[1:]:
         other = losses_of(log)
         require(len(other) == len(first), f"{log}: {len(other)} losses, {logs[0]} has {len(first)}")
-        require(deviation(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
+        require(relative_error(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
 
 
 def loss_scales(log):
@@ -74,7 +71,7 @@ def logits(file, fixture):
     reference = accept.load_safetensors(TESTS / "fixtures" / fixture / "reference.safetensors")["logits"]
     (ours,) = accept.load_safetensors(file).values()
     require(ours.shape == reference.shape, f"{file}: {ours.shape}, the reference has {reference.shape}")
-    require(deviation(ours, reference) <= 1e-5, f"{file}: off by {deviation(ours, reference)}")
+    require(relative_error(ours, reference) <= 1e-5, f"{file}: off by {relative_error(ours, reference)}")
 
 
 def rows(file, whole):

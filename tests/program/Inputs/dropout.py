@@ -13,6 +13,7 @@ import check
 from data import save_safetensors
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import accept
+from compare import largest_error  # found through accept
 
 SAMPLES, WIDTH, RATIO, RATE = 64, 256, 0.25, 0.01
 
@@ -111,7 +112,7 @@ def masks_between(before, after):
     factor = 2 * RATE / (1 - RATIO) ** 2
     squares = (1 - after.astype("f8") / before) / factor
     roots = np.rint(np.sqrt(np.maximum(squares, 0)))
-    if np.abs(squares - roots ** 2).max() > 1e-2 or not np.isin(roots, (0, 1, 3, 4)).all():
+    if largest_error(squares, roots ** 2) > 1e-2 or not np.isin(roots, (0, 1, 3, 4)).all():
         sys.exit(f"dropout.py: not a dropout scaled by 1 / (1 - {RATIO})")
     return np.isin(roots, (1, 4)), roots >= 3
 
@@ -141,6 +142,8 @@ def check_masks(seed, files):
     pairs = [(a, b) for a in kept for b in kept if a < b]
     for a, b in pairs:
         score(f"{a} and {b}", kept[a], kept[b], found)
+    if any(np.isnan(z) for z, _ in found):
+        sys.exit("dropout.py: a score is not a number")
     worst = max(found)
     print(f"{len(found)} scores, worst {worst[0]:.2f} sigma ({worst[1]}), root mean square {np.sqrt(np.mean([z * z for z, _ in found])):.2f}")
     beyond = sum(z > 3 for z, _ in found)
@@ -167,7 +170,7 @@ def slope(gradients, by, logs):
     plus, minus = (check.losses_of(log)[0] for log in logs)
     measured = (plus - minus) / (2 * by)
     print(f"slope {measured:.6f}, by the gradients {expected:.6f}")
-    if abs(measured - expected) > 1e-2 * abs(expected) + 1e-3:
+    if not abs(measured - expected) <= 1e-2 * abs(expected) + 1e-3:
         sys.exit("dropout.py: the gradients are not those of the loss")
 
 
