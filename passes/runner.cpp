@@ -137,7 +137,7 @@ private:
                                        {"file", changed ? file : lastFile}});
     if (!changed)
       return llvm::Error::success();
-    if (std::error_code code = llvm::sys::fs::create_directories(options.dumpDirectory))
+    if (std::error_code code = llvm::sys::fs::create_directories(options.dumpDirectory, true, llvm::sys::fs::all_all))
       return llvm::createStringError("--dump_dir " + options.dumpDirectory + ": " + code.message());
     lastDump = std::move(text);
     lastFile = file;

@@ -12,13 +12,20 @@ namespace fsdpc {
 
 namespace {
 
+/// A name with a slash is taken as it is by findProgramByName.
+llvm::Error requireCompiler(llvm::StringRef name) {
+  llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName(name);
+  if (program && llvm::sys::fs::can_execute(*program))
+    return llvm::Error::success();
+  return llvm::createStringError("host compiler " + name + " not found (--emit src writes the source without it)");
+}
+
 /// A finished command's fault as an error; `log` holds what it printed.
 llvm::Error run(llvm::ArrayRef<std::string> command, const std::string &log) {
   llvm::SmallVector<llvm::StringRef, 32> arguments(command.begin(), command.end());
   llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName(command[0]);
   if (!program)
-    return llvm::createStringError("host compiler " + command[0] +
-                                   " not found (--emit src writes the source without it)");
+    return llvm::createStringError(command[0] + ": " + program.getError().message());
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(log), llvm::StringRef(log)};
   std::string problem;
   int code = llvm::sys::ExecuteAndWait(*program, arguments, std::nullopt, redirects, 0, 0, &problem);
@@ -72,12 +79,17 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
   llvm::Expected<Toolchain> toolchain = options.target == "cpu" ? cpuToolchain(options) : cudaToolchain(options);
   if (!toolchain)
     return toolchain.takeError();
+  const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER");
+  for (const char *name : {launcher, toolchain->compiler})
+    if (name)
+      if (llvm::Error error = requireCompiler(name))
+        return error;
   std::string root = folder.workingPath().str();
   std::vector<std::string> objects;
   std::vector<std::vector<std::string>> compiles;
   for (const std::string &source : sources) {
     std::vector<std::string> command;
-    if (const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER"))
+    if (launcher)
       command.push_back(launcher);
     command.push_back(toolchain->compiler);
     appendFlags(command, toolchain->flags);

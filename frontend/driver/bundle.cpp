@@ -17,8 +17,6 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral dataFileName = "model.onnx.data";
-
 std::string sha256Of(llvm::StringRef text) {
   llvm::SHA256 hasher;
   hasher.update(text);
@@ -106,7 +104,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   for (const ExternalLayout::Entry &entry : layout.entries)
     info.onnxOffsets.push_back({entry.parameter, entry.offsetBytes});
   info.onnxDataBytes = layout.totalBytes;
-  info.onnxDataFile = dataFileName.str();
+  info.onnxDataFile = modelDataName.str();
   info.predictedStepMicroseconds = timeline.stepMicroseconds;
   info.predictedExposedMicroseconds = timeline.exposedMicroseconds;
   const StepTimes times(timeline);
@@ -150,7 +148,7 @@ llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, O
   llvm::Expected<std::string> model = folder.pathOf("model.onnx");
   if (!model)
     return model.takeError();
-  return writeRepairedModel(compilation.imported, *model, dataFileName);
+  return writeRepairedModel(compilation.imported, *model, modelDataName);
 }
 
 std::string scheduleFileName(llvm::StringRef format) {
@@ -205,7 +203,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   printInitialValues(module, llvm::outs());
   if (values.flag("dry_run"))
     return llvm::Error::success();
-  llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"));
+  llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"), input);
   if (!folder)
     return folder.takeError();
   llvm::Expected<ExternalLayout> layout = writeModelFiles(compilation, *folder, input);

@@ -63,7 +63,7 @@ llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llv
 }
 
 llvm::Error writeTable(llvm::StringRef path, llvm::StringRef text) {
-  llvm::sys::fs::create_directories(llvm::sys::path::parent_path(path));
+  llvm::sys::fs::create_directories(llvm::sys::path::parent_path(path), true, llvm::sys::fs::all_all);
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &out) {
     out << text;
     return llvm::Error::success();

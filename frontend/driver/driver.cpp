@@ -158,9 +158,12 @@ llvm::Error compile(OptionValues &values) {
   bool textOnly = !values.text("compile_to").empty() || !values.list("passes").empty();
   if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
     return usage("-o OUT: where the program goes is missing");
-  if (!textOnly && !values.flag("dry_run"))
+  if (!textOnly && !values.flag("dry_run")) {
     if (llvm::Error error = checkFrontend(values))
       return error;
+    if (llvm::Error error = OutputFolder::check(values.text("output"), *input))
+      return error;
+  }
   llvm::Expected<Compilation> compilation = compileModule(*input, values);
   if (!compilation)
     return compilation.takeError();
