@@ -46,16 +46,16 @@ const Emitter neg = elementwiseEmitter, abs = elementwiseEmitter, sign = element
               log = elementwiseEmitter, log1p = elementwiseEmitter, sqrt = elementwiseEmitter,
               rsqrt = elementwiseEmitter, tanh = elementwiseEmitter, erf = elementwiseEmitter,
               sigmoid = elementwiseEmitter, relu = elementwiseEmitter, sin = elementwiseEmitter,
-              cos = elementwiseEmitter, floor = elementwiseEmitter, ceil = elementwiseEmitter,
-              round = elementwiseEmitter, gelu = elementwiseEmitter, geluTanh = elementwiseEmitter,
-              geluGrad = elementwiseEmitter, geluTanhGrad = elementwiseEmitter, silu = elementwiseEmitter,
-              siluGrad = elementwiseEmitter, logicalNot = elementwiseEmitter, isNan = elementwiseEmitter,
-              add = elementwiseEmitter, sub = elementwiseEmitter, mul = elementwiseEmitter, div = elementwiseEmitter,
-              mod = elementwiseEmitter, pow = elementwiseEmitter, maximum = elementwiseEmitter,
-              minimum = elementwiseEmitter, equal = elementwiseEmitter, less = elementwiseEmitter,
-              lessEqual = elementwiseEmitter, logicalAnd = elementwiseEmitter, logicalOr = elementwiseEmitter,
-              logicalXor = elementwiseEmitter, select = elementwiseEmitter, cast = elementwiseEmitter,
-              randomUniform = elementwiseEmitter;
+              cos = elementwiseEmitter, atan = elementwiseEmitter, floor = elementwiseEmitter,
+              ceil = elementwiseEmitter, round = elementwiseEmitter, gelu = elementwiseEmitter,
+              geluTanh = elementwiseEmitter, geluGrad = elementwiseEmitter, geluTanhGrad = elementwiseEmitter,
+              silu = elementwiseEmitter, siluGrad = elementwiseEmitter, logicalNot = elementwiseEmitter,
+              isNan = elementwiseEmitter, add = elementwiseEmitter, sub = elementwiseEmitter, mul = elementwiseEmitter,
+              div = elementwiseEmitter, mod = elementwiseEmitter, pow = elementwiseEmitter,
+              maximum = elementwiseEmitter, minimum = elementwiseEmitter, equal = elementwiseEmitter,
+              less = elementwiseEmitter, lessEqual = elementwiseEmitter, logicalAnd = elementwiseEmitter,
+              logicalOr = elementwiseEmitter, logicalXor = elementwiseEmitter, select = elementwiseEmitter,
+              cast = elementwiseEmitter, randomUniform = elementwiseEmitter;
 const Emitter fused = {emitFused, Elements::arithmetic, unsupportedFused};
 
 } // namespace emitters

@@ -108,6 +108,12 @@ constinit const OpInfo cosInfo = elementwiseOp<[](const double *a, DType) {
 }>("cos", "Cosine of x. (C2) x is float.", namesX, inferSame<cosInfo, floating>,
    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.unary(Op::neg, b.mul(dy, b.unary(Op::sin, x))); }>);
 
+constinit const OpInfo atanInfo = elementwiseOp<[](const double *a, DType) { return std::atan(a[0]); }>(
+    "atan", "The angle in [-pi/2, pi/2] whose tangent is x. (C2) x is float.", namesX, inferSame<atanInfo, floating>,
+    unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) {
+      return b.div(dy, b.add(b.constantLike(x, 1), b.mul(x, x)));
+    }>);
+
 constinit const OpInfo floorInfo = elementwiseOp<[](const double *a, DType) { return std::floor(a[0]); }>(
     "floor", "The largest integer <= x. Derivative 0. (C2) x is float.", namesX, inferSame<floorInfo, floating>,
     notDifferentiable);

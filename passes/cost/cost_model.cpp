@@ -16,6 +16,7 @@ double operationsOf(Op op) {
   case Op::log1p:
   case Op::sin:
   case Op::cos:
+  case Op::atan:
   case Op::tanh:
   case Op::sigmoid:
   case Op::erf: return 16;

@@ -10,10 +10,11 @@ namespace {
 /// Ops that are smooth and bounded on the numbers graphs have.
 std::optional<Tensor> smooth(GraphMaker &g, Op op) {
   Tensor x = g.anyFloat();
-  bool isBounded = op == Op::tanh || op == Op::erf || op == Op::sigmoid || op == Op::sin || op == Op::cos;
+  bool isBounded =
+      op == Op::tanh || op == Op::erf || op == Op::sigmoid || op == Op::sin || op == Op::cos || op == Op::atan;
   if (op == Op::exp)
     x = g.scaledTo(x, 2);
-  return g.unary(op, x, isBounded ? 1 : op == Op::exp ? 7 : x.scale);
+  return g.unary(op, x, op == Op::atan ? 1.6 : isBounded ? 1 : op == Op::exp ? 7 : x.scale);
 }
 
 std::optional<Tensor> ofPositive(GraphMaker &g, Op op) {
@@ -179,7 +180,7 @@ constexpr Production rows[] = {
     {Op::logicalAnd, logic},   {Op::logicalOr, logic},    {Op::logicalXor, logic},     {Op::isNan, isNan},
     {Op::select, select},      {Op::cast, cast},          {Op::add, integers},         {Op::mul, integers},
     {Op::sub, integers},       {Op::div, integers},       {Op::mod, integers},         {Op::neg, integers},
-    {Op::maximum, integers},
+    {Op::maximum, integers},   {Op::atan, smooth},
 };
 
 } // namespace

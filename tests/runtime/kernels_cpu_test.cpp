@@ -59,6 +59,7 @@ TEST(KernelsScalar, VectorFunctionsKeepSevenDigits) {
   check("exp", 20, [](float x) { return scalar::exp(x); }, [](double x) { return std::exp(x); });
   check("tanh", 5, [](float x) { return scalar::tanh(x); }, [](double x) { return std::tanh(x); });
   check("erf", 4, [](float x) { return scalar::erf(x); }, [](double x) { return std::erf(x); });
+  check("atan", 50, [](float x) { return scalar::atan(x); }, [](double x) { return std::atan(x); });
   check(
       "gelu", 5, [](float x) { return scalar::gelu(x); },
       [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); });

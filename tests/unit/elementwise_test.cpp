@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace fsdpc {
 namespace {
@@ -118,6 +119,11 @@ OP_TEST(sin, IsSine) {
 OP_TEST(cos, IsCosine) {
   expectNear(apply(Op::cos, {{0, 1}}), {1, std::cos(1)});
   checkElementwiseGradient(Op::cos, 1, -3, 3);
+}
+OP_TEST(atan, IsTheInverseOfTangent) {
+  expectNear(apply(Op::atan, {{0, -1, 1e300}}), {0, -std::numbers::pi / 4, std::numbers::pi / 2});
+  expectNear(gradients(Op::atan, {{0, 1}})[0], {1, 0.5});
+  checkElementwiseGradient(Op::atan, 1, -3, 3);
 }
 OP_TEST(floor, RoundsDown) { expectNear(apply(Op::floor, {{1.5, -1.5, 2}}), {1, -2, 2}); }
 OP_TEST(ceil, RoundsUp) { expectNear(apply(Op::ceil, {{1.5, -1.5, 2}}), {2, -1, 2}); }

@@ -105,10 +105,21 @@ void alongAxis(NodeTranslation &t) {
   t.setOutput(0, t.make(op, {t.input(0)}, AxisAttributes{axis}));
 }
 
+/// 1 at the first maximum along the axis, 0 elsewhere.
+void hardmax(NodeTranslation &t) {
+  Value *x = t.input(0);
+  int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank());
+  Shape line(x->type().shape());
+  line[axis] = 1;
+  Value *winner = t.reshape(t.make(Op::argMax, {x}, AxisAttributes{axis}), line);
+  t.setOutput(0, t.cast(t.binary(Op::equal, winner, t.iota(x->type().shape(), axis)), x->type().dtype()));
+}
+
 constexpr TranslationRow rows[] = {
     {"Celu", celu},
     {"Elu", elu},
     {"Gelu", gelu},
+    {"Hardmax", hardmax, 13},
     {"HardSigmoid", hardSigmoid},
     {"HardSwish", hardSwish},
     {"LeakyRelu", leakyRelu},

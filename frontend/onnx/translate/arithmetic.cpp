@@ -37,11 +37,13 @@ void power(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::pow, t.input(0), t.cast(t.input(1), t.input(0)->type().dtype())));
 }
 
+/// The remainder of floats has the sign of the dividend, that of integers the divisor's, unless fmod says otherwise.
 void modulo(NodeTranslation &t) {
-  bool truncates = t.integer("fmod", 0) != 0;
-  if (truncates && !isFloat(t.input(0)->type().dtype()))
-    t.reject("fmod=1 on integers is not supported");
-  binaryOp<Op::mod>(t);
+  Value *a = t.input(0), *b = t.input(1);
+  bool truncates = t.integer("fmod", 0) != 0 && !isFloat(a->type().dtype());
+  if (!truncates)
+    return binaryOp<Op::mod>(t);
+  t.setOutput(0, t.binary(Op::sub, a, t.binary(Op::mul, t.binary(Op::div, a, b), b)));
 }
 
 void clip(NodeTranslation &t) {
@@ -51,18 +53,6 @@ void clip(NodeTranslation &t) {
   if (t.hasInput(2))
     x = t.binary(Op::minimum, x, t.input(2));
   t.setOutput(0, x);
-}
-
-void tangent(NodeTranslation &t) {
-  t.setOutput(0, t.binary(Op::div, t.unary(Op::sin, t.input(0)), t.unary(Op::cos, t.input(0))));
-}
-
-/// (e^x + sign * e^-x) / 2
-template <Op op>
-void hyperbolic(NodeTranslation &t) {
-  Value *x = t.input(0);
-  Value *sum = t.binary(op, t.unary(Op::exp, x), t.unary(Op::exp, t.unary(Op::neg, x)));
-  t.setOutput(0, t.binary(Op::mul, sum, 0.5));
 }
 
 void castTo(NodeTranslation &t) {
@@ -85,7 +75,6 @@ constexpr TranslationRow rows[] = {
     {"Ceil", unaryOp<Op::ceil>},
     {"Clip", clip},
     {"Cos", unaryOp<Op::cos>},
-    {"Cosh", hyperbolic<Op::add>},
     {"Div", binaryOp<Op::div>},
     {"Erf", unaryOp<Op::erf>},
     {"Exp", unaryOp<Op::exp>},
@@ -103,11 +92,9 @@ constexpr TranslationRow rows[] = {
     {"Round", unaryOp<Op::round>},
     {"Sign", unaryOp<Op::sign>},
     {"Sin", unaryOp<Op::sin>},
-    {"Sinh", hyperbolic<Op::sub>},
     {"Sqrt", unaryOp<Op::sqrt>},
     {"Sub", binaryOp<Op::sub>},
     {"Sum", variadicOp<Op::add>},
-    {"Tan", tangent},
 };
 
 } // namespace

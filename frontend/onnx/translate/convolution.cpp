@@ -1,16 +1,12 @@
-// Convolution and pooling.
-#include "frontend/onnx/translate/node_translation.h"
+// Convolution, its transpose, and Col2Im, which is the transpose of a convolution that only copies.
 #include "frontend/onnx/translate/table.h"
+#include "frontend/onnx/translate/window.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
 
 namespace fsdpc {
 
 namespace {
-
-/// Where a window goes, per spatial axis.
-struct WindowAttributes {
-  Shape kernel, strides, dilations, padsBefore, padsAfter;
-};
 
 Shape perAxis(NodeTranslation &t, llvm::StringRef name, size_t axes) {
   Shape values = t.has(name) ? t.integers(name) : Shape(axes, 1);
@@ -19,36 +15,20 @@ Shape perAxis(NodeTranslation &t, llvm::StringRef name, size_t axes) {
   return values;
 }
 
-/// Pads as listed, or as auto_pad makes them from the input's size.
-WindowAttributes windowOf(NodeTranslation &t, llvm::ArrayRef<int64_t> kernel) {
-  llvm::ArrayRef<int64_t> spatial = t.input(0)->type().shape().drop_front(2);
-  size_t axes = kernel.size();
-  if (spatial.size() != axes)
-    t.reject("a kernel of " + llvm::Twine(axes) + " spatial axes for " + toString(t.input(0)->type()));
-  WindowAttributes w{Shape(kernel), perAxis(t, "strides", axes), perAxis(t, "dilations", axes), Shape(axes, 0),
-                     Shape(axes, 0)};
-  for (size_t i = 0; i < axes; ++i)
-    if (w.strides[i] < 1 || w.dilations[i] < 1 || kernel[i] < 1)
-      t.reject("kernel, strides and dilations must be positive");
-  std::string mode = t.text("auto_pad", "NOTSET");
-  if (mode == "NOTSET" && t.has("pads")) {
-    Shape pads = t.integers("pads");
-    if (pads.size() != 2 * axes)
-      t.reject(llvm::Twine(pads.size()) + " pads for " + llvm::Twine(axes) + " spatial axes");
-    w.padsBefore.assign(pads.begin(), pads.begin() + axes);
-    w.padsAfter.assign(pads.begin() + axes, pads.end());
-  } else if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-    for (size_t i = 0; i < axes; ++i) {
-      int64_t outputs = (spatial[i] + w.strides[i] - 1) / w.strides[i];
-      int64_t extent = w.dilations[i] * (kernel[i] - 1) + 1;
-      int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[i] + extent - spatial[i]);
-      w.padsBefore[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
-      w.padsAfter[i] = total - w.padsBefore[i];
-    }
-  } else if (mode != "NOTSET" && mode != "VALID") {
-    t.reject("auto_pad='" + mode + "' is not supported");
+void checkWithin(NodeTranslation &t, llvm::ArrayRef<int64_t> values, int64_t least, llvm::StringRef what) {
+  for (int64_t value : values)
+    if (value < least || value >= windowLimit)
+      t.reject(what + " of " + llvm::Twine(value) + ": it must be at least " + llvm::Twine(least) + " and below 2^31");
+}
+
+/// As many pads as make ceil(dim / stride) windows.
+void padToSame(WindowAttributes &w, llvm::ArrayRef<int64_t> spatial, bool isUpper) {
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    int64_t outputs = (spatial[i] + w.strides[i] - 1) / w.strides[i];
+    int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[i] + w.extent(i) - spatial[i]);
+    w.padsBefore[i] = isUpper ? total / 2 : total - total / 2;
+    w.padsAfter[i] = total - w.padsBefore[i];
   }
-  return w;
 }
 
 void convolution(NodeTranslation &t) {
@@ -71,108 +51,210 @@ void convolution(NodeTranslation &t) {
   t.setOutput(0, t.make(Op::convolution, operands, std::move(attributes)));
 }
 
+/// What a transposed convolution computes on one axis: `computed` elements of convolution_grad_input, which has no more
+/// than stride - 1 elements behind the last window, and `zeros` that no window reaches.
+struct TransposedAxis {
+  int64_t computed, zeros;
+};
+
+/// Splits what the windows cover beyond `wanted` elements into pads.
+void padTo(WindowAttributes &w, size_t axis, int64_t covered, int64_t wanted, bool isUpper) {
+  int64_t total = std::max<int64_t>(0, covered - wanted);
+  w.padsBefore[axis] = isUpper ? total / 2 : total - total / 2;
+  w.padsAfter[axis] = total - w.padsBefore[axis];
+}
+
+std::vector<TransposedAxis> transposedAxes(NodeTranslation &t, WindowAttributes &w) {
+  llvm::ArrayRef<int64_t> spatial = t.input(0)->type().shape().drop_front(2);
+  size_t axes = spatial.size();
+  std::string mode = t.text("auto_pad", "NOTSET");
+  bool isSame = llvm::StringRef(mode).starts_with("SAME");
+  Shape extra = t.has("output_padding") ? t.integers("output_padding") : Shape(axes, 0);
+  Shape wanted = t.integers("output_shape");
+  if (extra.size() != axes || (!wanted.empty() && wanted.size() != axes))
+    t.reject("output_padding or output_shape does not have " + llvm::Twine(axes) + " entries");
+  checkWithin(t, extra, 0, "output_padding");
+  checkWithin(t, wanted, 1, "output_shape");
+  std::vector<TransposedAxis> result;
+  for (size_t i = 0; i < axes; ++i) {
+    int64_t covered = (spatial[i] - 1) * w.strides[i] + w.extent(i);
+    if (!wanted.empty() || isSame)
+      padTo(w, i, covered + extra[i], wanted.empty() ? spatial[i] * w.strides[i] : wanted[i], mode == "SAME_UPPER");
+    int64_t computed = covered - w.padsBefore[i] - w.padsAfter[i];
+    int64_t size = !wanted.empty() ? wanted[i] : isSame ? spatial[i] * w.strides[i] : computed + extra[i];
+    if (computed < 1 || size < computed)
+      t.reject("axis " + llvm::Twine(i + 2) + " of the result would have " + llvm::Twine(size) + " elements, " +
+               llvm::Twine(computed) + " of them from the windows");
+    bool isShort = size - computed < w.strides[i];
+    result.push_back(isShort ? TransposedAxis{size, 0} : TransposedAxis{computed, size - computed});
+  }
+  return result;
+}
+
+/// y with zeros behind it.
+Value *withZeros(NodeTranslation &t, Value *y, llvm::ArrayRef<TransposedAxis> axes) {
+  PadAttributes pad;
+  for (Shape *field : {&pad.before, &pad.after, &pad.interior})
+    field->assign(y->type().rank(), 0);
+  for (size_t i = 0; i < axes.size(); ++i)
+    pad.after[i + 2] = axes[i].zeros;
+  bool adds = llvm::any_of(axes, [](const TransposedAxis &axis) { return axis.zeros > 0; });
+  return adds ? t.make(Op::pad, {y}, std::move(pad)) : y;
+}
+
 /// The convolution that takes y back to x, run the other way: w is [C, M/group, kernel...], as that convolution has it.
 void transposedConvolution(NodeTranslation &t) {
   Value *x = t.input(0), *w = t.input(1);
   int64_t rank = x->type().rank();
   if (rank < 3 || w->type().rank() != rank)
     t.reject(toString(x->type()) + " and " + toString(w->type()) + " are no input and weight of a convolution");
-  if (t.has("output_shape") || llvm::StringRef(t.text("auto_pad", "NOTSET")).starts_with("SAME"))
-    t.reject("output_shape and auto_pad are not supported");
   WindowAttributes window = windowOf(t, w->type().shape().drop_front(2));
-  Shape extra = t.has("output_padding") ? t.integers("output_padding") : Shape(rank - 2, 0);
+  std::vector<TransposedAxis> axes = transposedAxes(t, window);
   ConvolutionAttributes attributes;
   attributes.groups = t.integer("group", 1);
-  attributes.shape = {x->type().dim(0), w->type().dim(1) * attributes.groups};
-  if (static_cast<int64_t>(extra.size()) != rank - 2)
-    t.reject(llvm::Twine(extra.size()) + " entries of output_padding for " + llvm::Twine(rank - 2) + " spatial axes");
-  for (int64_t i = 0; i < rank - 2; ++i) {
-    int64_t extent = window.dilations[i] * (window.kernel[i] - 1) + 1;
-    attributes.shape.push_back((x->type().dim(i + 2) - 1) * window.strides[i] + extent + extra[i] -
-                               window.padsBefore[i] - window.padsAfter[i]);
-    if (extra[i] < 0 || attributes.shape.back() < 1)
-      t.reject("the result has no elements");
-    // The window that output_padding adds room for must not become one more step.
-    if (extra[i] >= window.strides[i])
-      t.reject("output_padding must be below the stride");
-  }
+  int64_t channels;
+  if (llvm::MulOverflow(w->type().dim(1), attributes.groups, channels))
+    t.reject(llvm::Twine(attributes.groups) + " groups are too many");
+  attributes.shape = {x->type().dim(0), channels};
+  for (const TransposedAxis &axis : axes)
+    attributes.shape.push_back(axis.computed);
   attributes.strides = window.strides;
   attributes.dilations = window.dilations;
   attributes.padsBefore = window.padsBefore;
   attributes.padsAfter = window.padsAfter;
   Shape perChannel(rank, 1);
-  perChannel[1] = attributes.shape[1];
-  Value *y = t.make(Op::convolutionGradInput, {x, w}, std::move(attributes));
+  perChannel[1] = channels;
+  Value *y = withZeros(t, t.make(Op::convolutionGradInput, {x, w}, std::move(attributes)), axes);
   t.setOutput(0, t.hasInput(2) ? t.binary(Op::add, y, t.reshape(t.input(2), perChannel)) : y);
 }
 
-/// ceil_mode rounds the number of windows up, but a window that would start in the padding behind the input is left
-/// out. Returns how many elements the last windows reach beyond the padded input.
-Shape reachOfCeilMode(const WindowAttributes &w, llvm::ArrayRef<int64_t> spatial) {
-  Shape reach(spatial.size(), 0);
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    int64_t extent = w.dilations[i] * (w.kernel[i] - 1) + 1;
-    int64_t padded = spatial[i] + w.padsBefore[i] + w.padsAfter[i];
-    if (padded < extent)
-      continue;
-    int64_t windows = (padded - extent + w.strides[i] - 1) / w.strides[i] + 1;
-    if ((windows - 1) * w.strides[i] >= spatial[i] + w.padsBefore[i])
-      --windows;
-    reach[i] = std::max<int64_t>(0, (windows - 1) * w.strides[i] + extent - padded);
-  }
-  return reach;
-}
-
-PoolAttributes poolOf(NodeTranslation &t) {
-  if (t.input(0)->type().rank() < 3)
-    t.reject(toString(t.input(0)->type()) + " has no spatial axes");
-  WindowAttributes window = windowOf(t, t.integers("kernel_shape"));
-  PoolAttributes attributes;
-  attributes.countIncludePad = t.integer("count_include_pad", 0) != 0;
-  if (t.integer("ceil_mode", 0) != 0) {
-    Shape reach = reachOfCeilMode(window, t.input(0)->type().shape().drop_front(2));
-    for (size_t i = 0; i < reach.size(); ++i) {
-      if (reach[i] > 0 && attributes.countIncludePad)
-        t.reject("ceil_mode with count_include_pad is not supported where windows reach beyond the padding");
-      window.padsAfter[i] += reach[i];
-    }
-  }
-  attributes.kernel = window.kernel;
-  attributes.strides = window.strides;
-  attributes.dilations = window.dilations;
-  attributes.padsBefore = window.padsBefore;
-  attributes.padsAfter = window.padsAfter;
-  return attributes;
-}
-
-void maxPool(NodeTranslation &t) {
-  t.refuseOutput(1);
-  t.setOutput(0, t.makeNode(Op::maxPool, {t.input(0)}, poolOf(t))->result(0));
-}
-
-void averagePool(NodeTranslation &t) { t.setOutput(0, t.make(Op::averagePool, {t.input(0)}, poolOf(t))); }
-
-Shape spatialAxes(NodeTranslation &t) {
-  Shape axes = allAxes(t.input(0)->type().rank());
-  if (axes.size() < 3)
-    t.reject(toString(t.input(0)->type()) + " has no spatial axes");
-  axes.erase(axes.begin(), axes.begin() + 2);
-  return axes;
-}
-
-void globalAveragePool(NodeTranslation &t) { t.setOutput(0, t.mean(t.input(0), spatialAxes(t), true)); }
-void globalMaxPool(NodeTranslation &t) { t.setOutput(0, t.reduce(Op::reduceMax, t.input(0), spatialAxes(t), true)); }
-
-constexpr TranslationRow rows[] = {
-    {"AveragePool", averagePool},
-    {"Conv", convolution},
-    {"ConvTranspose", transposedConvolution},
-    {"GlobalAveragePool", globalAveragePool},
-    {"GlobalMaxPool", globalMaxPool},
-    {"MaxPool", maxPool},
+/// One axis of the image that Col2Im puts blocks into: `windows` of them, `stride` apart.
+struct ImageAxis {
+  int64_t image, block, stride, dilation, padBefore, padAfter, windows;
 };
 
+// Blocks that overlap are added up element by element of the block.
+constexpr int64_t largestBlock = 1024;
+
+std::vector<ImageAxis> imageAxes(NodeTranslation &t) {
+  Shape image = t.constantIntegers(1, "the image's shape"), block = t.constantIntegers(2, "the block's shape");
+  size_t axes = image.size();
+  Shape strides = perAxis(t, "strides", axes), dilations = perAxis(t, "dilations", axes);
+  Shape pads = t.has("pads") ? t.integers("pads") : Shape(2 * axes, 0);
+  if (axes < 1 || block.size() != axes || pads.size() != 2 * axes)
+    t.reject("image and block need the same number of axes, and pads twice as many entries");
+  checkWithin(t, image, 1, "an image");
+  checkWithin(t, block, 1, "a block");
+  checkWithin(t, strides, 1, "a stride");
+  checkWithin(t, dilations, 1, "a dilation");
+  checkWithin(t, pads, 0, "a pad");
+  std::vector<ImageAxis> result;
+  for (size_t i = 0; i < axes; ++i) {
+    int64_t room = image[i] + pads[i] + pads[axes + i] - dilations[i] * (block[i] - 1) - 1;
+    if (room < 0)
+      t.reject("a block does not fit into axis " + llvm::Twine(i) + " of the image");
+    result.push_back({image[i], block[i], strides[i], dilations[i], pads[i], pads[axes + i], room / strides[i] + 1});
+  }
+  return result;
+}
+
+/// Elements [first, first + size) of an axis; behind its end there are zeros.
+Value *window(NodeTranslation &t, Value *x, int64_t axis, int64_t first, int64_t size) {
+  int64_t inside = std::clamp<int64_t>(x->type().dim(axis) - first, 0, size);
+  PadAttributes pad;
+  for (Shape *field : {&pad.before, &pad.after, &pad.interior})
+    field->assign(x->type().rank(), 0);
+  pad.after[axis] = size - inside;
+  Value *part = t.slice(x, axis, inside ? first : 0, inside);
+  return inside == size ? part : t.make(Op::pad, {part}, std::move(pad));
+}
+
+/// Every element of the block goes to its places, `stride` apart; where blocks overlap they are added.
+Value *addedBlocks(NodeTranslation &t, Value *x, const ImageAxis &a, int64_t at) {
+  if (a.block > largestBlock)
+    t.reject("blocks of more than " + llvm::Twine(largestBlock) + " elements on an axis that overlap or have gaps");
+  Value *sum = nullptr;
+  for (int64_t k = 0; k < a.block; ++k) {
+    Value *taken = t.slice(x, 2, k, 1);
+    Shape shape(taken->type().shape());
+    shape.erase(shape.begin() + 2);
+    PadAttributes pad;
+    for (Shape *field : {&pad.before, &pad.after, &pad.interior})
+      field->assign(shape.size(), 0);
+    pad.before[at] = k * a.dilation;
+    pad.interior[at] = a.stride - 1;
+    pad.after[at] = (a.block - 1 - k) * a.dilation;
+    Value *placed = t.make(Op::pad, {t.reshape(taken, shape)}, std::move(pad));
+    sum = sum ? t.binary(Op::add, sum, placed) : placed;
+  }
+  return sum;
+}
+
+/// x [N, C, block, ..., windows, ...], windows being axis at + 1: [N, C, ..., image, ...].
+Value *foldedAxis(NodeTranslation &t, Value *x, const ImageAxis &a, int64_t at) {
+  bool isTiled = a.stride == a.block && a.dilation == 1;
+  if (!isTiled)
+    return window(t, addedBlocks(t, x, a, at), at, a.padBefore, a.image);
+  Value *tiles = t.moveAxis(x, 2, at + 1);
+  Shape shape(tiles->type().shape());
+  shape.erase(shape.begin() + at + 1);
+  shape[at] = a.windows * a.block;
+  return window(t, t.reshape(tiles, shape), at, a.padBefore, a.image);
+}
+
+/// The transpose of taking blocks out of an image, one axis at a time.
+void columnsToImage(NodeTranslation &t) {
+  Value *x = t.input(0);
+  const Type &type = x->type();
+  std::vector<ImageAxis> axes = imageAxes(t);
+  Shape blocks, windows;
+  for (const ImageAxis &axis : axes) {
+    blocks.push_back(axis.block);
+    windows.push_back(axis.windows);
+  }
+  std::optional<int64_t> blockElements = checkedElements(blocks), count = checkedElements(windows);
+  if (type.rank() != 3 || !blockElements || type.dim(1) % *blockElements != 0 || count != type.dim(2))
+    t.reject(toString(type) + " does not hold the blocks of such an image");
+  Shape shape = {type.dim(0), type.dim(1) / *blockElements};
+  shape.append(blocks.begin(), blocks.end());
+  shape.append(windows.begin(), windows.end());
+  Value *y = t.reshape(x, shape);
+  for (const ImageAxis &axis : axes)
+    y = foldedAxis(t, y, axis, static_cast<int64_t>(axes.size()) + 1);
+  t.setOutput(0, y);
+}
+
+constexpr TranslationRow rows[] = {
+    {"Col2Im", columnsToImage}, {"Conv", convolution}, {"ConvTranspose", transposedConvolution}};
+
 } // namespace
+
+WindowAttributes windowOf(NodeTranslation &t, llvm::ArrayRef<int64_t> kernel) {
+  llvm::ArrayRef<int64_t> spatial = t.input(0)->type().shape().drop_front(2);
+  size_t axes = kernel.size();
+  if (spatial.size() != axes)
+    t.reject("a kernel of " + llvm::Twine(axes) + " spatial axes for " + toString(t.input(0)->type()));
+  WindowAttributes w{Shape(kernel), perAxis(t, "strides", axes), perAxis(t, "dilations", axes), Shape(axes, 0),
+                     Shape(axes, 0)};
+  checkWithin(t, w.kernel, 1, "a kernel");
+  checkWithin(t, w.strides, 1, "a stride");
+  checkWithin(t, w.dilations, 1, "a dilation");
+  checkWithin(t, spatial, 0, "a spatial axis");
+  std::string mode = t.text("auto_pad", "NOTSET");
+  if (mode == "NOTSET" && t.has("pads")) {
+    Shape pads = t.integers("pads");
+    if (pads.size() != 2 * axes)
+      t.reject(llvm::Twine(pads.size()) + " pads for " + llvm::Twine(axes) + " spatial axes");
+    checkWithin(t, pads, 0, "a pad");
+    w.padsBefore.assign(pads.begin(), pads.begin() + axes);
+    w.padsAfter.assign(pads.begin() + axes, pads.end());
+  } else if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+    padToSame(w, spatial, mode == "SAME_UPPER");
+  } else if (mode != "NOTSET" && mode != "VALID") {
+    t.reject("auto_pad='" + mode + "' is not supported");
+  }
+  return w;
+}
 
 TranslationRows convolutionTranslations() { return rows; }
 

@@ -1,6 +1,8 @@
 // Einsum: products of two operands at a time, each one a matmul.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
+#include "llvm/ADT/DenseMap.h"
+#include <algorithm>
 
 namespace fsdpc {
 
@@ -18,17 +20,59 @@ struct Equation {
 };
 
 /// "...ij" for rank 4 is "10ij".
-std::string lettersOf(NodeTranslation &t, llvm::StringRef text, int64_t ellipsisAxes) {
+std::string lettersOf(llvm::StringRef text, int64_t ellipsisAxes) {
   auto [before, after] = text.split("...");
   std::string letters = before.str();
   if (text.contains("..."))
     for (int64_t i = ellipsisAxes; i-- > 0;)
       letters += static_cast<char>('0' + i);
   letters += after.str();
-  for (size_t i = 0; i < letters.size(); ++i)
-    if (letters.find(letters[i], i + 1) != std::string::npos)
-      t.reject("'" + text + "' names an axis twice");
   return letters;
+}
+
+/// The first letter that occurs again, or npos.
+size_t firstRepeated(llvm::StringRef letters) {
+  for (size_t i = 0; i < letters.size(); ++i)
+    if (letters.find(letters[i], i + 1) != llvm::StringRef::npos)
+      return i;
+  return llvm::StringRef::npos;
+}
+
+/// Of axes with one letter only the diagonal: of both as one axis, every (n + 1)-th element.
+Term diagonal(NodeTranslation &t, Term term) {
+  for (size_t i; (i = firstRepeated(term.letters)) != llvm::StringRef::npos;) {
+    char letter = term.letters[i];
+    size_t k = term.letters.find(letter, i + 1);
+    int64_t rank = term.value->type().rank(), first = static_cast<int64_t>(i), second = static_cast<int64_t>(k);
+    int64_t size = term.value->type().dim(first);
+    if (term.value->type().dim(second) != size)
+      t.reject("an axis named twice has two sizes in " + toString(term.value->type()));
+    Value *square = t.moveAxis(t.moveAxis(term.value, second, rank - 1), first, rank - 2);
+    Shape shape(square->type().shape().drop_back(1));
+    shape.back() = size * size;
+    term.value = t.slice(t.reshape(square, shape), rank - 2, 0, size, size > 1 ? size + 1 : 1);
+    term.letters.erase(k, 1);
+    term.letters.erase(i, 1);
+    term.letters += letter;
+  }
+  return term;
+}
+
+/// An axis of one element where another operand has more is dropped: what multiplies all of them is the same.
+void dropStretchedAxes(NodeTranslation &t, llvm::MutableArrayRef<Term> terms) {
+  llvm::SmallDenseMap<char, int64_t> widest;
+  for (const Term &term : terms)
+    for (size_t i = 0; i < term.letters.size(); ++i)
+      widest[term.letters[i]] = std::max(widest[term.letters[i]], term.value->type().dim(static_cast<int64_t>(i)));
+  for (Term &term : terms)
+    for (size_t i = term.letters.size(); i-- > 0;) {
+      Shape shape(term.value->type().shape());
+      if (shape[i] != 1 || widest[term.letters[i]] == 1)
+        continue;
+      shape.erase(shape.begin() + static_cast<int64_t>(i));
+      term.value = t.reshape(term.value, shape);
+      term.letters.erase(i, 1);
+    }
 }
 
 int64_t ellipsisAxesOf(llvm::StringRef text, const Value *value) {
@@ -61,12 +105,16 @@ Equation equationOf(NodeTranslation &t) {
     if (axes < 0 || axes > 10)
       t.reject("equation '" + text + "' does not fit " + toString(t.input(i)->type()));
     widest = std::max(widest, axes);
-    equation.terms.push_back({lettersOf(t, parts[i], axes), t.input(i)});
-    if (static_cast<int64_t>(equation.terms.back().letters.size()) != t.input(i)->type().rank())
+    Term term{lettersOf(parts[i], axes), t.input(i)};
+    if (static_cast<int64_t>(term.letters.size()) != t.input(i)->type().rank())
       t.reject("equation '" + text + "' does not fit " + toString(t.input(i)->type()));
+    equation.terms.push_back(diagonal(t, std::move(term)));
   }
+  dropStretchedAxes(t, equation.terms);
   bool isExplicit = llvm::StringRef(text).contains("->");
-  equation.result = isExplicit ? lettersOf(t, result, widest) : impliedResult(inputs, widest);
+  equation.result = isExplicit ? lettersOf(result, widest) : impliedResult(inputs, widest);
+  if (firstRepeated(equation.result) != llvm::StringRef::npos)
+    t.reject("'" + result + "' names an axis twice");
   return equation;
 }
 

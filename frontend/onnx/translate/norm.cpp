@@ -98,10 +98,37 @@ void lpNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::div, x, length));
 }
 
+/// x / (bias + alpha * mean over `size` neighbouring channels of x^2, those outside as 0)^beta. The mean is a pool over
+/// the channels of [N, 1, C, elements].
+void localResponseNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  const Type &type = x->type();
+  int64_t size = t.integer("size", 1);
+  if (type.rank() < 2 || size < 1 || size >= (int64_t(1) << 31))
+    t.reject("size " + llvm::Twine(size) + " does not fit " + toString(type));
+  PoolAttributes pool;
+  pool.kernel = {size, 1};
+  pool.strides = pool.dilations = {1, 1};
+  pool.padsBefore = {(size - 1) / 2, 0};
+  pool.padsAfter = {size / 2, 0};
+  pool.countIncludePad = true;
+  int64_t plane = 1;
+  for (int64_t dim : type.shape().drop_front(2))
+    plane *= dim;
+  Value *squares = t.reshape(t.binary(Op::mul, x, x), {type.dim(0), 1, type.dim(1), plane});
+  Value *mean = t.reshape(t.make(Op::averagePool, {squares}, std::move(pool)), type.shape());
+  Value *scale = t.binary(Op::add, t.binary(Op::mul, mean, t.real("alpha", 1e-4)), t.real("bias", 1));
+  t.setOutput(0, t.binary(Op::mul, x, t.binary(Op::pow, scale, -t.real("beta", 0.75))));
+}
+
 constexpr TranslationRow rows[] = {
-    {"GroupNormalization", groupNormalization, 18},           {"InstanceNormalization", instanceNormalization},
-    {"LayerNormalization", layerNormalization, 17},           {"LpNormalization", lpNormalization},
-    {"MeanVarianceNormalization", meanVarianceNormalization}, {"RMSNormalization", rmsNormalization, 23},
+    {"LRN", localResponseNormalization},
+    {"GroupNormalization", groupNormalization, 18},
+    {"InstanceNormalization", instanceNormalization},
+    {"LayerNormalization", layerNormalization, 17},
+    {"LpNormalization", lpNormalization},
+    {"MeanVarianceNormalization", meanVarianceNormalization},
+    {"RMSNormalization", rmsNormalization, 23},
 };
 
 } // namespace

@@ -8,6 +8,9 @@ namespace fsdpc {
 
 namespace {
 
+// Weights of one axis; 64 MiB in f32.
+constexpr int64_t mostWeights = int64_t(1) << 24;
+
 struct ResizedAxis {
   int64_t axis, from, to;
   double scale;
@@ -16,27 +19,64 @@ struct ResizedAxis {
 /// Upsample (before opset 10) and Resize of opset 10 have no roi.
 bool hasRoi(const NodeTranslation &t) { return t.node.op_type() == "Resize" && t.opset >= 11; }
 
-std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
-  const Type &type = t.input(0)->type();
-  Shape axes = t.has("axes") ? t.integers("axes") : allAxes(type.rank());
+/// What one input of sizes or scales asks for, per listed axis.
+struct Request {
+  Shape axes;
+  Shape sizes;                ///< empty: scales decide
+  std::vector<double> scales; ///< empty: sizes decide
+};
+
+Request requestOf(NodeTranslation &t, int64_t rank) {
+  Request request{t.has("axes") ? t.integers("axes") : allAxes(rank), {}, {}};
   unsigned scalesAt = hasRoi(t) ? 2 : 1, sizesAt = 3;
   bool bySizes = t.hasInput(sizesAt) && t.input(sizesAt)->type().elements() > 0;
-  Shape sizes = bySizes ? t.constantIntegers(sizesAt, "the sizes") : Shape();
-  const Dense *scales = bySizes ? nullptr : t.constantOf(t.input(scalesAt));
-  if (!bySizes && !scales)
-    t.reject("the scales must be constant");
-  int64_t count = bySizes ? static_cast<int64_t>(sizes.size()) : t.input(scalesAt)->type().elements();
-  if (count != static_cast<int64_t>(axes.size()))
-    t.reject(llvm::Twine(count) + " sizes or scales for " + llvm::Twine(axes.size()) + " axes");
+  if (bySizes) {
+    request.sizes = t.constantIntegers(sizesAt, "the sizes");
+  } else {
+    const Dense *scales = t.constantOf(t.input(scalesAt));
+    if (!scales)
+      t.reject("the scales must be constant");
+    for (int64_t i = 0; i < t.input(scalesAt)->type().elements(); ++i)
+      request.scales.push_back(scales->at(i));
+  }
+  size_t count = bySizes ? request.sizes.size() : request.scales.size();
+  if (count != request.axes.size())
+    t.reject(llvm::Twine(count) + " sizes or scales for " + llvm::Twine(request.axes.size()) + " axes");
+  return request;
+}
+
+/// One scale for all axes, such that none becomes larger, or none smaller, than its size.
+void keepAspectRatio(NodeTranslation &t, Request &request, const Type &type) {
+  std::string policy = t.text("keep_aspect_ratio_policy", "stretch");
+  if (policy == "stretch" || request.sizes.empty())
+    return;
+  if (policy != "not_larger" && policy != "not_smaller")
+    t.reject("keep_aspect_ratio_policy='" + policy + "' is not supported");
+  std::optional<double> scale;
+  for (size_t i = 0; i < request.axes.size(); ++i) {
+    double own = static_cast<double>(request.sizes[i]) /
+                 static_cast<double>(type.dim(t.normalAxis(request.axes[i], type.rank())));
+    scale = !scale ? own : policy == "not_larger" ? std::min(*scale, own) : std::max(*scale, own);
+  }
+  request.scales.assign(request.axes.size(), scale.value_or(1));
+}
+
+std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
+  const Type &type = t.input(0)->type();
+  Request request = requestOf(t, type.rank());
+  keepAspectRatio(t, request, type);
+  bool rounds = !request.sizes.empty(); // of an aspect ratio kept
   std::vector<ResizedAxis> result;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t axis = t.normalAxis(axes[i], type.rank()), from = type.dim(axis);
-    double scale = bySizes ? static_cast<double>(sizes[i]) / static_cast<double>(from) : scales->at(i);
-    int64_t to = bySizes ? sizes[i] : static_cast<int64_t>(std::floor(static_cast<double>(from) * scale));
-    if (from < 1 || to < 1)
-      t.reject("axis " + llvm::Twine(axis) + " has or gets no elements");
-    if (to != from)
-      result.push_back({axis, from, to, scale});
+  for (size_t i = 0; i < request.axes.size(); ++i) {
+    int64_t axis = t.normalAxis(request.axes[i], type.rank()), from = type.dim(axis);
+    double size = static_cast<double>(from);
+    double scale = request.scales.empty() ? static_cast<double>(request.sizes[i]) / size : request.scales[i];
+    double exact = request.scales.empty() ? static_cast<double>(request.sizes[i]) : size * scale;
+    double to = std::floor(rounds ? exact + 0.5 : exact);
+    if (!(from >= 1 && to >= 1 && to <= 0x1p31))
+      t.reject("axis " + llvm::Twine(axis) + " of " + toString(type) + " cannot get " + doubleText(to) + " elements");
+    if (static_cast<int64_t>(to) != from || scale != 1)
+      result.push_back({axis, from, static_cast<int64_t>(to), scale});
   }
   return result;
 }
@@ -45,15 +85,20 @@ std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
 double sourceOf(NodeTranslation &t, const ResizedAxis &a, int64_t at) {
   std::string fallback = hasRoi(t) ? "half_pixel" : "asymmetric";
   std::string mode = t.text("coordinate_transformation_mode", fallback);
-  double x = static_cast<double>(at);
+  double x = static_cast<double>(at), from = static_cast<double>(a.from), to = static_cast<double>(a.to);
   if (mode == "asymmetric")
     return x / a.scale;
   if (mode == "align_corners")
-    return a.to == 1 ? 0 : x * static_cast<double>(a.from - 1) / static_cast<double>(a.to - 1);
+    return a.to == 1 ? 0 : x * (from - 1) / (to - 1);
   if (mode == "pytorch_half_pixel" && a.to == 1)
     return 0;
   if (mode == "half_pixel" || mode == "pytorch_half_pixel")
     return (x + 0.5) / a.scale - 0.5;
+  if (mode == "tf_half_pixel_for_nn")
+    return (x + 0.5) / a.scale;
+  // What the result's whole size leaves of from * scale is left out on both sides.
+  if (mode == "half_pixel_symmetric")
+    return from / 2 * (1 - to / (a.scale * from)) + (x + 0.5) / a.scale - 0.5;
   t.reject("coordinate_transformation_mode='" + mode + "' is not supported");
 }
 
@@ -63,11 +108,13 @@ int64_t nearestTo(NodeTranslation &t, const ResizedAxis &a, double x) {
                    : mode == "ceil"               ? std::ceil(x)
                    : mode == "round_prefer_floor" ? std::ceil(x - 0.5)
                                                   : std::floor(x + 0.5);
-  return std::clamp<int64_t>(static_cast<int64_t>(nearest), 0, a.from - 1);
+  return static_cast<int64_t>(std::clamp(nearest, 0.0, static_cast<double>(a.from - 1)));
 }
 
 /// Whole multiples repeat every element, whose derivative is a sum; anything else is a gather.
 Value *takeNearest(NodeTranslation &t, Value *x, const ResizedAxis &a) {
+  if (a.to > mostWeights)
+    t.reject("axis " + llvm::Twine(a.axis) + " would get more than " + llvm::Twine(mostWeights) + " elements");
   std::vector<int64_t> taken;
   for (int64_t i = 0; i < a.to; ++i)
     taken.push_back(nearestTo(t, a, sourceOf(t, a, i)));
@@ -85,29 +132,51 @@ Value *takeNearest(NodeTranslation &t, Value *x, const ResizedAxis &a) {
   return t.reshape(t.broadcast(t.reshape(x, apart), repeated), result);
 }
 
-/// Adds to `row` what each element of the input counts at position x.
-void addWeights(NodeTranslation &t, double *row, const ResizedAxis &a, double x, llvm::StringRef mode) {
-  auto add = [&](int64_t at, double weight) { row[std::clamp<int64_t>(at, 0, a.from - 1)] += weight; };
-  double base = std::floor(x), r = x - base;
-  int64_t at = static_cast<int64_t>(base);
-  if (mode == "linear") {
-    add(at, 1 - r);
-    return add(at + 1, r);
+/// How elements between two are weighted: a triangle, or Keys' cubic convolution.
+struct Kernel {
+  bool isCubic;
+  double coefficient; ///< of the cubic one
+  bool antialias;     ///< stretched where the result is smaller
+  bool excludeOutside;
+
+  double at(double distance) const {
+    double d = std::fabs(distance), c = coefficient;
+    if (!isCubic)
+      return std::max(0.0, 1 - d);
+    if (d <= 1)
+      return ((c + 2) * d - (c + 3)) * d * d + 1;
+    return d < 2 ? ((c * d - 5 * c) * d + 8 * c) * d - 4 * c : 0;
   }
-  double c = t.real("cubic_coeff_a", -0.75);
-  auto near = [c](double d) { return ((c + 2) * d - (c + 3)) * d * d + 1; };
-  auto far = [c](double d) { return ((c * d - 5 * c) * d + 8 * c) * d - 4 * c; };
-  add(at - 1, far(r + 1));
-  add(at, near(r));
-  add(at + 1, near(1 - r));
-  add(at + 2, far(2 - r));
+  double stretch(const ResizedAxis &a) const { return antialias ? std::min(a.scale, 1.0) : 1; }
+  /// Elements further away count nothing.
+  double reach(const ResizedAxis &a) const { return (isCubic ? 2 : 1) / stretch(a); }
+};
+
+/// Adds to `row` what each element of the input counts at position x; what lies outside counts for the end.
+void addWeights(double *row, const ResizedAxis &a, double x, const Kernel &kernel) {
+  double sum = 0, last = static_cast<double>(a.from - 1);
+  for (double at = std::ceil(x - kernel.reach(a)); at <= x + kernel.reach(a); ++at) {
+    bool isInside = at >= 0 && at <= last;
+    double weight = kernel.excludeOutside && !isInside ? 0 : kernel.at((at - x) * kernel.stretch(a));
+    row[static_cast<int64_t>(std::clamp(at, 0.0, last))] += weight;
+    sum += weight;
+  }
+  bool isNormalised = kernel.antialias || kernel.excludeOutside;
+  for (int64_t i = 0; isNormalised && sum != 0 && i < a.from; ++i)
+    row[i] /= sum;
 }
 
-Value *interpolate(NodeTranslation &t, Value *x, const ResizedAxis &a, llvm::StringRef mode) {
+Value *interpolate(NodeTranslation &t, Value *x, const ResizedAxis &a, const Kernel &kernel) {
+  // A scale that does not belong to the sizes could make windows wider than the input.
+  double taps = static_cast<double>(a.to) * std::max(static_cast<double>(a.from), kernel.reach(a));
+  if (!(taps <= static_cast<double>(mostWeights)))
+    t.reject("resizing axis " + llvm::Twine(a.axis) + " from " + llvm::Twine(a.from) + " to " + llvm::Twine(a.to) +
+             " elements would need more than " + llvm::Twine(mostWeights) + " weights");
   std::vector<double> weights(a.to * a.from, 0);
   for (int64_t i = 0; i < a.to; ++i)
-    addWeights(t, weights.data() + i * a.from, a, sourceOf(t, a, i), mode);
-  Value *matrix = t.constant(Type(DType::f32, {a.to, a.from}), Dense::fromDoubles(DType::f32, weights));
+    addWeights(weights.data() + i * a.from, a, sourceOf(t, a, i), kernel);
+  DType dtype = x->type().dtype();
+  Value *matrix = t.constant(Type(dtype, {a.to, a.from}), Dense::fromDoubles(dtype, weights));
   int64_t last = x->type().rank() - 1;
   Value *y = t.make(Op::matmul, {t.moveAxis(x, a.axis, last), matrix}, MatmulAttributes{false, true});
   return t.moveAxis(y, last, a.axis);
@@ -117,14 +186,13 @@ void resize(NodeTranslation &t) {
   std::string mode = t.text("mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "cubic")
     t.reject("mode='" + mode + "' is not supported");
-  if (t.integer("antialias", 0) != 0 || t.integer("exclude_outside", 0) != 0 ||
-      t.text("keep_aspect_ratio_policy", "stretch") != "stretch")
-    t.reject("antialias, exclude_outside and keep_aspect_ratio_policy are not supported");
   Value *x = t.input(0);
-  if (mode != "nearest" && x->type().dtype() != DType::f32)
-    t.reject("only f32 is interpolated");
+  if (mode != "nearest" && !isFloat(x->type().dtype()))
+    t.reject("only floats are interpolated");
+  Kernel kernel{mode == "cubic", t.real("cubic_coeff_a", -0.75), t.integer("antialias", 0) != 0,
+                t.integer("exclude_outside", 0) != 0};
   for (const ResizedAxis &axis : resizedAxes(t))
-    x = mode == "nearest" ? takeNearest(t, x, axis) : interpolate(t, x, axis, mode);
+    x = mode == "nearest" ? takeNearest(t, x, axis) : interpolate(t, x, axis, kernel);
   t.setOutput(0, x);
 }
 

@@ -180,35 +180,6 @@ void slice(NodeTranslation &t) {
   t.setOutput(0, isWhole ? x : t.make(Op::slice, {x}, std::move(attributes)));
 }
 
-/// Negative pads cut, positive ones add.
-void pad(NodeTranslation &t) {
-  Value *x = t.input(0);
-  int64_t rank = x->type().rank();
-  if (t.text("mode", "constant") != "constant")
-    t.reject("mode='" + t.text("mode", "") + "' is not supported");
-  Shape pads = t.constantIntegers(1, "the pads");
-  Shape axes = t.hasInput(3) ? t.constantIntegers(3, "the axes") : allAxes(rank);
-  if (pads.size() != 2 * axes.size())
-    t.reject(llvm::Twine(pads.size()) + " pads for " + llvm::Twine(axes.size()) + " axes");
-  PadAttributes attributes;
-  for (Shape *field : {&attributes.before, &attributes.after, &attributes.interior})
-    field->assign(rank, 0);
-  attributes.value = t.hasInput(2) ? t.constantReal(2, "the value") : 0;
-  bool adds = false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t axis = t.normalAxis(axes[i], rank), before = pads[i], after = pads[axes.size() + i];
-    int64_t cutBefore = std::max<int64_t>(0, -before), cutAfter = std::max<int64_t>(0, -after);
-    int64_t size = x->type().dim(axis) - cutBefore - cutAfter;
-    if (size < 0)
-      t.reject("negative pads cut more than there is on axis " + llvm::Twine(axis));
-    x = t.slice(x, axis, cutBefore, size);
-    attributes.before[axis] = std::max<int64_t>(0, before);
-    attributes.after[axis] = std::max<int64_t>(0, after);
-    adds |= before > 0 || after > 0;
-  }
-  t.setOutput(0, adds ? t.make(Op::pad, {x}, std::move(attributes)) : x);
-}
-
 /// The diagonal that `k` names and what is above (upper) or below it; 0 elsewhere.
 void trilu(NodeTranslation &t) {
   Value *x = t.input(0);
@@ -249,11 +220,38 @@ void spaceToDepth(NodeTranslation &t) {
   t.setOutput(0, t.reshape(parts, {n, c * block * block, h, w}));
 }
 
+/// The first lengths[b] elements along the time axis of batch b, backwards; the rest as it is.
+void reverseSequence(NodeTranslation &t) {
+  Value *x = t.input(0), *lengths = t.cast(t.input(1), DType::i64);
+  int64_t rank = x->type().rank();
+  int64_t time = t.normalAxis(t.integer("time_axis", 0), rank), batch = t.normalAxis(t.integer("batch_axis", 1), rank);
+  if (time + batch != 1 || lengths->type().shape() != llvm::ArrayRef<int64_t>(x->type().dim(batch)))
+    t.reject("time_axis and batch_axis must be 0 and 1, and lengths one number for each batch");
+  Value *batches = t.moveAxis(x, batch, 0);
+  Shape plane = {batches->type().dim(0), batches->type().dim(1)};
+  Value *at = t.iota(plane, 1), *count = t.broadcast(t.reshape(lengths, {plane[0], 1}), plane);
+  Value *mirrored = t.binary(Op::sub, t.binary(Op::sub, count, 1), at);
+  Value *from = t.select(t.binary(Op::less, at, count), mirrored, at);
+  Value *tuples = t.reshape(from, {plane[0], plane[1], 1});
+  Value *reversed = t.make(Op::gatherNd, {batches, tuples}, GatherNdAttributes{1});
+  t.setOutput(0, t.moveAxis(reversed, 0, batch));
+}
+
 constexpr TranslationRow rows[] = {
-    {"Concat", concat}, {"DepthToSpace", depthToSpace}, {"Expand", expand}, {"Flatten", flatten},
-    {"Pad", pad},       {"Reshape", reshape},           {"Slice", slice},   {"SpaceToDepth", spaceToDepth},
-    {"Split", split},   {"Squeeze", squeeze},           {"Tile", tile},     {"Transpose", transpose},
-    {"Trilu", trilu},   {"Unsqueeze", unsqueeze},
+    {"ReverseSequence", reverseSequence},
+    {"Concat", concat},
+    {"DepthToSpace", depthToSpace},
+    {"Expand", expand},
+    {"Flatten", flatten},
+    {"Reshape", reshape},
+    {"Slice", slice},
+    {"SpaceToDepth", spaceToDepth},
+    {"Split", split},
+    {"Squeeze", squeeze},
+    {"Tile", tile},
+    {"Transpose", transpose},
+    {"Trilu", trilu},
+    {"Unsqueeze", unsqueeze},
 };
 
 } // namespace

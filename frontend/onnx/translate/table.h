@@ -25,14 +25,19 @@ TranslationRows constantTranslations();
 TranslationRows convolutionTranslations();
 TranslationRows dropoutTranslations();
 TranslationRows einsumTranslations();
+TranslationRows fourierTranslations();
+TranslationRows gridSampleTranslations();
 TranslationRows indexTranslations();
 TranslationRows logicTranslations();
 TranslationRows lossTranslations();
 TranslationRows matmulTranslations();
 TranslationRows normTranslations();
+TranslationRows padTranslations();
+TranslationRows poolTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
 TranslationRows shapeTranslations();
+TranslationRows trigonometryTranslations();
 
 /// Null if there is no translation.
 TranslateFunction findTranslation(llvm::StringRef domain, llvm::StringRef op, int64_t opset);

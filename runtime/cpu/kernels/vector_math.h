@@ -28,6 +28,8 @@ float sinf(float) noexcept;
 #pragma omp declare simd notinbranch
 float cosf(float) noexcept;
 #pragma omp declare simd notinbranch
+float atanf(float) noexcept;
+#pragma omp declare simd notinbranch
 float powf(float, float) noexcept;
 #pragma omp declare simd notinbranch
 double exp(double) noexcept;
@@ -60,6 +62,8 @@ inline float sin(float x) { return ::sinf(x); }
 inline double sin(double x) { return ::sin(x); }
 inline float cos(float x) { return ::cosf(x); }
 inline double cos(double x) { return ::cos(x); }
+inline float atan(float x) { return ::atanf(x); }
+inline double atan(double x) { return ::atan(x); }
 inline float pow(float x, float y) { return ::powf(x, y); }
 inline double pow(double x, double y) { return ::pow(x, y); }
 inline float sqrt(float x) { return __builtin_sqrtf(x); }

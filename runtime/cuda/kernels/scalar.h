@@ -32,6 +32,8 @@ FSDPC_HOST_DEVICE inline float sin(float x) { return ::sinf(x); }
 FSDPC_HOST_DEVICE inline double sin(double x) { return ::sin(x); }
 FSDPC_HOST_DEVICE inline float cos(float x) { return ::cosf(x); }
 FSDPC_HOST_DEVICE inline double cos(double x) { return ::cos(x); }
+FSDPC_HOST_DEVICE inline float atan(float x) { return ::atanf(x); }
+FSDPC_HOST_DEVICE inline double atan(double x) { return ::atan(x); }
 FSDPC_HOST_DEVICE inline float pow(float x, float y) { return ::powf(x, y); }
 FSDPC_HOST_DEVICE inline double pow(double x, double y) { return ::pow(x, y); }
 FSDPC_HOST_DEVICE inline float sqrt(float x) { return ::sqrtf(x); }

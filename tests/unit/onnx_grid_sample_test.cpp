@@ -1,0 +1,207 @@
+// GridSample and AffineGrid, in every mode.
+#include "tests/unit/onnx_reference_case.h"
+
+namespace fsdpc {
+
+namespace {
+
+const ReferenceCase cases[] = {
+    {"GridSampleLinearZeros",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"zeros\", align_corners = 0>(x, g) }",
+     {{-0.08194394, 0.8200901, -0.07916982, 0, 0.4705054, 0.04008005, -0.1480084, 0.6325901, -0.133662, 0, 0.3789971,
+       0.01532415}}},
+    {"GridSampleLinearZerosAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"zeros\", align_corners = 1>(x, g) }",
+     {{-0.114291, 0.1879625, -0.3695398, 0.1134984, 0.6744994, -0.004468105, -0.2833339, 0.0004625022, -0.5275965,
+       0.04596914, 0.4869994, -0.145972}}},
+    {"GridSampleLinearBorder",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"border\", align_corners = 0>(x, g) }",
+     {{-0.2325682, 0.8200901, -0.2724122, 0.4594238, 0.9640625, 0.3035644, -0.4200682, 0.6325901, -0.4599122, 0.2719238,
+       0.7765625, 0.1160644}}},
+    {"GridSampleLinearBorderAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"border\", align_corners = 1>(x, g) }",
+     {{-0.1267699, 0.1879625, -0.4383789, 0.3151367, 0.6744994, -0.00592047, -0.3142699, 0.0004625022, -0.6258789,
+       0.1276367, 0.4869994, -0.1934205}}},
+    {"GridSampleLinearReflection",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"reflection\", align_corners = 0>(x, g) }",
+     {{-0.2325682, 0.8200901, -0.2724122, 0.01249981, 0.9640625, 0.3035644, -0.4200683, 0.6325901, -0.4599122,
+       -0.1750002, 0.7765625, 0.1160644}}},
+    {"GridSampleLinearReflectionAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"linear\", padding_mode = "
+     "\"reflection\", align_corners = 1>(x, g) }",
+     {{-0.1080822, 0.1879625, -0.315453, -0.4946657, 0.6744994, -0.2359009, -0.2955821, 0.0004625022, -0.5029531,
+       -0.6821657, 0.4869994, -0.4234009}}},
+    {"GridSampleNearestZeros",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"zeros\", align_corners = 0>(x, g) }",
+     {{0, 1.292187, 0, 0, 0.9640625, 0, 0, 1.104687, 0, 0, 0.7765625, 0}}},
+    {"GridSampleNearestZerosAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"zeros\", align_corners = 1>(x, g) }",
+     {{-0.4421875, -0.4421875, -0.7703125, 0, 0.9640625, -0.3015625, -0.6296875, -0.6296875, -0.9578125, 0, 0.7765625,
+       -0.4890625}}},
+    {"GridSampleNearestBorder",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"border\", align_corners = 0>(x, g) }",
+     {{-0.4421875, 1.292187, -0.7703125, 0.0265625, 0.9640625, -0.3015625, -0.6296875, 1.104687, -0.9578125, -0.1609375,
+       0.7765625, -0.4890625}}},
+    {"GridSampleNearestBorderAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"border\", align_corners = 1>(x, g) }",
+     {{-0.4421875, -0.4421875, -0.7703125, 0.0265625, 0.9640625, -0.3015625, -0.6296875, -0.6296875, -0.9578125,
+       -0.1609375, 0.7765625, -0.4890625}}},
+    {"GridSampleNearestReflection",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"reflection\", align_corners = 0>(x, g) }",
+     {{-0.4421875, 1.292187, -0.7703125, 0.0265625, 0.9640625, -0.3015625, -0.6296875, 1.104687, -0.9578125, -0.1609375,
+       0.7765625, -0.4890625}}},
+    {"GridSampleNearestReflectionAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"nearest\", padding_mode = "
+     "\"reflection\", align_corners = 1>(x, g) }",
+     {{-0.4421875, -0.4421875, -0.7703125, -1.239063, 0.9640625, -0.3015625, -0.6296875, -0.6296875, -0.9578125,
+       -1.426563, 0.7765625, -0.4890625}}},
+    {"GridSampleCubicZeros",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"zeros\", align_corners = 0>(x, g) }",
+     {{-0.1714576, 0.9988818, -0.1261192, -0.0700405, 0.6556768, 0.03566452, -0.2343632, 0.7846003, -0.1782373,
+       -0.04747275, 0.5599917, 0.01300061}}},
+    {"GridSampleCubicZerosAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"zeros\", align_corners = 1>(x, g) }",
+     {{-0.2843691, 0.1863961, -0.5399925, 0.2571183, 0.8591682, -0.04214571, -0.456753, -0.0393164, -0.704951,
+       0.1894371, 0.6441222, -0.192647}}},
+    {"GridSampleCubicBorder",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"border\", align_corners = 0>(x, g) }",
+     {{-0.4253139, 0.838294, -0.4464481, 0.5490297, 1.17963, 0.1413623, -0.6128139, 0.650794, -0.6339482, 0.3615296,
+       0.9921303, -0.04613768}}},
+    {"GridSampleCubicBorderAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"border\", align_corners = 1>(x, g) }",
+     {{-0.3068244, 0.109532, -0.6365229, 0.4990741, 0.7311199, -0.1163398, -0.4943243, -0.07796795, -0.8240229,
+       0.3115742, 0.5436197, -0.3038399}}},
+    {"GridSampleCubicReflection",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"reflection\", align_corners = 0>(x, g) }",
+     {{-0.5048872, 0.838294, -0.5136237, -0.1010433, 1.291409, 0.2113009, -0.6923872, 0.650794, -0.7011238, -0.2885434,
+       1.103909, 0.0238009}}},
+    {"GridSampleCubicReflectionAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,2,3,4] x, float[1,2,3,2] g) => (float[1,2,2,3] y) { y = GridSample<mode = \"cubic\", padding_mode = "
+     "\"reflection\", align_corners = 1>(x, g) }",
+     {{-0.2749648, 0.205135, -0.4711806, -0.7311668, 0.8822003, -0.3406519, -0.4624648, 0.01763503, -0.6586807,
+       -0.9186668, 0.6947002, -0.528152}}},
+    {"GridSample3d",
+     20,
+     -1.45,
+     1.55,
+     "(float[2,1,2,3,2] x, float[2,1,2,2,3] g) => (float[2,1,1,2,2] y) { y = GridSample(x, g) }",
+     {{-0.1062814, 0.1502507, -0.008988931, -0.1189217, -0.02115749, 0.02224776, 0.02621083, -0.380085}}},
+    {"GridSample3dNearest",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,1,2,3,2] x, float[1,1,2,2,3] g) => (float[1,1,1,2,2] y) { y = GridSample<mode = \"nearest\", "
+     "padding_mode = \"border\">(x, g) }",
+     {{-0.7703125, 0.0265625, -0.4421875, -0.7703125}}},
+    {"GridSampleOld",
+     16,
+     -1.45,
+     1.55,
+     "(float[1,1,3,3] x, float[1,2,2,2] g) => (float[1,1,2,2] y) { y = GridSample<mode = \"bicubic\">(x, g) }",
+     {{0.3047595, -0.4638239, -0.5199465, -0.09247727}}},
+    {"AffineGrid",
+     20,
+     -1.45,
+     1.55,
+     "(float[2,2,3] x) => (float[2,2,3,2] y) { s = Constant<value_ints = [2, 1, 2, 3]>() y = AffineGrid<align_corners "
+     "= 0>(x, s) }",
+     {{-0.2466146,  -2.113802,  -0.8539062, -1.252344, -1.461198, -0.3908855, 0.5768229, -2.08724,
+       -0.03046873, -1.225781,  -0.6377604, -0.364323, 1.01901,   -0.3481771, 1.349219,  -0.5492187,
+       1.679427,    -0.7502604, 0.2486979,  1.084635,  0.5789063, 0.8835937,  0.9091146, 0.682552}}},
+    {"AffineGridAligned",
+     20,
+     -1.45,
+     1.55,
+     "(float[2,2,3] x) => (float[2,2,3,2] y) { s = Constant<value_ints = [2, 1, 2, 3]>() y = AffineGrid<align_corners "
+     "= 1>(x, s) }",
+     {{-0.3546875, -2.557812, -1.265625,  -1.265625, -2.176563, 0.0265624,  1.292187,  -2.504688,
+       0.38125,    -1.2125,   -0.5296875, 0.0796874, 1.239063,  -0.9640625, 1.734375,  -1.265625,
+       2.229687,   -1.567187, -0.3015625, 1.901562,  0.19375,   1.6,        0.6890625, 1.298437}}},
+    {"AffineGrid3d",
+     20,
+     -1.45,
+     1.55,
+     "(float[1,3,4] x) => (float[1,2,1,2,3] y) { s = Constant<value_ints = [1, 1, 2, 1, 2]>() y = AffineGrid(x, s) }",
+     {{1.96875, -1.03125, -1.03125, 1.057812, -1.004688, -0.06718747, 1.526562, -0.5359375, 0.4015625, 0.615625,
+       -0.509375, 1.365625}}},
+};
+
+class OnnxGridSample : public testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(OnnxGridSample, AgreesWithTheReference) { checkReferenceCase(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(All, OnnxGridSample, testing::ValuesIn(cases),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+} // namespace
+
+} // namespace fsdpc
