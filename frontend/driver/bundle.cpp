@@ -91,6 +91,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = setting(module, "labels");
+  info.shiftedLabels = setting(module, "shifted_labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {
     info.ignoreIndex = settingInteger(module, "ignore_index");
