@@ -75,6 +75,7 @@ public:
 private:
   void fillMemory();
   void fillInputs();
+  std::string rangesText(llvm::ArrayRef<IndexRange> ranges);
   void fillParameters();
   void fillStates();
   void fillCollectives();
@@ -106,6 +107,17 @@ void InfoWriter::fillMemory() {
     memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
 }
 
+/// Rows of the table of ranges, as a span of it.
+std::string InfoWriter::rangesText(llvm::ArrayRef<IndexRange> ranges) {
+  if (ranges.empty())
+    return "{}";
+  std::string text = "{inputRanges + " + std::to_string(inputRanges.size()) + ", " + std::to_string(ranges.size()) + "}";
+  for (const IndexRange &range : ranges)
+    inputRanges.row({std::to_string(range.first), std::to_string(range.count), std::to_string(range.limit),
+                     std::to_string(range.ignored.value_or(0)), boolText(range.ignored.has_value())});
+  return text;
+}
+
 void InfoWriter::fillInputs() {
   llvm::StringMap<std::vector<IndexRange>> ranges = indexRanges(module);
   llvm::StringMap<char> seen;
@@ -117,26 +129,21 @@ void InfoWriter::fillInputs() {
       const Type &type = argument.value->type();
       const Function *prologue = module.function(FunctionKind::prologue);
       std::vector<IndexRange> own = ranges.lookup(argument.name);
-      if (isLabels && info.ignoreIndex)
+      if (isLabels && info.ignoreIndex && info.classes > 0)
         own = {{0, type.elements() / type.dim(0), info.classes, info.ignoreIndex}};
       // One range of everything needs no table.
-      bool isOne = own.size() == 1 && own[0].first == 0 && own[0].count == type.elements() / type.dim(0);
+      bool isOne = own.size() == 1 && own[0].count == type.elements() / type.dim(0);
       IndexRange all = isOne ? own[0] : IndexRange{};
-      std::string parts = "{}";
-      if (!isOne && !own.empty())
-        parts = "{inputRanges + " + std::to_string(inputRanges.size()) + ", " + std::to_string(own.size()) + "}";
-      for (const IndexRange &range : own)
-        if (!isOne)
-          inputRanges.row({std::to_string(range.first), std::to_string(range.count), std::to_string(range.limit),
-                           std::to_string(range.ignored.value_or(0)), boolText(range.ignored.has_value())});
+      std::string parts = isOne ? "{}" : rangesText(own);
+      bool isShifted = argument.name == info.shiftedLabels;
+      std::string rest = isShifted || parts != "{}" ? ", " + parts + ", " + boolText(isShifted) : "";
       inputs.row({cppString(argument.name),
                   isLabels   ? "InputKind::labels"
                   : isWeight ? "InputKind::sampleWeight"
                              : "InputKind::data",
                   cppDType(type.dtype()), shapeText(type.shape()), placeText(argument.value->place),
                   std::to_string(all.limit), std::to_string(all.ignored.value_or(0)),
-                  boolText(all.ignored.has_value()), boolText(prologue && prologue->argument(argument.name)), parts,
-                  boolText(argument.name == info.shiftedLabels)});
+                  boolText(all.ignored.has_value()), boolText(prologue && prologue->argument(argument.name)) + rest});
     }
 }
 
