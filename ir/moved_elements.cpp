@@ -34,9 +34,7 @@ std::optional<Walks> axisWalks(const Node &node) {
       walks.push_back({i, own.starts[i], own.steps[i]});
       break;
     }
-    case Op::broadcast:
-      walks.push_back({i + to.rank() - from.rank(), 0, from.dim(i) == 1 ? 0 : 1});
-      break;
+    case Op::broadcast: walks.push_back({i + to.rank() - from.rank(), 0, from.dim(i) == 1 ? 0 : 1}); break;
     case Op::pad: {
       const auto &own = node.get<PadAttributes>();
       walks.push_back({i, -own.before[i], 1, own.interior[i] + 1});
@@ -47,9 +45,7 @@ std::optional<Walks> axisWalks(const Node &node) {
   return walks;
 }
 
-bool keepsOrder(const Node &node) {
-  return node.op() == Op::reshape || node.op() == Op::copy || node.op() == Op::cast;
-}
+bool keepsOrder(const Node &node) { return node.op() == Op::reshape || node.op() == Op::copy || node.op() == Op::cast; }
 
 ElementSources inOrder(int64_t elements) {
   ElementSources sources(static_cast<size_t>(elements));

@@ -9,8 +9,8 @@ namespace fsdpc {
 /// is a constant.
 using ElementSources = std::vector<int64_t>;
 
-/// Of the node's result among the elements of operand 0, where the op is reshape, transpose, slice, broadcast, pad, copy
-/// or cast (which changes their width only). None for other ops.
+/// Of the node's result among the elements of operand 0, where the op is reshape, transpose, slice, broadcast, pad,
+/// copy or cast (which changes their width only). None for other ops.
 std::optional<ElementSources> movedElements(const Node &node);
 
 /// The same for rows along the last axis, where the op leaves that axis as it is: one entry per row.

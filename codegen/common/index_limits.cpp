@@ -127,8 +127,8 @@ private:
   }
 
   int64_t rowElements;
-  std::optional<Limit> whole;                ///< of uses of the whole input
-  std::vector<std::optional<Limit>> limits;  ///< of uses of parts, per element of a sample; empty: there are none
+  std::optional<Limit> whole;               ///< of uses of the whole input
+  std::vector<std::optional<Limit>> limits; ///< of uses of parts, per element of a sample; empty: there are none
 };
 
 } // namespace

@@ -111,7 +111,8 @@ void InfoWriter::fillMemory() {
 std::string InfoWriter::rangesText(llvm::ArrayRef<IndexRange> ranges) {
   if (ranges.empty())
     return "{}";
-  std::string text = "{inputRanges + " + std::to_string(inputRanges.size()) + ", " + std::to_string(ranges.size()) + "}";
+  std::string text =
+      "{inputRanges + " + std::to_string(inputRanges.size()) + ", " + std::to_string(ranges.size()) + "}";
   for (const IndexRange &range : ranges)
     inputRanges.row({std::to_string(range.first), std::to_string(range.count), std::to_string(range.limit),
                      std::to_string(range.ignored.value_or(0)), boolText(range.ignored.has_value())});
@@ -142,8 +143,8 @@ void InfoWriter::fillInputs() {
                   : isWeight ? "InputKind::sampleWeight"
                              : "InputKind::data",
                   cppDType(type.dtype()), shapeText(type.shape()), placeText(argument.value->place),
-                  std::to_string(all.limit), std::to_string(all.ignored.value_or(0)),
-                  boolText(all.ignored.has_value()), boolText(prologue && prologue->argument(argument.name)) + rest});
+                  std::to_string(all.limit), std::to_string(all.ignored.value_or(0)), boolText(all.ignored.has_value()),
+                  boolText(prologue && prologue->argument(argument.name)) + rest});
     }
 }
 
@@ -327,8 +328,9 @@ std::string InfoWriter::write() {
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
-  for (const Table *table : {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &accumulators, &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
+  for (const Table *table :
+       {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators,
+        &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

@@ -71,9 +71,7 @@ Origin originOfLabels(const Value *labels) {
   return origin;
 }
 
-int64_t rowsOf(const Type &type) {
-  return type.rank() == 0 || type.dim(-1) == 0 ? 0 : type.elements() / type.dim(-1);
-}
+int64_t rowsOf(const Type &type) { return type.rank() == 0 || type.dim(-1) == 0 ? 0 : type.elements() / type.dim(-1); }
 
 /// Does each row of the result depend on the same row of operand 0 alone, among rows of activations?
 bool isByRow(const Node &node) {

@@ -135,8 +135,7 @@ const InputInfo &BatchFeeder::inputNamed(const std::string &name, const std::str
   std::string list;
   for (const std::string &known : names)
     list += (list.empty() ? "; it has " : ", ") + known;
-  throw Failure(ExitCode::usage,
-                option + ": the program has no input '" + name + "'" + (near.empty() ? list : near));
+  throw Failure(ExitCode::usage, option + ": the program has no input '" + name + "'" + (near.empty() ? list : near));
 }
 
 bool BatchFeeder::isBound(const InputInfo &input) const {

@@ -59,8 +59,9 @@ bool hasTokenMagic(const InputFile &file) {
 void openTokenData(Dataset &data, const std::vector<std::string> &paths, const DataRequest &request) {
   const std::int64_t tokensPerSample = request.tokensPerSample;
   if (tokensPerSample <= 0)
-    throw Failure(ExitCode::usage, paths.front() + " holds tokens, and nothing says which input takes them. Integer "
-                                                   "inputs: " +
+    throw Failure(ExitCode::usage, paths.front() +
+                                       " holds tokens, and nothing says which input takes them. Integer "
+                                       "inputs: " +
                                        request.integerInputs +
                                        "; name one of shape [T] with --map INPUT=tokens, and feed the others with " +
                                        "--fill INPUT=1|0|iota");

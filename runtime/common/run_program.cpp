@@ -32,8 +32,8 @@ bool hasCompiledWeights(const ProgramInfo &program) {
 }
 
 DataRequest dataRequest(const ProgramInfo &program, const Options &options, const std::string &pattern) {
-  DataRequest request{pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {},
-                      integerInputs(program)};
+  DataRequest request{
+      pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {}, integerInputs(program)};
   if (!options.normalize.empty())
     request.normalize = options.meanAndStd();
   return request;
