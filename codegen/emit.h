@@ -52,8 +52,9 @@ struct EmitInfo {
   bool isClassification = false; ///< eval_step returns `correct` and `total`
   bool plainMpi = false;         ///< planned with staging for the plain MPI path
   std::string labels = "labels"; ///< the input that the loss compares with
+  std::string shiftedLabels;     ///< the input of labels that the graph itself compares one position later; "": none
   std::string sampleWeight = "sample_weight";
-  std::optional<int64_t> ignoreIndex; ///< of the labels
+  std::optional<int64_t> ignoreIndex; ///< of the labels that a class loss adds
   int64_t classes = 0;                ///< integer labels lie in [0, classes); 0: not checked
   std::vector<ArenaUse> arenas;
   std::vector<ClassBytes> memoryClasses;

@@ -1,5 +1,6 @@
 #include "codegen/common/index_limits.h"
 
+#include "ir/moved_elements.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/DenseSet.h"
@@ -8,71 +9,142 @@ namespace fsdpc {
 
 namespace {
 
-/// The result holds elements of the operand, unchanged but for their width.
-bool keepsElements(Op op) {
-  switch (op) {
-  case Op::reshape:
-  case Op::transpose:
-  case Op::slice:
-  case Op::broadcast:
-  case Op::copy:
-  case Op::cast: return true;
-  default: return false;
-  }
-}
+/// Beyond that, which elements of an input are used where is not followed, and where parts of it are, not checked.
+constexpr int64_t mostElements = int64_t(1) << 24;
+constexpr size_t mostRanges = 4096;
 
 /// A chain of nothing but casts.
 bool isCastChain(const Node &node) {
   if (node.op() != Op::fused)
     return false;
   const Expression &body = node.get<FusedAttributes>().body;
-  return body.operandCount == 1 &&
+  return body.operandCount == 1 && node.resultCount() == 1 &&
          llvm::all_of(body.steps, [](const Expression::Step &step) { return step.op == Op::cast; });
 }
 
-std::optional<IndexLimit> limitAt(const Node &node, unsigned operand) {
+/// The result has the operand's elements in the same order.
+bool keepsOrder(const Node &node) {
+  return node.op() == Op::reshape || node.op() == Op::copy || node.op() == Op::cast || isCastChain(node);
+}
+
+struct Limit {
+  int64_t limit = 0;
+  std::optional<int64_t> ignored;
+  friend bool operator==(const Limit &, const Limit &) = default;
+};
+
+std::optional<Limit> limitAt(const Node &node, unsigned operand) {
   switch (node.op()) {
   case Op::gather:
     if (operand == 1)
-      return IndexLimit{node.operand(0)->type().dim(node.get<AxisAttributes>().axis), std::nullopt};
+      return Limit{node.operand(0)->type().dim(node.get<AxisAttributes>().axis), std::nullopt};
     return std::nullopt;
   case Op::crossEntropy:
   case Op::nll:
     if (operand == 1)
-      return IndexLimit{node.operand(0)->type().dim(-1), node.get<LossAttributes>().ignoreIndex};
+      return Limit{node.operand(0)->type().dim(-1), node.get<LossAttributes>().ignoreIndex};
     return std::nullopt;
   default: return std::nullopt;
   }
 }
 
-} // namespace
+/// A value that holds elements of the input: all of them in their order, or those that `sources` lists.
+struct Part {
+  const Value *value;
+  std::optional<ElementSources> sources;
+};
 
-llvm::StringMap<IndexLimit> indexLimits(const Module &module) {
-  llvm::StringMap<IndexLimit> limits;
-  for (const std::unique_ptr<Function> &function : module.functions)
-    for (const Argument &argument : function->arguments()) {
-      if (argument.kind != ArgumentKind::input || !isInteger(argument.value->type().dtype()))
+class InputRanges {
+public:
+  explicit InputRanges(const Type &type) : rowElements(type.elements() / std::max<int64_t>(1, type.dim(0))) {}
+
+  void follow(const Value &input) {
+    std::vector<Part> pending = {{&input, std::nullopt}};
+    llvm::DenseSet<const Value *> seen;
+    while (!pending.empty()) {
+      Part part = std::move(pending.back());
+      pending.pop_back();
+      if (!seen.insert(part.value).second)
         continue;
-      llvm::SmallVector<const Value *, 8> pending = {argument.value.get()};
-      llvm::DenseSet<const Value *> seen;
-      while (!pending.empty()) {
-        const Value *value = pending.pop_back_val();
-        if (!seen.insert(value).second)
-          continue;
-        for (const Use *use = value->uses(); use; use = use->next()) {
-          const Node &user = *use->user();
-          if (std::optional<IndexLimit> limit = limitAt(user, use->index())) {
-            IndexLimit &known = limits.try_emplace(argument.name, *limit).first->second;
-            known.limit = std::min(known.limit, limit->limit);
-            if (known.ignored != limit->ignored)
-              known.ignored = std::nullopt;
-          }
-          if (keepsElements(user.op()) || isCastChain(user))
-            pending.push_back(user.result());
-        }
+      for (const Use *use = part.value->uses(); use; use = use->next()) {
+        if (std::optional<Limit> limit = limitAt(*use->user(), use->index()))
+          restrict(part, *limit);
+        if (use->index() == 0)
+          if (std::optional<Part> next = resultOf(*use->user(), part, input))
+            pending.push_back(std::move(*next));
       }
     }
-  return limits;
+  }
+
+  std::vector<IndexRange> ranges() const {
+    if (limits.empty())
+      return whole ? std::vector<IndexRange>{{0, rowElements, whole->limit, whole->ignored}}
+                   : std::vector<IndexRange>();
+    std::vector<IndexRange> result;
+    for (int64_t i = 0; i < rowElements; ++i) {
+      const std::optional<Limit> limit = met(whole, limits[static_cast<size_t>(i)]);
+      if (!limit)
+        continue;
+      bool goesOn = !result.empty() && result.back().first + result.back().count == i &&
+                    result.back().limit == limit->limit && result.back().ignored == limit->ignored;
+      if (!goesOn)
+        result.push_back({i, 0, limit->limit, limit->ignored});
+      ++result.back().count;
+    }
+    return result.size() <= mostRanges ? result : std::vector<IndexRange>();
+  }
+
+private:
+  static std::optional<Limit> met(const std::optional<Limit> &a, const std::optional<Limit> &b) {
+    if (!a || !b)
+      return a ? a : b;
+    return Limit{std::min(a->limit, b->limit), a->ignored == b->ignored ? a->ignored : std::nullopt};
+  }
+
+  /// What the node makes of the part, if it only moves elements.
+  static std::optional<Part> resultOf(const Node &node, const Part &part, const Value &input) {
+    if (keepsOrder(node))
+      return Part{node.result(), part.sources};
+    bool isFollowed = node.resultCount() == 1 && node.result()->type().isTensor() &&
+                      node.result()->type().elements() <= mostElements && input.type().elements() <= mostElements;
+    std::optional<ElementSources> moved = isFollowed ? movedElements(node) : std::nullopt;
+    if (!moved)
+      return std::nullopt;
+    return Part{node.result(), part.sources ? composed(*moved, *part.sources) : std::move(moved)};
+  }
+
+  void restrict(const Part &part, const Limit &limit) {
+    if (!part.sources) {
+      whole = met(whole, limit);
+      return;
+    }
+    limits.resize(static_cast<size_t>(rowElements));
+    for (int64_t source : *part.sources)
+      if (source >= 0) {
+        std::optional<Limit> &known = limits[static_cast<size_t>(source % rowElements)];
+        known = met(known, limit);
+      }
+  }
+
+  int64_t rowElements;
+  std::optional<Limit> whole;               ///< of uses of the whole input
+  std::vector<std::optional<Limit>> limits; ///< of uses of parts, per element of a sample; empty: there are none
+};
+
+} // namespace
+
+llvm::StringMap<std::vector<IndexRange>> indexRanges(const Module &module) {
+  llvm::StringMap<InputRanges> inputs;
+  for (const std::unique_ptr<Function> &function : module.functions)
+    for (const Argument &argument : function->arguments()) {
+      const Type &type = argument.value->type();
+      if (argument.kind == ArgumentKind::input && isInteger(type.dtype()) && type.rank() > 0 && type.elements() > 0)
+        inputs.try_emplace(argument.name, type).first->second.follow(*argument.value);
+    }
+  llvm::StringMap<std::vector<IndexRange>> ranges;
+  for (const auto &input : inputs)
+    ranges[input.getKey()] = input.getValue().ranges();
+  return ranges;
 }
 
 } // namespace fsdpc

@@ -75,6 +75,7 @@ public:
 private:
   void fillMemory();
   void fillInputs();
+  std::string rangesText(llvm::ArrayRef<IndexRange> ranges);
   void fillParameters();
   void fillStates();
   void fillCollectives();
@@ -89,7 +90,7 @@ private:
   llvm::StringMap<int64_t> onnxOffsets;
   llvm::StringMap<int> segmentIndex;
   Table arenas{"ArenaInfo", "arenas"}, memoryClasses{"MemoryClassBytes", "memoryClasses"},
-      inputs{"InputInfo", "inputs"};
+      inputs{"InputInfo", "inputs"}, inputRanges{"IndexRangeInfo", "inputRanges"};
   Table axes{"MeshAxisInfo", "axes"};
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
@@ -106,8 +107,20 @@ void InfoWriter::fillMemory() {
     memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
 }
 
+/// Rows of the table of ranges, as a span of it.
+std::string InfoWriter::rangesText(llvm::ArrayRef<IndexRange> ranges) {
+  if (ranges.empty())
+    return "{}";
+  std::string text =
+      "{inputRanges + " + std::to_string(inputRanges.size()) + ", " + std::to_string(ranges.size()) + "}";
+  for (const IndexRange &range : ranges)
+    inputRanges.row({std::to_string(range.first), std::to_string(range.count), std::to_string(range.limit),
+                     std::to_string(range.ignored.value_or(0)), boolText(range.ignored.has_value())});
+  return text;
+}
+
 void InfoWriter::fillInputs() {
-  llvm::StringMap<IndexLimit> limits = indexLimits(module);
+  llvm::StringMap<std::vector<IndexRange>> ranges = indexRanges(module);
   llvm::StringMap<char> seen;
   for (const std::unique_ptr<Function> &function : module.functions)
     for (const Argument &argument : function->arguments()) {
@@ -116,18 +129,22 @@ void InfoWriter::fillInputs() {
       bool isLabels = argument.name == info.labels, isWeight = argument.name == info.sampleWeight;
       const Type &type = argument.value->type();
       const Function *prologue = module.function(FunctionKind::prologue);
-      IndexLimit limit = limits.lookup(argument.name);
-      if (isLabels && info.classes > 0)
-        limit.limit = info.classes;
-      if (isLabels)
-        limit.ignored = info.ignoreIndex;
+      std::vector<IndexRange> own = ranges.lookup(argument.name);
+      if (isLabels && info.ignoreIndex && info.classes > 0)
+        own = {{0, type.elements() / type.dim(0), info.classes, info.ignoreIndex}};
+      // One range of everything needs no table.
+      bool isOne = own.size() == 1 && own[0].count == type.elements() / type.dim(0);
+      IndexRange all = isOne ? own[0] : IndexRange{};
+      std::string parts = isOne ? "{}" : rangesText(own);
+      bool isShifted = argument.name == info.shiftedLabels;
+      std::string rest = isShifted || parts != "{}" ? ", " + parts + ", " + boolText(isShifted) : "";
       inputs.row({cppString(argument.name),
                   isLabels   ? "InputKind::labels"
                   : isWeight ? "InputKind::sampleWeight"
                              : "InputKind::data",
                   cppDType(type.dtype()), shapeText(type.shape()), placeText(argument.value->place),
-                  std::to_string(limit.limit), std::to_string(limit.ignored.value_or(0)),
-                  boolText(limit.ignored.has_value()), boolText(prologue && prologue->argument(argument.name))});
+                  std::to_string(all.limit), std::to_string(all.ignored.value_or(0)), boolText(all.ignored.has_value()),
+                  boolText(prologue && prologue->argument(argument.name)) + rest});
     }
 }
 
@@ -311,8 +328,9 @@ std::string InfoWriter::write() {
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
-  for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &accumulators, &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
+  for (const Table *table :
+       {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators,
+        &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

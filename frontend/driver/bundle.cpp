@@ -89,6 +89,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = setting(module, "labels");
+  info.shiftedLabels = setting(module, "shifted_labels");
   info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
   if (info.isClassification) {
     info.ignoreIndex = settingInteger(module, "ignore_index");
@@ -164,7 +165,10 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
 }
 
 /// Nothing where all of them are in the file, as they mostly are.
-void printInitialValues(const Module &module, llvm::raw_ostream &out) {
+void printInitialValues(const Compilation &compilation, llvm::raw_ostream &out) {
+  const Module &module = *compilation.module;
+  for (const std::string &sentence : compilation.imported.notes)
+    out << "note: " << sentence << '\n';
   const auto drawn = llvm::count_if(module.parameters, [](const Parameter &parameter) { return !parameter.hasValue; });
   if (drawn > 0)
     out << "initial values: of " << module.parameters.size() - drawn << " parameters from the file, of " << drawn
@@ -200,7 +204,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   MemoryReport memory = reportMemory(module, *compilation.target);
   Timeline timeline = simulate(module, compilation.machine.predicting);
   printMemoryReport(memory, llvm::outs());
-  printInitialValues(module, llvm::outs());
+  printInitialValues(compilation, llvm::outs());
   if (values.flag("dry_run"))
     return llvm::Error::success();
   llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"), input);

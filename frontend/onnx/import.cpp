@@ -1,12 +1,38 @@
 #include "frontend/onnx/import.h"
 
 #include "frontend/onnx/complete.h"
+#include "frontend/onnx/kept_logits.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
 
 namespace {
+
+constexpr size_t mostNames = 8;
+
+std::string namesText(llvm::ArrayRef<std::string> names) {
+  std::string text = llvm::join(names.take_front(mostNames), ", ");
+  return names.size() <= mostNames ? text : text + " and " + std::to_string(names.size() - mostNames) + " more";
+}
+
+std::vector<std::string> describeAbsentData(const OnnxModel &model, llvm::ArrayRef<Parameter> parameters) {
+  llvm::StringMap<const onnx::TensorProto *> tensors;
+  for (const onnx::TensorProto &tensor : model.graph().initializer())
+    tensors[tensor.name()] = &tensor;
+  std::map<std::string, std::vector<std::string>> lost; ///< by file
+  for (const Parameter &parameter : parameters)
+    if (const onnx::TensorProto *tensor = tensors.lookup(parameter.initializer); tensor && isAbsent(model, *tensor))
+      lost[externalFile(model, *tensor)].push_back(parameter.name);
+  std::vector<std::string> sentences;
+  for (const auto &[file, names] : lost)
+    sentences.push_back("'" + file + "' does not exist; without it " + std::to_string(names.size()) + " of " +
+                        std::to_string(parameters.size()) +
+                        " parameters start as the file's training info or PyTorch's rules say (plan.json lists how): " +
+                        namesText(names));
+  return sentences;
+}
 
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
                                                    ImportedModel &imported) {
@@ -14,10 +40,13 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   if (!model)
     return model.takeError();
   imported.model = std::move(*model);
+  if (std::string note = keepAllLogits(*imported.model); !note.empty())
+    imported.notes.push_back(note);
   llvm::Expected<RecoveredParameters> recovered = recoverParameters({*imported.model, options, imported.remarks});
   if (!recovered)
     return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));
   imported.parameters = recovered->parameters;
+  llvm::append_range(imported.notes, describeAbsentData(*imported.model, imported.parameters));
   return recovered;
 }
 

@@ -65,6 +65,9 @@ struct ImportedModel {
   std::shared_ptr<OnnxModel> model;  ///< keeps initial values reachable
   std::vector<Parameter> parameters; ///< as in the module, where there is one
   std::vector<std::string> remarks;  ///< what was repaired or left out, one sentence each
+  /// What everybody has to know, one sentence each: data files that do not exist and which parameters start without;
+  /// where the graph is not the one in the file.
+  std::vector<std::string> notes;
 };
 
 /// Errors name the file, tensor, dim or node at fault; all unsupported nodes and all unbound dims come in one error.

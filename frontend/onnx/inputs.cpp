@@ -69,6 +69,11 @@ private:
     if (!dtype)
       return modelError("input '" + value.name() + "' has elements of " +
                         typeText(value.type().tensor_type().elem_type()) + ", which are not supported");
+    if (value.type().tensor_type().shape().dim_size() == 0)
+      return modelError("input '" + value.name() +
+                        "' is a scalar, which no data set can feed: dim 0 of an input is the "
+                        "batch. The TorchScript exporter makes such inputs of Python numbers: export a module whose "
+                        "forward takes tensors only, give the inputs as a tuple instead of a dict, or use dynamo=True");
     Shape shape;
     for (int axis = 0; axis < value.type().tensor_type().shape().dim_size(); ++axis) {
       llvm::Expected<int64_t> dim = axis == 0 ? batchDim(value) : innerDim(value, axis);

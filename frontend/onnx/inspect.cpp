@@ -169,6 +169,8 @@ void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
   printOthers(imported, roles, out);
   printBlocks(imported.parameters, out);
   out << "remarks\n";
+  for (const std::string &sentence : imported.notes)
+    out << "  " << sentence << '\n';
   for (const std::string &remark : imported.remarks)
     out << "  " << remark << '\n';
 }

@@ -57,6 +57,8 @@ int64_t elementsOf(const onnx::TensorProto &tensor);
 
 /// Its external data lies in a file that does not exist, and that is allowed.
 bool isAbsent(const OnnxModel &model, const onnx::TensorProto &tensor);
+/// Where the external data of a tensor should lie, for messages: beside the model.
+std::string externalFile(const OnnxModel &model, const onnx::TensorProto &tensor);
 /// Shape, payload and (for external data) file, offset and length are what they have to be.
 llvm::Error checkTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
 /// All elements, converted to dtypeOf(type). The tensor has passed checkTensor.

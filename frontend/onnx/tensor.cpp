@@ -68,8 +68,12 @@ llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorPr
     return error;
   llvm::SmallString<256> joined = besideModel(model, location), file, folder;
   if (std::error_code error = fs::real_path(joined, file))
-    return tensorError(tensor, "cannot open external data file '" + joined + "': " + error.message() +
-                                   (model.weightsMayBeAbsent ? "" : " (--init file, default or random start without)"));
+    return tensorError(tensor,
+                       "cannot open external data file '" + joined + "': " + error.message() +
+                           (model.weightsMayBeAbsent
+                                ? ". It is no parameter, which could start without: the graph needs its values; put "
+                                  "the file beside the model"
+                                : " (--init file, default or random start without)"));
   if (std::error_code error = fs::real_path(model.folder, folder))
     return tensorError(tensor, "cannot resolve the model's folder '" + model.folder + "': " + error.message());
   llvm::StringRef below = file;
@@ -220,6 +224,10 @@ llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const Tensor
 Shape shapeOf(const TensorProto &tensor) { return Shape(tensor.dims().begin(), tensor.dims().end()); }
 
 int64_t elementsOf(const TensorProto &tensor) { return checkedElements(shapeOf(tensor)).value_or(0); }
+
+std::string externalFile(const OnnxModel &model, const TensorProto &tensor) {
+  return besideModel(model, locationOf(tensor)).str().str();
+}
 
 bool isAbsent(const OnnxModel &model, const TensorProto &tensor) {
   if (!model.weightsMayBeAbsent || !isExternal(tensor))

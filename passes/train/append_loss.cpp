@@ -3,6 +3,7 @@
 // the batch").
 #include "ir/ops/attributes.h"
 #include "ir/ops/helpers.h"
+#include "passes/analysis/shifted_labels.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
 #include "passes/support/precision.h"
@@ -340,6 +341,8 @@ llvm::Error run(Module &module, const PassContext &context) {
       options.kind == "model" && reduction != module.settings.end())
     request.options.reduction = reduction->second;
   Function &forward = *module.function(FunctionKind::forward);
+  if (std::string shifted = options.kind == "model" ? shiftedLabels(forward) : ""; !shifted.empty())
+    module.settings["shifted_labels"] = shifted;
   llvm::Expected<LossSite> site = findLossSite(module, forward, options);
   if (!site)
     return site.takeError();

@@ -38,33 +38,57 @@ Pair split(const std::string &text, const char *option) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-bool hasRange(const InputInfo &input) { return input.indexLimit > 0 && !isFloat(input.dtype); }
-
-bool inRange(const InputInfo &input, std::int64_t value) {
-  return (value >= 0 && value < input.indexLimit) || (input.hasIgnoreIndex && value == input.ignoreIndex);
+bool hasRange(const InputInfo &input) {
+  return (input.indexLimit > 0 || !input.ranges.empty()) && !isFloat(input.dtype);
 }
+
+bool inRange(const IndexRangeInfo &range, std::int64_t value) {
+  return (value >= 0 && value < range.limit) || (range.hasIgnoreIndex && value == range.ignoreIndex);
+}
+
+/// The element of `values` (of one sample) that is out of range, and its range; null: all are in theirs.
+const IndexRangeInfo *findMisfit(std::span<const IndexRangeInfo> ranges, DType dtype, const std::byte *values,
+                                 std::int64_t &element) {
+  for (const IndexRangeInfo &range : ranges)
+    for (element = range.first; element < range.first + range.count; ++element)
+      if (!inRange(range, loadInteger(dtype, values, element)))
+        return &range;
+  return nullptr;
+}
+
+/// The field of a token file that labels which the graph shifts itself are fed from.
+constexpr const char *shiftedField = "labels", *unshiftedField = "tokens";
 
 } // namespace
 
 std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &options) {
-  const auto filled = [&](const InputInfo &input) {
-    return std::any_of(options.fills.begin(), options.fills.end(),
-                       [&](const std::string &fill) { return split(fill, "--fill").left == input.name; });
+  const auto named = [](const std::vector<std::string> &pairs, const char *option, const InputInfo &input) {
+    return std::any_of(pairs.begin(), pairs.end(),
+                       [&](const std::string &pair) { return split(pair, option).left == input.name; });
   };
   const auto length = [](const InputInfo &input) { return input.shape.rank == 2 ? input.shape.dims[1] : 0; };
   std::int64_t found = 0;
   int candidates = 0;
   for (const InputInfo &input : program.inputs) {
     for (const std::string &map : options.maps)
-      if (split(map, "--map").left == input.name && split(map, "--map").right == "tokens")
+      if (split(map, "--map").left == input.name && split(map, "--map").right == unshiftedField)
         return length(input);
-    const bool takesLabels = input.kind != InputKind::data || std::string_view(input.name) == "labels";
-    if (takesLabels || isFloat(input.dtype) || filled(input))
+    const bool takesLabels = input.kind != InputKind::data || std::string_view(input.name) == shiftedField;
+    if (takesLabels || isFloat(input.dtype) || named(options.fills, "--fill", input) ||
+        named(options.maps, "--map", input))
       continue;
     ++candidates;
     found = length(input);
   }
   return candidates == 1 ? found : 0;
+}
+
+std::string integerInputs(const ProgramInfo &program) {
+  std::string text;
+  for (const InputInfo &input : program.inputs)
+    if (input.kind == InputKind::data && !isFloat(input.dtype) && std::string_view(input.name) != shiftedField)
+      text += (text.empty() ? "" : ", ") + inputText(input);
+  return text.empty() ? "none" : text;
 }
 
 BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const FeedOptions &options)
@@ -92,6 +116,8 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
     const std::int64_t lookupBytes = field.lookup.empty() ? 0 : field.sampleElements * 4;
     bufferBytes = std::max(bufferBytes, (field.sampleBytes() + lookupBytes) * program.microBatchSize);
   }
+  if (!first)
+    throw Failure(ExitCode::usage, data.pattern + ": nothing is read from it: --fill gives every input");
   if (sampleCount == 0)
     throw Failure(ExitCode::corrupt, data.pattern + ": holds no samples");
   buffer.resize(static_cast<std::size_t>(bufferBytes));
@@ -105,7 +131,11 @@ const InputInfo &BatchFeeder::inputNamed(const std::string &name, const std::str
     if (name == input.name)
       return input;
   }
-  throw Failure(ExitCode::usage, option + ": the program has no input '" + name + "'" + didYouMean(name, names));
+  const std::string near = didYouMean(name, names);
+  std::string list;
+  for (const std::string &known : names)
+    list += (list.empty() ? "; it has " : ", ") + known;
+  throw Failure(ExitCode::usage, option + ": the program has no input '" + name + "'" + (near.empty() ? list : near));
 }
 
 bool BatchFeeder::isBound(const InputInfo &input) const {
@@ -137,7 +167,8 @@ void BatchFeeder::bindMapped(const FeedOptions &options) {
     if (!field)
       throw Failure(ExitCode::usage, "--map " + map + ": " + data.pattern + " has no field '" + pair.right +
                                          "'; it has " + data.fieldList());
-    bind(input, static_cast<std::size_t>(field - data.fields.data()));
+    hasDefault |= pair.right == data.defaultField;
+    bind(input, *field);
   }
 }
 
@@ -151,26 +182,51 @@ void BatchFeeder::bindByName() {
     if (!field && input.kind == InputKind::labels)
       field = data.find("labels");
     if (field)
-      bind(input, static_cast<std::size_t>(field - data.fields.data()));
+      bind(input, *field);
     else
       left.push_back(&input);
   }
   const Field *special = data.defaultField.empty() ? nullptr : data.find(data.defaultField);
-  if (left.size() == 1 && special && left[0]->kind == InputKind::data) {
-    bind(*left[0], static_cast<std::size_t>(special - data.fields.data()));
+  if (left.size() == 1 && special && !hasDefault && left[0]->kind == InputKind::data) {
+    bind(*left[0], *special);
     return;
   }
-  if (left.empty())
-    return;
-  std::string message = data.pattern + ": no field for ";
-  for (std::size_t i = 0; i < left.size(); ++i)
-    message += (i ? ", " : "") + inputText(*left[i]);
-  throw Failure(ExitCode::usage,
-                message + "; the data has " + data.fieldList() + ". Use --map INPUT=FIELD or --fill INPUT=1|0|iota");
+  if (!left.empty())
+    throw Failure(ExitCode::usage, missingFields(left));
 }
 
-void BatchFeeder::bind(const InputInfo &input, std::size_t index) {
-  const Field &field = data.fields[index];
+/// What would feed an input that nothing feeds, as far as its name tells; "" where it does not.
+static std::string suggestion(const InputInfo &input, const std::vector<std::string> &fields) {
+  const std::string name = input.name;
+  if (const std::string near = nearestName(name, fields); !near.empty())
+    return " --map " + name + "=" + near;
+  if (name.find("mask") != std::string::npos)
+    return " --fill " + name + "=1";
+  if (name.find("token_type") != std::string::npos)
+    return " --fill " + name + "=0";
+  return name.find("position") != std::string::npos && input.shape.rank > 1 ? " --fill " + name + "=iota" : "";
+}
+
+std::string BatchFeeder::missingFields(const std::vector<const InputInfo *> &inputs) const {
+  std::vector<std::string> names;
+  for (const Field &field : data.fields)
+    names.push_back(field.name);
+  std::string message = data.pattern + ": no field for ", examples;
+  for (const InputInfo *input : inputs) {
+    message += (input == inputs[0] ? "" : ", ") + inputText(*input);
+    examples += suggestion(*input, names);
+  }
+  return message + "; the data has " + data.fieldList() + ". Use --map INPUT=FIELD or --fill INPUT=1|0|iota" +
+         (examples.empty() ? "" : ", for example" + examples);
+}
+
+void BatchFeeder::bind(const InputInfo &input, const Field &given) {
+  const Field *same = input.shiftsItself && data.isShifted(given) ? data.find(unshiftedField) : nullptr;
+  const Field &field = same ? *same : given;
+  if (same)
+    remarks.push_back("the graph compares input " + std::string(input.name) +
+                      " with what it predicts one position before, so it is fed the tokens of the sample, not the ones "
+                      "that follow");
   const bool fits = field.anyShape ? field.sampleElements == rowElements(input)
                                    : withoutOnes(field.sampleDims) == withoutOnes(rowDims(input));
   if (!fits)
@@ -180,7 +236,7 @@ void BatchFeeder::bind(const InputInfo &input, std::size_t index) {
   if (!isConvertible(type, input.dtype))
     throw Failure(ExitCode::corrupt,
                   data.pattern + ": field " + field.text() + " does not have the type of input " + inputText(input));
-  bindings.push_back({&input, Feed::field, index});
+  bindings.push_back({&input, Feed::field, static_cast<std::size_t>(&field - data.fields.data())});
 }
 
 void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::int64_t count,
@@ -189,14 +245,20 @@ void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::i
   if (!hasRange(input))
     return;
   const Field &field = data.fields[binding.field];
-  for (std::int64_t i = 0; i < count * field.sampleElements; ++i) {
-    const std::int64_t value = loadInteger(input.dtype, values, i);
-    if (inRange(input, value))
+  const IndexRangeInfo whole{0, field.sampleElements, input.indexLimit, input.ignoreIndex, input.hasIgnoreIndex};
+  const std::span<const IndexRangeInfo> ranges =
+      input.ranges.empty() ? std::span<const IndexRangeInfo>(&whole, 1) : input.ranges;
+  for (std::int64_t sample = 0; sample < count; ++sample) {
+    std::int64_t element = 0;
+    const IndexRangeInfo *range = findMisfit(ranges, input.dtype, values + sample * rowBytes(input), element);
+    if (!range)
       continue;
-    const std::string ignored = input.hasIgnoreIndex ? " (or " + std::to_string(input.ignoreIndex) + ")" : "";
-    throw Failure(ExitCode::corrupt, data.where(field, first + i / field.sampleElements, i % field.sampleElements) +
-                                         ": " + std::to_string(value) + " is out of range for input " + input.name +
-                                         ", which takes 0 to " + std::to_string(input.indexLimit - 1) + ignored);
+    const std::int64_t value = loadInteger(input.dtype, values, sample * field.sampleElements + element);
+    const std::string ignored = range->hasIgnoreIndex ? " (or " + std::to_string(range->ignoreIndex) + ")" : "";
+    const std::string place = input.ranges.empty() ? "" : " at element " + std::to_string(element) + " of a sample";
+    throw Failure(ExitCode::corrupt, data.where(field, first + sample, element) + ": " + std::to_string(value) +
+                                         " is out of range for input " + input.name + ", which takes 0 to " +
+                                         std::to_string(range->limit - 1) + ignored + place);
   }
 }
 

@@ -2,7 +2,9 @@
 // checks.
 //
 // An input is fed, in this order: by --fill; by --map; by the field of its own name; and, if it is the only one left,
-// by the field that the format is made for (tokens, images). Sample weights are the runtime's own.
+// by the field that the format is made for (tokens, images), unless --map gives that to another input. What nothing
+// feeds is an error. Labels that the graph shifts itself (InputInfo::shiftsItself) are fed the tokens of a token file
+// where others are fed the tokens that follow. Sample weights are the runtime's own.
 #pragma once
 
 #include "runtime/common/dataset.h"
@@ -20,8 +22,10 @@ struct FeedOptions {
 };
 
 /// T of the [B, T] input that a token file would feed: the one --map gives it, else the only integer input that neither
-/// --fill nor the name `labels` takes. 0: there is none.
+/// --fill, --map nor the name `labels` takes. 0: there is none.
 std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &options);
+/// Which inputs could take tokens, for messages: "input_ids I64[16], attention_mask I64[16]".
+std::string integerInputs(const ProgramInfo &program);
 
 class BatchFeeder {
 public:
@@ -44,6 +48,8 @@ public:
   void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
   bool hasSampleWeight() const { return weighted; }
+  /// What was fed otherwise than one might expect, a sentence each.
+  const std::vector<std::string> &notes() const { return remarks; }
 
 private:
   enum class Feed : std::uint8_t { field, zeros, ones, iota, weight };
@@ -57,7 +63,8 @@ private:
   void bindMapped(const FeedOptions &options);
   void bindByName();
   bool isBound(const InputInfo &input) const;
-  void bind(const InputInfo &input, std::size_t field);
+  void bind(const InputInfo &input, const Field &given);
+  std::string missingFields(const std::vector<const InputInfo *> &inputs) const;
   const InputInfo &inputNamed(const std::string &name, const std::string &option) const;
   void convert(const Binding &binding, std::int64_t first, std::int64_t count, std::byte *destination);
   void checkValues(const Binding &binding, std::int64_t first, std::int64_t count, const std::byte *values) const;
@@ -69,8 +76,10 @@ private:
   Dataset data;
   std::vector<Binding> bindings;
   std::vector<std::byte> buffer; ///< one micro-batch of the largest converted field, as it lies in the file
+  std::vector<std::string> remarks;
   std::int64_t sampleCount = 0;
   bool weighted = false;
+  bool hasDefault = false; ///< --map has given the field that the format is made for
 };
 
 } // namespace fsdpc::rt

@@ -9,8 +9,8 @@ void openSafetensorsData(Dataset &data, const std::vector<std::string> &paths);
 
 /// With a known magic, a header of 256 int32: magic 20240520, version 1, uint16 tokens; or 20240801, version 7, uint32
 /// tokens; word 2 is the number of tokens, which the file size must confirm. Without, uint16 tokens up to the end if
-/// `headerless` allows.
-void openTokenData(Dataset &data, const std::vector<std::string> &paths, std::int64_t tokensPerSample, bool headerless);
+/// the format was asked for by name.
+void openTokenData(Dataset &data, const std::vector<std::string> &paths, const DataRequest &request);
 
 /// One image file (magic 0x00000803, or any rank above 1) and one label file (0x00000801), both of unsigned bytes; a
 /// label file that is not among `paths` is looked for under MNIST's name for it.

@@ -56,16 +56,18 @@ bool hasTokenMagic(const InputFile &file) {
   return magic == magic16 || magic == magic32;
 }
 
-void openTokenData(Dataset &data, const std::vector<std::string> &paths, std::int64_t tokensPerSample,
-                   bool headerless) {
+void openTokenData(Dataset &data, const std::vector<std::string> &paths, const DataRequest &request) {
+  const std::int64_t tokensPerSample = request.tokensPerSample;
   if (tokensPerSample <= 0)
-    throw Failure(ExitCode::usage,
-                  paths.front() +
-                      " holds tokens, and no single integer input of shape [B, T] takes them; name it with " +
-                      "--map INPUT=tokens");
+    throw Failure(ExitCode::usage, paths.front() +
+                                       " holds tokens, and nothing says which input takes them. Integer "
+                                       "inputs: " +
+                                       request.integerInputs +
+                                       "; name one of shape [T] with --map INPUT=tokens, and feed the others with " +
+                                       "--fill INPUT=1|0|iota");
   for (const std::string &path : paths) {
     const InputFile &file = data.files.emplace_back(path);
-    const TokenRun run = readTokenRun(file, headerless);
+    const TokenRun run = readTokenRun(file, request.format == "tokens");
     const std::int64_t samples = run.tokens > 0 ? (run.tokens - 1) / tokensPerSample : 0;
     if (samples == 0)
       throw Failure(ExitCode::corrupt, path + ": " + std::to_string(run.tokens) +
@@ -76,6 +78,7 @@ void openTokenData(Dataset &data, const std::vector<std::string> &paths, std::in
     data.addExtent("labels", run.type, {tokensPerSample}, index, run.offsetBytes + byteSize(run.type), samples);
   }
   data.defaultField = "tokens";
+  data.holdsTokens = true;
 }
 
 } // namespace fsdpc::rt

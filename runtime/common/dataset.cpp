@@ -107,7 +107,7 @@ Dataset openDataset(const DataRequest &request) {
   if (format == "safetensors")
     openSafetensorsData(data, paths);
   else if (format == "tokens")
-    openTokenData(data, paths, request.tokensPerSample, request.format == "tokens");
+    openTokenData(data, paths, request);
   else if (format == "idx")
     openIdxData(data, paths, request.normalize);
   else

@@ -49,9 +49,12 @@ public:
   std::vector<Field> fields;
   std::string pattern;      ///< as given, for messages
   std::string defaultField; ///< feeds the only input that nothing else feeds; "" if none is special
+  bool holdsTokens = false; ///< `labels` are `tokens`, one further
 
   const Field *find(std::string_view name) const;
   std::string fieldList() const; ///< "x F32[32], labels I64[]"
+  /// The tokens that follow those of the sample.
+  bool isShifted(const Field &field) const { return holdsTokens && field.name == "labels"; }
 
   /// Samples [first, first + count) of `field` as they lie in the file.
   void read(const Field &field, std::int64_t first, std::int64_t count, std::byte *destination) const;
@@ -67,8 +70,9 @@ public:
 struct DataRequest {
   std::string pattern;                                             ///< file, glob, or name=FILE.npy,...
   std::string format = "auto";                                     ///< auto, safetensors, tokens, idx, npy
-  std::int64_t tokensPerSample = 0;                                ///< T; 0: no input can take tokens
+  std::int64_t tokensPerSample = 0;                                ///< T; 0: nothing says which input takes tokens
   std::optional<std::pair<float, float>> normalize = std::nullopt; ///< mean, std; images only
+  std::string integerInputs = "none";                              ///< those that might take tokens, for messages
 };
 
 Dataset openDataset(const DataRequest &request);

@@ -65,6 +65,13 @@ enum class InputKind : std::uint8_t {
   sampleWeight, ///< f32[B]: 1 for a real sample, 0 for padding of the last evaluation batch; filled by the runtime
 };
 
+/// The integers of elements [first, first + count) of a sample must lie in [0, limit), or be `ignoreIndex`.
+struct IndexRangeInfo {
+  std::int64_t first, count, limit;
+  std::int64_t ignoreIndex = 0;
+  bool hasIgnoreIndex = false;
+};
+
 /// A batch input of one rank and one micro-step; dim 0 is the sample.
 struct InputInfo {
   const char *name;
@@ -78,6 +85,11 @@ struct InputInfo {
   std::int64_t ignoreIndex = 0;
   bool hasIgnoreIndex = false;
   bool isInPrologue = true; ///< what counts is counted in it
+  /// Where elements of a sample have ranges of their own, as columns that index different tables; then indexLimit is 0.
+  std::span<const IndexRangeInfo> ranges = {};
+  /// Labels that the graph compares with what it predicts one position before: of a token file they are the tokens of
+  /// the sample themselves, not the ones that follow.
+  bool shiftsItself = false;
 };
 
 /// One way to cut the ranks into groups of equal size. The members of a group are `stride` ranks apart: with 4 ranks,

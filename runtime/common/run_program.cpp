@@ -10,6 +10,7 @@
 #include "runtime/common/weights.h"
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -31,7 +32,8 @@ bool hasCompiledWeights(const ProgramInfo &program) {
 }
 
 DataRequest dataRequest(const ProgramInfo &program, const Options &options, const std::string &pattern) {
-  DataRequest request{pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {}};
+  DataRequest request{
+      pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {}, integerInputs(program)};
   if (!options.normalize.empty())
     request.normalize = options.meanAndStd();
   return request;
@@ -48,7 +50,7 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
   if (!options.trainData.empty())
     openData(inputs.training, program, options, pulse, dataRequest(program, options, options.trainData));
   if (!options.batch.empty())
-    openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}});
+    openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}, ""});
   if (!options.valData.empty())
     openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
   if (!options.loadModel.empty())
@@ -96,6 +98,18 @@ void announce(const Job &job) {
   if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
     std::fprintf(stderr, "%s: %d rank(s), %d compute thread(s) per rank, streams %s\n", program.modelName,
                  program.worldSize, job.context.threads, job.platform.streamModeName());
+}
+
+void announceFeeding(const Job &job, const Inputs &inputs) {
+  std::set<std::string> notes;
+  for (const std::optional<BatchFeeder> *feeder : {&inputs.training, &inputs.validation})
+    if (*feeder)
+      notes.insert((*feeder)->notes().begin(), (*feeder)->notes().end());
+  for (const std::string &note : notes) {
+    job.log.write(JsonObject().add("note", note.c_str()));
+    if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
+      std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
 }
 
 /// What the arenas and all that came with them hold in memory after the last step, on all ranks together.
@@ -251,6 +265,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
   if (options.memoryReport && context.rank == 0)
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
   announce(job);
+  announceFeeding(job, inputs);
   work(job, inputs);
   save(job, outDirectory);
   if (options.debugCollectives == "detail") {

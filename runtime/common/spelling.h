@@ -26,9 +26,8 @@ inline std::size_t editDistance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-/// "; did you mean 'x'?" for the nearest name, or "" if none is near (more than a third of the word differs).
-inline std::string didYouMean(std::string_view word, const std::vector<std::string> &names,
-                              std::string_view prefix = "") {
+/// The nearest name, or "" if none is near (more than a third of the word differs).
+inline std::string nearestName(std::string_view word, const std::vector<std::string> &names) {
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
   std::string nearest;
   for (const std::string &name : names)
@@ -36,6 +35,13 @@ inline std::string didYouMean(std::string_view word, const std::vector<std::stri
       best = distance;
       nearest = name;
     }
+  return nearest;
+}
+
+/// "; did you mean 'x'?" for the nearest name, or "" if none is near.
+inline std::string didYouMean(std::string_view word, const std::vector<std::string> &names,
+                              std::string_view prefix = "") {
+  const std::string nearest = nearestName(word, names);
   return nearest.empty() ? "" : "; did you mean '" + std::string(prefix) + nearest + "'?";
 }
 
