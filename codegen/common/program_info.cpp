@@ -96,7 +96,7 @@ private:
   Table accumulators{"AccumulatorInfo", "accumulators"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
   Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
-  Table nodes{"NodeInfo", "nodes"};
+  Table nodes{"NodeInfo", "nodes"}, indexNodes{"IndexNodeInfo", "indexNodes"};
 };
 
 void InfoWriter::fillMemory() {
@@ -303,6 +303,8 @@ std::string InfoWriter::write() {
   fillStates();
   fillCollectives();
   fillSections();
+  for (const ProgramText::IndexNode &node : program.indexNodes())
+    indexNodes.row({cppString(node.name), shapeText(node.axes)});
   llvm::StringMap<char> stepSeen, evalSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
@@ -311,12 +313,14 @@ std::string InfoWriter::write() {
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
-  for (const Table *table : {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates,
-                             &accumulators, &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
+  for (const Table *table :
+       {&arenas, &memoryClasses, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators, &scalars,
+        &stepResults, &evalResults, &collectives, &sections, &nodes, &indexNodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +
-         collectives.reference() + "; }\n\n} // namespace fsdpc::rt\n";
+         collectives.reference() + "; }\n\nstd::span<const IndexNodeInfo> programIndexNodes() { return " +
+         indexNodes.reference() + "; }\n\n} // namespace fsdpc::rt\n";
   return out;
 }
 

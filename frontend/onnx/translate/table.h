@@ -32,6 +32,7 @@ TranslationRows matmulTranslations();
 TranslationRows normTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
+TranslationRows scatterTranslations();
 TranslationRows shapeTranslations();
 
 /// Null if there is no translation.
