@@ -95,23 +95,15 @@ void argMax(NodeTranslation &t) {
   t.setOutput(0, t.integer("keepdims", 1) ? t.reshape(index, shape) : index);
 }
 
-/// 1 at the first largest element along the axis, before opset 13 of all axes from there on, else 0.
+/// 1 at the first largest element along the axis, else 0.
 void hardmax(NodeTranslation &t) {
   Value *x = t.input(0);
-  Shape shape(x->type().shape()), line;
-  int64_t axis = t.normalAxis(t.integer("axis", t.opset < 13 ? 1 : -1), x->type().rank());
-  if (t.opset < 13) {
-    int64_t rows = 1;
-    for (int64_t dim : llvm::ArrayRef<int64_t>(shape).take_front(axis))
-      rows *= dim;
-    x = t.reshape(x, {rows, rows == 0 ? 0 : x->type().elements() / rows});
-    axis = 1;
-  }
-  line.assign(x->type().shape().begin(), x->type().shape().end());
+  int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank());
+  Shape line(x->type().shape());
   line[axis] = 1;
   Value *index = t.reshape(indexOfLargest(t, x, axis, false), line);
   Value *isLargest = t.binary(Op::equal, index, t.iota(x->type().shape(), axis));
-  t.setOutput(0, t.reshape(t.cast(isLargest, x->type().dtype()), shape));
+  t.setOutput(0, t.cast(isLargest, x->type().dtype()));
 }
 
 /// Elements come in order, whether `sorted` asks for it or not.
@@ -119,7 +111,7 @@ void topK(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t last = x->type().rank() - 1, axis = t.normalAxis(t.integer("axis", -1), x->type().rank());
   TopKAttributes attributes;
-  attributes.k = t.opset < 10 ? t.integer("k", 0) : t.constantInteger(1, "K");
+  attributes.k = t.constantInteger(1, "K");
   attributes.smallest = t.integer("largest", 1) == 0;
   if (attributes.k > x->type().dim(axis))
     t.reject("K is " + llvm::Twine(attributes.k) + ", axis " + llvm::Twine(axis) + " has " +
