@@ -89,6 +89,11 @@ void emitConcat(SectionWriter &writer, const Node &node) {
   }
 }
 
+/// The node's number in the program's table of those with indices, for axes of these sizes.
+std::string indexNode(SectionWriter &writer, const Node &node, llvm::ArrayRef<int64_t> axes) {
+  return writer.hole("int", "node", llvm::Twine(writer.program.indexNode(node, axes)));
+}
+
 void emitGather(SectionWriter &writer, const Node &node) {
   AxisSplit split = splitAt(node.operand(0)->type().shape(), node.get<AxisAttributes>().axis);
   std::string shape = CppFields()
@@ -96,6 +101,7 @@ void emitGather(SectionWriter &writer, const Node &node) {
                           .number("size", split.count)
                           .number("inner", split.inner, 1)
                           .number("count", node.operand(1)->type().elements())
+                          .text("node", indexNode(writer, node, split.count))
                           .str();
   std::string x = writer.operand(node, 0), indices = writer.operand(node, 1), y = writer.define(node.result());
   writer.call("gather", shape, {bitsAt(x, 0), indices, bitsAt(y, 0)});
@@ -109,23 +115,56 @@ void emitScatterAdd(SectionWriter &writer, const Node &node) {
                           .number("size", split.count)
                           .number("inner", split.inner, 1)
                           .number("count", node.operand(0)->type().elements())
+                          .text("node", indexNode(writer, node, split.count))
                           .str();
   std::string indices = writer.operand(node, 0), updates = writer.operand(node, 1), x = writer.define(node.result());
   writer.call("scatterAdd", shape, {indices, updates, x});
 }
 
-void emitGatherNd(SectionWriter &writer, const Node &node) {
+/// The shape of a gather_nd or scatter_nd, whose first operands are x and the index tuples.
+std::string tupleShape(SectionWriter &writer, const Node &node, int64_t batchDims) {
   llvm::ArrayRef<int64_t> x = node.operand(0)->type().shape(), indices = node.operand(1)->type().shape();
-  int64_t batchDims = node.get<GatherNdAttributes>().batchDims, depth = indices.back();
-  std::string shape = CppFields()
-                          .number("batch", productOf(x.take_front(batchDims)), 1)
-                          .number("count", productOf(indices.drop_front(batchDims).drop_back()), 1)
-                          .number("inner", productOf(x.drop_front(batchDims + depth)), 1)
-                          .number("depth", depth)
-                          .text("dims", cppList(x.slice(batchDims, depth)))
-                          .str();
+  int64_t depth = indices.back();
+  llvm::ArrayRef<int64_t> axes = x.slice(batchDims, depth);
+  return CppFields()
+      .number("batch", productOf(x.take_front(batchDims)), 1)
+      .number("count", productOf(indices.drop_front(batchDims).drop_back()), 1)
+      .number("inner", productOf(x.drop_front(batchDims + depth)), 1)
+      .number("depth", depth)
+      .text("dims", cppList(axes))
+      .text("node", indexNode(writer, node, axes))
+      .str();
+}
+
+void emitGatherNd(SectionWriter &writer, const Node &node) {
+  std::string shape = tupleShape(writer, node, node.get<GatherNdAttributes>().batchDims);
   std::string from = writer.operand(node, 0), at = writer.operand(node, 1), y = writer.define(node.result());
   writer.call("gatherNd", shape, {bitsAt(from, 0), at, bitsAt(y, 0)});
+}
+
+/// What only replaces elements moves their bits.
+void emitScatterNd(SectionWriter &writer, const Node &node) {
+  const auto &attributes = node.get<ScatterNdAttributes>();
+  std::string shape = tupleShape(writer, node, attributes.batchDims) + ", Reduction::" + attributes.reduction;
+  std::string x = writer.operand(node, 0), indices = writer.operand(node, 1), updates = writer.operand(node, 2);
+  std::string y = writer.define(node.result());
+  if (replacesElements(node))
+    writer.call("scatterNd", shape, {bitsAt(x, 0), indices, bitsAt(updates, 0), bitsAt(y, 0)});
+  else
+    writer.call("scatterNd", shape, {x, indices, updates, y});
+}
+
+void emitTopK(SectionWriter &writer, const Node &node) {
+  llvm::ArrayRef<int64_t> dims = node.operand(0)->type().shape();
+  std::string shape = CppFields()
+                          .number("rows", productOf(dims.drop_back()), 1)
+                          .number("count", dims.back())
+                          .number("k", node.get<TopKAttributes>().k)
+                          .flag("smallest", node.get<TopKAttributes>().smallest)
+                          .str();
+  std::string x = writer.operand(node, 0), values = writer.define(node.result(0)),
+              indices = writer.define(node.result(1));
+  writer.call("topK", shape, {x, values, indices});
 }
 
 void emitIota(SectionWriter &writer, const Node &node) {
@@ -167,6 +206,10 @@ std::optional<std::string> unsupportedScatter(const Node &node) {
 
 } // namespace
 
+bool replacesElements(const Node &node) {
+  return node.op() == Op::scatterNd && node.get<ScatterNdAttributes>().reduction == "none";
+}
+
 namespace emitters {
 
 const Emitter constant = {emitConstant, Elements::any, unsupportedConstant};
@@ -179,6 +222,8 @@ const Emitter concat = {emitConcat, Elements::any, unsupportedCopy};
 const Emitter gather = {emitGather};
 const Emitter scatterAdd = {emitScatterAdd, Elements::arithmetic, unsupportedScatter};
 const Emitter gatherNd = {emitGatherNd, Elements::any, unsupportedCopy};
+const Emitter scatterNd = {emitScatterNd, Elements::any, unsupportedCopy};
+const Emitter topK = {emitTopK, Elements::arithmetic};
 
 } // namespace emitters
 

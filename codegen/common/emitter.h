@@ -24,6 +24,8 @@ struct Emitter {
 
 /// Are the loops of the node written for it, element by element?
 bool isGeneratedLoop(const Node &node);
+/// Is it a scatter without arithmetic? Then its kernel takes elements of any type.
+bool replacesElements(const Node &node);
 /// Bytes of the f32 copies that the node needs of its operands and results of 16-bit floats if its kernel does not take
 /// these (Dialect::takesHalves): operands, then results, each from a multiple of copyAlignmentBytes on.
 int64_t widenedBytes(const Dialect &dialect, const Node &node);

@@ -97,7 +97,7 @@ private:
   Table accumulators{"AccumulatorInfo", "accumulators"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
   Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
-  Table nodes{"NodeInfo", "nodes"};
+  Table nodes{"NodeInfo", "nodes"}, indexNodes{"IndexNodeInfo", "indexNodes"};
 };
 
 void InfoWriter::fillMemory() {
@@ -320,6 +320,8 @@ std::string InfoWriter::write() {
   fillStates();
   fillCollectives();
   fillSections();
+  for (const ProgramText::IndexNode &node : program.indexNodes())
+    indexNodes.row({cppString(node.name), shapeText(node.axes)});
   llvm::StringMap<char> stepSeen, evalSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
@@ -330,11 +332,12 @@ std::string InfoWriter::write() {
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table :
        {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators,
-        &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes})
+        &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes, &indexNodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +
-         collectives.reference() + "; }\n\n} // namespace fsdpc::rt\n";
+         collectives.reference() + "; }\n\nstd::span<const IndexNodeInfo> programIndexNodes() { return " +
+         indexNodes.reference() + "; }\n\n} // namespace fsdpc::rt\n";
   return out;
 }
 

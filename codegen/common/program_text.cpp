@@ -1,5 +1,7 @@
 #include "codegen/common/program_text.h"
 
+#include "codegen/common/cpp_text.h"
+
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 
@@ -93,6 +95,21 @@ std::string ProgramText::constantTable(const Dense &dense) {
     constantValues.push_back(dense);
   }
   return name;
+}
+
+std::string nameForMessages(const Node &node) {
+  if (!node.source.empty())
+    return node.source;
+  std::string op = infoOf(node).name.str();
+  return node.resultCount() > 0 && !node.result(0)->name().empty() ? op + " " + node.result(0)->name().str() : op;
+}
+
+int ProgramText::indexNode(const Node &node, llvm::ArrayRef<int64_t> axes) {
+  std::string name = nameForMessages(node), key = name + " " + cppList(axes);
+  auto [entry, isNew] = indexNodeByText.try_emplace(key, static_cast<int>(indexNodeTexts.size()));
+  if (isNew)
+    indexNodeTexts.push_back({std::move(name), Shape(axes)});
+  return entry->second;
 }
 
 const Node *ProgramText::startOf(const Value *future) const {

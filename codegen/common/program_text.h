@@ -29,6 +29,8 @@ public:
   std::string kernel(llvm::StringRef stem, const std::string &text);
   /// The name of the table that holds these elements; equal ones are one.
   std::string constantTable(const Dense &dense);
+  /// The number of a node whose indices address axes of these sizes; equal ones are one.
+  int indexNode(const Node &node, llvm::ArrayRef<int64_t> axes);
   /// Index of a started collective in the side table, of the node that makes the future.
   int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
   /// The number of a started copy, and of a node that the host computes.
@@ -50,6 +52,12 @@ public:
   /// The generated kernels, in order of their first use.
   llvm::ArrayRef<std::string> kernels() const { return kernelTexts; }
   llvm::ArrayRef<Dense> constants() const { return constantValues; }
+  /// What messages say of nodes with indices, by number.
+  struct IndexNode {
+    std::string name;
+    Shape axes;
+  };
+  llvm::ArrayRef<IndexNode> indexNodes() const { return indexNodeTexts; }
   int eventCount() const { return events; }
   llvm::ArrayRef<const Node *> collectives() const { return collectiveNodes; }
   /// The parameters of the side table, and where each lies.
@@ -77,6 +85,8 @@ private:
   llvm::StringMap<std::string> kernelByText;
   llvm::StringMap<int> kernelStems;
   std::vector<std::string> kernelTexts;
+  llvm::StringMap<int> indexNodeByText;
+  std::vector<IndexNode> indexNodeTexts;
   llvm::StringMap<std::string> constantByBytes;
   std::vector<Dense> constantValues;
   llvm::DenseMap<const Node *, int> collectiveIndex, copyIndex, hostTaskIndex;
@@ -87,6 +97,9 @@ private:
   std::vector<PlacedParameter> placedParameters;
   std::vector<const State *> segmentStates;
 };
+
+/// The node of the model that the node comes from; one without is called by its op and its result.
+std::string nameForMessages(const Node &node);
 
 /// program_info.cpp
 std::string programInfoText(const ProgramText &program);

@@ -32,6 +32,8 @@ public:
 };
 
 bool CpuDialect::takesHalves(const Node &node) const {
+  if (node.op() == Op::scatterNd)
+    return replacesElements(node);
   return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
 }
 

@@ -1,5 +1,6 @@
 #include "codegen/cuda/dialect.h"
 
+#include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/library_attention.h"
@@ -47,7 +48,9 @@ bool CudaDialect::takesHalves(const Node &node) const {
   case Op::maxPool:
   case Op::maxPoolGrad:
   case Op::averagePool:
-  case Op::averagePoolGrad: return false;
+  case Op::averagePoolGrad:
+  case Op::topK: return false;
+  case Op::scatterNd: return replacesElements(node);
   default: return true;
   }
 }

@@ -145,6 +145,26 @@ struct GatherNdAttributes {
   void fields(AttributeVisitor &v) { v.field("batch_dims", batchDims); }
 };
 
+/// scatter_nd
+struct ScatterNdAttributes {
+  int64_t batchDims = 0;
+  std::string reduction = "none"; ///< none, add, mul, max, min
+  void fields(AttributeVisitor &v) {
+    v.field("batch_dims", batchDims);
+    v.field("reduction", reduction);
+  }
+};
+
+/// top_k, along the last axis
+struct TopKAttributes {
+  int64_t k = 1;
+  bool smallest = false;
+  void fields(AttributeVisitor &v) {
+    v.field("k", k);
+    v.field("smallest", smallest);
+  }
+};
+
 /// reduce_sum, reduce_max, reduce_min, reduce_prod: axes ascending, >= 0
 struct ReduceAttributes {
   Shape axes;

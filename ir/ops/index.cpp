@@ -2,21 +2,58 @@
 //
 // An index in [-d, d) names an element of an axis of d elements, negative ones from its end. Others are a fault of the
 // data that no shape rule can see: here a gathered element is then NaN (0 for integers) and a scattered one is dropped.
+#include "ir/ops/index.h"
+
 #include "ir/ops/helpers.h"
 
 #include <limits>
 
 namespace fsdpc {
 
-namespace {
-
-/// -1 for an index outside [-size, size).
 int64_t normalisedIndex(double index, int64_t size) {
   int64_t position = static_cast<int64_t>(index);
   if (position < 0)
     position += size;
   return position >= 0 && position < size ? position : -1;
 }
+
+IndexTuples::IndexTuples(const Type &x, const Type &indices, int64_t batch) : batch(batch), depth(indices.dim(-1)) {
+  dims = x.shape().slice(batch, depth);
+  batches = productOf(x.shape(), 0, batch);
+  tuples = productOf(indices.shape(), batch, indices.rank() - 1);
+  rows = productOf(dims, 0, depth);
+  inner = productOf(x.shape(), batch + depth, x.rank());
+  strides = rowMajorStrides(dims);
+}
+
+int64_t IndexTuples::rowOf(int64_t tuple, llvm::ArrayRef<double> indices) const {
+  int64_t row = tuple / tuples * rows;
+  for (int64_t k = 0; k < depth; ++k) {
+    int64_t index = normalisedIndex(indices[tuple * depth + k], dims[k]);
+    if (index < 0)
+      return -1;
+    row += index * strides[k];
+  }
+  return row;
+}
+
+llvm::Error checkIndexTuples(const OpInfo &info, llvm::ArrayRef<Type> operands, int64_t batch) {
+  const Type &x = operands[0], &indices = operands[1];
+  if (llvm::Error error = checkIndex(info, "C1", operands, 1))
+    return error;
+  if (batch < 0 || batch >= x.rank() || batch >= indices.rank() ||
+      x.shape().take_front(batch) != indices.shape().take_front(batch))
+    return constraintError(info.name, "C2",
+                           toString(x) + " and " + toString(indices) + " do not share " + llvm::Twine(batch) +
+                               " leading dims and more");
+  int64_t depth = indices.dim(-1);
+  if (depth < 1 || depth > x.rank() - batch)
+    return constraintError(info.name, "C3",
+                           "the last dim of " + toString(indices) + " must be 1 to " + llvm::Twine(x.rank() - batch));
+  return llvm::Error::success();
+}
+
+namespace {
 
 double outsideValue(DType dtype) { return isFloat(dtype) ? std::numeric_limits<double>::quiet_NaN() : 0; }
 
@@ -124,61 +161,27 @@ llvm::Error inferGatherNd(llvm::ArrayRef<Type> operands, const AttributesBase *a
   if (llvm::Error error = checkOperands(gatherNdInfo, operands))
     return error;
   int64_t batch = attributesOf<GatherNdAttributes>(attributes).batchDims;
-  const Type &x = operands[0], &indices = operands[1];
-  if (llvm::Error error = checkIndex(gatherNdInfo, "C1", operands, 1))
+  if (llvm::Error error = checkIndexTuples(gatherNdInfo, operands, batch))
     return error;
-  if (batch < 0 || batch >= x.rank() || batch >= indices.rank() ||
-      x.shape().take_front(batch) != indices.shape().take_front(batch))
-    return constraintError("gather_nd", "C2",
-                           toString(x) + " and " + toString(indices) + " do not share " + llvm::Twine(batch) +
-                               " leading dims and more");
+  const Type &x = operands[0], &indices = operands[1];
   int64_t depth = indices.dim(-1);
-  if (depth < 1 || depth > x.rank() - batch)
-    return constraintError("gather_nd", "C3",
-                           "the last dim of " + toString(indices) + " must be 1 to " + llvm::Twine(x.rank() - batch));
   Shape shape = joined(indices.shape().drop_back(1), {}, x.shape().drop_front(batch + depth));
   return addResult(gatherNdInfo, "C4", x.dtype(), shape, results);
 }
 
-/// The indexed dims of x and how both tensors split around them.
-struct GatherNdShape {
-  int64_t batch, depth;
-  int64_t batches;              ///< product of the batch dims
-  int64_t tuples;               ///< index tuples per batch
-  int64_t rows;                 ///< product of the indexed dims
-  int64_t inner;                ///< elements of what one tuple picks
-  llvm::ArrayRef<int64_t> dims; ///< the indexed dims
-  Shape strides;                ///< in rows
-
-  GatherNdShape(const Type &x, const Type &indices, int64_t batch) : batch(batch), depth(indices.dim(-1)) {
-    dims = x.shape().slice(batch, depth);
-    batches = productOf(x.shape(), 0, batch);
-    tuples = productOf(indices.shape(), batch, indices.rank() - 1);
-    rows = productOf(dims, 0, depth);
-    inner = productOf(x.shape(), batch + depth, x.rank());
-    strides = rowMajorStrides(dims);
-  }
-};
-
 void evaluateGatherNd(EvaluateContext &context) {
   const HostTensor &x = *context.operands[0], &indices = *context.operands[1];
-  GatherNdShape own(x.type, indices.type, context.get<GatherNdAttributes>().batchDims);
+  IndexTuples own(x.type, indices.type, context.get<GatherNdAttributes>().batchDims);
   for (int64_t tuple = 0; tuple < own.batches * own.tuples; ++tuple) {
-    int64_t row = tuple / own.tuples * own.rows;
-    bool inside = true;
-    for (int64_t k = 0; k < own.depth; ++k) {
-      int64_t index = normalisedIndex(indices.values[tuple * own.depth + k], own.dims[k]);
-      inside &= index >= 0;
-      row += index * own.strides[k];
-    }
+    int64_t row = own.rowOf(tuple, indices.values);
     for (int64_t j = 0; j < own.inner; ++j)
       context.results[0].values[tuple * own.inner + j] =
-          inside ? x.values[row * own.inner + j] : outsideValue(x.type.dtype());
+          row >= 0 ? x.values[row * own.inner + j] : outsideValue(x.type.dtype());
   }
 }
 
 /// The row of x, over all batches, that each tuple of a gather_nd picks: [batches * tuples].
-Value *flatRows(Builder &builder, Value *indices, const GatherNdShape &own) {
+Value *flatRows(Builder &builder, Value *indices, const IndexTuples &own) {
   int64_t count = own.batches * own.tuples;
   DType dtype = indices->type().dtype();
   Value *perTuple = builder.reshape(indices, {count, own.depth});
@@ -201,8 +204,16 @@ void gatherNdVjp(VjpContext &context) {
   if (!dy || !context.needed[0])
     return;
   Value *x = context.node.operand(0), *indices = context.node.operand(1);
-  GatherNdShape own(x->type(), indices->type(), context.node.get<GatherNdAttributes>().batchDims);
+  int64_t batch = context.node.get<GatherNdAttributes>().batchDims;
+  IndexTuples own(x->type(), indices->type(), batch);
   Builder &builder = context.builder;
+  // Batches share no rows, so they are scattered side by side; one table of rows is what scatter_add is for.
+  if (own.batches > 1) {
+    Value *zeros = builder.constantLike(x, 0);
+    context.operandCotangents[0] =
+        builder.create(Op::scatterNd, {zeros, indices, dy}, ScatterNdAttributes{batch, "add"})->result();
+    return;
+  }
   Value *updates = builder.reshape(dy, {own.batches * own.tuples, own.inner});
   ScatterAddAttributes back{0, own.batches * own.rows};
   Value *sum = builder.create(Op::scatterAdd, {flatRows(builder, indices, own), updates}, back)->result();

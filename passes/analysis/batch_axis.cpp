@@ -132,6 +132,16 @@ int64_t gatheredTupleAxis(const Node &node, unsigned operand, int64_t axis) {
   return axis < batchDims + depth ? -1 : axis - batchDims - depth + indices.rank() - 1;
 }
 
+int64_t scatteredTupleAxis(const Node &node, unsigned operand, int64_t axis) {
+  int64_t batchDims = node.get<ScatterNdAttributes>().batchDims, tupleRank = node.operand(1)->type().rank();
+  int64_t depth = node.operand(1)->type().dim(-1);
+  if (axis < batchDims)
+    return axis;
+  if (operand == 0)
+    return axis < batchDims + depth ? -1 : axis;
+  return operand == 1 || axis < tupleRank - 1 ? -1 : axis - (tupleRank - 1) + batchDims + depth;
+}
+
 int64_t scatteredAxis(const Node &node, unsigned operand, int64_t axis) {
   int64_t first = node.get<ScatterAddAttributes>().axis, count = node.operand(0)->type().rank();
   if (operand == 0 || (axis >= first && axis < first + count))
@@ -249,7 +259,7 @@ void Walk::visitNorm(const Node &node) {
 
 /// Ops with one operand, which has a position.
 Fact Walk::ofMoved(const Node &node, Fact fact) const {
-  const Type &from = node.operand(0)->type(), &to = node.result()->type();
+  const Type &from = node.operand(0)->type(), &to = node.result(0)->type();
   int64_t axis = fact.position.axis;
   switch (node.op()) {
   case Op::reshape: return reshaped(fact.position, from, to);
@@ -268,6 +278,7 @@ Fact Walk::ofMoved(const Node &node, Fact fact) const {
   case Op::softmax:
   case Op::logSoftmax: return axis == node.get<AxisAttributes>().axis ? lost : fact;
   case Op::cumulativeSum: return axis == node.get<CumulativeSumAttributes>().axis ? lost : fact;
+  case Op::topK: return axis == from.rank() - 1 ? lost : fact;
   case Op::maxPool:
   case Op::averagePool: return axis < 2 ? fact : lost;
   default: return lost;
@@ -284,6 +295,7 @@ Fact Walk::ofComputed(const Node &node) const {
   case Op::gather: return joined(node, gatheredAxis);
   case Op::gatherNd: return joined(node, gatheredTupleAxis);
   case Op::scatterAdd: return joined(node, scatteredAxis);
+  case Op::scatterNd: return joined(node, scatteredTupleAxis);
   case Op::convolution:
     return joined(node, [](const Node &, unsigned i, int64_t axis) { return i == 0 && axis == 0 ? 0 : -1; });
   case Op::crossEntropy:

@@ -134,6 +134,7 @@ std::optional<ComputeClass> computeClassOf(const Node &node) {
   case Op::reduceMin:
   case Op::reduceProd:
   case Op::argMax:
+  case Op::topK:
   case Op::cumulativeSum:
   case Op::maxPool:
   case Op::maxPoolGrad:

@@ -82,6 +82,7 @@ EvaluationResult Evaluator::run() {
     sum.count += read(count);
     sum.correct += std::llround(read(correct));
     sum.total += std::llround(read(total));
+    job.platform.checkIndices();
   }
   return sum;
 }
@@ -124,6 +125,7 @@ void Predictor::run() {
       const std::int64_t bytes = output.rowBytes * job.program.microBatchSize;
       job.platform.gatherToRoot(readArena(job.context, output.result->place, bytes), bytes,
                                 writer ? gathered.data() : nullptr);
+      job.platform.checkIndices();
       if (writer)
         writer->writeRange(output.tensor, done * output.rowBytes, gathered.data(), samples * output.rowBytes);
     }

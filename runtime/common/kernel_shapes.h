@@ -144,13 +144,33 @@ struct CopyShape {
 /// x [outer, size, inner], indices [count]: y [outer, count, inner]
 struct GatherShape {
   std::int64_t outer = 1, size = 1, inner = 1, count = 1;
+  int node = -1; ///< in programIndexNodes(), for messages
 };
 
-/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]
+/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]. Of a
+/// scatter, y is the updates.
 struct GatherNdShape {
   std::int64_t batch = 1, count = 1, inner = 1;
   int depth = 1;
   std::int64_t dims[maxRank] = {};
+  int node = -1; ///< as of GatherShape
+
+  /// The product of dims.
+  constexpr std::int64_t rows() const {
+    std::int64_t product = 1;
+    for (int d = 0; d < depth; ++d)
+      product *= dims[d];
+    return product;
+  }
+};
+
+/// How an update changes what it meets.
+enum class Reduction : std::uint8_t { none, add, mul, max, min };
+
+/// x [rows, count], values and indices [rows, k]
+struct TopKShape {
+  std::int64_t rows = 1, count = 1, k = 1;
+  bool smallest = false;
 };
 
 /// q [batch, heads, queries, queryWidth], k [.., keys, queryWidth], v [.., keys, valueWidth], o [.., queries,

@@ -89,6 +89,9 @@ public:
   /// For what is stored between the functions of a step: `fill` stores one micro-batch (writeArena). The next function
   /// sees it, whether the step is called or replayed.
   virtual void feed(const std::function<void()> &fill) { fill(); }
+  /// After what a function computed has been read: ends the run if one of the indices that it computed was outside its
+  /// axis, unless that was noticed at once. Throws Failure{corrupt}.
+  virtual void checkIndices() {}
   /// After the step's result has been read: if the step was measured, waits for its end and keeps its times.
   virtual void finishStep() {}
   /// What the platform decided since the last call, as one line for the log; nothing: nothing.

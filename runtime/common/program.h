@@ -230,6 +230,16 @@ struct CollectiveInfo {
 /// without that (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages name no unit.
 std::span<const CollectiveInfo> programCollectives();
 
+/// Of a node that addresses elements by indices, which the `node` of its kernel's shape numbers: what a message names.
+struct IndexNodeInfo {
+  const char *name; ///< of the ONNX node
+  Shape axes;       ///< the elements of the axes that an index tuple is for
+};
+
+/// The side table of them. Defined by the emitted program; without that (weak) definition, as in tests, messages name
+/// no node.
+std::span<const IndexNodeInfo> programIndexNodes();
+
 struct Context;
 
 struct Functions {

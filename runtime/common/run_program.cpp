@@ -275,5 +275,6 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
 }
 
 __attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }
+__attribute__((weak)) std::span<const IndexNodeInfo> programIndexNodes() { return {}; }
 
 } // namespace fsdpc::rt

@@ -196,6 +196,7 @@ StepOutcome Trainer::computeStep(std::int64_t step) {
     job.context.stash = &stash.emplace(job.program);
   job.platform.runStep([&] { callFunctions(step); }, [&] { feedMicroSteps(step); }, isMeasured(step));
   const StepOutcome outcome = pending.value();
+  job.platform.checkIndices();
   job.platform.finishStep();
   job.context.stash = nullptr;
   return outcome;

@@ -1,5 +1,6 @@
 #include "runtime/cuda/device.h"
 
+#include "runtime/cuda/index_faults.h"
 #include "runtime/cuda/nccl_communicators.h"
 
 #include <chrono>
@@ -66,6 +67,8 @@ void openDevice(Device &device, std::size_t collectives) {
     state.ended = makeEvent();
   }
   device.joined = makeEvent();
+  checkCuda(cudaMallocHost(reinterpret_cast<void **>(&device.indexFault), sizeof *device.indexFault), "cudaMallocHost");
+  *device.indexFault = IndexFaults::none;
 }
 
 void closeDevice(Device &device) {
@@ -73,6 +76,7 @@ void closeDevice(Device &device) {
     cudaEventDestroy(state.completed);
     cudaEventDestroy(state.ended);
   }
+  cudaFreeHost(device.indexFault);
   cudaEventDestroy(device.joined);
   for (cudaStream_t channel : device.channels)
     cudaStreamDestroy(channel);

@@ -59,8 +59,9 @@ struct Device {
   /// What the step before started for the next one is gone (`discard`).
   bool leftoversDiscarded = false;
   double timeoutSeconds = 100;
-  bool allowsTf32 = false; ///< in products and convolutions of f32
-  Tuner *tuner = nullptr;  ///< chooses the algorithms of products; null: each takes the library's favourite
+  bool allowsTf32 = false;                  ///< in products and convolutions of f32
+  unsigned long long *indexFault = nullptr; ///< where kernels tell of an index outside its axis (index_faults.h)
+  Tuner *tuner = nullptr; ///< chooses the algorithms of products; null: each takes the library's favourite
 };
 
 /// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a

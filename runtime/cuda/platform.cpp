@@ -3,6 +3,7 @@
 #include "runtime/common/agreement.h"
 #include "runtime/common/json.h"
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/index_faults.h"
 #include "runtime/cuda/kernels/matmul.h"
 
 #include <algorithm>
@@ -190,6 +191,8 @@ void CudaPlatform::tellOfGraph(const Replay &replay, const std::optional<std::st
     line.add("why", why.value_or("another rank could not capture it"));
   notice = line.str();
 }
+
+void CudaPlatform::checkIndices() { requireNoIndexFault(device); }
 
 void CudaPlatform::finishStep() {
   StepTape *tape = std::exchange(unread, nullptr);

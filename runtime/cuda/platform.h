@@ -23,6 +23,7 @@ public:
   Context &openArenas(const ProgramInfo &program, const PlatformOptions &options) override;
   void runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) override;
   void feed(const std::function<void()> &fill) override;
+  void checkIndices() override;
   void finishStep() override;
   std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;

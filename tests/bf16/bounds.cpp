@@ -22,6 +22,10 @@ llvm::StringRef nameOf(Rule rule) {
 std::optional<Rule> ruleOf(const Node &node) {
   if (isElementwise(node))
     return Rule::steps;
+  if (node.op() == Op::scatterNd) {
+    llvm::StringRef reduction = node.get<ScatterNdAttributes>().reduction;
+    return reduction == "add" || reduction == "mul" ? Rule::sum : Rule::exact;
+  }
   switch (node.op()) {
   case Op::fused: return Rule::steps;
   case Op::constant:
@@ -37,6 +41,7 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::reduceMax:
   case Op::reduceMin:
   case Op::argMax:
+  case Op::topK:
   case Op::maxPool:
   case Op::randomUniform:
   case Op::nll:

@@ -12,6 +12,7 @@ namespace {
 bool isSummed(const Node &node, size_t operand) {
   switch (node.op()) {
   case Op::scatterAdd: return operand == 1;
+  case Op::scatterNd: return operand != 1;
   case Op::maxPoolGrad: return operand == 0;
   default: return true;
   }
@@ -69,11 +70,29 @@ Errors errorsOfProduct(const Node &node, llvm::ArrayRef<const HostTensor *> oper
   return errors;
 }
 
+/// As many factors as updates and x have for an element.
+Errors errorsOfScatteredProduct(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  HostTensor ones = *operands[0], updates = *operands[2];
+  ScatterNdAttributes count = node.get<ScatterNdAttributes>();
+  count.reduction = "add";
+  llvm::fill(ones.values, 1.0);
+  llvm::fill(updates.values, 1.0);
+  Attributes<ScatterNdAttributes> attributes(count);
+  const HostTensor factors = evaluatePure(Op::scatterNd, &attributes, {&ones, operands[1], &updates}, {ones.type})[0];
+  Errors errors(1);
+  const HostTensor products = evaluated(node, operands)[0];
+  for (size_t i = 0; i < products.values.size(); ++i)
+    errors[0].push_back(factors.values[i] * unitRoundoff * std::fabs(products.values[i]));
+  return errors;
+}
+
 } // namespace
 
 Errors errorsOfSum(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
   if (node.op() == Op::reduceProd)
     return errorsOfProduct(node, operands);
+  if (node.op() == Op::scatterNd && node.get<ScatterNdAttributes>().reduction == "mul")
+    return errorsOfScatteredProduct(node, operands);
   std::vector<HostTensor> counts = evaluatedOn(node, operands, [](double) { return 1.0; });
   std::vector<HostTensor> sums = absoluteTerms(node, operands);
   Errors errors;

@@ -45,25 +45,73 @@ std::optional<Tensor> scatterAdd(GraphMaker &g, Op op) {
   return g.make(op, {indices, updates}, ScatterAddAttributes{axis, size}, {updates.batch, updates.scale * 2});
 }
 
-/// Tuples of indices that each sample has, into itself or into a parameter.
-std::optional<Tensor> gatherNd(GraphMaker &g, Op op) {
-  int64_t depth = g.random->between(1, 2), tuples = g.random->between(1, 4);
+/// `tuples` tuples of indices that each sample has, into axes of `rows` elements.
+std::optional<Tensor> tuplesInto(GraphMaker &g, const Shape &rows, int64_t tuples) {
   Tensor indices = g.anyInteger();
   if (indices.type().dtype() == DType::u8)
     return std::nullopt;
-  Shape rows;
-  for (int64_t i = 0; i < depth; ++i)
-    rows.push_back(g.random->between(2, 4));
-  Tensor perSample = g.perSample(indices, {tuples, depth}, false);
+  Tensor perSample = g.perSample(indices, {tuples, static_cast<int64_t>(rows.size())}, false);
   perSample.limit = indices.limit;
   Tensor divisor = g.broadcast(g.constant(indices.type().dtype(), {}, static_cast<double>(*llvm::min_element(rows))),
                                perSample.shape(), perSample.batch);
-  Tensor inRange = g.make(Op::mod, {perSample, divisor}, {perSample.batch, 1, true, 2});
+  return g.make(Op::mod, {perSample, divisor}, {perSample.batch, 1, true, 2});
+}
+
+Shape indexedAxes(GraphMaker &g) {
+  Shape rows;
+  for (int64_t depth = g.random->between(1, 2); depth > 0; --depth)
+    rows.push_back(g.random->between(2, 4));
+  return rows;
+}
+
+/// Tuples into the sample itself or into a parameter.
+std::optional<Tensor> gatherNd(GraphMaker &g, Op op) {
+  Shape rows = indexedAxes(g);
+  std::optional<Tensor> tuples = tuplesInto(g, rows, g.random->between(1, 4));
+  if (!tuples)
+    return std::nullopt;
+  Tensor inRange = *tuples;
   if (g.random->chance(0.5))
     rows.push_back(g.random->between(1, 3));
   bool isOwn = g.random->chance(0.6);
   Tensor x = isOwn ? g.perSample(g.anyFloat(), rows) : g.parameter(rows);
   return g.make(op, {x, inRange}, GatherNdAttributes{isOwn ? 1 : 0}, {0, x.scale, x.exact});
+}
+
+/// Into each sample. What rounding could decide is not asked for: the largest of numbers that are nearly equal has one
+/// derivative or another.
+std::optional<Tensor> scatterNd(GraphMaker &g, Op op) {
+  Shape rows = indexedAxes(g);
+  int64_t count = g.random->between(1, 4);
+  std::optional<Tensor> tuples = tuplesInto(g, rows, count);
+  if (!tuples)
+    return std::nullopt;
+  Shape updates = {count};
+  if (g.random->chance(0.5)) {
+    rows.push_back(g.random->between(1, 3));
+    updates.push_back(rows.back());
+  }
+  std::string reduction = g.random->pick<std::string>({"none", "add", "mul", "max", "min"});
+  bool isExtremum = reduction == "max" || reduction == "min";
+  Tensor x = g.perSample(isExtremum ? g.exactFloat() : g.scaledTo(g.anyFloat(), 1), rows, !isExtremum);
+  Tensor y = g.perSample(isExtremum ? g.exactFloat() : g.scaledTo(g.anyFloat(), 1), updates, !isExtremum);
+  if (x.type().dtype() != y.type().dtype() || x.batch != 0 || y.batch != 0)
+    return std::nullopt;
+  double scale = std::max(x.scale, y.scale);
+  return g.make(op, {x, *tuples, y}, ScatterNdAttributes{1, reduction},
+                {0, reduction == "add" ? 5 * scale : scale, reduction == "none" && x.exact && y.exact});
+}
+
+/// Elements of different size, so that rounding does not decide which come first.
+std::optional<Tensor> topK(GraphMaker &g, Op op) {
+  Tensor x = g.withoutTies(g.anyFloat());
+  if (x.rank() == 0 || x.batch == x.rank() - 1)
+    return std::nullopt;
+  int64_t length = x.type().dim(-1);
+  TopKAttributes attributes{g.random->between(1, length), g.random->chance(0.3)};
+  Tensor values = g.make(op, {x}, attributes, GraphMaker::traitsOf(x));
+  g.keep({values.value->definer()->result(1), x.batch, 1, true, length});
+  return values;
 }
 
 std::optional<Tensor> argMax(GraphMaker &g, Op op) {
@@ -76,8 +124,8 @@ std::optional<Tensor> argMax(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::gather, gather},     {Op::gather, gather},     {Op::scatterAdd, scatterAdd},
-    {Op::gatherNd, gatherNd}, {Op::gatherNd, gatherNd}, {Op::argMax, argMax},
+    {Op::gather, gather},     {Op::gather, gather}, {Op::scatterAdd, scatterAdd}, {Op::gatherNd, gatherNd},
+    {Op::gatherNd, gatherNd}, {Op::argMax, argMax}, {Op::scatterNd, scatterNd},   {Op::topK, topK},
 };
 
 } // namespace

@@ -1,7 +1,7 @@
 // What the kernel tests share: the target whose kernels they call, data without pattern, aligned buffers, comparison
 // against f64.
 //
-// The tests named kernels_{rows,elements,guard,products}_test.cpp are compiled for the cpu target, and with
+// The tests named kernels_{rows,elements,guard,products,scatter}_test.cpp are compiled for the cpu target, and with
 // FSDPC_CUDA_KERNELS for the cuda target on the emulated device (tests/emulated) and on a real one (tests/gpu); a call
 // has ended when it returns, and the host's memory is the device's. What differs stands here; what only one target has
 // is tested in kernels_cpu_test.cpp or in tests/emulated.

@@ -147,7 +147,7 @@ private:
     const Type &type = x->type();
     int64_t rank = type.rank(), axis = rank > 0 ? below(rank) : 0;
     bool coin = below(2), other = below(2);
-    switch (below(20)) {
+    switch (below(22)) {
     case 0: return made(b.tryCreate(Op::tanh, {x}));
     case 1: return made(b.tryCreate(Op::add, {x, partnerOf(x)}));
     case 2: return made(b.tryCreate(Op::select, {b.binary(Op::less, x, partnerOf(x)), partnerOf(x), x}));
@@ -205,6 +205,17 @@ private:
       Shape normalised(type.shape().drop_front(axis));
       return make(Op::layerNorm, {x, parameter(normalised), parameter(normalised)}, NormAttributes{axis});
     }
+    case 19: {
+      if (rank == 0)
+        return std::nullopt;
+      Shape tuples(type.shape().take_front(axis));
+      tuples.append({2, 1});
+      Value *places = indices(tuples);
+      Value *updates = b.create(Op::gatherNd, {partnerOf(x), places}, GatherNdAttributes{axis})->result();
+      Value *into = coin ? x : parameter(Shape(type.shape()));
+      return make(Op::scatterNd, {into, places, updates}, ScatterNdAttributes{axis, other ? "add" : "none"});
+    }
+    case 20: return make(Op::topK, {x}, TopKAttributes{1, coin});
     default: {
       if (rank == 4 && coin) {
         PoolAttributes pool{{1, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false, {}};

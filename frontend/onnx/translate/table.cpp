@@ -10,10 +10,10 @@ TranslateFunction findTranslation(llvm::StringRef domain, llvm::StringRef op, in
     llvm::StringMap<llvm::SmallVector<TranslationRow, 1>> map;
     for (TranslationRows family :
          {activationTranslations(), arithmeticTranslations(), constantTranslations(), convolutionTranslations(),
-          dropoutTranslations(), einsumTranslations(), indexTranslations(), logicTranslations(), lossTranslations(),
-          matmulTranslations(), normTranslations(), reduceTranslations(), resizeTranslations(), shapeTranslations(),
-          fourierTranslations(), gridSampleTranslations(), padTranslations(), poolTranslations(),
-          trigonometryTranslations()})
+          dropoutTranslations(),    einsumTranslations(),     indexTranslations(),    logicTranslations(),
+          lossTranslations(),       matmulTranslations(),     normTranslations(),     reduceTranslations(),
+          resizeTranslations(),     scatterTranslations(),    shapeTranslations(),    fourierTranslations(),
+          gridSampleTranslations(), padTranslations(),        poolTranslations(),     trigonometryTranslations()})
       for (const TranslationRow &row : family)
         map[row.op].push_back(row);
     return map;

@@ -36,6 +36,7 @@ TranslationRows padTranslations();
 TranslationRows poolTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
+TranslationRows scatterTranslations();
 TranslationRows shapeTranslations();
 TranslationRows trigonometryTranslations();
 

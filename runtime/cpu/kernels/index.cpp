@@ -1,29 +1,11 @@
 #include "runtime/cpu/kernels/index.h"
 
-#include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
-
-#include <string>
+#include "runtime/cpu/kernels/index_range.h"
 
 namespace fsdpc::rt {
 
 namespace {
-
-/// All indices lie in [-size, size): looked at once, before any thread starts, so that the loops need not.
-template <class Index>
-void checkIndices(const Index *indices, std::int64_t count, std::int64_t step, std::int64_t size) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = indices[i * step];
-    if (index < -size || index >= size)
-      throw Failure(ExitCode::corrupt,
-                    "index " + std::to_string(index) + " is outside an axis of " + std::to_string(size) + " elements");
-  }
-}
-
-template <class Index>
-std::int64_t position(Index index, std::int64_t size) {
-  return index < 0 ? index + size : static_cast<std::int64_t>(index);
-}
 
 template <class T>
 void copyRow(const T *from, T *to, std::int64_t count) {
@@ -37,7 +19,7 @@ void copyRow(const T *from, T *to, std::int64_t count) {
 
 template <class T, class Index>
 void gather(const Context &c, const GatherShape &shape, const T *x, const Index *indices, T *y) {
-  checkIndices(indices, shape.count, 1, shape.size);
+  checkIndices(indices, shape.count, 1, shape.size, shape.node);
   const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(shape.inner, 1));
   parallelFor(c, shape.outer * shape.count, grain, [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -49,7 +31,7 @@ void gather(const Context &c, const GatherShape &shape, const T *x, const Index 
 
 template <class T, class Index>
 void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x) {
-  checkIndices(indices, shape.count, 1, shape.size);
+  checkIndices(indices, shape.count, 1, shape.size, shape.node);
   // Threads share columns out, so that each element has its sum from one thread, in the order of the indices.
   parallelFor(c, shape.inner, 64, [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = 0; o < shape.outer; ++o) {
@@ -69,16 +51,11 @@ void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices
 
 template <class T, class Index>
 void gatherNd(const Context &c, const GatherNdShape &shape, const T *x, const Index *indices, T *y) {
-  std::int64_t table = 1;
-  for (int d = 0; d < shape.depth; ++d) {
-    checkIndices(indices + d, shape.batch * shape.count, shape.depth, shape.dims[d]);
-    table *= shape.dims[d];
-  }
+  checkTuples(shape, indices);
+  const std::int64_t table = shape.rows();
   parallelFor(c, shape.batch * shape.count, 256, [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      std::int64_t row = 0;
-      for (int d = 0; d < shape.depth; ++d)
-        row = row * shape.dims[d] + position(indices[i * shape.depth + d], shape.dims[d]);
+      const std::int64_t row = rowOfTuple(shape, indices + i * shape.depth);
       copyRow(x + (i / shape.count * table + row) * shape.inner, y + i * shape.inner, shape.inner);
     }
   });

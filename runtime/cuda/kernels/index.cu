@@ -7,18 +7,13 @@
 // indices stay in the first cache); most rows have one update, and the few that have many are walked by one block each.
 #include "runtime/cuda/kernels/index.h"
 
+#include "runtime/cuda/kernels/index_position.h"
 #include "runtime/cuda/kernels/scalar.h"
 #include "runtime/cuda/launch.h"
 
 namespace fsdpc::rt {
 
 namespace {
-
-/// Where an index points to, or -1 outside the axis.
-__device__ std::int64_t positionOf(std::int64_t index, std::int64_t size) {
-  const std::int64_t position = index < 0 ? index + size : index;
-  return position < 0 || position >= size ? -1 : position;
-}
 
 template <class Word>
 __device__ Word allBitsSet() {
@@ -30,32 +25,27 @@ __device__ Word allBitsSet() {
 // ---- gather
 
 template <class Word, class Index>
-__global__ void gatherRows(GatherShape shape, const Word *x, const Index *indices, Word *y) {
+__global__ void gatherRows(GatherShape shape, IndexFaults faults, const Word *x, const Index *indices, Word *y) {
   const std::int64_t words = shape.outer * shape.count * shape.inner, step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
     const std::int64_t row = i / shape.inner, outer = row / shape.count;
-    const std::int64_t position = positionOf(indices[row - outer * shape.count], shape.size);
+    const std::int64_t index = indices[row - outer * shape.count], position = positionOf(index, shape.size);
+    if (position < 0)
+      report(faults, index, 0);
     const std::int64_t from = (outer * shape.size + position) * shape.inner + (i - row * shape.inner);
     y[i] = position < 0 ? allBitsSet<Word>() : x[from];
   }
 }
 
 template <class Word, class Index>
-__global__ void gatherTuples(GatherNdShape shape, std::int64_t rowsOfBatch, const Word *x, const Index *indices,
-                             Word *y) {
+__global__ void gatherTuples(GatherNdShape shape, IndexFaults faults, std::int64_t rowsOfBatch, const Word *x,
+                             const Index *indices, Word *y) {
   const std::int64_t words = shape.batch * shape.count * shape.inner, step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
     const std::int64_t tuple = i / shape.inner, batch = tuple / shape.count;
-    bool outside = false;
-    std::int64_t row = 0;
-    // A bound that is known lets the loop be unrolled; else shape.dims would be copied to local memory.
-    for (int d = 0; d < maxRank && d < shape.depth; ++d) {
-      const std::int64_t position = positionOf(indices[tuple * shape.depth + d], shape.dims[d]);
-      outside |= position < 0;
-      row = row * shape.dims[d] + position;
-    }
+    const std::int64_t row = rowOfTuple(shape, indices + tuple * shape.depth, faults);
     const std::int64_t from = (batch * rowsOfBatch + row) * shape.inner + (i - tuple * shape.inner);
-    y[i] = outside ? allBitsSet<Word>() : x[from];
+    y[i] = row < 0 ? allBitsSet<Word>() : x[from];
   }
 }
 
@@ -124,6 +114,7 @@ struct Rows {
   const Index *indices;
   std::int64_t count, size;
   std::int64_t outside; ///< what an index outside the axis counts as: row 0 for float types, else none
+  IndexFaults faults;
 
   __device__ std::int64_t at(std::int64_t i) const {
     const std::int64_t position = positionOf(indices[i], size);
@@ -194,6 +185,8 @@ template <class Update, class T, class Index>
 __device__ void sumEqualIndices(const GatherShape &shape, const Rows<Index> &rows, std::int64_t strips,
                                 std::int64_t task, const Update *updates, T *x) {
   const std::int64_t first = task / strips, row = rows.at(first);
+  if (threadIdx.x == 0 && rows.isOutside(first))
+    report(rows.faults, rows.indices[first], 0);
   if (row < 0 || rows.contain(row, 0, first))
     return;
   const std::int64_t columns = shape.outer * shape.inner;
@@ -241,11 +234,12 @@ void gather(const Context &c, const GatherShape &given, const T *x, const Index 
   if (wide)
     shape.inner /= static_cast<std::int64_t>(sizeof(uint4) / sizeof(T));
   const Grid grid = gridFor(c, shape.outer * shape.count * shape.inner);
+  const IndexFaults faults = indexFaults(c, shape.node);
   if (wide)
-    launch(c, grid, gatherRows<uint4, Index>, shape, reinterpret_cast<const uint4 *>(x), indices,
+    launch(c, grid, gatherRows<uint4, Index>, shape, faults, reinterpret_cast<const uint4 *>(x), indices,
            reinterpret_cast<uint4 *>(y));
   else
-    launch(c, grid, gatherRows<T, Index>, shape, x, indices, y);
+    launch(c, grid, gatherRows<T, Index>, shape, faults, x, indices, y);
 }
 
 template <class T, class Index>
@@ -253,18 +247,17 @@ void gatherNd(const Context &c, const GatherNdShape &given, const T *x, const In
   GatherNdShape shape = given;
   if (shape.batch * shape.count * shape.inner == 0)
     return;
-  std::int64_t rows = 1;
-  for (int d = 0; d < shape.depth; ++d)
-    rows *= shape.dims[d];
+  const std::int64_t rows = shape.rows();
   const bool wide = isWide(shape.inner * static_cast<std::int64_t>(sizeof(T)), x, y);
   if (wide)
     shape.inner /= static_cast<std::int64_t>(sizeof(uint4) / sizeof(T));
   const Grid grid = gridFor(c, shape.batch * shape.count * shape.inner);
+  const IndexFaults faults = indexFaults(c, shape.node);
   if (wide)
-    launch(c, grid, gatherTuples<uint4, Index>, shape, rows, reinterpret_cast<const uint4 *>(x), indices,
+    launch(c, grid, gatherTuples<uint4, Index>, shape, faults, rows, reinterpret_cast<const uint4 *>(x), indices,
            reinterpret_cast<uint4 *>(y));
   else
-    launch(c, grid, gatherTuples<T, Index>, shape, rows, x, indices, y);
+    launch(c, grid, gatherTuples<T, Index>, shape, faults, rows, x, indices, y);
 }
 
 template <class Update, class T, class Index>
@@ -277,7 +270,8 @@ void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices
     return;
   const std::int64_t strips = (columns + columnsOfBlock - 1) / columnsOfBlock;
   const std::int64_t blocks = std::min<std::int64_t>(shape.count * strips, 1 << 30);
-  const Rows<Index> rows = {indices, shape.count, shape.size, std::is_integral_v<T> ? -1 : 0};
+  const Rows<Index> rows = {indices, shape.count, shape.size, std::is_integral_v<T> ? -1 : 0,
+                            indexFaults(c, shape.node)};
   launch(c, {dim3(static_cast<unsigned>(blocks)), dim3(threads)}, sumUpdates<Update, T, Index>, shape, rows, strips,
          updates, x);
 }

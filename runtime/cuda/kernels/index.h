@@ -1,9 +1,9 @@
 // Gathering and scattering along an axis. Negative indices count from the end.
 //
 // Data is checked when it is loaded, so an index outside the axis is one the model computed. The cpu target ends the
-// program there; a kernel cannot, so here the results say it:
-//   gather, gatherNd   the elements have all bits set: NaN for every float type, -1 for signed integers
-//   scatterAdd         for float types, the update counts as NaN at position 0; for integers it is left out
+// program there; a kernel tells the host (index_faults.h), which ends it when it has what the step computed. Until then
+//   gather, gatherNd   give elements with all bits set: NaN for every float type, -1 for signed integers
+//   scatterAdd         counts, for float types, the update as NaN at position 0; for integers it is left out
 #pragma once
 
 #include "runtime/common/address.h"

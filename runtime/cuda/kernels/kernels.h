@@ -19,6 +19,8 @@
 #include "runtime/cuda/kernels/pool.h"
 #include "runtime/cuda/kernels/reduce.h"
 #include "runtime/cuda/kernels/rotary.h"
+#include "runtime/cuda/kernels/scatter.h"
 #include "runtime/cuda/kernels/softmax.h"
 #include "runtime/cuda/kernels/table.h"
+#include "runtime/cuda/kernels/top_k.h"
 #include "runtime/cuda/launch.h"

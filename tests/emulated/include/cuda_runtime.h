@@ -117,6 +117,12 @@ T atomicAdd(T *at, T value) {
   return before;
 }
 template <class T>
+T atomicMin(T *at, T value) {
+  const T before = *at;
+  *at = value < before ? value : before;
+  return before;
+}
+template <class T>
 T __ldg(const T *at) {
   return *at;
 }

@@ -1,0 +1,103 @@
+// Each thread has a column of one batch and, of its rows, every parts-th one. It walks all tuples of the batch and takes
+// those that name one of its rows: so one thread changes an element, in the order of the tuples, and neither atomics nor
+// memory are needed. Threads of a warp have neighbouring columns, or the same column, and so read the same indices. As
+// many parts as fill the device keep a walk from being one thread's work where there are few columns.
+#include "runtime/cuda/kernels/scatter.h"
+
+#include "runtime/cuda/kernels/index_position.h"
+#include "runtime/cuda/launch.h"
+
+#include <type_traits>
+
+namespace fsdpc::rt {
+
+namespace {
+
+constexpr unsigned threads = 256;
+
+template <class T>
+__device__ bool isNotANumber(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x != x;
+  else
+    return false;
+}
+
+template <Reduction reduction, class T>
+__device__ T changed(T x, T update) {
+  if constexpr (reduction == Reduction::add)
+    return static_cast<T>(x + update);
+  else if constexpr (reduction == Reduction::mul)
+    return static_cast<T>(x * update);
+  else if constexpr (reduction == Reduction::max)
+    return x < update || isNotANumber(update) ? update : x;
+  else if constexpr (reduction == Reduction::min)
+    return update < x || isNotANumber(update) ? update : x;
+  else
+    return update;
+}
+
+template <Reduction reduction, class T, class Index>
+__global__ void changeRows(GatherNdShape shape, IndexFaults faults, std::int64_t rowsOfBatch, std::int64_t parts,
+                           const Index *indices, const T *updates, T *y) {
+  const std::int64_t tasks = shape.batch * parts * shape.inner, step = std::int64_t{blockDim.x} * gridDim.x;
+  for (std::int64_t task = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += step) {
+    const std::int64_t column = task % shape.inner, part = task / shape.inner % parts;
+    const std::int64_t batch = task / shape.inner / parts;
+    const Index *const tuples = indices + batch * shape.count * shape.depth;
+    for (std::int64_t i = 0; i < shape.count; ++i) {
+      const std::int64_t row = rowOfTuple(shape, tuples + i * shape.depth, faults);
+      if (row < 0 || row % parts != part)
+        continue;
+      T *const element = y + (batch * rowsOfBatch + row) * shape.inner + column;
+      *element = changed<reduction>(*element, updates[(batch * shape.count + i) * shape.inner + column]);
+    }
+  }
+}
+
+template <Reduction reduction, class T, class Index>
+void change(const Context &c, const GatherNdShape &shape, const Index *indices, const T *updates, T *y) {
+  const std::int64_t rows = shape.rows(), columns = shape.batch * shape.inner;
+  const std::int64_t enough = std::int64_t{c.device->multiprocessors} * 2048;
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min({rows, shape.count, enough / columns}));
+  launch(c, gridFor(c, columns * parts, threads), changeRows<reduction, T, Index>, shape, indexFaults(c, shape.node),
+         rows, parts, indices, updates, y);
+}
+
+} // namespace
+
+template <class T, class Index>
+void scatterNd(const Context &c, const GatherNdShape &shape, Reduction reduction, const T *x, const Index *indices,
+               const T *updates, T *y) {
+  const std::int64_t elements = shape.batch * shape.rows() * shape.inner;
+  if (elements == 0)
+    return;
+  checkCuda(cudaMemcpyAsync(y, x, static_cast<std::size_t>(elements) * sizeof(T), cudaMemcpyDeviceToDevice,
+                            c.device->compute),
+            "copy");
+  if (shape.count == 0)
+    return;
+  switch (reduction) {
+  case Reduction::none: return change<Reduction::none>(c, shape, indices, updates, y);
+  case Reduction::add: return change<Reduction::add>(c, shape, indices, updates, y);
+  case Reduction::mul: return change<Reduction::mul>(c, shape, indices, updates, y);
+  case Reduction::max: return change<Reduction::max>(c, shape, indices, updates, y);
+  case Reduction::min: return change<Reduction::min>(c, shape, indices, updates, y);
+  }
+}
+
+#define FSDPC_SCATTER_ND(T)                                                                                            \
+  template void scatterNd(const Context &, const GatherNdShape &, Reduction, const T *, const std::int64_t *,          \
+                          const T *, T *);                                                                             \
+  template void scatterNd(const Context &, const GatherNdShape &, Reduction, const T *, const std::int32_t *,          \
+                          const T *, T *);
+FSDPC_SCATTER_ND(float)
+FSDPC_SCATTER_ND(double)
+FSDPC_SCATTER_ND(std::int64_t)
+FSDPC_SCATTER_ND(std::int32_t)
+FSDPC_SCATTER_ND(std::uint8_t)
+FSDPC_SCATTER_ND(std::uint16_t)
+FSDPC_SCATTER_ND(std::uint32_t)
+FSDPC_SCATTER_ND(std::uint64_t)
+
+} // namespace fsdpc::rt
