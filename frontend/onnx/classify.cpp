@@ -334,6 +334,9 @@ UseRole useRole(const GraphIndex &index, const InitializerRead &read) {
     return UseRole::bias;
   if (op == "Mul" || op == "Div")
     return UseRole::weight;
+  bool isRecurrent = op == "LSTM" || op == "GRU" || op == "RNN";
+  if (isRecurrent && (read.input == 1 || read.input == 2 || read.input == 3 || read.input == 7))
+    return read.input == 3 ? UseRole::bias : UseRole::weight;
   bool isLayer =
       llvm::StringSwitch<bool>(op)
           .Cases("Conv", "ConvTranspose", "LayerNormalization", "RMSNormalization", "BatchNormalization", true)

@@ -3,6 +3,7 @@
 
 #include "frontend/onnx/convert_opset.h"
 #include "frontend/onnx/expand_functions.h"
+#include "frontend/onnx/function_calls.h"
 #include "frontend/onnx/subgraphs.h"
 #include "frontend/onnx/unsupported.h"
 #include "onnx/checker.h"
@@ -207,9 +208,10 @@ llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool 
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
   model->folder = folder.empty() ? "." : folder.str();
   for (auto *step : {+[](OnnxModel &m) { return parseFile(m); }, +[](OnnxModel &m) { return checkVersions(m); },
-                     +[](OnnxModel &m) { return checkTensors(m); }, +[](OnnxModel &m) { return readTrainingInfo(m); },
-                     +[](OnnxModel &m) { return checkModel(m); }, +[](OnnxModel &m) { return inlineFunctions(m); },
-                     +[](OnnxModel &m) { return convertOpset(m); }, +[](OnnxModel &m) { return expandFunctions(m); }})
+                     +[](OnnxModel &m) { return checkFunctionCalls(m); }, +[](OnnxModel &m) { return checkTensors(m); },
+                     +[](OnnxModel &m) { return readTrainingInfo(m); }, +[](OnnxModel &m) { return checkModel(m); },
+                     +[](OnnxModel &m) { return inlineFunctions(m); }, +[](OnnxModel &m) { return convertOpset(m); },
+                     +[](OnnxModel &m) { return expandFunctions(m); }})
     if (llvm::Error error = step(*model))
       return error;
   return model;

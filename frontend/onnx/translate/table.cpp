@@ -11,7 +11,8 @@ TranslateFunction findTranslation(llvm::StringRef domain, llvm::StringRef op, in
     for (TranslationRows family :
          {activationTranslations(), arithmeticTranslations(), constantTranslations(), convolutionTranslations(),
           dropoutTranslations(), einsumTranslations(), indexTranslations(), logicTranslations(), lossTranslations(),
-          matmulTranslations(), normTranslations(), reduceTranslations(), resizeTranslations(), shapeTranslations()})
+          matmulTranslations(), normTranslations(), reduceTranslations(), resizeTranslations(), shapeTranslations(),
+          knownTranslations(), recurrentTranslations(), sequenceTranslations()})
       for (const TranslationRow &row : family)
         map[row.op].push_back(row);
     return map;

@@ -26,12 +26,15 @@ TranslationRows convolutionTranslations();
 TranslationRows dropoutTranslations();
 TranslationRows einsumTranslations();
 TranslationRows indexTranslations();
+TranslationRows knownTranslations();
 TranslationRows logicTranslations();
 TranslationRows lossTranslations();
 TranslationRows matmulTranslations();
 TranslationRows normTranslations();
+TranslationRows recurrentTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
+TranslationRows sequenceTranslations();
 TranslationRows shapeTranslations();
 
 /// Null if there is no translation.
