@@ -20,6 +20,11 @@ struct Refusal {
   std::string why;
 };
 
+Refusal tooManyNodes() {
+  return {"unrolled, the model has more than " + std::to_string(mostExpandedNodes) +
+          " nodes or 2 GiB. Use shorter inputs, or fewer iterations"};
+}
+
 const onnx::GraphProto &bodyOf(const onnx::NodeProto &node, llvm::StringRef name) {
   const onnx::AttributeProto *attribute = attributeOf(node, name);
   if (!attribute || !attribute->has_g())
@@ -58,7 +63,7 @@ public:
   void add(onnx::NodeProto node) {
     bytes += static_cast<int64_t>(node.ByteSizeLong());
     if (nodes.size() >= mostExpandedNodes || bytes > mostExpandedBytes)
-      throw Refusal{"unrolled, the model has more than " + std::to_string(mostExpandedNodes) + " nodes or 2 GiB"};
+      throw tooManyNodes();
     *nodes.Add() = std::move(node);
     known.add(nodes[nodes.size() - 1]);
   }
@@ -131,6 +136,8 @@ public:
   /// Names of the node's outputs.
   virtual Names results() = 0;
   virtual std::string suffix() const = 0; ///< of names in the body that runs
+  /// How often the body runs at least, from the start on; 0 for what an iteration of an outer loop may not run at all.
+  virtual int64_t surely() const { return 0; }
   const onnx::NodeProto &node;
 
 protected:
@@ -227,6 +234,7 @@ public:
   }
 
   std::string suffix() const override { return "." + std::to_string(iteration); }
+  int64_t surely() const override { return input(1).empty() ? std::max<int64_t>(trips, 1) : 0; }
 
 private:
   int64_t known(const std::string &name, const std::string &what) const {
@@ -301,6 +309,7 @@ public:
   }
 
   std::string suffix() const override { return "." + std::to_string(iteration); }
+  int64_t surely() const override { return std::max<int64_t>(trips, 1); }
 
 private:
   void setTrips(int64_t scan) {
@@ -327,6 +336,7 @@ struct Frame {
   const onnx::GraphProto *graph;
   std::unique_ptr<ControlNode> control; ///< that the graph is a body of
   std::string suffix;
+  int64_t repeats = 1; ///< how often the graph is copied in all, at least
   int next = 0;
   llvm::StringMap<std::string> names = {};
 };
@@ -417,7 +427,10 @@ private:
       throw Refusal{"its body takes " + std::to_string(body->input_size()) + " inputs instead of " +
                     std::to_string(arguments.size())};
     std::string suffix = frames.back().suffix + control->suffix();
-    frames.push_back({body, std::move(control), suffix});
+    int64_t repeats = control->surely() ? frames.back().repeats * control->surely() : 1;
+    if (repeats * (1 + body->node_size()) > mostExpandedNodes)
+      throw tooManyNodes();
+    frames.push_back({body, std::move(control), suffix, repeats});
     for (const onnx::TensorProto &tensor : body->initializer())
       frames.back().names[tensor.name()] = hoisted(tensor);
     for (size_t i = 0; i < arguments.size(); ++i)

@@ -150,6 +150,22 @@ llvm::Error checkModel(OnnxModel &model) {
   return llvm::Error::success();
 }
 
+/// ONNX Runtime writes this op of its own without a domain.
+llvm::Error nameDomains(OnnxModel &model) {
+  bool found = false;
+  for (onnx::NodeProto &node : *model.graph().mutable_node())
+    if (domainOf(node).empty() && node.op_type() == "SimplifiedLayerNormalization") {
+      node.set_domain("com.microsoft");
+      found = true;
+    }
+  if (found && model.opset("com.microsoft") == 0) {
+    onnx::OperatorSetIdProto *import = model.proto.add_opset_import();
+    import->set_domain("com.microsoft");
+    import->set_version(1);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error inlineFunctions(OnnxModel &model) {
   if (model.proto.functions_size() == 0)
     return llvm::Error::success();

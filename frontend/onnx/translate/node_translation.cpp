@@ -39,7 +39,7 @@ Value *TranslationState::scalar(llvm::StringRef name, Value *&read) {
 NodeTranslation::NodeTranslation(TranslationState &state, const onnx::NodeProto &node,
                                  llvm::ArrayRef<Translated> inputs)
     : state(state), node(node), opset(state.model.opset(domainOf(node))), inputs(inputs.begin(), inputs.end()) {
-  outputs.resize(node.output_size());
+  outputs.resize(std::max(node.output_size(), 4)); // arity is checked for ops of ai.onnx only
 }
 
 Value *NodeTranslation::input(unsigned i) const {

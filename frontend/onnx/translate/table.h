@@ -12,7 +12,7 @@ class NodeTranslation;
 using TranslateFunction = void (*)(NodeTranslation &);
 
 struct TranslationRow {
-  llvm::StringRef op; ///< of ai.onnx
+  llvm::StringRef op; ///< of ai.onnx, or of com.microsoft in its own list
   TranslateFunction translate;
   int64_t firstOpset = 0; ///< of the model
   int64_t lastOpset = std::numeric_limits<int64_t>::max();
@@ -30,7 +30,9 @@ TranslationRows knownTranslations();
 TranslationRows logicTranslations();
 TranslationRows lossTranslations();
 TranslationRows matmulTranslations();
+TranslationRows microsoftTranslations(); ///< of com.microsoft
 TranslationRows normTranslations();
+TranslationRows randomTranslations();
 TranslationRows recurrentTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
