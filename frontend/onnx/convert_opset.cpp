@@ -1,5 +1,6 @@
 #include "frontend/onnx/convert_opset.h"
 
+#include "frontend/onnx/control_flow.h"
 #include "onnx/version_converter/convert.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -45,6 +46,10 @@ llvm::Error convertOpset(OnnxModel &model) {
   int64_t opset = model.opset("");
   if (opset >= translatedOpset)
     return llvm::Error::success();
+  if (hasControlFlow(model))
+    return llvm::createStringError(model.path + ": uses opset " + llvm::Twine(opset) +
+                                   " and has If, Loop or Scan nodes, which are read from opset " +
+                                   llvm::Twine(translatedOpset) + " on; export again with a newer opset");
   try {
     onnx::ModelProto converted =
         onnx::version_conversion::ConvertVersion(lightCopy(model), static_cast<int>(translatedOpset));

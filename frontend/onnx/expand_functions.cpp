@@ -14,16 +14,11 @@ namespace {
 // A body may hold ops that have bodies themselves; none is nested deeper than this.
 constexpr int maxRounds = 4;
 
-bool hasBody(const onnx::NodeProto &node, int64_t opset) {
-  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset), "");
-  return schema && (schema->HasFunction() || schema->HasContextDependentFunction());
-}
-
 onnx::inliner::FunctionIdVector expandable(const OnnxModel &model) {
   std::set<std::string> ops;
   int64_t opset = model.opset("");
   for (const onnx::NodeProto &node : model.graph().node())
-    if (domainOf(node).empty() && !findTranslation("", node.op_type(), opset) && hasBody(node, opset))
+    if (domainOf(node).empty() && !findTranslation("", node.op_type(), opset) && hasFunctionBody(model, node))
       ops.insert(node.op_type());
   onnx::inliner::FunctionIdVector ids;
   for (const std::string &op : ops)
@@ -69,6 +64,14 @@ void noteAngleTables(OnnxModel &model) {
 }
 
 } // namespace
+
+bool hasFunctionBody(const OnnxModel &model, const onnx::NodeProto &node) {
+  if (!domainOf(node).empty())
+    return false;
+  int opset = static_cast<int>(model.opset(""));
+  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset, "");
+  return schema && (schema->HasFunction() || schema->HasContextDependentFunction());
+}
 
 llvm::Error expandFunctions(OnnxModel &model) {
   noteAngleTables(model);

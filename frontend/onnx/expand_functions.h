@@ -9,4 +9,7 @@ namespace fsdpc {
 /// where libonnx has one for their types. Others stay as they are.
 llvm::Error expandFunctions(OnnxModel &model);
 
+/// Does ONNX define the node's op by simpler ones?
+bool hasFunctionBody(const OnnxModel &model, const onnx::NodeProto &node);
+
 } // namespace fsdpc

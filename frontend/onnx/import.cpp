@@ -1,6 +1,8 @@
 #include "frontend/onnx/import.h"
 
 #include "frontend/onnx/complete.h"
+#include "frontend/onnx/control_flow.h"
+#include "frontend/onnx/expand_functions.h"
 #include "frontend/onnx/kept_logits.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
@@ -34,6 +36,17 @@ std::vector<std::string> describeAbsentData(const OnnxModel &model, llvm::ArrayR
   return sentences;
 }
 
+/// Control flow goes before parameters are looked for: what only a body reads is one too.
+llvm::Error removeControlFlow(OnnxModel &model, const ImportOptions &options) {
+  if (!hasControlFlow(model))
+    return llvm::Error::success();
+  if (std::string nodes = unsupportedNodes(model, /*mayExpand=*/true); !nodes.empty())
+    return llvm::createStringError(model.path + ": " + nodes);
+  if (llvm::Error error = unrollControlFlow(model, options))
+    return error;
+  return expandFunctions(model);
+}
+
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
                                                    ImportedModel &imported) {
   llvm::Expected<std::shared_ptr<OnnxModel>> model = loadModel(path, options.weightsMayBeAbsent);
@@ -42,6 +55,8 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   imported.model = std::move(*model);
   if (std::string note = keepAllLogits(*imported.model); !note.empty())
     imported.notes.push_back(note);
+  if (llvm::Error error = removeControlFlow(*imported.model, options))
+    return error;
   llvm::Expected<RecoveredParameters> recovered = recoverParameters({*imported.model, options, imported.remarks});
   if (!recovered)
     return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));

@@ -3,6 +3,7 @@
 
 #include "frontend/onnx/convert_opset.h"
 #include "frontend/onnx/expand_functions.h"
+#include "frontend/onnx/function_calls.h"
 #include "frontend/onnx/subgraphs.h"
 #include "frontend/onnx/unsupported.h"
 #include "onnx/checker.h"
@@ -149,6 +150,22 @@ llvm::Error checkModel(OnnxModel &model) {
   return llvm::Error::success();
 }
 
+/// ONNX Runtime writes this op of its own without a domain.
+llvm::Error nameDomains(OnnxModel &model) {
+  bool found = false;
+  for (onnx::NodeProto &node : *model.graph().mutable_node())
+    if (domainOf(node).empty() && node.op_type() == "SimplifiedLayerNormalization") {
+      node.set_domain("com.microsoft");
+      found = true;
+    }
+  if (found && model.opset("com.microsoft") == 0) {
+    onnx::OperatorSetIdProto *import = model.proto.add_opset_import();
+    import->set_domain("com.microsoft");
+    import->set_version(1);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error inlineFunctions(OnnxModel &model) {
   if (model.proto.functions_size() == 0)
     return llvm::Error::success();
@@ -207,9 +224,10 @@ llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool 
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
   model->folder = folder.empty() ? "." : folder.str();
   for (auto *step : {+[](OnnxModel &m) { return parseFile(m); }, +[](OnnxModel &m) { return checkVersions(m); },
-                     +[](OnnxModel &m) { return checkTensors(m); }, +[](OnnxModel &m) { return readTrainingInfo(m); },
-                     +[](OnnxModel &m) { return checkModel(m); }, +[](OnnxModel &m) { return inlineFunctions(m); },
-                     +[](OnnxModel &m) { return convertOpset(m); }, +[](OnnxModel &m) { return expandFunctions(m); }})
+                     +[](OnnxModel &m) { return checkFunctionCalls(m); }, +[](OnnxModel &m) { return checkTensors(m); },
+                     +[](OnnxModel &m) { return readTrainingInfo(m); }, +[](OnnxModel &m) { return checkModel(m); },
+                     +[](OnnxModel &m) { return inlineFunctions(m); }, +[](OnnxModel &m) { return convertOpset(m); },
+                     +[](OnnxModel &m) { return expandFunctions(m); }})
     if (llvm::Error error = step(*model))
       return error;
   return model;

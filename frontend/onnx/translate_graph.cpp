@@ -1,5 +1,6 @@
 #include "frontend/onnx/translate_graph.h"
 
+#include "frontend/onnx/known_values.h"
 #include "frontend/onnx/model_loss.h"
 #include "frontend/onnx/translate/fold.h"
 #include "frontend/onnx/translate/node_translation.h"
@@ -24,8 +25,7 @@ public:
   llvm::Expected<std::unique_ptr<Module>> run(llvm::ArrayRef<GraphInput> inputs) {
     module->name = model.graph().name().empty() ? "model" : model.graph().name();
     module->parameters = recovered.parameters;
-    for (const GraphInput &input : inputs)
-      values[input.name] = function.addArgument(ArgumentKind::input, input.name, input.type);
+    addInputs(inputs);
     std::vector<std::string> scopes = moduleScopes(model.graph());
     module->classes = moduleClasses(model.graph());
     for (int i = 0; i < model.graph().node_size(); ++i)
@@ -41,20 +41,35 @@ public:
     return std::move(module);
   }
 
-private:
-  /// The value of a name; null (and a fault or a skipped node behind it) if there is none.
-  Value *valueOf(llvm::StringRef name) {
+  void addInputs(llvm::ArrayRef<GraphInput> inputs) {
+    for (const GraphInput &input : inputs)
+      values[input.name].tensor = function.addArgument(ArgumentKind::input, input.name, input.type);
+  }
+
+  void addInitializer(const onnx::TensorProto &tensor) { initializers[tensor.name()] = &tensor; }
+
+  void translate(const onnx::NodeProto &node, llvm::StringRef scope) {
+    builder.setSource((scope + "|" + nameOf(node)).str());
+    if (mayWait(node))
+      waiting[node.output(0)] = &node;
+    else
+      translateNode(node);
+  }
+
+  /// What a name stands for; nothing (and a fault or a skipped node behind it) if there is none.
+  Translated valueOf(llvm::StringRef name) {
     auto found = values.find(name);
     if (found != values.end())
       return found->second;
     if (waiting.count(name))
       return valueOfWaiting(name);
     auto tensor = initializers.find(name);
-    return values[name] = tensor == initializers.end() ? nullptr : valueOfInitializer(*tensor->second);
+    return values[name] = {tensor == initializers.end() ? nullptr : valueOfInitializer(*tensor->second), nullptr};
   }
 
+private:
   /// An initializer under another name or transposed; a chain of such nodes may be long.
-  Value *valueOfWaiting(llvm::StringRef name) {
+  Translated valueOfWaiting(llvm::StringRef name) {
     std::vector<const onnx::NodeProto *> chain;
     for (auto next = waiting.find(name); next != waiting.end(); next = waiting.find(chain.back()->input(0)))
       chain.push_back(next->second);
@@ -101,19 +116,11 @@ private:
     return value;
   }
 
-  void translate(const onnx::NodeProto &node, llvm::StringRef scope) {
-    builder.setSource((scope + "|" + nameOf(node)).str());
-    if (mayWait(node))
-      waiting[node.output(0)] = &node;
-    else
-      translateNode(node);
-  }
-
   void translateNode(const onnx::NodeProto &node) {
-    llvm::SmallVector<Value *, 8> inputs;
+    llvm::SmallVector<Translated, 8> inputs;
     for (const std::string &name : node.input()) {
-      inputs.push_back(name.empty() ? nullptr : valueOf(name));
-      if (!name.empty() && !inputs.back())
+      inputs.push_back(name.empty() ? Translated() : valueOf(name));
+      if (!name.empty() && !inputs.back().exists())
         return skip(node);
     }
     NodeTranslation translation(state, node, inputs);
@@ -123,7 +130,7 @@ private:
         translation.reject("this op is not supported");
       function(translation);
       for (int i = 0; i < node.output_size(); ++i)
-        if (translation.wantsOutput(i) && !translation.results()[i])
+        if (translation.wantsOutput(i) && !translation.results()[i].exists())
           translation.reject("its output " + llvm::Twine(i) + " '" + node.output(i) + "' is not supported");
     } catch (const Rejection &rejection) {
       report(node, inputs, rejection.why);
@@ -134,23 +141,26 @@ private:
         define(node.output(i), translation.results()[i]);
   }
 
-  void define(llvm::StringRef name, Value *value) {
+  void define(llvm::StringRef name, const Translated &translated) {
     // Inputs, parameters and values that a node merely passes on keep their first name.
-    if (value->definer() && value->name().empty())
+    Value *value = translated.tensor;
+    if (value && value->definer() && value->name().empty())
       value->setName(name);
-    values[name] = value;
+    values[name] = translated;
   }
 
   /// Outputs of a node that cannot be translated exist, without a value.
   void skip(const onnx::NodeProto &node) {
     for (const std::string &output : node.output())
-      values[output] = nullptr;
+      values[output] = {};
   }
 
-  void report(const onnx::NodeProto &node, llvm::ArrayRef<Value *> inputs, llvm::StringRef why) {
+  void report(const onnx::NodeProto &node, llvm::ArrayRef<Translated> inputs, llvm::StringRef why) {
     std::vector<std::string> types;
-    for (const Value *input : inputs)
-      types.push_back(input ? toString(input->type()) : "-");
+    for (const Translated &input : inputs)
+      types.push_back(input.tensor     ? toString(input.tensor->type())
+                      : input.sequence ? "sequence of " + std::to_string(input.sequence->size())
+                                       : "-");
     faults += "\n  " + describe(model, node) + ", inputs " + (types.empty() ? "none" : llvm::join(types, ", ")) + ": " +
               why.str();
   }
@@ -158,9 +168,9 @@ private:
   llvm::SmallVector<Value *, 4> outputs() {
     llvm::SmallVector<Value *, 4> results;
     for (const onnx::ValueInfoProto &output : model.graph().output()) {
-      Value *value = valueOf(output.name());
+      Value *value = valueOf(output.name()).tensor;
       if (!value && faults.empty())
-        faults += "\n  nothing computes the output '" + output.name() + "'";
+        faults += "\n  nothing computes the output '" + output.name() + "' as a tensor";
       results.push_back(value);
       resultNames.push_back(output.name());
     }
@@ -206,12 +216,60 @@ private:
   TranslationState state;
   llvm::StringMap<const onnx::TensorProto *> initializers;
   llvm::StringMap<const onnx::NodeProto *> waiting;
-  llvm::StringMap<Value *> values;
+  llvm::StringMap<Translated> values;
   std::vector<std::string> resultNames;
   std::string faults;
 };
 
 } // namespace
+
+struct KnownValues::Implementation {
+  Implementation(const OnnxModel &model) : translation(model, recovered, options, remarks) {}
+  RecoveredParameters recovered;
+  ImportOptions options;
+  std::vector<std::string> remarks;
+  GraphTranslation translation;
+};
+
+KnownValues::KnownValues(const OnnxModel &model, llvm::ArrayRef<GraphInput> inputs)
+    : implementation(std::make_unique<Implementation>(model)) {
+  implementation->translation.addInputs(inputs);
+  for (const onnx::TensorProto &tensor : model.graph().initializer())
+    add(tensor);
+}
+
+KnownValues::~KnownValues() = default;
+
+void KnownValues::add(const onnx::TensorProto &initializer) {
+  RecoveredParameters &recovered = implementation->recovered;
+  std::optional<DType> dtype = dtypeOf(initializer.data_type());
+  if (dtype && isFloat(*dtype) && elementsOf(initializer) > 1) {
+    Parameter parameter;
+    parameter.name = parameter.initializer = initializer.name();
+    parameter.type = Type(*dtype, shapeOf(initializer));
+    recovered.byInitializer[initializer.name()] = recovered.parameters.size();
+    recovered.parameters.push_back(std::move(parameter));
+  }
+  implementation->translation.addInitializer(initializer);
+}
+
+void KnownValues::add(const onnx::NodeProto &node) { implementation->translation.translate(node, ""); }
+
+std::optional<int64_t> KnownValues::integer(llvm::StringRef name) {
+  const Value *value = implementation->translation.valueOf(name).tensor;
+  bool isOneInteger = value && value->type().elements() == 1 && !isFloat(value->type().dtype());
+  if (!isOneInteger)
+    return std::nullopt;
+  if (const Node *definer = value->definer(); definer && definer->op() == Op::constant)
+    return definer->get<ConstantAttributes>().value.integerAt(0);
+  std::optional<HostTensor> known = knownValue(value);
+  return known ? std::optional<int64_t>(static_cast<int64_t>(known->values[0])) : std::nullopt;
+}
+
+std::optional<Type> KnownValues::type(llvm::StringRef name) {
+  const Value *value = implementation->translation.valueOf(name).tensor;
+  return value ? std::optional<Type>(value->type()) : std::nullopt;
+}
 
 llvm::Expected<std::unique_ptr<Module>> translateGraph(const OnnxModel &model, const RecoveredParameters &recovered,
                                                        llvm::ArrayRef<GraphInput> inputs, const ImportOptions &options,

@@ -1,5 +1,8 @@
 #include "frontend/onnx/unsupported.h"
 
+#include "frontend/onnx/control_flow.h"
+#include "frontend/onnx/expand_functions.h"
+#include "frontend/onnx/subgraphs.h"
 #include "frontend/onnx/translate/table.h"
 #include "onnx/shape_inference/implementation.h"
 #include "llvm/ADT/StringExtras.h"
@@ -68,17 +71,36 @@ llvm::StringMap<std::string> typesOfValues(const onnx::ModelProto &model) {
   return types;
 }
 
+/// How to export without such an op; "" where nothing is known.
+std::string adviceFor(const onnx::NodeProto &node) {
+  llvm::StringRef op = node.op_type(), domain = domainOf(node);
+  bool isQuantized = op.contains("Quantize") || op.starts_with("QLinear") || op.contains("NBits") ||
+                     op == "MatMulInteger" || op == "ConvInteger";
+  if (isQuantized)
+    return ": quantized weights do not train; export the float model";
+  if (domain == "com.microsoft")
+    return ": ONNX Runtime's optimizer fuses into it; use the file that torch.onnx.export wrote, or --optimize O1";
+  if (domain == "org.pytorch.aten" || domain.starts_with("aten"))
+    return ": torch.onnx.export left it as it is; export with dynamo=True";
+  if (domain.starts_with("pkg."))
+    return ": a function that the file does not define; export again with dynamo=True, optimize=False";
+  return "";
+}
+
 } // namespace
 
-std::string unsupportedNodes(const OnnxModel &model) {
+std::string unsupportedNodes(const OnnxModel &model, bool mayExpand) {
   std::vector<const onnx::NodeProto *> nodes;
   llvm::StringMap<bool> isFunction;
   for (const onnx::FunctionProto &function : model.proto.functions())
     isFunction[function.domain() + ":" + function.name()] = true;
-  for (const onnx::NodeProto &node : model.graph().node())
-    if (!isFunction.count(node.domain() + ":" + node.op_type()) &&
-        !findTranslation(domainOf(node), node.op_type(), model.opset(domainOf(node))))
+  forEachNode(model.graph().node(), [&](const onnx::NodeProto &node) {
+    bool isKnown = isFunction.count(node.domain() + ":" + node.op_type()) || isControlFlow(node) ||
+                   findTranslation(domainOf(node), node.op_type(), model.opset(domainOf(node))) ||
+                   (mayExpand && hasFunctionBody(model, node));
+    if (!isKnown)
       nodes.push_back(&node);
+  });
   if (nodes.empty())
     return "";
   llvm::StringMap<std::string> types = typesOfValues(inferredTypes(model));
@@ -89,7 +111,8 @@ std::string unsupportedNodes(const OnnxModel &model) {
       auto found = types.find(input);
       inputs.push_back(input.empty() ? "-" : found == types.end() ? "?" : found->second);
     }
-    text += "\n  " + describe(model, *node) + ", inputs " + (inputs.empty() ? "none" : llvm::join(inputs, ", "));
+    text += "\n  " + describe(model, *node) + ", inputs " + (inputs.empty() ? "none" : llvm::join(inputs, ", ")) +
+            adviceFor(*node);
   }
   return text;
 }

@@ -27,7 +27,7 @@ void variadicOp(NodeTranslation &t) {
 void mean(NodeTranslation &t) {
   variadicOp<Op::add>(t);
   if (t.inputCount() > 1)
-    t.setOutput(0, t.binary(Op::mul, t.results()[0], 1.0 / t.inputCount()));
+    t.setOutput(0, t.binary(Op::mul, t.results()[0].tensor, 1.0 / t.inputCount()));
 }
 
 void reciprocal(NodeTranslation &t) { t.setOutput(0, t.binary(Op::div, t.constantLike(t.input(0), 1), t.input(0))); }
@@ -39,11 +39,12 @@ void power(NodeTranslation &t) {
 
 /// The remainder of floats has the sign of the dividend, that of integers the divisor's, unless fmod says otherwise.
 void modulo(NodeTranslation &t) {
-  Value *a = t.input(0), *b = t.input(1);
-  bool truncates = t.integer("fmod", 0) != 0 && !isFloat(a->type().dtype());
-  if (!truncates)
+  bool truncates = t.integer("fmod", 0) != 0;
+  if (!truncates || isFloat(t.input(0)->type().dtype()))
     return binaryOp<Op::mod>(t);
-  t.setOutput(0, t.binary(Op::sub, a, t.binary(Op::mul, t.binary(Op::div, a, b), b)));
+  // Division of integers truncates, so the remainder has the dividend's sign.
+  Value *quotient = t.binary(Op::div, t.input(0), t.input(1));
+  t.setOutput(0, t.binary(Op::sub, t.input(0), t.binary(Op::mul, quotient, t.input(1))));
 }
 
 void clip(NodeTranslation &t) {
@@ -65,7 +66,7 @@ void castTo(NodeTranslation &t) {
 
 void castLike(NodeTranslation &t) { t.setOutput(0, t.cast(t.input(0), t.input(1)->type().dtype())); }
 
-void identity(NodeTranslation &t) { t.setOutput(0, t.input(0)); }
+void identity(NodeTranslation &t) { t.passOn(); }
 
 constexpr TranslationRow rows[] = {
     {"Abs", unaryOp<Op::abs>},

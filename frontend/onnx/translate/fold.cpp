@@ -105,6 +105,11 @@ Value *constantOfTensor(Builder &builder, HostTensor tensor) {
 
 } // namespace
 
+std::optional<HostTensor> knownValue(const Value *value) {
+  bool isKnown = value && constantBelow(value) && value->type().elements() <= largestFolded;
+  return isKnown ? std::optional<HostTensor>(valueOf(value)) : std::nullopt;
+}
+
 Value *makeConstant(Builder &builder, Type type, Dense value) {
   llvm::ArrayRef<uint8_t> bytes = value.bytes();
   size_t elementBytes = byteSize(type.dtype());

@@ -11,6 +11,14 @@ namespace fsdpc {
 Value *TranslationState::seed() { return scalar("seed", seedRead); }
 Value *TranslationState::step() { return scalar("step", stepRead); }
 
+void TranslationState::charge(int64_t nodes) {
+  constexpr int64_t most = int64_t(1) << 22;
+  charged = std::min(charged + std::min(nodes, most + 1), most + 1);
+  if (charged > most)
+    throw Rejection{"what steps, loops and sequences of the model unroll to is more than " + std::to_string(most) +
+                    " nodes: use shorter sequences or fewer steps"};
+}
+
 Value *TranslationState::scalar(llvm::StringRef name, Value *&read) {
   Module &module = builder.module();
   if (!module.state(name)) {
@@ -28,15 +36,35 @@ Value *TranslationState::scalar(llvm::StringRef name, Value *&read) {
 // ---------------------------------------------------------------------------------------------------- inputs,
 // attributes
 
-NodeTranslation::NodeTranslation(TranslationState &state, const onnx::NodeProto &node, llvm::ArrayRef<Value *> inputs)
+NodeTranslation::NodeTranslation(TranslationState &state, const onnx::NodeProto &node,
+                                 llvm::ArrayRef<Translated> inputs)
     : state(state), node(node), opset(state.model.opset(domainOf(node))), inputs(inputs.begin(), inputs.end()) {
-  outputs.resize(node.output_size());
+  outputs.resize(std::max(node.output_size(), 4)); // arity is checked for ops of ai.onnx only
 }
 
 Value *NodeTranslation::input(unsigned i) const {
   if (!hasInput(i))
     reject("input " + llvm::Twine(i) + " is missing");
-  return inputs[i];
+  if (isSequence(i))
+    reject("input " + llvm::Twine(i) + " is a sequence instead of a tensor");
+  return inputs[i].tensor;
+}
+
+const TensorSequence &NodeTranslation::sequence(unsigned i) const {
+  if (!isSequence(i))
+    reject("input " + llvm::Twine(i) + " is no sequence");
+  return *inputs[i].sequence;
+}
+
+void NodeTranslation::setSequence(unsigned i, TensorSequence elements) {
+  state.charge(static_cast<int64_t>(elements.size()));
+  outputs[i].sequence = std::make_shared<const TensorSequence>(std::move(elements));
+}
+
+void NodeTranslation::passOn() {
+  if (inputs.empty() || !inputs[0].exists())
+    reject("input 0 is missing");
+  outputs[0] = inputs[0];
 }
 
 void NodeTranslation::refuseOutput(unsigned i) const {
@@ -82,6 +110,8 @@ const Dense *NodeTranslation::constantOf(const Value *value) const {
   const Node *definer = value ? value->definer() : nullptr;
   return definer && definer->op() == Op::constant ? &definer->get<ConstantAttributes>().value : nullptr;
 }
+
+std::optional<HostTensor> NodeTranslation::knownTensor(const Value *value) const { return knownValue(value); }
 
 Shape NodeTranslation::constantIntegers(unsigned i, llvm::StringRef what) const {
   const Value *value = input(i);
@@ -229,6 +259,10 @@ Value *NodeTranslation::slice(Value *x, int64_t axis, int64_t start, int64_t siz
   attributes.steps[axis] = step;
   bool isWhole = start == 0 && step == 1 && size == x->type().dim(axis);
   return isWhole ? x : make(Op::slice, {x}, std::move(attributes));
+}
+
+Value *NodeTranslation::concat(llvm::ArrayRef<Value *> parts, int64_t axis) {
+  return parts.size() == 1 ? parts[0] : make(Op::concat, parts, AxisAttributes{axis});
 }
 
 Value *NodeTranslation::iota(llvm::ArrayRef<int64_t> shape, int64_t axis, double start, double step) {

@@ -8,13 +8,27 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/model.h"
 #include "ir/builder.h"
+#include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
+#include <memory>
+#include <optional>
 
 namespace fsdpc {
 
 /// Thrown by NodeTranslation, caught by the loop over nodes: never leaves this folder.
 struct Rejection {
   std::string why;
+};
+
+/// The tensors of a sequence. Sequences exist while a graph is translated and become slices and concats.
+using TensorSequence = std::vector<Value *>;
+
+/// What a name of the file's graph stands for: a tensor, a sequence of tensors, or an optional without either.
+struct Translated {
+  Value *tensor = nullptr;
+  std::shared_ptr<const TensorSequence> sequence;
+  bool isEmptyOptional = false;
+  bool exists() const { return tensor || sequence || isEmptyOptional; } ///< false: a fault that is already told
 };
 
 /// What all nodes of a file share.
@@ -27,6 +41,9 @@ public:
   const TrainMode trainMode;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
+  /// Counts what a node makes of more than a handful of nodes or elements of sequences: rejects what grows beyond 2^22.
+  void charge(int64_t nodes);
+
   /// i64[] states of the random generator, read once.
   Value *seed();
   Value *step();
@@ -34,12 +51,13 @@ public:
 private:
   Value *scalar(llvm::StringRef name, Value *&read);
   Value *seedRead = nullptr, *stepRead = nullptr;
+  int64_t charged = 0;
 };
 
 class NodeTranslation {
 public:
   /// `inputs`: null for an omitted one.
-  NodeTranslation(TranslationState &state, const onnx::NodeProto &node, llvm::ArrayRef<Value *> inputs);
+  NodeTranslation(TranslationState &state, const onnx::NodeProto &node, llvm::ArrayRef<Translated> inputs);
 
   TranslationState &state;
   const onnx::NodeProto &node;
@@ -47,13 +65,19 @@ public:
 
   // ---- Inputs and outputs
   unsigned inputCount() const { return static_cast<unsigned>(inputs.size()); }
-  bool hasInput(unsigned i) const { return i < inputs.size() && inputs[i]; }
-  Value *input(unsigned i) const; ///< rejects if it is omitted
+  bool hasInput(unsigned i) const { return i < inputs.size() && (inputs[i].tensor || inputs[i].sequence); }
+  Value *input(unsigned i) const; ///< rejects if it is omitted or a sequence
+  bool isSequence(unsigned i) const { return i < inputs.size() && inputs[i].sequence; }
+  const TensorSequence &sequence(unsigned i) const; ///< rejects if it is omitted or a tensor
   bool wantsOutput(unsigned i) const { return static_cast<int>(i) < node.output_size() && !node.output(i).empty(); }
-  void setOutput(unsigned i, Value *value) { outputs[i] = value; }
+  void setOutput(unsigned i, Value *value) { outputs[i].tensor = value; }
+  void setSequence(unsigned i, TensorSequence elements);
+  void setEmptyOptional(unsigned i) { outputs[i].isEmptyOptional = true; }
+  /// Output 0 is what input 0 is, be it a sequence.
+  void passOn();
   /// Rejects if the output is used.
   void refuseOutput(unsigned i) const;
-  llvm::ArrayRef<Value *> results() const { return outputs; }
+  llvm::ArrayRef<Translated> results() const { return outputs; }
   [[noreturn]] void reject(const llvm::Twine &why) const { throw Rejection{why.str()}; }
 
   // ---- Attributes
@@ -67,6 +91,8 @@ public:
   // ---- Constants
   /// The elements of a constant, null for anything else. A broadcast of a constant is none.
   const Dense *constantOf(const Value *value) const;
+  /// All elements of a constant or of a broadcast of one; none for anything else.
+  std::optional<HostTensor> knownTensor(const Value *value) const;
   /// The elements of a constant integer input; rejects what only a run can know. `what` is for the message.
   Shape constantIntegers(unsigned i, llvm::StringRef what) const;
   int64_t constantInteger(unsigned i, llvm::StringRef what) const;
@@ -107,14 +133,15 @@ public:
   Value *reduce(Op op, Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
   Value *mean(Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
   Value *slice(Value *x, int64_t axis, int64_t start, int64_t size, int64_t step = 1);
+  Value *concat(llvm::ArrayRef<Value *> parts, int64_t axis);
   /// i64 of `shape` counting along an axis.
   Value *iota(llvm::ArrayRef<int64_t> shape, int64_t axis, double start = 0, double step = 1);
   /// The shape that two shapes broadcast to.
   Shape broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) const;
 
 private:
-  llvm::SmallVector<Value *, 8> inputs;
-  llvm::SmallVector<Value *, 2> outputs;
+  llvm::SmallVector<Translated, 4> inputs;
+  llvm::SmallVector<Translated, 2> outputs;
 };
 
 /// matmul of operands whose batch dims fit; a transpose of the last two dims of either becomes a flag.

@@ -12,7 +12,7 @@ class NodeTranslation;
 using TranslateFunction = void (*)(NodeTranslation &);
 
 struct TranslationRow {
-  llvm::StringRef op; ///< of ai.onnx
+  llvm::StringRef op; ///< of ai.onnx, or of com.microsoft in its own list
   TranslateFunction translate;
   int64_t firstOpset = 0; ///< of the model
   int64_t lastOpset = std::numeric_limits<int64_t>::max();
@@ -28,15 +28,20 @@ TranslationRows einsumTranslations();
 TranslationRows fourierTranslations();
 TranslationRows gridSampleTranslations();
 TranslationRows indexTranslations();
+TranslationRows knownTranslations();
 TranslationRows logicTranslations();
 TranslationRows lossTranslations();
 TranslationRows matmulTranslations();
+TranslationRows microsoftTranslations(); ///< of com.microsoft
 TranslationRows normTranslations();
 TranslationRows padTranslations();
 TranslationRows poolTranslations();
+TranslationRows randomTranslations();
+TranslationRows recurrentTranslations();
 TranslationRows reduceTranslations();
 TranslationRows resizeTranslations();
 TranslationRows scatterTranslations();
+TranslationRows sequenceTranslations();
 TranslationRows shapeTranslations();
 TranslationRows trigonometryTranslations();
 
