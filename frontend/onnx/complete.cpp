@@ -51,7 +51,7 @@ public:
         result.zeroBiases.push_back(name);
       } else if (!reader.empty()) {
         result.lost.push_back({name, "is read by '" + reader + "', and was merged or dropped with its equals"});
-      } else if (hasMerged && !hasNodes(moduleOf(name))) {
+      } else if (mayBeMerged(moduleOf(name))) {
         result.lost.push_back({name, "has no node left: its module was merged with another of equal parameters"});
       } else {
         result.unused.push_back(name);
@@ -71,6 +71,7 @@ private:
         if (node.op_type() == "BatchNormalization")
           keptBatchNorms.insert(argument);
       }
+      hasFoldedBatchNorm |= isBatchNorm(statement.operation) && node.op_type() == "Conv";
       for (llvm::StringRef scope = index.scopes[i]; modulesWithNodes.insert(scope).second && !scope.empty();)
         scope = moduleOf(scope);
     }
@@ -88,6 +89,13 @@ private:
       present.insert(lost.name);
     for (const auto &name : model.tied)
       present.insert(name.first());
+  }
+
+  /// A module that left no node was unused or merged. Where BatchNorm was folded, the convolution's statement is gone,
+  /// and with it who reads the merged: a part of a module that runs does not stand idle.
+  bool mayBeMerged(llvm::StringRef module) const {
+    const bool isOfRunning = !moduleOf(module).empty() && hasNodes(moduleOf(module));
+    return !hasNodes(module) && (hasMerged || (hasFoldedBatchNorm && isOfRunning));
   }
 
   bool hasNodes(llvm::StringRef module) const { return modulesWithNodes.contains(module); }
@@ -133,7 +141,7 @@ private:
   FxTrace trace;
   llvm::StringMap<std::string> readers;
   llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
-  bool hasMerged = false;
+  bool hasMerged = false, hasFoldedBatchNorm = false;
   MissingParameters result;
 };
 
