@@ -5,6 +5,8 @@
 
 namespace fsdpc {
 
+constexpr llvm::StringRef aliasPrefix = "alias_";
+
 onnx::TensorProto &GraphEdit::copyInitializer(const onnx::TensorProto &from, llvm::StringRef name,
                                               llvm::StringRef note) {
   // The new element may move the repeated field's storage, but never the message that `from` is.
@@ -35,7 +37,7 @@ void GraphEdit::addNote(onnx::TensorProto &tensor, llvm::StringRef note) {
 
 void GraphEdit::addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
   onnx::NodeProto &node = firstNodes.emplace_back();
-  node.set_name("alias_" + name.str());
+  node.set_name(aliasPrefix.str() + name.str());
   node.set_op_type(permutation.empty() ? "Identity" : "Transpose");
   node.add_input(source.str());
   node.add_output(name.str());
@@ -49,9 +51,19 @@ void GraphEdit::addAlias(llvm::StringRef name, llvm::StringRef source, llvm::Arr
   changed = true;
 }
 
+bool GraphEdit::isAlias(const onnx::NodeProto &node) {
+  llvm::StringRef name = node.name();
+  return node.output_size() == 1 && name.consume_front(aliasPrefix) && name == node.output(0);
+}
+
 void GraphEdit::replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
   removedInitializers.insert(name);
   addAlias(name, source, permutation);
+}
+
+onnx::NodeProto &GraphEdit::addNodeAfter(int position) {
+  changed = true;
+  return *nodesAfter[position].emplace_back(std::make_unique<onnx::NodeProto>());
 }
 
 void GraphEdit::setInput(int node, int input, llvm::StringRef value) {
@@ -60,16 +72,23 @@ void GraphEdit::setInput(int node, int input, llvm::StringRef value) {
 }
 
 void GraphEdit::apply() {
-  if (!firstNodes.empty() || !removedNodes.empty()) {
+  if (!firstNodes.empty() || !removedNodes.empty() || !nodesAfter.empty()) {
     google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
     for (onnx::NodeProto &node : firstNodes)
       nodes.Add()->Swap(&node);
     std::vector<bool> isRemoved(graph.node_size());
     for (int position : removedNodes)
       isRemoved[position] = true;
-    for (int i = 0; i < graph.node_size(); ++i)
+    auto after = nodesAfter.begin();
+    for (int i = 0; i < graph.node_size(); ++i) {
       if (!isRemoved[i])
         nodes.Add()->Swap(graph.mutable_node(i));
+      if (after == nodesAfter.end() || after->first != i)
+        continue;
+      for (std::unique_ptr<onnx::NodeProto> &node : after->second)
+        nodes.Add()->Swap(node.get());
+      ++after;
+    }
     graph.mutable_node()->Swap(&nodes);
   }
   // Names of removed initializers live on as values; only as graph inputs (IR 3) would they now have two origins.
@@ -79,6 +98,7 @@ void GraphEdit::apply() {
   auto *inputs = graph.mutable_input();
   inputs->erase(std::remove_if(inputs->begin(), inputs->end(), isGone), inputs->end());
   firstNodes.clear();
+  nodesAfter.clear();
   removedNodes.clear();
   removedInitializers.clear();
   changed = false;

@@ -177,13 +177,19 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {tieCopies, splitMerged, restoreBiases})
+  for (auto *step : {tieCopies, splitMerged})
     if (llvm::Error error = step(repair))
       return error;
+  llvm::Expected<std::vector<std::string>> ambiguous = splitMergedNodes(repair);
+  if (!ambiguous)
+    return ambiguous.takeError();
+  if (llvm::Error error = restoreBiases(repair))
+    return error;
   RecoveredParameters recovered = listParameters(repair);
   for (const auto &[a, b] : repair.options.ties)
     if (llvm::Error error = tieParameters(repair, recovered, a, b))
       return error;
+  recovered.ambiguous = std::move(*ambiguous);
   if (llvm::Error error = selectTrainable(repair, recovered))
     return error;
   if (llvm::Error error = checkNames(recovered))
