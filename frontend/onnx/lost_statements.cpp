@@ -8,6 +8,9 @@ namespace fsdpc {
 
 namespace {
 
+/// Of so many lost modules around a reader, nobody can tell which it reads.
+constexpr size_t largestChoice = 64;
+
 /// A parameter of the twin's place and the lost one's: everything within `from` is at the same place within `to`.
 struct Substitution {
   std::string from, to;
@@ -327,7 +330,6 @@ private:
   /// has any; how deep that is, 0 for nowhere.
   size_t nearestCandidates(llvm::StringRef scope, const std::string &module, llvm::ArrayRef<std::string> own,
                            std::set<std::string> &candidates) const {
-    constexpr size_t largestChoice = 64;
     auto modules = lostModules.find(leavesText(module));
     auto beside = lostBeside.find(module);
     while (true) {
@@ -369,6 +371,8 @@ private:
         chosen.push_back(candidate);
       best = std::max(best, tail);
     }
+    if (candidates.size() >= largestChoice)
+      chosen.assign(candidates.begin(), candidates.end());
     if (chosen.size() == 1)
       return lost.contains(chosen.front()) ? Substitution{from, chosen.front()} : substitutionOf(from, chosen.front());
     for (const std::string &candidate : chosen)

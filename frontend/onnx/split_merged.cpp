@@ -70,9 +70,15 @@ private:
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
       std::string parameter = parameterOf(signature, tensor);
       for (const InitializerRead &read : index.readsOf(tensor.name()))
-        if (int statement = traced.statementOf(read.node); statement >= 0 && fits(read, parameter))
+        if (int statement = traced.statementOf(read.node); statement >= 0 && isOwnRead(read, statement, parameter))
           ownReads[statement].push_back(parameter);
     }
+  }
+
+  /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
+  bool isOwnRead(const InitializerRead &read, int statement, llvm::StringRef parameter) const {
+    return fits(read, parameter) || llvm::none_of(traced.statements[statement].parameters,
+                                                  [&](llvm::StringRef name) { return isMissing.contains(name); });
   }
 
   std::vector<Candidate> mergedReads() const {
@@ -203,7 +209,7 @@ private:
     const TracedStatement &statement = traced.statements[position];
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
     if (isOwn && fits(read, parameter))
-      return own;
+      return repair.options.noTie ? nameWithoutTie(candidate) : own;
     std::string &previous = assigned[own + '\n' + std::to_string(position)];
     for (const std::string &name : statement.parameters) {
       bool isTaken = llvm::is_contained(ownReads[position], name);
@@ -217,6 +223,12 @@ private:
       return previous.empty() ? own : previous;
     bool isComputed = llvm::any_of(statement.arguments, [&](llvm::StringRef name) { return traced.isLost(name); });
     return previous = isComputed ? nameOfComputed(candidate) : own + ".constant";
+  }
+
+  /// Tied parameters have one placeholder: only the module that reads it tells which of them it would be.
+  std::string nameWithoutTie(const Candidate &candidate) {
+    std::string name = nameBySignature(candidate);
+    return isMissing.contains(name) ? name : candidate.tensor->name();
   }
 
   /// Is it what the statement's own operation trains? A GroupNorm is written as an InstanceNormalization of constants.

@@ -41,8 +41,6 @@ public:
       : repair(repair), index(repair.model.graph()), signature(exportSignature(index.graph)),
         traced(index.graph, signature), nodesOf(nodesOfStatements(index, traced)), edit(repair.model.graph()) {}
 
-  bool known() const { return traced.known(); }
-
   /// Nodes of other statements that do a part of one with the same operation.
   void splitParts() {
     for (const std::string &name : missingParameters(index.graph, signature))
@@ -277,11 +275,16 @@ private:
 llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair) {
   if (repair.options.keepShared)
     return std::vector<std::string>();
-  NodeCopier parts(repair);
-  if (!parts.known())
+  const onnx::GraphProto &graph = repair.model.graph();
+  if (missingParameters(graph, exportSignature(graph)).empty())
     return std::vector<std::string>();
-  parts.splitParts();
-  return NodeCopier(repair).splitStatements();
+  NodeCopier(repair).splitParts();
+  std::vector<std::string> ambiguous = NodeCopier(repair).splitStatements();
+  if (!ambiguous.empty())
+    repair.remarks.push_back(std::to_string(ambiguous.size()) + " parameters, '" + ambiguous.front() +
+                             "' the first, were merged with others because their values were equal, and the file does "
+                             "not tell which nodes read them");
+  return ambiguous;
 }
 
 } // namespace fsdpc
