@@ -1,6 +1,5 @@
 #include "frontend/onnx/classify.h"
 
-#include "frontend/onnx/fx_trace.h"
 #include "frontend/onnx/tensor_source.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -175,7 +174,7 @@ private:
     return !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
       const onnx::NodeProto &node = index.node(read);
       bool isBias = read.input == 2 && isMatrixProduct(node);
-      return isBias && llvm::StringRef(fxStatement(node).operation).contains("batch_norm");
+      return isBias && metadataOf(node, statementKey).contains("batch_norm");
     });
   }
 

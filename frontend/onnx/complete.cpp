@@ -1,6 +1,6 @@
 #include "frontend/onnx/complete.h"
 
-#include "frontend/onnx/fx_trace.h"
+#include "frontend/onnx/traced_graph.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -31,7 +31,7 @@ bool isOfLayer(llvm::StringRef operation) {
 class Missing {
 public:
   Missing(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
-      : model(model), index(index), signature(signature), trace(index.graph) {
+      : model(model), index(index), signature(signature), traced(index.graph, signature) {
     readStatements();
     listPresent();
     hasMerged = findMerged();
@@ -42,8 +42,8 @@ public:
     for (const std::string &name : signature.parameters) {
       if (present.contains(name))
         continue;
-      auto placeholder = signature.placeholders.find(name);
-      std::string reader = placeholder == signature.placeholders.end() ? "" : readers.lookup(placeholder->second);
+      auto placeholder = signature.placeholderOf.find(name);
+      std::string reader = placeholder == signature.placeholderOf.end() ? "" : readers.lookup(placeholder->second);
       if (isBatchNorm(reader) && !keptBatchNorms.contains(placeholder->second)) {
         if (std::string module = moduleOf(name).str(); batchNorms.insert(module).second)
           result.foldedBatchNorms.push_back(module);
@@ -64,17 +64,25 @@ private:
   /// By placeholder, an operation that reads it and is left in the file.
   void readStatements() {
     for (int i = 0; i < index.graph.node_size(); ++i) {
-      const onnx::NodeProto &node = index.graph.node(i);
-      FxStatement statement = fxStatement(node);
-      for (const std::string &argument : statement.arguments) {
-        readers.try_emplace(argument, statement.operation);
-        if (node.op_type() == "BatchNormalization")
-          keptBatchNorms.insert(argument);
+      const bool isConvolution = index.graph.node(i).op_type() == "Conv";
+      const bool isKept = index.graph.node(i).op_type() == "BatchNormalization";
+      if (const TracedStatement *statement = statementOf(i)) {
+        llvm::StringRef operation = operationOfTarget(statement->target);
+        hasFoldedBatchNorm |= isConvolution && isBatchNorm(operation);
+        for (llvm::StringRef argument : statement->arguments) {
+          readers.try_emplace(argument, operation.str());
+          if (isKept)
+            keptBatchNorms.insert(argument);
+        }
       }
-      hasFoldedBatchNorm |= isBatchNorm(statement.operation) && node.op_type() == "Conv";
       for (llvm::StringRef scope = index.scopes[i]; modulesWithNodes.insert(scope).second && !scope.empty();)
         scope = moduleOf(scope);
     }
+  }
+
+  const TracedStatement *statementOf(int node) const {
+    const int position = traced.statementOf(node);
+    return position < 0 ? nullptr : &traced.statements[position];
   }
 
   void listPresent() {
@@ -104,13 +112,17 @@ private:
   /// folded value of another name in its place?
   bool findMerged() const {
     llvm::StringSet<> undefined;
-    for (const std::string &argument : trace.undefinedArguments())
-      if (index.initializerPosition(argument) < 0 && index.producerPosition(argument) < 0)
-        undefined.insert(argument);
+    for (const TracedStatement &statement : traced.statements)
+      for (llvm::StringRef argument : statement.arguments)
+        if (traced.isLost(argument) && index.initializerPosition(argument) < 0 && index.producerPosition(argument) < 0)
+          undefined.insert(argument);
     for (const auto &argument : undefined)
-      if (isOfLayer(fxOperation(argument.first())))
+      if (isOfLayer(tracedOperation(argument.first())))
         return true;
-    return llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) { return readsForeign(node, undefined); });
+    for (int i = 0; i < index.graph.node_size(); ++i)
+      if (readsForeign(i, undefined))
+        return true;
+    return false;
   }
 
   bool isFoldedParameter(llvm::StringRef initializer) const {
@@ -120,16 +132,17 @@ private:
            });
   }
 
-  bool readsForeign(const onnx::NodeProto &node, const llvm::StringSet<> &undefined) const {
-    for (const std::string &input : node.input()) {
-      llvm::StringRef operation = fxOperation(input);
-      if (operation.empty() || index.initializerPosition(input) < 0 || !isFoldedParameter(input))
+  bool readsForeign(int node, const llvm::StringSet<> &undefined) const {
+    const TracedStatement *statement = statementOf(node);
+    if (!statement)
+      return false;
+    for (const std::string &input : index.graph.node(node).input()) {
+      llvm::StringRef operation = tracedOperation(input);
+      bool isFolded = !operation.empty() && index.initializerPosition(input) >= 0 && isFoldedParameter(input);
+      if (!isFolded || llvm::is_contained(statement->arguments, llvm::StringRef(input)))
         continue;
-      FxStatement statement = fxStatement(node);
-      if (llvm::is_contained(statement.arguments, input))
-        continue;
-      for (const std::string &argument : statement.arguments)
-        if (undefined.contains(argument) && fxOperation(argument) == operation)
+      for (llvm::StringRef argument : statement->arguments)
+        if (undefined.contains(argument) && tracedOperation(argument) == operation)
           return true;
     }
     return false;
@@ -138,7 +151,7 @@ private:
   const OnnxModel &model;
   const GraphIndex &index;
   const ExportSignature &signature;
-  FxTrace trace;
+  TracedGraph traced;
   llvm::StringMap<std::string> readers;
   llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
   bool hasMerged = false, hasFoldedBatchNorm = false;

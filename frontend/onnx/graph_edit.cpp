@@ -5,6 +5,8 @@
 
 namespace fsdpc {
 
+constexpr llvm::StringRef aliasPrefix = "alias_";
+
 onnx::TensorProto &GraphEdit::copyInitializer(const onnx::TensorProto &from, llvm::StringRef name,
                                               llvm::StringRef note) {
   // The new element may move the repeated field's storage, but never the message that `from` is.
@@ -124,7 +126,7 @@ void GraphEdit::addNote(onnx::TensorProto &tensor, llvm::StringRef note) {
 
 void GraphEdit::addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
   onnx::NodeProto &node = newNodes.emplace_back(NewNode{insertPosition, {}}).node;
-  node.set_name("alias_" + name.str());
+  node.set_name(aliasPrefix.str() + name.str());
   node.set_op_type(permutation.empty() ? "Identity" : "Transpose");
   node.add_input(source.str());
   node.add_output(name.str());
@@ -138,9 +140,19 @@ void GraphEdit::addAlias(llvm::StringRef name, llvm::StringRef source, llvm::Arr
   changed = true;
 }
 
+bool GraphEdit::isAlias(const onnx::NodeProto &node) {
+  llvm::StringRef name = node.name();
+  return node.output_size() == 1 && name.consume_front(aliasPrefix) && name == node.output(0);
+}
+
 void GraphEdit::replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation) {
   removedInitializers.insert(name);
   addAlias(name, source, permutation);
+}
+
+onnx::NodeProto &GraphEdit::addNodeAfter(int position) {
+  changed = true;
+  return *nodesAfter[position].emplace_back(std::make_unique<onnx::NodeProto>());
 }
 
 void GraphEdit::setInput(int node, int input, llvm::StringRef value) {
@@ -149,7 +161,7 @@ void GraphEdit::setInput(int node, int input, llvm::StringRef value) {
 }
 
 void GraphEdit::apply() {
-  if (!newNodes.empty() || !removedNodes.empty()) {
+  if (!newNodes.empty() || !removedNodes.empty() || !nodesAfter.empty()) {
     std::stable_sort(newNodes.begin(), newNodes.end(),
                      [](const NewNode &a, const NewNode &b) { return a.before < b.before; });
     google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
@@ -157,11 +169,17 @@ void GraphEdit::apply() {
     std::vector<bool> isRemoved(graph.node_size());
     for (int position : removedNodes)
       isRemoved[position] = true;
+    auto after = nodesAfter.begin();
     for (int i = 0; i < graph.node_size(); ++i) {
       for (; next != newNodes.end() && next->before <= i; ++next)
         nodes.Add()->Swap(&next->node);
       if (!isRemoved[i])
         nodes.Add()->Swap(graph.mutable_node(i));
+      if (after == nodesAfter.end() || after->first != i)
+        continue;
+      for (std::unique_ptr<onnx::NodeProto> &node : after->second)
+        nodes.Add()->Swap(node.get());
+      ++after;
     }
     for (; next != newNodes.end(); ++next)
       nodes.Add()->Swap(&next->node);
@@ -174,6 +192,7 @@ void GraphEdit::apply() {
   auto *inputs = graph.mutable_input();
   inputs->erase(std::remove_if(inputs->begin(), inputs->end(), isGone), inputs->end());
   newNodes.clear();
+  nodesAfter.clear();
   removedNodes.clear();
   removedInitializers.clear();
   changed = false;

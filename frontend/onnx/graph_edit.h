@@ -3,6 +3,7 @@
 
 #include "frontend/onnx/graph_index.h"
 #include "llvm/ADT/StringSet.h"
+#include <map>
 
 namespace fsdpc {
 
@@ -36,8 +37,12 @@ public:
   void replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// A new value, as above.
   void addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
+  /// Did addAlias make the node?
+  static bool isAlias(const onnx::NodeProto &node);
   /// Says what happened to an initializer in its metadata.
   void addNote(onnx::TensorProto &tensor, llvm::StringRef note);
+  /// A new node right behind node `position`; those of one position keep their order. Fill it before apply().
+  onnx::NodeProto &addNodeAfter(int position);
   void removeNode(int position) { removedNodes.push_back(position); }
   void setInput(int node, int input, llvm::StringRef value);
   bool isEmpty() const { return !changed; }
@@ -56,6 +61,7 @@ private:
   };
   std::vector<NewNode> newNodes;
   int insertPosition = 0;
+  std::map<int, std::vector<std::unique_ptr<onnx::NodeProto>>> nodesAfter; ///< by position
   std::vector<int> removedNodes;
   llvm::StringSet<> removedInitializers;
   bool changed = false;

@@ -8,7 +8,6 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
 constexpr llvm::StringRef classesKey = "pkg.torch.onnx.class_hierarchy";
 constexpr llvm::StringRef kindKey = "pkg.torch.export.graph_signature.InputSpec.kind";
 constexpr llvm::StringRef signatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
@@ -70,12 +69,18 @@ void inheritFromConsumers(const onnx::GraphProto &graph, Scopes &scopes) {
 /// "p_fc1_weight: PARAMETER target='fc1.weight'"
 void readSignatureLine(llvm::StringRef line, ExportSignature &signature) {
   auto [before, target] = line.split(" target='");
-  llvm::StringRef name = target.split('\'').first, kind = before.rsplit(": ").second;
+  llvm::StringRef name = target.split('\'').first, placeholder = before.split(':').first.trim(),
+                  kind = before.rsplit(": ").second.trim();
+  bool isState = kind == "PARAMETER" || kind == "BUFFER";
+  if (!isState && !kind.empty() && !kind.ends_with("OUTPUT"))
+    signature.otherPlaceholders.insert(placeholder);
   if (name.empty())
     return;
+  if (isState)
+    signature.placeholders[placeholder] = name.str();
   if (kind == "PARAMETER" && signature.isParameter.insert(name).second) {
     signature.parameters.push_back(name.str());
-    signature.placeholders[name] = before.rsplit(": ").first.trim().str();
+    signature.placeholderOf[name] = placeholder.str();
   }
   if (kind == "BUFFER" && signature.isBuffer.insert(name).second)
     signature.buffers.push_back(name.str());
@@ -155,6 +160,53 @@ ExportSignature exportSignature(const onnx::GraphProto &graph) {
     if (llvm::StringRef folded = metadataOf(tensor, foldedKey); !folded.empty())
       signature.foldedFrom[tensor.name()] = pythonStrings(folded);
   return signature;
+}
+
+std::string parameterOf(const ExportSignature &signature, const onnx::TensorProto &tensor) {
+  auto isState = [&](llvm::StringRef name) {
+    return signature.isParameter.contains(name) || signature.isBuffer.contains(name);
+  };
+  auto folded = signature.foldedFrom.find(tensor.name());
+  if (folded == signature.foldedFrom.end())
+    return isState(tensor.name()) ? tensor.name() : "";
+  std::string found;
+  for (const std::string &source : folded->second) {
+    if (!isState(source))
+      continue;
+    if (!found.empty())
+      return "";
+    found = source;
+  }
+  return found;
+}
+
+void copyFolding(const ExportSignature &signature, const onnx::TensorProto &from, onnx::TensorProto &copy,
+                 llvm::StringRef name) {
+  auto folded = signature.foldedFrom.find(from.name());
+  std::string parameter = parameterOf(signature, from);
+  if (folded == signature.foldedFrom.end() || parameter.empty())
+    return;
+  std::string sources;
+  for (const std::string &source : folded->second)
+    sources += (sources.empty() ? "'" : ", '") + (source == parameter ? name.str() : source) + "'";
+  onnx::StringStringEntryProto *entry = copy.add_metadata_props();
+  entry->set_key(foldedKey.str());
+  entry->set_value("[" + sources + "]");
+}
+
+std::vector<std::string> missingParameters(const onnx::GraphProto &graph, const ExportSignature &signature) {
+  llvm::StringSet<> present, inFile;
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    inFile.insert(tensor.name());
+  for (const auto &folded : signature.foldedFrom)
+    if (inFile.contains(folded.first()))
+      present.insert(folded.second.begin(), folded.second.end());
+  std::vector<std::string> missing;
+  for (const auto *list : {&signature.parameters, &signature.buffers})
+    for (const std::string &name : *list)
+      if (!present.contains(name) && !inFile.contains(name))
+        missing.push_back(name);
+  return missing;
 }
 
 bool isExporterName(llvm::StringRef name) {

@@ -24,6 +24,11 @@ std::vector<std::string> pythonStrings(llvm::StringRef text);
 /// Which values the exporter computed an initializer from.
 constexpr llvm::StringRef foldedKey = "pkg.onnxscript.optimizer.folded_from";
 
+/// The traced statement that a node implements a part of (traced_graph.h).
+constexpr llvm::StringRef statementKey = "pkg.torch.onnx.fx_node";
+/// The modules that a node stands in, outermost first, and the statement.
+constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
+
 /// What the import did to an initializer, as metadata of the initializer.
 constexpr llvm::StringRef recoveredKey = "fsdpc.recovered";
 
@@ -41,12 +46,23 @@ struct ExportSignature {
   std::vector<std::string> parameters; ///< names of all parameters, in definition order
   std::vector<std::string> buffers;
   llvm::StringSet<> isParameter, isBuffer;
-  llvm::StringMap<std::string> placeholders; ///< of parameters: their names in the traced graph, p_fc1_weight
-  llvm::StringMap<std::string> kinds;        ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
+  llvm::StringMap<std::string> placeholders;            ///< of traced statements: which parameter or buffer each means
+  llvm::StringMap<std::string> placeholderOf;           ///< of parameters: the other way round
+  llvm::StringSet<> otherPlaceholders;                  ///< those of inputs and constants
+  llvm::StringMap<std::string> kinds;                   ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
   llvm::StringMap<std::vector<std::string>> foldedFrom; ///< initializers that the exporter computed: from which values
   bool known() const { return !parameters.empty() || !kinds.empty(); }
 };
 ExportSignature exportSignature(const onnx::GraphProto &graph);
+
+/// The parameter or buffer that the initializer is, or that the exporter computed it from; "" for none or several.
+std::string parameterOf(const ExportSignature &signature, const onnx::TensorProto &tensor);
+/// What was folded like `from` is stored like it (transposed, for instance): says so in the metadata of `copy`, which
+/// is to hold parameter `name`.
+void copyFolding(const ExportSignature &signature, const onnx::TensorProto &from, onnx::TensorProto &copy,
+                 llvm::StringRef name);
+/// Parameters and buffers of the signature that no initializer is or was computed from, in definition order.
+std::vector<std::string> missingParameters(const onnx::GraphProto &graph, const ExportSignature &signature);
 
 // ---- Names
 

@@ -178,13 +178,22 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {tieCopies, splitMerged, restoreFolded, restoreRecurrent, restoreBiases, accountForAll})
+  for (auto *step : {tieCopies, splitMerged})
+    if (llvm::Error error = step(repair))
+      return error;
+  llvm::Expected<std::vector<std::string>> ambiguous = splitMergedNodes(repair);
+  if (!ambiguous)
+    return ambiguous.takeError();
+  for (const std::string &name : *ambiguous)
+    repair.model.lost.push_back({name, "was merged with another of equal values, and nothing tells who reads which"});
+  for (auto *step : {restoreFolded, restoreRecurrent, restoreBiases, accountForAll})
     if (llvm::Error error = step(repair))
       return error;
   RecoveredParameters recovered = listParameters(repair);
   for (const auto &[a, b] : repair.options.ties)
     if (llvm::Error error = tieParameters(repair, recovered, a, b))
       return error;
+  recovered.ambiguous = std::move(*ambiguous);
   if (llvm::Error error = selectTrainable(repair, recovered))
     return error;
   if (llvm::Error error = checkNames(recovered))

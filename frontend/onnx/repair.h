@@ -31,6 +31,16 @@ llvm::Error tieCopies(const Repair &repair);
 /// elements and more than one dim without an Identity: exporters merge no such. Off with keepShared.
 llvm::Error splitMerged(const Repair &repair);
 
+/// A node, or a chain of nodes, that stands for the calls of several modules because their parameters were equal
+/// becomes one for each again (dynamo exporter; lost_statements.h says how the readers of each are known). Runs after
+/// splitMerged, by which every node that is left reads the parameters of its own module:
+///   - nodes of a statement that another statement's nodes share (one MatMul for two Linear with equal weights and
+///     different biases);
+///   - whole statements, with what they read.
+/// Returns the parameters that were merged in this way and cannot be told apart. They stay missing. Off with
+/// keepShared.
+llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair);
+
 /// A parameter that the exporter expanded, sliced or looked up, and stored as the result (`folded_from` names it), is
 /// an initializer again, read through Expand, Gather, Reshape and Transpose nodes:
 ///   - along an axis where all slices are equal, the parameter is one of them. Slices of one value count only along the

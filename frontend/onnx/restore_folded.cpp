@@ -1,9 +1,9 @@
 // A parameter that the exporter expanded, sliced or looked up, and stored as the result, becomes an initializer again.
 #include "frontend/onnx/classify.h"
-#include "frontend/onnx/fx_trace.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/repeated_values.h"
+#include "frontend/onnx/traced_graph.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -127,7 +127,7 @@ private:
   Folding foldingOf(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) const {
     Folding folding;
     auto add = [&](llvm::StringRef name) {
-      llvm::StringRef operation = fxOperation(name);
+      llvm::StringRef operation = tracedOperation(name);
       bool isState = signature.isParameter.contains(name) || signature.isBuffer.contains(name);
       if (operation.empty() || isState)
         return Moves::all;
@@ -148,7 +148,7 @@ private:
   /// exp, neg and neg(exp) (how state space models keep their decay negative) have inverses: the parameter is computed
   /// back, up to a rounding, and the graph computes forth. Of exp and neg behind a reshape, the sign tells the order.
   llvm::Expected<bool> undo(const onnx::TensorProto &tensor, const Folding &folding) {
-    llvm::StringRef own = fxOperation(tensor.name());
+    llvm::StringRef own = tracedOperation(tensor.name());
     std::vector<std::string> steps = folding.computing;
     llvm::sort(steps);
     const bool hasExp = llvm::is_contained(steps, "exp"), hasNeg = llvm::is_contained(steps, "neg");
@@ -181,7 +181,7 @@ private:
                        bool hasExp, bool hasNeg, bool negatesLast) {
     Shape target = shapeOf(tensor), own;
     for (int64_t dim : target)
-      if (dim != 1 || fxOperation(tensor.name()) != "unsqueeze")
+      if (dim != 1 || tracedOperation(tensor.name()) != "unsqueeze")
         own.push_back(dim);
     const std::string note =
         "was computed into '" + tensor.name() + "'" + folding.operations() + " and is computed back, up to a rounding";

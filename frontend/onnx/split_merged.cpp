@@ -2,8 +2,10 @@
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
+#include "frontend/onnx/traced_graph.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
 
 namespace fsdpc {
@@ -16,13 +18,14 @@ constexpr int64_t largestMerged = 1024;
 class Splitter {
 public:
   Splitter(const Repair &repair, const GraphIndex &index)
-      : repair(repair), index(index), signature(exportSignature(index.graph)) {
+      : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature) {
     listMissingParameters();
+    listReadsOfStatements();
     bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
       return tensor.dims_size() == 2 && isExporterName(tensor.name());
     });
     bool hasTransposes = llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) {
-      return node.op_type() == "Transpose" && index.initializer(node.input(0));
+      return node.op_type() == "Transpose" && index.initializer(node.input(0)) && !GraphEdit::isAlias(node);
     });
     keepsTransposes = hasTransposes && !hasFolded;
   }
@@ -32,6 +35,10 @@ public:
     std::vector<Candidate> candidates = mergedReads();
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.read->node, a.read->input) < std::pair(b.read->node, b.read->input);
+    });
+    // What a constant stands for is decided last: only by what is left.
+    std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate &candidate) {
+      return !traced.known() || !parameterOf(signature, *candidate.tensor).empty();
     });
     for (const Candidate &candidate : candidates)
       assign(candidate);
@@ -48,19 +55,30 @@ private:
 
   /// Parameters of the signature that no initializer holds. Definition order.
   void listMissingParameters() {
-    llvm::StringSet<> present;
-    for (const onnx::TensorProto &tensor : index.graph.initializer())
-      present.insert(tensor.name());
-    for (const auto &folded : signature.foldedFrom)
-      if (index.initializer(folded.first()))
-        for (const std::string &source : folded.second)
-          present.insert(source);
-    for (const auto *list : {&signature.parameters, &signature.buffers})
-      for (const std::string &name : *list)
-        if (!present.contains(name))
-          missing.push_back(name);
-    for (size_t i = 0; i < missing.size(); ++i)
-      missingBelow[moduleOf(missing[i]).str()].push_back(i);
+    missing = missingParameters(index.graph, signature);
+    for (size_t i = 0; i < missing.size(); ++i) {
+      isMissing.insert(missing[i]);
+      // A statement that quotes the parameter settles who reads it.
+      if (!traced.isMentioned(missing[i]))
+        missingBelow[moduleOf(missing[i]).str()].push_back(i);
+    }
+  }
+
+  /// Which parameters the nodes of each statement read under their own names.
+  void listReadsOfStatements() {
+    ownReads.resize(traced.statements.size());
+    for (const onnx::TensorProto &tensor : index.graph.initializer()) {
+      std::string parameter = parameterOf(signature, tensor);
+      for (const InitializerRead &read : index.readsOf(tensor.name()))
+        if (int statement = traced.statementOf(read.node); statement >= 0 && isOwnRead(read, statement, parameter))
+          ownReads[statement].push_back(parameter);
+    }
+  }
+
+  /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
+  bool isOwnRead(const InitializerRead &read, int statement, llvm::StringRef parameter) const {
+    return fits(read, parameter) || llvm::none_of(traced.statements[statement].parameters,
+                                                  [&](llvm::StringRef name) { return isMissing.contains(name); });
   }
 
   std::vector<Candidate> mergedReads() const {
@@ -68,12 +86,19 @@ private:
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
       llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
       std::optional<DType> dtype = dtypeOf(tensor.data_type());
-      if (reads.size() < 2 || !dtype || !isFloat(*dtype) || elementsOf(tensor) < 2)
+      if (!dtype || !isFloat(*dtype))
+        continue;
+      if (traced.known()) {
+        for (const InitializerRead &read : reads)
+          if (traced.statementOf(read.node) >= 0)
+            result.push_back({&tensor, &read});
+      }
+      if (reads.size() < 2 || elementsOf(tensor) < 2)
         continue;
       bool hasTable =
           llvm::any_of(reads, [&](const InitializerRead &read) { return useRole(index, read) == UseRole::table; });
       for (const InitializerRead &read : reads)
-        if (maySplit(tensor, read, hasTable))
+        if (traced.statementOf(read.node) < 0 && maySplit(tensor, read, hasTable))
           result.push_back({&tensor, &read});
     }
     return result;
@@ -88,6 +113,11 @@ private:
 
   void assign(const Candidate &candidate) {
     llvm::StringRef own = candidate.tensor->name();
+    if (traced.statementOf(candidate.read->node) >= 0) {
+      if (std::string name = nameByStatement(candidate); name != own)
+        redirect(candidate, name);
+      return;
+    }
     std::string name = signature.known()               ? nameBySignature(candidate)
                        : candidate.read->alias.empty() ? nameByScope(candidate)
                                                        : nameByAlias(candidate);
@@ -103,9 +133,8 @@ private:
   /// copies of one another, which train apart; others share a parameter on purpose.
   bool isTie(const Candidate &candidate, llvm::StringRef name) {
     llvm::StringRef own = candidate.tensor->name();
-    auto folded = signature.foldedFrom.find(own);
-    bool isFolded = folded != signature.foldedFrom.end() && folded->second.size() == 1;
-    std::string home = isFolded              ? moduleOf(folded->second.front()).str()
+    std::string parameter = parameterOf(signature, *candidate.tensor);
+    std::string home = !parameter.empty()    ? moduleOf(parameter).str()
                        : isExporterName(own) ? scopeOf(index.readsOf(own).front()).str()
                                              : moduleOf(own).str();
     std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
@@ -160,23 +189,84 @@ private:
   }
 
   /// The innermost scope of a reader that the initializer's own name lies in.
-  std::string homeScope(const onnx::TensorProto &tensor) const {
+  std::string homeScope(const onnx::TensorProto &tensor, llvm::StringRef name) const {
     std::string best;
     bool found = false;
     for (const InitializerRead &read : index.readsOf(tensor.name())) {
       llvm::StringRef scope = scopeOf(read);
-      if (isWithin(tensor.name(), scope) && (!found || scope.size() > best.size())) {
+      if (isWithin(name, scope) && (!found || scope.size() > best.size())) {
         best = scope.str();
         found = true;
       }
     }
-    return found ? best : moduleOf(tensor.name()).str();
+    return found ? best : moduleOf(name).str();
+  }
+
+  /// The parameter that the read's statement quotes and none of its nodes reads under its own name.
+  std::string nameByStatement(const Candidate &candidate) {
+    const InitializerRead &read = *candidate.read;
+    std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
+    int position = traced.statementOf(read.node);
+    const TracedStatement &statement = traced.statements[position];
+    bool isOwn = llvm::is_contained(statement.parameters, parameter);
+    if (isOwn && fits(read, parameter))
+      return repair.options.noTie ? nameWithoutTie(candidate) : own;
+    std::string &previous = assigned[own + '\n' + std::to_string(position)];
+    for (const std::string &name : statement.parameters) {
+      bool isTaken = llvm::is_contained(ownReads[position], name);
+      bool isConstant = parameter.empty() && !isReadByLayer(read, statement);
+      if (isTaken || isConstant || !fits(read, name) || !mayStandFor(*candidate.tensor, name))
+        continue;
+      ownReads[position].push_back(name);
+      return previous = name;
+    }
+    if (!previous.empty() || isOwn || parameter.empty())
+      return previous.empty() ? own : previous;
+    bool isComputed = llvm::any_of(statement.arguments, [&](llvm::StringRef name) { return traced.isLost(name); });
+    return previous = isComputed ? nameOfComputed(candidate) : own + ".constant";
+  }
+
+  /// Tied parameters have one placeholder: only the module that reads it tells which of them it would be.
+  std::string nameWithoutTie(const Candidate &candidate) {
+    std::string name = nameBySignature(candidate);
+    return isMissing.contains(name) ? name : candidate.tensor->name();
+  }
+
+  /// Is it what the statement's own operation trains? A GroupNorm is written as an InstanceNormalization of constants.
+  bool isReadByLayer(const InitializerRead &read, const TracedStatement &statement) const {
+    const onnx::NodeProto &node = index.node(read);
+    bool isProduct = statement.target.contains("linear") || statement.target.contains("addmm");
+    return llvm::StringSwitch<bool>(node.op_type())
+        .Cases("Gemm", "Conv", "ConvTranspose", "LayerNormalization", "BatchNormalization", read.input > 0)
+        .Case("InstanceNormalization", read.input > 0 && statement.target.contains("instance_norm"))
+        .Cases("MatMul", "Add", isProduct)
+        .Default(false);
+  }
+
+  /// May a read of the initializer mean the parameter: is it missing, or an initializer of the same shape?
+  bool mayStandFor(const onnx::TensorProto &tensor, llvm::StringRef name) const {
+    if (isMissing.contains(name))
+      return true;
+    const onnx::TensorProto *other = index.initializer(name);
+    return other && shapeOf(*other) == shapeOf(tensor) && other->data_type() == tensor.data_type();
+  }
+
+  /// The statement reads a value that the exporter computed: of the initializer's own parameter, or of the one that
+  /// stands at its place in the statement's module.
+  std::string nameOfComputed(const Candidate &candidate) {
+    std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
+    std::string name = nameBySignature(candidate);
+    if (llvm::StringRef(name).ends_with(".constant"))
+      return own + ".constant";
+    bool isAtSamePlace = withoutNumbers(leafOf(name)) == withoutNumbers(leafOf(parameter));
+    return isAtSamePlace && isMissing.contains(name) && !isTie(candidate, name) ? name : own;
   }
 
   std::string nameBySignature(const Candidate &candidate) {
     const InitializerRead &read = *candidate.read;
-    llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(read);
-    std::string home = homeScope(*candidate.tensor);
+    std::string source = parameterOf(signature, *candidate.tensor);
+    llvm::StringRef own = traced.known() && !source.empty() ? source : candidate.tensor->name(), scope = scopeOf(read);
+    std::string home = homeScope(*candidate.tensor, own);
     std::string &previous = assigned[own.str() + '\n' + scope.str()];
     bool isHome = scope == home;
     if (isHome && previous.empty())
@@ -242,38 +332,33 @@ private:
   /// The read takes its values from initializer `name`, which is made from the shared one when first needed.
   void redirect(const Candidate &candidate, llvm::StringRef name) {
     const InitializerRead &read = *candidate.read;
-    if (made.insert(name).second) {
+    llvm::StringRef own = candidate.tensor->name();
+    bool isFolded = signature.known() && signature.foldedFrom.contains(own);
+    std::string value = isFolded ? (own + "." + name).str() : name.str();
+    if (index.initializerPosition(value) < 0 && made.insert(value).second) {
       // An Identity node of that name gives way to the initializer.
-      if (int producer = index.producerPosition(name); producer >= 0)
+      if (int producer = index.producerPosition(value); producer >= 0)
         edit.removeNode(producer);
-      onnx::TensorProto &copy =
-          edit.copyInitializer(*candidate.tensor, name, "was merged with " + candidate.tensor->name());
-      markFolded(*candidate.tensor, copy);
-      repair.remarks.push_back("'" + name.str() + "' was merged with '" + candidate.tensor->name() +
+      onnx::TensorProto &copy = edit.copyInitializer(*candidate.tensor, value, ("was merged with " + own).str());
+      copyFolding(signature, *candidate.tensor, copy, name);
+      repair.remarks.push_back("'" + name.str() + "' was merged with '" + own.str() +
                                "' because their values were equal; they are separate again");
     }
-    std::string value = name.str();
     if (!read.permutation.empty()) {
-      value += "_permuted_for_" + std::to_string(read.node) + "_" + std::to_string(read.input);
-      edit.addAlias(value, name, read.permutation);
+      std::string source = std::move(value);
+      value = name.str() + "_permuted_for_" + std::to_string(read.node) + "_" + std::to_string(read.input);
+      edit.addAlias(value, source, read.permutation);
     }
     edit.setInput(read.node, read.input, value);
-  }
-
-  /// What was folded like the initializer's own parameter is stored like it: transposed, for instance.
-  void markFolded(const onnx::TensorProto &from, onnx::TensorProto &copy) const {
-    auto folded = signature.foldedFrom.find(from.name());
-    if (folded == signature.foldedFrom.end() || folded->second.size() != 1)
-      return;
-    onnx::StringStringEntryProto *entry = copy.add_metadata_props();
-    entry->set_key(foldedKey.str());
-    entry->set_value("['" + copy.name() + "']");
   }
 
   const Repair &repair;
   const GraphIndex &index;
   ExportSignature signature;
+  TracedGraph traced;
+  std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
   std::vector<std::string> missing;
+  llvm::StringSet<> isMissing;
   std::map<std::string, std::vector<size_t>> missingBelow;
   std::vector<bool> isTaken;
   bool keepsTransposes = false;
