@@ -225,9 +225,9 @@ llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool 
   model->folder = folder.empty() ? "." : folder.str();
   for (auto *step : {+[](OnnxModel &m) { return parseFile(m); }, +[](OnnxModel &m) { return checkVersions(m); },
                      +[](OnnxModel &m) { return checkFunctionCalls(m); }, +[](OnnxModel &m) { return checkTensors(m); },
-                     +[](OnnxModel &m) { return readTrainingInfo(m); }, +[](OnnxModel &m) { return checkModel(m); },
-                     +[](OnnxModel &m) { return inlineFunctions(m); }, +[](OnnxModel &m) { return convertOpset(m); },
-                     +[](OnnxModel &m) { return expandFunctions(m); }})
+                     +[](OnnxModel &m) { return readTrainingInfo(m); }, +[](OnnxModel &m) { return nameDomains(m); },
+                     +[](OnnxModel &m) { return checkModel(m); }, +[](OnnxModel &m) { return inlineFunctions(m); },
+                     +[](OnnxModel &m) { return convertOpset(m); }, +[](OnnxModel &m) { return expandFunctions(m); }})
     if (llvm::Error error = step(*model))
       return error;
   return model;
