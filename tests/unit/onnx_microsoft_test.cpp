@@ -16,6 +16,9 @@ std::ostream &operator<<(std::ostream &out, const FusedCase &fusedCase) { return
 #define REAL(name, value) name " = Constant<value_float = " value ">() "
 #define GAMMA "g = Constant<value = float[4] {1.0, 2.0, -0.5, 0.3}>() "
 #define BETA "e = Constant<value = float[4] {0.1, 0.2, 0.5, -1.0}>() "
+#define ANGLES                                                                                                         \
+  "c = Constant<value = float[4,2] {1.0, 1.0, 0.5, 0.8, -0.4, 0.3, -0.9, 0.1}>() "                                     \
+  "s = Constant<value = float[4,2] {0.0, 0.0, 0.8, 0.6, 0.9, 0.9, 0.4, 0.99}>() "
 #define BIAS "b = Constant<value = float[4] {0.3, -0.2, 0.1, 0.7}>() "
 
 // x [2,3,6] split into three [2,3,2], shown as 1 head of 2.
@@ -81,11 +84,21 @@ const FusedCase cases[] = {
      "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
      "m = Constant<value = float[3,3] {0.0, -1e30, -1e30, 0.0, 0.0, -1e30, 0.0, 0.0, 0.0}>() u = Add(s, m) "
      "w = Softmax(u) y = MatMul(w, v) }"},
+    {"RotaryEmbedding",
+     "(float[1,2,3,4] x) => (float[1,2,3,4] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 2, 3}>() "
+     "y = com.microsoft.RotaryEmbedding<interleaved = 1>(x, p, c, s) }",
+     "(float[1,2,3,4] x) => (float[1,2,3,4] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 2, 3}>() "
+     "y = RotaryEmbedding<interleaved = 1>(x, c, s, p) }"},
+    {"RotaryEmbeddingOfPart",
+     "(float[1,3,10] x) => (float[1,3,10] y) { " ANGLES INTS(
+         "p", "1") "y = com.microsoft.RotaryEmbedding<num_heads = 2, rotary_embedding_dim = 4>(x, p, c, s) }",
+     "(float[1,3,10] x) => (float[1,3,10] y) { " ANGLES "p = Constant<value = int64[1,3] {1, 2, 3}>() "
+     "y = RotaryEmbedding<num_heads = 2, rotary_embedding_dim = 4>(x, c, s, p) }"},
 };
 
 class Fused : public testing::TestWithParam<FusedCase> {};
 
-constexpr llvm::StringRef opsets = "\"\" : 20, \"com.microsoft\" : 1";
+constexpr llvm::StringRef opsets = "\"\" : 23, \"com.microsoft\" : 1";
 
 TEST_P(Fused, AgreesWithPlainOps) {
   llvm::Expected<ImportedModel> fused = importText(GetParam().fused, opsets),
