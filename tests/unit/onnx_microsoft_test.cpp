@@ -54,7 +54,7 @@ const FusedCase cases[] = {
      "(float[2,4] x) => (float[2,4] y) { " GAMMA "m = Mul(x, x) " INTS("a", "-1") "v = ReduceMean(m, a) " REAL(
          "e", "0.01") "w = Add(v, e) d = Sqrt(w) n = Div(x, d) y = Mul(n, g) }"},
     {"SkipLayerNormalization",
-     "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) z, m, i, t = com.microsoft."
+     "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) z, , , t = com.microsoft."
      "SkipLayerNormalization<epsilon = 0.01>(x, s, g, e, b) y = Add(z, t) }",
      "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) u = Add(x, s) t = Add(u, b) "
      "z = LayerNormalization<epsilon = 0.01>(t, g, e) y = Add(z, t) }"},
@@ -73,6 +73,13 @@ const FusedCase cases[] = {
     {"MultiHeadAttention",
      "(float[2,3,6] x) => (float[2,3,2] y) { q, k, v = Split<axis = 2, num_outputs = 3>(x) "
      "m = Constant<value = int32[2,3] {1, 1, 1, 1, 1, 0}>() "
+     "y = com.microsoft.MultiHeadAttention<num_heads = 1>(q, k, v, , m) }",
+     "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
+     "m = Constant<value = float[2,1,3] {0.0, 0.0, 0.0, 0.0, 0.0, -10000.0}>() u = Add(s, m) w = Softmax(u) "
+     "y = MatMul(w, v) }"},
+    {"MultiHeadAttentionByLength",
+     "(float[2,3,6] x) => (float[2,3,2] y) { q, k, v = Split<axis = 2, num_outputs = 3>(x) "
+     "m = Constant<value = int32[2] {3, 2}>() "
      "y = com.microsoft.MultiHeadAttention<num_heads = 1>(q, k, v, , m) }",
      "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
      "m = Constant<value = float[2,1,3] {0.0, 0.0, 0.0, 0.0, 0.0, -10000.0}>() u = Add(s, m) w = Softmax(u) "

@@ -128,7 +128,9 @@ void embedLayerNormalization(NodeTranslation &t) {
   Value *sum = t.binary(Op::add, embedded(t, t.input(2), ids), byPosition);
   if (t.hasInput(1))
     sum = t.binary(Op::add, sum, embedded(t, t.input(4), t.input(1)));
-  t.refuseOutput(1);
+  if (t.wantsOutput(1)) // how many tokens of each sample count
+    t.setOutput(1, t.hasInput(7) ? t.reduce(Op::reduceSum, t.input(7), {1}, false)
+                                 : t.constant(Type(DType::i32, {ids->type().dim(0)}), 0));
   t.setOutput(0, normalised(t, sum, t.input(5), t.input(6), t.real("epsilon", 1e-12), false));
   if (t.wantsOutput(2))
     t.setOutput(2, sum);
@@ -172,13 +174,19 @@ Value *attentionOf(NodeTranslation &t, const AttentionInputs &inputs) {
   return t.reshape(mixed, {batch, rows, heads * inputs.value->type().dim(3)});
 }
 
+/// [B, T] from a mask of that shape or from the number of keys per sample.
 Value *keyMaskOf(NodeTranslation &t, unsigned input, int64_t batch, int64_t columns) {
   if (!t.hasInput(input))
     return nullptr;
   Value *mask = t.input(input);
+  bool isLength = mask->type().shape() == llvm::ArrayRef<int64_t>{batch};
+  if (isLength) {
+    Value *lengths = t.broadcast(t.reshape(t.cast(mask, DType::i64), {batch, 1}), {batch, columns});
+    return t.cast(t.binary(Op::less, t.iota({batch, columns}, 1), lengths), DType::i32);
+  }
   if (mask->type().shape() != llvm::ArrayRef<int64_t>{batch, columns})
     t.reject("a mask of " + toString(mask->type()) + " is not supported, only one of [" + llvm::Twine(batch) + "," +
-             llvm::Twine(columns) + "]");
+             llvm::Twine(columns) + "] or [" + llvm::Twine(batch) + "]");
   return mask;
 }
 
