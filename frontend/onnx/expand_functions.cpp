@@ -57,10 +57,12 @@ void expandRound(OnnxModel &model, onnx::inliner::FunctionIdVector ids) {
 /// Expanded they are read by a Gather, as embeddings are.
 void noteAngleTables(OnnxModel &model) {
   for (const onnx::NodeProto &node : model.graph().node())
-    if (domainOf(node).empty() && node.op_type() == "RotaryEmbedding")
-      for (int input : {1, 2})
+    if (node.op_type() == "RotaryEmbedding") {
+      int first = domainOf(node).empty() ? 1 : 2; // com.microsoft's has the positions before the tables
+      for (int input : {first, first + 1})
         if (input < node.input_size())
           model.angleTables.insert(node.input(input));
+    }
 }
 
 } // namespace

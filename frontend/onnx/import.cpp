@@ -47,16 +47,20 @@ llvm::Error removeControlFlow(OnnxModel &model, const ImportOptions &options) {
   return expandFunctions(model);
 }
 
+/// `isCompiled`: else the parameters alone matter, and a file whose loops need more options is looked at as it is.
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
-                                                   ImportedModel &imported) {
+                                                   ImportedModel &imported, bool isCompiled) {
   llvm::Expected<std::shared_ptr<OnnxModel>> model = loadModel(path, options.weightsMayBeAbsent);
   if (!model)
     return model.takeError();
   imported.model = std::move(*model);
   if (std::string note = keepAllLogits(*imported.model); !note.empty())
     imported.notes.push_back(note);
-  if (llvm::Error error = removeControlFlow(*imported.model, options))
-    return error;
+  if (llvm::Error error = removeControlFlow(*imported.model, options)) {
+    if (isCompiled)
+      return error;
+    llvm::consumeError(std::move(error));
+  }
   llvm::Expected<RecoveredParameters> recovered = recoverParameters({*imported.model, options, imported.remarks});
   if (!recovered)
     return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));
@@ -69,7 +73,7 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
 
 llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptions &options) {
   ImportedModel imported;
-  llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported);
+  llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported, /*isCompiled=*/true);
   if (!recovered)
     return recovered.takeError();
   if (llvm::Error error = refuseLost(*imported.model))
@@ -90,7 +94,7 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
 
 llvm::Expected<ImportedModel> inspectOnnx(llvm::StringRef path, const ImportOptions &options) {
   ImportedModel imported;
-  llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported);
+  llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported, /*isCompiled=*/false);
   if (!recovered)
     return recovered.takeError();
   return imported;

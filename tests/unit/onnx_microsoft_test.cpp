@@ -16,6 +16,9 @@ std::ostream &operator<<(std::ostream &out, const FusedCase &fusedCase) { return
 #define REAL(name, value) name " = Constant<value_float = " value ">() "
 #define GAMMA "g = Constant<value = float[4] {1.0, 2.0, -0.5, 0.3}>() "
 #define BETA "e = Constant<value = float[4] {0.1, 0.2, 0.5, -1.0}>() "
+#define ANGLES                                                                                                         \
+  "c = Constant<value = float[4,2] {1.0, 1.0, 0.5, 0.8, -0.4, 0.3, -0.9, 0.1}>() "                                     \
+  "s = Constant<value = float[4,2] {0.0, 0.0, 0.8, 0.6, 0.9, 0.9, 0.4, 0.99}>() "
 #define BIAS "b = Constant<value = float[4] {0.3, -0.2, 0.1, 0.7}>() "
 
 // x [2,3,6] split into three [2,3,2], shown as 1 head of 2.
@@ -51,7 +54,7 @@ const FusedCase cases[] = {
      "(float[2,4] x) => (float[2,4] y) { " GAMMA "m = Mul(x, x) " INTS("a", "-1") "v = ReduceMean(m, a) " REAL(
          "e", "0.01") "w = Add(v, e) d = Sqrt(w) n = Div(x, d) y = Mul(n, g) }"},
     {"SkipLayerNormalization",
-     "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) z, m, i, t = com.microsoft."
+     "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) z, , , t = com.microsoft."
      "SkipLayerNormalization<epsilon = 0.01>(x, s, g, e, b) y = Add(z, t) }",
      "(float[2,4] x) => (float[2,4] y) { " GAMMA BETA BIAS "s = Exp(x) u = Add(x, s) t = Add(u, b) "
      "z = LayerNormalization<epsilon = 0.01>(t, g, e) y = Add(z, t) }"},
@@ -74,6 +77,13 @@ const FusedCase cases[] = {
      "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
      "m = Constant<value = float[2,1,3] {0.0, 0.0, 0.0, 0.0, 0.0, -10000.0}>() u = Add(s, m) w = Softmax(u) "
      "y = MatMul(w, v) }"},
+    {"MultiHeadAttentionByLength",
+     "(float[2,3,6] x) => (float[2,3,2] y) { q, k, v = Split<axis = 2, num_outputs = 3>(x) "
+     "m = Constant<value = int32[2] {3, 2}>() "
+     "y = com.microsoft.MultiHeadAttention<num_heads = 1>(q, k, v, , m) }",
+     "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
+     "m = Constant<value = float[2,1,3] {0.0, 0.0, 0.0, 0.0, 0.0, -10000.0}>() u = Add(s, m) w = Softmax(u) "
+     "y = MatMul(w, v) }"},
     {"Attention",
      "(float[2,3,6] x) => (float[2,3,2] y) { " INTS(
          "n", "6, 6") "z = ConstantOfShape(n) o = EyeLike<dtype = 1>(z) "
@@ -81,11 +91,21 @@ const FusedCase cases[] = {
      "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
      "m = Constant<value = float[3,3] {0.0, -1e30, -1e30, 0.0, 0.0, -1e30, 0.0, 0.0, 0.0}>() u = Add(s, m) "
      "w = Softmax(u) y = MatMul(w, v) }"},
+    {"RotaryEmbedding",
+     "(float[1,2,3,4] x) => (float[1,2,3,4] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 2, 3}>() "
+     "y = com.microsoft.RotaryEmbedding<interleaved = 1>(x, p, c, s) }",
+     "(float[1,2,3,4] x) => (float[1,2,3,4] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 2, 3}>() "
+     "y = RotaryEmbedding<interleaved = 1>(x, c, s, p) }"},
+    {"RotaryEmbeddingOfPart",
+     "(float[1,3,10] x) => (float[1,3,10] y) { " ANGLES INTS(
+         "p", "1") "y = com.microsoft.RotaryEmbedding<num_heads = 2, rotary_embedding_dim = 4>(x, p, c, s) }",
+     "(float[1,3,10] x) => (float[1,3,10] y) { " ANGLES "p = Constant<value = int64[1,3] {1, 2, 3}>() "
+     "y = RotaryEmbedding<num_heads = 2, rotary_embedding_dim = 4>(x, c, s, p) }"},
 };
 
 class Fused : public testing::TestWithParam<FusedCase> {};
 
-constexpr llvm::StringRef opsets = "\"\" : 20, \"com.microsoft\" : 1";
+constexpr llvm::StringRef opsets = "\"\" : 23, \"com.microsoft\" : 1";
 
 TEST_P(Fused, AgreesWithPlainOps) {
   llvm::Expected<ImportedModel> fused = importText(GetParam().fused, opsets),

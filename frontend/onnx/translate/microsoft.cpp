@@ -128,7 +128,9 @@ void embedLayerNormalization(NodeTranslation &t) {
   Value *sum = t.binary(Op::add, embedded(t, t.input(2), ids), byPosition);
   if (t.hasInput(1))
     sum = t.binary(Op::add, sum, embedded(t, t.input(4), t.input(1)));
-  t.refuseOutput(1);
+  if (t.wantsOutput(1)) // how many tokens of each sample count
+    t.setOutput(1, t.hasInput(7) ? t.reduce(Op::reduceSum, t.input(7), {1}, false)
+                                 : t.constant(Type(DType::i32, {ids->type().dim(0)}), 0));
   t.setOutput(0, normalised(t, sum, t.input(5), t.input(6), t.real("epsilon", 1e-12), false));
   if (t.wantsOutput(2))
     t.setOutput(2, sum);
@@ -172,13 +174,19 @@ Value *attentionOf(NodeTranslation &t, const AttentionInputs &inputs) {
   return t.reshape(mixed, {batch, rows, heads * inputs.value->type().dim(3)});
 }
 
+/// [B, T] from a mask of that shape or from the number of keys per sample.
 Value *keyMaskOf(NodeTranslation &t, unsigned input, int64_t batch, int64_t columns) {
   if (!t.hasInput(input))
     return nullptr;
   Value *mask = t.input(input);
+  bool isLength = mask->type().shape() == llvm::ArrayRef<int64_t>{batch};
+  if (isLength) {
+    Value *lengths = t.broadcast(t.reshape(t.cast(mask, DType::i64), {batch, 1}), {batch, columns});
+    return t.cast(t.binary(Op::less, t.iota({batch, columns}, 1), lengths), DType::i32);
+  }
   if (mask->type().shape() != llvm::ArrayRef<int64_t>{batch, columns})
     t.reject("a mask of " + toString(mask->type()) + " is not supported, only one of [" + llvm::Twine(batch) + "," +
-             llvm::Twine(columns) + "]");
+             llvm::Twine(columns) + "] or [" + llvm::Twine(batch) + "]");
   return mask;
 }
 
@@ -230,6 +238,53 @@ void multiHeadAttention(NodeTranslation &t) {
   t.setOutput(0, attentionOf(t, {parts[0], parts[1], parts[2], mask, optionalInput(t, 5)}));
 }
 
+// ---------------------------------------------------------------------------------------------------- rotary
+
+/// Rows of an angle table for each token, as [B or 1, 1, S, D/2].
+Value *anglesOf(NodeTranslation &t, Value *table, int64_t tokens) {
+  Value *positions = t.input(1);
+  int64_t half = table->type().dim(-1);
+  if (positions->type().rank() == 2)
+    return t.reshape(embedded(t, table, positions), {positions->type().dim(0), 1, tokens, half});
+  int64_t first = t.constantInteger(1, "the first position");
+  return t.reshape(t.slice(table, 0, first, tokens), {1, 1, tokens, half});
+}
+
+/// x [B, N, S, 2 * half] turned. Pairs are elements j and j + half, or, interleaved, 2j and 2j + 1.
+Value *turned(NodeTranslation &t, Value *x, Value *cos, Value *sin, bool isInterleaved) {
+  Shape shape(x->type().shape()), pairs(shape);
+  int64_t half = shape[3] / 2, axis = isInterleaved ? 4 : 3;
+  pairs.pop_back();
+  pairs.append(isInterleaved ? Shape{half, 2} : Shape{2, half});
+  Shape single(pairs), flat(shape);
+  single[axis] = 1;
+  flat[3] = half;
+  Value *split = t.reshape(x, pairs);
+  Value *a = t.reshape(t.slice(split, axis, 0, 1), flat), *b = t.reshape(t.slice(split, axis, 1, 1), flat);
+  Value *low = t.binary(Op::sub, t.binary(Op::mul, a, cos), t.binary(Op::mul, b, sin));
+  Value *high = t.binary(Op::add, t.binary(Op::mul, b, cos), t.binary(Op::mul, a, sin));
+  return t.reshape(t.concat({t.reshape(low, single), t.reshape(high, single)}, axis), shape);
+}
+
+void rotaryEmbedding(NodeTranslation &t) {
+  Value *x = t.input(0), *cos = t.input(2), *sin = t.input(3);
+  int64_t heads = t.integer("num_heads", 0), rank = x->type().rank();
+  if (cos->type().rank() != 2 || cos->type() != sin->type() || t.integer("is_packed_batching", 0) != 0)
+    t.reject("this form is not supported");
+  int64_t width = 2 * cos->type().dim(1);
+  if (rank == 3 && heads == 0)
+    heads = width > 0 ? x->type().dim(2) / width : 0;
+  Value *all = rank == 4 ? x : byHeads(t, x, heads);
+  const Type &type = all->type();
+  if (width < 1 || width > type.dim(3))
+    t.reject("its tables of " + toString(cos->type()) + " do not fit " + toString(type));
+  Value *y = turned(t, t.slice(all, 3, 0, width), anglesOf(t, cos, type.dim(2)), anglesOf(t, sin, type.dim(2)),
+                    t.integer("interleaved", 0) != 0);
+  if (width < type.dim(3))
+    y = t.concat({y, t.slice(all, 3, width, type.dim(3) - width)}, 3);
+  t.setOutput(0, rank == 4 ? y : t.reshape(t.transpose(y, {0, 2, 1, 3}), x->type().shape()));
+}
+
 constexpr TranslationRow rows[] = {
     {"Attention", packedAttention},
     {"BiasGelu", biasGelu},
@@ -242,6 +297,7 @@ constexpr TranslationRow rows[] = {
     {"Gelu", biasGelu},
     {"MultiHeadAttention", multiHeadAttention},
     {"QuickGelu", quickGelu},
+    {"RotaryEmbedding", rotaryEmbedding},
     {"SimplifiedLayerNormalization", simplifiedLayerNormalization},
     {"SkipLayerNormalization", skipLayerNormalization<false>},
     {"SkipSimplifiedLayerNormalization", skipLayerNormalization<true>},
