@@ -98,8 +98,8 @@ std::string ProgramText::constantTable(const Dense &dense) {
 }
 
 std::string nameForMessages(const Node &node) {
-  if (!node.source.empty())
-    return node.source;
+  if (llvm::StringRef name = llvm::StringRef(node.source).rsplit('|').second; !name.empty())
+    return name.str();
   std::string op = infoOf(node).name.str();
   return node.resultCount() > 0 && !node.result(0)->name().empty() ? op + " " + node.result(0)->name().str() : op;
 }

@@ -40,6 +40,16 @@ void restoreWeights(OnnxModel &model, onnx::ModelProto &converted) {
       tensor.Swap(original);
 }
 
+/// The converter leaves Hardmax as it is, although it is along one axis from opset 13 on and over all axes behind
+/// before.
+llvm::Error refuseHardmax(const OnnxModel &model) {
+  for (const onnx::NodeProto &node : model.proto.graph().node())
+    if (node.op_type() == "Hardmax" && node.domain().empty())
+      return llvm::createStringError(model.path + ": " + node.name() +
+                                     ": Hardmax before opset 13 is not supported; export again with a newer opset");
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Error convertOpset(OnnxModel &model) {
@@ -50,6 +60,8 @@ llvm::Error convertOpset(OnnxModel &model) {
     return llvm::createStringError(model.path + ": uses opset " + llvm::Twine(opset) +
                                    " and has If, Loop or Scan nodes, which are read from opset " +
                                    llvm::Twine(translatedOpset) + " on; export again with a newer opset");
+  if (llvm::Error error = refuseHardmax(model))
+    return error;
   try {
     onnx::ModelProto converted =
         onnx::version_conversion::ConvertVersion(lightCopy(model), static_cast<int>(translatedOpset));

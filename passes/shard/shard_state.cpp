@@ -264,11 +264,15 @@ private:
   }
 
   /// From here on a broken rule is our fault, and the dump is for reading: where a node came from is in the train
-  /// stage.
+  /// stage. A program names the nodes whose indices it checks.
   void dropSources() {
     for (const std::unique_ptr<Function> &function : module.functions)
       for (Node *node : *function)
-        node->source.clear();
+        if (!hasIndices(node->op()))
+          node->source.clear();
+  }
+  static bool hasIndices(Op op) {
+    return op == Op::gather || op == Op::gatherNd || op == Op::scatterNd || op == Op::scatterAdd;
   }
 
   Module &module;

@@ -62,9 +62,8 @@ void Evaluator::runBatch(std::int64_t batch) {
   job.pulse.enter(Phase::evaluation);
   sampler.rows(batch, 0, rows);
   feeder.fill(job.context, rows);
-  stepBegins();
+  const StepScope scope;
   job.program.functions.evalStep(job.context);
-  stepEnds();
 }
 
 EvaluationResult Evaluator::run() {

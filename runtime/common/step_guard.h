@@ -1,6 +1,6 @@
 // The borders of a training or evaluation step, for the test build's proof that nothing is allocated inside one.
 //
-// The main loop calls stepBegins() before the first function of a step and stepEnds() after the last; loading data,
+// The main loop has a StepScope around the functions of a step, which also ends where one of them throws; loading data,
 // logging and saving stand outside. In builds without FSDPC_TEST_BUILD both are nothing.
 #pragma once
 
@@ -13,5 +13,13 @@ void stepEnds();
 inline void stepBegins() {}
 inline void stepEnds() {}
 #endif
+
+class StepScope {
+public:
+  StepScope() { stepBegins(); }
+  ~StepScope() { stepEnds(); }
+  StepScope(const StepScope &) = delete;
+  StepScope &operator=(const StepScope &) = delete;
+};
 
 } // namespace fsdpc::rt

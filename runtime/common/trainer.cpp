@@ -231,9 +231,8 @@ void Trainer::callForMicroSteps(std::int64_t step, void (*function)(Context &), 
     if (microSteps > 1)
       feed(step, microStep, which);
     job.context.batchRank = microStep * job.program.worldSize + job.context.rank;
-    stepBegins();
+    const StepScope scope;
     function(job.context);
-    stepEnds();
   }
 }
 
@@ -256,9 +255,10 @@ void Trainer::callFunctions(std::int64_t step) {
   }
   if (savesGradients(step))
     saveGradients();
-  stepBegins();
-  job.program.functions.update(job.context);
-  stepEnds();
+  {
+    const StepScope scope;
+    job.program.functions.update(job.context);
+  }
   pending.fetchUpdate();
 }
 

@@ -51,7 +51,6 @@ const ValueCase cases[] = {
      "(float[2,3] x) => (float[2] y) { " TENSOR("i", "int64[2,1] {2, -3}") "y = GatherND<batch_dims = 1>(x, i) }",
      {2, 3}},
     {"Hardmax", "(float[2,3] x) => (float[2,3] y) { y = Hardmax(x) }", {0, 0, 1, 0, 0, 1}},
-    {"HardmaxOld", "(float[1,2,2] x) => (float[1,2,2] y) { y = Hardmax(x) }", {0, 0, 0, 1}, 11},
     {"Scatter",
      "(float[2,3] x) => (float[2,3] y) { " TENSOR("i", "int64[2,1] {1, -1}")
          TENSOR("u", "float[2,1] {7.0, 8.0}") "y = Scatter<axis = 1>(x, i, u) }",

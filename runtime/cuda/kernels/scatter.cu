@@ -23,23 +23,21 @@ __device__ bool isNotANumber(T x) {
     return false;
 }
 
-template <Reduction reduction, class T>
-__device__ T changed(T x, T update) {
-  if constexpr (reduction == Reduction::add)
-    return static_cast<T>(x + update);
-  else if constexpr (reduction == Reduction::mul)
-    return static_cast<T>(x * update);
-  else if constexpr (reduction == Reduction::max)
-    return x < update || isNotANumber(update) ? update : x;
-  else if constexpr (reduction == Reduction::min)
-    return update < x || isNotANumber(update) ? update : x;
-  else
-    return update;
+template <class T>
+__device__ T changed(Reduction reduction, T x, T update) {
+  switch (reduction) {
+  case Reduction::none: break;
+  case Reduction::add: return static_cast<T>(x + update);
+  case Reduction::mul: return static_cast<T>(x * update);
+  case Reduction::max: return x < update || isNotANumber(update) ? update : x;
+  case Reduction::min: return update < x || isNotANumber(update) ? update : x;
+  }
+  return update;
 }
 
-template <Reduction reduction, class T, class Index>
-__global__ void changeRows(GatherNdShape shape, IndexFaults faults, std::int64_t rowsOfBatch, std::int64_t parts,
-                           const Index *indices, const T *updates, T *y) {
+template <class T, class Index>
+__global__ void changeRows(GatherNdShape shape, IndexFaults faults, Reduction reduction, std::int64_t rowsOfBatch,
+                           std::int64_t parts, const Index *indices, const T *updates, T *y) {
   const std::int64_t tasks = shape.batch * parts * shape.inner, step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t task = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += step) {
     const std::int64_t column = task % shape.inner, part = task / shape.inner % parts;
@@ -50,18 +48,9 @@ __global__ void changeRows(GatherNdShape shape, IndexFaults faults, std::int64_t
       if (row < 0 || row % parts != part)
         continue;
       T *const element = y + (batch * rowsOfBatch + row) * shape.inner + column;
-      *element = changed<reduction>(*element, updates[(batch * shape.count + i) * shape.inner + column]);
+      *element = changed(reduction, *element, updates[(batch * shape.count + i) * shape.inner + column]);
     }
   }
-}
-
-template <Reduction reduction, class T, class Index>
-void change(const Context &c, const GatherNdShape &shape, const Index *indices, const T *updates, T *y) {
-  const std::int64_t rows = shape.rows(), columns = shape.batch * shape.inner;
-  const std::int64_t enough = std::int64_t{c.device->multiprocessors} * 2048;
-  const std::int64_t parts = std::max<std::int64_t>(1, std::min({rows, shape.count, enough / columns}));
-  launch(c, gridFor(c, columns * parts, threads), changeRows<reduction, T, Index>, shape, indexFaults(c, shape.node),
-         rows, parts, indices, updates, y);
 }
 
 } // namespace
@@ -77,13 +66,11 @@ void scatterNd(const Context &c, const GatherNdShape &shape, Reduction reduction
             "copy");
   if (shape.count == 0)
     return;
-  switch (reduction) {
-  case Reduction::none: return change<Reduction::none>(c, shape, indices, updates, y);
-  case Reduction::add: return change<Reduction::add>(c, shape, indices, updates, y);
-  case Reduction::mul: return change<Reduction::mul>(c, shape, indices, updates, y);
-  case Reduction::max: return change<Reduction::max>(c, shape, indices, updates, y);
-  case Reduction::min: return change<Reduction::min>(c, shape, indices, updates, y);
-  }
+  const std::int64_t rows = shape.rows(), columns = shape.batch * shape.inner;
+  const std::int64_t enough = std::int64_t{c.device->multiprocessors} * 2048;
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min({rows, shape.count, enough / columns}));
+  launch(c, gridFor(c, columns * parts, threads), changeRows<T, Index>, shape, indexFaults(c, shape.node), reduction,
+         rows, parts, indices, updates, y);
 }
 
 #define FSDPC_SCATTER_ND(T)                                                                                            \
