@@ -294,6 +294,47 @@ TEST_P(OnnxPadPool, AgreesWithTheReference) { checkReferenceCase(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(All, OnnxPadPool, testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// The message with which the graph is refused.
+std::string refusalOf(const char *text) {
+  llvm::Expected<ImportedModel> imported = importCase({"", 21, 0, 1, text, {}});
+  if (imported)
+    return "";
+  return llvm::toString(imported.takeError());
+}
+
+TEST(OnnxPadPool, AttributesThatOverflowAreRefusedByName) {
+  const std::pair<const char *, const char *> refused[] = {
+      {"(float[1,1,4] x) => (float[1,1,n] y) { y = MaxPool<kernel_shape = [2], strides = [9223372036854775807]>(x) }",
+       "a stride of 9223372036854775807"},
+      {"(float[1,1,4] x) => (float[1,1,n] y) { y = AveragePool<kernel_shape = [4611686018427387904], dilations = "
+       "[4]>(x) "
+       "}",
+       "a kernel of 4611686018427387904"},
+      {"(float[1,1,4] x) => (float[1,1,n] y) { w = Constant<value = float[1,1,1] {1.0}>() y = ConvTranspose<strides = "
+       "[4611686018427387904]>(x, w) }",
+       "a stride of 4611686018427387904"},
+      {"(float[1,1,4] x) => (float[1,m,n] y) { w = Constant<value = float[1,2,1] {1.0, 2.0}>() y = ConvTranspose<group "
+       "= "
+       "4611686018427387904>(x, w) }",
+       "groups"},
+      {"(float[1,4] x) => (float[1,n] y) { p = Constant<value_ints = [0, 9223372036854775807, 0, 0]>() y = Pad<mode = "
+       "\"edge\">(x, p) }",
+       "pads of 9223372036854775807"},
+      {"(float[1,4] x) => (float[1,n] y) { p = Constant<value_ints = [0, 2147483647, 0, 0]>() y = Pad<mode = "
+       "\"wrap\">(x, p) }",
+       "more than 1024 times"},
+      {"(float[1,4] x) => (float[1,n] y) { s = Constant<value_floats = [1.0, 1e30]>() y = Resize<mode = \"linear\">(x, "
+       ", "
+       "s) }",
+       "axis 1 of f32[1,4] cannot get 4"},
+      {"(float[1,4,4] x) => (float[1,1,2,2] y) { i = Constant<value_ints = [2, 2]>() b = Constant<value_ints = "
+       "[4294967296, 4294967296]>() y = Col2Im(x, i, b) }",
+       "a block of 4294967296"},
+  };
+  for (auto [text, message] : refused)
+    EXPECT_NE(refusalOf(text).find(message), std::string::npos) << refusalOf(text) << "\n" << text;
+}
+
 } // namespace
 
 } // namespace fsdpc
