@@ -252,6 +252,13 @@ const ReferenceCase cases[] = {
      "(float[1,5] x) => (float[1,5] y) { s = Constant<value_floats = [1.0, 1.1]>() y = Resize<mode = \"linear\">(x, , "
      "s) }",
      {{-1.28125, 0.715909, -0.2727272, 0.9204544, 0.6590911}}},
+    {"ResizeBySevenTenths",
+     21,
+     -2,
+     2,
+     "(float[1,10] x) => (float[1,7] y) { s = Constant<value_floats = [1.0, 0.7]>() y = Resize<mode = \"nearest\">(x, "
+     ", s) }",
+     {{-1.28125, -0.65625, 1.65625, -0.03125, 0.59375, -1.09375, -0.46875}}},
     {"ResizeAntialias",
      21,
      -2,
