@@ -50,6 +50,32 @@ llvm::Error refuseHardmax(const OnnxModel &model) {
   return llvm::Error::success();
 }
 
+void addText(onnx::NodeProto &node, const char *name, const char *value) {
+  onnx::AttributeProto *attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(onnx::AttributeProto::STRING);
+  attribute->set_s(value);
+}
+
+/// Upsample and Resize before opset 11 divide coordinates by the scale and round down. The converter leaves that
+/// unsaid, and Resize does otherwise by default.
+void keepCoordinates(onnx::GraphProto &model) {
+  std::vector<onnx::GraphProto *> graphs = {&model};
+  while (!graphs.empty()) {
+    onnx::GraphProto *graph = graphs.back();
+    graphs.pop_back();
+    for (onnx::NodeProto &node : *graph->mutable_node()) {
+      for (onnx::AttributeProto &attribute : *node.mutable_attribute())
+        if (attribute.has_g())
+          graphs.push_back(attribute.mutable_g());
+      if (node.op_type() != "Resize" || attributeOf(node, "coordinate_transformation_mode"))
+        continue;
+      addText(node, "coordinate_transformation_mode", "asymmetric");
+      addText(node, "nearest_mode", "floor");
+    }
+  }
+}
+
 } // namespace
 
 llvm::Error convertOpset(OnnxModel &model) {
@@ -66,6 +92,8 @@ llvm::Error convertOpset(OnnxModel &model) {
     onnx::ModelProto converted =
         onnx::version_conversion::ConvertVersion(lightCopy(model), static_cast<int>(translatedOpset));
     restoreWeights(model, converted);
+    if (opset < 11)
+      keepCoordinates(*converted.mutable_graph());
     model.proto.Swap(&converted);
   } catch (const std::exception &fault) {
     return llvm::createStringError(

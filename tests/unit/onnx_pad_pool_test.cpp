@@ -208,6 +208,36 @@ const ReferenceCase cases[] = {
        -0.921875, 5.109375,  -1.0625,   -3.828125,  7.570312,  -2.054688, -0.96875,   5.804688,   1.414062,
        -1.03125,  -2.703125, -0.140625, -0.4296875, -3.742188, -3.890625, -0.5546875, -0.6328125, -3.1875,
        -1.03125,  -2.6875,   0.71875,   -0.421875,  -3.585938, -2.054688, -0.703125,  -0.8046875, -2.367188}}},
+    {"UpsampleNearest",
+     9,
+     -2,
+     2,
+     "(float[1,1,2,3] x) => (float[1,1,4,6] y) { s = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>() y = "
+     "Upsample<mode = \"nearest\">(x, s) }",
+     {{-1.28125, -1.28125, 1.03125,  1.03125,  -0.65625, -0.65625, -1.28125, -1.28125,
+       1.03125,  1.03125,  -0.65625, -0.65625, 1.65625,  1.65625,  -0.03125, -0.03125,
+       -1.71875, -1.71875, 1.65625,  1.65625,  -0.03125, -0.03125, -1.71875, -1.71875}}},
+    {"UpsampleNearestOdd",
+     9,
+     -2,
+     2,
+     "(float[1,1,4] x) => (float[1,1,6] y) { s = Constant<value = float[3] {1.0, 1.0, 1.5}>() y = Upsample<mode = "
+     "\"nearest\">(x, s) }",
+     {{-1.28125, -1.28125, 1.03125, -0.65625, -0.65625, 1.65625}}},
+    {"ResizeTenNearest",
+     10,
+     -2,
+     2,
+     "(float[1,1,4] x) => (float[1,1,6] y) { s = Constant<value = float[3] {1.0, 1.0, 1.5}>() y = Resize<mode = "
+     "\"nearest\">(x, s) }",
+     {{-1.28125, -1.28125, 1.03125, -0.65625, -0.65625, 1.65625}}},
+    {"UpsampleLinear",
+     9,
+     -2,
+     2,
+     "(float[1,1,2,3] x) => (float[1,1,4,3] y) { s = Constant<value = float[4] {1.0, 1.0, 2.0, 1.0}>() y = "
+     "Upsample<mode = \"linear\">(x, s) }",
+     {{-1.28125, 1.03125, -0.65625, 0.1875, 0.5, -1.1875, 1.65625, -0.03125, -1.71875, 1.65625, -0.03125, -1.71875}}},
     {"ResizeSymmetric",
      21,
      -2,
@@ -222,6 +252,13 @@ const ReferenceCase cases[] = {
      "(float[1,5] x) => (float[1,5] y) { s = Constant<value_floats = [1.0, 1.1]>() y = Resize<mode = \"linear\">(x, , "
      "s) }",
      {{-1.28125, 0.715909, -0.2727272, 0.9204544, 0.6590911}}},
+    {"ResizeBySevenTenths",
+     21,
+     -2,
+     2,
+     "(float[1,10] x) => (float[1,7] y) { s = Constant<value_floats = [1.0, 0.7]>() y = Resize<mode = \"nearest\">(x, "
+     ", s) }",
+     {{-1.28125, -0.65625, 1.65625, -0.03125, 0.59375, -1.09375, -0.46875}}},
     {"ResizeAntialias",
      21,
      -2,
@@ -293,6 +330,47 @@ TEST_P(OnnxPadPool, AgreesWithTheReference) { checkReferenceCase(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(All, OnnxPadPool, testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });
+
+/// The message with which the graph is refused.
+std::string refusalOf(const char *text) {
+  llvm::Expected<ImportedModel> imported = importCase({"", 21, 0, 1, text, {}});
+  if (imported)
+    return "";
+  return llvm::toString(imported.takeError());
+}
+
+TEST(OnnxPadPool, AttributesThatOverflowAreRefusedByName) {
+  const std::pair<const char *, const char *> refused[] = {
+      {"(float[1,1,4] x) => (float[1,1,n] y) { y = MaxPool<kernel_shape = [2], strides = [9223372036854775807]>(x) }",
+       "a stride of 9223372036854775807"},
+      {"(float[1,1,4] x) => (float[1,1,n] y) { y = AveragePool<kernel_shape = [4611686018427387904], dilations = "
+       "[4]>(x) "
+       "}",
+       "a kernel of 4611686018427387904"},
+      {"(float[1,1,4] x) => (float[1,1,n] y) { w = Constant<value = float[1,1,1] {1.0}>() y = ConvTranspose<strides = "
+       "[4611686018427387904]>(x, w) }",
+       "a stride of 4611686018427387904"},
+      {"(float[1,1,4] x) => (float[1,m,n] y) { w = Constant<value = float[1,2,1] {1.0, 2.0}>() y = ConvTranspose<group "
+       "= "
+       "4611686018427387904>(x, w) }",
+       "groups"},
+      {"(float[1,4] x) => (float[1,n] y) { p = Constant<value_ints = [0, 9223372036854775807, 0, 0]>() y = Pad<mode = "
+       "\"edge\">(x, p) }",
+       "pads of 9223372036854775807"},
+      {"(float[1,4] x) => (float[1,n] y) { p = Constant<value_ints = [0, 2147483647, 0, 0]>() y = Pad<mode = "
+       "\"wrap\">(x, p) }",
+       "more than 1024 times"},
+      {"(float[1,4] x) => (float[1,n] y) { s = Constant<value_floats = [1.0, 1e30]>() y = Resize<mode = \"linear\">(x, "
+       ", "
+       "s) }",
+       "axis 1 of f32[1,4] cannot get 4"},
+      {"(float[1,4,4] x) => (float[1,1,2,2] y) { i = Constant<value_ints = [2, 2]>() b = Constant<value_ints = "
+       "[4294967296, 4294967296]>() y = Col2Im(x, i, b) }",
+       "a block of 4294967296"},
+  };
+  for (auto [text, message] : refused)
+    EXPECT_NE(refusalOf(text).find(message), std::string::npos) << refusalOf(text) << "\n" << text;
+}
 
 } // namespace
 

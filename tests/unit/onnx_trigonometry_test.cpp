@@ -62,6 +62,19 @@ const ReferenceCase cases[] = {
      1.5,
      "(float[2,3] x) => (float[2,3] y) { y = Tan(x) }",
      {{-1.431211, 0.9763603, -0.5362013, 2.932799, -0.02344179, -3.455037}}},
+    {"Shrink",
+     21,
+     -2,
+     2,
+     "(float[2,8] x) => (float[2,8] y) { y = Shrink(x) }",
+     {{-1.28125, 1.03125, -0.65625, 1.65625, 0, -1.71875, 0.59375, -1.09375, 1.21875, 0, 1.84375, 0, -1.53125, 0.78125,
+       -0.90625, 1.40625}}},
+    {"ShrinkBiased",
+     21,
+     -2,
+     2,
+     "(float[2,8] x) => (float[2,8] y) { y = Shrink<lambd = 1.0, bias = 0.25>(x) }",
+     {{-1.03125, 0.78125, 0, 1.40625, 0, -1.46875, 0, -0.84375, 0.96875, 0, 1.59375, 0, -1.28125, 0, 0, 1.15625}}},
     {"Hardmax",
      21,
      -2,
@@ -114,6 +127,71 @@ TEST_P(OnnxTrigonometry, AgreesWithTheReference) { checkReferenceCase(GetParam()
 
 INSTANTIATE_TEST_SUITE_P(All, OnnxTrigonometry, testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });
+
+/// y = op(x) for every x, and dy/dx, in f64.
+struct Slopes {
+  std::vector<double> values, slopes;
+};
+
+Slopes slopesOf(const char *op, const std::vector<double> &x) {
+  std::string shape = "float[" + std::to_string(x.size()) + "]", text = shape + " x) => (" + shape + " y) { y = ";
+  text = "(" + text + op + "(x) }";
+  ReferenceCase test{op, 21, 0, 1, text.c_str(), {}};
+  llvm::Expected<ImportedModel> imported = importCase(test);
+  if (!imported) {
+    ADD_FAILURE() << llvm::toString(imported.takeError());
+    return {};
+  }
+  const Function &forward = *imported->module->function(FunctionKind::forward);
+  HostTensor input = tensorOf(forward.arguments()[0].value->type(), x);
+  BuildFunction build = [&](Builder &b, llvm::ArrayRef<Value *> inputs) { return rebuilt(b, forward, inputs); };
+  return {valuesOf({input}, build)[0].values, gradientsOf({input}, build)[0].values};
+}
+
+/// Relative errors, so that numbers near 0 count as much as others.
+void expectClose(const std::vector<double> &actual, const std::vector<double> &expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], 1e-12 * std::fabs(expected[i])) << "element " << i;
+}
+
+TEST(OnnxTrigonometry, OddFunctionsKeepTheirDigitsAndSlopeAtZero) {
+  const std::vector<double> x = {0, 1e-9, -1e-5};
+  for (auto [op, function] : {std::pair<const char *, double (*)(double)>{"Asin", std::asin},
+                              {"Asinh", std::asinh},
+                              {"Atan", std::atan},
+                              {"Atanh", std::atanh},
+                              {"Sinh", std::sinh},
+                              {"Tan", std::tan}}) {
+    SCOPED_TRACE(op);
+    Slopes y = slopesOf(op, x);
+    expectClose(y.values, {0, function(x[1]), function(x[2])});
+    for (double slope : y.slopes)
+      EXPECT_NEAR(slope, 1, 1e-9);
+  }
+}
+
+TEST(OnnxTrigonometry, FormulasMeetWhereTheyChange) {
+  const std::vector<double> x = {-1, 1, 0.9999999, 1.0000001, -0.9999999};
+  Slopes sine = slopesOf("Sinh", x), inverse = slopesOf("Asinh", x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(sine.values[i], std::sinh(x[i]), 1e-12);
+    EXPECT_NEAR(sine.slopes[i], std::cosh(x[i]), 1e-12);
+    EXPECT_NEAR(inverse.values[i], std::asinh(x[i]), 1e-12);
+    EXPECT_NEAR(inverse.slopes[i], 1 / std::sqrt(1 + x[i] * x[i]), 1e-12);
+  }
+}
+
+TEST(OnnxTrigonometry, EndsAreExactAndLargeNumbersDoNotOverflow) {
+  const double pi = 3.141592653589793, close = 1 - 0x1p-30;
+  expectClose(slopesOf("Asin", {-1, 1, close}).values, {-pi / 2, pi / 2, std::asin(close)});
+  expectClose(slopesOf("Acos", {-1, 1, close}).values, {pi, 0, std::acos(close)});
+  expectClose(slopesOf("Acosh", {1, 1 + 0x1p-30, 1e200}).values, {0, std::acosh(1 + 0x1p-30), std::acosh(1e200)});
+  expectClose(slopesOf("Asinh", {1e200, -1e200, 40}).values, {std::asinh(1e200), -std::asinh(1e200), std::asinh(40)});
+  expectClose(slopesOf("Atan", {1e300, -1e300}).slopes, {0, 0});
+  Slopes large = slopesOf("Asinh", {1e10, -1e10});
+  expectClose(large.slopes, {1e-10, 1e-10});
+}
 
 } // namespace
 

@@ -54,6 +54,15 @@ void thresholdedRelu(NodeTranslation &t) {
   t.setOutput(0, t.select(above, x, t.constantLike(x, 0)));
 }
 
+/// Closer to 0 by `bias`, and 0 between -lambd and lambd.
+void shrink(NodeTranslation &t) {
+  Value *x = t.input(0);
+  double limit = t.real("lambd", 0.5), bias = t.real("bias", 0);
+  Value *zero = t.constantLike(x, 0), *isAbove = t.binary(Op::less, t.constantLike(x, limit), x);
+  Value *above = t.select(isAbove, t.binary(Op::sub, x, bias), zero);
+  t.setOutput(0, t.select(t.binary(Op::less, x, -limit), t.binary(Op::add, x, bias), above));
+}
+
 /// clamp(alpha * x + beta, 0, 1)
 Value *hardSigmoidOf(NodeTranslation &t, Value *x, double alpha, double beta) {
   Value *line = t.binary(Op::add, t.binary(Op::mul, x, alpha), beta);
@@ -128,6 +137,7 @@ constexpr TranslationRow rows[] = {
     {"PRelu", pRelu},
     {"Relu", unaryOp<Op::relu>},
     {"Selu", selu},
+    {"Shrink", shrink},
     {"Sigmoid", unaryOp<Op::sigmoid>},
     {"Softmax", alongAxis<Op::softmax>, 13},
     {"Softplus", softplus},

@@ -1,4 +1,4 @@
-// Fourier transforms, as products with matrices of cosines and sines, and the weights of mel filters.
+// Fourier transforms, as products with matrices of cosines and sines; windows, and the weights of mel filters.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include "llvm/Support/MathExtras.h"
@@ -150,6 +150,26 @@ void shortTimeFourier(NodeTranslation &t) {
   t.setOutput(0, t.reshape(t.moveAxis(y, 1, 2), {type.dim(0), y->type().dim(2), f.outputs, 2}));
 }
 
+/// a - b cos(2 pi i / n) + c cos(4 pi i / n) for i = 0, 1, ..., n being the size, or one less for a symmetric window.
+void cosineWindow(NodeTranslation &t, double a, double b, double c) {
+  int64_t size = t.constantInteger(0, "the size");
+  std::optional<DType> dtype = dtypeOf(static_cast<int32_t>(t.integer("output_datatype", 1)));
+  if (size < 1 || size > largestTable || !dtype)
+    t.reject("a window of " + llvm::Twine(size) + " elements, or of this element type, is not supported");
+  bool isPeriodic = t.integer("periodic", 1) != 0;
+  double period = static_cast<double>(isPeriodic ? size : std::max<int64_t>(1, size - 1));
+  std::vector<double> values;
+  for (int64_t i = 0; i < size; ++i) {
+    double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
+    values.push_back(a - b * std::cos(angle) + c * std::cos(2 * angle));
+  }
+  t.setOutput(0, t.constant(Type(*dtype, {size}), Dense::fromDoubles(*dtype, values)));
+}
+
+void hannWindow(NodeTranslation &t) { cosineWindow(t, 0.5, 0.5, 0); }
+void hammingWindow(NodeTranslation &t) { cosineWindow(t, 25.0 / 46, 21.0 / 46, 0); }
+void blackmanWindow(NodeTranslation &t) { cosineWindow(t, 0.42, 0.5, 0.08); }
+
 double hertzOf(double mel) { return 700 * std::expm1(mel / 2595 * std::numbers::ln10); }
 double melOf(double hertz) { return 2595 * std::log1p(hertz / 700) / std::numbers::ln10; }
 
@@ -191,7 +211,9 @@ void melWeights(NodeTranslation &t) {
 }
 
 constexpr TranslationRow rows[] = {
-    {"DFT", discreteFourier}, {"MelWeightMatrix", melWeights}, {"STFT", shortTimeFourier}};
+    {"BlackmanWindow", blackmanWindow}, {"DFT", discreteFourier},        {"HammingWindow", hammingWindow},
+    {"HannWindow", hannWindow},         {"MelWeightMatrix", melWeights}, {"STFT", shortTimeFourier},
+};
 
 } // namespace
 

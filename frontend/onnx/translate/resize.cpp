@@ -2,6 +2,7 @@
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace fsdpc {
@@ -26,6 +27,15 @@ struct Request {
   std::vector<double> scales; ///< empty: sizes decide
 };
 
+/// 0.7f is meant as 0.7: the shortest decimal that rounds to it. Otherwise halves between two elements would be missed.
+double decimalOf(float scale) {
+  char text[32];
+  double value = scale;
+  auto end = std::to_chars(text, text + sizeof text, scale).ptr;
+  std::from_chars(text, end, value);
+  return value;
+}
+
 Request requestOf(NodeTranslation &t, int64_t rank) {
   Request request{t.has("axes") ? t.integers("axes") : allAxes(rank), {}, {}};
   unsigned scalesAt = hasRoi(t) ? 2 : 1, sizesAt = 3;
@@ -37,7 +47,7 @@ Request requestOf(NodeTranslation &t, int64_t rank) {
     if (!scales)
       t.reject("the scales must be constant");
     for (int64_t i = 0; i < t.input(scalesAt)->type().elements(); ++i)
-      request.scales.push_back(scales->at(i));
+      request.scales.push_back(decimalOf(static_cast<float>(scales->at(i))));
   }
   size_t count = bySizes ? request.sizes.size() : request.scales.size();
   if (count != request.axes.size())
@@ -71,7 +81,9 @@ std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
     int64_t axis = t.normalAxis(request.axes[i], type.rank()), from = type.dim(axis);
     double size = static_cast<double>(from);
     double scale = request.scales.empty() ? static_cast<double>(request.sizes[i]) / size : request.scales[i];
-    double exact = request.scales.empty() ? static_cast<double>(request.sizes[i]) : size * scale;
+    // Scales are f32, and so is their product with a size: 6 elements by 0.8333333 are 5.
+    double exact = request.scales.empty() ? static_cast<double>(request.sizes[i])
+                                          : static_cast<double>(static_cast<float>(size) * static_cast<float>(scale));
     double to = std::floor(rounds ? exact + 0.5 : exact);
     if (!(from >= 1 && to >= 1 && to <= 0x1p31))
       t.reject("axis " + llvm::Twine(axis) + " of " + toString(type) + " cannot get " + doubleText(to) + " elements");
