@@ -118,5 +118,32 @@ TEST_F(Feeding, FillingEverythingReadsNothing) {
                  "nothing is read from it: --fill gives every input");
 }
 
+TEST_F(Feeding, BooleansLookNothingUpAndTakeNoTokens) {
+  program.inputs = {{"ids", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::x, 5},
+                    {"mask", InputKind::data, DType::boolean, {2, {fakeBatch, 3}}, at::labels}};
+  program.info.inputs = program.inputs;
+  EXPECT_EQ(tokensPerSample(program.info, {}), 3);
+  const std::string path = folder.write(
+      "m.safetensors",
+      safetensorsBytes(
+          R"({"ids":{"dtype":"BOOL","shape":[1,3],"data_offsets":[0,3]},"mask":{"dtype":"BOOL","shape":[1,3],"data_offsets":[3,6]}})",
+          std::string(6, '\0')));
+  EXPECT_FAILURE(BatchFeeder(program.info, openDataset({path}), {}), corrupt,
+                 "field ids BOOL[3] does not have the type of input ids I64[3]; save it as I64");
+}
+
+TEST_F(Feeding, FieldsThatNothingReadsAreNamed) {
+  program.inputs = {{"ids", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::x}};
+  program.info.inputs = program.inputs;
+  const std::string path = folder.write(
+      "u.safetensors",
+      safetensorsBytes(
+          R"({"ids":{"dtype":"U8","shape":[1,3],"data_offsets":[0,3]},"mask":{"dtype":"U8","shape":[1,3],"data_offsets":[3,6]}})",
+          std::string(6, '\0')));
+  BatchFeeder fed(program.info, openDataset({path}), {});
+  ASSERT_EQ(fed.notes().size(), 1u);
+  EXPECT_EQ(fed.notes()[0], path + ": no input reads mask U8[3]");
+}
+
 } // namespace
 } // namespace fsdpc::rt
