@@ -31,6 +31,23 @@ const State *parameterState(const Node &node) {
   return state && state->role == StateRole::parameter ? state : nullptr;
 }
 
+bool onlyMoves(const Node &node) {
+  return node.op() == Op::reshape || node.op() == Op::transpose || node.op() == Op::broadcast || node.op() == Op::cast;
+}
+
+/// Nodes that compute with the value, behind whatever only moves it.
+int64_t computingUses(const Value &value) {
+  int64_t count = 0;
+  llvm::SmallVector<const Value *, 8> pending = {&value};
+  while (!pending.empty())
+    for (const Use *use = pending.pop_back_val()->uses(); use; use = use->next())
+      if (onlyMoves(*use->user()))
+        pending.push_back(use->user()->result());
+      else
+        ++count;
+  return count;
+}
+
 UsedParameter describe(const State &state, const Node &user) {
   UsedParameter parameter{state.name, state.type.elements(), scopeOf(user).str(), "", false};
   llvm::StringRef owner = llvm::StringRef(state.name).rsplit('.').first;
@@ -45,8 +62,10 @@ std::vector<UsedParameter> usedParameters(const Function &function) {
   for (const Node *node : function)
     for (const Value *operand : node->operands()) {
       const State *state = operand->definer() ? parameterState(*operand->definer()) : nullptr;
-      if (state && seen.try_emplace(state->name, true).second)
-        parameters.push_back(describe(*state, *node));
+      if (!state || !seen.try_emplace(state->name, true).second)
+        continue;
+      parameters.push_back(describe(*state, *node));
+      parameters.back().uses = computingUses(*operand);
     }
   return parameters;
 }

@@ -22,6 +22,14 @@ std::string listed(llvm::ArrayRef<std::string> names) {
   return names.size() <= mostListed ? text : text + ", ... (" + std::to_string(names.size()) + ")";
 }
 
+std::string commonPath(llvm::ArrayRef<const UsedParameter *> parameters) {
+  llvm::StringRef common = parameters.front()->module;
+  for (const UsedParameter *parameter : parameters)
+    while (!common.empty() && !liesIn(parameter->module, common))
+      common = parentOf(common);
+  return common.str();
+}
+
 int32_t UnitPlan::blockAround(llvm::StringRef path) const {
   for (; !path.empty(); path = parentOf(path))
     if (auto found = ofBlock.find(path); found != ofBlock.end())
@@ -142,15 +150,6 @@ void Planner::byBlocks(llvm::ArrayRef<std::string> blocks, llvm::StringRef sourc
   nameGaps();
 }
 
-/// The longest path that all modules lie in.
-std::string commonPath(llvm::ArrayRef<const UsedParameter *> parameters) {
-  llvm::StringRef common = parameters.front()->module;
-  for (const UsedParameter *parameter : parameters)
-    while (!common.empty() && !liesIn(parameter->module, common))
-      common = parentOf(common);
-  return common.str();
-}
-
 /// After the one module or, with what comes where, the path that all lie in.
 void Planner::nameGaps() {
   for (const auto &[unit, members] : gaps) {
@@ -231,8 +230,13 @@ llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
       return blocks.takeError();
     planner.byBlocks(*blocks, byClass ? "classes" : "pattern");
   } else {
+    auto hasBlocks = [](llvm::ArrayRef<std::string> blocks) {
+      return llvm::any_of(blocks, [](const std::string &block) { return !block.empty(); });
+    };
     std::vector<std::string> blocks = findRepeatedBlocks(parameters);
-    if (llvm::any_of(blocks, [](const std::string &block) { return !block.empty(); }))
+    if (!hasBlocks(blocks))
+      blocks = findReusedModules(parameters);
+    if (hasBlocks(blocks))
       planner.byBlocks(blocks, "");
     else
       planner.bySize(totalElements(parameters) / unitsBySize, /*largeAlone=*/true);

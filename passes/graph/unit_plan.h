@@ -15,6 +15,7 @@ struct UsedParameter {
   std::string userScope; ///< module of the node that uses it first; empty if unknown
   std::string module;    ///< that owns it: from its name, else the user's; its own name if there is neither
   bool isNamed = false;  ///< the module comes from its name
+  int64_t uses = 1;      ///< nodes that compute with it, whatever moves it before
 };
 
 struct UnitPlan {
@@ -33,10 +34,10 @@ struct UnitPlan {
 };
 
 /// auto: blocks that repeat, one unit each, and one for what is used before the first block, after the last and between
-/// two; without such blocks up to about eight units by size. transformer_based_wrap, manual: the same with the modules
-/// of the asked classes, or whose whole paths match, as blocks, which may stand in one another. size_based_wrap:
-/// modules in a row until they have minNumParams. no_wrap: one unit. `classes` is Module::classes. Errors: a class or
-/// pattern that matches nothing, with what there is.
+/// two; without such blocks the same with modules that are applied several times; else up to about eight units by size.
+/// transformer_based_wrap, manual: the same with the modules of the asked classes, or whose whole paths match, as
+/// blocks, which may stand in one another. size_based_wrap: modules in a row until they have minNumParams. no_wrap: one
+/// unit. `classes` is Module::classes. Errors: a class or pattern that matches nothing, with what there is.
 llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
                                    const std::map<std::string, std::string> &classes, const PipelineOptions &options);
 
@@ -46,6 +47,12 @@ llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
 /// occurs with two or more numbers, where at least two of the blocks hold modules of their own and share half of their
 /// parameters' names. The outermost list counts, plain numbers before numbered names.
 std::vector<std::string> findRepeatedBlocks(llvm::ArrayRef<UsedParameter> parameters);
+
+/// The paths of modules that are applied several times in a row, as ALBERT's layer is, by parameter; empty string: in
+/// none. All parameters in such a module, of at least two modules inside it, are used twice or more. The outermost
+/// counts, by the longest path that all its parameters share. Cut into units by size, all but the last of them would
+/// stay gathered through every later use.
+std::vector<std::string> findReusedModules(llvm::ArrayRef<UsedParameter> parameters);
 
 /// The path of the innermost module of one of the classes by parameter; empty string: in none. A class is named in full
 /// or by its end ("GPT2Block"). Error: one that no module around a parameter has, with those that are there and counts.
@@ -63,6 +70,8 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
 
 // ---- Module paths
 
+/// The longest path that the modules of all parameters lie in; empty if there is none.
+std::string commonPath(llvm::ArrayRef<const UsedParameter *> parameters);
 /// "a.b" of "a.b.c"; empty for "a".
 llvm::StringRef parentOf(llvm::StringRef path);
 /// Is `path` the module or inside it?

@@ -38,6 +38,9 @@ Pair split(const std::string &text, const char *option) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+/// Numbers, not masks of booleans.
+bool takesIntegers(const InputInfo &input) { return !isFloat(input.dtype) && input.dtype != DType::boolean; }
+
 bool hasRange(const InputInfo &input) {
   return (input.indexLimit > 0 || !input.ranges.empty()) && !isFloat(input.dtype);
 }
@@ -74,7 +77,7 @@ std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &opti
       if (split(map, "--map").left == input.name && split(map, "--map").right == unshiftedField)
         return length(input);
     const bool takesLabels = input.kind != InputKind::data || std::string_view(input.name) == shiftedField;
-    if (takesLabels || isFloat(input.dtype) || named(options.fills, "--fill", input) ||
+    if (takesLabels || !takesIntegers(input) || named(options.fills, "--fill", input) ||
         named(options.maps, "--map", input))
       continue;
     ++candidates;
@@ -86,7 +89,7 @@ std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &opti
 std::string integerInputs(const ProgramInfo &program) {
   std::string text;
   for (const InputInfo &input : program.inputs)
-    if (input.kind == InputKind::data && !isFloat(input.dtype) && std::string_view(input.name) != shiftedField)
+    if (input.kind == InputKind::data && takesIntegers(input) && std::string_view(input.name) != shiftedField)
       text += (text.empty() ? "" : ", ") + inputText(input);
   return text.empty() ? "none" : text;
 }
@@ -101,6 +104,7 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
   bindFilled(options);
   bindMapped(options);
   bindByName();
+  noteUnused();
   std::int64_t bufferBytes = 0;
   const Field *first = nullptr;
   for (const Binding &binding : bindings) {
@@ -121,6 +125,19 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
   if (sampleCount == 0)
     throw Failure(ExitCode::corrupt, data.pattern + ": holds no samples");
   buffer.resize(static_cast<std::size_t>(bufferBytes));
+}
+
+/// Fields of a format that has two of its own are no surprise; a mask that the program does not take is one.
+void BatchFeeder::noteUnused() {
+  if (!data.defaultField.empty())
+    return;
+  std::string unused;
+  for (std::size_t i = 0; i < data.fields.size(); ++i)
+    if (std::none_of(bindings.begin(), bindings.end(),
+                     [&](const Binding &b) { return b.feed == Feed::field && b.field == i; }))
+      unused += (unused.empty() ? "" : ", ") + data.fields[i].text();
+  if (!unused.empty())
+    remarks.push_back(data.pattern + ": no input reads " + unused);
 }
 
 const InputInfo &BatchFeeder::inputNamed(const std::string &name, const std::string &option) const {
@@ -233,9 +250,12 @@ void BatchFeeder::bind(const InputInfo &input, const Field &given) {
     throw Failure(ExitCode::corrupt,
                   data.pattern + ": field " + field.text() + " does not have the shape of input " + inputText(input));
   const ElementType type = field.lookup.empty() ? field.type : ElementType::f32;
-  if (!isConvertible(type, input.dtype))
-    throw Failure(ExitCode::corrupt,
-                  data.pattern + ": field " + field.text() + " does not have the type of input " + inputText(input));
+  // True and false become numbers where they are data, never where they would look something up.
+  const bool isMask = type == ElementType::boolean && hasRange(input);
+  if (isMask || !isConvertible(type, input.dtype))
+    throw Failure(ExitCode::corrupt, data.pattern + ": field " + field.text() + " does not have the type of input " +
+                                         inputText(input) + "; save it as " +
+                                         safetensorsName(elementType(input.dtype)));
   bindings.push_back({&input, Feed::field, static_cast<std::size_t>(&field - data.fields.data())});
 }
 

@@ -48,7 +48,7 @@ public:
   void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
   bool hasSampleWeight() const { return weighted; }
-  /// What was fed otherwise than one might expect, a sentence each.
+  /// What was fed otherwise than one might expect, and fields that nothing reads, a sentence each.
   const std::vector<std::string> &notes() const { return remarks; }
 
 private:
@@ -62,6 +62,7 @@ private:
   void bindFilled(const FeedOptions &options);
   void bindMapped(const FeedOptions &options);
   void bindByName();
+  void noteUnused();
   bool isBound(const InputInfo &input) const;
   void bind(const InputInfo &input, const Field &given);
   std::string missingFields(const std::vector<const InputInfo *> &inputs) const;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -118,6 +119,8 @@ void OutputFile::commit() {
 
 std::vector<std::string> expandGlob(const std::string &pattern) {
   if (pattern.find_first_of("*?[") == std::string::npos || fileExists(pattern)) {
+    if (std::error_code ignored; std::filesystem::is_directory(pattern, ignored))
+      throw Failure(ExitCode::corrupt, pattern + ": is a folder; name its files, such as '" + pattern + "/*'");
     if (!fileExists(pattern))
       throw Failure(ExitCode::corrupt, pattern + ": no such file");
     return {pattern};
