@@ -4,7 +4,7 @@ Counted once each: a GoogleTest case, a lit file, a class of mutants, the sweep,
 the format check, the include check. What was skipped or is expected to fail (GTEST_SKIP, XFAIL, UNSUPPORTED) is printed and
 counted neither way.
 """
-import concurrent.futures, dataclasses, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
+import concurrent.futures, dataclasses, fixture_sets, functools, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -176,22 +176,48 @@ def acceptance_settings():
     return settings
 
 
-def acceptance_run(fixture, world_size, strategy, options):
-    name = " ".join(map(str, (fixture.name, f"N={world_size}", strategy, *options)))
+def few_settings():
+    """(world size, strategy) of fixtures that stand for one thing each."""
+    return [(n, "full_shard") for n in (1, 2, 4)] + [(2, "shard_grad_op")]
+
+
+def acceptance_run(fixture, world_size, strategy, options, variant="file"):
+    name = " ".join(map(str, (fixture.name, *([variant] if variant != "file" else []), f"N={world_size}", strategy, *options)))
     started = time.monotonic()
     status, output = run(["/usr/bin/python3", "tests/accept.py", fixture, "--fsdpc", BUILD / "fsdpc", "--world_size", world_size,
-                          "--strategy", strategy, "--", *options], timeout=900)
+                          "--strategy", strategy, "--variant", variant, "--", *options], timeout=900)
     ok = status == 0 and output.rstrip().endswith("accept: ok")
     print(f"  {'ok  ' if ok else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
     return Result(1, 0) if ok else Result(0, 1, output=f"--- acceptance of {name}\n{output}")
 
 
 def acceptance():
-    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
-    if not runs:
+    """Every fixture of fixture_sets.py, and the small exports; FSDPC_FIXTURES names some of either."""
+    wanted = fixture_sets.wanted()
+    calls = [functools.partial(acceptance_run, fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
+    calls += [functools.partial(acceptance_run, fixture, *setting, (), variant)
+              for fixture, variant in fixture_sets.few_settings(wanted) for setting in few_settings()]
+    exports = {name: kind for name, kind in expected_exports().items() if not wanted or name.split()[0] in wanted}
+    calls += [functools.partial(export_run, name, kind) for name, kind in exports.items() if kind != "not yet"]
+    if not calls:
         return Result(0, 1, output="no fixtures")
+    not_yet = [*(f for f in fixture_sets.NOT_YET if not wanted or f in wanted), *(name for name, kind in exports.items() if kind == "not yet")]
+    if not_yet:
+        print("  not accepted yet, not counted: " + ", ".join(not_yet), flush=True)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        return sum(pool.map(lambda r: acceptance_run(*r), runs), Result())
+        return sum(pool.map(lambda call: call(), calls), Result(note=f"{len(not_yet)} not yet" if not_yet else ""))
+
+
+def expected_exports():
+    return json.loads((ROOT / "tests/exports/expected.json").read_text())
+
+
+def export_run(name, kind):
+    """One small export of tests/exports on 2 ranks."""
+    started = time.monotonic()
+    status, output = run(["/usr/bin/python3", "tests/exports/run.py", *name.split(), "--fsdpc", BUILD / "fsdpc", "--as", kind], timeout=300)
+    print(f"  {'ok  ' if status == 0 else 'FAIL'} export {name}: {kind} ({time.monotonic() - started:.0f} s)", flush=True)
+    return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- export {name}: {kind}\n{output}")
 
 
 def random():
@@ -231,8 +257,7 @@ def bf16_run(what, subject, target, *options):
 
 
 def fixtures_wanted():
-    wanted = os.environ.get("FSDPC_FIXTURES", "").split()
-    return [f.parent for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json")) if not wanted or f.parent.name in wanted]
+    return fixture_sets.everywhere(fixture_sets.wanted())
 
 
 def emulated_run(what, fixture, ranks, *options):

@@ -7,7 +7,7 @@ By default each fixture meets every strategy on 2, 3 and 4 ranks and every optio
 strategy over all fixtures); --full takes the whole product. A combination that fsdpc refuses as usage (exit 2: an option that changes
 nothing there) counts as neither. Prints each failure and `sweep: N compiled, R refused, F failed`; exits 0 or 1.
 """
-import argparse, concurrent.futures, itertools, json, pathlib, subprocess, sys, tempfile
+import argparse, concurrent.futures, fixture_sets, itertools, json, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -111,8 +111,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("fixtures", nargs="*")
     a = parser.parse_args()
-    fixtures = [m.parent for m in sorted((ROOT / "tests/fixtures").glob("*/meta.json"))
-                if not a.fixtures or m.parent.name in a.fixtures]
+    fixtures = fixture_sets.everywhere(a.fixtures)
     fsdpc = pathlib.Path(a.fsdpc).resolve()
     runs = list(dict.fromkeys(combinations(fixtures, a.full)))
     compiled = refused = failed = 0

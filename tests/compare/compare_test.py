@@ -1,4 +1,6 @@
 """What compare.py must see. Prints one line, or ends with the assertion that does not hold."""
+import pathlib, sys
+
 import numpy as np
 from compare import INFINITE, largest_error, relative_error, scale_of, worst
 
@@ -20,4 +22,17 @@ assert relative_error([1, INF], [1, INF]) == 0 and relative_error([1.5, INF], [1
 assert relative_error([0], [0]) == 0 and relative_error([1], [0]) == INFINITE and relative_error([NAN], [0], 0) == INFINITE
 assert scale_of([NAN, -3, INF]) == 3 and scale_of([NAN]) == 0 and scale_of([]) == 0
 assert worst([]) == 0 and worst([1, NAN, 2]) == INFINITE and worst(x for x in (1, 3, 2)) == 3
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import accept  # noqa: E402
+
+whole = np.array([[1.0, 2.0], [3.0, 4.0]])
+holed = np.array([[NAN, 2.0], [3.0, 4.0]])
+assert accept.deviation(whole.T, whole, {}, {}, 4.0) == 0 and accept.deviation(whole.ravel(), whole, {}, {}, 4.0) == 0
+assert accept.deviation(holed, whole, {}, {}, 4.0) == INFINITE and accept.deviation(None, whole, {}, {}, 4.0) == INFINITE
+assert accept.deviation(whole[:1], whole, {}, {}, 4.0) == INFINITE and accept.deviation(whole, holed, {}, {}, 4.0) == INFINITE
+repacked = {"joined": [["other", 0, 1], ["part", 0, 2]]}
+row = {"fqn": "part", "found_as": ["joined"]}
+assert accept.deviation(np.array([9.0, 1.0, 2.0]), np.array([1.0, 2.0]), row, {"repacked": repacked}, 1.0) == 0
+assert accept.deviation(np.array([NAN, 1.0, 2.0]), np.array([1.0, 2.0]), row, {"repacked": repacked}, 1.0) == INFINITE
 print("compare: ok")

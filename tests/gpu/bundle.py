@@ -16,7 +16,7 @@ import argparse, concurrent.futures, os, pathlib, shutil, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/gpu")]
-import accept, json, models  # noqa: E402  its compile options and reader are this script's too
+import accept, fixture_sets, json, models  # noqa: E402  its compile options and reader are this script's too
 
 MOST_BYTES = 60 << 20
 TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
@@ -113,7 +113,7 @@ class Bundle:
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out", type=pathlib.Path, nargs="?", default=ROOT / "build/gpu_bundle")
-    p.add_argument("--fixtures", nargs="*", default=[f.parent.name for f in sorted((ROOT / "tests/fixtures").glob("*/meta.json"))])
+    p.add_argument("--fixtures", nargs="*", default=[f.name for f in fixture_sets.everywhere()])
     p.add_argument("--models", nargs="*", default=list(models.MODELS))
     p.add_argument("--fsdpc", type=pathlib.Path, default=ROOT / "build/fsdpc")
     a = p.parse_args()
