@@ -16,7 +16,7 @@ public:
                    std::vector<std::string> &remarks)
       : model(model), recovered(recovered), remarks(remarks), module(std::make_unique<Module>()),
         function(*module->addFunction(FunctionKind::forward)), builder(function),
-        state(model, builder, options.trainMode) {
+        state(model, builder, options) {
     for (const onnx::TensorProto &tensor : model.graph().initializer())
       initializers[tensor.name()] = &tensor;
   }
@@ -90,7 +90,7 @@ private:
   Value *readParameter(const Parameter &parameter) {
     State state;
     state.name = parameter.name;
-    state.role = StateRole::parameter;
+    state.role = parameter.isBuffer ? StateRole::buffer : StateRole::parameter;
     state.type = parameter.type;
     state.trainable = parameter.trainable;
     Value *value = builder.readState(module->addState(state));

@@ -20,11 +20,12 @@ struct Rejection {
 /// What all nodes of a file share.
 class TranslationState {
 public:
-  TranslationState(const OnnxModel &model, Builder &builder, TrainMode trainMode)
-      : model(model), builder(builder), trainMode(trainMode) {}
+  TranslationState(const OnnxModel &model, Builder &builder, const ImportOptions &options)
+      : model(model), builder(builder), trainMode(options.trainMode), syncBatchNorm(options.syncBatchNorm) {}
   const OnnxModel &model;
   Builder &builder;
   const TrainMode trainMode;
+  const bool syncBatchNorm;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
   /// i64[] states of the random generator, read once.
