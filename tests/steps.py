@@ -176,18 +176,30 @@ def acceptance_settings():
     return settings
 
 
-def acceptance_run(fixture, world_size, strategy, options):
-    name = " ".join(map(str, (fixture.name, f"N={world_size}", strategy, *options)))
+def batch_norm_settings():
+    """(world size, strategy, further compiler options, variant) of a fixture with batch norm."""
+    settings = [(n, "full_shard", (), variant) for n in (1, 2, 4) for variant in ("file", "train")]
+    settings += [(2, "no_shard", (), "train"), (2, "shard_grad_op", ("--streams", "threads"), "train")]
+    return settings + [(2, "full_shard", ("--activation_checkpointing", "full"), "train")]
+
+
+def has_batch_norm(fixture):
+    return "losses_eval" in json.loads((fixture / "meta.json").read_text())
+
+
+def acceptance_run(fixture, world_size, strategy, options, variant="file"):
+    name = " ".join(map(str, (fixture.name, f"N={world_size}", strategy, *options, *([] if variant == "file" else [variant]))))
     started = time.monotonic()
     status, output = run(["/usr/bin/python3", "tests/accept.py", fixture, "--fsdpc", BUILD / "fsdpc", "--world_size", world_size,
-                          "--strategy", strategy, "--", *options], timeout=900)
+                          "--strategy", strategy, "--variant", variant, "--", *options], timeout=900)
     ok = status == 0 and output.rstrip().endswith("accept: ok")
     print(f"  {'ok  ' if ok else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
     return Result(1, 0) if ok else Result(0, 1, output=f"--- acceptance of {name}\n{output}")
 
 
 def acceptance():
-    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
+    runs = [(fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted() if not has_batch_norm(fixture)]
+    runs += [(fixture, *setting) for fixture in fixtures_wanted() if has_batch_norm(fixture) for setting in batch_norm_settings()]
     if not runs:
         return Result(0, 1, output="no fixtures")
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

@@ -109,7 +109,8 @@ void batchStatistics(const Context &c, const ChannelShape &shape, const float *x
   };
   forEachChannel(c, shape, deviation, square, [=](std::int64_t channel, const Sums &sums) {
     const double shift = sums.first / count;
-    variance[channel] = static_cast<float>(std::max(0.0, sums.second / count - shift * shift));
+    const double spread = sums.second / count - shift * shift;
+    variance[channel] = spread < 0 ? 0.0f : static_cast<float>(spread);
   });
 }
 
