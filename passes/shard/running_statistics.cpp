@@ -28,7 +28,7 @@ bool isSummedOverRanks(const Value &statistic) {
 }
 
 void eraseUnused(Node *node) {
-  if (node && llvm::none_of(llvm::seq(node->resultCount()), [&](unsigned i) { return node->result(i)->hasUses(); }))
+  if (node && !node->result()->hasUses())
     node->erase();
 }
 
