@@ -125,8 +125,8 @@ struct Parameter {
   bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
   std::optional<InitialValues> initial; ///< where it has no value; from initializeParameters on. None: zero
   bool isBuffer = false; ///< running statistics: its state is a buffer, never trained and whole on every rank
-  bool ignored = false;                 ///< --ignored_params: whole on every rank, whatever its unit's strategy
-  std::string unit;                     ///< from assignUnits on
+  bool ignored = false;  ///< --ignored_params: whole on every rank, whatever its unit's strategy
+  std::string unit;      ///< from assignUnits on
 };
 
 enum class StateRole : uint8_t {

@@ -15,8 +15,7 @@ public:
   GraphTranslation(const OnnxModel &model, const RecoveredParameters &recovered, const ImportOptions &options,
                    std::vector<std::string> &remarks)
       : model(model), recovered(recovered), remarks(remarks), module(std::make_unique<Module>()),
-        function(*module->addFunction(FunctionKind::forward)), builder(function),
-        state(model, builder, options) {
+        function(*module->addFunction(FunctionKind::forward)), builder(function), state(model, builder, options) {
     for (const onnx::TensorProto &tensor : model.graph().initializer())
       initializers[tensor.name()] = &tensor;
   }

@@ -95,8 +95,7 @@ llvm::Error inferUpdateStatistics(llvm::ArrayRef<Type> operands, const Attribute
 struct Channels {
   int64_t outer, channels, inner;
 
-  explicit Channels(const Type &x)
-      : outer(x.dim(0)), channels(x.dim(1)), inner(productOf(x.shape(), 2, x.rank())) {}
+  explicit Channels(const Type &x) : outer(x.dim(0)), channels(x.dim(1)), inner(productOf(x.shape(), 2, x.rank())) {}
   int64_t channelOf(int64_t element) const { return element / inner % channels; }
   double count() const { return static_cast<double>(outer * inner); }
 };
@@ -162,7 +161,8 @@ void evaluateUpdateStatistics(EvaluateContext &context) {
 }
 
 /// With r = rsqrt(variance + epsilon), dot = sum of dy * (x - mean) and sum = sum of dy over a channel's elements:
-/// dx = dy * weight * r, dweight = dot * r, dbias = sum, dmean = -sum * weight * r, dvariance = -dot * weight * r^3 / 2.
+/// dx = dy * weight * r, dweight = dot * r, dbias = sum, dmean = -sum * weight * r, dvariance = -dot * weight * r^3
+/// / 2.
 void differentiateBatchNorm(VjpContext &context) {
   const Node &node = context.node;
   assert(!node.get<BatchNormAttributes>().training && "expandBatchStatistics has made the statistics operands");
@@ -223,9 +223,7 @@ Cost channelCost(const Node &node) {
 
 } // namespace
 
-Type batchStatisticType(const Type &x) {
-  return Type(x.dtype() == DType::f64 ? DType::f64 : DType::f32, {x.dim(1)});
-}
+Type batchStatisticType(const Type &x) { return Type(x.dtype() == DType::f64 ? DType::f64 : DType::f32, {x.dim(1)}); }
 
 Value *alongChannels(Builder &builder, Value *vector, const Type &x) {
   Shape column(x.rank() - 1, 1);
@@ -244,7 +242,8 @@ const OpInfo batchNormInfo = {
         "mean and variance, which are the running statistics, are those of the batch instead (of x, in the graph "
         "stage), and the running ones move by them; expandBatchStatistics writes that down. (C1) x is float and has a "
         "batch and channels. (C2) channels have elements. (C3) weight and bias are vectors over channels of x's dtype. "
-        "(C4) mean and variance are such vectors of f32, or f64 for x of f64. (C5) epsilon is not negative, momentum in "
+        "(C4) mean and variance are such vectors of f32, or f64 for x of f64. (C5) epsilon is not negative, momentum "
+        "in "
         "[0, 1].",
     .operandNames = batchNormNames,
     .traits = pure,
@@ -257,8 +256,9 @@ const OpInfo batchNormInfo = {
 
 const OpInfo batchNormGradInfo = {
     .name = "batch_norm_grad",
-    .doc = "Over the elements of each channel, the sums of dy * (x - mean) and of dy. (C1), (C2) as batch_norm. (C3) dy "
-           "and x have one type. (C4) mean as in batch_norm.",
+    .doc =
+        "Over the elements of each channel, the sums of dy * (x - mean) and of dy. (C1), (C2) as batch_norm. (C3) dy "
+        "and x have one type. (C4) mean as in batch_norm.",
     .operandNames = batchNormGradNames,
     .traits = pure,
     .infer = inferBatchNormGrad,

@@ -38,8 +38,8 @@ bool isReadBefore(const Node *lastReader, const Value &future) {
   return future.definer() && (!lastReader || lastReader->isBefore(future.definer()));
 }
 
-/// Is the old version of an accumulator or buffer out of use when its new one is computed, but for the same elements of the same
-/// node?
+/// Is the old version of an accumulator or buffer out of use when its new one is computed, but for the same elements of
+/// the same node?
 bool isComputedOver(const Node *lastReader, const Value &sum) {
   const Node *definer = sum.definer();
   if (!definer)

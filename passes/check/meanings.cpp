@@ -253,9 +253,8 @@ llvm::Error StepMeaning::readLoop(const Node &node) {
     const Shape shape(terms[layout->slots[slot].term].type.shape());
     llvm::SmallVector<TermId, 8> operands;
     for (const Value *operand : node.operands())
-      operands.push_back(of(operand).segment < 0
-                             ? of(operand).term
-                             : terms.reshape(segment(of(operand)).slots[slot].term, shape, &node));
+      operands.push_back(of(operand).segment < 0 ? of(operand).term
+                                                 : terms.reshape(segment(of(operand)).slots[slot].term, shape, &node));
     llvm::SmallVector<TermId, 2> values = terms.loop(node, operands, shape);
     for (unsigned i = 0; i < node.resultCount(); ++i)
       results[i].slots[slot].term = values[i];

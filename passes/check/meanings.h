@@ -115,7 +115,8 @@ private:
 
   Meaning entryOf(const State &state);
   Meaning versionOf(const State &state);
-  /// The segment, or run of buffers, whose slots a state has: itself, or the owner of optimizer state or a replica; null for others.
+  /// The segment, or run of buffers, whose slots a state has: itself, or the owner of optimizer state or a replica;
+  /// null for others.
   const State *layoutOf(const State &state) const;
   /// How a segment-shaped state is split.
   RankGroup splitOf(const State &state) const;

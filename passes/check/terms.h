@@ -12,12 +12,12 @@
 //   a square_sum is that of flat tensors in any order, and the sum over the ranks that hold the parts of them is that
 //   of the whole; clip_norm of several accumulators is clip_norm of the one for all their tensors (an accumulator is a
 //   number, and only clip_norm reads it: ir/ops/guard.h);
-//   update_statistics is a product, a product and a sum, elementwise; of several micro-steps it is that of one, as often
-//   as there are, from what the step found on;
-//   the sum of terms rounded to 16 bits, made f32 again, is one term over what is rounded: a rounded sum, which knows
-//   its type. A sum that rounds otherwise, or what is rounded once more before it is summed, is another term;
-//   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
-//   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
+//   update_statistics is a product, a product and a sum, elementwise; of several micro-steps it is that of one, as
+//   often as there are, from what the step found on; the sum of terms rounded to 16 bits, made f32 again, is one term
+//   over what is rounded: a rounded sum, which knows its type. A sum that rounds otherwise, or what is rounded once
+//   more before it is summed, is another term; the sum over the groups that lie side by side of the sums over their
+//   ranks is the sum over all of them: batch_sum is one over all ranks. (Bits are equal where the inner groups have a
+//   power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting. But one thing changes bits: micro-step k of
 // rank r counts as rank k * worldSize + r, a sum over micro-steps is one over such ranks that are worldSize apart, and
 // stands outside of sums over the ranks of a micro-step, whichever came first.

@@ -1,5 +1,5 @@
-// Buffers of the model in a sharded program: whole on every rank, in flat runs, so that all running statistics that move
-// alike are summed over the ranks together and are one loop.
+// Buffers of the model in a sharded program: whole on every rank, in flat runs, so that all running statistics that
+// move alike are summed over the ranks together and are one loop.
 #pragma once
 
 #include "ir/builder.h"
@@ -25,7 +25,7 @@ private:
   struct Run {
     State *state = nullptr;
     double momentum = 0;
-    bool isSummed = false; ///< over the ranks
+    bool isSummed = false;      ///< over the ranks
     std::vector<Node *> writes; ///< by slot
   };
   void addState(Run &run, llvm::ArrayRef<const Parameter *> buffers, DType dtype);

@@ -123,8 +123,8 @@ const State &ShardedStates::sourceOf(const Node &read, const State &segment) con
 void ShardedStates::dropParameterStates() {
   std::deque<State> kept;
   for (State &state : module.states) {
-    bool perParameter =
-        state.role == StateRole::parameter || (state.role == StateRole::buffer && !state.isRun()) || (state.role == StateRole::optimizer && module.parameter(state.owner));
+    bool perParameter = state.role == StateRole::parameter || (state.role == StateRole::buffer && !state.isRun()) ||
+                        (state.role == StateRole::optimizer && module.parameter(state.owner));
     if (!perParameter)
       kept.push_back(std::move(state));
   }

@@ -21,8 +21,9 @@ public:
   /// The module is in the train stage and has its mesh.
   ShardedStates(Module &module, const PipelineOptions &options) : module(module), options(options) {}
 
-  /// Adds runs of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its replica, where it
-  /// has one. Reads of parameters must still be there: they tell what is rounded and what backward reads.
+  /// Adds runs of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
+  /// replica, where it has one. Reads of parameters must still be there: they tell what is rounded and what backward
+  /// reads.
   void add(const OptimizerLayout &layout, Accumulators &accumulators, RunningStatistics &statistics);
   /// Removes what the added ones stand for.
   void dropParameterStates();

@@ -59,8 +59,8 @@ private:
     return {statistics->result(0), statistics->result(1), x->type().elements() / x->type().dim(1)};
   }
 
-  /// The mean of squares is that of each rank's variance and squared mean. In f64 nothing is lost when the square of the
-  /// mean is taken off again.
+  /// The mean of squares is that of each rank's variance and squared mean. In f64 nothing is lost when the square of
+  /// the mean is taken off again.
   Statistics ofAllRanks(const Statistics &own) {
     const DType dtype = own.mean->type().dtype();
     Value *mean = builder.cast(own.mean, DType::f64), *variance = builder.cast(own.variance, DType::f64);
@@ -88,9 +88,8 @@ private:
   /// Statistics that the model holds as constants move nowhere.
   llvm::Error update(const Node &norm, Value *running, Value *statistic, double momentum) {
     const Node *read = running->definer();
-    const State *state = read && read->op() == Op::read
-                             ? step.module()->state(read->get<StateAttributes>().state.name)
-                             : nullptr;
+    const State *state =
+        read && read->op() == Op::read ? step.module()->state(read->get<StateAttributes>().state.name) : nullptr;
     if (!state || state->role != StateRole::buffer)
       return llvm::Error::success();
     auto [user, isFirst] = users.try_emplace(state->name, &norm);
@@ -98,7 +97,8 @@ private:
       return llvm::createStringError(describe(*user->second) + " and " + describe(norm) +
                                      " move the same running statistics '" + state->name +
                                      "', which is not supported: --train_mode eval takes them as they are");
-    Node *next = builder.create(Op::updateStatistics, {running, statistic}, UpdateStatisticsAttributes{momentum, ranks});
+    Node *next =
+        builder.create(Op::updateStatistics, {running, statistic}, UpdateStatisticsAttributes{momentum, ranks});
     builder.writeState(*state, next->result());
     return llvm::Error::success();
   }

@@ -107,8 +107,7 @@ llvm::Error run(Module &module, const PassContext &) {
     if (Node *widening = roundsChannelSum(*node) ? widenedBy(node->result()) : nullptr) {
       Builder builder(step, widening);
       builder.inherit(*widening);
-      widening->result()->replaceAllUsesWith(
-          builder.reshape(node->operand(0), widening->result()->type().shape()));
+      widening->result()->replaceAllUsesWith(builder.reshape(node->operand(0), widening->result()->type().shape()));
     }
     int first = node->section.phase == Phase::backward ? firstSum(*node) : -1;
     if (first >= 0 && allAreWidened(*node, static_cast<unsigned>(first)))

@@ -4,8 +4,8 @@
 namespace fsdpc::rt {
 namespace {
 
-constexpr ChannelShape shapes[] = {{1, 1, 2},    {2, 1, 1},   {5, 7, 1},    {300, 70, 1},   {3, 5, 4},
-                                   {9, 3, 49},   {4, 33, 16}, {2, 64, 289}, {40, 2, 10000}, {7, 2, 31}};
+constexpr ChannelShape shapes[] = {{1, 1, 2},  {2, 1, 1},   {5, 7, 1},    {300, 70, 1},   {3, 5, 4},
+                                   {9, 3, 49}, {4, 33, 16}, {2, 64, 289}, {40, 2, 10000}, {7, 2, 31}};
 
 /// By channel, in f64.
 struct ChannelReference {

@@ -99,8 +99,8 @@ void lpNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::div, x, length));
 }
 
-/// Outputs 1 and 2 of a node that trains are the running statistics behind the step: state, which nothing here computes.
-/// Until opset 13 a node with them trains; opset 7 and 8 have two more.
+/// Outputs 1 and 2 of a node that trains are the running statistics behind the step: state, which nothing here
+/// computes. Until opset 13 a node with them trains; opset 7 and 8 have two more.
 bool trainsInFile(NodeTranslation &t) {
   return t.opset < 14 ? t.wantsOutput(1) || t.wantsOutput(2) : t.integer("training_mode", 0) != 0;
 }
@@ -140,9 +140,12 @@ void batchNormalization(NodeTranslation &t) {
 
 constexpr TranslationRow rows[] = {
     {"BatchNormalization", batchNormalization},
-    {"GroupNormalization", groupNormalization, 18},           {"InstanceNormalization", instanceNormalization},
-    {"LayerNormalization", layerNormalization, 17},           {"LpNormalization", lpNormalization},
-    {"MeanVarianceNormalization", meanVarianceNormalization}, {"RMSNormalization", rmsNormalization, 23},
+    {"GroupNormalization", groupNormalization, 18},
+    {"InstanceNormalization", instanceNormalization},
+    {"LayerNormalization", layerNormalization, 17},
+    {"LpNormalization", lpNormalization},
+    {"MeanVarianceNormalization", meanVarianceNormalization},
+    {"RMSNormalization", rmsNormalization, 23},
 };
 
 } // namespace

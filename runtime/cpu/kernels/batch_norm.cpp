@@ -1,5 +1,5 @@
-// Channels are runs of `inner` elements where that is long: summed one channel after the other. Where runs are short, as
-// in [N, C], neighbouring channels are summed side by side.
+// Channels are runs of `inner` elements where that is long: summed one channel after the other. Where runs are short,
+// as in [N, C], neighbouring channels are summed side by side.
 #include "runtime/cpu/kernels/batch_norm.h"
 
 #include "runtime/common/parallel.h"
@@ -10,9 +10,9 @@ namespace fsdpc::rt {
 
 namespace {
 
-constexpr std::int64_t runBlock = 4096;    // elements summed before f64 takes over
-constexpr std::int64_t rowBlock = 128;     // samples, likewise
-constexpr std::int64_t columnBlock = 64;   // elements of a sample side by side
+constexpr std::int64_t runBlock = 4096;  // elements summed before f64 takes over
+constexpr std::int64_t rowBlock = 128;   // samples, likewise
+constexpr std::int64_t columnBlock = 64; // elements of a sample side by side
 constexpr std::int64_t shortRun = 16;
 
 struct Sums {

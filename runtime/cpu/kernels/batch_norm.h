@@ -10,8 +10,8 @@ namespace fsdpc::rt {
 /// Scratch of both, bytes: none.
 inline std::int64_t channelSumsScratchBytes(const ChannelShape &) { return 0; }
 
-/// mean, variance [channels]: the population variance, of deviations from the mean. Blocks of f32 are added in f64, in an
-/// order that depends on the shape only.
+/// mean, variance [channels]: the population variance, of deviations from the mean. Blocks of f32 are added in f64, in
+/// an order that depends on the shape only.
 void batchStatistics(const Context &c, const ChannelShape &shape, const float *x, float *mean, float *variance,
                      Workspace = {});
 
