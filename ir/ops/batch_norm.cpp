@@ -175,7 +175,8 @@ void differentiateBatchNorm(VjpContext &context) {
   Value *r = reciprocalDeviation(builder, node.operand(4), node.get<BatchNormAttributes>().epsilon);
   Value *scale = builder.mul(builder.cast(node.operand(1), wide), r);
   if (context.needed[0]) {
-    Value *dx = builder.mul(builder.cast(dy, wide), alongChannels(builder, scale, x->type()));
+    Value *slope = builder.cast(dy, wide);
+    Value *dx = builder.mul(slope, alongChannels(builder, scale, x->type()));
     context.operandCotangents[0] = builder.cast(dx, x->type().dtype());
   }
   if (llvm::none_of(context.needed.drop_front(), [](bool needed) { return needed; }))

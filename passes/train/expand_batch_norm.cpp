@@ -14,7 +14,8 @@ void expand(Function &function, Node &norm) {
   const DType wide = mean->type().dtype();
   Value *r = reciprocalDeviation(builder, norm.operand(4), norm.get<BatchNormAttributes>().epsilon);
   Value *scale = builder.mul(builder.cast(norm.operand(1), wide), r);
-  Value *centred = builder.sub(builder.cast(x, wide), alongChannels(builder, mean, type));
+  Value *value = builder.cast(x, wide);
+  Value *centred = builder.sub(value, alongChannels(builder, mean, type));
   Value *scaled = builder.mul(centred, alongChannels(builder, scale, type));
   Value *shifted = builder.add(scaled, alongChannels(builder, builder.cast(norm.operand(2), wide), type));
   Value *y = builder.cast(shifted, type.dtype());

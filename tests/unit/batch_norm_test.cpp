@@ -66,7 +66,7 @@ OP_TEST(batchStatistics, HaveTheDerivativeByThemselvesAndBelowANorm) {
   checkGradients({.inputs = {{f32({2, 3, 2, 2})}, {f32({3})}, {f32({3})}}, .build = normOfBatch});
 }
 
-OP_TEST(batchStatistics, KeepF32ForSixteenBits) {
+TEST(BatchNormFamily, KeepsStatisticsInF32ForSixteenBits) {
   llvm::SmallVector<Type, 4> types = inferredTypes(Op::batchStatistics, {Type(DType::bf16, {4, 3})});
   EXPECT_EQ(types[0], f32({3}));
   EXPECT_EQ(types[1], f32({3}));
