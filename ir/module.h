@@ -124,8 +124,9 @@ struct Parameter {
   std::vector<ParameterUse> uses;
   bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
   std::optional<InitialValues> initial; ///< where it has no value; from initializeParameters on. None: zero
-  bool ignored = false;                 ///< --ignored_params: whole on every rank, whatever its unit's strategy
-  std::string unit;                     ///< from assignUnits on
+  bool isBuffer = false; ///< running statistics: its state is a buffer, never trained and whole on every rank
+  bool ignored = false;  ///< --ignored_params: whole on every rank, whatever its unit's strategy
+  std::string unit;      ///< from assignUnits on
 };
 
 enum class StateRole : uint8_t {
@@ -162,8 +163,14 @@ struct State {
   int64_t paddedElements = 0; ///< segments: shard x size of the axis
   bool trainable = true;
   bool onHost = false;            ///< its place is in the host's memory
-  std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes
+  std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes;
+                                  ///< buffers: the same from the sharded stage on
   Place place;
+
+  /// A flat run of the parameters, or buffers of the model, that its slots name.
+  bool isRun() const {
+    return role == StateRole::segment || role == StateRole::replica || (role == StateRole::buffer && !slots.empty());
+  }
 };
 
 /// Choices per unit: decisions are data that passes apply (design.md section 2).

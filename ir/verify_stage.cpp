@@ -28,7 +28,11 @@ Stages stagesOf(Op op) {
   case Op::clipNorm:
   case Op::spikeGuard:
   case Op::adjustLossScale: return {Stage::train, Stage::planned};
-  case Op::batchSum: return {Stage::train, Stage::train};
+  case Op::batchSum:
+  case Op::updateStatistics: return {Stage::train, Stage::train};
+  case Op::batchNorm: return {Stage::graph, Stage::train};
+  case Op::batchStatistics:
+  case Op::batchNormGrad: return {Stage::train, Stage::planned};
   case Op::view:
   case Op::pack:
   case Op::copy:
@@ -148,7 +152,7 @@ llvm::Error checkStates(const Module &module) {
     if (state.role == (whole ? StateRole::segment : StateRole::parameter))
       return broken("V13", "state " + name + ": stage " + nameOf(module.stage) + " has no state of role " +
                                nameOf(state.role));
-    if (state.role == StateRole::segment || state.role == StateRole::replica)
+    if (state.isRun())
       if (llvm::Error error = checkSegment(module, state))
         return error;
     if (state.role == StateRole::replica && !isReplica(module, state))

@@ -106,6 +106,17 @@ extern const Pass fuseBiases;
 /// (dropout off) and prologue (count = batch_sum of what counts). mean: loss = batch_sum(loss_sum) / count.
 extern const Pass appendLoss;
 
+/// Batch norms that train take the statistics of the batch, and move the running ones by them: once in micro_step,
+/// whatever is computed again later, by PyTorch's rule (unbiased variance), averaged over the ranks.
+///     %y = batch_norm %x, %w, %b, %rm, %rv training momentum(0.1)
+///     ->     %mean, %var = batch_statistics %x; %y = batch_norm %x, %w, %b, %mean, %var
+///            %all = batch_sum (%mean / N) ranks(N); write @rm (update_statistics %rm, %all momentum(0.1))
+/// `synced` ones normalise with the statistics of the batch of all ranks: one batch_sum of mean and variance + mean^2,
+/// in f64, whose derivative is one batch_sum too. In eval_step all take the running ones.
+/// Requires/ensures: train stage, no `training` afterwards; running statistics of one norm each. Before differentiate:
+/// the loss depends on x through the statistics too. Errors: one element in a channel; running statistics of two norms.
+extern const Pass expandBatchStatistics;
+
 /// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), times @loss_scale if the options
 /// have one, whose states it adds; one vjp per op. Every trainable parameter with a path to the loss gets `grad.<name>`
 /// = batch_sum(local gradient) as a result. Parameters without a path stay untouched; frozen ones get no gradient.
@@ -113,6 +124,13 @@ extern const Pass appendLoss;
 /// rounded first, once, and the sum is of that type:
 ///     %c = cast %local : bf16[2,8]; %grad.w = batch_sum %c : bf16[2,8]
 extern const Pass differentiate;
+
+/// batch_norm becomes elementwise nodes, computed in f32 and rounded at the end, so that what is beside it (relu, the
+/// sum of a residual block, what its derivative adds up) is one loop with it.
+///     %y = batch_norm %x, %w, %b, %mean, %var
+///     ->     %y = (%x - broadcast %mean) * broadcast (%w * rsqrt(%var + epsilon)) + broadcast %b
+/// Requires/ensures: train stage, no batch_norm afterwards. Behind differentiate: its derivative is its own.
+extern const Pass expandBatchNorm;
 
 /// A gradient that was summed, rounded to 16 bits and made f32 again is left in f32 as it was summed: products, sums
 /// over the batch, scattered sums and the scales of norms become `wide`.

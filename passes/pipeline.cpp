@@ -23,7 +23,9 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &fuseBiases,           // the product adds it, before it rounds
       // train: one step, every parameter at hand
       &appendLoss,
+      &expandBatchStatistics, // what batch norms normalise with, and how running statistics move
       &differentiate,
+      &expandBatchNorm,  // the norm itself is a loop
       &widenGradients,   // no gradient is rounded before it is reduced
       &combineGradients, // parts of q, k and v side by side
       &splitSamples,     // with --deterministic world: every sum over samples is one tree

@@ -181,6 +181,12 @@ def few_settings():
     return [(n, "full_shard") for n in (1, 2, 4)] + [(2, "shard_grad_op")]
 
 
+def batch_norm_settings():
+    """(world size, strategy, further compiler options, variant): what else moves or repeats batch statistics."""
+    return [(2, "no_shard", (), "train"), (2, "shard_grad_op", ("--streams", "threads"), "train"),
+            (2, "full_shard", ("--activation_checkpointing", "full"), "train")]
+
+
 def acceptance_run(fixture, world_size, strategy, options, variant="file"):
     name = " ".join(map(str, (fixture.name, *([variant] if variant != "file" else []), f"N={world_size}", strategy, *options)))
     started = time.monotonic()
@@ -197,6 +203,8 @@ def acceptance():
     calls = [functools.partial(acceptance_run, fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
     calls += [functools.partial(acceptance_run, fixture, *setting, (), variant)
               for fixture, variant in fixture_sets.few_settings(wanted) for setting in few_settings()]
+    calls += [functools.partial(acceptance_run, fixture, *setting) for fixture, variant in fixture_sets.few_settings(wanted)
+              if variant == "train" for setting in batch_norm_settings()]
     exports = {name: kind for name, kind in expected_exports().items() if not wanted or name.split()[0] in wanted}
     calls += [functools.partial(export_run, name, kind) for name, kind in exports.items() if kind != "not yet"]
     if not calls:

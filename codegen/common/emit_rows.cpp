@@ -40,6 +40,25 @@ void emitRmsNormGrad(SectionWriter &writer, const Node &node) {
   emitPlain(writer, node, "rmsNormGrad", normShape(node, node.operand(1)->type()), true);
 }
 
+std::string channelShape(const Type &x) {
+  return CppFields()
+      .number("outer", x.dim(0), 1)
+      .number("channels", x.dim(1), 1)
+      .number("inner", productOf(x.shape().drop_front(2)), 1)
+      .str();
+}
+
+void emitBatchStatistics(SectionWriter &writer, const Node &node) {
+  emitPlain(writer, node, "batchStatistics", channelShape(node.operand(0)->type()), true);
+}
+void emitBatchNormGrad(SectionWriter &writer, const Node &node) {
+  emitPlain(writer, node, "batchNormGrad", channelShape(node.operand(1)->type()), true);
+}
+
+/// What is written out before anything is emitted.
+void emitNothing(SectionWriter &, const Node &) {}
+std::optional<std::string> writtenOut(const Node &) { return "it is written out in the train stage"; }
+
 /// The axes before the last one, padded in front to three, and how far a step along each goes in the tables.
 std::string rotaryShape(const Node &node) {
   const Type &x = node.operand(0)->type(), &table = node.operand(1)->type();
@@ -153,6 +172,10 @@ const Emitter layerNorm = {emitLayerNorm, Elements::single};
 const Emitter layerNormGrad = {emitLayerNormGrad, Elements::single};
 const Emitter rmsNorm = {emitRmsNorm, Elements::single};
 const Emitter rmsNormGrad = {emitRmsNormGrad, Elements::single};
+const Emitter batchNorm = {emitNothing, Elements::any, writtenOut};
+const Emitter batchNormGrad = {emitBatchNormGrad, Elements::single};
+const Emitter batchStatistics = {emitBatchStatistics, Elements::single};
+const Emitter updateStatistics = {emitNothing, Elements::any, writtenOut};
 const Emitter rotary = {emitRotary, Elements::single};
 const Emitter softmax = {emitSoftmax, Elements::single};
 const Emitter softmaxGrad = {emitSoftmaxGrad, Elements::single};

@@ -30,6 +30,16 @@ int64_t normGradScratchBytes(const Node &node) {
   return std::max<int64_t>(1, chunks) * (node.op() == Op::layerNormGrad ? 2 : 1) * columns * 4;
 }
 
+/// As chunksOf in runtime/cuda/kernels/batch_norm.cu: two sums of each chunk of each channel.
+int64_t channelSumsScratchBytes(const Type &x) {
+  constexpr int64_t shortRun = 32, columns = 32, enoughBlocks = 1024, leastElements = 4096, bytes = 16;
+  const int64_t outer = x.dim(0), channels = x.dim(1), inner = productOf(x.shape().drop_front(2));
+  const int64_t blocks = inner < shortRun ? (channels + columns - 1) / columns : channels;
+  const int64_t most = (outer * inner + leastElements - 1) / leastElements;
+  const int64_t chunks = std::min({most, enoughBlocks / std::max<int64_t>(1, blocks), outer});
+  return std::max<int64_t>(1, chunks) * channels * bytes;
+}
+
 /// As attentionGradScratchBytes in runtime/cuda/kernels/attention_backward.cu: a number per query.
 int64_t attentionGradScratchBytes(const Node &node) { return node.operand(5)->type().elements() * 4; }
 
@@ -45,6 +55,8 @@ int64_t cudaScratchBytes(const Node &node) {
   case Op::convolutionGradWeight: return largeProductBytes;
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
+  case Op::batchStatistics: return channelSumsScratchBytes(node.operand(0)->type());
+  case Op::batchNormGrad: return channelSumsScratchBytes(node.operand(1)->type());
   case Op::attentionGrad: return attentionGradScratchBytes(node);
   default: return 0;
   }

@@ -18,7 +18,8 @@ constexpr OptionRow rows[] = {
     {"target", choice, "", "cpu|cuda", "job",
      "what the program runs on; default: cuda where a GPU is present, else cpu"},
     {"seed", integer, "0", "S", "job", "of dropout, shuffling and initial values that are drawn"},
-    {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout as exported, or forced on or off"},
+    {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout and batch norm as exported, or forced"},
+    {"sync_batch_norm", boolean, "false", "", "job", "batch norm's statistics are those of the batch of all ranks"},
 
     {"loss", choice, "", "cross_entropy|nll|mse|l1|bce_with_logits|model", "loss",
      "default: model, if the graph computes a loss"},

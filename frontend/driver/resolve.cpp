@@ -230,6 +230,7 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   options.trainMode = values.text("train_mode") == "train"  ? TrainMode::train
                       : values.text("train_mode") == "eval" ? TrainMode::eval
                                                             : TrainMode::keep;
+  options.syncBatchNorm = values.flag("sync_batch_norm");
   options.trainableRegex = values.text("trainable").str();
   options.frozenRegex = values.text("frozen").str();
   options.acceptChanged = values.text("accept_changed").str();

@@ -30,7 +30,7 @@
 
 namespace fsdpc {
 
-/// Dropout as the file says (training_mode true is active), or forced on or off.
+/// Dropout and BatchNormalization as the file says (training_mode true is active), or forced on or off.
 enum class TrainMode : uint8_t { keep, train, eval };
 
 /// How parameters start. Values that a parameter takes from the file are in writeWeights's file; what training info
@@ -46,6 +46,7 @@ struct ImportOptions {
   int64_t microBatchSize = 1;          ///< binds dim 0 of every input
   std::map<std::string, int64_t> dims; ///< values of the other symbols; `input[axis]` for a dim without a name
   TrainMode trainMode = TrainMode::keep;
+  bool syncBatchNorm = false; ///< batch norms that train take the statistics of the batch of all ranks
   std::string trainableRegex; ///< not empty: exactly these are trained. A match may also turn a buffer into a parameter
   std::string frozenRegex;    ///< not empty: these are not trained
   std::string acceptChanged;  ///< not empty: of these, what the exporter changed beyond recovery trains as in the file

@@ -49,16 +49,29 @@ Parameter makeParameter(const OnnxModel &model, const GraphIndex &index, const o
   return parameter;
 }
 
+/// Mean or variance of batch norms, and nothing else.
+bool areRunningStatistics(const GraphIndex &index, const onnx::TensorProto &tensor) {
+  llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+  return !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
+    UseRole use = useRole(index, read);
+    return read.permutation.empty() && (use == UseRole::mean || use == UseRole::variance);
+  });
+}
+
 RecoveredParameters listParameters(const Repair &repair) {
   GraphIndex index(repair.model.graph());
   RecoveredParameters result;
   result.roles = classifyInitializers(repair.model, index, exportSignature(index.graph));
   for (int i : index.initializersByFirstRead()) {
     const onnx::TensorProto &tensor = index.graph.initializer(i);
-    if (result.roles[i].kind != InitializerKind::parameter || index.readsOf(tensor.name()).empty())
+    const bool isBuffer = areRunningStatistics(index, tensor);
+    if ((result.roles[i].kind != InitializerKind::parameter && !isBuffer) || index.readsOf(tensor.name()).empty())
       continue;
+    if (isBuffer)
+      result.roles[i] = {.kind = InitializerKind::buffer, .origin = result.roles[i].origin, .name = tensor.name()};
     result.byInitializer[tensor.name()] = result.parameters.size();
     result.parameters.push_back(makeParameter(repair.model, index, tensor, result.roles[i]));
+    result.parameters.back().isBuffer = isBuffer;
     result.origins.push_back(result.roles[i].origin);
   }
   return result;
@@ -135,7 +148,8 @@ void promote(const Repair &repair, RecoveredParameters &recovered, NamePattern &
   for (int i : index.initializersByFirstRead()) {
     const onnx::TensorProto &tensor = index.graph.initializer(i);
     std::optional<DType> dtype = dtypeOf(tensor.data_type());
-    bool isCandidate = recovered.roles[i].kind != InitializerKind::parameter && dtype && isFloat(*dtype) &&
+    bool isListed = recovered.byInitializer.contains(tensor.name());
+    bool isCandidate = recovered.roles[i].kind != InitializerKind::parameter && !isListed && dtype && isFloat(*dtype) &&
                        !index.readsOf(tensor.name()).empty();
     if (!isCandidate || !trainable.matches(tensor.name()))
       continue;
@@ -157,6 +171,10 @@ llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered
   if (trainable->isGiven())
     promote(repair, recovered, *trainable);
   for (Parameter &parameter : recovered.parameters) {
+    if (parameter.isBuffer) {
+      parameter.trainable = false;
+      continue;
+    }
     bool isTrainable = trainable->matches(parameter.name), isFrozen = frozen->matches(parameter.name);
     if (isTrainable && isFrozen)
       return llvm::createStringError("parameter '" + parameter.name + "' matches both --trainable and --frozen");

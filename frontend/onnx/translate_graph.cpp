@@ -16,8 +16,7 @@ public:
   GraphTranslation(const OnnxModel &model, const RecoveredParameters &recovered, const ImportOptions &options,
                    std::vector<std::string> &remarks)
       : model(model), recovered(recovered), remarks(remarks), module(std::make_unique<Module>()),
-        function(*module->addFunction(FunctionKind::forward)), builder(function),
-        state(model, builder, options.trainMode) {
+        function(*module->addFunction(FunctionKind::forward)), builder(function), state(model, builder, options) {
     for (const onnx::TensorProto &tensor : model.graph().initializer())
       initializers[tensor.name()] = &tensor;
   }
@@ -105,7 +104,7 @@ private:
   Value *readParameter(const Parameter &parameter) {
     State state;
     state.name = parameter.name;
-    state.role = StateRole::parameter;
+    state.role = parameter.isBuffer ? StateRole::buffer : StateRole::parameter;
     state.type = parameter.type;
     state.trainable = parameter.trainable;
     Value *value = builder.readState(module->addState(state));

@@ -50,7 +50,7 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
   EvaluationState all;
   all.states.resize(module.worldSize() * (module.stage == Stage::train ? module.microSteps : 1));
   for (const State &state : module.states) {
-    if (state.role != StateRole::segment && state.role != StateRole::replica) {
+    if (!state.isRun()) {
       HostTensor whole = wholeState(state, parameters, scalars);
       for (auto &rank : all.states)
         rank[state.name] = whole;
@@ -71,9 +71,9 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
 std::map<std::string, HostTensor> fullParameters(const Module &module, const EvaluationState &state) {
   std::map<std::string, HostTensor> parameters;
   for (const State &own : module.states) {
-    if (own.role == StateRole::parameter)
+    if (own.role == StateRole::parameter || (own.role == StateRole::buffer && !own.isRun()))
       parameters[own.name] = state.states[0].at(own.name);
-    if (own.role != StateRole::segment)
+    if (!own.isRun() || own.role == StateRole::replica)
       continue;
     std::vector<double> padded(own.paddedElements);
     for (size_t rank = 0; rank < state.states.size(); ++rank) {

@@ -233,6 +233,36 @@ struct NormAttributes {
   }
 };
 
+/// batch_norm of x [N, C, ...]
+struct BatchNormAttributes {
+  double epsilon = 1e-5;
+  bool training = false; ///< normalised with the statistics of the batch, by which the running ones move
+  bool synced = false;   ///< training: of the batch of all ranks
+  double momentum = 0.1; ///< training: the share of the new statistics, as PyTorch counts
+  void fields(AttributeVisitor &v) {
+    v.field("epsilon", epsilon);
+    v.field("training", training);
+    v.field("synced", synced);
+    v.field("momentum", momentum);
+  }
+};
+
+/// update_statistics
+struct UpdateStatisticsAttributes {
+  double momentum = 0.1;
+  int64_t ranks = 1; ///< of one micro-step
+  void fields(AttributeVisitor &v) {
+    v.field("momentum", momentum);
+    v.field("ranks", ranks);
+  }
+};
+
+/// batch_sum
+struct BatchSumAttributes {
+  int64_t ranks = 0; ///< over the ranks of its own micro-step, which are so many; 0: over those of all micro-steps
+  void fields(AttributeVisitor &v) { v.field("ranks", ranks); }
+};
+
 /// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst; k and v may have fewer heads, of which
 /// each serves a group of q's neighbours; mask is additive, broadcast to [B, H, Sq, Sk]
 struct AttentionAttributes {

@@ -79,9 +79,12 @@ llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attribute
   return llvm::Error::success();
 }
 
-llvm::Error inferBatchSum(llvm::ArrayRef<Type> operands, const AttributesBase *, llvm::SmallVectorImpl<Type> &results) {
+llvm::Error inferBatchSum(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
+                          llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(batchSumInfo, operands))
     return error;
+  if (int64_t ranks = attributesOf<BatchSumAttributes>(attributes).ranks; ranks < 0)
+    return constraintError(batchSumInfo.name, "C1", "ranks are not negative, but are " + llvm::Twine(ranks));
   return deliverReduced(batchSumInfo, operands[0], {}, results);
 }
 
@@ -148,7 +151,13 @@ void evaluateReduce(EvaluateContext &context) {
   sumInto(context.results[0], exchangeOf<info>(context));
 }
 
-void evaluateBatchSum(EvaluateContext &context) { sumInto(context.results[0], exchange(context, batchSumInfo.name)); }
+void evaluateBatchSum(EvaluateContext &context) {
+  std::vector<HostTensor> all = exchange(context, batchSumInfo.name);
+  llvm::ArrayRef<HostTensor> parts = all;
+  if (int64_t ranks = context.get<BatchSumAttributes>().ranks)
+    parts = parts.slice(context.environment->rank() / ranks * ranks, ranks);
+  sumInto(context.results[0], parts);
+}
 
 void evaluateTakeShard(EvaluateContext &context) {
   size_t member = axisOf(context).memberOf(context.environment->rank());
@@ -162,7 +171,8 @@ void evaluateWait(EvaluateContext &context) { context.results[0].values = contex
 /// up.
 void differentiateBatchSum(VjpContext &context) {
   if (Value *dy = context.resultCotangents[0]; dy && context.needed[0])
-    context.operandCotangents[0] = context.builder.create(Op::batchSum, {dy})->result();
+    context.operandCotangents[0] =
+        context.builder.create(Op::batchSum, {dy}, context.node.get<BatchSumAttributes>())->result();
 }
 
 /// What this rank reads of all ranks' operands, itself included.
@@ -190,10 +200,12 @@ Cost costOfReduce(const Node &node) {
 
 const OpInfo batchSumInfo = {
     .name = "batch_sum",
-    .doc = "The sum of x over all ranks and, in prologue and micro_step, micro-steps: what spans the batch. (C3) x is "
-           "float, i64 or i32.",
+    .doc = "The sum of x over all ranks and, in prologue and micro_step, micro-steps: what spans the batch. With "
+           "ranks, over those of one micro-step, which are so many. (C1) ranks are not negative. (C3) x is float, i64 "
+           "or i32.",
     .operandNames = namesX,
     .traits = pure | collective | usesEnvironment,
+    .makeAttributes = makeAttributes<BatchSumAttributes>,
     .infer = inferBatchSum,
     .evaluate = evaluateBatchSum,
     .vjp = differentiateBatchSum,

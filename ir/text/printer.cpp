@@ -166,6 +166,8 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
       out << ", " << quoted(initial->origin);
     out << ')';
   }
+  if (parameter.isBuffer)
+    out << " buffer";
   if (parameter.ignored)
     out << " ignored";
   if (parameter.initializer != parameter.name)

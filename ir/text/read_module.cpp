@@ -264,6 +264,8 @@ bool Reader::readParameterClause(Parameter &parameter) {
   }
   if (acceptWord("ignored"))
     return parameter.ignored = true;
+  if (acceptWord("buffer"))
+    return parameter.isBuffer = true;
   Token clause = token;
   advance();
   return parenthesized([&] {
@@ -281,9 +283,10 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return readInitialValues(parameter.initial.emplace());
     if (clause.isWord("uses"))
       return commaSeparated([&] { return readParameterUse(parameter); });
-    return fail(clause, "a parameter has frozen, no_value, ignored, initial, initializer, permutation, file_shape, "
-                        "unit, recovered and uses, not '" +
-                            clause.text + "'");
+    return fail(clause,
+                "a parameter has frozen, no_value, buffer, ignored, initial, initializer, permutation, file_shape, "
+                "unit, recovered and uses, not '" +
+                    clause.text + "'");
   });
 }
 

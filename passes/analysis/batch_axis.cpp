@@ -314,6 +314,10 @@ void Walk::visit(const Node &node) {
     return visitAttention(node);
   if (node.op() == Op::layerNorm || node.op() == Op::rmsNorm)
     return visitNorm(node);
+  if (node.op() == Op::batchNorm) {
+    auto keepOfX = [](const Node &, unsigned operand, int64_t own) { return operand == 0 && own != 1 ? own : -1; };
+    return set(node.result(), joined(node, keepOfX));
+  }
   Fact fact = ofComputed(node);
   for (unsigned i = 0; i < node.resultCount(); ++i)
     set(node.result(i), fact);

@@ -38,8 +38,8 @@ bool isReadBefore(const Node *lastReader, const Value &future) {
   return future.definer() && (!lastReader || lastReader->isBefore(future.definer()));
 }
 
-/// Is the accumulator's old version out of use when its new one is computed, but for the same elements of the same
-/// node?
+/// Is the old version of an accumulator or buffer out of use when its new one is computed, but for the same elements of
+/// the same node?
 bool isComputedOver(const Node *lastReader, const Value &sum) {
   const Node *definer = sum.definer();
   if (!definer)
@@ -50,9 +50,9 @@ bool isComputedOver(const Node *lastReader, const Value &sum) {
   return (byElement || definer->op() == Op::broadcast) && (!lastReader || lastReader->isBefore(definer));
 }
 
-bool isAccumulator(const Function &function, llvm::StringRef name) {
+bool isUpdatedByElement(const Function &function, llvm::StringRef name) {
   const State *state = function.module()->state(name);
-  return state && state->role == StateRole::accumulator;
+  return state && (state->role == StateRole::accumulator || state->role == StateRole::buffer);
 }
 
 } // namespace
@@ -76,7 +76,7 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
       const std::string &state = node->get<StateAttributes>().state.name;
       if (const Value *future = futureOf(*node->operand(0)); future && isReadBefore(readers.lookup(state), *future))
         deliveredTo[future] = state;
-      if (isAccumulator(function, state) && isComputedOver(readers.lookup(state), *node->operand(0)))
+      if (isUpdatedByElement(function, state) && isComputedOver(readers.lookup(state), *node->operand(0)))
         deliveredTo[node->operand(0)] = state;
     }
   }

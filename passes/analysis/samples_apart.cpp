@@ -56,6 +56,8 @@ llvm::Error checkMixing(const Function &forward, const llvm::DenseSet<const Node
   BatchAxis batch(forward);
   auto hasSamples = [&](const Value *value) { return batch.of(value).has_value(); };
   for (const Node *node : forward) {
+    if (node->op() == Op::batchNorm && needed.contains(node) && node->get<BatchNormAttributes>().training)
+      return refuse(*node, " normalises with the statistics of the batch");
     if (node->op() == Op::randomUniform || !needed.contains(node) || llvm::none_of(node->operands(), hasSamples))
       continue;
     for (unsigned i = 0; i < node->resultCount(); ++i)

@@ -19,9 +19,10 @@ llvm::Error StepMeaning::beginRepeated(const Function &function) {
                          "' is carried, but between functions that run in every micro-step only accumulators last");
   for (const Node *node : function) {
     const State *state = node->op() == Op::write ? module.state(node->get<StateAttributes>().state.name) : nullptr;
-    if (!isRepeated || !state || state->role != StateRole::accumulator || partial.contains(state))
+    bool isAdded = state && state->role == StateRole::accumulator, isMoved = state && state->role == StateRole::buffer;
+    if (!isRepeated || !(isAdded || isMoved) || partial.contains(state))
       continue;
-    if (!isZero(versionOf(*state)))
+    if (isAdded && !isZero(versionOf(*state)))
       return fault(Fault::gradientContribution, *node, "the accumulator holds a sum of another function already");
     partial[state] = partialOf(*state);
   }
@@ -40,8 +41,12 @@ Meaning StepMeaning::partialOf(const State &accumulator) {
   if (!layout)
     return {symbol("", accumulator.type), -1};
   Segment before = segment(zero);
-  for (size_t i = 0; i < before.slots.size(); ++i)
-    before.slots[i].term = symbol(layout->slots[i].parameter, terms[before.slots[i].term].type);
+  for (size_t i = 0; i < before.slots.size(); ++i) {
+    const Type type = terms[before.slots[i].term].type;
+    const std::string &name = layout->slots[i].parameter;
+    before.slots[i].term =
+        accumulator.role == StateRole::buffer ? terms.runningStatistic(name, type) : symbol(name, type);
+  }
   return add(std::move(before));
 }
 
@@ -137,6 +142,24 @@ llvm::Expected<TermId> StepMeaning::summandOf(const Node &node, TermId sum, Term
   return fault(Fault::gradientContribution, node,
                "the accumulator is not what the micro-steps before have summed plus a term of this one, but " +
                    terms.describe(sum));
+}
+
+/// Once, of what this micro-step found. What it makes of that is the same in every call, of other inputs.
+llvm::Error StepMeaning::writeStatistics(const Node &node, const State &run, Meaning meaning) {
+  if (!run.isRun() || meaning.segment < 0 || !isLaidOut(segment(meaning), run))
+    return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
+  if (complete.contains(&run))
+    return fault(Fault::staleVersion, node, "running statistics are written a second time in a micro-step");
+  current[&run] = meaning;
+  Segment before = segment(entryOf(run)), after = segment(meaning);
+  for (size_t i = 0; i < after.slots.size(); ++i) {
+    const Shape shape(terms[before.slots[i].term].type.shape());
+    TermId next = terms.reshape(after.slots[i].term, shape, &node);
+    after.slots[i].term = terms.afterMicroSteps(before.slots[i].term, next, &node);
+    written[{run.slots[i].parameter, ""}] = after.slots[i].term;
+  }
+  complete[&run] = add(std::move(after));
+  return llvm::Error::success();
 }
 
 /// In a micro-step the sum so far and a term of this one, once; elsewhere zeros.

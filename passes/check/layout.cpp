@@ -38,8 +38,9 @@ llvm::Error LayoutCheck::checkSlots(const State &segment) {
   int64_t end = 0;
   for (const SegmentSlot &slot : segment.slots) {
     const State *parameter = train.state(slot.parameter);
-    if (!parameter || parameter->role != StateRole::parameter)
-      return wrong(segment, "has a slot for '" + slot.parameter + "', which is no parameter of the train module");
+    if (!parameter || parameter->role != (segment.role == StateRole::buffer ? StateRole::buffer : StateRole::parameter))
+      return wrong(segment, "has a slot for '" + slot.parameter + "', which is no " +
+                                (segment.role == StateRole::buffer ? "buffer" : "parameter") + " of the train module");
     if (slot.elements != parameter->type.elements() || segment.type.dtype() != parameter->type.dtype())
       return wrong(segment, "has " + llvm::Twine(slot.elements) + " elements of " + nameOf(segment.type.dtype()) +
                                 " for '" + slot.parameter + "', which is " + toString(parameter->type));
@@ -120,7 +121,7 @@ llvm::Error LayoutCheck::checkSingle(const State &state, const State *counterpar
 llvm::Error LayoutCheck::checkCounterparts() {
   for (const State &state : train.states) {
     const State *counterpart = planned.state(state.name);
-    if (state.role == StateRole::parameter) {
+    if (state.role == StateRole::parameter || state.role == StateRole::buffer) {
       if (!homes.contains(state.name))
         return wrong(state, "lies in no segment");
       continue;
@@ -140,7 +141,7 @@ llvm::Error LayoutCheck::checkCounterparts() {
 
 llvm::Error LayoutCheck::run() {
   for (const State &state : planned.states)
-    if (state.role == StateRole::segment)
+    if (state.isRun() && state.role != StateRole::replica)
       if (llvm::Error error = checkSegment(state))
         return error;
   for (const State &state : planned.states)

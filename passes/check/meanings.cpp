@@ -31,7 +31,7 @@ Meaning StepMeaning::add(Segment segment) {
 }
 
 const State *StepMeaning::layoutOf(const State &state) const {
-  if (state.role == StateRole::segment)
+  if (state.role == StateRole::segment || (state.role == StateRole::buffer && state.isRun()))
     return &state;
   bool follows =
       state.role == StateRole::optimizer || state.role == StateRole::replica || state.role == StateRole::accumulator;
@@ -215,6 +215,9 @@ llvm::Error StepMeaning::readTensorNode(const Node &node) {
     readCast(node, *dtype);
     return llvm::Error::success();
   }
+  const bool isLoop = node.op() == Op::fused || isElementwise(node);
+  if (isLoop && llvm::any_of(node.operands(), [&](const Value *operand) { return of(operand).segment >= 0; }))
+    return readLoop(node);
   llvm::SmallVector<TermId, 8> operands;
   for (unsigned i = 0; i < node.operandCount(); ++i) {
     operands.push_back(of(node.operand(i)).term);
@@ -225,6 +228,39 @@ llvm::Error StepMeaning::readTensorNode(const Node &node) {
   llvm::SmallVector<TermId, 2> values = terms.apply(node, operands);
   for (unsigned i = 0; i < node.resultCount(); ++i)
     meanings[node.result(i)] = {values[i], -1};
+  return llvm::Error::success();
+}
+
+/// Over whole runs that are laid out alike, parameter by parameter. Numbers are the same for all.
+llvm::Error StepMeaning::readLoop(const Node &node) {
+  const Segment *layout = nullptr;
+  for (const Value *operand : node.operands()) {
+    const Meaning meaning = of(operand);
+    if (meaning.segment < 0) {
+      if (meaning.term >= 0 && operand->type().elements() == 1)
+        continue;
+      return fault(Fault::shardBounds, node, textOf(operand) + " is no run of parameters like the other operands");
+    }
+    const Segment &run = segment(meaning);
+    auto isAlike = [](const Slot &a, const Slot &b) { return isSameRun(a, b.offset, b.elements); };
+    if (!run.isWhole() || (layout && !std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(),
+                                                 run.slots.end(), isAlike)))
+      return fault(Fault::shardBounds, node, textOf(operand) + " is laid out otherwise than the other operands");
+    layout = &run;
+  }
+  std::vector<Segment> results(node.resultCount(), Segment{.elements = layout->elements, .slots = layout->slots});
+  for (size_t slot = 0; slot < layout->slots.size(); ++slot) {
+    const Shape shape(terms[layout->slots[slot].term].type.shape());
+    llvm::SmallVector<TermId, 8> operands;
+    for (const Value *operand : node.operands())
+      operands.push_back(of(operand).segment < 0 ? of(operand).term
+                                                 : terms.reshape(segment(of(operand)).slots[slot].term, shape, &node));
+    llvm::SmallVector<TermId, 2> values = terms.loop(node, operands, shape);
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      results[i].slots[slot].term = values[i];
+  }
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    meanings[node.result(i)] = add(std::move(results[i]));
   return llvm::Error::success();
 }
 
@@ -256,6 +292,8 @@ llvm::Error StepMeaning::readWrite(const Node &node) {
   Meaning meaning = of(node.operand(0));
   if (state.role == StateRole::accumulator)
     return writeAccumulator(node, state, meaning);
+  if (isRepeated && state.role == StateRole::buffer)
+    return writeStatistics(node, state, meaning);
   if (isRepeated)
     return fault(Fault::staleVersion, node, "a micro-step writes a state that the next one finds changed");
   current[&state] = meaning;

@@ -90,6 +90,7 @@ private:
   llvm::Error readTakeShard(const Node &node);
   llvm::Error readGather(const Node &node);
   llvm::Error readReduction(const Node &node);
+  llvm::Error readLoop(const Node &node);
   llvm::Error readOptimizer(const Node &node);
   llvm::Error readSquareSum(const Node &node);
   llvm::Expected<llvm::SmallVector<TermId, 8>> operandsOfSlot(const Node &node, const Segment &first, size_t slot);
@@ -107,13 +108,15 @@ private:
   bool isZero(Meaning meaning) const;
   const State *addsToAccumulator(const Node &node) const;
   llvm::Error readAccumulation(const Node &node);
+  llvm::Error writeStatistics(const Node &node, const State &run, Meaning meaning);
   llvm::Error writeAccumulator(const Node &node, const State &accumulator, Meaning meaning);
   llvm::Expected<TermId> summandOf(const Node &node, TermId sum, TermId accumulator) const;
   bool isLaidOut(const Segment &segment, const State &state) const;
 
   Meaning entryOf(const State &state);
   Meaning versionOf(const State &state);
-  /// The segment whose slots a state has: itself, or the owner of optimizer state or a replica; null for others.
+  /// The segment, or run of buffers, whose slots a state has: itself, or the owner of optimizer state or a replica;
+  /// null for others.
   const State *layoutOf(const State &state) const;
   /// How a segment-shaped state is split.
   RankGroup splitOf(const State &state) const;

@@ -62,7 +62,8 @@ TermId Terms::intern(Term term, llvm::ArrayRef<TermId> operands) {
   TermId &first = firstOfHash.try_emplace(hashOfTerm(term, operands), -1).first->second;
   term.isSameOnAllRanks = isSame(term, operands);
   term.isPartial =
-      term.kind == Kind::accumulator || llvm::any_of(operands, [&](TermId x) { return terms[x].isPartial; });
+      term.kind == Kind::accumulator ||
+      (term.op != Op::updateStatistics && llvm::any_of(operands, [&](TermId x) { return terms[x].isPartial; }));
   term.firstOperand = static_cast<uint32_t>(operandPool.size());
   term.operandCount = static_cast<uint32_t>(operands.size());
   operandPool.insert(operandPool.end(), operands.begin(), operands.end());
@@ -182,8 +183,8 @@ TermId Terms::random(const Expression::Step &step, llvm::ArrayRef<TermId> operan
                 operands);
 }
 
-llvm::SmallVector<TermId, 2> Terms::fused(const Node &node, llvm::ArrayRef<TermId> operands) {
-  const auto &[shape, body] = node.get<FusedAttributes>();
+llvm::SmallVector<TermId, 2> Terms::fused(const Node &node, llvm::ArrayRef<TermId> operands, ShapeRef shape) {
+  const Expression &body = node.get<FusedAttributes>().body;
   std::vector<TermId> known(operands.begin(), operands.end());
   for (const Expression::Step &step : body.steps) {
     llvm::SmallVector<TermId, 4> arguments;
@@ -227,7 +228,11 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   case Op::constant: return constant(node);
   case Op::reshape: return reshape(operands[0], type.shape(), &node);
   case Op::broadcast: return broadcast(operands[0], type.shape(), &node);
-  case Op::batchSum: return batchSum(operands[0], batch, &node);
+  case Op::batchSum: {
+    const int64_t ranks = node.get<BatchSumAttributes>().ranks;
+    return batchSum(operands[0], ranks > 0 ? RankGroup{1, ranks} : batch, &node);
+  }
+  case Op::updateStatistics: return updatedStatistics(node, operands);
   case Op::squareSum: return squareSum(operands, {}, &node);
   case Op::clipNorm: return clipNorm(node, operands, result, type);
   default: break;
@@ -236,6 +241,31 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
     return elementwise(node.op(), type.dtype(), operands, type.shape(), &node);
   return intern({.op = node.op(), .result = result, .type = type, .attributes = node.attributes(), .origin = &node},
                 operands);
+}
+
+llvm::SmallVector<TermId, 2> Terms::loop(const Node &node, llvm::ArrayRef<TermId> operands, ShapeRef shape) {
+  if (node.op() == Op::fused)
+    return fused(node, operands, shape);
+  return {elementwise(node.op(), node.result()->type().dtype(), operands, shape, &node)};
+}
+
+TermId Terms::updatedStatistics(const Node &node, llvm::ArrayRef<TermId> operands) {
+  const Term before = terms[operands[0]];
+  const DType dtype = before.type.dtype();
+  const Shape shape(before.type.shape());
+  const double momentum = node.get<UpdateStatisticsAttributes>().momentum;
+  auto times = [&](TermId x, double factor) {
+    return elementwise(Op::mul, dtype, {x, splat(Type(dtype, {}), Dense::splat(dtype, factor).bytes(), &node)}, shape,
+                       &node);
+  };
+  const bool isRepeated = microSteps > 1 && before.kind == Kind::state;
+  TermId running = isRepeated ? runningStatistic(names[before.payload], before.type) : operands[0];
+  TermId next = add(times(running, 1 - momentum), times(operands[1], momentum), &node);
+  return isRepeated ? afterMicroSteps(operands[0], next, &node) : next;
+}
+
+TermId Terms::afterMicroSteps(TermId before, TermId next, const Node *origin) {
+  return intern({.op = Op::updateStatistics, .type = terms[before].type, .origin = origin}, {before, next});
 }
 
 TermId Terms::cast(TermId x, DType dtype) {
@@ -265,7 +295,7 @@ llvm::SmallVector<TermId, 4> Terms::applyOptimizer(const Node &node, llvm::Array
 
 llvm::SmallVector<TermId, 2> Terms::apply(const Node &node, llvm::ArrayRef<TermId> operands) {
   if (node.op() == Op::fused)
-    return fused(node, operands);
+    return fused(node, operands, node.get<FusedAttributes>().shape);
   if (addedOperand(node))
     return addingNorm(node, operands);
   llvm::SmallVector<TermId, 2> results;

@@ -12,10 +12,12 @@
 //   a square_sum is that of flat tensors in any order, and the sum over the ranks that hold the parts of them is that
 //   of the whole; clip_norm of several accumulators is clip_norm of the one for all their tensors (an accumulator is a
 //   number, and only clip_norm reads it: ir/ops/guard.h);
-//   the sum of terms rounded to 16 bits, made f32 again, is one term over what is rounded: a rounded sum, which knows
-//   its type. A sum that rounds otherwise, or what is rounded once more before it is summed, is another term;
-//   the sum over the groups that lie side by side of the sums over their ranks is the sum over all of them: batch_sum
-//   is one over all ranks. (Bits are equal where the inner groups have a power of two of ranks: ir/ops/collective.cpp.)
+//   update_statistics is a product, a product and a sum, elementwise; of several micro-steps it is that of one, as
+//   often as there are, from what the step found on; the sum of terms rounded to 16 bits, made f32 again, is one term
+//   over what is rounded: a rounded sum, which knows its type. A sum that rounds otherwise, or what is rounded once
+//   more before it is summed, is another term; the sum over the groups that lie side by side of the sums over their
+//   ranks is the sum over all of them: batch_sum is one over all ranks. (Bits are equal where the inner groups have a
+//   power of two of ranks: ir/ops/collective.cpp.)
 // Nothing else is rewritten: operands keep their order, sums their nesting. But one thing changes bits: micro-step k of
 // rank r counts as rank k * worldSize + r, a sum over micro-steps is one over such ranks that are worldSize apart, and
 // stands outside of sums over the ranks of a micro-step, whichever came first.
@@ -38,7 +40,8 @@ public:
     node,        ///< an op over terms
     splat,       ///< a constant of one value
     state,       ///< a state as it is when the function is entered
-    accumulator, ///< what the micro-steps before this one have summed; `completed` gives terms a meaning without it
+    accumulator, ///< what the micro-steps before this one have summed; `completed` gives terms a meaning without it.
+                 ///< Or made of a running statistic; `afterMicroSteps` does
     input,
     carry, ///< a result of an earlier function
   };
@@ -90,6 +93,13 @@ public:
   bool isZero(TermId x) const;
   TermId zeros(const Type &type);
   TermId add(TermId a, TermId b, const Node *origin);
+  /// A loop of elementwise steps over operands of one shape, whatever shape the node has; the node is elementwise or
+  /// fused.
+  llvm::SmallVector<TermId, 2> loop(const Node &node, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape);
+  /// A running statistic that a micro-step finds, before all of them `before`.
+  TermId runningStatistic(llvm::StringRef name, const Type &type) { return leaf(Kind::accumulator, name, type); }
+  /// What all micro-steps together make of a running statistic, where each makes `next` of what it finds.
+  TermId afterMicroSteps(TermId before, TermId next, const Node *origin);
   /// Is it certain that all ranks of a group have the same value? Inputs differ, and what is computed from them until
   /// it is summed.
   bool isSameOnRanksOf(TermId x, RankGroup group) const;
@@ -117,6 +127,7 @@ private:
   bool isSame(const Term &term, llvm::ArrayRef<TermId> operands) const;
   bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
   TermId constant(const Node &node);
+  TermId updatedStatistics(const Node &node, llvm::ArrayRef<TermId> operands);
   TermId clipNorm(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
   TermId splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin);
   TermId broadcast(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin);
@@ -127,7 +138,7 @@ private:
                      const Node *origin, bool inAnyOrder = false);
   TermId random(const Expression::Step &step, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape,
                 const Node *origin);
-  llvm::SmallVector<TermId, 2> fused(const Node &node, llvm::ArrayRef<TermId> operands);
+  llvm::SmallVector<TermId, 2> fused(const Node &node, llvm::ArrayRef<TermId> operands, llvm::ArrayRef<int64_t> shape);
   /// A norm with a residual, or a norm's gradient with an addend.
   llvm::SmallVector<TermId, 2> addingNorm(const Node &node, llvm::ArrayRef<TermId> operands);
 

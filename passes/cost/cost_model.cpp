@@ -129,6 +129,8 @@ std::optional<ComputeClass> computeClassOf(const Node &node) {
   case Op::layerNormGrad:
   case Op::rmsNorm:
   case Op::rmsNormGrad: return ComputeClass::normalization;
+  case Op::batchStatistics:
+  case Op::batchNormGrad:
   case Op::reduceSum:
   case Op::reduceMax:
   case Op::reduceMin:

@@ -94,6 +94,7 @@ UseOfParameter roleOf(const Use &use, const Type &own) {
       return {Role::bias, fanInOf(node)};
     return node.op() == Op::matmul || i == 1 ? UseOfParameter{Role::weight, fanInOf(node)} : UseOfParameter{};
   case Op::gather: return {i == 0 ? Role::table : Role::unknown};
+  case Op::batchNorm: return {i == 1 || i == 4 ? Role::scale : i > 0 ? Role::shift : Role::unknown};
   case Op::layerNorm:
   case Op::rmsNorm: return {i == 1 ? Role::scale : i == 2 ? Role::shift : Role::unknown};
   case Op::add:

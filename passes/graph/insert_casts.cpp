@@ -54,7 +54,9 @@ private:
   }
 
   /// An operand that its op takes in f32 only.
-  static bool staysWide(const Node &node, unsigned operand) { return node.op() == Op::attention && operand == 3; }
+  static bool staysWide(const Node &node, unsigned operand) {
+    return operand >= 3 && (node.op() == Op::attention || node.op() == Op::batchNorm);
+  }
 
   /// A table of the model: numbers that nobody trains.
   static bool isBuffer(const Value *value) {

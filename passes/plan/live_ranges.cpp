@@ -31,6 +31,7 @@ MemoryClass classOf(const State &state) {
   switch (state.role) {
   case StateRole::parameter:
   case StateRole::segment:
+  case StateRole::buffer:
   case StateRole::replica: return MemoryClass::parameters;
   case StateRole::optimizer: return MemoryClass::optimizer;
   case StateRole::accumulator: return MemoryClass::gradients;

@@ -49,7 +49,7 @@ private:
   void collectGroups() {
     std::map<int32_t, std::map<Kind, Group>> perUnit;
     for (const Parameter &parameter : module.parameters) {
-      if (!module.state(parameter.name))
+      if (!module.state(parameter.name) || parameter.isBuffer)
         continue;
       int32_t unit = module.unitIndex(parameter.unit);
       Kind kind = kindOf(parameter);

@@ -15,10 +15,11 @@ class StateSharder {
 public:
   StateSharder(Module &module, const PassContext &context)
       : module(module), layout(optimizerLayout(module)), accumulators(module), states(module, context.options),
-        gradientSums(module, states, accumulators) {}
+        gradientSums(module, states, accumulators), statistics(module) {}
 
   llvm::Error run() {
-    states.add(layout, accumulators);
+    states.add(layout, accumulators, statistics);
+    statistics.updateRuns(*module.function(FunctionKind::microStep));
     for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights})
       replaceReads(*module.function(kind));
     returnShards(*module.function(FunctionKind::microStep));
@@ -144,7 +145,8 @@ private:
         result = builder.create(Op::allReduce, {node->operand(0)}, overAxis(module, everybody))->result();
         result->setName(node->result()->name());
       }
-      node->result()->replaceAllUsesWith(accumulators.sumScalar(*node, result));
+      bool isOfMicroStep = node->get<BatchSumAttributes>().ranks > 0;
+      node->result()->replaceAllUsesWith(isOfMicroStep ? result : accumulators.sumScalar(*node, result));
       node->erase();
     }
   }
@@ -280,6 +282,7 @@ private:
   Accumulators accumulators;
   ShardedStates states;
   GradientSums gradientSums;
+  RunningStatistics statistics;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {

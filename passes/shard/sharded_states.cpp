@@ -34,7 +34,7 @@ std::optional<DType> roundedType(const Node &read) {
 
 } // namespace
 
-void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulators) {
+void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulators, RunningStatistics &statistics) {
   collectRounded();
   collectReduced();
   SegmentRequest request{reducedIn, readInBackward(), rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
@@ -49,6 +49,7 @@ void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulator
       accumulators.addFor(added, unitOf(added));
     addReplica(added);
   }
+  statistics.add([&](const State &run, const SegmentSlot &slot) { slots[slot.parameter] = {&run, &slot}; });
 }
 
 llvm::StringSet<> ShardedStates::readInBackward() const {
@@ -122,8 +123,8 @@ const State &ShardedStates::sourceOf(const Node &read, const State &segment) con
 void ShardedStates::dropParameterStates() {
   std::deque<State> kept;
   for (State &state : module.states) {
-    bool perParameter =
-        state.role == StateRole::parameter || (state.role == StateRole::optimizer && module.parameter(state.owner));
+    bool perParameter = state.role == StateRole::parameter || (state.role == StateRole::buffer && !state.isRun()) ||
+                        (state.role == StateRole::optimizer && module.parameter(state.owner));
     if (!perParameter)
       kept.push_back(std::move(state));
   }

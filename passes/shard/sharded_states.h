@@ -3,13 +3,14 @@
 
 #include "passes/options.h"
 #include "passes/shard/accumulators.h"
+#include "passes/shard/running_statistics.h"
 #include "passes/support/optimizer_layout.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
 struct SlotOf {
-  const State *segment = nullptr; ///< null: the state is no parameter
+  const State *segment = nullptr; ///< or run of buffers; null: the state is neither parameter nor buffer
   const SegmentSlot *slot = nullptr;
 };
 
@@ -20,9 +21,10 @@ public:
   /// The module is in the train stage and has its mesh.
   ShardedStates(Module &module, const PipelineOptions &options) : module(module), options(options) {}
 
-  /// Adds segments and, for each, the optimizer's fields, the accumulator of its gradients and its replica, where it
-  /// has one. Reads of parameters must still be there: they tell what is rounded and what backward reads.
-  void add(const OptimizerLayout &layout, Accumulators &accumulators);
+  /// Adds runs of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
+  /// replica, where it has one. Reads of parameters must still be there: they tell what is rounded and what backward
+  /// reads.
+  void add(const OptimizerLayout &layout, Accumulators &accumulators, RunningStatistics &statistics);
   /// Removes what the added ones stand for.
   void dropParameterStates();
 

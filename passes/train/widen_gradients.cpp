@@ -76,6 +76,14 @@ void widen(Function &function, Node &node, unsigned first) {
   }
 }
 
+/// A sum over the elements of channels, or a multiple of it, that is rounded.
+bool roundsChannelSum(const Node &cast) {
+  const Node *source = cast.op() == Op::cast ? cast.operand(0)->definer() : nullptr;
+  if (source && source->op() == Op::mul)
+    source = source->operand(0)->definer();
+  return source && source->op() == Op::batchNormGrad;
+}
+
 /// What was made f32 and at once rounded again is as it was.
 void dropRoundTrips(Function &step) {
   for (Node *node : step) {
@@ -96,6 +104,11 @@ llvm::Error run(Module &module, const PassContext &) {
   if (module.microSteps == 1)
     dropRoundTrips(step);
   for (Node *node : step) {
+    if (Node *widening = roundsChannelSum(*node) ? widenedBy(node->result()) : nullptr) {
+      Builder builder(step, widening);
+      builder.inherit(*widening);
+      widening->result()->replaceAllUsesWith(builder.reshape(node->operand(0), widening->result()->type().shape()));
+    }
     int first = node->section.phase == Phase::backward ? firstSum(*node) : -1;
     if (first >= 0 && allAreWidened(*node, static_cast<unsigned>(first)))
       widen(step, *node, static_cast<unsigned>(first));

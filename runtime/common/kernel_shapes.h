@@ -13,6 +13,11 @@ struct NormShape {
   double epsilon = 1e-5;
 };
 
+/// x [outer, channels, inner]; what is said of a channel is a vector [channels]
+struct ChannelShape {
+  std::int64_t outer = 1, channels = 1, inner = 1;
+};
+
 /// x [dims..., width] with an even width; the angles of a vector, cos and sin of `width` elements each, begin at the
 /// sum of coordinate * tableStrides. `transposed` turns by the transpose of each rotation.
 struct RotaryShape {

@@ -70,6 +70,16 @@ Tensor GraphMaker::newParameter(llvm::ArrayRef<int64_t> shape, bool trainable) {
   return read(parametersOfBlock.back());
 }
 
+Tensor GraphMaker::buffer(int64_t channels) {
+  Tensor read = newParameter({channels}, false);
+  Parameter &parameter = module.parameters.back();
+  parameter.isBuffer = true;
+  parameter.ignored = false;
+  module.state(parameter.name)->role = StateRole::buffer;
+  parametersOfBlock.pop_back(); // no other node reads it
+  return read;
+}
+
 Tensor GraphMaker::input(const std::string &name, DType dtype, llvm::ArrayRef<int64_t> sampleShape, int64_t limit) {
   Shape shape = {options.batch};
   llvm::append_range(shape, sampleShape);

@@ -72,6 +72,8 @@ public:
   /// A parameter of this shape: a new one, or one that is there already. Frozen now and then.
   Tensor parameter(llvm::ArrayRef<int64_t> shape);
   Tensor newParameter(llvm::ArrayRef<int64_t> shape, bool trainable);
+  /// Running statistics of a norm, a vector of positive numbers.
+  Tensor buffer(int64_t channels);
   Tensor input(const std::string &name, DType dtype, llvm::ArrayRef<int64_t> sampleShape, int64_t limit = 0);
   Tensor constant(DType dtype, llvm::ArrayRef<int64_t> shape, double splat);
   /// Without samples; elements are exact multiples of 1/64 in [low, high].

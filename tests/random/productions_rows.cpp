@@ -55,6 +55,18 @@ std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
   return g.make(op, {x, g.parameter(normalised), g.parameter(normalised)}, own, {0, 3});
 }
 
+/// Mostly with the statistics of the batch, of this rank or of all.
+std::optional<Tensor> batchNorm(GraphMaker &g, Op op) {
+  Tensor x = g.withoutTies(g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 4), 24)));
+  const int64_t channels = x.type().dim(1), elements = x.type().elements() / channels;
+  BatchNormAttributes own{g.random->pick({1e-2, 0.1})};
+  own.training = elements > 1 && g.random->chance(0.8);
+  own.synced = own.training && g.random->chance(0.6);
+  own.momentum = g.random->pick({0.1, 0.5});
+  return g.make(op, {x, g.parameter({channels}), g.parameter({channels}), g.buffer(channels), g.buffer(channels)}, own,
+                {0, 3});
+}
+
 /// Additive, on the scores [B, heads, queries, keys]: constant or one of each sample.
 Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
   if (g.random->chance(0.5))
@@ -118,7 +130,7 @@ constexpr Production rows[] = {
     {Op::reduceSum, reduce},  {Op::reduceSum, reduce},    {Op::reduceMax, reduce},       {Op::reduceMin, reduce},
     {Op::reduceProd, reduce}, {Op::softmax, softmax},     {Op::logSoftmax, softmax},     {Op::layerNorm, layerNorm},
     {Op::rmsNorm, rmsNorm},   {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
-    {Op::rotary, rotary},
+    {Op::rotary, rotary},     {Op::batchNorm, batchNorm},
 };
 
 } // namespace

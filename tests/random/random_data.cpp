@@ -60,6 +60,8 @@ Tensors parameterValues(const Module &module, uint64_t seed) {
     Random random(seed, parameter.name);
     HostTensor tensor(parameter.type);
     fillGrid(tensor, random, 1, 256);
+    for (double &value : tensor.values)
+      value = parameter.isBuffer ? value * value + 0.25 : value;
     tensors[parameter.name] = std::move(tensor);
   }
   return tensors;

@@ -34,11 +34,12 @@ struct Translated {
 /// What all nodes of a file share.
 class TranslationState {
 public:
-  TranslationState(const OnnxModel &model, Builder &builder, TrainMode trainMode)
-      : model(model), builder(builder), trainMode(trainMode) {}
+  TranslationState(const OnnxModel &model, Builder &builder, const ImportOptions &options)
+      : model(model), builder(builder), trainMode(options.trainMode), syncBatchNorm(options.syncBatchNorm) {}
   const OnnxModel &model;
   Builder &builder;
   const TrainMode trainMode;
+  const bool syncBatchNorm;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
   /// Counts what a node makes of more than a handful of nodes or elements of sequences: rejects what grows beyond 2^22.

@@ -1,6 +1,7 @@
-// Normalisations. BatchNormalization is not supported yet.
+// Normalisations.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
+#include <cmath>
 
 namespace fsdpc {
 
@@ -121,8 +122,48 @@ void localResponseNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::mul, x, t.binary(Op::pow, scale, -t.real("beta", 0.75))));
 }
 
+/// Outputs 1 and 2 of a node that trains are the running statistics behind the step: state, which nothing here
+/// computes. Until opset 13 a node with them trains; opset 7 and 8 have two more.
+bool trainsInFile(NodeTranslation &t) {
+  return t.opset < 14 ? t.wantsOutput(1) || t.wantsOutput(2) : t.integer("training_mode", 0) != 0;
+}
+
+/// One of scale, bias, mean and variance; the first two are rounded like x, statistics are f32.
+Value *ofChannels(NodeTranslation &t, unsigned i, const Type &x) {
+  Value *vector = t.input(i);
+  if (vector->type().elements() != x.dim(1))
+    t.reject("input " + llvm::Twine(i) + " is " + toString(vector->type()) + ", but there are " +
+             llvm::Twine(x.dim(1)) + " channels");
+  DType dtype = i < 3 ? x.dtype() : x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return t.cast(t.reshape(vector, {x.dim(1)}), dtype);
+}
+
+void batchNormalization(NodeTranslation &t) {
+  Value *x = t.input(0);
+  const Type &type = x->type();
+  if (type.rank() < 2)
+    t.reject(toString(type) + " has no channels");
+  if (t.opset < 9 && t.integer("spatial", 1) == 0)
+    t.reject("spatial = 0 is not supported");
+  const TrainMode mode = t.state.trainMode;
+  BatchNormAttributes attributes{t.real("epsilon", 1e-5)};
+  attributes.training = mode == TrainMode::train || (mode == TrainMode::keep && trainsInFile(t));
+  if (attributes.training) {
+    attributes.synced = t.state.syncBatchNorm;
+    attributes.momentum = std::round((1 - t.real("momentum", 0.9)) * 1e12) / 1e12; // 0.1, not 0.09999999999999998
+  }
+  llvm::SmallVector<Value *, 5> operands = {x};
+  for (unsigned i = 1; i < 5; ++i)
+    operands.push_back(ofChannels(t, i, type));
+  t.setOutput(0, t.make(Op::batchNorm, operands, attributes));
+  for (unsigned i = 1; i < 5; ++i)
+    if (t.wantsOutput(i))
+      t.setOutput(i, t.input(i % 2 ? 3 : 4));
+}
+
 constexpr TranslationRow rows[] = {
     {"LRN", localResponseNormalization},
+    {"BatchNormalization", batchNormalization},
     {"GroupNormalization", groupNormalization, 18},
     {"InstanceNormalization", instanceNormalization},
     {"LayerNormalization", layerNormalization, 17},

@@ -7,6 +7,7 @@
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/copies.h"
 #include "runtime/cpu/kernels/attention.h"
+#include "runtime/cpu/kernels/batch_norm.h"
 #include "runtime/cpu/kernels/convolution.h"
 #include "runtime/cpu/kernels/copy.h"
 #include "runtime/cpu/kernels/index.h"

@@ -8,6 +8,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/host_tasks.h"
 #include "runtime/cuda/kernels/attention.h"
+#include "runtime/cuda/kernels/batch_norm.h"
 #include "runtime/cuda/kernels/convolution.h"
 #include "runtime/cuda/kernels/copy.h"
 #include "runtime/cuda/kernels/cudnn_attention.h"

@@ -1,0 +1,22 @@
+// Statistics of batch norm and the sums of its derivative: over the elements of a channel. The norm itself is a loop of
+// the program.
+#pragma once
+
+#include "runtime/common/address.h"
+#include "runtime/common/kernel_shapes.h"
+
+namespace fsdpc::rt {
+
+/// Scratch of both, bytes: none.
+inline std::int64_t channelSumsScratchBytes(const ChannelShape &) { return 0; }
+
+/// mean, variance [channels]: the population variance, of deviations from the mean. Blocks of f32 are added in f64, in
+/// an order that depends on the shape only.
+void batchStatistics(const Context &c, const ChannelShape &shape, const float *x, float *mean, float *variance,
+                     Workspace = {});
+
+/// dot [channels]: the sums of dy * (x - mean); sum [channels]: of dy.
+void batchNormGrad(const Context &c, const ChannelShape &shape, const float *dy, const float *x, const float *mean,
+                   float *dot, float *sum, Workspace = {});
+
+} // namespace fsdpc::rt
