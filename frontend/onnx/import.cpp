@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc {
 
@@ -20,6 +21,13 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   return recovered;
 }
 
+/// Ops that ImportOptions::trainMode is about.
+bool hasTrainingModes(const OnnxModel &model) {
+  return llvm::any_of(model.graph().node(), [](const onnx::NodeProto &node) {
+    return node.domain().empty() && (node.op_type() == "Dropout" || node.op_type() == "BatchNormalization");
+  });
+}
+
 } // namespace
 
 llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptions &options) {
@@ -27,6 +35,7 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
   llvm::Expected<RecoveredParameters> recovered = loadAndRecover(path, options, imported);
   if (!recovered)
     return recovered.takeError();
+  imported.hasTrainingModes = hasTrainingModes(*imported.model);
   if (std::string nodes = unsupportedNodes(*imported.model); !nodes.empty())
     return llvm::createStringError(path + ": " + nodes);
   llvm::Expected<std::vector<GraphInput>> inputs = bindInputs(*imported.model, options);

@@ -65,6 +65,7 @@ struct ImportedModel {
   std::shared_ptr<OnnxModel> model;  ///< keeps initial values reachable
   std::vector<Parameter> parameters; ///< as in the module, where there is one
   std::vector<std::string> remarks;  ///< what was repaired or left out, one sentence each
+  bool hasTrainingModes = false;     ///< some node computes one thing in training and another in evaluation
 };
 
 /// Errors name the file, tensor, dim or node at fault; all unsupported nodes and all unbound dims come in one error.
@@ -94,6 +95,10 @@ struct ExternalLayout {
 /// The model as repaired, every parameter an initializer of its own under Parameter::initializer, its values external
 /// in `dataFileName` beside `path` (which somebody else writes by the layout). Buffers and constants stay inside.
 llvm::Expected<ExternalLayout> writeRepairedModel(const ImportedModel &imported, llvm::StringRef path,
+                                                  llvm::StringRef dataFileName);
+
+/// Of a model that writeRepairedModel wrote, for these parameters: what it returned. Errors: the file is not that.
+llvm::Expected<ExternalLayout> readRepairedLayout(llvm::StringRef path, llvm::ArrayRef<Parameter> parameters,
                                                   llvm::StringRef dataFileName);
 
 } // namespace fsdpc
