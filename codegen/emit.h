@@ -42,7 +42,7 @@ struct PredictedTime {
 /// What the program says about itself and the module does not hold.
 struct EmitInfo {
   std::string planHash;       ///< hex digest of the planned module
-  std::string compileCommand; ///< fsdpc ..., for the message about a wrong world size
+  std::string compileCommand; ///< its options as a shell takes them, for messages that say how to compile again
   std::string settingsJson;   ///< the resolved compile options, one JSON object
   int64_t microBatchSize = 1;
   uint64_t seed = 0;

@@ -1,8 +1,11 @@
 #include "frontend/driver/driver.h"
+#include "frontend/driver/standard_streams.h"
 
 #include "llvm/Support/InitLLVM.h"
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  return fsdpc::runCompiler(std::vector<std::string>(argv + 1, argv + argc));
+  fsdpc::openStandardStreams();
+  llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  const int code = fsdpc::runCompiler(std::vector<std::string>(argv + 1, argv + argc));
+  return fsdpc::flushStandardOutput(code);
 }

@@ -52,26 +52,45 @@ int64_t classCount(const Module &module) {
   return 0;
 }
 
-std::string commandLine(const OptionValues &values, llvm::StringRef input) {
-  std::string command = "fsdpc " + input.str();
-  for (const OptionRow &row : optionTable()) {
-    if (row.isAboutThisRun)
-      continue;
-    if (row.kind == OptionKind::list || row.kind == OptionKind::lines)
-      for (const std::string &item : values.list(row.name))
-        command += " --" + row.name.str() + " " + item;
-    else if (values.text(row.name) != row.defaultValue)
-      command += " --" + row.name.str() + " " + values.text(row.name).str();
-  }
-  return command;
+/// What the stage that a recompile starts from has in it.
+bool isAboutImport(llvm::StringRef option) {
+  constexpr llvm::StringLiteral names[] = {"dim",    "train_mode",  "trainable",      "frozen",         "tie",
+                                           "no_tie", "keep_shared", "restore_biases", "accept_changed", "init"};
+  return llvm::is_contained(names, option);
 }
 
-EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, llvm::StringRef input,
-                  const MemoryReport &memory, const Timeline &timeline, const ExternalLayout &layout) {
+std::string shellQuoted(llvm::StringRef word) {
+  if (llvm::all_of(word, [](char c) { return llvm::isAlnum(c) || llvm::StringRef("_-+=./:,@%").contains(c); }))
+    return word.str();
+  std::string quoted = "'";
+  for (char c : word)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// Of the options that shape the result, those that are not as everybody has them.
+std::string optionsForShell(const OptionValues &values) {
+  std::vector<std::string> words;
+  for (const OptionRow &row : optionTable()) {
+    const bool isOfThisMachine = row.name == "threads"; // resolved from its cores
+    if (row.isAboutThisRun || isOfThisMachine || isAboutImport(row.name))
+      continue;
+    const std::string option = "--" + row.name.str() + "=";
+    if (row.kind == OptionKind::list || row.kind == OptionKind::lines)
+      for (const std::string &item : values.list(row.name))
+        words.push_back(shellQuoted(option + item));
+    else if (values.text(row.name) != row.defaultValue)
+      words.push_back(shellQuoted(option + values.text(row.name).str()));
+  }
+  return llvm::join(words, " ");
+}
+
+EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, const MemoryReport &memory,
+                  const Timeline &timeline, const ExternalLayout &layout) {
   const Module &module = *compilation.module;
   EmitInfo info;
   info.planHash = planHash(compilation);
-  info.compileCommand = commandLine(values, input);
+  info.compileCommand = optionsForShell(values);
   info.settingsJson = values.toJson(false);
   info.microBatchSize = compilation.options.microBatchSize;
   info.seed = compilation.options.seed;
@@ -116,29 +135,39 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, ll
   return info;
 }
 
-/// A stage read from OUT/stages/ finds its weights in OUT/.
-llvm::Error copyWeightsBeside(OutputFolder &folder, llvm::StringRef stagePath) {
+/// A stage read from OUT/stages/ finds its weights and its model in OUT/. Without the model there is no layout, and the
+/// program refuses --save_onnx.
+llvm::Expected<ExternalLayout> copyFilesBeside(OutputFolder &folder, llvm::StringRef stagePath, const Module &module) {
   llvm::SmallString<128> bundle(llvm::sys::path::parent_path(stagePath));
   if (bundle.empty())
     bundle = ".";
   llvm::sys::path::append(bundle, "..");
-  for (llvm::StringRef name : {"weights/model.safetensors", "model.onnx"}) {
+  auto pathOf = [&](llvm::StringRef name) {
     llvm::SmallString<128> file(bundle);
     llvm::sys::path::append(file, name);
-    if (llvm::sys::fs::exists(file))
-      if (llvm::Error error = folder.copyFrom(bundle, name))
-        return error;
+    return file.str().str();
+  };
+  const bool hasWeights =
+      llvm::any_of(module.parameters, [](const Parameter &parameter) { return parameter.hasValue; });
+  if (hasWeights && llvm::sys::fs::exists(pathOf("weights/model.safetensors")))
+    if (llvm::Error error = folder.copyFrom(bundle, "weights/model.safetensors"))
+      return error;
+  if (!llvm::sys::fs::exists(pathOf("model.onnx")))
+    return ExternalLayout();
+  llvm::Expected<ExternalLayout> layout = readRepairedLayout(pathOf("model.onnx"), module.parameters, modelDataName);
+  if (!layout) { // somebody else's
+    llvm::consumeError(layout.takeError());
+    return ExternalLayout();
   }
-  return llvm::Error::success();
+  if (llvm::Error error = folder.copyFrom(bundle, "model.onnx"))
+    return error;
+  return layout;
 }
 
 llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, OutputFolder &folder,
                                                llvm::StringRef input) {
-  if (!compilation.imported.model) {
-    if (llvm::Error error = copyWeightsBeside(folder, input))
-      return error;
-    return ExternalLayout();
-  }
+  if (!compilation.imported.model)
+    return copyFilesBeside(folder, input, *compilation.module);
   if (llvm::any_of(compilation.imported.parameters, [](const Parameter &parameter) { return parameter.hasValue; })) {
     llvm::Expected<std::string> weights = folder.pathOf("weights/model.safetensors");
     if (!weights)
@@ -214,7 +243,7 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   if (!layout)
     return layout.takeError();
   llvm::Expected<std::vector<EmittedFile>> files = emitProgram(
-      module, emitInfo(compilation, values, input, memory, timeline, *layout), dialectOf(compilation.target->name()));
+      module, emitInfo(compilation, values, memory, timeline, *layout), dialectOf(compilation.target->name()));
   if (!files)
     return files.takeError();
   std::vector<std::string> sources;

@@ -81,6 +81,13 @@ llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool we
   llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
   if (!imported)
     return imported.takeError();
+  // A graph without modes is one in eval mode, so asking for that is no error.
+  if (values.text("train_mode") == "train" && !imported->hasTrainingModes)
+    return llvm::make_error<UsageError>(
+        "--train_mode train: changes nothing: the graph has no Dropout and no BatchNormalization. Exporters leave them "
+        "out of a model in "
+        "eval mode: export it with model.train() and without optimization (torch.onnx.export(..., optimize=False, "
+        "do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE))");
   if (splitsSamples)
     if (llvm::Error error = checkBatch(input, *options, samples, *imported->module))
       return error;
@@ -117,6 +124,8 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   llvm::Expected<RunnerOptions> runner = runnerOptions(values);
   if (!runner)
     return runner.takeError();
+  if (llvm::Error error = checkPassNames(*runner, *result.module))
+    return error;
   // Passes of the graph stage know no loss; whoever names passes gives one if they need it.
   bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
   if (!needsLoss && !values.given("loss"))

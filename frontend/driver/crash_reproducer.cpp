@@ -30,7 +30,7 @@ void writeAll(int file, const std::string &text) {
 void onFatalSignal(int) {
   if (!remembered || remembered->pass.empty())
     _exit(internalErrorCode);
-  int file = open(remembered->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  int file = open(remembered->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file >= 0)
     writeAll(file, remembered->text);
   static const char *const parts[] = {"fsdpc: internal error: pass ", " died\nreproducer: fsdpc ",

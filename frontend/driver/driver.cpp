@@ -21,6 +21,9 @@ namespace fsdpc {
 
 namespace {
 
+/// runtime/common/version.h says the same of programs.
+constexpr llvm::StringLiteral version = "0.1";
+
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
 llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) {
@@ -156,6 +159,9 @@ llvm::Error compile(OptionValues &values) {
     if (values.given(name))
       return usage("--" + name + ": is for fsdpc estimate");
   bool textOnly = !values.text("compile_to").empty() || !values.list("passes").empty();
+  for (llvm::StringRef name : {"output", "opt_report"})
+    if (bool isSame = false; !llvm::sys::fs::equivalent(values.text(name), *input, isSame) && isSame)
+      return usage("--" + name + " " + values.text(name) + ": is the input and would be overwritten");
   if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
     return usage("-o OUT: where the program goes is missing");
   if (!textOnly && !values.flag("dry_run")) {
@@ -180,6 +186,10 @@ llvm::Error compile(OptionValues &values) {
 llvm::Error dispatch(OptionValues &values) {
   if (values.flag("help")) {
     llvm::outs() << helpText();
+    return llvm::Error::success();
+  }
+  if (values.flag("version")) {
+    llvm::outs() << "fsdpc " << version << '\n';
     return llvm::Error::success();
   }
   if (values.flag("list_passes")) {

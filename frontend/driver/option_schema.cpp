@@ -2,11 +2,13 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/YAMLParser.h"
+#include <cmath>
 
 namespace fsdpc {
 
@@ -33,43 +35,52 @@ const OptionRow *findRow(llvm::StringRef name) {
 
 bool isList(const OptionRow &row) { return row.kind == OptionKind::list || row.kind == OptionKind::lines; }
 
-template <class Names>
-std::string nearest(llvm::StringRef wanted, const Names &names) {
-  std::string best;
-  unsigned bestDistance = std::max<unsigned>(3, static_cast<unsigned>(wanted.size()) / 2);
-  for (llvm::StringRef name : names)
-    if (unsigned distance = wanted.edit_distance(name, true, bestDistance); distance < bestDistance) {
-      bestDistance = distance;
-      best = name.str();
-    }
-  return best.empty() ? "" : " (did you mean " + best + "?)";
-}
+constexpr llvm::StringLiteral subcommands[] = {"inspect", "simulate", "calibrate", "estimate", "verify", "reduce"};
 
 std::string nearestOption(llvm::StringRef wanted) {
   llvm::SmallVector<llvm::StringRef, 64> names;
   for (const OptionRow &row : optionTable())
     names.push_back(row.name);
-  return nearest(wanted, names);
+  return didYouMean(wanted, names);
+}
+
+/// As in names of options, `-` and `_` are the same, and so are cases.
+std::string canonicalChoice(llvm::StringRef value) {
+  std::string canonical = value.lower();
+  std::replace(canonical.begin(), canonical.end(), '-', '_');
+  return canonical;
 }
 
 llvm::Expected<std::string> checkedChoice(const OptionRow &row, llvm::StringRef value) {
   llvm::SmallVector<llvm::StringRef, 8> entries, names;
   row.values.split(entries, '|');
-  std::string wanted = value.lower();
+  const std::string wanted = canonicalChoice(value);
   for (llvm::StringRef entry : entries) {
     auto [name, meaning] = entry.split('=');
     names.push_back(name);
     if (name == wanted)
       return (meaning.empty() ? name : meaning).str();
   }
-  return usage("--" + row.name + " " + value + ": not one of " + llvm::join(names, ", ") + nearest(wanted, names));
+  return usage("--" + row.name + " " + value + ": not one of " + llvm::join(names, ", ") + didYouMean(wanted, names));
 }
 
 /// Is the word a value of the row? Where not, a choice that may stand without a value does.
 bool namesChoice(const OptionRow &row, llvm::StringRef word) {
   llvm::SmallVector<llvm::StringRef, 8> entries;
   row.values.split(entries, '|');
-  return llvm::any_of(entries, [&](llvm::StringRef entry) { return word.equals_insensitive(entry.split('=').first); });
+  const std::string wanted = canonicalChoice(word);
+  return llvm::any_of(entries, [&](llvm::StringRef entry) { return wanted == entry.split('=').first; });
+}
+
+/// A value may begin with dashes, but not be an option.
+bool namesOption(llvm::StringRef word) {
+  return word == "-o" || (word.consume_front("--") && findRow(canonicalName(word.split('=').first)));
+}
+
+/// A word that can be neither an option nor a file nor a subcommand was meant as a value of the option before it.
+bool looksLikeAValue(llvm::StringRef word) {
+  return !word.starts_with("-") && !word.contains('.') && !word.contains('/') &&
+         !llvm::is_contained(subcommands, word) && !llvm::sys::fs::exists(word);
 }
 
 llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef value) {
@@ -81,19 +92,41 @@ llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef v
       return usage("--" + row.name + " " + value + ": an integer is expected");
     return value.str();
   case OptionKind::real:
-    if (value.getAsDouble(real))
+    if (value.getAsDouble(real) || !std::isfinite(real))
       return usage("--" + row.name + " " + value + ": a number is expected");
     return value.str();
   case OptionKind::choice: return checkedChoice(row, value);
   case OptionKind::boolean:
-    if (value.equals_insensitive("true") || value == "1" || value.equals_insensitive("false") || value == "0")
-      return std::string(value.equals_insensitive("true") || value == "1" ? "true" : "false");
-    return usage("--" + row.name + " " + value + ": true or false is expected");
+    for (llvm::StringRef word : {"true", "1", "yes", "on"})
+      if (value.equals_insensitive(word))
+        return std::string("true");
+    for (llvm::StringRef word : {"false", "0", "no", "off"})
+      if (value.equals_insensitive(word))
+        return std::string("false");
+    return usage("--" + row.name + "=" + value + ": true or false is expected");
   default: return value.str();
   }
 }
 
+/// Where a node of a configuration stands, for messages: "FILE:LINE".
+std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node &node) {
+  const char *at = node.getSourceRange().Start.getPointer();
+  const bool isKnown = at >= text.begin() && at <= text.end();
+  return isKnown ? (path + ":" + llvm::Twine(std::count(text.begin(), at, '\n') + 1)).str() : path.str();
+}
+
 } // namespace
+
+std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names) {
+  llvm::StringRef best;
+  unsigned bestDistance = std::max<unsigned>(3, static_cast<unsigned>(wanted.size()) / 2);
+  for (llvm::StringRef name : names)
+    if (unsigned distance = wanted.edit_distance(name, true, bestDistance); distance < bestDistance) {
+      bestDistance = distance;
+      best = name;
+    }
+  return best.empty() ? "" : (" (did you mean " + best + "?)").str();
+}
 
 llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where) {
   std::string canonical = canonicalName(name);
@@ -139,6 +172,9 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
     if (argument == "-h")
       argument = "--help";
     if (!argument.consume_front("--")) {
+      if (argument.starts_with("-") && argument != "-")
+        return usage("command line: unknown option " + argument + ": names begin with -- (only -o and -h are short)" +
+                     nearestOption(canonicalName(argument.ltrim('-'))));
       result.positionals.push_back(arguments[i]);
       continue;
     }
@@ -149,10 +185,15 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
       value = inlineValue;
     const OptionRow *row = findRow(canonicalName(name));
     bool mayBeBare = row && !row->bareValue.empty();
-    if (mayBeBare && !hasInline && i + 1 < arguments.size() && namesChoice(*row, arguments[i + 1]))
+    const bool hasNext = i + 1 < arguments.size();
+    if (mayBeBare && !hasInline && hasNext &&
+        (namesChoice(*row, arguments[i + 1]) || looksLikeAValue(arguments[i + 1])))
       value = arguments[++i];
+    else if (row && row->kind == OptionKind::boolean && !hasInline && hasNext && looksLikeAValue(arguments[i + 1]))
+      return usage("--" + name + " " + arguments[i + 1] + ": takes no further word; --" + name + ", --no_" + name +
+                   ", --" + name + "=true or --" + name + "=false");
     else if (row && row->kind != OptionKind::boolean && !mayBeBare && !hasInline) {
-      if (i + 1 == arguments.size())
+      if (i + 1 == arguments.size() || namesOption(arguments[i + 1]))
         return usage("--" + name + ": a value is missing");
       value = arguments[++i];
     }
@@ -164,6 +205,10 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
     if (llvm::Error error = result.set(name, value, "command line"))
       return error;
   }
+  const bool hasModel = result.positionals.size() > 1 ||
+                        (result.positionals.size() == 1 && !llvm::is_contained(subcommands, result.positionals[0]));
+  if (!hasModel && !result.configModel.empty())
+    result.positionals.push_back(result.configModel);
   return result;
 }
 
@@ -174,25 +219,50 @@ llvm::Expected<std::string> OptionValues::checked(llvm::StringRef name, llvm::St
 }
 
 /// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry.
-llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::StringRef path) {
+llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::StringRef where) {
   for (llvm::yaml::KeyValueNode &entry : units) {
     llvm::SmallString<64> patternStorage, keyStorage, valueStorage;
     auto *pattern = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
     std::string item = pattern ? pattern->getValue(patternStorage).str() + ":" : "";
     auto *values = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
     if (!pattern || !values)
-      return usage("--config " + path + ": units maps regular expressions of unit names to keys and values");
+      return usage("--config " + where + ": units maps regular expressions of unit names to keys and values");
     bool isFirst = true;
     for (llvm::yaml::KeyValueNode &setting : *values) {
       auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getKey());
       std::string name = key ? key->getValue(keyStorage).str() : "";
       auto *value = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getValue());
       if (!value)
-        return usage("--config " + path + ": units: " + item + " " + name + " has no value");
+        return usage("--config " + where + ": units: " + item + " " + name + " has no value");
       item += (isFirst ? "" : ",") + name + "=" + value->getValue(valueStorage).str();
       isFirst = false;
     }
-    if (llvm::Error error = set("unit", llvm::StringRef(item), path))
+    if (llvm::Error error = set("unit", llvm::StringRef(item), where))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// One entry of a configuration; `where` is its file and line.
+llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where) {
+  llvm::SmallString<64> storage;
+  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting); mapping && name == "units")
+    return readUnits(*mapping, where);
+  if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting)) {
+    llvm::StringRef value = scalar->getValue(storage);
+    if (name != "model")
+      return set(name, value, where);
+    configModel = value.str();
+    return llvm::Error::success();
+  }
+  auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(setting);
+  if (!sequence)
+    return usage("--config " + where + ": " + name + " has no value");
+  for (llvm::yaml::Node &item : *sequence) {
+    auto *text = llvm::dyn_cast<llvm::yaml::ScalarNode>(&item);
+    if (!text)
+      return usage("--config " + where + ": " + name + " holds something that is not a value");
+    if (llvm::Error error = set(name, text->getValue(storage), where))
       return error;
   }
   return llvm::Error::success();
@@ -203,44 +273,36 @@ llvm::Error OptionValues::readConfig(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
     return usage("--config " + path + ": " + buffer.getError().message());
+  const llvm::StringRef content = (*buffer)->getBuffer();
   llvm::SourceMgr sources;
   std::string problem;
-  sources.setDiagHandler([](const llvm::SMDiagnostic &diagnostic,
-                            void *text) { *static_cast<std::string *>(text) = diagnostic.getMessage().str(); },
-                         &problem);
+  sources.setDiagHandler(
+      [](const llvm::SMDiagnostic &diagnostic, void *text) {
+        if (auto &first = *static_cast<std::string *>(text); first.empty())
+          first = (llvm::Twine(diagnostic.getLineNo()) + ": " + diagnostic.getMessage()).str();
+      },
+      &problem);
   llvm::yaml::Stream stream((*buffer)->getMemBufferRef(), sources, false);
   auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(stream.begin()->getRoot());
   if (!mapping)
-    return usage("--config " + path + ": a mapping of option names to values is expected " + problem);
+    return usage("--config " + path + (problem.empty() ? ": " : ":" + problem + ": ") +
+                 "a mapping of option names to values is expected, NAME: VALUE in each line");
   for (llvm::yaml::KeyValueNode &entry : *mapping) {
-    llvm::SmallString<64> keyStorage, valueStorage;
+    llvm::SmallString<64> keyStorage;
     auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
+    if (stream.failed())
+      break;
     if (!key)
-      return usage("--config " + path + ": a key is not a name");
-    llvm::StringRef name = key->getValue(keyStorage);
-    auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
-    if (mapping && name == "units") {
-      if (llvm::Error error = readUnits(*mapping, path))
+      return usage("--config " + placeOf(path, content, entry) + ": a key is not a name");
+    const std::string where = placeOf(path, content, *key);
+    if (llvm::Error error = readSetting(key->getValue(keyStorage), entry.getValue(), where)) {
+      if (!stream.failed())
         return error;
-    } else if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getValue())) {
-      llvm::StringRef value = scalar->getValue(valueStorage);
-      if (name == "model")
-        positionals.push_back(value.str());
-      else if (llvm::Error error = set(name, value, path))
-        return error;
-    } else if (auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(entry.getValue())) {
-      for (llvm::yaml::Node &item : *sequence) {
-        auto *text = llvm::dyn_cast<llvm::yaml::ScalarNode>(&item);
-        if (!text)
-          return usage("--config " + path + ": " + name + " holds something that is not a value");
-        if (llvm::Error error = set(name, text->getValue(valueStorage), path))
-          return error;
-      }
-    } else {
-      return usage("--config " + path + ": " + name + " has no value");
+      llvm::consumeError(std::move(error));
+      break;
     }
   }
-  return stream.failed() ? usage("--config " + path + ": " + problem) : llvm::Error::success();
+  return stream.failed() ? usage("--config " + path + ":" + problem) : llvm::Error::success();
 }
 
 llvm::StringRef OptionValues::text(llvm::StringRef name) const {

@@ -16,7 +16,8 @@
 
 namespace llvm::yaml {
 class MappingNode;
-}
+class Node;
+} // namespace llvm::yaml
 
 namespace fsdpc {
 
@@ -84,13 +85,18 @@ public:
 private:
   llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
   llvm::Error readConfig(llvm::StringRef path);
-  llvm::Error readUnits(llvm::yaml::MappingNode &units, llvm::StringRef path);
+  llvm::Error readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where);
+  llvm::Error readUnits(llvm::yaml::MappingNode &units, llvm::StringRef where);
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;
   std::vector<std::string> positionals;
+  std::string configModel; ///< counts where the command line names none
 };
 
 std::string helpText();
+
+/// " (did you mean X?)" for the nearest of the names, or nothing where none is near.
+std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names);
 
 } // namespace fsdpc

@@ -192,6 +192,7 @@ constexpr OptionRow rows[] = {
      "simulate --schedule_format html: traces of the program's --profile, drawn with the predicted step", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
     {"help", boolean, "false", "", "looking inside", "this text", true},
+    {"version", boolean, "false", "", "looking inside", "of fsdpc", true},
 };
 
 } // namespace

@@ -82,10 +82,16 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
     if (!values.given(name))
       values.resolve(name, value.str());
   for (const auto &[name, value] : defaults.scalars) {
+    if (name != "betas" && name != "nesterov" && name != "centered")
+      if (llvm::Error error = checkRange(name, values.real(name), name, values.text(name)))
+        return error;
     if (name == "betas") {
       auto [first, second] = values.text("betas").split(',');
       if (first.getAsDouble(optimizer.scalars["beta1"]) || second.getAsDouble(optimizer.scalars["beta2"]))
         return usage("--betas " + values.text("betas") + ": two numbers are expected, e.g. 0.9,0.999");
+      for (const char *beta : {"beta1", "beta2"})
+        if (llvm::Error error = checkRange(beta, optimizer.scalars[beta], name, values.text("betas")))
+          return error;
     } else if (name != "nesterov" && name != "centered" && name != "initial_accumulator_value") {
       optimizer.scalars[name.str()] = values.real(name);
     }
@@ -121,8 +127,9 @@ llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &modu
   loss.labels = values.text("labels").str();
   if (loss.labelSmoothing != 0 && loss.kind != "cross_entropy")
     return usage("--label_smoothing: changes nothing for --loss " + loss.kind);
-  if (loss.labelSmoothing < 0 || loss.labelSmoothing > 1)
-    return usage("--label_smoothing: between 0 and 1");
+  if (llvm::Error error =
+          checkRange("label_smoothing", loss.labelSmoothing, "label_smoothing", values.text("label_smoothing")))
+    return error;
   return loss;
 }
 

@@ -42,6 +42,13 @@ llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name
 /// What pipelineOptions takes from --auto_wrap_policy, --ignored_params and --unit.
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
 
+/// `value` lies in the range of the scalar `name`; if not, a UsageError that calls it --`option` `text`.
+llvm::Error checkRange(llvm::StringRef name, double value, llvm::StringRef option, llvm::StringRef text);
+
+/// Passes that --passes, --skip and --print_ir_* name exist, and run on this module. They get their own spelling, where
+/// `-` was `_`.
+llvm::Error checkPassNames(RunnerOptions &options, const Module &module);
+
 /// The option's value, if there is one, is a regular expression.
 llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name);
 

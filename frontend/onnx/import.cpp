@@ -6,6 +6,7 @@
 #include "frontend/onnx/kept_logits.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -69,6 +70,13 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   return recovered;
 }
 
+/// Ops that ImportOptions::trainMode is about.
+bool hasTrainingModes(const OnnxModel &model) {
+  return llvm::any_of(model.graph().node(), [](const onnx::NodeProto &node) {
+    return node.domain().empty() && (node.op_type() == "Dropout" || node.op_type() == "BatchNormalization");
+  });
+}
+
 } // namespace
 
 llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptions &options) {
@@ -78,6 +86,7 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
     return recovered.takeError();
   if (llvm::Error error = refuseLost(*imported.model))
     return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
+  imported.hasTrainingModes = hasTrainingModes(*imported.model);
   if (std::string nodes = unsupportedNodes(*imported.model); !nodes.empty())
     return llvm::createStringError(path + ": " + nodes);
   llvm::Expected<std::vector<GraphInput>> inputs = bindInputs(*imported.model, options);

@@ -69,6 +69,7 @@ struct ImportedModel {
   /// What everybody has to know, one sentence each: data files that do not exist and which parameters start without;
   /// where the graph is not the one in the file.
   std::vector<std::string> notes;
+  bool hasTrainingModes = false; ///< some node computes one thing in training and another in evaluation
 };
 
 /// Errors name the file, tensor, dim or node at fault; all unsupported nodes and all unbound dims come in one error.
@@ -98,6 +99,10 @@ struct ExternalLayout {
 /// The model as repaired, every parameter an initializer of its own under Parameter::initializer, its values external
 /// in `dataFileName` beside `path` (which somebody else writes by the layout). Buffers and constants stay inside.
 llvm::Expected<ExternalLayout> writeRepairedModel(const ImportedModel &imported, llvm::StringRef path,
+                                                  llvm::StringRef dataFileName);
+
+/// Of a model that writeRepairedModel wrote, for these parameters: what it returned. Errors: the file is not that.
+llvm::Expected<ExternalLayout> readRepairedLayout(llvm::StringRef path, llvm::ArrayRef<Parameter> parameters,
                                                   llvm::StringRef dataFileName);
 
 } // namespace fsdpc

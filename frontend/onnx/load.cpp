@@ -1,6 +1,7 @@
 // Reading a file and asking libonnx whether it is a valid model.
 #include "frontend/onnx/model.h"
 
+#include "frontend/onnx/check_order.h"
 #include "frontend/onnx/convert_opset.h"
 #include "frontend/onnx/expand_functions.h"
 #include "frontend/onnx/function_calls.h"
@@ -9,6 +10,7 @@
 #include "onnx/checker.h"
 #include "onnx/defs/parser.h"
 #include "onnx/inliner/inliner.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -25,6 +27,13 @@ llvm::Error modelError(const OnnxModel &model, const llvm::Twine &why) {
 }
 
 /// The first line of a libonnx message; what follows is context for its own developers.
+/// libonnx names the node in lines of its own.
+std::string oneLine(llvm::StringRef message) {
+  llvm::SmallVector<llvm::StringRef, 4> lines;
+  message.trim().split(lines, '\n', -1, /*KeepEmpty=*/false);
+  return llvm::join(lines, " ");
+}
+
 std::string firstLine(llvm::StringRef message) { return message.split('\n').first.rtrim().str(); }
 
 llvm::Error parseText(OnnxModel &model, llvm::StringRef text) {
@@ -137,6 +146,8 @@ private:
 };
 
 llvm::Error checkModel(OnnxModel &model) {
+  if (std::string fault = misplacedInput(model); !fault.empty())
+    return modelError(model, "is not a valid ONNX model: " + fault);
   try {
     AbsentWeightsHidden hidden(model);
     checkWithLibrary(model);
@@ -145,7 +156,7 @@ llvm::Error checkModel(OnnxModel &model) {
     std::string unsupported = unsupportedNodes(model);
     if (!unsupported.empty() && llvm::StringRef(fault.what()).contains("No Op registered"))
       return modelError(model, unsupported);
-    return modelError(model, "is not a valid ONNX model: " + firstLine(fault.what()));
+    return modelError(model, "is not a valid ONNX model: " + oneLine(fault.what()));
   }
   return llvm::Error::success();
 }

@@ -2,7 +2,10 @@
 #include "frontend/onnx/import.h"
 
 #include "frontend/onnx/graph_index.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <limits>
 
 namespace fsdpc {
 
@@ -149,6 +152,37 @@ llvm::Expected<ExternalLayout> writeRepairedModel(const ImportedModel &imported,
   if (error)
     return llvm::createStringError(path + ": cannot write: " + error.message());
   return std::move(repaired.layout);
+}
+
+llvm::Expected<ExternalLayout> readRepairedLayout(llvm::StringRef path, llvm::ArrayRef<Parameter> parameters,
+                                                  llvm::StringRef dataFileName) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  onnx::ModelProto proto;
+  if (!buffer || !proto.ParseFromArray((*buffer)->getBufferStart(), static_cast<int>((*buffer)->getBufferSize())))
+    return llvm::createStringError(path + ": is not an ONNX model");
+  llvm::StringMap<ExternalLayout::Entry> entries;
+  for (const onnx::TensorProto &tensor : proto.graph().initializer()) {
+    std::map<std::string, std::string> fields;
+    for (const onnx::StringStringEntryProto &field : tensor.external_data())
+      fields[field.key()] = field.value();
+    ExternalLayout::Entry entry;
+    const bool isWhole = fields["location"] == dataFileName &&
+                         !llvm::StringRef(fields["offset"]).getAsInteger(10, entry.offsetBytes) &&
+                         !llvm::StringRef(fields["length"]).getAsInteger(10, entry.bytes);
+    if (isWhole && entry.offsetBytes >= 0 && entry.bytes >= 0 &&
+        entry.bytes <= std::numeric_limits<int64_t>::max() - entry.offsetBytes)
+      entries[tensor.name()] = entry;
+  }
+  ExternalLayout layout;
+  for (const Parameter &parameter : parameters) {
+    auto found = entries.find(parameter.initializer);
+    if (found == entries.end())
+      return llvm::createStringError(path + ": has no external initializer " + parameter.initializer +
+                                     ", as a model beside its stages does");
+    layout.entries.push_back({parameter.name, found->second.offsetBytes, found->second.bytes});
+    layout.totalBytes = std::max(layout.totalBytes, found->second.offsetBytes + found->second.bytes);
+  }
+  return layout;
 }
 
 } // namespace fsdpc

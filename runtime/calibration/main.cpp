@@ -15,7 +15,7 @@ int measure(int argc, char **argv) {
                               {Space::window, calibrationWindowBytes, calibrationWindowBytes}};
   ProgramInfo program{};
   program.modelName = "calibration";
-  program.compileCommand = "fsdpc calibrate";
+  program.compileCommand = "";
   program.worldSize = platform->worldSize();
   program.plainMpi = plainMpi;
   program.arenas = arenas;

@@ -75,7 +75,7 @@ void InputFile::read(std::int64_t offsetBytes, void *destination, std::int64_t b
 
 OutputFile::OutputFile(std::string path, std::int64_t sizeBytes) : name(std::move(path)) {
   temporaryName = name + ".tmp-" + std::to_string(::getpid());
-  descriptor = ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor = ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     storageFailure(name, "cannot create: " + systemMessage());
   try {

@@ -52,6 +52,7 @@ std::span<const OptionRow> optionTable() {
        "testing: every collective takes A + moved bytes / B longer; fsdpc's hardware table has the same figures"},
       {"slow_link_bytes_per_microsecond", "B", &O::slowLinkBytesPerMicrosecond, "testing: 0: no bound"},
       {"help", "", &O::help, "this text"},
+      {"version", "", &O::version, "what this program trains, and the fsdpc that made it"},
   };
   return rows;
 }

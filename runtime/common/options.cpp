@@ -3,10 +3,12 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/json.h"
 #include "runtime/common/spelling.h"
+#include "runtime/common/version.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace fsdpc::rt {
 namespace {
@@ -44,6 +46,11 @@ std::string lowered(std::string text) {
   return text;
 }
 
+std::string underscored(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
 template <class T>
 std::optional<T> parsedNumber(std::string_view text) {
   T value{};
@@ -53,6 +60,37 @@ std::optional<T> parsedNumber(std::string_view text) {
   if (result.ec != std::errc() || result.ptr != text.data() + text.size())
     return std::nullopt;
   return value;
+}
+
+/// The values for which torch.optim's formulas mean something; frontend/driver/value_ranges.cpp has them for the
+/// compile.
+struct Range {
+  std::string_view name;
+  double most;
+  bool isOpen; ///< `most` itself is outside
+};
+constexpr double unbounded = std::numeric_limits<float>::max();
+constexpr Range ranges[] = {{"lr", unbounded, false},
+                            {"beta1", 1, true},
+                            {"beta2", 1, true},
+                            {"eps", unbounded, false},
+                            {"weight_decay", unbounded, false},
+                            {"momentum", unbounded, false},
+                            {"dampening", 1, false},
+                            {"rho", 1, false},
+                            {"alpha", 1, false},
+                            {"lr_decay", unbounded, false},
+                            {"min_lr", unbounded, false},
+                            {"gamma", unbounded, false},
+                            {"max_norm", unbounded, false}};
+
+void requireInRange(const std::string &option, std::string_view name, double value) {
+  for (const Range &range : ranges)
+    if (range.name == name && !(value >= 0 && (range.isOpen ? value < range.most : value <= range.most)))
+      usage("--" + option + " " + jsonNumber(value) + ": expected " +
+            (range.most == unbounded ? "a number of at least 0 that f32 has"
+             : range.isOpen          ? "from 0 to below 1"
+                                     : "from 0 to 1"));
 }
 
 double requireDouble(const std::string &option, std::string_view text) {
@@ -111,7 +149,7 @@ std::string requireChoice(const OptionRow &row, const std::string &text) {
   const auto choices = choicesOf(row);
   if (choices.size() == 1)
     return text;
-  const std::string value = lowered(text);
+  const std::string value = underscored(lowered(text));
   if (std::find(choices.begin(), choices.end(), value) == choices.end())
     usage("--" + std::string(row.name) + " '" + text + "': expected " + row.value + didYouMean(value, choices));
   return value;
@@ -144,7 +182,10 @@ struct Setter {
   }
   void operator()(std::int64_t Options::*member) const { options.*member = requireInteger(row, text); }
   void operator()(std::optional<std::int64_t> Options::*member) const { options.*member = requireInteger(row, text); }
-  void operator()(double Options::*member) const { options.*member = requireDouble(row.name, text); }
+  void operator()(double Options::*member) const {
+    options.*member = requireDouble(row.name, text);
+    requireInRange(row.name, row.name, options.*member);
+  }
   void operator()(Interval Options::*member) const { options.*member = requireInterval(row, text); }
   void operator()(std::string Options::*member) const {
     if (text.empty())
@@ -199,13 +240,15 @@ public:
   }
 
 private:
-  void parseOne(const std::string &argument) {
+  void parseOne(std::string argument) {
+    if (argument == "-h")
+      argument = "--help";
     if (!argument.starts_with("--") || argument.size() == 2)
       usage("unexpected argument '" + argument +
             "': options begin with --, and a pattern that the shell must not expand needs quotes");
     const auto equals = argument.find('=');
-    std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string name =
+        underscored(lowered(argument.substr(2, equals == std::string::npos ? equals : equals - 2)));
     std::optional<std::string> value;
     if (equals != std::string::npos)
       value = argument.substr(equals + 1);
@@ -221,6 +264,8 @@ private:
         continue;
       if (negated && value)
         usage("--" + name + " takes no value");
+      if (isSwitch && !value)
+        refuseFurtherWord(name);
       const std::string text = isSwitch ? (negated ? "false" : value.value_or("true")) : valueOf(name, value);
       std::visit(Setter{options, row, text}, row.member);
       options.given.insert(row.name);
@@ -234,8 +279,11 @@ private:
       const auto [first, second] = requirePair(name, valueOf(name, value));
       find("beta1")->value = first;
       find("beta2")->value = second;
+      requireInRange(name, "beta1", first);
+      requireInRange(name, "beta2", second);
     } else if (ScalarValue *scalar = isBeta(name) ? nullptr : find(name)) {
       scalar->value = requireDouble(name, valueOf(name, value));
+      requireInRange(name, name, scalar->value);
       if (scalar->scalar->isInteger && scalar->value != std::floor(scalar->value))
         usage("--" + name + ": expected an integer");
       if (name == "max_norm" && scalar->value <= 0)
@@ -260,9 +308,28 @@ private:
   std::string valueOf(const std::string &name, const std::optional<std::string> &value) {
     if (value)
       return *value;
-    if (at == arguments.size())
+    if (at == arguments.size() || namesOption(arguments[at]))
       usage("--" + name + " needs a value");
     return arguments[at++];
+  }
+
+  /// A value may begin with dashes, but not be an option.
+  bool namesOption(const std::string &word) {
+    if (!word.starts_with("--"))
+      return false;
+    const std::string name = underscored(lowered(word.substr(2, word.find('=') - 2)));
+    const auto rows = optionTable();
+    return (name == "betas" && find("beta1")) || find(name) ||
+           std::any_of(rows.begin(), rows.end(), [&](const OptionRow &row) {
+             return name == row.name ||
+                    (std::holds_alternative<bool Options::*>(row.member) && name == "no_" + std::string(row.name));
+           });
+  }
+
+  void refuseFurtherWord(const std::string &name) {
+    if (at < arguments.size() && arguments[at][0] != '-')
+      usage("--" + name + " " + arguments[at] +
+            ": takes no further word; --x, --no_x, --x=true and --x=false are said");
   }
 
   [[noreturn]] void unknown(const std::string &name) {
@@ -297,6 +364,11 @@ void checkSchedule(const Options &options) {
   refuse(options, {"step_size", "gamma"}, kind != "step", "with --lr_scheduler " + kind);
   if (kind == "step" && options.stepSize.count == 0)
     usage("--lr_scheduler step needs --step_size, as in --step_size 1epoch");
+  if (options.given.contains("min_lr") && options.minLr > options.scalar("lr"))
+    usage("--min_lr " + jsonNumber(options.minLr) + ": above the learning rate, " + jsonNumber(options.scalar("lr")));
+  if (options.steps && *options.steps > 0 && options.warmupSteps > *options.steps)
+    usage("--warmup_steps " + std::to_string(options.warmupSteps) + ": more than the " +
+          std::to_string(*options.steps) + " of --steps");
 }
 
 void checkData(const Options &options) {
@@ -353,7 +425,7 @@ std::pair<float, float> Options::meanAndStd() const {
 
 Options parseOptions(const ProgramInfo &program, std::span<const char *const> arguments) {
   Options options = Parser(program, arguments).parse();
-  if (options.help)
+  if (options.help || options.version)
     return options;
   checkSchedule(options);
   checkData(options);
@@ -392,10 +464,15 @@ std::string helpText(const ProgramInfo &program) {
   return text;
 }
 
+std::string versionText(const ProgramInfo &program) {
+  return std::string("fsdpc ") + version + "\n" + program.modelName + ", " + std::to_string(program.worldSize) +
+         " rank(s), plan " + program.planHash + "\n";
+}
+
 std::vector<std::pair<std::string, std::string>> resolvedSettings(const Options &options) {
   std::vector<std::pair<std::string, std::string>> settings;
   for (const OptionRow &row : optionTable())
-    if (std::string_view(row.name) != "help")
+    if (std::string_view(row.name) != "help" && std::string_view(row.name) != "version")
       settings.emplace_back(row.name, std::visit(Getter{options}, row.member));
   for (const ScalarValue &scalar : options.scalars)
     settings.emplace_back(scalar.scalar->name, jsonNumber(scalar.value));

@@ -61,6 +61,7 @@ struct Options {
   double slowLinkMicroseconds = 0; ///< with the next: a link slowed down on purpose (SlowLink, platform.h)
   double slowLinkBytesPerMicrosecond = 0;
   bool help = false;
+  bool version = false;
 
   std::vector<ScalarValue> scalars; ///< the run-time scalars that options set, with their resolved values
   std::set<std::string> given;      ///< names of the options that were on the command line
@@ -86,6 +87,8 @@ std::span<const OptionRow> optionTable();
 Options parseOptions(const ProgramInfo &program, std::span<const char *const> arguments);
 
 std::string helpText(const ProgramInfo &program);
+/// The answer to --version: whose program this is.
+std::string versionText(const ProgramInfo &program);
 
 /// Every option and run-time scalar with its resolved value as JSON, in the order of the table.
 std::vector<std::pair<std::string, std::string>> resolvedSettings(const Options &options);

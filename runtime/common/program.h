@@ -255,10 +255,9 @@ struct Functions {
 
 struct ProgramInfo {
   const char *modelName;
-  const char *planHash; ///< hex digest of the planned module
-  const char
-      *compileCommand; ///< fsdpc ... ; printed when the program is started with another world size (`%d` is not used)
-  const char *settingsJson; ///< the resolved compile options as one JSON object
+  const char *planHash;       ///< hex digest of the planned module
+  const char *compileCommand; ///< the options of the compile as a shell takes them: recompile_line.h
+  const char *settingsJson;   ///< the resolved compile options as one JSON object
   int worldSize;
   std::int64_t microBatchSize;
   int gradientAccumulationSteps;

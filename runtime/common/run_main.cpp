@@ -3,7 +3,9 @@
 #include "runtime/common/agreement.h"
 #include "runtime/common/closing_line.h"
 #include "runtime/common/file.h"
+#include "runtime/common/folder_lease.h"
 #include "runtime/common/run_program.h"
+#include "runtime/common/standard_streams.h"
 #include "runtime/common/watchdog.h"
 
 #include <cstdio>
@@ -68,13 +70,14 @@ int runOnRanks(const ProgramInfo &program, const Options &options, std::optional
 } // namespace
 
 int runMain(int argc, char **argv, std::optional<int> launched) {
+  openStandardStreams();
   const ProgramInfo &program = programInfo();
   Options options;
   std::optional<Failure> failure =
       caught([&] { options = parseOptions(program, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); });
-  if (!failure && options.help) {
+  if (!failure && (options.help || options.version)) {
     if (launched.value_or(0) == 0)
-      std::fputs(helpText(program).c_str(), stdout);
+      std::fputs((options.help ? helpText(program) : versionText(program)).c_str(), stdout);
     return 0;
   }
   if (failure && !launched) {
@@ -82,15 +85,21 @@ int runMain(int argc, char **argv, std::optional<int> launched) {
     return static_cast<int>(failure->code);
   }
   Pulse pulse(launched.value_or(0));
-  Watchdog watchdog(pulse, limitsOf(options), Launcher::watched());
+  std::optional<FolderLease> lease;
+  std::optional<Watchdog> watchdog;
   std::unique_ptr<Platform> platform;
-  if (const auto startFailure = caught([&] { platform = startPlatform(argc, argv); })) {
+  const auto startFailure = caught([&] {
+    lease.emplace();
+    watchdog.emplace(pulse, limitsOf(options), Launcher::watched());
+    platform = startPlatform(argc, argv);
+  });
+  if (startFailure) {
     printFailure(*startFailure, launched.value_or(0), 0);
     return static_cast<int>(startFailure->code);
   }
-  watchdog.attach(*platform);
-  const int status = runOnRanks(program, options, failure, *platform, watchdog, pulse);
-  watchdog.detach();
+  watchdog->attach(*platform);
+  const int status = runOnRanks(program, options, failure, *platform, *watchdog, pulse);
+  watchdog->detach();
   platform.reset();
   return status;
 }

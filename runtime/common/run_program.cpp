@@ -3,6 +3,7 @@
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
+#include "runtime/common/recompile_line.h"
 #include "runtime/common/scalars.h"
 #include "runtime/common/taps.h"
 #include "runtime/common/trace_file.h"
@@ -241,7 +242,9 @@ void requireWorldSize(const ProgramInfo &program, int worldSize) {
   throw Failure(ExitCode::incompatible,
                 "this program is for " + std::to_string(program.worldSize) + " rank(s) and was started with " +
                     std::to_string(worldSize) + ". Start it with mpirun -n " + std::to_string(program.worldSize) +
-                    ", or compile again:\n  " + program.compileCommand + " --world_size " + std::to_string(worldSize),
+                    ", or compile again:\n  " +
+                    recompileLine(program, "--world_size=" + std::to_string(worldSize),
+                                  "-" + std::to_string(worldSize) + "_ranks"),
                 true);
 }
 

@@ -156,6 +156,9 @@ std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &
 }
 
 void requireOnnxWritable(const ProgramInfo &program, const std::string &path) {
+  if (program.onnxDataBytes == 0)
+    throw Failure(ExitCode::usage,
+                  "--save_onnx: this program was compiled from a stage without the model.onnx of its output folder");
   requireWritable(path);
   const std::string dataPath = parentDirectory(path) + "/" + program.onnxDataFile;
   if (path == dataPath || parentDirectory(path) + "/" + path == dataPath)

@@ -18,7 +18,7 @@ constexpr const char *folder = "comm_traces";
 class PlainFile {
 public:
   explicit PlainFile(const std::string &path)
-      : descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
+      : descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {}
   ~PlainFile() { close(); }
   PlainFile(const PlainFile &) = delete;
   PlainFile &operator=(const PlainFile &) = delete;

@@ -1,6 +1,7 @@
 #include "runtime/common/watchdog.h"
 
 #include "runtime/common/closing_line.h"
+#include "runtime/common/thread.h"
 #include "runtime/common/trace_file.h"
 
 #include <algorithm>
@@ -103,12 +104,7 @@ Diagnosis diagnose(Pulse &pulse, double seconds) {
 
 Watchdog::Watchdog(Pulse &pulse, WatchdogLimits limits, Launcher launcher)
     : pulse(pulse), limits(limits), launcher(launcher), lastLook(monotonicNanoseconds()) {
-  // Signals belong to the main thread, which ends the run in order.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread = std::thread([this] { watch(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread = startThread([this] { watch(); });
 }
 
 Watchdog::~Watchdog() {
@@ -222,10 +218,14 @@ void Watchdog::awaitTraces() {
 
 void Watchdog::leaveIfEndingHangs(int exitCode) {
   const double seconds = 2 * limits.graceSeconds;
-  std::thread([seconds, exitCode] {
-    sleepSeconds(seconds);
-    _exit(exitCode);
-  }).detach();
+  try {
+    startThread([seconds, exitCode] {
+      sleepSeconds(seconds);
+      _exit(exitCode);
+    }).detach();
+  } catch (const Failure &) {
+    // The run has said why it ends; what may hang is only its end.
+  }
 }
 
 } // namespace fsdpc::rt

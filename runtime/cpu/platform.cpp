@@ -1,3 +1,5 @@
+#include "runtime/common/recompile_line.h"
+#include "runtime/common/thread.h"
 #include "runtime/cpu/allocation_guard.h"
 #include "runtime/cpu/host_memory.h"
 #include "runtime/cpu/mpi_communicator.h"
@@ -108,6 +110,7 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   context_.copyStream = copyStream_.get();
   if (omp_set_num_threads)
     omp_set_num_threads(context_.threads);
+  attemptTogether(world_, [&] { requireThreads(context_.threads - 1); });
   barrier();
   return context_;
 }
@@ -120,7 +123,7 @@ void MpiPlatform::checkPlacement(const ProgramInfo &program) const {
   throw Failure(ExitCode::incompatible,
                 "the program was compiled for ranks that share one host's memory, but its " +
                     std::to_string(worldSize_) + " ranks run on several hosts; recompile with\n  " +
-                    program.compileCommand + " --transport mpi",
+                    recompileLine(program, "--world_size=" + std::to_string(worldSize_) + " --transport=mpi", "-mpi"),
                 true);
 }
 

@@ -1,8 +1,8 @@
 #include "runtime/cpu/stream.h"
 
+#include "runtime/common/thread.h"
 #include "runtime/cpu/backoff.h"
 
-#include <csignal>
 #include <cstring>
 
 namespace fsdpc::rt {
@@ -10,12 +10,7 @@ namespace fsdpc::rt {
 Stream::Stream(Mode mode, bool oversubscribed) : mode_(mode), oversubscribed_(oversubscribed) {
   if (mode_ == Mode::inlined)
     return;
-  // Signals belong to the main thread, which ends the run in order.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  worker_ = std::thread([this] { work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  worker_ = startThread([this] { work(); });
 }
 
 Stream::~Stream() {

@@ -208,7 +208,7 @@ public:
     states = {{"sum", 0, DType::f32, at::state, 0.5}};
     info.modelName = "fake";
     info.planHash = "0";
-    info.compileCommand = "fsdpc fake.onnx --world_size 2";
+    info.compileCommand = "--loss=mse --world_size=2";
     info.settingsJson = "{}";
     info.worldSize = worldSize;
     info.microBatchSize = fakeBatch;

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace fsdpc::rt {
+
+/// Of the fsdpc that this runtime belongs to: `fsdpc --version`.
+inline constexpr const char *version = "0.1";
+
+} // namespace fsdpc::rt
