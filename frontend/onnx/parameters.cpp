@@ -67,8 +67,13 @@ RecoveredParameters listParameters(const Repair &repair) {
     const bool isBuffer = areRunningStatistics(index, tensor);
     if ((result.roles[i].kind != InitializerKind::parameter && !isBuffer) || index.readsOf(tensor.name()).empty())
       continue;
-    if (isBuffer)
-      result.roles[i] = {.kind = InitializerKind::buffer, .origin = result.roles[i].origin, .name = tensor.name()};
+    if (isBuffer) {
+      InitializerRole &role = result.roles[i];
+      role.kind = InitializerKind::buffer;
+      role.name = tensor.name();
+      role.isTransposed = role.dropsOnes = false;
+      role.note.clear();
+    }
     result.byInitializer[tensor.name()] = result.parameters.size();
     result.parameters.push_back(makeParameter(repair.model, index, tensor, result.roles[i]));
     result.parameters.back().isBuffer = isBuffer;
