@@ -334,12 +334,7 @@ private:
     auto beside = lostBeside.find(module);
     while (true) {
       if (modules != lostModules.end())
-        for (auto at = modules->second.lower_bound(scope.str());
-             at != modules->second.end() && llvm::StringRef(*at).starts_with(scope) &&
-             candidates.size() < largestChoice;
-             ++at)
-          if (isWithin(*at, scope))
-            candidates.insert(*at);
+        addWithin(modules->second, scope, candidates);
       if (candidates.empty() && beside != lostBeside.end() && isWithin(module, scope) && mayStandBeside(own))
         candidates.insert(beside->second.begin(), beside->second.end());
       if (!candidates.empty())
@@ -348,6 +343,16 @@ private:
         return 0;
       scope = moduleOf(scope);
     }
+  }
+
+  /// `scope` and what is below it, which are neighbours in the set but for names like `scope-2`.
+  static void addWithin(const std::set<std::string> &modules, llvm::StringRef scope, std::set<std::string> &result) {
+    if (modules.count(scope.str()))
+      result.insert(scope.str());
+    std::string below = scope.empty() ? "" : scope.str() + ".";
+    for (auto at = modules.lower_bound(below);
+         at != modules.end() && llvm::StringRef(*at).starts_with(below) && result.size() < largestChoice; ++at)
+      result.insert(*at);
   }
 
   /// Values other than one constant are not equal by chance.

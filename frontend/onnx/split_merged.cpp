@@ -321,10 +321,13 @@ private:
   std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> missingWithin(llvm::StringRef scope,
                                                                                      bool sameModuleOnly) const {
     std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> result;
+    if (auto own = missingBelow.find(scope.str()); own != missingBelow.end())
+      result.push_back({own->first, &own->second});
     // Names below a scope are neighbours in the sorted map.
-    for (auto at = missingBelow.lower_bound(scope.str());
-         at != missingBelow.end() && llvm::StringRef(at->first).starts_with(scope); ++at)
-      if (at->first == scope || (!sameModuleOnly && isWithin(at->first, scope)))
+    std::string below = scope.empty() ? "" : scope.str() + ".";
+    for (auto at = missingBelow.lower_bound(below);
+         !sameModuleOnly && at != missingBelow.end() && llvm::StringRef(at->first).starts_with(below); ++at)
+      if (at->first != scope)
         result.push_back({at->first, &at->second});
     return result;
   }
