@@ -288,9 +288,22 @@ Value *withoutDropout(Builder &builder, const Node &node, const ValueMap &values
   return builder.mul(values.lookup(kept), builder.constantLike(kept, 1 - *splatOf(comparison->operand(1))));
 }
 
+/// A Dropout compares its numbers with a ratio; other random numbers are the graph's own and are drawn in evaluation
+/// too.
+bool isOfDropout(const Node &random) {
+  for (const Use *use = random.result()->uses(); use; use = use->next()) {
+    const Node &user = *use->user();
+    bool comparesWithRatio = (user.op() == Op::less || user.op() == Op::lessEqual) &&
+                             user.operand(0) == random.result() && isConstantSplat(user.operand(1));
+    if (comparesWithRatio)
+      return true;
+  }
+  return false;
+}
+
 llvm::Error rejectRandomness(const Function &step) {
   for (Node *node : step)
-    if (node->op() == Op::randomUniform)
+    if (node->op() == Op::randomUniform && isOfDropout(*node))
       return llvm::createStringError(
           "evaluation needs Dropout off, and a random number of the graph is not a Dropout's: " + node->source);
   return llvm::Error::success();

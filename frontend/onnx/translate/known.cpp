@@ -10,7 +10,8 @@ HostTensor knownInput(NodeTranslation &t, unsigned i) {
   std::optional<HostTensor> known = t.knownTensor(t.input(i));
   if (!known)
     t.reject("input " + llvm::Twine(i) +
-             " must be known when compiling, but depends on the model's inputs: the result's shape depends on data");
+             " must be known when compiling, but depends on the model's inputs, and with it how many elements the "
+             "result has. Choose with torch.where instead of a mask as an index");
   return *known;
 }
 
