@@ -116,10 +116,10 @@ void localResponseNormalization(NodeTranslation &t) {
   pool.padsBefore = {(size - 1) / 2, 0};
   pool.padsAfter = {size / 2, 0};
   pool.countIncludePad = true;
-  int64_t plane = 1;
-  for (int64_t dim : type.shape().drop_front(2))
-    plane *= dim;
-  Value *squares = t.reshape(t.binary(Op::mul, x, x), {type.dim(0), 1, type.dim(1), plane});
+  std::optional<int64_t> plane = checkedElements(type.shape().drop_front(2));
+  if (!plane)
+    t.reject(toString(type) + " has too many elements in a plane");
+  Value *squares = t.reshape(t.binary(Op::mul, x, x), {type.dim(0), 1, type.dim(1), *plane});
   Value *mean = t.reshape(t.make(Op::averagePool, {squares}, std::move(pool)), type.shape());
   Value *scale = t.binary(Op::add, t.binary(Op::mul, mean, t.real("alpha", 1e-4)), t.real("bias", 1));
   t.setOutput(0, t.binary(Op::mul, x, t.binary(Op::pow, scale, -t.real("beta", 0.75))));
