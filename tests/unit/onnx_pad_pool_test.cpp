@@ -367,6 +367,8 @@ TEST(OnnxPadPool, AttributesThatOverflowAreRefusedByName) {
       {"(float[1,4,4] x) => (float[1,1,2,2] y) { i = Constant<value_ints = [2, 2]>() b = Constant<value_ints = "
        "[4294967296, 4294967296]>() y = Col2Im(x, i, b) }",
        "a block of 4294967296"},
+      {"(float[1,4,1,1] x) => (float[1,m,n,k] y) { y = DepthToSpace<blocksize = 4294967296>(x) }",
+       "blocksize 4294967296 does not fit"},
   };
   for (auto [text, message] : refused)
     EXPECT_NE(refusalOf(text).find(message), std::string::npos) << refusalOf(text) << "\n" << text;

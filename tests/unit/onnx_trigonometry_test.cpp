@@ -134,8 +134,8 @@ struct Slopes {
 };
 
 Slopes slopesOf(const char *op, const std::vector<double> &x) {
-  std::string shape = "float[" + std::to_string(x.size()) + "]", text = shape + " x) => (" + shape + " y) { y = ";
-  text = "(" + text + op + "(x) }";
+  std::string shape = "float[" + std::to_string(x.size()) + "]",
+              text = "(" + shape + " x) => (float[n] y) { y = " + op + "(x) }";
   ReferenceCase test{op, 21, 0, 1, text.c_str(), {}};
   llvm::Expected<ImportedModel> imported = importCase(test);
   if (!imported) {
@@ -169,6 +169,19 @@ TEST(OnnxTrigonometry, OddFunctionsKeepTheirDigitsAndSlopeAtZero) {
     for (double slope : y.slopes)
       EXPECT_NEAR(slope, 1, 1e-9);
   }
+}
+
+TEST(OnnxTrigonometry, LengthsOfZeroHaveNoSlope) {
+  for (const char *op : {"ReduceL2", "LpNormalization"}) {
+    SCOPED_TRACE(op);
+    Slopes zero = slopesOf(op, {0, 0});
+    for (double value : zero.values)
+      EXPECT_EQ(value, 0);
+    for (double slope : zero.slopes)
+      EXPECT_TRUE(std::isfinite(slope));
+  }
+  expectClose(slopesOf("ReduceL2", {0, 0}).slopes, {0, 0});
+  expectClose(slopesOf("ReduceL2", {3, 4}).slopes, {0.6, 0.8});
 }
 
 TEST(OnnxTrigonometry, FormulasMeetWhereTheyChange) {

@@ -161,21 +161,17 @@ void gridSample(NodeTranslation &t) {
       gridType.dim(0) != type.dim(0) || !isFloat(type.dtype()) || !isFloat(gridType.dtype()))
     t.reject("a grid " + toString(gridType) + " does not fit " + toString(type) + " of 1 to 3 spatial axes");
   llvm::ArrayRef<int64_t> dims = type.shape().drop_front(2), outputs = gridType.shape().drop_front(1).drop_back(1);
-  int64_t elements = 1, samples = 1;
-  for (int64_t i = 0; i < spatial; ++i) {
-    elements *= dims[i];
-    samples *= outputs[i];
-  }
-  if (elements == 0)
-    t.reject(toString(type) + " has no elements to sample");
+  std::optional<int64_t> elements = checkedElements(dims), samples = checkedElements(outputs);
+  if (!elements || *elements == 0 || !samples)
+    t.reject(toString(type) + " has no elements to sample, or " + toString(gridType) + " too many samples");
   Sampler sampler(t);
   llvm::SmallVector<llvm::SmallVector<Corner, 4>, 3> axes;
   for (int64_t i = 0; i < spatial; ++i) {
     // The grid's first coordinate is that of the last axis.
     Value *coordinate = t.slice(grid, rank - 1, spatial - 1 - i, 1);
-    axes.push_back(sampler.corners(t.reshape(coordinate, {type.dim(0), samples}), dims[i]));
+    axes.push_back(sampler.corners(t.reshape(coordinate, {type.dim(0), *samples}), dims[i]));
   }
-  Value *rows = t.moveAxis(t.reshape(x, {type.dim(0), type.dim(1), elements}), 1, 2);
+  Value *rows = t.moveAxis(t.reshape(x, {type.dim(0), type.dim(1), *elements}), 1, 2);
   Value *sampled = t.moveAxis(sumOverCorners(t, rows, axes, dims), 2, 1);
   Shape result = {type.dim(0), type.dim(1)};
   result.append(outputs.begin(), outputs.end());

@@ -90,13 +90,17 @@ void meanVarianceNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::div, centred, t.binary(Op::add, deviation, 1e-9)));
 }
 
-/// x / |x| along one axis.
+/// x / |x| along one axis; 0 where |x| is.
 void lpNormalization(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank()), p = t.integer("p", 2);
-  Value *length = p == 1 ? t.reduce(Op::reduceSum, t.unary(Op::abs, x), {axis}, true)
-                         : t.unary(Op::sqrt, t.reduce(Op::reduceSum, t.binary(Op::mul, x, x), {axis}, true));
-  t.setOutput(0, t.binary(Op::div, x, length));
+  if (p != 1 && p != 2)
+    t.reject("p=" + llvm::Twine(p) + " is not supported");
+  Value *powers = p == 1 ? t.unary(Op::abs, x) : t.binary(Op::mul, x, x);
+  Value *sum = t.reduce(Op::reduceSum, powers, {axis}, true);
+  Value *isPositive = t.binary(Op::less, t.constantLike(sum, 0), sum);
+  Value *safe = t.select(isPositive, sum, t.constantLike(sum, 1));
+  t.setOutput(0, t.binary(Op::div, x, p == 1 ? safe : t.unary(Op::sqrt, safe)));
 }
 
 /// x / (bias + alpha * mean over `size` neighbouring channels of x^2, those outside as 0)^beta. The mean is a pool over
@@ -113,10 +117,10 @@ void localResponseNormalization(NodeTranslation &t) {
   pool.padsBefore = {(size - 1) / 2, 0};
   pool.padsAfter = {size / 2, 0};
   pool.countIncludePad = true;
-  int64_t plane = 1;
-  for (int64_t dim : type.shape().drop_front(2))
-    plane *= dim;
-  Value *squares = t.reshape(t.binary(Op::mul, x, x), {type.dim(0), 1, type.dim(1), plane});
+  std::optional<int64_t> plane = checkedElements(type.shape().drop_front(2));
+  if (!plane)
+    t.reject(toString(type) + " has too many elements in a plane");
+  Value *squares = t.reshape(t.binary(Op::mul, x, x), {type.dim(0), 1, type.dim(1), *plane});
   Value *mean = t.reshape(t.make(Op::averagePool, {squares}, std::move(pool)), type.shape());
   Value *scale = t.binary(Op::add, t.binary(Op::mul, mean, t.real("alpha", 1e-4)), t.real("bias", 1));
   t.setOutput(0, t.binary(Op::mul, x, t.binary(Op::pow, scale, -t.real("beta", 0.75))));

@@ -1,4 +1,5 @@
 // Pooling over windows, and over whole planes.
+#include "frontend/onnx/translate/root.h"
 #include "frontend/onnx/translate/table.h"
 #include "frontend/onnx/translate/window.h"
 #include "llvm/Support/MathExtras.h"
@@ -101,16 +102,6 @@ Value *powerOf(NodeTranslation &t, Value *x, int64_t p) {
   return p == 1 ? size : t.binary(Op::pow, size, static_cast<double>(p));
 }
 
-/// The p-th root of a sum of powers. Its derivative is 0 where the sum is, as PyTorch's LPPool has it.
-Value *rootOf(NodeTranslation &t, Value *sum, int64_t p) {
-  if (p == 1)
-    return sum;
-  Value *isPositive = t.binary(Op::less, t.constantLike(sum, 0), sum);
-  Value *safe = t.select(isPositive, sum, t.constantLike(sum, 1));
-  Value *root = p == 2 ? t.unary(Op::sqrt, safe) : t.binary(Op::pow, safe, 1.0 / static_cast<double>(p));
-  return t.select(isPositive, root, sum);
-}
-
 /// Padding adds nothing to a sum, so a mean that counts it is the sum over the elements of the kernel.
 void lpPool(NodeTranslation &t) {
   int64_t p = t.integer("p", 2);
@@ -120,7 +111,7 @@ void lpPool(NodeTranslation &t) {
   for (int64_t size : pooled.attributes.kernel)
     area *= static_cast<double>(size);
   Value *mean = t.make(Op::averagePool, {powerOf(t, pooled.x, p)}, std::move(pooled.attributes));
-  t.setOutput(0, rootOf(t, t.binary(Op::mul, mean, area), p));
+  t.setOutput(0, rootOfSum(t, t.binary(Op::mul, mean, area), p));
 }
 
 Shape spatialAxes(NodeTranslation &t) {
@@ -136,7 +127,7 @@ void globalMaxPool(NodeTranslation &t) { t.setOutput(0, t.reduce(Op::reduceMax, 
 void globalLpPool(NodeTranslation &t) {
   int64_t p = t.integer("p", 2);
   Value *sum = t.reduce(Op::reduceSum, powerOf(t, t.input(0), p), spatialAxes(t), true);
-  t.setOutput(0, rootOf(t, sum, p));
+  t.setOutput(0, rootOfSum(t, sum, p));
 }
 
 constexpr TranslationRow rows[] = {

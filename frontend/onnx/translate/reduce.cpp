@@ -1,5 +1,5 @@
 // Reductions over axes.
-#include "frontend/onnx/translate/node_translation.h"
+#include "frontend/onnx/translate/root.h"
 #include "frontend/onnx/translate/table.h"
 
 namespace fsdpc {
@@ -34,7 +34,7 @@ Value *square(NodeTranslation &t, Value *x) { return t.binary(Op::mul, x, x); }
 void mean(NodeTranslation &t) { t.setOutput(0, t.mean(t.input(0), reducedAxes(t), keepsDims(t))); }
 void sumOfAbsolutes(NodeTranslation &t) { t.setOutput(0, sumOf(t, t.unary(Op::abs, t.input(0)))); }
 void sumOfSquares(NodeTranslation &t) { t.setOutput(0, sumOf(t, square(t, t.input(0)))); }
-void length(NodeTranslation &t) { t.setOutput(0, t.unary(Op::sqrt, sumOf(t, square(t, t.input(0))))); }
+void length(NodeTranslation &t) { t.setOutput(0, rootOfSum(t, sumOf(t, square(t, t.input(0))), 2)); }
 void logOfSum(NodeTranslation &t) { t.setOutput(0, t.unary(Op::log, sumOf(t, t.input(0)))); }
 
 /// max + log(sum(e^(x - max))), which does not overflow.
@@ -60,6 +60,15 @@ constexpr TranslationRow rows[] = {
 };
 
 } // namespace
+
+Value *rootOfSum(NodeTranslation &t, Value *sum, int64_t p) {
+  if (p == 1)
+    return sum;
+  Value *isPositive = t.binary(Op::less, t.constantLike(sum, 0), sum);
+  Value *safe = t.select(isPositive, sum, t.constantLike(sum, 1));
+  Value *root = p == 2 ? t.unary(Op::sqrt, safe) : t.binary(Op::pow, safe, 1.0 / static_cast<double>(p));
+  return t.select(isPositive, root, sum);
+}
 
 TranslationRows reduceTranslations() { return rows; }
 

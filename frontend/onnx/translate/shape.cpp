@@ -41,10 +41,11 @@ void flatten(NodeTranslation &t) {
   const Type &type = t.input(0)->type();
   int64_t axis = t.integer("axis", 1);
   axis = axis == type.rank() ? axis : t.normalAxis(axis, type.rank());
-  int64_t rows = 1;
-  for (int64_t dim : type.shape().take_front(axis))
-    rows *= dim;
-  t.setOutput(0, t.reshape(t.input(0), {rows, rows == 0 ? 0 : type.elements() / rows}));
+  std::optional<int64_t> rows = checkedElements(type.shape().take_front(axis));
+  std::optional<int64_t> columns = checkedElements(type.shape().drop_front(axis));
+  if (!rows || !columns)
+    t.reject(toString(type) + " has too many elements on one side of axis " + llvm::Twine(axis));
+  t.setOutput(0, t.reshape(t.input(0), {*rows, *columns}));
 }
 
 void squeeze(NodeTranslation &t) {
@@ -199,7 +200,8 @@ void depthToSpace(NodeTranslation &t) {
   Value *x = t.input(0);
   const Type &type = x->type();
   int64_t block = t.integer("blocksize", 0);
-  if (type.rank() != 4 || block < 1 || type.dim(1) % (block * block) != 0)
+  if (type.rank() != 4 || block < 1 || block > type.dim(1) || type.dim(1) / block % block != 0 ||
+      type.dim(1) % block != 0)
     t.reject("blocksize " + llvm::Twine(block) + " does not fit " + toString(type));
   int64_t n = type.dim(0), c = type.dim(1) / (block * block), h = type.dim(2), w = type.dim(3);
   bool columnsFirst = t.text("mode", "DCR") == "CRD";
