@@ -3,11 +3,14 @@
 #include "frontend/onnx/complete.h"
 #include "frontend/onnx/control_flow.h"
 #include "frontend/onnx/expand_functions.h"
+#include "frontend/onnx/inputs.h"
 #include "frontend/onnx/kept_logits.h"
+#include "frontend/onnx/subgraphs.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
@@ -34,6 +37,26 @@ std::vector<std::string> describeAbsentData(const OnnxModel &model, llvm::ArrayR
                         std::to_string(parameters.size()) +
                         " parameters start as the file's training info or PyTorch's rules say (plan.json lists how): " +
                         namesText(names));
+  return sentences;
+}
+
+/// Inputs that no node reads. The dynamo exporter makes one of two inputs that were one tensor: labels=ids.
+std::vector<std::string> describeUnreadInputs(const OnnxModel &model) {
+  llvm::StringSet<> read;
+  forEachGraph(model.graph(), [&](const onnx::GraphProto &graph) {
+    for (const onnx::NodeProto &node : graph.node())
+      for (const std::string &input : node.input())
+        read.insert(input);
+    for (const onnx::ValueInfoProto &output : graph.output())
+      read.insert(output.name());
+  });
+  std::vector<std::string> sentences;
+  for (const onnx::ValueInfoProto *input : dataInputs(model.graph()))
+    if (!read.contains(input->name()))
+      sentences.push_back(
+          "nothing reads input '" + input->name() +
+          "', so no data are fed to it; where the model does read it, it was the same tensor as another "
+          "input when it was exported: export with a copy (labels=ids.clone())");
   return sentences;
 }
 
@@ -66,6 +89,7 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   if (!recovered)
     return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));
   imported.parameters = recovered->parameters;
+  llvm::append_range(imported.notes, describeUnreadInputs(*imported.model));
   llvm::append_range(imported.notes, describeAbsentData(*imported.model, imported.parameters));
   return recovered;
 }

@@ -54,6 +54,14 @@ llvm::Expected<Value *> findOutput(const Function &forward, llvm::StringRef want
   return llvm::createStringError("--loss_output " + wanted + ": the graph has no such output; it has " + known);
 }
 
+std::string resultName(const Function &forward, const Value *value) {
+  const Node &ret = *forward.returnNode();
+  for (unsigned i = 0; i < ret.operandCount(); ++i)
+    if (ret.operand(i) == value)
+      return ret.get<ReturnAttributes>().names[i];
+  return "";
+}
+
 llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forward, const LossOptions &options) {
   if (options.kind == "model")
     return findModelLoss(module, forward);
@@ -179,6 +187,25 @@ Type labelType(const LossSite &site, const LossOptions &options) {
   Shape shape(type.shape());
   shape.erase(shape.begin() + site.classAxis);
   return Type(DType::i64, shape);
+}
+
+/// What the loss adds may be there already, for the graph's own use: then as the loss takes it.
+llvm::Error checkInputs(const Function &forward, const LossSite &site, const LossRequest &request) {
+  const LossOptions &options = request.options;
+  if (Value *weight = forward.argument(sampleWeightName);
+      weight && weight->type() != Type(DType::f32, {request.microBatchSize}))
+    return llvm::createStringError("the graph has an input 'sample_weight' of " + toString(weight->type()) +
+                                   ": that name is the program's own, for the weight of each sample; export the model "
+                                   "with another one");
+  const Value *labels = options.kind == "model" ? nullptr : forward.argument(options.labels);
+  if (!labels || labels->type() == labelType(site, options))
+    return llvm::Error::success();
+  return llvm::createStringError("--loss " + options.kind + " compares '" + resultName(forward, site.output) +
+                                 "' with labels of " + toString(labelType(site, options)) +
+                                 ", and the graph has an input '" + options.labels + "' of " +
+                                 toString(labels->type()) +
+                                 ": name the loss's labels with --labels NAME, or use "
+                                 "--loss model if the graph computes the loss");
 }
 
 /// The sums a function needs, before batch_sum.
@@ -359,6 +386,8 @@ llvm::Error run(Module &module, const PassContext &context) {
   llvm::Expected<LossSite> site = findLossSite(module, forward, options);
   if (!site)
     return site.takeError();
+  if (llvm::Error error = checkInputs(forward, *site, request))
+    return error;
   if (llvm::Error error = buildPrologue(module, forward, *site, request))
     return error;
   if (llvm::Error error = buildMicroStep(module, forward, *site, request))
