@@ -90,13 +90,18 @@ std::string startText(const Parameter &parameter) {
 
 void printParameters(const ImportedModel &imported, const llvm::StringMap<InitializerRole> &roles,
                      llvm::raw_ostream &out) {
-  int64_t elements = 0;
+  int64_t elements = 0, count = 0;
   for (const Parameter &parameter : imported.parameters)
-    elements += parameter.type.elements();
-  out << llvm::formatv("parameters: {0}, {1} elements\n", imported.parameters.size(), elements);
+    if (!parameter.isBuffer) {
+      elements += parameter.type.elements();
+      ++count;
+    }
+  out << llvm::formatv("parameters: {0}, {1} elements\n", count, elements);
   Table table;
   table.row({"name", "type", "trained", "known by", "initializer", "read by", "starts", "repaired"});
   for (const Parameter &parameter : imported.parameters) {
+    if (parameter.isBuffer)
+      continue;
     const InitializerRole &role = roles.find(parameter.initializer)->second;
     bool isAsked = role.kind != InitializerKind::parameter;
     table.row({parameter.name, toString(parameter.type), parameter.trainable ? "yes" : "no",
@@ -110,7 +115,8 @@ void printParameters(const ImportedModel &imported, const llvm::StringMap<Initia
 void printOthers(const ImportedModel &imported, const llvm::StringMap<InitializerRole> &roles, llvm::raw_ostream &out) {
   llvm::StringSet<> isParameter;
   for (const Parameter &parameter : imported.parameters)
-    isParameter.insert(parameter.initializer);
+    if (!parameter.isBuffer)
+      isParameter.insert(parameter.initializer);
   Table buffers, constants;
   int64_t constantCount = 0;
   for (const onnx::TensorProto &tensor : imported.model->graph().initializer()) {

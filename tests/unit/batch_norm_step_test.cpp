@@ -215,5 +215,23 @@ TEST(BatchNormStatistics, MoveOncePerMicroStepByTheUnbiasedVariance) {
   }
 }
 
+/// What the checker says of the plan when every `from` in its text is `to`.
+std::string faultOf(const Cut &cut, llvm::StringRef from, llvm::StringRef to) {
+  std::string text = toText(*compile(cut, Stage::planned));
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from.str() << " in\n" << text;
+  for (; at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  auto planned = cantFail(parse(llvm::MemoryBufferRef(text, "planned")));
+  return toString(checkAgainstTrain(*compile(cut, Stage::train), *planned));
+}
+
+TEST(BatchNormChecker, SeesAnotherMomentumAndAnotherCount) {
+  for (const Cut &cut : {Cut{2, 1}, Cut{2, 3}}) {
+    EXPECT_NE(faultOf(cut, "0.75", "0.5"), "");     // what is kept of the old ones
+    EXPECT_NE(faultOf(cut, ", 0.25", ", 0.3"), ""); // what is taken of the new
+  }
+}
+
 } // namespace
 } // namespace fsdpc

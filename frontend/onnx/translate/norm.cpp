@@ -155,6 +155,10 @@ void batchNormalization(NodeTranslation &t) {
   if (attributes.training) {
     attributes.synced = t.state.syncBatchNorm;
     attributes.momentum = std::round((1 - t.real("momentum", 0.9)) * 1e12) / 1e12; // 0.1, not 0.09999999999999998
+    if (attributes.momentum == 0 || attributes.momentum == 1)
+      t.reject("its momentum is " + doubleText(1 - attributes.momentum) +
+               ", as exporters write a cumulative average (momentum=None in PyTorch), which is not supported: give the "
+               "module a momentum, or take its running statistics as they are with --train_mode eval");
   }
   llvm::SmallVector<Value *, 5> operands = {x};
   for (unsigned i = 1; i < 5; ++i)
