@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
 #include "passes/pipeline.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -26,12 +27,19 @@ constexpr llvm::StringLiteral version = "0.1";
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
+/// The model, the only word beside options and `first` words of a subcommand.
 llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) {
-  if (values.positional().size() != first + 1)
-    return usage(values.positional().size() <= first
-                     ? "a model is missing: fsdpc MODEL.onnx [options] -o OUT (--help lists them)"
-                     : "one model at a time: " + values.positional()[first + 1] + " is one too many");
-  return values.positional()[first];
+  llvm::ArrayRef<std::string> words = values.positional();
+  if (words.size() == first + 1)
+    return words[first];
+  if (words.size() > first + 1 && !llvm::sys::fs::exists(words[0]) && first == 0)
+    return usage(words[0] + ": is neither a model nor one of " + llvm::join(subcommands(), ", ") +
+                 didYouMean(words[0], subcommands()));
+  if (words.size() > first + 1)
+    return usage("one model at a time: " + words[first + 1] + " is one too many");
+  return usage(first == 0
+                   ? "a model is missing: fsdpc MODEL.onnx [options] -o OUT (--help lists them)"
+                   : "a file is missing: fsdpc " + words[0] + (words[0] == "verify" ? " STAGE.fsir" : " MODEL.onnx"));
 }
 
 llvm::Error inspect(const OptionValues &values) {
@@ -65,6 +73,8 @@ llvm::Error verifyStage(const OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 1);
   if (!input)
     return input.takeError();
+  if (!llvm::StringRef(*input).ends_with(".fsir") && llvm::sys::fs::exists(*input))
+    return usage("verify " + *input + ": is no stage; it takes one of OUT/stages/*.fsir");
   llvm::Expected<std::unique_ptr<Module>> module = readStage(*input);
   if (!module)
     return module.takeError();
@@ -184,7 +194,8 @@ llvm::Error compile(OptionValues &values) {
 }
 
 llvm::Error dispatch(OptionValues &values) {
-  if (values.flag("help")) {
+  const bool asksForHelp = values.positional().size() == 1 && values.positional()[0] == "help";
+  if (values.flag("help") || (asksForHelp && !llvm::sys::fs::exists("help"))) {
     llvm::outs() << helpText();
     return llvm::Error::success();
   }

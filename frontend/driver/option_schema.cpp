@@ -35,8 +35,6 @@ const OptionRow *findRow(llvm::StringRef name) {
 
 bool isList(const OptionRow &row) { return row.kind == OptionKind::list || row.kind == OptionKind::lines; }
 
-constexpr llvm::StringLiteral subcommands[] = {"inspect", "simulate", "calibrate", "estimate", "verify", "reduce"};
-
 std::string nearestOption(llvm::StringRef wanted) {
   llvm::SmallVector<llvm::StringRef, 64> names;
   for (const OptionRow &row : optionTable())
@@ -80,7 +78,7 @@ bool namesOption(llvm::StringRef word) {
 /// A word that can be neither an option nor a file nor a subcommand was meant as a value of the option before it.
 bool looksLikeAValue(llvm::StringRef word) {
   return !word.starts_with("-") && !word.contains('.') && !word.contains('/') &&
-         !llvm::is_contained(subcommands, word) && !llvm::sys::fs::exists(word);
+         !llvm::is_contained(subcommands(), word) && !llvm::sys::fs::exists(word);
 }
 
 llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef value) {
@@ -117,6 +115,11 @@ std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node
 
 } // namespace
 
+llvm::ArrayRef<llvm::StringRef> subcommands() {
+  static constexpr llvm::StringRef names[] = {"inspect", "simulate", "calibrate", "estimate", "verify", "reduce"};
+  return names;
+}
+
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names) {
   llvm::StringRef best;
   unsigned bestDistance = std::max<unsigned>(3, static_cast<unsigned>(wanted.size()) / 2);
@@ -139,6 +142,8 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   }
   if (!row)
     return usage(where + ": unknown option " + name + nearestOption(canonical));
+  if (value && value->empty())
+    return usage(where + ": --" + row->name + ": a value is missing");
   givenNames.insert(row->name.str());
   if (row->kind == OptionKind::lines) {
     lists[row->name.str()].push_back(value->str());
@@ -206,7 +211,7 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
       return error;
   }
   const bool hasModel = result.positionals.size() > 1 ||
-                        (result.positionals.size() == 1 && !llvm::is_contained(subcommands, result.positionals[0]));
+                        (result.positionals.size() == 1 && !llvm::is_contained(subcommands(), result.positionals[0]));
   if (!hasModel && !result.configModel.empty())
     result.positionals.push_back(result.configModel);
   return result;

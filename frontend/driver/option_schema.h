@@ -96,6 +96,9 @@ private:
 
 std::string helpText();
 
+/// The first word of a command line, where it is not a model.
+llvm::ArrayRef<llvm::StringRef> subcommands();
+
 /// " (did you mean X?)" for the nearest of the names, or nothing where none is near.
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names);
 

@@ -86,7 +86,10 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
       if (llvm::Error error = checkRange(name, values.real(name), name, values.text(name)))
         return error;
     if (name == "betas") {
-      auto [first, second] = values.text("betas").split(',');
+      // As Python writes a tuple, too.
+      auto [first, second] = values.text("betas").trim("() ").split(',');
+      first = first.trim();
+      second = second.trim();
       if (first.getAsDouble(optimizer.scalars["beta1"]) || second.getAsDouble(optimizer.scalars["beta2"]))
         return usage("--betas " + values.text("betas") + ": two numbers are expected, e.g. 0.9,0.999");
       for (const char *beta : {"beta1", "beta2"})
@@ -314,7 +317,9 @@ llvm::Error resolveTarget(OptionValues &values) {
   if (values.text("test_build").ends_with("loopback"))
     return usage("--test_build " + values.text("test_build") + ": is for --target cuda");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  if (values.integer("threads") <= 0)
+  if (values.integer("threads") < 0 || values.integer("threads") > mostThreads)
+    return usage("--threads " + values.text("threads") + ": from 0 to " + llvm::Twine(mostThreads));
+  if (values.integer("threads") == 0)
     values.resolve("threads", values.text("deterministic") == "world"
                                   ? "1"
                                   : std::to_string(std::max<int64_t>(1, cores / values.integer("world_size"))));

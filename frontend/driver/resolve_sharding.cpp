@@ -33,7 +33,7 @@ constexpr StrategyOption strategyOptions[] = {
 Unit unitOf(const OptionValues &values) {
   Unit unit;
   unit.strategy = values.text("strategy").str();
-  unit.reshardAfterForward = values.text("reshard_after_forward").str();
+  unit.reshardAfterForward = values.text("reshard_after_forward").lower();
   return unit;
 }
 
@@ -204,7 +204,7 @@ llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name
 
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options) {
   options.strategy = values.text("strategy").str();
-  options.reshardAfterForward = values.text("reshard_after_forward").str();
+  options.reshardAfterForward = values.text("reshard_after_forward").lower();
   if (llvm::Error error = checkReshard(options.reshardAfterForward))
     return error;
   if (llvm::Error error = hybridOptions(values, options))

@@ -2,6 +2,7 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
+#include "runtime/common/output_paths.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/recompile_line.h"
 #include "runtime/common/scalars.h"
@@ -253,6 +254,8 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
   requireWorldSize(program, platform.worldSize());
   Inputs inputs;
   agreed(platform, [&] {
+    if (platform.rank() == 0)
+      requireOutputsApart(program, options, outDirectory);
     openInputs(inputs, program, options, pulse, outDirectory);
     if (platform.rank() == 0)
       checkOutputs(program, options);

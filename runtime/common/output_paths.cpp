@@ -1,0 +1,84 @@
+#include "runtime/common/output_paths.h"
+
+#include "runtime/common/failure.h"
+#include "runtime/common/file.h"
+
+#include <filesystem>
+#include <vector>
+
+namespace fsdpc::rt {
+namespace {
+
+struct NamedPath {
+  std::string option, path;
+};
+
+/// Files of "A.npy", "GLOB" or "x=A.npy,labels=B.npy"; a name that is nobody's is its reader's to complain about.
+void addData(std::vector<NamedPath> &paths, const std::string &option, const std::string &text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string part = text.substr(begin, end - begin);
+    if (const auto equals = part.find('='); equals != std::string::npos && !fileExists(part))
+      part.erase(0, equals + 1);
+    try {
+      for (const std::string &file : expandGlob(part))
+        paths.push_back({option, file});
+    } catch (const Failure &) {
+      // No such file.
+    }
+    begin = end + 1;
+  }
+}
+
+/// The same regular file, or the same name of one that is yet to be. Devices and pipes may be named twice.
+bool isSame(const std::string &a, const std::string &b) {
+  std::error_code ignored;
+  const auto first = std::filesystem::weakly_canonical(a, ignored);
+  const auto second = std::filesystem::weakly_canonical(b, ignored);
+  const bool isSpecial = std::filesystem::exists(first, ignored) && !std::filesystem::is_regular_file(first, ignored);
+  return !isSpecial && (first == second || std::filesystem::equivalent(first, second, ignored));
+}
+
+std::vector<NamedPath> inputsOf(const Options &options, const std::string &outDirectory) {
+  std::vector<NamedPath> inputs;
+  addData(inputs, "--train_data", options.trainData);
+  addData(inputs, "--val_data", options.valData);
+  if (!options.batch.empty())
+    inputs.push_back({"--batch", options.batch});
+  if (!options.loadModel.empty())
+    inputs.push_back({"--load_model", options.loadModel});
+  for (const char *own : {"/train", "/weights/model.safetensors", "/plan.json"})
+    inputs.push_back({"this program's own file", outDirectory + own});
+  return inputs;
+}
+
+std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &options) {
+  std::vector<NamedPath> outputs;
+  const NamedPath named[] = {{"--save_model", options.saveModel}, {"--save_gradients", options.saveGradients},
+                             {"--predict", options.predict},      {"--log", options.log},
+                             {"--profile", options.profile},      {"--save_onnx", options.saveOnnx}};
+  for (const NamedPath &output : named)
+    if (!output.path.empty())
+      outputs.push_back(output);
+  if (!options.saveOnnx.empty())
+    outputs.push_back({"the data file of --save_onnx", parentDirectory(options.saveOnnx) + "/" + program.onnxDataFile});
+  return outputs;
+}
+
+} // namespace
+
+void requireOutputsApart(const ProgramInfo &program, const Options &options, const std::string &outDirectory) {
+  const std::vector<NamedPath> outputs = outputsOf(program, options);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<NamedPath> others = inputsOf(options, outDirectory);
+    others.insert(others.end(), outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i));
+    for (const NamedPath &other : others) {
+      const bool replaces = outputs[i].option == "--save_model" && other.option == "--load_model";
+      if (!replaces && isSame(outputs[i].path, other.path))
+        throw Failure(ExitCode::usage, outputs[i].option + " " + outputs[i].path + ": is " + other.option +
+                                           " too, and would be overwritten");
+    }
+  }
+}
+
+} // namespace fsdpc::rt
