@@ -54,6 +54,11 @@ struct Folding {
   }
 };
 
+/// Copies of a folded initializer carry its name and, behind a point, whose they are.
+llvm::StringRef operationOf(const onnx::TensorProto &tensor) {
+  return tracedOperation(llvm::StringRef(tensor.name()).split('.').first);
+}
+
 class FoldedParameters {
 public:
   FoldedParameters(const Repair &repair, const GraphIndex &index)
@@ -126,10 +131,8 @@ private:
 
   Folding foldingOf(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) const {
     Folding folding;
-    auto add = [&](llvm::StringRef name) {
-      llvm::StringRef operation = tracedOperation(name);
-      bool isState = signature.isParameter.contains(name) || signature.isBuffer.contains(name);
-      if (operation.empty() || isState)
+    auto add = [&](llvm::StringRef operation) {
+      if (operation.empty())
         return Moves::all;
       Moves moves = movesOf(operation);
       folding.repeats |= moves == Moves::repeated;
@@ -139,16 +142,21 @@ private:
         folding.computing.push_back(operation.str());
       return moves;
     };
-    for (const std::string &source : sources)
-      add(source);
-    folding.last = add(tensor.name());
+    for (const std::string &source : sources) {
+      // A buffer beside the parameter holds indices, or else an operation that computes is there too. It may have the
+      // name of an operation: index.
+      folding.readsRows |= signature.isBuffer.contains(source);
+      if (!signature.isParameter.contains(source) && !signature.isBuffer.contains(source))
+        add(tracedOperation(source));
+    }
+    folding.last = add(operationOf(tensor));
     return folding;
   }
 
   /// exp, neg and neg(exp) (how state space models keep their decay negative) have inverses: the parameter is computed
   /// back, up to a rounding, and the graph computes forth. Of exp and neg behind a reshape, the sign tells the order.
   llvm::Expected<bool> undo(const onnx::TensorProto &tensor, const Folding &folding) {
-    llvm::StringRef own = tracedOperation(tensor.name());
+    llvm::StringRef own = operationOf(tensor);
     std::vector<std::string> steps = folding.computing;
     llvm::sort(steps);
     const bool hasExp = llvm::is_contained(steps, "exp"), hasNeg = llvm::is_contained(steps, "neg");
@@ -181,7 +189,7 @@ private:
                        bool hasExp, bool hasNeg, bool negatesLast) {
     Shape target = shapeOf(tensor), own;
     for (int64_t dim : target)
-      if (dim != 1 || tracedOperation(tensor.name()) != "unsqueeze")
+      if (dim != 1 || operationOf(tensor) != "unsqueeze")
         own.push_back(dim);
     const std::string note =
         "was computed into '" + tensor.name() + "'" + folding.operations() + " and is computed back, up to a rounding";

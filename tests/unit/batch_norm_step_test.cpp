@@ -1,5 +1,6 @@
 // Steps with batch norm: running statistics move once per micro-step, by PyTorch's rule, and are equal on all ranks;
 // every stage computes what the train stage says; synced statistics are those of the whole batch.
+#include "ir/builder.h"
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
@@ -153,8 +154,9 @@ Tensors trained(const Module &module, const Cut &cut, int steps) {
   }
   for (const State &buffer : module.states)
     for (const auto &ofRank : state.states)
-      if (buffer.role == StateRole::buffer)
+      if (buffer.role == StateRole::buffer) {
         EXPECT_EQ(ofRank.at(buffer.name).values, state.states[0].at(buffer.name).values) << buffer.name;
+      }
   return fullParameters(module, state);
 }
 
