@@ -3,6 +3,7 @@
 #include "ir/ops/attributes.h"
 #include "tests/bf16/bounds.h"
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 
 namespace fsdpc::rounding {
 
@@ -75,8 +76,8 @@ Errors errorsOfScatteredProduct(const Node &node, llvm::ArrayRef<const HostTenso
   HostTensor ones = *operands[0], updates = *operands[2];
   ScatterNdAttributes count = node.get<ScatterNdAttributes>();
   count.reduction = "add";
-  llvm::fill(ones.values, 1.0);
-  llvm::fill(updates.values, 1.0);
+  std::fill(ones.values.begin(), ones.values.end(), 1.0);
+  std::fill(updates.values.begin(), updates.values.end(), 1.0);
   Attributes<ScatterNdAttributes> attributes(count);
   const HostTensor factors = evaluatePure(Op::scatterNd, &attributes, {&ones, operands[1], &updates}, {ones.type})[0];
   Errors errors(1);
