@@ -208,6 +208,10 @@ private:
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
     int position = traced.statementOf(read.node);
     const TracedStatement &statement = traced.statements[position];
+    // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
+    bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
+    if (isFolded)
+      return own;
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
     if (isOwn && fits(read, parameter))
       return repair.options.noTie ? nameWithoutTie(candidate) : own;

@@ -210,10 +210,10 @@ TEST(Options, UnknownChoicesComeWithAllAndTheNearest) {
 TEST(Options, ValuesOfAnotherKindAreRefused) {
   EXPECT_THAT(refusal({"--world_size", "two"}), HasSubstr("--world_size two: an integer is expected"));
   EXPECT_THAT(refusal({"--world_size", "2.5"}), HasSubstr("an integer is expected"));
-  EXPECT_THAT(refusal({"--world_size="}), HasSubstr("an integer is expected"));
+  EXPECT_THAT(refusal({"--world_size="}), HasSubstr("--world_size: a value is missing"));
   EXPECT_THAT(refusal({"--world_size", "99999999999999999999"}), HasSubstr("an integer is expected"));
   EXPECT_THAT(refusal({"--lr", "fast"}), HasSubstr("--lr fast: a number is expected"));
-  EXPECT_THAT(refusal({"--nesterov=maybe"}), HasSubstr("--nesterov maybe: true or false is expected"));
+  EXPECT_THAT(refusal({"--nesterov=maybe"}), HasSubstr("--nesterov=maybe: true or false is expected"));
 }
 
 TEST(Options, AMissingValueIsNamed) { EXPECT_THAT(refusal({"--lr"}), HasSubstr("--lr: a value is missing")); }
