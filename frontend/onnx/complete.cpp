@@ -51,6 +51,8 @@ public:
         result.zeroBiases.push_back(name);
       } else if (!reader.empty()) {
         result.lost.push_back({name, "is read by '" + reader + "', and was merged or dropped with its equals"});
+      } else if (isDroppedScale(name)) {
+        result.lost.push_back({name, "has no node left: the exporter drops what multiplies by one or adds zero"});
       } else if (mayBeMerged(moduleOf(name))) {
         result.lost.push_back({name, "has no node left: its module was merged with another of equal parameters"});
       } else {
@@ -64,11 +66,11 @@ private:
   /// By placeholder, an operation that reads it and is left in the file.
   void readStatements() {
     for (int i = 0; i < index.graph.node_size(); ++i) {
-      const bool isConvolution = index.graph.node(i).op_type() == "Conv";
       const bool isKept = index.graph.node(i).op_type() == "BatchNormalization";
       if (const TracedStatement *statement = statementOf(i)) {
         llvm::StringRef operation = operationOfTarget(statement->target);
-        hasFoldedBatchNorm |= isConvolution && isBatchNorm(operation);
+        if (isBatchNorm(operation) && !isKept)
+          noteFolded(index.graph.node(i));
         for (llvm::StringRef argument : statement->arguments) {
           readers.try_emplace(argument, operation.str());
           if (isKept)
@@ -78,6 +80,22 @@ private:
       for (llvm::StringRef scope = index.scopes[i]; modulesWithNodes.insert(scope).second && !scope.empty();)
         scope = moduleOf(scope);
     }
+  }
+
+  /// A product that stands for itself and the BatchNorm behind it: its bias is what the two make.
+  void noteFolded(const onnx::NodeProto &node) {
+    hasFoldedBatchNorm = true;
+    if (node.input_size() > 1)
+      present.insert((moduleOf(nameOfWeight(node.input(1))) + ".bias").str());
+  }
+
+  std::string nameOfWeight(llvm::StringRef initializer) const {
+    auto folded = signature.foldedFrom.find(initializer);
+    if (folded != signature.foldedFrom.end())
+      for (const std::string &source : folded->second)
+        if (signature.isParameter.contains(source))
+          return source;
+    return initializer.str();
   }
 
   const TracedStatement *statementOf(int node) const {
@@ -104,6 +122,13 @@ private:
   bool mayBeMerged(llvm::StringRef module) const {
     const bool isOfRunning = !moduleOf(module).empty() && hasNodes(moduleOf(module));
     return !hasNodes(module) && (hasMerged || (hasFoldedBatchNorm && isOfRunning));
+  }
+
+  /// The one tensor of a module of its own, in a module that runs, is no layer that may stand idle: those have a
+  /// weight.
+  bool isDroppedScale(llvm::StringRef name) const {
+    llvm::StringRef module = moduleOf(name), parent = moduleOf(module);
+    return !leafOf(name).contains("weight") && !parent.empty() && !hasNodes(module) && hasNodes(parent);
   }
 
   bool hasNodes(llvm::StringRef module) const { return modulesWithNodes.contains(module); }

@@ -89,6 +89,7 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   if (!recovered)
     return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));
   imported.parameters = recovered->parameters;
+  llvm::append_range(imported.notes, imported.model->notes);
   llvm::append_range(imported.notes, describeUnreadInputs(*imported.model));
   llvm::append_range(imported.notes, describeAbsentData(*imported.model, imported.parameters));
   return recovered;

@@ -210,7 +210,10 @@ private:
     const TracedStatement &statement = traced.statements[position];
     // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
     bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
-    if (isFolded)
+    // A folded value that the statement itself quotes is read as what it is, in whatever place.
+    const bool isQuoted =
+        llvm::is_contained(statement.arguments, llvm::StringRef(own)) && !signature.isParameter.contains(own);
+    if (isFolded || isQuoted)
       return own;
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
     if (isOwn && fits(read, parameter))

@@ -34,7 +34,7 @@ std::string errorOf(ExportedModel &model, const ImportOptions &options = batchOf
   return imported ? "" : llvm::toString(imported.takeError());
 }
 
-std::string remarksOf(const ImportedModel &imported) { return llvm::join(imported.remarks, "\n"); }
+std::string notesOf(const ImportedModel &imported) { return llvm::join(imported.notes, "\n"); }
 
 /// x + table, both [2, 2, 3]; the table was folded from parameter `name`.
 ExportedModel sumWith(llvm::StringRef folded, llvm::ArrayRef<float> values, llvm::ArrayRef<std::string> sources) {
@@ -161,8 +161,8 @@ TEST(OnnxComplete, FoldedBatchNormTrainsItsBiasesAndWarns) {
   llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
   EXPECT_TRUE(parameterOf(*imported, "conv.bias"));
-  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("warning: the exporter folded BatchNorm"));
-  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("'bn'"));
+  EXPECT_THAT(notesOf(*imported), testing::HasSubstr("warning: the exporter folded BatchNorm"));
+  EXPECT_THAT(notesOf(*imported), testing::HasSubstr("'bn'"));
 }
 
 TEST(OnnxComplete, WhatNoStatementReadsIsNamedAndNoError) {
@@ -173,7 +173,7 @@ TEST(OnnxComplete, WhatNoStatementReadsIsNamedAndNoError) {
   model.node("MatMul", {"x", "fc.weight"}, "linear", "fc", "aten.linear.default](args = (%x, %p_fc_weight)");
   llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
-  EXPECT_THAT(remarksOf(*imported), testing::HasSubstr("'pooler.weight'"));
+  EXPECT_THAT(notesOf(*imported), testing::HasSubstr("'pooler.weight'"));
 }
 
 TEST(OnnxComplete, AWeightThatIsReadAndNotThereIsRefused) {
