@@ -1,5 +1,6 @@
 #include "frontend/onnx/repeated_values.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace fsdpc {
@@ -75,6 +76,50 @@ RowsOfTable distinctRows(const DenseValues &values) {
     result.indices.push_back(entry->second);
   }
   return result;
+}
+
+namespace {
+
+/// The row that each distinct row becomes in a window of that size; empty if the indices are no such offsets.
+std::vector<int64_t> offsetsOf(llvm::ArrayRef<int64_t> indices, int64_t distinct, int64_t height, int64_t width) {
+  const int64_t places = height * width;
+  std::vector<int64_t> rows(static_cast<size_t>(distinct), -1), owners(static_cast<size_t>(distinct), -1);
+  for (int64_t i = 0; i < places; ++i)
+    for (int64_t j = 0; j < places; ++j) {
+      const int64_t index = indices[i * places + j], y = i / width - j / width, x = i % width - j % width;
+      const int64_t row = (y + height - 1) * (2 * width - 1) + x + width - 1;
+      if ((rows[index] >= 0 && rows[index] != row) || (owners[row] >= 0 && owners[row] != index))
+        return {};
+      rows[index] = row;
+      owners[row] = index;
+    }
+  return rows;
+}
+
+} // namespace
+
+void orderByOffsets(RowsOfTable &table) {
+  const int64_t positions = static_cast<int64_t>(table.indices.size()), distinct = table.rows.shape[0];
+  const int64_t places = std::llround(std::sqrt(static_cast<double>(positions)));
+  if (places * places != positions)
+    return;
+  for (int64_t height = 1; height <= places; ++height) {
+    const int64_t width = places / height;
+    if (height * width != places || (2 * height - 1) * (2 * width - 1) != distinct)
+      continue;
+    const std::vector<int64_t> order = offsetsOf(table.indices, distinct, height, width);
+    if (order.empty())
+      continue;
+    const size_t bytes = table.rows.data.size() / static_cast<size_t>(distinct);
+    std::vector<uint8_t> ordered(table.rows.data.size());
+    for (size_t row = 0; row < order.size(); ++row)
+      std::memcpy(ordered.data() + static_cast<size_t>(order[row]) * bytes, table.rows.data.data() + row * bytes,
+                  bytes);
+    table.rows.data = std::move(ordered);
+    for (int64_t &index : table.indices)
+      index = order[index];
+    return;
+  }
 }
 
 } // namespace fsdpc

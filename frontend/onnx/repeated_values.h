@@ -30,5 +30,9 @@ struct RowsOfTable {
 };
 /// Reads the tensor as rows of its last dim. Linear in its size.
 RowsOfTable distinctRows(const DenseValues &values);
+/// Where the N x N indices are those of the offsets between the places of an h x w window (N = h * w), the rows take
+/// the order that vision models number offsets by: row (y_i - y_j + h - 1) * (2w - 1) + x_i - x_j + w - 1 for places i
+/// and j (torchvision's and timm's relative_position_index; h = 1: offsets in a sequence). Others stay as they are.
+void orderByOffsets(RowsOfTable &table);
 
 } // namespace fsdpc

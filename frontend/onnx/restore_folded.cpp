@@ -270,6 +270,7 @@ private:
       return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
     if (!repeats)
       return replace(tensor, folding, values, {});
+    orderByOffsets(*best);
     Lookup lookup{std::move(best->indices), values.shape, bestAxis};
     replace(tensor, folding, best->rows, lookup);
   }

@@ -109,6 +109,20 @@ TEST(OnnxComplete, RowsMovedBehindAreFoundOnAnyAxis) {
   EXPECT_EQ(valuesAtZero(*imported, {2, 2, 3}), std::vector<double>(values.begin(), values.end()));
 }
 
+TEST(OnnxComplete, RelativePositionsAreNumberedAsVisionModelsDo) {
+  // Places 0 and 1 of a sequence: offsets 0, -1, 1 and 0 are rows 1, 0, 2 and 1, whichever occurs first.
+  const std::vector<float> values = {5, 6, 3, 4, 7, 8, 5, 6};
+  ExportedModel model(llvm::ArrayRef<std::string>("table"));
+  model.input("x", {2, 2, 2});
+  model.output("add", {2, 2, 2});
+  model.folded("view", {2, 2, 2}, values, {"table", "index"});
+  model.node("Add", {"x", "view"}, "add", "", "aten.add.Tensor](args = (%x, %view)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_EQ(weightsOf(*imported)["table"].values, std::vector<double>({3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(valuesAtZero(*imported, {2, 2, 2}), std::vector<double>(values.begin(), values.end()));
+}
+
 TEST(OnnxComplete, WhatWasComputedIsRefusedUnlessAccepted) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   ExportedModel model = sumWith("mul_1", values, {"scale", "val_1"});
