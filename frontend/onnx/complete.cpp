@@ -128,7 +128,8 @@ private:
   /// weight.
   bool isDroppedScale(llvm::StringRef name) const {
     llvm::StringRef module = moduleOf(name), parent = moduleOf(module);
-    return !leafOf(name).contains("weight") && !parent.empty() && !hasNodes(module) && hasNodes(parent);
+    const bool isOfLayer = leafOf(name).contains("weight") || isBiasName(name);
+    return !isOfLayer && !parent.empty() && !hasNodes(module) && hasNodes(parent);
   }
 
   bool hasNodes(llvm::StringRef module) const { return modulesWithNodes.contains(module); }

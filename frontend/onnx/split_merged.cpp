@@ -243,10 +243,13 @@ private:
   bool isReadByLayer(const InitializerRead &read, const TracedStatement &statement) const {
     const onnx::NodeProto &node = index.node(read);
     bool isProduct = statement.target.contains("linear") || statement.target.contains("addmm");
+    bool isGroupNorm = statement.target.contains("group_norm");
     return llvm::StringSwitch<bool>(node.op_type())
         .Cases("Gemm", "Conv", "ConvTranspose", "LayerNormalization", "BatchNormalization", read.input > 0)
         .Case("InstanceNormalization", read.input > 0 && statement.target.contains("instance_norm"))
-        .Cases("MatMul", "Add", isProduct)
+        .Case("MatMul", isProduct)
+        .Case("Add", isProduct || isGroupNorm)
+        .Case("Mul", isGroupNorm)
         .Default(false);
   }
 
@@ -343,7 +346,10 @@ private:
   void redirect(const Candidate &candidate, llvm::StringRef name) {
     const InitializerRead &read = *candidate.read;
     llvm::StringRef own = candidate.tensor->name();
-    bool isFolded = signature.known() && signature.foldedFrom.contains(own);
+    // A constant of a layer has the shape that the layer's node needs, like what is folded: [C, 1, 1].
+    bool isOfLayer = signature.isParameter.contains(name) && parameterOf(signature, *candidate.tensor).empty() &&
+                     candidate.tensor->dims_size() > 1;
+    bool isFolded = isOfLayer || (signature.known() && signature.foldedFrom.contains(own));
     std::string value = isFolded ? (own + "." + name).str() : name.str();
     if (index.initializerPosition(value) < 0 && made.insert(value).second) {
       // An Identity node of that name gives way to the initializer.
@@ -351,6 +357,8 @@ private:
         edit.removeNode(producer);
       onnx::TensorProto &copy = edit.copyInitializer(*candidate.tensor, value, ("was merged with " + own).str());
       copyFolding(signature, *candidate.tensor, copy, name);
+      if (isOfLayer)
+        markFolded(copy, name);
       repair.remarks.push_back("'" + name.str() + "' was merged with '" + own.str() +
                                "' because their values were equal; they are separate again");
     }
@@ -360,6 +368,12 @@ private:
       edit.addAlias(value, source, read.permutation);
     }
     edit.setInput(read.node, read.input, value);
+  }
+
+  static void markFolded(onnx::TensorProto &copy, llvm::StringRef parameter) {
+    onnx::StringStringEntryProto *entry = copy.add_metadata_props();
+    entry->set_key(foldedKey.str());
+    entry->set_value(("['" + parameter + "']").str());
   }
 
   const Repair &repair;

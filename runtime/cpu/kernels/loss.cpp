@@ -78,10 +78,15 @@ void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dte
         continue;
       }
       const float scale = dterms[i], shift = lse[i];
-#pragma omp simd
-      for (std::int64_t j = 0; j < classes; ++j)
+      // A row's derivatives add up to zero. Where the label is all but certain, 1 less its probability is all rounding;
+      // what the other classes have is not.
+      double others = 0;
+#pragma omp simd reduction(+ : others)
+      for (std::int64_t j = 0; j < classes; ++j) {
         dx[j] = scale * (scalar::exp(x[j] - shift) - everyClass);
-      dx[label] -= scale * (1 - smoothing);
+        others += dx[j];
+      }
+      dx[label] = static_cast<float>(dx[label] - others);
     }
   });
 }
