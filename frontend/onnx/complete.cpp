@@ -220,12 +220,12 @@ llvm::Error accountForAll(const Repair &repair) {
   std::vector<LostParameter> &lost = repair.model.lost;
   lost.insert(lost.end(), missing.lost.begin(), missing.lost.end());
   if (!missing.foldedBatchNorms.empty())
-    repair.remarks.push_back(
+    repair.model.notes.push_back(
         "warning: the exporter folded BatchNorm into the convolution before it; what trains are the "
         "folded weights and biases, without batch statistics: " +
         listed(missing.foldedBatchNorms) + ". torch.onnx.export(..., dynamo=True, optimize=False) keeps BatchNorm");
   if (!missing.unused.empty())
-    repair.remarks.push_back(
+    repair.model.notes.push_back(
         std::to_string(missing.unused.size()) +
         " parameters of the signature are read by nothing in the file, unused or by another name: " +
         listed(missing.unused));

@@ -203,7 +203,7 @@ TEST_F(Run, WrongWorldSizePrintsTheCommandThatCompiles) {
   const auto failure = run(FakeProgram(2), 1, {"--batch", data("b.safetensors", 4), "--steps", "1"});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->code, ExitCode::incompatible);
-  EXPECT_NE(std::string(failure->what()).find("/stages/graph.fsir --loss=mse --world_size=2 --world_size 1 -o "),
+  EXPECT_NE(std::string(failure->what()).find("/stages/graph.fsir --loss=mse --world_size=2 --world_size=1 -o "),
             std::string::npos);
 }
 
