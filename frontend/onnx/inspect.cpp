@@ -153,6 +153,35 @@ void printBlocks(llvm::ArrayRef<Parameter> parameters, llvm::raw_ostream &out) {
       out << "  " << prefix << ".*  " << found.size() << " times\n";
 }
 
+/// The remark without the names that it quotes.
+std::string patternOf(llvm::StringRef remark) {
+  std::string pattern;
+  bool isQuoted = false;
+  for (char c : remark) {
+    isQuoted ^= c == '\'';
+    if (!isQuoted)
+      pattern += c;
+  }
+  return pattern;
+}
+
+/// One line per pattern, the first of its kind.
+void printRemarks(llvm::ArrayRef<std::string> remarks, llvm::raw_ostream &out) {
+  llvm::StringMap<int64_t> counts;
+  for (const std::string &remark : remarks)
+    ++counts[patternOf(remark)];
+  for (const std::string &remark : remarks) {
+    int64_t &count = counts[patternOf(remark)];
+    if (count == 0)
+      continue;
+    out << "  " << remark;
+    if (count > 1)
+      out << " (and " << count - 1 << " more like it)";
+    out << '\n';
+    count = 0;
+  }
+}
+
 } // namespace
 
 void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
@@ -177,8 +206,9 @@ void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
   out << "remarks\n";
   for (const std::string &sentence : imported.notes)
     out << "  " << sentence << '\n';
-  for (const std::string &remark : imported.remarks)
-    out << "  " << remark << '\n';
+  printRemarks(imported.remarks, out);
+  for (const LostParameter &lost : model.lost)
+    out << "  cannot train '" << lost.name << "': it " << lost.why << '\n';
 }
 
 } // namespace fsdpc
