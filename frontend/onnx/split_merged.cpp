@@ -211,8 +211,12 @@ private:
     // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
     bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
     // A folded value that the statement itself quotes is read as what it is, in whatever place.
-    const bool isQuoted =
-        llvm::is_contained(statement.arguments, llvm::StringRef(own)) && !signature.isParameter.contains(own);
+    // But where it quotes a lost value of the same operation too, two of them may have been merged.
+    const bool mayBeTwo = llvm::any_of(statement.arguments, [&](llvm::StringRef name) {
+      return name != own && traced.isLost(name) && withoutNumber(name) == withoutNumber(own);
+    });
+    const bool isQuoted = !mayBeTwo && !signature.isParameter.contains(own) &&
+                          llvm::is_contained(statement.arguments, llvm::StringRef(own));
     if (isFolded || isQuoted)
       return own;
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
@@ -279,7 +283,9 @@ private:
     std::string home = homeScope(*candidate.tensor, own);
     std::string &previous = assigned[own.str() + '\n' + scope.str()];
     bool isHome = scope == home;
-    if (isHome && previous.empty())
+    // A factor is no bias: where the initializer's own name does not fit and a missing one does, that one was merged.
+    const bool isForOwn = fits(read, own) || bestMissing(read, moduleOf(own), leafOf(own), true) < 0;
+    if (isHome && previous.empty() && isForOwn)
       return previous = own.str();
     llvm::StringRef suffix = isWithin(own, home) ? own.drop_front(home.empty() ? 0 : home.size() + 1) : own;
     if (int found = bestMissing(read, isHome ? moduleOf(own) : scope, suffix, isHome); found >= 0) {
@@ -288,7 +294,7 @@ private:
       return previous = missing[found];
     }
     if (!previous.empty())
-      return previous;
+      return isHome && !fits(read, previous) && fits(read, own) ? own.str() : previous;
     bool related = scope.empty() || isHome || isWithin(own, scope) || isWithin(scope, moduleOf(own));
     return previous = related ? own.str() : own.str() + ".constant";
   }

@@ -50,7 +50,10 @@ bool isHalf(const Node &node) {
          byteSize(node.operand(0)->type().dtype()) == 2;
 }
 
-bool isAllReduce(const Node &node) { return node.op() == Op::allReduce || node.op() == Op::allReduceStart; }
+/// batch_sum, before it is one: what selection among values to save asks about.
+bool isAllReduce(const Node &node) {
+  return node.op() == Op::allReduce || node.op() == Op::allReduceStart || node.op() == Op::batchSum;
+}
 
 /// "all_gather.start" -> "all_gather"
 llvm::StringRef collectiveName(const Node &node) { return infoOf(node).name.split('.').first; }
@@ -61,7 +64,18 @@ struct Group {
   int64_t nodes = 1; ///< that it spans
 };
 
+/// batch_sum names no axis: its ranks are neighbours, all of them unless it says how many.
+Group groupOfBatchSum(const Node &node, const Hardware &hardware) {
+  const int64_t ranks = node.get<BatchSumAttributes>().ranks;
+  Group group{ranks > 0 ? ranks : std::max<int64_t>(1, node.function()->module()->worldSize()), 1};
+  if (hardware.ranksPerNode > 0)
+    group.nodes = (group.ranks + hardware.ranksPerNode - 1) / hardware.ranksPerNode;
+  return group;
+}
+
 Group groupOf(const Node &node, const Hardware &hardware) {
+  if (node.op() == Op::batchSum)
+    return groupOfBatchSum(node, hardware);
   Group group{node.get<CollectiveAttributes>().ranks, 1};
   const Module &module = *node.function()->module();
   const MeshAxis *axis = module.axis(node.get<CollectiveAttributes>().over.name);
