@@ -33,6 +33,7 @@ public:
   Missing(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
       : model(model), index(index), signature(signature), traced(index.graph, signature) {
     readStatements();
+    readParts();
     listPresent();
     hasMerged = findMerged();
   }
@@ -47,6 +48,8 @@ public:
       if (isBatchNorm(reader) && !keptBatchNorms.contains(placeholder->second)) {
         if (std::string module = moduleOf(name).str(); batchNorms.insert(module).second)
           result.foldedBatchNorms.push_back(module);
+      } else if (readsPartsOfAnother.contains(moduleOf(name).str() + "\n" + leafOf(name).str())) {
+        result.lost.push_back({name, "is read as parts of another parameter of equal values: the two were merged"});
       } else if (isBiasName(name) && (!reader.empty() || hasNodes(moduleOf(name)))) {
         result.zeroBiases.push_back(name);
       } else if (!reader.empty()) {
@@ -80,6 +83,34 @@ private:
       for (llvm::StringRef scope = index.scopes[i]; modulesWithNodes.insert(scope).second && !scope.empty();)
         scope = moduleOf(scope);
     }
+  }
+
+  /// Parts of a parameter (a Split of in_proj_bias) that a node of another module reads: there was one more parameter.
+  void readParts() {
+    llvm::StringMap<std::string> parameterOfPart;
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      for (const std::string &input : node.input()) {
+        auto part = parameterOfPart.find(input);
+        if (part != parameterOfPart.end() && !isWithin(index.scopes[i], moduleOf(part->second)))
+          readsPartsOfAnother.insert(index.scopes[i] + "\n" + leafOf(part->second).str());
+      }
+      if (node.input_size() == 0 || !movesElements(node.op_type()))
+        continue;
+      auto part = parameterOfPart.find(node.input(0));
+      std::string parameter = part != parameterOfPart.end()                   ? part->second
+                              : signature.isParameter.contains(node.input(0)) ? node.input(0)
+                                                                              : "";
+      if (!parameter.empty())
+        for (const std::string &output : node.output())
+          parameterOfPart[output] = parameter;
+    }
+  }
+
+  static bool movesElements(llvm::StringRef op) {
+    return llvm::StringSwitch<bool>(op)
+        .Cases("Split", "Slice", "Reshape", "Squeeze", "Unsqueeze", "Gather", "SplitToSequence", "SequenceAt", true)
+        .Default(false);
   }
 
   /// A product that stands for itself and the BatchNorm behind it: its bias is what the two make.
@@ -180,6 +211,7 @@ private:
   TracedGraph traced;
   llvm::StringMap<std::string> readers;
   llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
+  llvm::StringSet<> readsPartsOfAnother; ///< "module\nleaf"
   bool hasMerged = false, hasFoldedBatchNorm = false;
   MissingParameters result;
 };

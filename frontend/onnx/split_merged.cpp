@@ -234,7 +234,7 @@ private:
     if (!previous.empty() || isOwn || parameter.empty())
       return previous.empty() ? own : previous;
     bool isComputed = llvm::any_of(statement.arguments, [&](llvm::StringRef name) { return traced.isLost(name); });
-    return previous = isComputed ? nameOfComputed(candidate) : own + ".constant";
+    return isComputed ? nameOfComputed(candidate) : previous = own + ".constant";
   }
 
   /// Tied parameters have one placeholder: only the module that reads it tells which of them it would be.
@@ -272,7 +272,8 @@ private:
     std::string name = nameBySignature(candidate);
     if (llvm::StringRef(name).ends_with(".constant"))
       return own + ".constant";
-    bool isAtSamePlace = withoutNumbers(leafOf(name)) == withoutNumbers(leafOf(parameter));
+    bool isAtSamePlace =
+        withoutNumbers(leafOf(name)) == withoutNumbers(leafOf(parameter)) || !fits(*candidate.read, parameter);
     return isAtSamePlace && isMissing.contains(name) && !isTie(candidate, name) ? name : own;
   }
 
