@@ -12,6 +12,8 @@ namespace fsdpc {
 namespace {
 
 constexpr double smallestLimit = 1e-5;
+/// One rounding to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says.
+constexpr double smallestLimitBfloat16 = 0x1p-8;
 constexpr double timesFloat32 = 16;
 constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
@@ -88,7 +90,7 @@ std::map<std::string, double> scalesOf(const Tensors &reference) {
 }
 
 /// Adds scale.<name> and limit.<name> to the reference. A limit that is not finite would let anything pass: an error.
-llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times) {
+llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times, double smallest) {
   Tensors limits;
   for (const auto &[name, scale] : scalesOf(reference)) {
     const HostTensor &tensor = reference.at(name);
@@ -97,7 +99,7 @@ llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, dou
       lost = worseOf(lost, largestError(run.at(name).values, tensor.values));
     if (!std::isfinite(lost))
       return llvm::createStringError(name + " of the reference is not finite");
-    double limit = std::max(smallestLimit, scale > 0 ? times * lost / scale : 0);
+    double limit = std::max(smallest, scale > 0 ? times * lost / scale : 0);
     limits["scale." + name] = HostTensor(Type(DType::f64, {}), scale);
     limits["limit." + name] = HostTensor(Type(DType::f64, {}), limit);
   }
@@ -211,7 +213,8 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
     return runs.takeError();
   bool isSingle = choices.options.paramDType == DType::f32;
   if (llvm::Error error =
-          addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16))
+          addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16,
+                    isSingle ? smallestLimit : smallestLimitBfloat16))
     return error;
   batch.erase("sample_weight");
   std::string options;
