@@ -36,6 +36,8 @@ public:
     readParts();
     listPresent();
     hasMerged = findMerged();
+    for (int i = 0; i < index.graph.node_size(); ++i)
+      noteReadInPlaceOf(i);
   }
 
   MissingParameters sort() {
@@ -54,6 +56,8 @@ public:
         result.zeroBiases.push_back(name);
       } else if (!reader.empty()) {
         result.lost.push_back({name, "is read by '" + reader + "', and was merged or dropped with its equals"});
+      } else if (mayBeReadAsAnother.contains(moduleOf(name))) {
+        result.lost.push_back({name, "has no value of its own: another's of equal values is read in its place"});
       } else if (isDroppedScale(name)) {
         result.lost.push_back({name, "has no node left: the exporter drops what multiplies by one or adds zero"});
       } else if (mayBeMerged(moduleOf(name))) {
@@ -182,6 +186,46 @@ private:
     return false;
   }
 
+  /// The modules whose missing parameters the node may mean: its statement quotes a value that is lost, and the node
+  /// reads a parameter that the statement does not quote, or a folded one of the lost value's operation beside it.
+  void noteReadInPlaceOf(int node) {
+    const TracedStatement *statement = statementOf(node);
+    if (!statement)
+      return;
+    auto quotesLost = [&](llvm::function_ref<bool(llvm::StringRef)> isLike) {
+      return llvm::any_of(statement->arguments, [&](llvm::StringRef name) {
+        return traced.isLost(name) && index.initializerPosition(name) < 0 && index.producerPosition(name) < 0 &&
+               isLike(name);
+      });
+    };
+    for (const std::string &input : index.graph.node(node).input()) {
+      const std::string parameter = parameterBehind(input);
+      if (parameter.empty())
+        continue;
+      const bool isQuoted = llvm::is_contained(statement->arguments, llvm::StringRef(input));
+      if (parameter == input && !llvm::is_contained(statement->parameters, parameter) &&
+          quotesLost([](llvm::StringRef) { return true; }))
+        mayBeReadAsAnother.insert(index.scopes[node]);
+      if (parameter != input && isQuoted &&
+          quotesLost([&](llvm::StringRef name) { return withoutNumber(name) == withoutNumber(input); }))
+        mayBeReadAsAnother.insert(moduleOf(parameter));
+    }
+  }
+
+  /// The parameter that an initializer holds, or that the repairs made the value from: their nodes have no statement.
+  std::string parameterBehind(llvm::StringRef value) const {
+    constexpr int mostNodes = 6;
+    for (int step = 0; step < mostNodes; ++step) {
+      if (const onnx::TensorProto *tensor = index.initializer(value))
+        return parameterOf(signature, *tensor);
+      const int producer = index.producerPosition(value);
+      if (producer < 0 || statementOf(producer) || index.graph.node(producer).input_size() == 0)
+        return "";
+      value = index.graph.node(producer).input(0);
+    }
+    return "";
+  }
+
   bool isFoldedParameter(llvm::StringRef initializer) const {
     auto folded = signature.foldedFrom.find(initializer);
     return folded != signature.foldedFrom.end() && llvm::any_of(folded->second, [&](const std::string &source) {
@@ -211,6 +255,7 @@ private:
   TracedGraph traced;
   llvm::StringMap<std::string> readers;
   llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
+  llvm::StringSet<> mayBeReadAsAnother;  ///< modules
   llvm::StringSet<> readsPartsOfAnother; ///< "module\nleaf"
   bool hasMerged = false, hasFoldedBatchNorm = false;
   MissingParameters result;
