@@ -34,7 +34,7 @@ public:
       : model(model), index(index), signature(signature), traced(index.graph, signature) {
     readStatements();
     readParts();
-    listPresent();
+    listAccounted();
     hasMerged = findMerged();
     for (int i = 0; i < index.graph.node_size(); ++i)
       noteReadInPlaceOf(i);
@@ -42,8 +42,8 @@ public:
 
   MissingParameters sort() {
     std::set<std::string> batchNorms;
-    for (const std::string &name : signature.parameters) {
-      if (present.contains(name))
+    for (const std::string &name : missingParameters(index.graph, signature)) {
+      if (accounted.contains(name) || !signature.isParameter.contains(name))
         continue;
       auto placeholder = signature.placeholderOf.find(name);
       std::string reader = placeholder == signature.placeholderOf.end() ? "" : readers.lookup(placeholder->second);
@@ -121,7 +121,7 @@ private:
   void noteFolded(const onnx::NodeProto &node) {
     hasFoldedBatchNorm = true;
     if (node.input_size() > 1)
-      present.insert((moduleOf(nameOfWeight(node.input(1))) + ".bias").str());
+      accounted.insert((moduleOf(nameOfWeight(node.input(1))) + ".bias").str());
   }
 
   std::string nameOfWeight(llvm::StringRef initializer) const {
@@ -138,18 +138,11 @@ private:
     return position < 0 ? nullptr : &traced.statements[position];
   }
 
-  void listPresent() {
-    for (const onnx::TensorProto &tensor : index.graph.initializer()) {
-      present.insert(tensor.name());
-      auto folded = signature.foldedFrom.find(tensor.name());
-      if (folded != signature.foldedFrom.end())
-        for (const std::string &source : folded->second)
-          present.insert(source);
-    }
+  void listAccounted() {
     for (const LostParameter &lost : model.lost)
-      present.insert(lost.name);
+      accounted.insert(lost.name);
     for (const auto &name : model.tied)
-      present.insert(name.first());
+      accounted.insert(name.first());
   }
 
   /// A module that left no node was unused or merged. Where BatchNorm was folded, the convolution's statement is gone,
@@ -254,7 +247,7 @@ private:
   const ExportSignature &signature;
   TracedGraph traced;
   llvm::StringMap<std::string> readers;
-  llvm::StringSet<> present, keptBatchNorms, modulesWithNodes;
+  llvm::StringSet<> accounted, keptBatchNorms, modulesWithNodes;
   llvm::StringSet<> mayBeReadAsAnother;  ///< modules
   llvm::StringSet<> readsPartsOfAnother; ///< "module\nleaf"
   bool hasMerged = false, hasFoldedBatchNorm = false;

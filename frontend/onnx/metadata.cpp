@@ -186,12 +186,15 @@ void copyFolding(const ExportSignature &signature, const onnx::TensorProto &from
   std::string parameter = parameterOf(signature, from);
   if (folded == signature.foldedFrom.end() || parameter.empty())
     return;
-  std::string sources;
-  for (const std::string &source : folded->second)
-    sources += (sources.empty() ? "'" : ", '") + (source == parameter ? name.str() : source) + "'";
-  onnx::StringStringEntryProto *entry = copy.add_metadata_props();
+  std::vector<std::string> sources = folded->second;
+  std::replace(sources.begin(), sources.end(), parameter, name.str());
+  setFoldedFrom(copy, sources);
+}
+
+void setFoldedFrom(onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) {
+  onnx::StringStringEntryProto *entry = tensor.add_metadata_props();
   entry->set_key(foldedKey.str());
-  entry->set_value("[" + sources + "]");
+  entry->set_value("['" + llvm::join(sources, "', '") + "']");
 }
 
 std::vector<std::string> missingParameters(const onnx::GraphProto &graph, const ExportSignature &signature) {

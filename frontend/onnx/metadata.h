@@ -61,6 +61,8 @@ std::string parameterOf(const ExportSignature &signature, const onnx::TensorProt
 /// is to hold parameter `name`.
 void copyFolding(const ExportSignature &signature, const onnx::TensorProto &from, onnx::TensorProto &copy,
                  llvm::StringRef name);
+/// Says in the metadata of an initializer which values it was computed from.
+void setFoldedFrom(onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources);
 /// Parameters and buffers of the signature that no initializer is or was computed from, in definition order.
 std::vector<std::string> missingParameters(const onnx::GraphProto &graph, const ExportSignature &signature);
 

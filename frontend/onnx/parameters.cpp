@@ -216,7 +216,6 @@ llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
   for (const auto &[a, b] : repair.options.ties)
     if (llvm::Error error = tieParameters(repair, recovered, a, b))
       return error;
-  recovered.ambiguous = std::move(*ambiguous);
   if (llvm::Error error = selectTrainable(repair, recovered))
     return error;
   if (llvm::Error error = checkNames(recovered))

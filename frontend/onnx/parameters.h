@@ -11,7 +11,6 @@ struct RecoveredParameters {
   std::vector<std::string> origins;      ///< per parameter: how it is known to be one
   std::vector<InitializerRole> roles;    ///< of all initializers of the repaired graph, by position
   llvm::StringMap<size_t> byInitializer; ///< position in `parameters`
-  std::vector<std::string> ambiguous;    ///< named parameters that were merged, and nobody knows who reads them
 };
 
 /// Repairs the graph (repair.h, options.ties) and lists what is trained. Errors: a regular expression that is none or

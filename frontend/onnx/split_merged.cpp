@@ -365,7 +365,7 @@ private:
       onnx::TensorProto &copy = edit.copyInitializer(*candidate.tensor, value, ("was merged with " + own).str());
       copyFolding(signature, *candidate.tensor, copy, name);
       if (isOfLayer)
-        markFolded(copy, name);
+        setFoldedFrom(copy, name.str());
       repair.remarks.push_back("'" + name.str() + "' was merged with '" + own.str() +
                                "' because their values were equal; they are separate again");
     }
@@ -375,12 +375,6 @@ private:
       edit.addAlias(value, source, read.permutation);
     }
     edit.setInput(read.node, read.input, value);
-  }
-
-  static void markFolded(onnx::TensorProto &copy, llvm::StringRef parameter) {
-    onnx::StringStringEntryProto *entry = copy.add_metadata_props();
-    entry->set_key(foldedKey.str());
-    entry->set_value(("['" + parameter + "']").str());
   }
 
   const Repair &repair;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "tests/frontend/fixture.h"
+#include "tests/frontend/rebuilt.h"
 #include "tests/unit/gradient_check.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 
@@ -35,22 +35,7 @@ inline HostTensor inputOf(const Module &module, double first, double step) {
 /// The nodes of `forward`, which reads no states, over other inputs.
 inline BuildFunction forwardOf(const Module &module) {
   return [&module](Builder &builder, llvm::ArrayRef<Value *> inputs) {
-    const Function &forward = *module.function(FunctionKind::forward);
-    llvm::DenseMap<const Value *, Value *> copies;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      copies[forward.arguments()[i].value.get()] = inputs[i];
-    llvm::SmallVector<Value *, 4> results;
-    for (const Node *node = forward.front(); node; node = node->next()) {
-      llvm::SmallVector<Value *, 4> operands;
-      for (const Value *operand : node->operands())
-        operands.push_back(copies.lookup(operand));
-      if (node->op() == Op::ret)
-        return operands;
-      Node *copy = builder.clone(*node, operands);
-      for (unsigned i = 0; i < node->resultCount(); ++i)
-        copies[node->result(i)] = copy->result(i);
-    }
-    return results;
+    return rebuilt(builder, *module.function(FunctionKind::forward), inputs);
   };
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/frontend/fixture.h"
+#include "tests/frontend/rebuilt.h"
 #include "tests/unit/gradient_check.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/FileSystem.h"
@@ -52,26 +53,6 @@ inline HostTensors referenceBatch(const ReferenceCase &test, const Function &for
     batch[argument.name] = std::move(x);
   }
   return batch;
-}
-
-/// The results of `forward`, built once more from other inputs.
-inline llvm::SmallVector<Value *, 4> rebuilt(Builder &builder, const Function &forward,
-                                             llvm::ArrayRef<Value *> inputs) {
-  llvm::DenseMap<const Value *, Value *> copies;
-  for (auto [argument, input] : llvm::zip(forward.arguments(), inputs))
-    copies[argument.value.get()] = input;
-  llvm::SmallVector<Value *, 4> results;
-  for (const Node *node = forward.front(); node; node = node->next()) {
-    llvm::SmallVector<Value *, 4> operands;
-    for (const Value *operand : node->operands())
-      operands.push_back(copies.lookup(operand));
-    if (node->op() == Op::ret)
-      return operands;
-    Node *copy = builder.clone(*node, operands);
-    for (unsigned i = 0; i < node->resultCount(); ++i)
-      copies[node->result(i)] = copy->result(i);
-  }
-  return results;
 }
 
 inline void checkReferenceCase(const ReferenceCase &test) {
