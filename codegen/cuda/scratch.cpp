@@ -40,8 +40,11 @@ int64_t channelSumsScratchBytes(const Type &x) {
   return std::max<int64_t>(1, chunks) * channels * bytes;
 }
 
-/// As attentionGradScratchBytes in runtime/cuda/kernels/attention_backward.cu: a number per query.
-int64_t attentionGradScratchBytes(const Node &node) { return node.operand(5)->type().elements() * 4; }
+/// As scratchBytes in runtime/cuda/kernels/attention_backward.cu: a number per query, with a mask three.
+int64_t attentionGradScratchBytes(const Node &node) {
+  const int64_t numbers = node.operandCount() == 7 ? 3 : 1;
+  return numbers * node.operand(5)->type().elements() * 4;
+}
 
 } // namespace
 

@@ -1,5 +1,4 @@
-// Scaled dot product attention and its derivative, which recomputes the probabilities from lse instead of keeping S x S
-// numbers.
+// Scaled dot product attention and its derivative, which recomputes the probabilities instead of keeping S x S numbers.
 #include "ir/ops/attention.h"
 
 #include "ir/ops/helpers.h"
@@ -148,21 +147,19 @@ private:
   Shape maskStrides;
 };
 
-/// log(sum of exp); -inf when every score is.
-double logSumExp(llvm::ArrayRef<double> scores) {
+/// Scores become probabilities; returns log(sum of exp). A query that sees no key has no probabilities, and -inf.
+/// Not exp(score - lse): of a row of scores that are all the least float, lse has lost the logarithm of their number.
+double takeSoftmax(std::vector<double> &scores) {
   double largest = -infinity;
   for (double score : scores)
     largest = std::max(largest, score);
-  if (largest == -infinity)
-    return -infinity;
   double sum = 0;
-  for (double score : scores)
-    sum += std::exp(score - largest);
+  for (double &score : scores)
+    sum += score = largest == -infinity ? 0 : std::exp(score - largest);
+  for (double &score : scores)
+    score = sum == 0 ? 0 : score / sum;
   return largest + std::log(sum);
 }
-
-/// A query that sees no key has no probabilities.
-double probability(double score, double lse) { return lse == -infinity ? 0 : std::exp(score - lse); }
 
 void evaluateAttention(EvaluateContext &context) {
   const HostTensor &v = *context.operands[2];
@@ -170,12 +167,12 @@ void evaluateAttention(EvaluateContext &context) {
   Scores scores(*context.operands[0], *context.operands[1], mask, context.get<AttentionAttributes>());
   const Dims &dims = scores.dims;
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    const std::vector<double> row = scores.row(b, h, i);
-    const double lse = logSumExp(row);
+    std::vector<double> p = scores.row(b, h, i);
+    const double lse = takeSoftmax(p);
     double *o = context.results[0].values.data() + dims.queryAt(b, h, i);
     for (int64_t j = 0; j < dims.keys; ++j)
       for (int64_t d = 0; d < dims.width; ++d)
-        o[d] += probability(row[j], lse) * v.values[dims.keyAt(b, h, j) + d];
+        o[d] += p[j] * v.values[dims.keyAt(b, h, j) + d];
     context.results[1].values[(b * dims.heads + h) * dims.queries + i] = lse;
   });
 }
@@ -196,19 +193,18 @@ void evaluateAttentionGrad(EvaluateContext &context) {
   Scores scores(q, k, mask, attributes);
   const Dims &dims = scores.dims;
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    const std::vector<double> row = scores.row(b, h, i);
-    const double lse = context.operands[5]->values[(b * dims.heads + h) * dims.queries + i];
+    std::vector<double> p = scores.row(b, h, i);
+    takeSoftmax(p);
     const int64_t query = dims.queryAt(b, h, i);
     const double *cotangent = context.operands[0]->values.data() + query;
     const double subtracted = dot(cotangent, context.operands[4]->values.data() + query, dims.width);
     for (int64_t j = 0; j < dims.keys; ++j) {
       const int64_t key = dims.keyAt(b, h, j);
-      const double p = probability(row[j], lse);
-      const double ds = p * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * attributes.scale;
+      const double ds = p[j] * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * attributes.scale;
       for (int64_t d = 0; d < dims.width; ++d) {
         context.results[0].values[query + d] += ds * k.values[key + d];
         context.results[1].values[key + d] += ds * q.values[query + d];
-        context.results[2].values[key + d] += p * cotangent[d];
+        context.results[2].values[key + d] += p[j] * cotangent[d];
       }
     }
   });

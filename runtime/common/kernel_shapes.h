@@ -189,6 +189,10 @@ struct AttentionShape {
   std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
 };
 
+/// Beyond this size a float lse has lost too much of the logarithm in it: of a row of scores that are all -1e9 or the
+/// least float, the number of its keys. There the derivative sums the exponentials of the row again.
+inline constexpr float largestExactLse = 256;
+
 /// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n] (+ bias[n]), all row-major and dense. op transposes: the
 /// operand is stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies
 /// every batch of the other.

@@ -63,7 +63,7 @@ void check(const AttentionCase &test) {
   EXPECT_LT(distance(results.dq, expected.dq), rounds ? 6e-3 * unit : 5e-6);
   EXPECT_LT(distance(results.dk, expected.dk), rounds ? 6e-3 * unit : 5e-6);
   EXPECT_LT(distance(results.dv, expected.dv), rounds ? 4e-3 * unit : 5e-6);
-  EXPECT_LT(largestError(results.lse, expected.lse), 1e-5);
+  EXPECT_LT(lseError(results.lse, expected.lse), 1e-5);
 }
 
 TEST(CudaAttention, EveryWidthOfTilesMatchesLoops) {
@@ -149,6 +149,24 @@ TEST(CudaAttention, AMaskPerHeadAndQueriesThatSeeNothingMatchLoops) {
     test.mask[1200 + 7 * 40 + j] = -INFINITY; // batch 0, head 1, query 7
   check<Bfloat16>(test);
   check<float>(test);
+}
+
+TEST(CudaAttention, QueriesWhoseKeysAreAllHiddenByAFiniteNumberMatchLoops) {
+  for (const std::int64_t width : {32, 256}) {
+    SCOPED_TRACE(width);
+    AttentionCase test = caseOf<Bfloat16>({.heads = 4,
+                                           .queries = 140,
+                                           .keys = 100,
+                                           .queryWidth = width,
+                                           .valueWidth = width,
+                                           .maskStrides = {0, 0, 100, 1},
+                                           .keyHeads = 2},
+                                          140 * 100);
+    for (int query : {0, 77, 139})
+      std::fill_n(test.mask.begin() + query * 100, 100, query == 77 ? -1e9f : std::numeric_limits<float>::lowest());
+    check<Bfloat16>(test);
+    check<float>(test);
+  }
 }
 
 TEST(CudaAttention, TheSizeOfTheDeviceDoesNotChangeABit) {

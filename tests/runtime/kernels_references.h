@@ -133,6 +133,15 @@ inline AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElemen
   return test;
 }
 
+/// largestError of those that a float holds: see largestExactLse.
+inline double lseError(const std::vector<float> &lse, const std::vector<double> &expected) {
+  double largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (std::isinf(expected[i]) || std::abs(expected[i]) <= largestExactLse)
+      largest = worseOf(largest, errorOf(lse[i], expected[i]));
+  return lse.size() == expected.size() ? largest : INFINITY;
+}
+
 /// Forward and backward, one query at a time.
 class AttentionReference {
 public:
@@ -160,19 +169,24 @@ private:
   std::vector<double> probabilities(std::int64_t b, std::int64_t h, std::int64_t i) {
     const std::int64_t row = rowAt(s.heads, s.queries, s.queryWidth, b, h, i);
     std::vector<double> p(static_cast<std::size_t>(s.keys), -INFINITY);
-    double sum = 0;
+    double sum = 0, largest = -INFINITY;
     for (std::int64_t j = 0; j < s.keys && (!s.causal || j <= i); ++j) {
       double score = 0;
       for (std::int64_t d = 0; d < s.queryWidth; ++d)
         score += double(test.q[row + d]) * test.k[keyAt(s.queryWidth, b, h, j) + d];
       p[j] = score * s.scale;
+      // A float: of a number that hides nothing is left of the score.
       if (!test.mask.empty())
-        p[j] += test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]];
-      sum += std::exp(p[j]);
+        p[j] = static_cast<float>(
+            p[j] +
+            test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]]);
+      largest = std::max(largest, p[j]);
     }
-    lse.push_back(std::log(sum));
     for (double &value : p)
-      value = sum == 0 ? 0 : std::exp(value) / sum;
+      sum += value = largest == -INFINITY ? 0 : std::exp(value - largest);
+    lse.push_back(largest + std::log(sum));
+    for (double &value : p)
+      value = sum == 0 ? 0 : value / sum;
     return p;
   }
 

@@ -64,6 +64,22 @@ OP_TEST(attention, OfAQueryThatSeesNoKeyIsZeroAndSoIsItsDerivative) {
   EXPECT_THAT(gradients[2].values, near({1, 0}));
 }
 
+OP_TEST(attention, OfAQueryWhoseKeysAreAllHiddenByTheLeastFloatSharesItsDerivativeAmongThem) {
+  const double least = std::numeric_limits<float>::lowest();
+  HostTensor q(f32({1, 1, 1, 1}), 1), k = tensorOf(f32({1, 1, 2, 1}), {1, 3}), v = tensorOf(f32({1, 1, 2, 1}), {2, 4});
+  HostTensor mask = tensorOf(f32({1, 2}), {least, least});
+  EXPECT_THAT(valuesOf({q, k, v, mask}, attend({}))[0].values, near({3}));
+  BuildFunction build = [&](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Value *constantMask = builder.constant(mask.type, denseOf(mask));
+    return {builder.create(Op::attention, {inputs[0], inputs[1], inputs[2], constantMask}, AttentionAttributes{})
+                ->result()};
+  };
+  std::vector<HostTensor> gradients = gradientsOf({q, k, v}, build);
+  EXPECT_THAT(gradients[0].values, near({1})); // ds = (-1/2, 1/2)
+  EXPECT_THAT(gradients[1].values, near({-0.5, 0.5}));
+  EXPECT_THAT(gradients[2].values, near({0.5, 0.5}));
+}
+
 /// The same meaning from matmul, add and softmax, on [B,H,S,D].
 BuildFunction decomposed(double scale) {
   return [scale](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {

@@ -171,6 +171,18 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
   }
 }
 
+/// Both rows are proportional to the exponentials in p, which become those of a sum of 1.
+void divideBySum(float *p, float *ds, std::int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < count; ++j)
+    sum += p[j];
+  for (std::int64_t j = 0; j < count; ++j) {
+    p[j] /= sum;
+    ds[j] /= sum;
+  }
+}
+
 /// scores <- p, slopes <- scale * ds, both [rows, seen].
 void softmaxSlopes(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
                    std::int64_t rows, std::int64_t seen, const float *lse, const float *deltas, float *scores,
@@ -186,6 +198,8 @@ void softmaxSlopes(const AttentionShape &shape, const float *mask, std::int64_t 
       p[j] = scalar::exp(p[j] - shift);
       ds[j] = p[j] * (ds[j] - delta) * scale;
     }
+    if (std::abs(shift) > largestExactLse)
+      divideBySum(p, ds, seen);
   }
 }
 

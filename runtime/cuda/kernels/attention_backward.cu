@@ -1,17 +1,20 @@
-// Attention backward, in three kernels without a write that two blocks share:
+// Attention backward, in kernels without a write that two blocks share:
 //
 //   deltas      delta = rowsum(dO * o) per query
+//   shifts      only with a mask: lse, and a factor of 1; of a row whose lse has lost the logarithm in it, the largest
+//               score, and 1 / the sum of exponentials
 //   queries     a block has a tile of queries and walks over the keys that they see: dq += ds k
 //   keys        a block has a tile of keys and walks over the queries that see them, of every head of q that shares the
 //               keys: dv += p^T dO, dk += ds^T q
 //
-//   p = exp(s - lse);   ds = p * (dO v^T - delta);   dq and dk are scaled in the end
+//   p = exp(s - lse), with a mask exp(s - shift) * factor;   ds = p * (dO v^T - delta);   dq and dk are scaled in the
+//   end
 //
 // The kernel for keys computes scores the other way round, keys being rows, so p^T and ds^T are at once where the next
 // product wants them. Of heads wider than 128 a block has only 128 columns of dk and dv, which is what registers hold.
 #include "runtime/cuda/kernels/attention.h"
 
-#include "runtime/cuda/kernels/attention_scores.h"
+#include "runtime/cuda/kernels/attention_softmax.h"
 
 namespace fsdpc::rt {
 
@@ -46,18 +49,12 @@ struct BackwardTiles {
   __device__ Of second() const { return {shared + Sizes::rows * Sizes::width}; }
   __device__ Of firstOf(int stage) const { return {shared + 2 * (Sizes::rows + stage * Sizes::step) * Sizes::width}; }
   __device__ Of secondOf(int stage) const { return {firstOf(stage).data + Sizes::step * Sizes::width}; }
-  /// lse and delta of the queries of a stage
-  __device__ float *lseOf(int stage) const {
+  /// shift and delta of the queries of a stage
+  __device__ float *shiftOf(int stage) const {
     return reinterpret_cast<float *>(firstOf(Sizes::stages).data) + 2 * stage * Sizes::step;
   }
-  __device__ float *deltaOf(int stage) const { return lseOf(stage) + Sizes::step; }
+  __device__ float *deltaOf(int stage) const { return shiftOf(stage) + Sizes::step; }
 };
-
-/// What scores are relative to; a query that sees no key has exponentials of 0, not NaN.
-template <class T>
-__device__ float shiftOf(float lse) {
-  return shiftFor(lse) * scoreUnit<T>;
-}
 
 /// Threads that share a row of o: with a load each they read a row of usual width.
 constexpr int deltaLanes = 8;
@@ -100,27 +97,96 @@ __global__ void attentionDeltas(Problem problem, const T *dO, const T *o, float 
   }
 }
 
-/// Operands of both kernels; deltas and lse are [batch, heads, queries].
+/// Whether the derivative can go by lse: see largestExactLse.
+__device__ inline bool isExactLse(float lse) { return lse == -scalar::infinity || fabsf(lse) <= largestExactLse; }
+
+/// Writes the shifts and factors of a warp's rows that need their own, from scores as the other kernels compute them.
+template <class T, int width>
+__device__ void writeOwnShifts(const Problem &problem, const QueryBlock<ForwardSizes<T, width>> &block, const T *q,
+                               const T *k, const float *lse, float *shifts, float *factors) {
+  using Sizes = ForwardSizes<T, width>;
+  const ForwardTiles<T, width> tiles{sharedMemory<T>()};
+  Softmax<2 * Sizes::rowTiles> softmax;
+  Sums<T, Sizes::rowTiles, Sizes::step> scores;
+  startTile<Sizes::rows, Sizes::threads>(tiles.queries(), queryRows(problem, q, block.batch, block.head),
+                                         block.firstQuery, problem.packed);
+  walk<1>(
+      block.steps,
+      [&](int step, int stage) {
+        startTile<Sizes::step, Sizes::threads>(tiles.keys(stage),
+                                               keyRows(problem, k, block.batch, block.head / problem.group),
+                                               step * Sizes::step, problem.packed);
+      },
+      [&](int step, int stage) {
+        if (block.skips(problem, step))
+          return;
+        scores.clear();
+        addRowProducts(scores, tiles.queries(), block.warpRow, tiles.keys(stage));
+        finishScores<false>(scores, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
+        float unused[2 * Sizes::rowTiles];
+        raiseLargest(softmax, scores, unused);
+        takeExponentials(softmax, scores);
+      });
+  FSDPC_UNROLL
+  for (int r = 0; r < 2 * Sizes::rowTiles; ++r) {
+    const float sum = sumOfGroup(softmax.sum[r]);
+    const int query = block.firstRow + scores.row(r);
+    if (laneInGroup() == 0 && query < problem.queries && !isExactLse(lse[query])) {
+      shifts[query] = softmax.largest[r];
+      factors[query] = 1.0f / sum;
+    }
+  }
+}
+
+/// For a problem with a mask; mine is a row of this thread. Few blocks have a row that needs more than its lse.
+template <class T, int width>
+__global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
+    attentionShifts(Problem problem, const T *q, const T *k, const float *lse, float *shifts, float *factors) {
+  using Sizes = ForwardSizes<T, width>;
+  const QueryBlock<Sizes> block(problem);
+  const std::int64_t first = block.firstStatistic(problem);
+  const int end = scalar::min(block.firstQuery + Sizes::rows, problem.queries);
+  bool areExact = true; // all threads read all rows, and agree
+  for (int query = block.firstQuery; query < end; ++query)
+    areExact = areExact && isExactLse(lse[first + query]);
+  const int mine = block.firstQuery + static_cast<int>(threadIdx.x);
+  static_assert(Sizes::threads >= Sizes::rows);
+  if (mine < end && isExactLse(lse[first + mine])) {
+    shifts[first + mine] = shiftFor(lse[first + mine]) * scoreUnit<T>;
+    factors[first + mine] = 1.0f;
+  }
+  if (!areExact)
+    writeOwnShifts<T, width>(problem, block, q, k, lse + first, shifts + first, factors + first);
+}
+
+/// Operands of both kernels; shifts, factors and deltas are [batch, heads, queries].
 template <class T>
 struct Operands {
   const T *dO, *q, *k, *v;
-  const float *lse, *deltas;
+  const float *shifts;  ///< without a mask lse
+  const float *factors; ///< null: of 1
+  const float *deltas;
+
+  /// In the unit of scores; a query that sees no key has exponentials of 0, not NaN.
+  __device__ float shiftOf(float stored) const { return factors ? stored : shiftFor(stored) * scoreUnit<T>; }
 };
 
-/// lse as scores are relative to it, and delta, of a lane's rows; zeros where there are none.
+/// What scores are relative to, and delta, of a lane's rows; zeros where there are none.
 template <int rows>
 struct RowStatistics {
-  float shifts[rows], deltas[rows];
+  float shifts[rows], factors[rows], deltas[rows];
 };
 template <class T, int rowTiles, int columns>
-__device__ RowStatistics<2 * rowTiles> statisticsOf(const Sums<T, rowTiles, columns> &sums, const float *lse,
-                                                    const float *deltas, int firstRow, int queries) {
+__device__ RowStatistics<2 * rowTiles> statisticsOf(const Sums<T, rowTiles, columns> &sums, const Operands<T> &operands,
+                                                    std::int64_t first, int firstRow, int queries) {
   RowStatistics<2 * rowTiles> statistics;
   FSDPC_UNROLL
   for (int r = 0; r < 2 * rowTiles; ++r) {
     const int query = firstRow + sums.row(r);
-    statistics.shifts[r] = query < queries ? shiftOf<T>(lse[query]) : 0.0f;
-    statistics.deltas[r] = query < queries ? deltas[query] : 0.0f;
+    const bool exists = query < queries;
+    statistics.shifts[r] = exists ? operands.shiftOf(operands.shifts[first + query]) : 0.0f;
+    statistics.factors[r] = exists && operands.factors ? operands.factors[first + query] : 1.0f;
+    statistics.deltas[r] = exists ? operands.deltas[first + query] : 0.0f;
   }
   return statistics;
 }
@@ -133,9 +199,7 @@ __global__ void __launch_bounds__(QuerySizes<T, width>::threads)
   const QueryBlock<Sizes> block(problem);
   Sums<T, Sizes::rowTiles, width> sums;
   sums.clear();
-  const std::int64_t first = block.firstStatistic(problem);
-  const auto statistics =
-      statisticsOf(sums, operands.lse + first, operands.deltas + first, block.firstRow, problem.queries);
+  const auto statistics = statisticsOf(sums, operands, block.firstStatistic(problem), block.firstRow, problem.queries);
   startTile<Sizes::rows, Sizes::threads>(tiles.first(), queryRows(problem, operands.q, block.batch, block.head),
                                          block.firstQuery, problem.packed);
   startTile<Sizes::rows, Sizes::threads>(tiles.second(), outputRows(problem, operands.dO, block.batch, block.head),
@@ -153,6 +217,8 @@ __global__ void __launch_bounds__(QuerySizes<T, width>::threads)
         addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
         finishScores<false>(weights, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
         weights.forEach([&](int r, int, float &weight) { weight = exponential<T>(weight - statistics.shifts[r]); });
+        if (operands.factors)
+          weights.forEach([&](int r, int, float &weight) { weight *= statistics.factors[r]; });
         slopes.clear();
         addRowProducts(slopes, tiles.second(), block.warpRow, tiles.secondOf(stage));
         slopes.forEach([&](int r, int c, float &slope) { slope = weights.at(r, c) * (slope - statistics.deltas[r]); });
@@ -190,6 +256,9 @@ struct KeyBlock {
     steps = problem.group * stepsOfHead;
   }
   __device__ int headOf(int step) const { return firstHead + step / stepsOfHead; }
+  __device__ std::int64_t firstStatistic(const Problem &problem, int step) const {
+    return (std::int64_t{batch} * problem.heads + headOf(step)) * problem.queries;
+  }
   __device__ int firstQueryOf(int step) const { return (skippedSteps + step % stepsOfHead) * Sizes::step; }
   /// Whether no query of this step sees a key of the warp.
   __device__ bool skips(const Problem &problem, int step) const {
@@ -197,7 +266,7 @@ struct KeyBlock {
   }
 };
 
-/// Starts to fill a stage with a step's queries, dO, lse and delta; zeros where there are none.
+/// Starts to fill a stage with a step's queries, dO, shift and delta; zeros where there are none.
 template <class T, class Sizes>
 __device__ void startQueries(const Problem &problem, const Operands<T> &operands, const KeyBlock<Sizes> &block,
                              const BackwardTiles<T, Sizes> &tiles, int step, int stage) {
@@ -208,9 +277,8 @@ __device__ void startQueries(const Problem &problem, const Operands<T> &operands
                                          firstQuery, problem.packed);
   if (const int i = static_cast<int>(threadIdx.x); i < Sizes::step) {
     const bool exists = firstQuery + i < problem.queries;
-    const std::int64_t from =
-        (std::int64_t{block.batch} * problem.heads + head) * problem.queries + (exists ? firstQuery + i : 0);
-    startCopy<4>(tiles.lseOf(stage) + i, operands.lse + from, exists);
+    const std::int64_t from = block.firstStatistic(problem, step) + (exists ? firstQuery + i : 0);
+    startCopy<4>(tiles.shiftOf(stage) + i, operands.shifts + from, exists);
     startCopy<4>(tiles.deltaOf(stage) + i, operands.deltas + from, exists);
   }
   __syncwarp(); // tensor cores want whole warps
@@ -239,8 +307,13 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
         addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
         finishScores<true>(weights, problem, block.batch, block.headOf(step), block.firstRow, block.firstQueryOf(step));
         weights.forEach([&](int, int c, float &weight) {
-          weight = exponential<T>(weight - shiftOf<T>(tiles.lseOf(stage)[weights.column(c)]));
+          weight = exponential<T>(weight - operands.shiftOf(tiles.shiftOf(stage)[weights.column(c)]));
         });
+        if (operands.factors)
+          weights.forEach([&](int, int c, float &weight) {
+            const int query = block.firstQueryOf(step) + weights.column(c);
+            weight *= query < problem.queries ? operands.factors[block.firstStatistic(problem, step) + query] : 1.0f;
+          });
         addWeightedRows(valueSums, weights, tiles.secondOf(stage), block.firstColumn);
         slopes.clear();
         addRowProducts(slopes, tiles.second(), block.warpRow, tiles.secondOf(stage));
@@ -263,14 +336,21 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
 
 } // namespace
 
-std::int64_t attentionGradScratchBytes(const AttentionShape &shape) {
-  return shape.batch * shape.heads * shape.queries * static_cast<std::int64_t>(sizeof(float));
+namespace {
+
+/// Deltas, and with a mask shifts and factors.
+std::int64_t scratchBytes(const AttentionShape &shape, bool hasMask) {
+  return (hasMask ? 3 : 1) * shape.batch * shape.heads * shape.queries * static_cast<std::int64_t>(sizeof(float));
 }
+
+} // namespace
+
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return scratchBytes(shape, true); }
 
 template <class T>
 void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
                    const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace) {
-  if (workspace.bytes < attentionGradScratchBytes(shape))
+  if (workspace.bytes < scratchBytes(shape, mask != nullptr))
     throw Failure(ExitCode::internal, "attention has less scratch than it needs");
   if (shape.batch * shape.heads == 0)
     return;
@@ -280,8 +360,13 @@ void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, c
   if (rows > 0)
     launch(c, gridFor(c, rows * deltaLanes),
            problem.packed ? attentionDeltas<T, chunkElements<T>> : attentionDeltas<T, 1>, problem, dO, o, deltas);
-  const Operands<T> operands{dO, q, k, v, lse, deltas};
+  float *const shifts = deltas + rows, *const factors = shifts + rows;
+  const Operands<T> operands{dO, q, k, v, mask ? shifts : lse, mask ? factors : nullptr, deltas};
   withTileWidth(shape, [&](auto width) {
+    using ForShifts = ForwardSizes<T, width()>;
+    if (mask)
+      launchTiles<ForShifts>(c, shape.batch * shape.heads * tilesOf(problem.queries, ForShifts::rows),
+                             attentionShifts<T, width()>, problem, q, k, lse, shifts, factors);
     using ForQueries = QuerySizes<T, width()>;
     launchTiles<ForQueries>(c, shape.batch * shape.heads * tilesOf(problem.queries, ForQueries::rows),
                             attentionQueryGradients<T, width()>, problem, operands, dq);

@@ -53,6 +53,13 @@ __device__ Rows<T> valueRows(const Problem &p, T *data, int batch, int head) {
 template <class T>
 inline constexpr float scoreUnit = onTensorCores<T> ? 1.44269504088896341f : 1.0f;
 
+/// A finite number stays finite, the least float too: a row of such scores sees all its keys alike.
+template <class T>
+__device__ float inScoreUnits(float added) {
+  const float score = added * scoreUnit<T>;
+  return score == -scalar::infinity && added != -scalar::infinity ? scalar::lowest : score;
+}
+
 /// exp of a score, or of a difference of scores
 template <class T>
 __device__ float exponential(float score) {
@@ -87,7 +94,7 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
     if (query >= problem.queries || key >= problem.keys || (problem.causal && key > query))
       score = -scalar::infinity;
     else if (mask)
-      score += mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]] * scoreUnit<T>;
+      score += inScoreUnits<T>(mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]]);
   });
   __syncwarp(); // tensor cores want whole warps
 }

@@ -16,6 +16,7 @@
 namespace fsdpc::rt::scalar {
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
+inline constexpr float lowest = std::numeric_limits<float>::lowest();
 inline constexpr float notANumber = std::numeric_limits<float>::quiet_NaN();
 
 FSDPC_HOST_DEVICE inline float exp(float x) { return ::expf(x); }
