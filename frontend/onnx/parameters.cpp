@@ -201,7 +201,7 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {tieCopies, splitMerged})
+  for (auto *step : {restoreBooleanMasks, tieCopies, splitMerged})
     if (llvm::Error error = step(repair))
       return error;
   llvm::Expected<std::vector<std::string>> ambiguous = splitMergedNodes(repair);

@@ -1,4 +1,5 @@
-// Repairs of what exporters do to parameters, as edits of the graph: afterwards every parameter is one initializer.
+// Repairs of what exporters do to parameters, as edits of the graph: afterwards every parameter is one initializer. And
+// of what they do to a mask.
 #pragma once
 
 #include "frontend/onnx/import.h"
@@ -57,5 +58,10 @@ llvm::Error restoreRecurrent(const Repair &repair);
 /// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
 /// Only with restoreBiases; otherwise a remark counts them.
 llvm::Error restoreBiases(const Repair &repair);
+
+/// A boolean mask of PyTorch's scaled_dot_product_attention hides keys altogether, and a query that sees none is zero.
+/// The dynamo exporter selects the least float instead of -infinity: such a query would see all keys alike, and the NaN
+/// that its own guard behind the softmax looks for never comes. Where the statement says so, -infinity is selected.
+llvm::Error restoreBooleanMasks(const Repair &repair);
 
 } // namespace fsdpc

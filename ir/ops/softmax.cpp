@@ -59,15 +59,16 @@ void forEachLine(const Type &type, int64_t axis, Body body) {
       body(Line{o * type.dim(axis) * stride + i, type.dim(axis), stride});
 }
 
-/// log(sum of exp): the largest element is taken out first, so nothing overflows.
-double logSumExp(const std::vector<double> &values, const Line &line) {
+/// The largest element, and log(sum of exp(x - largest)): nothing overflows. They are kept apart, for a large one
+/// takes in no logarithm: where all elements are the least float, softmax is 1 / count.
+std::pair<double, double> logSumExp(const std::vector<double> &values, const Line &line) {
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < line.count; ++i)
     largest = std::max(largest, values[line.begin + i * line.stride]);
   double sum = 0;
   for (int64_t i = 0; i < line.count; ++i)
     sum += std::exp(values[line.begin + i * line.stride] - largest);
-  return largest + std::log(sum);
+  return {largest, std::log(sum)};
 }
 
 /// One for both ops: softmax = exp(log_softmax).
@@ -75,10 +76,10 @@ template <bool logarithmic>
 void evaluateForward(EvaluateContext &context) {
   const HostTensor &x = *context.operands[0];
   forEachLine(x.type, context.get<AxisAttributes>().axis, [&](const Line &line) {
-    double lse = logSumExp(x.values, line);
+    const auto [largest, logOfSum] = logSumExp(x.values, line);
     for (int64_t i = 0; i < line.count; ++i) {
       int64_t at = line.begin + i * line.stride;
-      double logarithm = x.values[at] - lse;
+      double logarithm = x.values[at] - largest - logOfSum;
       context.results[0].values[at] = logarithmic ? logarithm : std::exp(logarithm);
     }
   });

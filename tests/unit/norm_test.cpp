@@ -37,6 +37,8 @@ OP_TEST(softmax, DividesExponentialsByTheirSumAlongTheAxis) {
 OP_TEST(softmax, NeitherOverflowsNorMindsMaskedElements) {
   double masked = -std::numeric_limits<double>::infinity();
   EXPECT_THAT(valuesAlong(Op::softmax, 0, {tensorOf(f32({3}), {5000, masked, 5000})}), near({0.5, 0, 0.5}));
+  const double least = std::numeric_limits<float>::lowest();
+  EXPECT_THAT(valuesAlong(Op::softmax, 0, {tensorOf(f32({2}), {least, least})}), near({0.5, 0.5}));
 }
 
 OP_TEST(softmax, HasTheDerivativeAlongEveryAxis) {
