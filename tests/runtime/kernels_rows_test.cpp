@@ -277,6 +277,13 @@ TEST(KernelsReduce, LongSumsKeepTheirDigits) {
     EXPECT_NEAR(column, 1e6 * double(0.1f), 1);
 }
 
+TEST(KernelsReduce, WhatCancelsLeavesNothing) {
+  const std::vector<float> x = {0.6f, 0.00031f, 0.0777f, -0.6f, -0.00031f, -0.0777f};
+  float total = NAN;
+  reduceSum(contextOf(), {2, {2, 3}, {true, true}}, x.data(), &total);
+  EXPECT_EQ(total, 0);
+}
+
 TEST(KernelsReduce, IntegersAddExactlyAndNaNIsTheLargest) {
   const std::vector<std::int64_t> integers = {1LL << 60, 1, -(1LL << 60), 2};
   std::int64_t total = 0;

@@ -22,12 +22,18 @@ struct Sum {
   using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
   static constexpr T empty = 0;
   static T merge(T a, T b) { return static_cast<T>(a + b); }
-  static Wide widen(Wide a, T b) { return static_cast<Wide>(a + b); }
-  static T run(const T *x, std::int64_t count) {
-    T total = 0;
+  static Wide widen(Wide a, Wide b) { return static_cast<Wide>(a + b); }
+  static Wide run(const T *x, std::int64_t count) { return count <= few ? sumOf<Wide>(x, count) : sumOf<T>(x, count); }
+
+private:
+  /// So few elements cost no time in f64, and where they cancel, as the derivative of a softmax does, nothing is left.
+  static constexpr std::int64_t few = 64;
+  template <class Total>
+  static Total sumOf(const T *x, std::int64_t count) {
+    Total total = 0;
 #pragma omp simd reduction(+ : total)
     for (std::int64_t i = 0; i < count; ++i)
-      total += x[i];
+      total = static_cast<Total>(total + x[i]);
     return total;
   }
 };
