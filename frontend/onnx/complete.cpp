@@ -302,19 +302,49 @@ llvm::Error accountForAll(const Repair &repair) {
   return acceptChanged(lost, missing, repair.options.acceptChanged);
 }
 
+void findTracedApart(OnnxModel &model, llvm::ArrayRef<Parameter> parameters) {
+  TracedGraph traced(model.graph(), exportSignature(model.graph()));
+  llvm::StringSet<> names;
+  for (const TracedStatement &statement : traced.statements)
+    if (statement.isTracedApart)
+      for (const std::string &name : statement.parameters)
+        names.insert(name);
+  for (const Parameter &parameter : parameters)
+    if (parameter.trainable && names.contains(parameter.name))
+      model.tracedApart.push_back(parameter.name);
+}
+
+namespace {
+
+/// One line a name, with what `describe` says behind it; a long list is cut.
+template <class T, class Describe>
+std::string listed(const std::vector<T> &all, Describe describe) {
+  std::string text;
+  for (const T &one : llvm::ArrayRef(all).take_front(mostListed))
+    text += "\n  " + describe(one);
+  if (all.size() > mostListed)
+    text += "\n  and " + std::to_string(all.size() - mostListed) + " more";
+  return text;
+}
+
+} // namespace
+
 llvm::Error refuseLost(const OnnxModel &model) {
-  if (model.lost.empty())
-    return llvm::Error::success();
-  std::string text = std::to_string(model.lost.size()) +
-                     " parameters cannot be trained as the model was written, for the exporter changed them:";
-  for (const LostParameter &lost : llvm::ArrayRef(model.lost).take_front(mostListed))
-    text += "\n  '" + lost.name + "' " + lost.why;
-  if (model.lost.size() > mostListed)
-    text += "\n  and " + std::to_string(model.lost.size() - mostListed) + " more";
-  return llvm::createStringError(text +
-                                 "\nexport again with torch.onnx.export(..., dynamo=True, optimize=False), which "
-                                 "keeps parameters as they are, or train what the file holds in their place: "
-                                 "--accept_changed REGEX");
+  if (!model.lost.empty())
+    return llvm::createStringError(
+        std::to_string(model.lost.size()) +
+        " parameters cannot be trained as the model was written, for the exporter changed them:" +
+        listed(model.lost, [](const LostParameter &lost) { return "'" + lost.name + "' " + lost.why; }) +
+        "\nexport again with torch.onnx.export(..., dynamo=True, optimize=False), which keeps parameters as they are, "
+        "or train what the file holds in their place: --accept_changed REGEX");
+  if (!model.tracedApart.empty())
+    return llvm::createStringError(
+        std::to_string(model.tracedApart.size()) +
+        " parameters are read in a part of the model that stood under torch.no_grad() or torch.autocast(), and the "
+        "file does not say which, so not whether they train:" +
+        listed(model.tracedApart, [](const std::string &name) { return "'" + name + "'"; }) +
+        "\nsay --frozen REGEX for those that do not train, or --trainable REGEX for all that do");
+  return llvm::Error::success();
 }
 
 } // namespace fsdpc

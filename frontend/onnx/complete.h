@@ -24,7 +24,10 @@ MissingParameters findMissing(const OnnxModel &model, const GraphIndex &index, c
 /// changed.
 llvm::Error accountForAll(const Repair &repair);
 
-/// All of `model.lost` in one error, with the export that avoids it; success if there is none.
+/// Fills `model.tracedApart` with the trainable ones of `parameters` that a statement traced apart reads.
+void findTracedApart(OnnxModel &model, llvm::ArrayRef<Parameter> parameters);
+
+/// All of `model.lost`, or of `model.tracedApart`, in one error, with what avoids it; success if there is none.
 llvm::Error refuseLost(const OnnxModel &model);
 
 } // namespace fsdpc

@@ -207,6 +207,9 @@ void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
   for (const std::string &sentence : imported.notes)
     out << "  " << sentence << '\n';
   printRemarks(imported.remarks, out);
+  for (const std::string &name : model.tracedApart)
+    out << "  cannot train '" << name
+        << "': it is read under torch.no_grad() or torch.autocast(), and nothing says which\n";
   for (const LostParameter &lost : model.lost)
     out << "  cannot train '" << lost.name << "': it " << lost.why << '\n';
 }

@@ -29,6 +29,9 @@ constexpr llvm::StringRef statementKey = "pkg.torch.onnx.fx_node";
 /// The modules that a node stands in, outermost first, and the statement.
 constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
 
+/// Where in the author's source the statement stands.
+constexpr llvm::StringRef sourceKey = "pkg.torch.onnx.stack_trace";
+
 /// What the import did to an initializer, as metadata of the initializer.
 constexpr llvm::StringRef recoveredKey = "fsdpc.recovered";
 

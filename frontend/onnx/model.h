@@ -23,6 +23,7 @@ public:
   llvm::StringMap<StatedStart> statedStarts; ///< by initializer; from the file's training info
   std::vector<LostParameter> lost;           ///< found by the repairs, in the order of the signature's use
   std::vector<std::string> notes;            ///< what everybody has to know of the parameters, one sentence each
+  std::vector<std::string> tracedApart;      ///< nothing says whether they train: TracedStatement::isTracedApart
   llvm::StringSet<> tied;                    ///< parameters that live on under the name of another
   llvm::StringSet<> angleTables; ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
 

@@ -185,6 +185,8 @@ llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered
       return llvm::createStringError("parameter '" + parameter.name + "' matches both --trainable and --frozen");
     parameter.trainable = trainable->isGiven() ? isTrainable : !isFrozen;
   }
+  if (!trainable->isGiven())
+    findTracedApart(repair.model, recovered.parameters);
   if (llvm::Error error = trainable->checkMatched())
     return error;
   return frozen->checkMatched();

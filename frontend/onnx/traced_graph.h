@@ -17,6 +17,9 @@ struct TracedStatement {
   int users = -1;                         ///< statements that read it; -1: not said
   std::vector<llvm::StringRef> arguments; ///< names of values, in order
   std::vector<std::string> parameters;    ///< parameters and buffers among them, under their own names, in order
+  /// torch.export traces what stands under torch.no_grad() or torch.autocast() as a graph of its own, and the exporter
+  /// puts that back in its place: such a statement comes from generated source. Which of the two it was is lost.
+  bool isTracedApart = false;
 };
 
 /// Valid as long as the graph's nodes and the signature are.

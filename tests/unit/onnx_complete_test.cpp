@@ -148,6 +148,30 @@ TEST(OnnxComplete, NegatedExponentialsAreComputedBack) {
   EXPECT_NEAR(values[11], -12, 1e-5);
 }
 
+TEST(OnnxComplete, WhatWasTracedApartTrainsOnlyIfSaid) {
+  ExportedModel model({"encoder.weight", "fc.weight"});
+  model.input("x", {2, 3});
+  model.output("linear_1", {2, 2});
+  model.initializer("encoder.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
+  model.initializer("fc.weight", {2, 2}, {1, 2, 3, 4});
+  onnx::NodeProto &encoder = model.node("MatMul", {"x", "encoder.weight"}, "linear", "",
+                                        "aten.linear.default](args = (%x, %p_encoder_weight)");
+  onnx::StringStringEntryProto &source = *encoder.add_metadata_props();
+  source.set_key("pkg.torch.onnx.stack_trace");
+  source.set_value("File \"<eval_with_key>.60\", line 7, in forward");
+  model.node("MatMul", {"linear", "fc.weight"}, "linear_1", "fc",
+             "aten.linear.default](args = (%linear, %p_fc_weight)");
+  const std::string error = errorOf(model);
+  EXPECT_THAT(error, testing::HasSubstr("'encoder.weight'"));
+  EXPECT_THAT(error, testing::HasSubstr("--frozen"));
+  EXPECT_THAT(error, testing::Not(testing::HasSubstr("'fc.weight'")));
+  ImportOptions frozen = batchOfTwo(), trainable = batchOfTwo();
+  frozen.frozenRegex = "encoder[.].*";
+  trainable.trainableRegex = ".*";
+  EXPECT_EQ(errorOf(model, frozen), "");
+  EXPECT_EQ(errorOf(model, trainable), "");
+}
+
 TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {
   ExportedModel model({"rnn.weight_ih_l0", "rnn.weight_hh_l0"});
   model.input("x", {3, 2, 1});
