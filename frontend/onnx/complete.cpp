@@ -289,6 +289,7 @@ llvm::Error accountForAll(const Repair &repair) {
   MissingParameters missing = findMissing(repair.model, index, exportSignature(index.graph));
   std::vector<LostParameter> &lost = repair.model.lost;
   lost.insert(lost.end(), missing.lost.begin(), missing.lost.end());
+  llvm::append_range(lost, findLostDerivatives(index.graph));
   if (!missing.foldedBatchNorms.empty())
     repair.model.notes.push_back(
         "warning: the exporter folded BatchNorm into the convolution before it; what trains are the "
@@ -330,11 +331,15 @@ std::string listed(const std::vector<T> &all, Describe describe) {
 } // namespace
 
 llvm::Error refuseLost(const OnnxModel &model) {
+  const std::string lost = listed(model.lost, [](const LostParameter &one) { return "'" + one.name + "' " + one.why; });
+  if (!model.lost.empty() && llvm::all_of(model.lost, [](const LostParameter &one) { return one.isFunction; }))
+    return llvm::createStringError(std::to_string(model.lost.size()) +
+                                   " functions cannot be differentiated as the model was written:" + lost +
+                                   "\ntrain with the derivatives of what they compute: --accept_changed REGEX");
   if (!model.lost.empty())
     return llvm::createStringError(
         std::to_string(model.lost.size()) +
-        " parameters cannot be trained as the model was written, for the exporter changed them:" +
-        listed(model.lost, [](const LostParameter &lost) { return "'" + lost.name + "' " + lost.why; }) +
+        " parameters cannot be trained as the model was written, for the exporter changed them:" + lost +
         "\nexport again with torch.onnx.export(..., dynamo=True, optimize=False), which keeps parameters as they are, "
         "or train what the file holds in their place: --accept_changed REGEX");
   if (!model.tracedApart.empty())

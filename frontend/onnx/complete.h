@@ -19,10 +19,14 @@ struct MissingParameters {
 /// no traced statements (fx_trace.h), what has no bias's name counts as unused.
 MissingParameters findMissing(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature);
 
-/// Adds to `model.lost` what findMissing finds lost, takes off what --accept_changed names, and notes the rest as
-/// remarks. Call it after all repairs. Error: --accept_changed is no regular expression or matches nothing that was
-/// changed.
+/// Adds to `model.lost` what findMissing and findLostDerivatives find lost, takes off what --accept_changed names, and
+/// notes the rest as remarks. Call it after all repairs. Error: --accept_changed is no regular expression or matches
+/// nothing that was changed.
 llvm::Error accountForAll(const Repair &repair);
+
+/// Classes of torch.autograd.Function that the author's source calls, by the stack traces in the file: the export has
+/// their forward passes alone. Whoever accepts one by its name takes the derivative of its forward pass.
+std::vector<LostParameter> findLostDerivatives(const onnx::GraphProto &graph);
 
 /// Fills `model.tracedApart` with the trainable ones of `parameters` that a statement traced apart reads.
 void findTracedApart(OnnxModel &model, llvm::ArrayRef<Parameter> parameters);

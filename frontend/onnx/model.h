@@ -8,9 +8,10 @@
 
 namespace fsdpc {
 
-/// A parameter that the file names and that cannot be trained as its author wrote it.
+/// A parameter that the file names, or a function, that cannot be trained as its author wrote it.
 struct LostParameter {
   std::string name, why; ///< why: a few words, "was computed into 'val_31' (neg, exp)"
+  bool isFunction = false;
 };
 
 /// Parsed, checked, local functions inlined. External data stays in its files.

@@ -172,6 +172,26 @@ TEST(OnnxComplete, WhatWasTracedApartTrainsOnlyIfSaid) {
   EXPECT_EQ(errorOf(model, trainable), "");
 }
 
+TEST(OnnxComplete, AFunctionWithADerivativeOfItsOwnIsRefusedUnlessAccepted) {
+  ExportedModel model({"fc.weight"});
+  model.input("x", {2, 3});
+  model.output("linear", {2, 2});
+  model.initializer("fc.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
+  onnx::NodeProto &node =
+      model.node("MatMul", {"x", "fc.weight"}, "linear", "fc", "aten.linear.default](args = (%x, %p_fc_weight)");
+  onnx::StringStringEntryProto &source = *node.add_metadata_props();
+  source.set_key("pkg.torch.onnx.stack_trace");
+  const std::string caller = "File \"model.py\", line 446, in forward\n    y = self.fc(x)\n";
+  const std::string inside = "File \"model.py\", line 109, in forward\n    return x @ w";
+  source.set_value(caller + inside);
+  EXPECT_EQ(errorOf(model), "");
+  source.set_value(caller + "  File \"model.py\", line 97, in forward\n    y = lib.Rounded.apply(\n  " + inside);
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'Rounded' is a torch.autograd.Function"));
+  ImportOptions accepted = batchOfTwo();
+  accepted.acceptChanged = "Rounded";
+  EXPECT_EQ(errorOf(model, accepted), "");
+}
+
 TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {
   ExportedModel model({"rnn.weight_ih_l0", "rnn.weight_hh_l0"});
   model.input("x", {3, 2, 1});

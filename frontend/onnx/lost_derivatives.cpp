@@ -1,0 +1,45 @@
+#include "frontend/onnx/complete.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr llvm::StringRef call = ".apply(";
+
+/// The last name of a dotted one at the end of the text: "    x = module.RoundedSum" -> "RoundedSum".
+llvm::StringRef lastName(llvm::StringRef text) {
+  size_t begin = text.size();
+  while (begin > 0 && (llvm::isAlnum(text[begin - 1]) || text[begin - 1] == '_'))
+    --begin;
+  return text.drop_front(begin);
+}
+
+/// Of a stack trace, outermost frame first: the class whose `apply` called the `forward` of the next frame; "" if there
+/// is none. Calls of other things than a class are no torch.autograd.Function.
+llvm::StringRef appliedFunction(llvm::StringRef trace) {
+  for (size_t at = trace.find(call); at != llvm::StringRef::npos; at = trace.find(call, at + call.size())) {
+    const llvm::StringRef name = lastName(trace.take_front(at));
+    const llvm::StringRef nextFrame = trace.drop_front(at).split('\n').second.split('\n').first;
+    if (!name.empty() && llvm::isUpper(name.front()) && nextFrame.ends_with(", in forward"))
+      return name;
+  }
+  return {};
+}
+
+} // namespace
+
+std::vector<LostParameter> findLostDerivatives(const onnx::GraphProto &graph) {
+  std::vector<LostParameter> lost;
+  llvm::StringSet<> seen;
+  for (const onnx::NodeProto &node : graph.node())
+    if (const llvm::StringRef name = appliedFunction(metadataOf(node, sourceKey));
+        !name.empty() && seen.insert(name).second)
+      lost.push_back({name.str(), "is a torch.autograd.Function with a derivative of its own, which is not in the file",
+                      /*isFunction=*/true});
+  return lost;
+}
+
+} // namespace fsdpc
