@@ -153,7 +153,7 @@ private:
 };
 
 std::string remarkOn(const Node &random) {
-  std::string where = random.source.empty() ? "random_uniform" : random.source;
+  std::string where = random.source.empty() ? "random_uniform" : random.source.substr(random.source.find('|') + 1);
   return where + ": no axis of " + toString(random.result()->type()) +
          " is the batch, so its random numbers depend on the number of ranks";
 }

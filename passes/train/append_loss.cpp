@@ -334,7 +334,7 @@ llvm::Error rejectRandomness(const Function &step) {
     if (node->op() == Op::randomUniform && isOfDropout(*node))
       return llvm::createStringError(
           "evaluation needs Dropout off, and a random number of the graph is not a Dropout's: " +
-          llvm::StringRef(node->source).split('|').second.str());
+          node->source.substr(node->source.find('|') + 1));
   return llvm::Error::success();
 }
 
