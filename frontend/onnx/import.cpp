@@ -2,10 +2,12 @@
 
 #include "frontend/onnx/complete.h"
 #include "frontend/onnx/control_flow.h"
+#include "frontend/onnx/drawn_masks.h"
 #include "frontend/onnx/expand_functions.h"
 #include "frontend/onnx/inputs.h"
 #include "frontend/onnx/kept_logits.h"
 #include "frontend/onnx/subgraphs.h"
+#include "frontend/onnx/training_modes.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
 #include "llvm/ADT/STLExtras.h"
@@ -95,6 +97,17 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   return recovered;
 }
 
+/// What still draws in evaluation is no dropout that the import knows: that masks stay is no surprise then.
+std::string describeDrawn(const Module &module) {
+  std::vector<std::string> names = drawingNodes(*module.function(FunctionKind::forward));
+  if (names.empty())
+    return "";
+  return "--train_mode eval turns off dropout and stochastic depth; these nodes are neither, and draw new random "
+         "numbers "
+         "for every sample and step, other ones than PyTorch: " +
+         namesText(names);
+}
+
 /// Ops that ImportOptions::trainMode is about.
 bool hasTrainingModes(const OnnxModel &model) {
   return llvm::any_of(model.graph().node(), [](const onnx::NodeProto &node) {
@@ -111,6 +124,7 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
     return recovered.takeError();
   if (llvm::Error error = refuseLost(*imported.model))
     return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
+  llvm::append_range(imported.notes, restoreTrainingModes(*imported.model, options.trainMode));
   imported.hasTrainingModes = hasTrainingModes(*imported.model);
   if (std::string nodes = unsupportedNodes(*imported.model); !nodes.empty())
     return llvm::createStringError(path + ": " + nodes);
@@ -122,6 +136,8 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
   if (!module)
     return module.takeError();
   imported.module = std::move(*module);
+  if (std::string note = options.trainMode == TrainMode::eval ? describeDrawn(*imported.module) : ""; !note.empty())
+    imported.notes.push_back(note);
   imported.parameters = imported.module->parameters;
   return imported;
 }

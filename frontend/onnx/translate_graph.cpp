@@ -1,5 +1,6 @@
 #include "frontend/onnx/translate_graph.h"
 
+#include "frontend/onnx/drawn_masks.h"
 #include "frontend/onnx/known_values.h"
 #include "frontend/onnx/model_loss.h"
 #include "frontend/onnx/translate/fold.h"
@@ -35,6 +36,7 @@ public:
     builder.setSource("");
     appendModelLoss(*module, builder, results, resultNames);
     builder.ret(results, resultNames);
+    recogniseDrawnMasks(function, state.trainMode != TrainMode::eval);
     eraseUnused();
     dropUnusedParameters();
     return std::move(module);

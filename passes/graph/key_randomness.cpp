@@ -12,6 +12,15 @@ namespace {
 // Dropout is four nodes; a mask that other elementwise nodes get to see first is not looked for further than this.
 constexpr size_t mostNodes = 16;
 
+/// The batch of what the numbers met, perhaps after a broadcast, as a position in them; none if they do not have it.
+std::optional<BatchPosition> positionIn(const Type &numbers, const Type &met, BatchPosition position) {
+  const int64_t axis = position.axis - (met.rank() - numbers.rank());
+  if (axis < 0 || numbers.dim(axis) != met.dim(position.axis))
+    return std::nullopt;
+  position.axis = axis;
+  return position;
+}
+
 /// Where the values that the numbers meet, element by element, have the batch. Nothing if none of them has one or if
 /// they disagree.
 std::optional<BatchPosition> positionFor(const Node &random, const BatchAxis &batch) {
@@ -20,10 +29,13 @@ std::optional<BatchPosition> positionFor(const Node &random, const BatchAxis &ba
   std::optional<BatchPosition> position;
   for (size_t i = 0; i < drawn.size(); ++i)
     for (Use *use = drawn[i]->uses(); use && drawn.size() < mostNodes; use = use->next()) {
-      if (!isElementwise(*use->user()))
+      const bool isBroadcast = use->user()->op() == Op::broadcast;
+      if (!isBroadcast && !isElementwise(*use->user()))
         continue;
       const Value *met = use->user()->result();
       std::optional<BatchPosition> found = batch.of(met);
+      if (found && !(found = positionIn(random.result()->type(), met->type(), *found)))
+        return std::nullopt;
       if (batch.isLost(met) || (found && position && *found != *position))
         return std::nullopt;
       position = found ? found : position;
@@ -141,7 +153,7 @@ private:
 };
 
 std::string remarkOn(const Node &random) {
-  std::string where = random.source.empty() ? "random_uniform" : random.source;
+  std::string where = random.source.empty() ? "random_uniform" : random.source.substr(random.source.find('|') + 1);
   return where + ": no axis of " + toString(random.result()->type()) +
          " is the batch, so its random numbers depend on the number of ranks";
 }

@@ -290,10 +290,11 @@ bool isConstantSplat(Value *value, std::optional<double> wanted = std::nullopt) 
 
 bool definedByRandom(const Value *value) { return value->definer() && value->definer()->op() == Op::randomUniform; }
 
-/// The comparison of random numbers with the ratio that decides the choice, perhaps negated; null if it is none.
+/// The comparison of random numbers with the ratio that decides the choice, perhaps negated and broadcast; null if it
+/// is none.
 Node *randomComparison(Value *condition) {
   Node *node = condition->definer();
-  while (node && node->op() == Op::logicalNot)
+  while (node && (node->op() == Op::logicalNot || node->op() == Op::broadcast || node->op() == Op::reshape))
     node = node->operand(0)->definer();
   bool isRandom = node && (node->op() == Op::less || node->op() == Op::lessEqual) &&
                   definedByRandom(node->operand(0)) && isConstantSplat(node->operand(1));
@@ -332,7 +333,8 @@ llvm::Error rejectRandomness(const Function &step) {
   for (Node *node : step)
     if (node->op() == Op::randomUniform && isOfDropout(*node))
       return llvm::createStringError(
-          "evaluation needs Dropout off, and a random number of the graph is not a Dropout's: " + node->source);
+          "evaluation needs Dropout off, and a random number of the graph is not a Dropout's: " +
+          node->source.substr(node->source.find('|') + 1));
   return llvm::Error::success();
 }
 

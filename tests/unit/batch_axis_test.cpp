@@ -420,6 +420,32 @@ TEST(KeyRandomness, MasksFollowSamplesOverAnyNumberOfRanks) {
   EXPECT_NEAR(static_cast<double>(kept), expected, 4 * std::sqrt(expected));
 }
 
+TEST(KeyRandomness, AMaskForEverySampleFollowsIt) {
+  constexpr int64_t samples = 32;
+  std::vector<double> alone;
+  for (int64_t ranks : {1, 2, 32}) {
+    Graph graph;
+    graph.module.mesh = {{"shard", ranks}};
+    const int64_t batch = samples / ranks;
+    Value *x = graph.input("x", {batch, 3, 4});
+    Value *u = graph.b
+                   .create(Op::randomUniform, {graph.scalar("seed"), graph.scalar("step")},
+                           RandomUniformAttributes{0, 0, {batch, 1, 1}})
+                   ->result();
+    Value *keep = graph.b.unary(Op::logicalNot, graph.b.binary(Op::less, u, graph.b.constantLike(u, 0.5)));
+    Value *y = graph.b.select(graph.b.broadcast(keep, {batch, 3, 4}), x, graph.b.constantLike(x, 0));
+    graph.b.ret({graph.b.reshape(y, {batch, 12})}, {"y"});
+    EXPECT_EQ(keyed(graph), std::vector<std::string>());
+    std::vector<double> all = outputs(graph, ranks, 1);
+    alone = alone.empty() ? all : alone;
+    EXPECT_EQ(all, alone) << ranks << " ranks";
+    for (size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(all[i], all[i / 12 * 12]) << "element " << i;
+  }
+  EXPECT_GT(llvm::count(alone, 0.0), 0);
+  EXPECT_GT(llvm::count(alone, 1.0), 0);
+}
+
 TEST(KeyRandomness, SaysWhereMasksDependOnTheRanks) {
   Graph graph;
   Value *x = graph.input("x", {3, 4});
