@@ -13,6 +13,7 @@ namespace fsdpc {
 namespace {
 
 constexpr int64_t largestMerged = 1024;
+constexpr int mostAliases = 8;
 
 /// Gives every read of a shared initializer the name of the parameter that it means.
 class Splitter {
@@ -70,9 +71,26 @@ private:
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
       std::string parameter = parameterOf(signature, tensor);
       for (const InitializerRead &read : index.readsOf(tensor.name()))
-        if (int statement = traced.statementOf(read.node); statement >= 0 && isOwnRead(read, statement, parameter))
+        if (int statement = statementOfRead(read); statement >= 0 && isOwnRead(read, statement, parameter))
           ownReads[statement].push_back(parameter);
     }
+  }
+
+  /// The statement that quotes what is read, -1 for none: the node's own, or that of a transpose before it which the
+  /// module has written (x @ weight.T) and the node's statement quotes.
+  int statementOfRead(const InitializerRead &read) const {
+    int position = traced.statementOf(read.node);
+    int producer = position < 0 ? -1 : index.producerPosition(read.value);
+    for (int step = 0; producer >= 0 && step < mostAliases; ++step) {
+      const int before = traced.statementOf(producer);
+      const bool isQuoted =
+          before >= 0 && llvm::is_contained(traced.statements[position].arguments, traced.statements[before].name);
+      if (before >= 0 && before != position && !isQuoted)
+        break;
+      position = before >= 0 ? before : position;
+      producer = index.producerPosition(index.graph.node(producer).input(0));
+    }
+    return position;
   }
 
   /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
@@ -206,7 +224,7 @@ private:
   std::string nameByStatement(const Candidate &candidate) {
     const InitializerRead &read = *candidate.read;
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
-    int position = traced.statementOf(read.node);
+    int position = statementOfRead(read);
     const TracedStatement &statement = traced.statements[position];
     // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
     bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
