@@ -13,7 +13,6 @@ namespace fsdpc {
 namespace {
 
 constexpr int64_t largestMerged = 1024;
-constexpr int mostAliases = 8;
 
 /// Gives every read of a shared initializer the name of the parameter that it means.
 class Splitter {
@@ -21,6 +20,7 @@ public:
   Splitter(const Repair &repair, const GraphIndex &index)
       : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature) {
     listMissingParameters();
+    listQuotes();
     listReadsOfStatements();
     bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
       return tensor.dims_size() == 2 && isExporterName(tensor.name());
@@ -78,19 +78,26 @@ private:
 
   /// The statement that quotes what is read, -1 for none: the node's own, or that of a transpose before it which the
   /// module has written (x @ weight.T) and the node's statement quotes.
-  int statementOfRead(const InitializerRead &read) const {
-    int position = traced.statementOf(read.node);
-    int producer = position < 0 ? -1 : index.producerPosition(read.value);
-    for (int step = 0; producer >= 0 && step < mostAliases; ++step) {
-      const int before = traced.statementOf(producer);
-      const bool isQuoted =
-          before >= 0 && llvm::is_contained(traced.statements[position].arguments, traced.statements[before].name);
-      if (before >= 0 && before != position && !isQuoted)
-        break;
-      position = before >= 0 ? before : position;
-      producer = index.producerPosition(index.graph.node(producer).input(0));
+  int statementOfRead(const InitializerRead &read) const { return quotingStatement(read.node, read.value); }
+
+  int quotingStatement(int node, llvm::StringRef value) const {
+    const int own = traced.statementOf(node), producer = index.producerPosition(value);
+    if (own < 0 || producer < 0 || producer >= static_cast<int>(quotes.size()))
+      return own;
+    const int before = traced.statementOf(producer);
+    const bool isOther = before >= 0 && before != own;
+    if (isOther && !llvm::is_contained(traced.statements[own].arguments, traced.statements[before].name))
+      return own;
+    return quotes[producer] >= 0 ? quotes[producer] : own;
+  }
+
+  /// Nodes are sorted: one sweep follows any chain of transposes.
+  void listQuotes() {
+    quotes.reserve(index.graph.node_size());
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      quotes.push_back(node.input_size() == 0 ? traced.statementOf(i) : quotingStatement(i, node.input(0)));
     }
-    return position;
   }
 
   /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
@@ -399,6 +406,7 @@ private:
   const GraphIndex &index;
   ExportSignature signature;
   TracedGraph traced;
+  std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
   std::vector<std::string> missing;
   llvm::StringSet<> isMissing;
