@@ -89,14 +89,15 @@ private:
     }
   }
 
-  /// Parts of a parameter (a Split of in_proj_bias) that a node of another module reads: there was one more parameter.
+  /// Parts of a parameter (a Split of in_proj_bias) that a node of another module reads, though its statement quotes
+  /// others: there was one more parameter. A quoted part was handed there: the rows of an embedding.
   void readParts() {
     llvm::StringMap<std::string> parameterOfPart;
     for (int i = 0; i < index.graph.node_size(); ++i) {
       const onnx::NodeProto &node = index.graph.node(i);
       for (const std::string &input : node.input()) {
         auto part = parameterOfPart.find(input);
-        if (part != parameterOfPart.end() && !isWithin(index.scopes[i], moduleOf(part->second)))
+        if (part != parameterOfPart.end() && !isWithin(index.scopes[i], moduleOf(part->second)) && !quotes(i, input))
           readsPartsOfAnother.insert(index.scopes[i] + "\n" + leafOf(part->second).str());
       }
       if (node.input_size() == 0 || !movesElements(node.op_type()))
@@ -109,6 +110,15 @@ private:
         for (const std::string &output : node.output())
           parameterOfPart[output] = parameter;
     }
+  }
+
+  /// Does the node's statement read the value under the name that it has in the file, or that of what made it?
+  bool quotes(int node, llvm::StringRef value) const {
+    const TracedStatement *statement = statementOf(node);
+    const int producer = index.producerPosition(value);
+    const TracedStatement *made = producer < 0 ? nullptr : statementOf(producer);
+    return statement && (llvm::is_contained(statement->arguments, value) ||
+                         (made && (made == statement || llvm::is_contained(statement->arguments, made->name))));
   }
 
   static bool movesElements(llvm::StringRef op) {

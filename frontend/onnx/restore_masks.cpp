@@ -36,7 +36,7 @@ public:
       const onnx::NodeProto &node = index.graph.node(i);
       if (node.op_type() != "Where" || node.input_size() != 3 || !guarded.contains(traced.statementOf(i)))
         continue;
-      const onnx::TensorProto *fill = index.initializer(node.input(2));
+      const onnx::TensorProto *fill = constantOf(node.input(2));
       llvm::Expected<bool> isLeast = fill ? isLeastFloat(repair.model, *fill) : llvm::Expected<bool>(false);
       if (!isLeast)
         return isLeast.takeError();
@@ -55,6 +55,16 @@ private:
           statement >= 0 && index.graph.node(i).op_type() == "IsNaN" &&
           operationOfTarget(traced.statements[statement].target) == attentionOperation)
         guarded.insert(statement);
+  }
+
+  /// What an initializer holds, or a Constant node: an export that was not optimized keeps those. Null for others.
+  const onnx::TensorProto *constantOf(llvm::StringRef value) const {
+    const onnx::NodeProto *producer = index.producer(value);
+    if (!producer)
+      return index.initializer(value);
+    const bool isConstant = domainOf(*producer).empty() && producer->op_type() == "Constant";
+    const onnx::AttributeProto *attribute = isConstant ? attributeOf(*producer, "value") : nullptr;
+    return attribute && attribute->has_t() ? &attribute->t() : nullptr;
   }
 
   llvm::StringRef minusInfinity() {

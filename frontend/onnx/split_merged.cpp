@@ -20,6 +20,7 @@ public:
   Splitter(const Repair &repair, const GraphIndex &index)
       : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature) {
     listMissingParameters();
+    listQuotes();
     listReadsOfStatements();
     bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
       return tensor.dims_size() == 2 && isExporterName(tensor.name());
@@ -70,8 +71,32 @@ private:
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
       std::string parameter = parameterOf(signature, tensor);
       for (const InitializerRead &read : index.readsOf(tensor.name()))
-        if (int statement = traced.statementOf(read.node); statement >= 0 && isOwnRead(read, statement, parameter))
+        if (int statement = statementOfRead(read); statement >= 0 && isOwnRead(read, statement, parameter))
           ownReads[statement].push_back(parameter);
+    }
+  }
+
+  /// The statement that quotes what is read, -1 for none: the node's own, or that of a transpose before it which the
+  /// module has written (x @ weight.T) and the node's statement quotes.
+  int statementOfRead(const InitializerRead &read) const { return quotingStatement(read.node, read.value); }
+
+  int quotingStatement(int node, llvm::StringRef value) const {
+    const int own = traced.statementOf(node), producer = index.producerPosition(value);
+    if (own < 0 || producer < 0 || producer >= static_cast<int>(quotes.size()))
+      return own;
+    const int before = traced.statementOf(producer);
+    const bool isOther = before >= 0 && before != own;
+    if (isOther && !llvm::is_contained(traced.statements[own].arguments, traced.statements[before].name))
+      return own;
+    return quotes[producer] >= 0 ? quotes[producer] : own;
+  }
+
+  /// Nodes are sorted: one sweep follows any chain of transposes.
+  void listQuotes() {
+    quotes.reserve(index.graph.node_size());
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      quotes.push_back(node.input_size() == 0 ? traced.statementOf(i) : quotingStatement(i, node.input(0)));
     }
   }
 
@@ -206,7 +231,7 @@ private:
   std::string nameByStatement(const Candidate &candidate) {
     const InitializerRead &read = *candidate.read;
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
-    int position = traced.statementOf(read.node);
+    int position = statementOfRead(read);
     const TracedStatement &statement = traced.statements[position];
     // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
     bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
@@ -381,6 +406,7 @@ private:
   const GraphIndex &index;
   ExportSignature signature;
   TracedGraph traced;
+  std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
   std::vector<std::string> missing;
   llvm::StringSet<> isMissing;

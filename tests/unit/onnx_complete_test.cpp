@@ -245,6 +245,34 @@ TEST(OnnxComplete, AWeightThatIsReadAndNotThereIsRefused) {
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'gate.weight' is read by 'gate'"));
 }
 
+/// head(embed(ids) * scale) with one weight for both: traced under the name of the one that the signature lists last.
+/// `scaled` is what the product's statement quotes.
+ExportedModel tiedTo(llvm::StringRef scaled, llvm::StringRef scopeOfProduct) {
+  ExportedModel model({"embed.weight", "head.weight"});
+  model.input("ids", {2, 2});
+  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  model.output("linear", {2, 2, 2});
+  model.initializer("head.weight", {2, 2}, {1, 2, 3, 4});
+  model.initializer("scale", {2}, {5, 6});
+  model.node("Gather", {"head.weight", "ids"}, "embedding", "embed",
+             "aten.embedding.default](args = (%p_head_weight, %ids)");
+  model.node("Mul", {"embedding", "scale"}, "mul", scopeOfProduct.str(),
+             "aten.mul.Tensor](args = (%" + scaled.str() + ", %scale)");
+  model.node("Transpose", {"head.weight"}, "t", "head", "aten.t.default](args = (%p_head_weight)");
+  model.node("MatMul", {"mul", "t"}, "linear", "head", "aten.matmul.default](args = (%mul, %t)");
+  return model;
+}
+
+TEST(OnnxComplete, TheRowsOfATiedEmbeddingAreNoPartsOfAnother) {
+  ExportedModel model = tiedTo("embedding", "embed");
+  EXPECT_EQ(errorOf(model), "");
+}
+
+TEST(OnnxComplete, PartsThatAStatementDoesNotQuoteAreOfAParameterThatWasMerged) {
+  ExportedModel model = tiedTo("embedding_1", "embed");
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'embed.weight' is read as parts of another parameter"));
+}
+
 } // namespace
 
 } // namespace fsdpc

@@ -7,9 +7,20 @@ namespace fsdpc {
 
 namespace {
 
+/// The last initializer becomes a Constant node, as exports have them that were not optimized.
+void moveIntoNode(ExportedModel &model, llvm::StringRef name) {
+  onnx::NodeProto &node = model.node("Constant", {}, name, "", "");
+  onnx::AttributeProto &value = *node.add_attribute();
+  value.set_name("value");
+  value.set_type(onnx::AttributeProto::TENSOR);
+  value.mutable_t()->CopyFrom(*model.graph().initializer().rbegin());
+  value.mutable_t()->clear_name();
+  model.graph().mutable_initializer()->RemoveLast();
+}
+
 /// softmax(scores + mask) table, as the exporter writes scaled_dot_product_attention; `target` is what its nodes were
 /// traced from. In the batch below the first query of the first sample sees no key.
-std::vector<double> attend(llvm::StringRef target, bool hasGuard = true) {
+std::vector<double> attend(llvm::StringRef target, bool hasGuard = true, bool hasConstantNode = false) {
   ExportedModel model({"table"});
   model.input("scores", {2, 2, 2});
   model.input("shown", {2, 2, 2});
@@ -23,6 +34,8 @@ std::vector<double> attend(llvm::StringRef target, bool hasGuard = true) {
     node.mutable_metadata_props(0)->set_value("%attention : [num_users=1] = call_function[target=torch.ops." +
                                               target.str() + "](args = (%scores, %visible), kwargs = {})");
   };
+  if (hasConstantNode)
+    moveIntoNode(model, "least");
   part("Where", {"visible", "zero", "least"}, "mask");
   part("Add", {"scores", "mask"}, "masked");
   part("Softmax", {"masked"}, "shares");
@@ -51,6 +64,11 @@ std::vector<double> attend(llvm::StringRef target, bool hasGuard = true) {
 
 TEST(OnnxMasks, AQueryWhoseKeysABooleanMaskHidesAllIsZero) {
   EXPECT_EQ(attend("aten.scaled_dot_product_attention.default"), (std::vector<double>{0, 0, 2, 3, 2, 3, 2, 3}));
+}
+
+TEST(OnnxMasks, TheLeastFloatOfAConstantNodeHidesTheSame) {
+  EXPECT_EQ(attend("aten.scaled_dot_product_attention.default", true, true),
+            (std::vector<double>{0, 0, 2, 3, 2, 3, 2, 3}));
 }
 
 TEST(OnnxMasks, ALeastFloatThatTheAuthorSelectedStays) {

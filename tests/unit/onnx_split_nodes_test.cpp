@@ -280,6 +280,37 @@ agraph (float[2,2,2] x) => (float[2,2,2] y)
   EXPECT_THAT(inputsOf("b1"), ElementsAre("val_3", "b.bias"));
 }
 
+// x @ weight.T, as FalconLinear has it: the product quotes the transpose, and the transpose quotes the weight.
+constexpr const char *twoTransposes = R"(<ir_version: 10, opset_import: ["" : 20]>
+agraph (float[2,2] x) => (float[2,2] y)
+<float[2,2] "a.weight" = {1,2,3,4}> {
+  ["ta"] permute = Transpose<perm=[1,0]>("a.weight")
+  ["a"] matmul = MatMul(x, permute)
+  ["tb"] permute_1 = Transpose<perm=[1,0]>("a.weight")
+  ["b"] y = MatMul(matmul, permute_1)
+})";
+
+TEST_F(SplitNodes, WeightThatItsModuleTransposesIsThatModules) {
+  load(twoTransposes, {{"p_a", "a.weight"}},
+       {{"ta", "a", "permute 1 permute.default(%p_a, [1, 0])"},
+        {"a", "a", "matmul 1 matmul.default(%x, %permute)"},
+        {"tb", "a", "permute_1 1 permute.default(%p_a, [1, 0])"},
+        {"b", "a", "y 1 matmul.default(%matmul, %permute_1)"}});
+  EXPECT_THAT(inputsBehind("a", 1), ElementsAre("a.weight"));
+  EXPECT_THAT(inputsBehind("b", 1), ElementsAre("a.weight"));
+  EXPECT_EQ(model.graph().initializer_size(), 1);
+}
+
+TEST_F(SplitNodes, TransposeTellsWhichOfTwoEqualWeightsItReads) {
+  load(twoTransposes, {{"p_a", "a.weight"}, {"p_b", "b.weight"}},
+       {{"ta", "a", "permute 1 permute.default(%p_a, [1, 0])"},
+        {"a", "a", "matmul 1 matmul.default(%x, %permute)"},
+        {"tb", "b", "permute_1 1 permute.default(%p_b, [1, 0])"},
+        {"b", "b", "y 1 matmul.default(%matmul, %permute_1)"}});
+  EXPECT_THAT(inputsBehind("a", 1), ElementsAre("a.weight"));
+  EXPECT_THAT(inputsBehind("b", 1), ElementsAre("b.weight"));
+}
+
 } // namespace
 
 } // namespace fsdpc
