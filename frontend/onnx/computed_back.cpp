@@ -10,6 +10,11 @@ namespace {
 
 bool isScalarTensor(llvm::StringRef operation) { return operation.starts_with("scalar_tensor"); }
 
+std::string whyNoInverse(llvm::StringRef operation) {
+  return operation == "getitem" ? "a getitem may be of any operation (batch_norm standardizes weights)"
+                                : (operation + " has no inverse").str();
+}
+
 std::string forLine(llvm::StringRef line) {
   return line.empty() ? "" : ("; the number is from the source line '" + line + "'").str();
 }
@@ -52,14 +57,16 @@ std::vector<ComputedChain> chainsWith(llvm::ArrayRef<ChainStep> steps, std::vect
 
 llvm::Expected<RestoredOrWhy> ComputedBack::restore(const onnx::TensorProto &tensor, const Folding &folding) {
   constexpr size_t mostSteps = 4;
-  if (folding.repeats || folding.readsRows || folding.computing.size() > mostSteps)
-    return RestoredOrWhy();
   std::vector<ChainStep> steps;
   for (const std::string &operation : folding.computing) {
     if (invertibleOp(operation).empty())
-      return RestoredOrWhy{false, operation + " has no inverse"};
+      return RestoredOrWhy{false, whyNoInverse(operation)};
     steps.push_back({invertibleOp(operation).str(), std::nullopt, false});
   }
+  if (folding.repeats || folding.readsRows || steps.size() > mostSteps)
+    return RestoredOrWhy();
+  if (std::string reader = values.foreignReader(tensor, folding.parameter); !reader.empty())
+    return RestoredOrWhy{false, "'" + reader + "' reads it for another parameter of equal values"};
   for (const std::string &operation : folding.moving)
     if (!keepsOrder(operation))
       return RestoredOrWhy{false, operation + " is among the steps"};

@@ -4,6 +4,7 @@
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/metadata.h"
 #include "frontend/onnx/repair.h"
+#include "frontend/onnx/traced_graph.h"
 
 namespace fsdpc {
 
@@ -26,8 +27,13 @@ public:
                    llvm::StringRef note);
   /// Its elements, if the file has them as f32.
   llvm::Expected<std::optional<std::vector<float>>> floats(const onnx::TensorProto &tensor) const;
+  /// A node that reads the computed tensor for another one of equal values, with which the exporter merged it: its
+  /// statement quotes a lost value of the same operation and not the tensor, or it stands outside of the parameter's
+  /// module and does not quote the tensor. "" if there is none, as where the merged have been split.
+  std::string foreignReader(const onnx::TensorProto &tensor, llvm::StringRef parameter) const;
 
 private:
+  TracedGraph traced;
   llvm::StringMap<const onnx::TensorProto *> made, holders;
 };
 

@@ -89,7 +89,8 @@ llvm::Expected<bool> ZeroState::restoreProduct(const onnx::TensorProto &tensor, 
   const std::vector<ComputedChain> orders = ordersOf(steps, /*isLastKnown=*/false);
   const bool isProduct = llvm::count(folding.computing, "mul") == 1 && steps.size() + 1 == folding.computing.size() &&
                          !llvm::is_contained(folding.moving, "cumsum");
-  if (!source || !isProduct || (orders.empty() && !steps.empty()))
+  const bool isForeign = !values.foreignReader(tensor, folding.parameter).empty();
+  if (!source || !isProduct || isForeign || (orders.empty() && !steps.empty()))
     return false;
   llvm::Expected<std::optional<std::vector<float>>> stored = values.floats(tensor);
   if (!stored || !*stored)
@@ -116,7 +117,8 @@ llvm::Expected<bool> ZeroState::restoreLinear(const onnx::TensorProto &tensor, c
       llvm::count(folding.computing, "linear") == 1 && llvm::all_of(folding.computing, [](llvm::StringRef operation) {
         return operation == "linear" || operation == "getitem";
       });
-  if (!isLinear || parameters.size() != 2 || tensor.dims_size() < 1 || folding.readsRows)
+  const bool isForeign = parameters.empty() || !values.foreignReader(tensor, parameters.front()).empty();
+  if (!isLinear || isForeign || parameters.size() != 2 || tensor.dims_size() < 1 || folding.readsRows)
     return false;
   const bool isBiasFirst = leafOf(parameters[0]).contains("bias");
   const std::string &weightName = parameters[isBiasFirst ? 1 : 0];
