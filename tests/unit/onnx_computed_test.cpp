@@ -67,23 +67,23 @@ TEST(OnnxComputed, WhatHasNoInverseIsNamed) {
   EXPECT_THAT(errorOf(standardized), HasSubstr("batch_norm standardizes weights"));
 }
 
-/// x * mix + y * (1 - mix), of which the file has mix and 1 - mix. The second product stands in `scope`.
-ExportedModel mixture(llvm::StringRef scope, llvm::StringRef quoted) {
-  ExportedModel model({"a.mix"});
+/// x * mix + exp(x) * (1 - mix), of which the file has mix and 1 - mix.
+ExportedModel mixture(llvm::ArrayRef<std::string> parameters) {
+  ExportedModel model(parameters);
   model.input("x", {2, 3});
   model.output("add", {2, 3});
   model.initializer("a.mix", {3}, {0.5, 0.25, 1});
-  model.initializer("one", {}, {1});
-  model.folded("sub", {3}, {0.5, 0.75, 0}, {"a.mix", "scalar_tensor_default", "one"});
+  model.initializer("val_6", {}, {1});
+  model.folded("sub", {3}, {0.5, 0.75, 0}, {"a.mix", "scalar_tensor_default", "val_6"});
   model.node("Mul", {"x", "a.mix"}, "mul", "a", "aten.mul.Tensor](args = (%x, %p_a_mix)");
   model.node("Exp", {"x"}, "exp", "a", "aten.exp.default](args = (%x)");
-  model.node("Mul", {"exp", "sub"}, "mul_1", scope, ("aten.mul.Tensor](args = (%exp, %" + quoted + ")").str());
+  model.node("Mul", {"exp", "sub"}, "mul_1", "a", "aten.mul.Tensor](args = (%exp, %sub)");
   model.node("Add", {"mul", "mul_1"}, "add", "a", "aten.add.Tensor](args = (%mul, %mul_1)");
   return model;
 }
 
 TEST(OnnxComputed, WhatWasComputedFromAParameterInTheFileReadsItAgain) {
-  ExportedModel model = mixture("a", "sub");
+  ExportedModel model = mixture({"a.mix"});
   llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
   EXPECT_EQ(imported->parameters.size(), 1u);
@@ -92,8 +92,12 @@ TEST(OnnxComputed, WhatWasComputedFromAParameterInTheFileReadsItAgain) {
 }
 
 TEST(OnnxComputed, AnEqualResultThatAnotherModuleReadsIsRefused) {
-  ExportedModel model = mixture("b", "sub_7");
-  EXPECT_THAT(errorOf(model), HasSubstr("'node_mul_1' reads it for another parameter of equal values"));
+  ExportedModel model = mixture({"a.mix", "b.mix"});
+  model.graph().mutable_output(0)->set_name("add_1");
+  model.node("Mul", {"add", "a.mix"}, "mul_2", "b", "aten.mul.Tensor](args = (%add, %p_b_mix)");
+  model.node("Mul", {"add", "sub"}, "mul_3", "b", "aten.mul.Tensor](args = (%add, %sub_7)");
+  model.node("Add", {"mul_2", "mul_3"}, "add_1", "b", "aten.add.Tensor](args = (%mul_2, %mul_3)");
+  EXPECT_THAT(errorOf(model), HasSubstr("'node_mul_3' reads it for another parameter of equal values"));
 }
 
 TEST(OnnxComputed, AProductWithAZeroStateIsAConstant) {
