@@ -100,7 +100,10 @@ private:
         if (part != parameterOfPart.end() && !isWithin(index.scopes[i], moduleOf(part->second)) && !quotes(i, input))
           readsPartsOfAnother.insert(index.scopes[i] + "\n" + leafOf(part->second).str());
       }
-      if (node.input_size() == 0 || !movesElements(node.op_type()))
+      // Rows by indices of the data are an embedding.
+      const bool isLookup =
+          node.op_type() == "Gather" && node.input_size() > 1 && index.initializerPosition(node.input(1)) < 0;
+      if (node.input_size() == 0 || !movesElements(node.op_type()) || isLookup)
         continue;
       auto part = parameterOfPart.find(node.input(0));
       std::string parameter = part != parameterOfPart.end()                   ? part->second
@@ -224,7 +227,11 @@ private:
       const int producer = index.producerPosition(value);
       if (producer < 0 || statementOf(producer) || index.graph.node(producer).input_size() == 0)
         return "";
-      value = index.graph.node(producer).input(0);
+      const onnx::NodeProto &node = index.graph.node(producer);
+      // What was computed back has a number beside the parameter.
+      const onnx::TensorProto *first = index.initializer(node.input(0));
+      const bool isNumber = first && node.input_size() > 1 && parameterOf(signature, *first).empty();
+      value = node.input(isNumber ? 1 : 0);
     }
     return "";
   }

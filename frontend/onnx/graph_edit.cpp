@@ -98,6 +98,14 @@ std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
   return addNode(op, {source.str()}).output(0);
 }
 
+std::string GraphEdit::addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst) {
+  const std::string number = source.str() + ".number" + std::to_string(madeNodes++);
+  addTensor(number, onnx::TensorProto::FLOAT, {},
+            llvm::ArrayRef(reinterpret_cast<const uint8_t *>(&scalar), sizeof scalar), "");
+  const std::string a = isScalarFirst ? number : source.str(), b = isScalarFirst ? source.str() : number;
+  return addNode(op, {a, b}).output(0);
+}
+
 std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {
   onnx::NodeProto &node = addNode("Concat", sources);
   onnx::AttributeProto *attribute = node.add_attribute();

@@ -30,6 +30,8 @@ public:
   /// Rows of a table, [indexShape..., D].
   std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
+  /// `op` of a value and an f32 scalar, in that order unless `isScalarFirst`.
+  std::string addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a new node make the value from another one: its dim i is

@@ -1,63 +1,15 @@
 // A parameter that the exporter expanded, sliced or looked up, and stored as the result, becomes an initializer again.
 #include "frontend/onnx/classify.h"
-#include "frontend/onnx/graph_edit.h"
-#include "frontend/onnx/repair.h"
+#include "frontend/onnx/computed_back.h"
 #include "frontend/onnx/repeated_values.h"
-#include "frontend/onnx/traced_graph.h"
+#include "frontend/onnx/zero_state.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 namespace fsdpc {
 
 namespace {
-
-/// What an operation of the tracer does with elements. What only makes indices moves none of a parameter's. A getitem
-/// may be of any operation with several results, which leaves no name of its own.
-enum class Moves : uint8_t {
-  all,      ///< a permutation or a part of them: nothing occurs more often than before
-  repeated, ///< elements may occur more than once
-  rows,     ///< reads rows by indices
-  computed, ///< makes other values
-};
-
-Moves movesOf(llvm::StringRef operation) {
-  return llvm::StringSwitch<Moves>(operation)
-      .Cases("alias", "slice", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", Moves::all)
-      .Cases("unsqueeze", "squeeze", "select", "narrow", "detach", "clone", "contiguous", "flatten", Moves::all)
-      .Cases("unflatten", "lift_fresh_copy", "split", "split_with_sizes", "chunk", "unbind", Moves::all)
-      .Cases("arange", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "cumsum", Moves::all)
-      .Cases("lt", "le", "gt", "ge", "eq", "ne", Moves::all)
-      .Cases("_to_copy", "to", "type_as", "flip", "detach_", "view_copy", "expand_copy", Moves::all)
-      .Cases("expand", "expand_as", "repeat", "tile", "repeat_interleave", "broadcast_to", Moves::repeated)
-      .Cases("embedding", "index", "index_select", "gather", Moves::rows)
-      .Default(Moves::computed);
-}
-
-/// How the exporter came from a parameter to an initializer, as far as names tell.
-struct Folding {
-  std::string parameter;
-  bool repeats = false, readsRows = false, computes = false;
-  Moves last = Moves::all;            ///< of the operation that the initializer is named after
-  std::vector<std::string> computing; ///< operations that compute, each as often as it occurs
-
-  /// For messages: " (neg, exp)".
-  std::string operations() const {
-    std::vector<std::string> names;
-    for (const std::string &name : computing)
-      if (!llvm::is_contained(names, name))
-        names.push_back(name);
-    return names.empty() ? "" : " (" + llvm::join(names, ", ") + ")";
-  }
-};
-
-/// Copies of a folded initializer carry its name and, behind a point, whose they are.
-llvm::StringRef operationOf(const onnx::TensorProto &tensor) {
-  return tracedOperation(llvm::StringRef(tensor.name()).split('.').first);
-}
 
 class FoldedParameters {
 public:
@@ -76,6 +28,10 @@ public:
       if (llvm::Error error = restore(tensor, folded->second))
         return error;
     }
+    // What could not be computed back alone may follow from a parameter that was, from another initializer.
+    for (const Computed &one : computed)
+      if (llvm::Error error = restoreComputed(one))
+        return error;
     edit.apply();
     return llvm::Error::success();
   }
@@ -100,9 +56,12 @@ private:
         parameters.push_back(source);
     if (parameters.empty() || isOfRecurrentLayer(tensor))
       return llvm::Error::success();
-    Folding folding = foldingOf(tensor, sources);
+    Folding folding = foldingOf(signature, tensor.name(), sources);
     edit.insertBefore(index.consumers(tensor.name()).front().node);
     if (parameters.size() > 1) {
+      llvm::Expected<bool> isOfZero = zeroState.restoreLinear(tensor, folding, parameters);
+      if (!isOfZero || *isOfZero)
+        return isOfZero ? llvm::Error::success() : isOfZero.takeError();
       for (const std::string &name : parameters)
         lose(name, "was computed, with others, into '" + tensor.name() + "'" + folding.operations());
       return llvm::Error::success();
@@ -110,15 +69,34 @@ private:
     folding.parameter = parameters.front();
     // What is read by index may be computed too, which is no matter; else the values are others than the parameter's.
     bool isComputed = folding.computes && !folding.readsRows;
-    if (isComputed || folding.last == Moves::computed) {
-      llvm::Expected<bool> isUndone = undo(tensor, folding);
-      if (!isUndone)
-        return isUndone.takeError();
-      if (!*isUndone)
-        lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
-      return llvm::Error::success();
-    }
-    return cutDown(tensor, folding);
+    if (!isComputed && folding.last != Moves::computed)
+      return cutDown(tensor, folding);
+    llvm::Expected<RestoredOrWhy> result = computedBack.restore(tensor, folding);
+    if (!result)
+      return result.takeError();
+    if (!result->isDone)
+      computed.push_back({&tensor, std::move(folding)});
+    return llvm::Error::success();
+  }
+
+  /// An initializer that was computed from one parameter.
+  struct Computed {
+    const onnx::TensorProto *tensor;
+    Folding folding;
+  };
+
+  llvm::Error restoreComputed(const Computed &one) {
+    edit.insertBefore(index.consumers(one.tensor->name()).front().node);
+    llvm::Expected<bool> isZero = zeroState.restoreProduct(*one.tensor, one.folding);
+    if (!isZero || *isZero)
+      return isZero ? llvm::Error::success() : isZero.takeError();
+    llvm::Expected<RestoredOrWhy> result = computedBack.restore(*one.tensor, one.folding);
+    if (!result)
+      return result.takeError();
+    if (!result->isDone)
+      lose(one.folding.parameter, "was computed into '" + one.tensor->name() + "'" + one.folding.operations() +
+                                      (result->why.empty() ? "" : ", and " + result->why));
+    return llvm::Error::success();
   }
 
   /// A recurrent node's operands are blocks of parameters: another repair puts those together.
@@ -127,83 +105,6 @@ private:
       llvm::StringRef op = index.node(read).op_type();
       return op == "LSTM" || op == "GRU" || op == "RNN";
     });
-  }
-
-  Folding foldingOf(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources) const {
-    Folding folding;
-    auto add = [&](llvm::StringRef operation) {
-      if (operation.empty())
-        return Moves::all;
-      Moves moves = movesOf(operation);
-      folding.repeats |= moves == Moves::repeated;
-      folding.readsRows |= moves == Moves::rows;
-      folding.computes |= moves == Moves::computed;
-      if (moves == Moves::computed)
-        folding.computing.push_back(operation.str());
-      return moves;
-    };
-    for (const std::string &source : sources) {
-      // A buffer beside the parameter holds indices, or else an operation that computes is there too. It may have the
-      // name of an operation: index.
-      folding.readsRows |= signature.isBuffer.contains(source);
-      if (!signature.isParameter.contains(source) && !signature.isBuffer.contains(source))
-        add(tracedOperation(source));
-    }
-    folding.last = add(operationOf(tensor));
-    return folding;
-  }
-
-  /// exp, neg and neg(exp) (how state space models keep their decay negative) have inverses: the parameter is computed
-  /// back, up to a rounding, and the graph computes forth. Of exp and neg behind a reshape, the sign tells the order.
-  llvm::Expected<bool> undo(const onnx::TensorProto &tensor, const Folding &folding) {
-    llvm::StringRef own = operationOf(tensor);
-    std::vector<std::string> steps = folding.computing;
-    llvm::sort(steps);
-    const bool hasExp = llvm::is_contained(steps, "exp"), hasNeg = llvm::is_contained(steps, "neg");
-    bool isKnown = steps.size() == size_t(hasExp) + size_t(hasNeg) && !folding.repeats && !folding.readsRows;
-    bool isMovedBehind = own == "unsqueeze" || own == "_to_copy";
-    if (!isKnown || (!isMovedBehind && folding.last != Moves::computed) || index.initializer(folding.parameter) ||
-        isAbsent(repair.model, tensor) || *dtypeOf(tensor.data_type()) != DType::f32)
-      return false;
-    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
-    if (!bytes)
-      return bytes.takeError();
-    llvm::MutableArrayRef<float> values(reinterpret_cast<float *>(bytes->data()), bytes->size() / sizeof(float));
-    const bool isNegative = llvm::all_of(values, [](float value) { return value < 0; });
-    const bool isPositive = llvm::all_of(values, [](float value) { return value > 0; });
-    const bool negatesLast = hasNeg && hasExp && isNegative && own != "exp";
-    if (hasExp && !isPositive && !negatesLast)
-      return false;
-    if (values.empty() || (hasNeg && hasExp && isPositive && own == "neg") || !made.insert(folding.parameter).second)
-      return false;
-    for (float &value : values) {
-      value = negatesLast ? -value : value;
-      value = hasExp ? std::log(value) : value;
-      value = hasNeg && !negatesLast ? -value : value;
-    }
-    replaceComputed(tensor, folding, *bytes, hasExp, hasNeg, negatesLast);
-    return true;
-  }
-
-  void replaceComputed(const onnx::TensorProto &tensor, const Folding &folding, llvm::ArrayRef<uint8_t> bytes,
-                       bool hasExp, bool hasNeg, bool negatesLast) {
-    Shape target = shapeOf(tensor), own;
-    for (int64_t dim : target)
-      if (dim != 1 || operationOf(tensor) != "unsqueeze")
-        own.push_back(dim);
-    const std::string note =
-        "was computed into '" + tensor.name() + "'" + folding.operations() + " and is computed back, up to a rounding";
-    std::string value = edit.addParameter(folding.parameter, tensor.data_type(), own, bytes, note);
-    if (hasNeg && !negatesLast)
-      value = edit.addUnary("Neg", value);
-    if (hasExp)
-      value = edit.addUnary("Exp", value);
-    if (negatesLast)
-      value = edit.addUnary("Neg", value);
-    if (own != target)
-      value = edit.addReshape(value, target);
-    edit.replaceInitializer(tensor.name(), value, {});
-    repair.remarks.push_back("'" + folding.parameter + "' " + note);
   }
 
   llvm::Error cutDown(const onnx::TensorProto &tensor, const Folding &folding) {
@@ -285,18 +186,16 @@ private:
   /// The initializer gives way to the parameter and the nodes that make the initializer's value from it.
   void replace(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values,
                const std::optional<Lookup> &lookup) {
-    if (index.initializer(folding.parameter) || !made.insert(folding.parameter).second)
+    if (known.parameter(folding.parameter))
       return lose(folding.parameter, "is read a second time, as '" + tensor.name() + "'");
     Shape own = values.shape, target = shapeOf(tensor);
     bool isTable = folding.readsRows && !lookup;
-    if (values.shape == target && !lookup) {
-      made.erase(folding.parameter);
+    if (values.shape == target && !lookup)
       return; // only dims of 1 are in excess, if any: the classifier drops them
-    }
     while (isTable && own.size() > 2 && own.front() == 1)
       own.erase(own.begin());
-    std::string value = edit.addParameter(folding.parameter, tensor.data_type(), own, values.data,
-                                          noteOf(tensor, folding, lookup.has_value()));
+    std::string value = known.make(folding.parameter, tensor.data_type(), own, values.data,
+                                   noteOf(tensor, folding, lookup.has_value()));
     Shape shape = own;
     if (lookup) {
       value = lookUp(value, *lookup);
@@ -334,8 +233,11 @@ private:
   const GraphIndex &index;
   ExportSignature signature;
   const int64_t batch;
-  llvm::StringSet<> made;
   GraphEdit edit{repair.model.graph()};
+  FoldedValues known{repair, index, signature, edit};
+  ComputedBack computedBack{known};
+  ZeroState zeroState{known};
+  std::vector<Computed> computed; ///< and not restored so far
 };
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "frontend/onnx/classify.h"
+#include "frontend/onnx/folding.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
@@ -56,6 +57,8 @@ private:
 
   /// Parameters of the signature that no initializer holds. Definition order.
   void listMissingParameters() {
+    for (const std::string &name : signature.parameters)
+      parametersOf[moduleOf(name)].push_back(name);
     missing = missingParameters(index.graph, signature);
     for (size_t i = 0; i < missing.size(); ++i) {
       isMissing.insert(missing[i]);
@@ -296,10 +299,22 @@ private:
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
     std::string name = nameBySignature(candidate);
     if (llvm::StringRef(name).ends_with(".constant"))
-      return own + ".constant";
+      return mayBeComputedIn(scopeOf(*candidate.read), *candidate.tensor) ? own : own + ".constant";
     bool isAtSamePlace =
         withoutNumbers(leafOf(name)) == withoutNumbers(leafOf(parameter)) || !fits(*candidate.read, parameter);
     return isAtSamePlace && isMissing.contains(name) && !isTie(candidate, name) ? name : own;
+  }
+
+  /// Has the module a parameter of as many elements, from which it may have computed the same values?
+  bool mayBeComputedIn(llvm::StringRef module, const onnx::TensorProto &tensor) const {
+    auto folded = signature.foldedFrom.find(tensor.name());
+    if (folded == signature.foldedFrom.end() || !foldingOf(signature, tensor.name(), folded->second).computes)
+      return false;
+    auto own = parametersOf.find(module);
+    return own != parametersOf.end() && llvm::any_of(own->second, [&](const std::string &name) {
+             const onnx::TensorProto *other = index.initializer(name);
+             return isMissing.contains(name) || (other && elementsOf(*other) == elementsOf(tensor));
+           });
   }
 
   std::string nameBySignature(const Candidate &candidate) {
@@ -411,6 +426,7 @@ private:
   std::vector<std::string> missing;
   llvm::StringSet<> isMissing;
   std::map<std::string, std::vector<size_t>> missingBelow;
+  llvm::StringMap<std::vector<std::string>> parametersOf; ///< by module: its own, not those of modules in it
   std::vector<bool> isTaken;
   bool keepsTransposes = false;
   llvm::StringMap<std::string> assigned;

@@ -65,6 +65,11 @@ public:
     return node;
   }
 
+  /// The author's line that a node was traced from.
+  void source(onnx::NodeProto &node, llvm::StringRef line) {
+    add(node, "pkg.torch.onnx.stack_trace", ("File \"model.py\", line 7, in forward\n    " + line).str());
+  }
+
   void integer(onnx::NodeProto &node, llvm::StringRef name, int64_t value) {
     onnx::AttributeProto &attribute = *node.add_attribute();
     attribute.set_name(name.str());

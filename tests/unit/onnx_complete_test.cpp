@@ -1,58 +1,10 @@
 // Every parameter that the exporter names trains as its author wrote it, or the import refuses by name.
-#include "tests/frontend/exported_model.h"
-#include "tests/frontend/fixture.h"
+#include "tests/frontend/exported_checks.h"
 #include "gmock/gmock.h"
 
 namespace fsdpc {
 
 namespace {
-
-ImportOptions batchOfTwo() {
-  ImportOptions options;
-  options.microBatchSize = 2;
-  return options;
-}
-
-const Parameter *parameterOf(const ImportedModel &imported, llvm::StringRef name) {
-  for (const Parameter &parameter : imported.parameters)
-    if (parameter.name == name)
-      return &parameter;
-  return nullptr;
-}
-
-HostTensors weightsOf(const ImportedModel &imported) {
-  llvm::SmallString<128> path;
-  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("weights", "safetensors", path));
-  llvm::FileRemover remover(path);
-  EXPECT_FALSE(llvm::errorToBool(writeWeights(imported, path)));
-  return readSafetensors(path);
-}
-
-/// The import's error, or "" if it succeeds.
-std::string errorOf(ExportedModel &model, const ImportOptions &options = batchOfTwo()) {
-  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), options);
-  return imported ? "" : llvm::toString(imported.takeError());
-}
-
-std::string notesOf(const ImportedModel &imported) { return llvm::join(imported.notes, "\n"); }
-
-/// x + table, both [2, 2, 3]; the table was folded from parameter `name`.
-ExportedModel sumWith(llvm::StringRef folded, llvm::ArrayRef<float> values, llvm::ArrayRef<std::string> sources) {
-  ExportedModel model(llvm::ArrayRef<std::string>(sources.front()));
-  model.input("x", {2, 2, 3});
-  model.output("add", {2, 2, 3});
-  model.folded(folded, {2, 2, 3}, values, sources);
-  model.node("Add", {"x", folded.str()}, "add", "", "aten.add.Tensor](args = (%x, %" + folded.str() + ")");
-  return model;
-}
-
-/// What x = 0 gives: the folded tensor, made from the parameter.
-std::vector<double> valuesAtZero(const ImportedModel &imported, llvm::ArrayRef<int64_t> shape) {
-  HostTensors batch;
-  batch["x"] = HostTensor(Type(DType::f32, Shape(shape.begin(), shape.end())));
-  HostTensors results = runForward(*imported.module, weightsOf(imported), batch);
-  return results.empty() ? std::vector<double>() : results.begin()->second.values;
-}
 
 TEST(OnnxComplete, WhatWasExpandedAlongTheBatchIsOneParameter) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6};
@@ -206,6 +158,18 @@ TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {
   HostTensors weights = weightsOf(*imported);
   EXPECT_EQ(weights["rnn.weight_ih_l0"].values, std::vector<double>({1, 3, 4, 2}));
   EXPECT_EQ(weights["rnn.weight_hh_l0"].values, std::vector<double>({5, 7, 8, 6}));
+}
+
+TEST(OnnxComplete, ATableThatAnEmbeddingReadsUnderAnotherNameIsOneParameter) {
+  ExportedModel model({"embed.weight", "head.weight"});
+  model.input("ids", {2, 2});
+  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  model.output("mul", {2, 2, 1});
+  model.initializer("head.weight", {3, 1}, {1, 2, 3});
+  model.initializer("scale", {}, {2});
+  model.node("Gather", {"head.weight", "ids"}, "embedding", "embed", "aten.embedding](args = (%p_head_weight, %ids)");
+  model.node("Mul", {"embedding", "scale"}, "mul", "embed", "aten.mul.Tensor](args = (%embedding, %b_scale)");
+  EXPECT_EQ(errorOf(model), "");
 }
 
 TEST(OnnxComplete, FoldedBatchNormTrainsItsBiasesAndWarns) {
