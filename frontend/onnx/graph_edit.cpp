@@ -98,6 +98,22 @@ std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
   return addNode(op, {source.str()}).output(0);
 }
 
+std::string GraphEdit::addRows(llvm::StringRef source, int64_t first, int64_t many) {
+  const std::vector<std::string> inputs = {source.str(), addIntegers(source.str() + ".first", {first}, {1}),
+                                           addIntegers(source.str() + ".end", {first + many}, {1}),
+                                           addIntegers(source.str() + ".axis", {0}, {1})};
+  return addNode("Slice", inputs).output(0);
+}
+
+std::string GraphEdit::addOneMinus(llvm::StringRef source) {
+  const float one = 1;
+  // The name of what an exporter computed, for one of a module's would train.
+  const std::string name = "/" + source.str() + ".one" + std::to_string(madeNodes++);
+  addTensor(name, onnx::TensorProto::FLOAT, {}, llvm::ArrayRef(reinterpret_cast<const uint8_t *>(&one), sizeof one),
+            "");
+  return addNode("Sub", {name, source.str()}).output(0);
+}
+
 std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {
   onnx::NodeProto &node = addNode("Concat", sources);
   onnx::AttributeProto *attribute = node.add_attribute();

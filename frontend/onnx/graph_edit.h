@@ -30,6 +30,10 @@ public:
   /// Rows of a table, [indexShape..., D].
   std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
+  /// Elements [first, first + many) of axis 0.
+  std::string addRows(llvm::StringRef source, int64_t first, int64_t many);
+  /// 1 - source, of f32.
+  std::string addOneMinus(llvm::StringRef source);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a new node make the value from another one: its dim i is
