@@ -230,7 +230,7 @@ private:
     if (reads.empty() || (elementsOf(tensor) < 2 && useRole(index, reads.front()) == UseRole::table))
       return with(role, InitializerKind::constant, "use");
     const InitializerRead &first = reads.front();
-    if (!readByLayer(first) && !isScaledNorm(index.node(first))) {
+    if (!readByLayer(first) && !isScaledNorm(index.node(first)) && !isBiasOfProduct(tensor, first)) {
       bool isTable = llvm::StringRef(tensor.name()).ends_with("Gather_output_0");
       return with(role, isTable ? InitializerKind::parameter : InitializerKind::constant, "use");
     }
@@ -244,6 +244,21 @@ private:
     if (role.name != tensor.name())
       role.note = (role.isTransposed ? "stored transposed as " : "stored as ") + tensor.name();
     return role;
+  }
+
+  /// Is the vector added to the product of a weight? What the exporter cut out of in_proj_bias is.
+  bool isBiasOfProduct(const onnx::TensorProto &tensor, const InitializerRead &read) const {
+    const onnx::NodeProto &node = index.node(read);
+    if (node.op_type() != "Add" || node.input_size() != 2 || tensor.dims_size() != 1)
+      return false;
+    const onnx::NodeProto *product = index.producer(node.input(1 - read.input));
+    return product && product->op_type() == "MatMul" && isBehindInitializer(product->input(1));
+  }
+
+  bool isBehindInitializer(llvm::StringRef value) const {
+    const onnx::NodeProto *node = index.producer(value);
+    const bool isAlias = node && (node->op_type() == "Identity" || node->op_type() == "Transpose");
+    return index.initializer(isAlias ? llvm::StringRef(node->input(0)) : value) != nullptr;
   }
 
   /// The scale or the shift of a GroupNorm, which TorchScript writes as InstanceNormalization, Reshape, Mul and Add.
@@ -288,7 +303,7 @@ private:
         continue;
       llvm::StringRef bias = add.input(1 - next.input);
       size_t at = bias.rfind("bias");
-      bool isSibling = at != llvm::StringRef::npos && !isExporterName(bias) && moduleOf(bias) == scope;
+      bool isSibling = at != llvm::StringRef::npos && !isExporterName(bias) && isScopeOf(scope, moduleOf(bias));
       if (isSibling)
         return (bias.take_front(at) + "weight" + bias.drop_front(at + 4)).str();
     }

@@ -99,11 +99,19 @@ std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
 }
 
 std::string GraphEdit::addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst) {
-  const std::string number = source.str() + ".number" + std::to_string(madeNodes++);
+  // The name of what an exporter computed, for one of a module's would train.
+  const std::string number = "/" + source.str() + ".number" + std::to_string(madeNodes++);
   addTensor(number, onnx::TensorProto::FLOAT, {},
             llvm::ArrayRef(reinterpret_cast<const uint8_t *>(&scalar), sizeof scalar), "");
   const std::string a = isScalarFirst ? number : source.str(), b = isScalarFirst ? source.str() : number;
   return addNode(op, {a, b}).output(0);
+}
+
+std::string GraphEdit::addRows(llvm::StringRef source, int64_t first, int64_t many) {
+  const std::vector<std::string> inputs = {source.str(), addIntegers(source.str() + ".first", {first}, {1}),
+                                           addIntegers(source.str() + ".end", {first + many}, {1}),
+                                           addIntegers(source.str() + ".axis", {0}, {1})};
+  return addNode("Slice", inputs).output(0);
 }
 
 std::string GraphEdit::addConcat(llvm::ArrayRef<std::string> sources, int64_t axis) {

@@ -32,6 +32,8 @@ public:
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
   /// `op` of a value and an f32 scalar, in that order unless `isScalarFirst`.
   std::string addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst);
+  /// Elements [first, first + many) of axis 0.
+  std::string addRows(llvm::StringRef source, int64_t first, int64_t many);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
   /// Removes initializer `name` and lets a new node make the value from another one: its dim i is

@@ -231,6 +231,11 @@ bool isWithin(llvm::StringRef inner, llvm::StringRef outer) {
   return outer.empty() || inner == outer || (inner.starts_with(outer) && inner[outer.size()] == '.');
 }
 
+bool isScopeOf(llvm::StringRef scope, llvm::StringRef module) {
+  return module == scope || (!scope.empty() && module.size() > scope.size() && module.ends_with(scope) &&
+                             module[module.size() - scope.size() - 1] == '.');
+}
+
 llvm::StringRef withoutCallCount(llvm::StringRef scope) {
   llvm::StringRef digits = scope;
   while (!digits.empty() && llvm::isDigit(digits.back()))

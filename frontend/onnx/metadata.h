@@ -80,6 +80,9 @@ llvm::StringRef moduleOf(llvm::StringRef name);
 llvm::StringRef leafOf(llvm::StringRef name);
 /// Is one the other or a module around it? Every module is inside "".
 bool isWithin(llvm::StringRef inner, llvm::StringRef outer);
+/// Is it the module's path, or the end of it? TorchScript leaves out modules whose forward nobody called:
+/// self.model.decoder(x) has the scope "decoder".
+bool isScopeOf(llvm::StringRef scope, llvm::StringRef module);
 /// fc_1 and fc@1 are how exporters write a second call of fc: "a.fc_1" -> "a.fc".
 llvm::StringRef withoutCallCount(llvm::StringRef scope);
 

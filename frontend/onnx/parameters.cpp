@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/complete.h"
 #include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/without_signature.h"
 #include "llvm/Support/Regex.h"
 #include <algorithm>
 
@@ -211,7 +212,8 @@ llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
     return ambiguous.takeError();
   for (const std::string &name : *ambiguous)
     repair.model.lost.push_back({name, "was merged with another of equal values, and nothing tells who reads which"});
-  for (auto *step : {restoreFolded, restoreRecurrent, restoreBiases, accountForAll})
+  for (auto *step :
+       {restoreFolded, restoreRecurrent, restoreInProjections, restoreComplements, restoreBiases, accountForAll})
     if (llvm::Error error = step(repair))
       return error;
   RecoveredParameters recovered = listParameters(repair);
@@ -224,6 +226,7 @@ llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
     return error;
   if (llvm::Error error = chooseInitialValues(repair, recovered.parameters))
     return error;
+  noteWithoutSignature(repair, recovered);
   return recovered;
 }
 

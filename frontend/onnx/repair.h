@@ -52,8 +52,20 @@ llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair);
 llvm::Error restoreFolded(const Repair &repair);
 
 /// The operands of LSTM, GRU and RNN nodes, which the exporter put together from weight_ih, weight_hh, bias_ih and
-/// bias_hh of both directions with the gates in ONNX's order, are those parameters again, in PyTorch's order.
+/// bias_hh of both directions with the gates in ONNX's order, are those parameters again, in PyTorch's order. Without
+/// metadata (TorchScript exporter) they have torch.nn's names below the node's scope: r.weight_ih_l0, r.bias_hh_l1.
 llvm::Error restoreRecurrent(const Repair &repair);
+
+/// Without metadata (TorchScript exporter): the slices of in_proj_weight and in_proj_bias that the exporter stored for
+/// a torch.nn.MultiheadAttention whose keys are not its queries, or its in_proj_bias and three weights of several
+/// widths, are those parameters again. They are the products that stand in a module itself beside its out_proj.
+llvm::Error restoreInProjections(const Repair &repair);
+
+/// Without metadata (TorchScript exporter): what the exporter computed as 1 - p from a parameter p that is in the file
+/// too is computed from it again, so that p has its whole gradient. p belongs to the module that reads the result, and
+/// either the result is 1 - p bit for bit and not all one value, or it weighs a sum as x * p + y * (1 - p). Several
+/// such p that nothing tells apart are lost.
+llvm::Error restoreComplements(const Repair &repair);
 
 /// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
 /// Only with restoreBiases; otherwise a remark counts them.

@@ -4,7 +4,9 @@
 #include "frontend/onnx/repair.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 #include <cstring>
+#include <map>
 
 namespace fsdpc {
 
@@ -27,6 +29,7 @@ public:
       : repair(repair), index(index), signature(exportSignature(index.graph)) {}
 
   llvm::Error run() {
+    countLayers();
     for (int i = 0; i < index.graph.node_size(); ++i) {
       const onnx::NodeProto &node = index.graph.node(i);
       edit.insertBefore(i);
@@ -44,6 +47,8 @@ public:
 private:
   llvm::Error restore(const onnx::NodeProto &node, int input, llvm::ArrayRef<int64_t> order) {
     const onnx::TensorProto *tensor = index.initializer(node.input(input));
+    if (!signature.known())
+      return tensor ? restoreByScope(*tensor, input, order) : llvm::Error::success();
     auto folded = tensor ? signature.foldedFrom.find(tensor->name()) : signature.foldedFrom.end();
     if (folded == signature.foldedFrom.end() || !done.insert(tensor->name()).second)
       return llvm::Error::success();
@@ -64,11 +69,54 @@ private:
     return split(*tensor, parts, order);
   }
 
+  /// Which layer of its module a recurrent node is: TorchScript writes one node a layer, first to last.
+  void countLayers() {
+    llvm::StringMap<int> layersOf;
+    for (int i = 0; i < index.graph.node_size(); ++i) {
+      const onnx::NodeProto &node = index.graph.node(i);
+      const bool isScoped = llvm::StringRef(node.name()).starts_with("/") && domainOf(node).empty();
+      if (isScoped && !gateOrder(node.op_type()).empty())
+        layers[i] = layersOf[index.scopes[i]]++;
+    }
+  }
+
+  /// TorchScript folds the operands without a word of where they come from. Their position says it, and torch.nn's own
+  /// names of what stands there: LSTM, GRU and RNN nodes come from nothing else.
+  llvm::Error restoreByScope(const onnx::TensorProto &tensor, int input, llvm::ArrayRef<int64_t> order) {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
+    auto layer = layers.find(reads.front().node);
+    const bool isFolded = isExporterName(tensor.name()) && !isAbsent(repair.model, tensor) && layer != layers.end();
+    const bool isPlain = llvm::all_of(reads, [&](const InitializerRead &read) {
+      return read.input == input && read.permutation.empty() && layers.contains(read.node) &&
+             index.node(read).op_type() == index.node(reads.front()).op_type();
+    });
+    if (!isFolded || !isPlain || !done.insert(tensor.name()).second)
+      return llvm::Error::success();
+    const int64_t directions = tensor.dims_size() > 0 ? tensor.dims(0) : 0;
+    const std::string scope = index.scopes[reads.front().node];
+    std::vector<std::string> parts;
+    for (int64_t direction = 0; direction < std::min<int64_t>(directions, 2); ++direction)
+      for (llvm::StringRef kind : kindsOf(input))
+        parts.push_back((scope.empty() ? "" : scope + ".") + kind.str() + "_l" + std::to_string(layer->second) +
+                        (direction == 1 ? "_reverse" : ""));
+    const bool isFree = llvm::none_of(parts, [&](llvm::StringRef name) { return index.initializer(name); });
+    const int64_t blocks = static_cast<int64_t>(parts.size() * order.size());
+    const bool isWhole = blocks > 0 && directions <= 2 && elementsOf(tensor) % blocks == 0;
+    if (!isFree || !isWhole)
+      return llvm::Error::success();
+    edit.insertBefore(index.consumers(tensor.name()).front().node); // a second call reads it through an Identity
+    return split(tensor, parts, order);
+  }
+
+  static std::vector<llvm::StringRef> kindsOf(int input) {
+    if (input == 3)
+      return {"bias_ih", "bias_hh"};
+    return {input == 1 ? "weight_ih" : "weight_hh"};
+  }
+
   /// The parameters in the order in which the operand holds them; none if they are not just those.
   static std::vector<std::string> partsOf(llvm::ArrayRef<std::string> parameters, int input, int64_t directions) {
-    std::vector<llvm::StringRef> kinds = {"bias_ih", "bias_hh"};
-    if (input < 3)
-      kinds = {input == 1 ? "weight_ih" : "weight_hh"};
+    const std::vector<llvm::StringRef> kinds = kindsOf(input);
     std::vector<std::string> parts;
     for (int64_t direction = 0; direction < directions && direction < 2; ++direction)
       for (llvm::StringRef kind : kinds)
@@ -115,6 +163,7 @@ private:
   const GraphIndex &index;
   ExportSignature signature;
   llvm::StringSet<> done;
+  std::map<int, int> layers; ///< by node: its number in the module
   GraphEdit edit{repair.model.graph()};
 };
 

@@ -198,20 +198,72 @@ private:
   }
 
   /// The Identity's output. A name that the exporter made up stands for no other parameter if the same module reads it,
-  /// called twice. An exporter that leaves transposes of weights alone merges nothing, and Identity nodes tell of true
-  /// ties.
-  std::string nameByAlias(const Candidate &candidate) const {
+  /// called twice, unless it is the bias of another layer in it (the parts of in_proj_bias, of zeros). An exporter that
+  /// leaves transposes of weights alone merges nothing, and Identity nodes tell of true ties.
+  std::string nameByAlias(const Candidate &candidate) {
     llvm::StringRef own = candidate.tensor->name(), alias = candidate.read->alias;
     if (!isExporterName(alias))
       return (keepsTransposes ? own : alias).str();
+    if (const std::string weight = weightBeside(*candidate.read); !weight.empty())
+      return nameOfBias(candidate, weight);
     const InitializerRead &first = index.readsOf(own).front();
     return (withoutCallCount(scopeOf(*candidate.read)) == withoutCallCount(scopeOf(first)) ? own : alias).str();
   }
 
-  std::string nameByScope(const Candidate &candidate) const {
+  /// The first name under which a bias is read beside the weight: its own where a read of its own is.
+  std::string nameOfBias(const Candidate &candidate, llvm::StringRef weight) {
+    llvm::StringRef own = candidate.tensor->name();
+    if (biasesListed.insert(own).second)
+      for (bool isAliased : {false, true})
+        for (const InitializerRead &read : index.readsOf(own))
+          if (std::string beside = weightBeside(read); read.alias.empty() != isAliased && !beside.empty())
+            biasBeside.try_emplace((own + "\n" + beside).str(), isAliased ? read.alias : own.str());
+    return biasBeside.lookup((own + "\n" + weight).str());
+  }
+
+  /// The weight of the layer whose bias is read: of the product that it is added to, of the convolution or of the
+  /// recurrent node. "" if it is read as something else.
+  std::string weightBeside(const InitializerRead &read) const {
+    const onnx::NodeProto *node = &index.node(read);
+    if (useRole(index, read) != UseRole::bias)
+      return "";
+    if (node->op_type() == "Add" && node->input_size() == 2)
+      node = index.producer(node->input(1 - read.input));
+    const bool isLayer = node && llvm::StringSwitch<bool>(node->op_type())
+                                     .Cases("MatMul", "Gemm", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", true)
+                                     .Default(false);
+    return isLayer && node->input_size() > 1 ? initializerBehind(node->input(1)) : "";
+  }
+
+  /// Seen through Identity and Transpose nodes; "" if there is none.
+  std::string initializerBehind(llvm::StringRef value) const {
+    constexpr int mostNodes = 4;
+    for (int step = 0; step < mostNodes; ++step) {
+      if (index.initializerPosition(value) >= 0)
+        return value.str();
+      const onnx::NodeProto *node = index.producer(value);
+      if (!node || (node->op_type() != "Identity" && node->op_type() != "Transpose") || node->input_size() == 0)
+        return "";
+      value = node->input(0);
+    }
+    return "";
+  }
+
+  /// Does a node of the initializer's own module read it?
+  bool isReadAtHome(llvm::StringRef own) {
+    auto [known, isNew] = readsAtHome.try_emplace(own, false);
+    if (isNew)
+      known->second = llvm::any_of(index.readsOf(own), [&](const InitializerRead &read) {
+        return withoutCallCount(scopeOf(read)) == withoutCallCount(moduleOf(own));
+      });
+    return known->second;
+  }
+
+  std::string nameByScope(const Candidate &candidate) {
     llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(*candidate.read), module = moduleOf(own);
     bool isForeign = own.contains('.') && !scope.empty() && !isWithin(scope, module) && !isWithin(module, scope) &&
-                     withoutCallCount(scope) != withoutCallCount(module);
+                     withoutCallCount(scope) != withoutCallCount(module) &&
+                     (!isScopeOf(withoutCallCount(scope), module) || isReadAtHome(own));
     std::string name = (scope + "." + leafOf(own)).str();
     return isForeign && index.initializerPosition(name) < 0 ? name : own.str();
   }
@@ -430,6 +482,9 @@ private:
   std::vector<bool> isTaken;
   bool keepsTransposes = false;
   llvm::StringMap<std::string> assigned;
+  llvm::StringMap<std::string> biasBeside; ///< "initializer\nweight": the name of the bias
+  llvm::StringSet<> biasesListed;
+  llvm::StringMap<bool> readsAtHome; ///< by initializer
   llvm::StringSet<> made;
   llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
   GraphEdit edit{repair.model.graph()};

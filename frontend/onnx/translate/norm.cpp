@@ -52,14 +52,19 @@ Value *perChannel(NodeTranslation &t, Value *vector, int64_t rank) {
   return t.reshape(vector, shape);
 }
 
-void instanceNormalization(NodeTranslation &t) {
+/// Every channel of every sample by itself.
+void normalizePlanes(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t rank = x->type().rank();
-  if (rank < 3)
-    t.reject(toString(x->type()) + " has no spatial axes");
   Value *y = standardised(t, x, axesFrom(2, rank), t.real("epsilon", 1e-5));
   y = t.binary(Op::mul, y, perChannel(t, t.input(1), rank));
   t.setOutput(0, t.binary(Op::add, y, perChannel(t, t.input(2), rank)));
+}
+
+void instanceNormalization(NodeTranslation &t) {
+  if (t.input(0)->type().rank() < 3)
+    t.reject(toString(t.input(0)->type()) + " has no spatial axes");
+  normalizePlanes(t);
 }
 
 /// Scale and bias are per channel from opset 21 on, per group before.
@@ -132,6 +137,14 @@ bool trainsInFile(NodeTranslation &t) {
   return t.opset < 14 ? t.wantsOutput(1) || t.wantsOutput(2) : t.integer("training_mode", 0) != 0;
 }
 
+/// F.batch_norm(weight.reshape(1, C, -1), None, None, training=True, momentum=0), by which modules standardise weights:
+/// statistics that the graph computes are no state, stay as they are, and those of one sample are its own.
+bool standardisesWeight(NodeTranslation &t) {
+  const Type &type = t.input(0)->type();
+  const bool isState = !t.input(3)->definer() || !t.input(4)->definer();
+  return !isState && type.rank() > 2 && type.dim(0) == 1 && t.real("momentum", 0.9) == 1;
+}
+
 /// One of scale, bias, mean and variance; the first two are rounded like x, statistics are f32.
 Value *ofChannels(NodeTranslation &t, unsigned i, const Type &x) {
   Value *vector = t.input(i);
@@ -152,7 +165,8 @@ void batchNormalization(NodeTranslation &t) {
   const TrainMode mode = t.state.trainMode;
   BatchNormAttributes attributes{t.real("epsilon", 1e-5)};
   attributes.training = mode == TrainMode::train || (mode == TrainMode::keep && trainsInFile(t));
-  if (attributes.training) {
+  const bool isOfWeight = attributes.training && standardisesWeight(t);
+  if (attributes.training && !isOfWeight) {
     attributes.synced = t.state.syncBatchNorm;
     attributes.momentum = std::round((1 - t.real("momentum", 0.9)) * 1e12) / 1e12; // 0.1, not 0.09999999999999998
     if (attributes.momentum == 0 || attributes.momentum == 1)
@@ -163,7 +177,10 @@ void batchNormalization(NodeTranslation &t) {
   llvm::SmallVector<Value *, 5> operands = {x};
   for (unsigned i = 1; i < 5; ++i)
     operands.push_back(ofChannels(t, i, type));
-  t.setOutput(0, t.make(Op::batchNorm, operands, attributes));
+  if (isOfWeight)
+    normalizePlanes(t);
+  else
+    t.setOutput(0, t.make(Op::batchNorm, operands, attributes));
   for (unsigned i = 1; i < 5; ++i)
     if (t.wantsOutput(i))
       t.setOutput(i, t.input(i % 2 ? 3 : 4));
