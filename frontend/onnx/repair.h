@@ -47,8 +47,9 @@ llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair);
 ///   - along an axis where all slices are equal, the parameter is one of them. Slices of one value count only along the
 ///     samples of the batch;
 ///   - rows that occur again are rows of a table, each of which is stored once. Other rows of it are not in the file.
-/// What was computed (neg, exp, mul; several parameters at once), or has one value where several rows are, is lost:
-/// OnnxModel::lost says why.
+/// What was computed by elementwise steps that have inverses is computed back (computed_back.h), and what was computed
+/// from a state of zero is its constant or its bias (zero_state.h). What was computed otherwise (clamp, a norm; several
+/// parameters at once), or has one value where several rows are, is lost: OnnxModel::lost says why.
 llvm::Error restoreFolded(const Repair &repair);
 
 /// The operands of LSTM, GRU and RNN nodes, which the exporter put together from weight_ih, weight_hh, bias_ih and

@@ -7,8 +7,6 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringRef stackKey = "pkg.torch.onnx.stack_trace";
-
 bool isOfName(char c) { return llvm::isAlnum(c) || c == '_'; }
 bool isOperation(char c) { return c == '+' || c == '-' || c == '*' || c == '/'; }
 
@@ -82,7 +80,7 @@ std::optional<NumberBeside> numberBefore(llvm::StringRef before, llvm::StringRef
 } // namespace
 
 llvm::StringRef sourceLine(const onnx::NodeProto &node) {
-  llvm::StringRef trace = metadataOf(node, stackKey).rtrim();
+  llvm::StringRef trace = metadataOf(node, sourceKey).rtrim();
   auto [frames, line] = trace.rsplit('\n');
   // A frame whose source was not found has no line.
   return line.trim().starts_with("File \"") || line.empty() ? llvm::StringRef() : line.trim();
