@@ -2,6 +2,7 @@
 
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
+#include "llvm/ADT/STLExtras.h"
 #include <dnnl.h>
 
 // oneDNN brings OpenMP's runtime with it; nothing else here needs it, so it is not linked by name.
@@ -167,9 +168,9 @@ std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
 }
 
 std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads) {
-  if (config.batch * config.inputChannels * config.outputChannels * productOf(config.output) *
-          productOf(config.input) ==
-      0)
+  if (llvm::is_contained({config.batch, config.inputChannels, config.outputChannels, productOf(config.output),
+                          productOf(config.input)},
+                         0))
     return 0;
   LibraryThreads limit(threads);
   Describer describer;

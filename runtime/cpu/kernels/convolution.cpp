@@ -2,7 +2,9 @@
 
 #include "runtime/common/parallel.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace fsdpc::rt {
 
@@ -106,7 +108,9 @@ void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &sh
                                        : pass == Pass::gradInput ? plainMemories.x
                                                                  : plainMemories.w};
   outputBytes = static_cast<std::int64_t>(dnnl_memory_desc_get_size(&plain[2]));
-  if (dnnl_memory_desc_get_size(&plain[0]) * dnnl_memory_desc_get_size(&plain[1]) * outputBytes == 0)
+  // One by one: the product of three sizes may be a multiple of 2^64.
+  const auto isEmpty = [](const dnnl_memory_desc_t &memory) { return dnnl_memory_desc_get_size(&memory) == 0; };
+  if (std::any_of(std::begin(plain), std::end(plain), isEmpty))
     return;
   for (int threads = c.threads;; --threads) {
     setLibraryThreads(threads);
