@@ -230,7 +230,9 @@ private:
     if (reads.empty() || (elementsOf(tensor) < 2 && useRole(index, reads.front()) == UseRole::table))
       return with(role, InitializerKind::constant, "use");
     const InitializerRead &first = reads.front();
-    if (!readByLayer(first) && !isScaledNorm(index.node(first)) && !isBiasOfProduct(tensor, first)) {
+    const bool isTrained = readByLayer(first) || isScaledNorm(index.node(first)) || isBiasOfProduct(tensor, first) ||
+                           llvm::any_of(reads, [&](const InitializerRead &read) { return isStandardisedWeight(read); });
+    if (!isTrained) {
       bool isTable = llvm::StringRef(tensor.name()).ends_with("Gather_output_0");
       return with(role, isTable ? InitializerKind::parameter : InitializerKind::constant, "use");
     }
@@ -244,6 +246,20 @@ private:
     if (role.name != tensor.name())
       role.note = (role.isTransposed ? "stored transposed as " : "stored as ") + tensor.name();
     return role;
+  }
+
+  /// Is it what a BatchNormalization of its own statistics reads as data, on the way to be a convolution's weight?
+  bool isStandardisedWeight(const InitializerRead &read) const {
+    const onnx::NodeProto *node = &index.node(read);
+    const onnx::AttributeProto *training = attributeOf(*node, "training_mode");
+    if (node->op_type() != "BatchNormalization" || read.input != 0 || !training || training->i() == 0)
+      return false;
+    for (const Read &next : index.consumers(node->output(0)))
+      if (index.graph.node(next.node).op_type() == "Reshape" && next.input == 0)
+        for (const Read &last : index.consumers(index.graph.node(next.node).output(0)))
+          if (index.graph.node(last.node).op_type() == "Conv" && last.input == 1)
+            return true;
+    return false;
   }
 
   /// Is the vector added to the product of a weight? What the exporter cut out of in_proj_bias is.

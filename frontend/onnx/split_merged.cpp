@@ -8,6 +8,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
+#include <cstring>
+#include <functional>
 
 namespace fsdpc {
 
@@ -157,8 +159,8 @@ private:
       redirect(candidate, name);
   }
 
-  /// Equal values other than one constant do not come about by chance. Modules at equal places of repeated blocks are
-  /// copies of one another, which train apart; others share a parameter on purpose.
+  /// Equal values other than one constant or what a formula makes do not come about by chance. Modules at equal places
+  /// of repeated blocks are copies of one another, which train apart; others share a parameter on purpose.
   bool isTie(const Candidate &candidate, llvm::StringRef name) {
     llvm::StringRef own = candidate.tensor->name();
     std::string parameter = parameterOf(signature, *candidate.tensor);
@@ -166,7 +168,8 @@ private:
                        : isExporterName(own) ? scopeOf(index.readsOf(own).front()).str()
                                              : moduleOf(own).str();
     std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
-    return withoutNumbers(home) != withoutNumbers(other) && !isUniform(*candidate.tensor);
+    return withoutNumbers(home) != withoutNumbers(other) && !isUniform(*candidate.tensor) &&
+           !isOfFormula(*candidate.tensor);
   }
 
   static std::string withoutNumbers(llvm::StringRef scope) {
@@ -187,6 +190,29 @@ private:
       known->second = *same;
     else
       llvm::consumeError(same.takeError());
+    return known->second;
+  }
+
+  /// Do its elements rise or fall all along? Drawn numbers do not, and what is computed from positions (time_mix of
+  /// RWKV) is computed alike in several modules. Only vectors are looked at.
+  bool isOfFormula(const onnx::TensorProto &tensor) {
+    constexpr int64_t fewest = 8, most = 1 << 16;
+    const int64_t elements = elementsOf(tensor);
+    const bool isVector = tensor.dims_size() > 0 && tensor.dims(tensor.dims_size() - 1) == elements;
+    const bool isSingle = tensor.data_type() == onnx::TensorProto::FLOAT;
+    if (!isVector || !isSingle || elements < fewest || elements > most || isAbsent(repair.model, tensor))
+      return false;
+    auto [known, isNew] = ofFormula.try_emplace(tensor.name(), false);
+    if (!isNew)
+      return known->second;
+    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
+    if (!bytes) {
+      llvm::consumeError(bytes.takeError());
+      return false;
+    }
+    std::vector<float> values(static_cast<size_t>(elements));
+    std::memcpy(values.data(), bytes->data(), bytes->size());
+    known->second = llvm::is_sorted(values) || llvm::is_sorted(values, std::greater<float>());
     return known->second;
   }
 
@@ -486,6 +512,7 @@ private:
   llvm::StringSet<> biasesListed;
   llvm::StringMap<bool> readsAtHome; ///< by initializer
   llvm::StringSet<> made;
+  llvm::StringMap<bool> ofFormula;
   llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
   GraphEdit edit{repair.model.graph()};
 };

@@ -86,12 +86,13 @@ private:
            "BatchNorm");
   }
 
-  /// A matrix that a product reads is a Linear's own, transposed; recurrent operands were taken apart.
+  /// A matrix that a product reads is a Linear's own, transposed; a GroupNorm's vector has ones added to its shape.
   bool isOwn(const Parameter &parameter) const {
-    return llvm::all_of(index.readsOf(parameter.initializer), [&](const InitializerRead &read) {
-      const UseRole use = useRole(index, read);
-      return use == UseRole::weight && isLinearWeight(index.node(read), read.input);
-    });
+    return !parameter.fileShape.empty() ||
+           llvm::all_of(index.readsOf(parameter.initializer), [&](const InitializerRead &read) {
+             const UseRole use = useRole(index, read);
+             return use == UseRole::weight && isLinearWeight(index.node(read), read.input);
+           });
   }
 
   void noteComputed() {

@@ -145,6 +145,23 @@ TEST(OnnxTorchScript, EqualBiasesOfTwoProductsOfAModuleTrainApart) {
   EXPECT_THAT(notesOf(imported), HasSubstr("they train in their place: 'onnx::Add_*' (2)"));
 }
 
+/// Two scales of other modules, one an Identity of the other.
+std::vector<std::string> scalesOf(llvm::StringRef values) {
+  llvm::Expected<ImportedModel> imported =
+      importScripted(("(float[2,8] x) => (float[2,8] y) <float[1,8] \"a.mix\" = {" + values +
+                      "}> {\n[\"Identity_0\"] \"b.mix\" = Identity(\"a.mix\")\n[\"/a/Mul\"] z = Mul(x, \"a.mix\")\n" +
+                      "[\"/b/Mul\"] y = Mul(z, \"b.mix\")\n}")
+                         .str());
+  return namesOf(imported);
+}
+
+TEST(OnnxTorchScript, WhatTwoModulesComputeByOneFormulaTrainsApart) {
+  EXPECT_EQ(scalesOf("0,0.1,0.2,0.3,0.4,0.5,0.6,0.7"), (Names{"a.mix", "b.mix"}));
+  EXPECT_EQ(scalesOf("7,6,5,4,4,2,1,0"), (Names{"a.mix", "b.mix"}));
+}
+
+TEST(OnnxTorchScript, EqualValuesInNoOrderAreOneParameter) { EXPECT_EQ(scalesOf("7,6,5,4,4,2,1,3"), Names{"a.mix"}); }
+
 TEST(OnnxTorchScript, AScopeMayLackModulesWhoseForwardIsNotCalled) {
   llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,2] x) => (float[2,2] y)
     <float[2] "model.decoder.n.weight" = {1,1}, float[2] "model.decoder.n.bias" = {0,0}> {
@@ -237,16 +254,27 @@ TEST(OnnxTorchScript, WhatTrainsByItsNameAloneIsNamed) {
 }
 
 TEST(OnnxTorchScript, AWeightThatBatchNormStandardisesHasNoRunningStatistics) {
-  llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,2] x) => (float[2,2] y)
-    <float[1,2,2] "w" = {1,3,2,6}, float[2] "onnx::BatchNormalization_2" = {1,2}, float[2] zero = {0,0},
-     int64[2] axes = {0,2}, int64[2] matrix = {2,2}> {
-      ["/ReduceMean"] m = ReduceMean<keepdims=0>("w", axes)
-      ["/BatchNormalization"] n, rm, rv = BatchNormalization<training_mode=1, momentum=1.0, epsilon=0.0>(
-          "w", "onnx::BatchNormalization_2", zero, m, m)
-      ["/Reshape"] r = Reshape(n, matrix)
-      ["/MatMul"] y = MatMul(x, r)
+  llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,1,2,1] x) => (float[2,2,1,1] y)
+    <float[1,2,2] "onnx::BatchNormalization_1" = {1,3,2,6}, float[2] "onnx::Constant_2" = {1,2},
+     float[2] "onnx::Constant_3" = {0,0}, int64[2] axes = {0,2}, int64[4] kernel = {2,1,2,1}> {
+      ["/c/ReduceMean"] m = ReduceMean<keepdims=0>("onnx::BatchNormalization_1", axes)
+      ["/c/BatchNormalization"] n, rm, rv = BatchNormalization<training_mode=1, momentum=1.0, epsilon=0.0>(
+          "onnx::BatchNormalization_1", "onnx::Constant_2", "onnx::Constant_3", m, m)
+      ["/c/Reshape"] r = Reshape(n, kernel)
+      ["/c/Conv"] y = Conv(x, r)
     })");
-  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  std::map<std::string, std::vector<double>> weights = weightsOf(imported);
+  EXPECT_EQ(weights["c.weight"], (std::vector<double>{1, 3, 2, 6}));
+  HostTensors values;
+  for (const Parameter &parameter : imported->parameters) {
+    values[parameter.name] = HostTensor(parameter.type);
+    values[parameter.name].values = weights[parameter.name];
+  }
+  HostTensor x(Type(DType::f32, {2, 1, 2, 1}));
+  x.values = {1, 0, 0, 1};
+  // Standardised, the weight is (-1, 1) and, scaled by two, (-2, 2).
+  EXPECT_EQ(runForward(*imported->module, values, {{"x", x}}).begin()->second.values,
+            (std::vector<double>{-1, -2, 1, 2}));
 }
 
 } // namespace
