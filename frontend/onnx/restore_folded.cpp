@@ -120,9 +120,11 @@ private:
     const int64_t elements = elementsOf(tensor);
     DenseValues values{shapeOf(tensor), static_cast<int64_t>(bytes->size()) / elements, std::move(*bytes)};
     collapse(values, folding);
+    // What was expanded, and not along the batch, had fewer elements than there are.
+    const bool isGrown = folding.repeats && !folding.readsRows && batch != 1 && values.shape == shapeOf(tensor);
     // One value in several rows: as many parameters as one likes would look like that.
     int64_t largest = values.shape.empty() ? 1 : *std::max_element(values.shape.begin(), values.shape.end());
-    if (values.elements() != largest && values.isUniform()) {
+    if ((values.elements() != largest || (isGrown && elements > 1)) && values.isUniform()) {
       lose(folding.parameter, "was stored as '" + tensor.name() +
                                   "', whose values are all equal: nothing tells which " + "of them are one");
       return llvm::Error::success();

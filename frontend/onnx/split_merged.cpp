@@ -1,6 +1,7 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/folding.h"
 #include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/merged_operands.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/traced_graph.h"
@@ -21,7 +22,8 @@ constexpr int64_t largestMerged = 1024;
 class Splitter {
 public:
   Splitter(const Repair &repair, const GraphIndex &index)
-      : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature) {
+      : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature),
+        operands(index, signature, traced) {
     listMissingParameters();
     listQuotes();
     listReadsOfStatements();
@@ -325,6 +327,8 @@ private:
                           llvm::is_contained(statement.arguments, llvm::StringRef(own));
     if (isFolded || isQuoted)
       return own;
+    if (std::string name = operands.parameterOf(read); !name.empty() && isUniform(*candidate.tensor))
+      return name;
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
     if (isOwn && fits(read, parameter))
       return repair.options.noTie ? nameWithoutTie(candidate) : own;
@@ -499,6 +503,7 @@ private:
   const GraphIndex &index;
   ExportSignature signature;
   TracedGraph traced;
+  MergedOperands operands;
   std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
   std::vector<std::string> missing;

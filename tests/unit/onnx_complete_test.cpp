@@ -36,6 +36,69 @@ TEST(OnnxComplete, EqualRowsThatMayBeOneOrSeveralAreRefused) {
               testing::HasSubstr("'register_tokens' was stored as 'expand', whose values are all equal"));
 }
 
+TEST(OnnxComplete, EqualValuesExpandedAlongNoSampleAreRefused) {
+  // [1] expanded to [3] gives the same file as [3] itself.
+  ExportedModel model(llvm::ArrayRef<std::string>("gate"));
+  model.input("x", {2, 2, 3});
+  model.output("mul", {2, 2, 3});
+  model.folded("expand", {3}, {1, 1, 1}, {"gate", "val_1"});
+  model.node("Mul", {"x", "expand"}, "mul", "", "aten.mul.Tensor](args = (%x, %expand)");
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'gate' was stored as 'expand', whose values are all equal"));
+}
+
+/// Two tokens of zeros in front of x, stored as one value; the second was made from one of `others`.
+ExportedModel twoTokens(llvm::ArrayRef<std::string> others) {
+  std::vector<std::string> parameters = {"m.cls_token"};
+  parameters.insert(parameters.end(), others.begin(), others.end());
+  ExportedModel model(parameters);
+  model.input("x", {2, 2, 3});
+  model.folded("expand", {2, 1, 3}, std::vector<float>(6), {"m.cls_token", "val_1"});
+  model.integer(model.node("Concat", {"expand", "expand", "x"}, "cat", "m",
+                           "aten.cat.default](args = ([%expand, %expand_1, %x], 1)"),
+                "axis", 1);
+  return model;
+}
+
+/// What x = 0 gives where the parameter is all ones: the places that read it.
+std::vector<double> resultWithOnesIn(const ImportedModel &imported, llvm::StringRef parameter) {
+  HostTensors weights = weightsOf(imported), batch;
+  batch["x"] = HostTensor(Type(DType::f32, Shape{2, 2, 3}));
+  std::fill(weights[parameter.str()].values.begin(), weights[parameter.str()].values.end(), 1.0);
+  HostTensors results = runForward(*imported.module, weights, batch);
+  return results.empty() ? std::vector<double>() : results.begin()->second.values;
+}
+
+TEST(OnnxComplete, TwoTokensThatOneNodeReadsAreTwoParameters) {
+  ExportedModel model = twoTokens({"m.distillation_token"});
+  model.output("cat", {2, 4, 3});
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  for (const char *name : {"m.cls_token", "m.distillation_token"}) {
+    ASSERT_TRUE(parameterOf(*imported, name)) << name;
+    EXPECT_EQ(Shape(parameterOf(*imported, name)->type.shape()), Shape({1, 1, 3}));
+  }
+  const std::vector<double> first = {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+                            second = {0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(resultWithOnesIn(*imported, "m.cls_token"), first);
+  EXPECT_EQ(resultWithOnesIn(*imported, "m.distillation_token"), second);
+}
+
+TEST(OnnxComplete, OtherReadersOfTheSecondTokenReadItToo) {
+  ExportedModel model = twoTokens({"m.distillation_token"});
+  model.output("add", {2, 4, 3});
+  model.node("Add", {"cat", "expand"}, "add", "m", "aten.add.Tensor](args = (%cat, %expand_1)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  const std::vector<double> sum = {1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(resultWithOnesIn(*imported, "m.distillation_token"), sum);
+}
+
+TEST(OnnxComplete, ASecondTokenThatMayBeOneOfTwoParametersIsRefused) {
+  ExportedModel model = twoTokens({"m.distillation_token", "m.mask_token"});
+  model.output("cat", {2, 4, 3});
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'m.distillation_token' has no value of its own"));
+}
+
 TEST(OnnxComplete, RowsThatOccurAgainAreRowsOfOneTable) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 4, 5, 6, 1, 2, 3};
   ExportedModel model = sumWith("embedding", values, {"table.weight", "ids"});
