@@ -1,5 +1,7 @@
 #include "frontend/onnx/lost_statements.h"
 
+#include "frontend/onnx/lost_modules.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <set>
@@ -8,54 +10,14 @@ namespace fsdpc {
 
 namespace {
 
-/// Of so many lost modules around a reader, nobody can tell which it reads.
-constexpr size_t largestChoice = 64;
-
-/// A parameter of the twin's place and the lost one's: everything within `from` is at the same place within `to`.
-struct Substitution {
-  std::string from, to;
-
-  std::optional<std::string> apply(llvm::StringRef name) const {
-    if (from.empty() || !isWithin(name, from))
-      return std::nullopt;
-    return to + name.drop_front(from.size()).str();
-  }
-};
-
-size_t commonTail(llvm::StringRef a, llvm::StringRef b) {
-  size_t count = 0;
-  while (!a.empty() && !b.empty() && leafOf(a) == leafOf(b)) {
-    ++count;
-    a = moduleOf(a);
-    b = moduleOf(b);
-  }
-  return count;
-}
-
-/// Without the components that both end in: a.layers.norm and b.layers.norm give a and b.
-Substitution substitutionOf(llvm::StringRef from, llvm::StringRef to) {
-  llvm::StringRef a = from, b = to;
-  while (!a.empty() && !b.empty() && leafOf(a) == leafOf(b)) {
-    a = moduleOf(a);
-    b = moduleOf(b);
-  }
-  return a.empty() || b.empty() ? Substitution{from.str(), to.str()} : Substitution{a.str(), b.str()};
-}
-
 class LostFinder {
 public:
   LostFinder(const GraphIndex &index, const ExportSignature &signature, const TracedGraph &traced,
              llvm::function_ref<bool(const onnx::TensorProto &)> isUniform)
-      : index(index), signature(signature), traced(traced), isUniform(isUniform),
-        nodesOf(nodesOfStatements(index, traced)) {
-    listHeld();
-    listLostParameters();
-    listLostModules();
-  }
+      : index(index), signature(signature), traced(traced), nodesOf(nodesOfStatements(index, traced)),
+        modules(index, signature, traced, nodesOf, isUniform) {}
 
   LostValues run() {
-    if (lost.empty())
-      return {};
     countReaders();
     for (size_t s = 0; s < traced.statements.size(); ++s)
       findLostArguments(static_cast<int>(s));
@@ -72,60 +34,6 @@ public:
   }
 
 private:
-  // ---- What is lost
-
-  /// Parameters that the nodes of each statement read.
-  void listHeld() {
-    held.resize(traced.statements.size());
-    for (const onnx::TensorProto &tensor : index.graph.initializer()) {
-      std::string parameter = parameterOf(signature, tensor);
-      if (parameter.empty())
-        continue;
-      holder.try_emplace(parameter, &tensor);
-      for (const InitializerRead &read : index.readsOf(tensor.name()))
-        if (int s = traced.statementOf(read.node); s >= 0 && !llvm::is_contained(held[s], parameter))
-          held[s].push_back(parameter);
-    }
-  }
-
-  llvm::StringRef scopeOf(int statement) const { return index.scopes[nodesOf[statement].front()]; }
-
-  /// A parameter that no statement quotes is lost, unless a node of its own module reads another of its name: those two
-  /// are tied.
-  void listLostParameters() {
-    for (const std::string &name : missingParameters(index.graph, signature))
-      if (!traced.isMentioned(name))
-        lost.insert(name);
-    for (size_t s = 0; s < traced.statements.size(); ++s)
-      for (const std::string &parameter : traced.statements[s].parameters) {
-        llvm::StringRef scope = scopeOf(static_cast<int>(s));
-        std::string own = (scope.empty() ? "" : scope.str() + ".") + leafOf(parameter).str();
-        if (own != parameter)
-          lost.erase(own);
-      }
-  }
-
-  void listLostModules() {
-    std::map<std::string, bool> isWhollyLost;
-    for (const auto *list : {&signature.parameters, &signature.buffers})
-      for (const std::string &name : *list) {
-        std::string module = moduleOf(name).str();
-        leaves[module].insert(leafOf(name).str());
-        auto [known, isNew] = isWhollyLost.try_emplace(module, true);
-        known->second &= lost.contains(name);
-        if (lost.contains(name))
-          lostBeside[module].push_back(name);
-      }
-    for (const auto &[module, isLost] : isWhollyLost)
-      if (isLost)
-        lostModules[leavesText(module)].insert(module);
-  }
-
-  std::string leavesText(const std::string &module) const {
-    auto found = leaves.find(module);
-    return found == leaves.end() ? "" : llvm::join(found->second, " ");
-  }
-
   // ---- Who reads what is lost
 
   void countReaders() {
@@ -142,6 +50,22 @@ private:
   int producerStatement(llvm::StringRef value) const {
     int producer = index.producerPosition(value);
     return producer < 0 ? -1 : traced.statementOf(producer);
+  }
+
+  /// A quoted value that nothing in the file makes.
+  bool isLostValue(llvm::StringRef name) const {
+    return traced.isLost(name) && index.producerPosition(name) < 0 && index.initializerPosition(name) < 0;
+  }
+
+  /// Is the value all that its statement makes? One of several results of a node (getitem_3 of a BatchNormalization)
+  /// is if nothing reads the others.
+  bool isResult(llvm::StringRef value, int statement) const {
+    const int position = index.producerPosition(value);
+    if (value == traced.statements[statement].name || tracedOperation(value) != "getitem" ||
+        position != nodesOf[statement].back())
+      return value == traced.statements[statement].name;
+    return llvm::all_of(index.graph.node(position).output(),
+                        [&](const std::string &other) { return other == value || index.consumers(other).empty(); });
   }
 
   /// Inputs of a statement's nodes that come from other statements or from outside.
@@ -163,7 +87,7 @@ private:
 
   void findLostArguments(int s) {
     const TracedStatement &statement = traced.statements[s];
-    if (llvm::none_of(statement.arguments, [&](llvm::StringRef name) { return traced.isLost(name); }))
+    if (llvm::none_of(statement.arguments, [&](llvm::StringRef name) { return isLostValue(name); }))
       return;
     std::vector<Read> inputs = inputsOf(s);
     if (!alignInputs(s, inputs))
@@ -179,10 +103,11 @@ private:
     if (nodesOf[s].size() != 1 || arguments.size() != inputs.size())
       return false;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!traced.isLost(arguments[i]) && producerStatement(valueOf(inputs[i])) != traced.find(arguments[i]))
+      if (!isLostValue(arguments[i]) && valueOf(inputs[i]) != arguments[i] &&
+          producerStatement(valueOf(inputs[i])) != traced.find(arguments[i]))
         return false;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (traced.isLost(arguments[i]))
+      if (isLostValue(arguments[i]))
         addReader(arguments[i], inputs[i]);
     return true;
   }
@@ -192,14 +117,13 @@ private:
     llvm::StringSet<> arguments;
     std::map<std::string, std::vector<llvm::StringRef>> lostOfKind;
     for (llvm::StringRef name : traced.statements[s].arguments)
-      if (arguments.insert(name).second && traced.isLost(name))
+      if (arguments.insert(name).second && isLostValue(name))
         lostOfKind[withoutNumber(name).str()].push_back(name);
     std::map<std::string, std::vector<Read>> readsOfKind;
     for (const Read &read : inputs) {
       int producer = producerStatement(valueOf(read));
-      if (producer >= 0 && !arguments.contains(traced.statements[producer].name) &&
-          valueOf(read) == traced.statements[producer].name)
-        readsOfKind[withoutNumber(traced.statements[producer].name).str()].push_back(read);
+      if (producer >= 0 && !arguments.contains(valueOf(read)) && isResult(valueOf(read), producer))
+        readsOfKind[withoutNumber(valueOf(read)).str()].push_back(read);
     }
     for (const auto &[kind, names] : lostOfKind) {
       const std::vector<Read> &reads = readsOfKind[kind];
@@ -214,8 +138,7 @@ private:
 
   void addReader(llvm::StringRef name, const Read &read) {
     int twin = producerStatement(valueOf(read));
-    bool isSameKind = twin >= 0 && withoutNumber(traced.statements[twin].name) == withoutNumber(name) &&
-                      valueOf(read) == traced.statements[twin].name;
+    bool isSameKind = twin >= 0 && withoutNumber(valueOf(read)) == withoutNumber(name) && isResult(valueOf(read), twin);
     if (!isSameKind)
       return;
     auto [known, isNew] = valueByName.try_emplace(name, values.size());
@@ -250,9 +173,9 @@ private:
         continue;
       LostStatement &statement = found[nodesOf[visit.statement].back()];
       statement.twin = visit.statement;
-      if (!held[visit.statement].empty() && !findParameters(value, visit, statement))
+      if (!modules.held(visit.statement).empty() && !findParameters(value, visit, statement))
         return;
-      bool isKept = !held[visit.statement].empty() && statement.parameters.empty();
+      bool isKept = !modules.held(visit.statement).empty() && statement.parameters.empty();
       for (const Read &read : inputsOf(visit.statement)) {
         int producer = producerStatement(valueOf(read));
         if (producer < 0)
@@ -264,6 +187,23 @@ private:
       }
     }
     keepNeeded(value, found);
+    if (value.statements.empty())
+      noteCallsOfOthers(value);
+  }
+
+  /// Nothing that is gone made the value: it is the twin's own, or a call of a module whose other calls are in the
+  /// file. Where parameters were equal, that is not known.
+  void noteCallsOfOthers(const LostValue &value) {
+    const TracedStatement &twin = traced.statements[value.twin];
+    // Where a reader of the twin's own value is gone, that was a step that changes nothing.
+    const bool mayBeStep = readers.lookup(twin.name) < twin.users && index.producer(twin.name);
+    // A module that computes a value twice reads both itself.
+    llvm::StringRef scope = index.scopes[nodesOf[value.twin].front()];
+    const bool isWithinModule = !scope.empty() && llvm::all_of(value.readers, [&](const Read &read) {
+      return isWithin(index.scopes[read.node], scope);
+    });
+    if (!mayBeStep && !isWithinModule && modules.hasEquals(value.twin))
+      ambiguous.insert(modules.held(value.twin).begin(), modules.held(value.twin).end());
   }
 
   /// The statements that read the producer are all in the file: the lost one read something else.
@@ -277,12 +217,15 @@ private:
 
   /// The lost statement's own parameters; false if that is ambiguous.
   bool findParameters(const LostValue &value, Visit &visit, LostStatement &statement) {
-    const std::vector<std::string> &own = held[visit.statement];
+    const std::vector<std::string> &own = modules.held(visit.statement);
     if (substitute(own, visit.inherited, statement))
       return true;
     if (!visit.isCertain)
       return true;
-    std::optional<Substitution> nearest = search(value, own);
+    std::vector<llvm::StringRef> scopes;
+    for (const Read &reader : value.readers)
+      scopes.push_back(index.scopes[reader.node]);
+    std::optional<Substitution> nearest = modules.search(scopes, own, ambiguous);
     if (!nearest)
       return false;
     if (!nearest->from.empty() && substitute(own, *nearest, statement))
@@ -294,7 +237,7 @@ private:
     std::map<std::string, std::string> result;
     for (const std::string &name : own) {
       std::optional<std::string> other = by.apply(name);
-      if (!other || !lost.contains(*other))
+      if (!other || !modules.isLost(*other))
         return false;
       result[name] = *other;
     }
@@ -303,93 +246,6 @@ private:
     statement.toScope = by.to;
     statement.place = by.to;
     return true;
-  }
-
-  /// Nothing: ambiguous. An empty substitution: no parameter is lost there.
-  std::optional<Substitution> search(const LostValue &value, llvm::ArrayRef<std::string> own) {
-    std::string module = moduleOf(own.front()).str();
-    bool isOneModule = llvm::all_of(own, [&](llvm::StringRef name) { return moduleOf(name) == module; });
-    if (!isOneModule)
-      return Substitution();
-    std::set<std::string> candidates;
-    size_t depth = 0;
-    for (const Read &reader : value.readers) {
-      std::set<std::string> nearest;
-      size_t found = nearestCandidates(index.scopes[reader.node], module, own, nearest);
-      if (found > depth) {
-        depth = found;
-        candidates.clear();
-      }
-      if (found == depth)
-        candidates.insert(nearest.begin(), nearest.end());
-    }
-    return choose(module, own, candidates);
-  }
-
-  /// Lost modules like `module`, or else lost parameters beside its own, in the innermost module around `scope` that
-  /// has any; how deep that is, 0 for nowhere.
-  size_t nearestCandidates(llvm::StringRef scope, const std::string &module, llvm::ArrayRef<std::string> own,
-                           std::set<std::string> &candidates) const {
-    auto modules = lostModules.find(leavesText(module));
-    auto beside = lostBeside.find(module);
-    while (true) {
-      if (modules != lostModules.end())
-        addWithin(modules->second, scope, candidates);
-      if (candidates.empty() && beside != lostBeside.end() && isWithin(module, scope) && mayStandBeside(own))
-        candidates.insert(beside->second.begin(), beside->second.end());
-      if (!candidates.empty())
-        return scope.empty() ? 1 : scope.count('.') + 2;
-      if (scope.empty())
-        return 0;
-      scope = moduleOf(scope);
-    }
-  }
-
-  /// `scope` and what is below it, which are neighbours in the set but for names like `scope-2`.
-  static void addWithin(const std::set<std::string> &modules, llvm::StringRef scope, std::set<std::string> &result) {
-    if (modules.count(scope.str()))
-      result.insert(scope.str());
-    std::string below = scope.empty() ? "" : scope.str() + ".";
-    for (auto at = modules.lower_bound(below);
-         at != modules.end() && llvm::StringRef(*at).starts_with(below) && result.size() < largestChoice; ++at)
-      result.insert(*at);
-  }
-
-  /// Values other than one constant are not equal by chance.
-  bool mayStandBeside(llvm::ArrayRef<std::string> own) const {
-    auto found = holder.find(own.front());
-    return own.size() == 1 && found != holder.end() && isUniform(*found->second);
-  }
-
-  std::optional<Substitution> choose(const std::string &module, llvm::ArrayRef<std::string> own,
-                                     const std::set<std::string> &candidates) {
-    if (candidates.empty())
-      return Substitution();
-    const std::string &from = lost.contains(*candidates.begin()) ? own.front() : module;
-    size_t best = 0;
-    std::vector<std::string> chosen;
-    for (const std::string &candidate : candidates) {
-      size_t tail = commonTail(from, candidate);
-      if (tail > best)
-        chosen.clear();
-      if (tail >= best)
-        chosen.push_back(candidate);
-      best = std::max(best, tail);
-    }
-    if (candidates.size() >= largestChoice)
-      chosen.assign(candidates.begin(), candidates.end());
-    if (chosen.size() == 1)
-      return lost.contains(chosen.front()) ? Substitution{from, chosen.front()} : substitutionOf(from, chosen.front());
-    for (const std::string &candidate : chosen)
-      noteAmbiguous(candidate);
-    return std::nullopt;
-  }
-
-  void noteAmbiguous(const std::string &candidate) {
-    if (lost.contains(candidate))
-      ambiguous.insert(candidate);
-    else if (auto found = lostBeside.find(candidate); found != lostBeside.end())
-      ambiguous.insert(found->second.begin(), found->second.end());
   }
 
   /// Statements with parameters of their own, and those that read one of them.
@@ -438,15 +294,9 @@ private:
   const GraphIndex &index;
   const ExportSignature &signature;
   const TracedGraph &traced;
-  llvm::function_ref<bool(const onnx::TensorProto &)> isUniform;
   std::vector<std::vector<int>> nodesOf;
-  std::vector<std::vector<std::string>> held;
-  llvm::StringMap<const onnx::TensorProto *> holder;
-  llvm::StringSet<> lost;
-  std::map<std::string, std::set<std::string>> leaves;        ///< by module: names of its own parameters
-  std::map<std::string, std::set<std::string>> lostModules;   ///< by names of parameters: modules without any left
-  std::map<std::string, std::vector<std::string>> lostBeside; ///< by module: its own parameters that are lost
-  llvm::StringMap<int> readers;                               ///< by traced name: statements that quote it
+  LostModules modules;
+  llvm::StringMap<int> readers; ///< by traced name: statements that quote it
   std::vector<LostValue> values;
   llvm::StringMap<size_t> valueByName;
   std::set<std::string> ambiguous;

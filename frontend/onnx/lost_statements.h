@@ -33,7 +33,8 @@ struct LostValue {
 
 struct LostValues {
   std::vector<LostValue> values;
-  std::vector<std::string> ambiguous; ///< parameters that were merged, and it cannot be told which reader is theirs
+  std::vector<std::string>
+      ambiguous; ///< parameters that were merged with others, and it cannot be told who reads which
 };
 
 /// Which module a lost value belongs to follows from the parameters that the signature lists and no statement quotes:
@@ -41,7 +42,9 @@ struct LostValues {
 ///   - of several, the one nearest to the readers in the tree of modules, then the one at the place most like the
 ///   twin's (a.norm and b.norm);
 ///   - or a parameter beside the twin's in the same module.
-/// Two that are equally good, or values that would be one, are ambiguous. A statement that a lost one reads is lost too
+/// Two that are equally good, or values that would be one, are ambiguous. So are the parameters of the twin where
+/// nothing is lost that its value may belong to, and other modules ran the same operation with equal parameters: the
+/// value may be a second call of one of those. A statement that a lost one reads is lost too
 /// if its quoted number of users says that the lost one is none of them, or if its parameters in the lost module's
 /// place are gone. `isUniform`: is the initializer one value? The walk is bounded by what is copied, and by 64 steps
 /// for a value where nothing is.

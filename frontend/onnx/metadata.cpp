@@ -244,4 +244,10 @@ llvm::StringRef withoutCallCount(llvm::StringRef scope) {
   return isCount ? digits.drop_back() : scope;
 }
 
+std::string withoutDigits(llvm::StringRef scope) {
+  std::string result;
+  llvm::copy_if(scope, std::back_inserter(result), [](char c) { return !llvm::isDigit(c); });
+  return result;
+}
+
 } // namespace fsdpc

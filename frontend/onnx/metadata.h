@@ -85,5 +85,7 @@ bool isWithin(llvm::StringRef inner, llvm::StringRef outer);
 bool isScopeOf(llvm::StringRef scope, llvm::StringRef module);
 /// fc_1 and fc@1 are how exporters write a second call of fc: "a.fc_1" -> "a.fc".
 llvm::StringRef withoutCallCount(llvm::StringRef scope);
+/// "layers.0.fc" -> "layers..fc": modules at equal places of repeated blocks have one.
+std::string withoutDigits(llvm::StringRef scope);
 
 } // namespace fsdpc

@@ -204,7 +204,7 @@ llvm::Error checkNames(const RecoveredParameters &recovered) {
 } // namespace
 
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
-  for (auto *step : {restoreBooleanMasks, tieCopies, splitMerged})
+  for (auto *step : {restoreBooleanMasks, tieCopies, splitMergedParts, splitMerged})
     if (llvm::Error error = step(repair))
       return error;
   llvm::Expected<std::vector<std::string>> ambiguous = splitMergedNodes(repair);

@@ -18,6 +18,11 @@ struct Repair {
 /// noTie.
 llvm::Error tieCopies(const Repair &repair);
 
+/// A parameter of which several modules read parts (a Split that quotes no statement), because theirs were equal,
+/// becomes one for each: a reader in module b.attn takes b.attn.in_proj_bias if the file lacks it, no statement quotes
+/// it, and the reader's own quotes a value that is gone. Runs before splitMerged. Off with keepShared.
+llvm::Error splitMergedParts(const Repair &repair);
+
 /// An initializer that several modules read, because their parameters happened to be equal when the exporter looked,
 /// becomes one initializer per parameter again:
 ///   - by the names of Identity nodes (TorchScript exporter): fc2.bias = Identity(fc1.bias);
@@ -38,8 +43,8 @@ llvm::Error splitMerged(const Repair &repair);
 ///   - nodes of a statement that another statement's nodes share (one MatMul for two Linear with equal weights and
 ///     different biases);
 ///   - whole statements, with what they read.
-/// Returns the parameters that were merged in this way and cannot be told apart. They stay missing. Off with
-/// keepShared.
+/// Returns the parameters that were merged in this way and cannot be told apart: they stay missing, or are in the file
+/// and may be read where another's call was. Off with keepShared.
 llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair);
 
 /// A parameter that the exporter expanded, sliced or looked up, and stored as the result (`folded_from` names it), is

@@ -1,16 +1,18 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/folding.h"
 #include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/layer_biases.h"
 #include "frontend/onnx/merged_operands.h"
+#include "frontend/onnx/missing_names.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/traced_graph.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <set>
 
 namespace fsdpc {
 
@@ -23,8 +25,9 @@ class Splitter {
 public:
   Splitter(const Repair &repair, const GraphIndex &index)
       : repair(repair), index(index), signature(exportSignature(index.graph)), traced(index.graph, signature),
-        operands(index, signature, traced) {
-    listMissingParameters();
+        operands(index, signature, traced), missing(index, signature, traced) {
+    for (const std::string &name : signature.parameters)
+      parametersOf[moduleOf(name)].push_back(name);
     listQuotes();
     listReadsOfStatements();
     bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
@@ -58,19 +61,6 @@ private:
   };
 
   llvm::StringRef scopeOf(const InitializerRead &read) const { return index.scopes[read.node]; }
-
-  /// Parameters of the signature that no initializer holds. Definition order.
-  void listMissingParameters() {
-    for (const std::string &name : signature.parameters)
-      parametersOf[moduleOf(name)].push_back(name);
-    missing = missingParameters(index.graph, signature);
-    for (size_t i = 0; i < missing.size(); ++i) {
-      isMissing.insert(missing[i]);
-      // A statement that quotes the parameter settles who reads it.
-      if (!traced.isMentioned(missing[i]))
-        missingBelow[moduleOf(missing[i]).str()].push_back(i);
-    }
-  }
 
   /// Which parameters the nodes of each statement read under their own names.
   void listReadsOfStatements() {
@@ -110,7 +100,7 @@ private:
   /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
   bool isOwnRead(const InitializerRead &read, int statement, llvm::StringRef parameter) const {
     return fits(read, parameter) || llvm::none_of(traced.statements[statement].parameters,
-                                                  [&](llvm::StringRef name) { return isMissing.contains(name); });
+                                                  [&](llvm::StringRef name) { return missing.contains(name); });
   }
 
   std::vector<Candidate> mergedReads() const {
@@ -170,16 +160,8 @@ private:
                        : isExporterName(own) ? scopeOf(index.readsOf(own).front()).str()
                                              : moduleOf(own).str();
     std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
-    return withoutNumbers(home) != withoutNumbers(other) && !isUniform(*candidate.tensor) &&
+    return withoutDigits(home) != withoutDigits(other) && !isUniform(*candidate.tensor) &&
            !isOfFormula(*candidate.tensor);
-  }
-
-  static std::string withoutNumbers(llvm::StringRef scope) {
-    std::string result;
-    for (char c : scope)
-      if (!llvm::isDigit(c))
-        result += c;
-    return result;
   }
 
   bool isUniform(const onnx::TensorProto &tensor) {
@@ -232,49 +214,10 @@ private:
     llvm::StringRef own = candidate.tensor->name(), alias = candidate.read->alias;
     if (!isExporterName(alias))
       return (keepsTransposes ? own : alias).str();
-    if (const std::string weight = weightBeside(*candidate.read); !weight.empty())
-      return nameOfBias(candidate, weight);
+    if (const std::string weight = weightBeside(index, *candidate.read); !weight.empty())
+      return biases.nameBeside(own, weight);
     const InitializerRead &first = index.readsOf(own).front();
     return (withoutCallCount(scopeOf(*candidate.read)) == withoutCallCount(scopeOf(first)) ? own : alias).str();
-  }
-
-  /// The first name under which a bias is read beside the weight: its own where a read of its own is.
-  std::string nameOfBias(const Candidate &candidate, llvm::StringRef weight) {
-    llvm::StringRef own = candidate.tensor->name();
-    if (biasesListed.insert(own).second)
-      for (bool isAliased : {false, true})
-        for (const InitializerRead &read : index.readsOf(own))
-          if (std::string beside = weightBeside(read); read.alias.empty() != isAliased && !beside.empty())
-            biasBeside.try_emplace((own + "\n" + beside).str(), isAliased ? read.alias : own.str());
-    return biasBeside.lookup((own + "\n" + weight).str());
-  }
-
-  /// The weight of the layer whose bias is read: of the product that it is added to, of the convolution or of the
-  /// recurrent node. "" if it is read as something else.
-  std::string weightBeside(const InitializerRead &read) const {
-    const onnx::NodeProto *node = &index.node(read);
-    if (useRole(index, read) != UseRole::bias)
-      return "";
-    if (node->op_type() == "Add" && node->input_size() == 2)
-      node = index.producer(node->input(1 - read.input));
-    const bool isLayer = node && llvm::StringSwitch<bool>(node->op_type())
-                                     .Cases("MatMul", "Gemm", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", true)
-                                     .Default(false);
-    return isLayer && node->input_size() > 1 ? initializerBehind(node->input(1)) : "";
-  }
-
-  /// Seen through Identity and Transpose nodes; "" if there is none.
-  std::string initializerBehind(llvm::StringRef value) const {
-    constexpr int mostNodes = 4;
-    for (int step = 0; step < mostNodes; ++step) {
-      if (index.initializerPosition(value) >= 0)
-        return value.str();
-      const onnx::NodeProto *node = index.producer(value);
-      if (!node || (node->op_type() != "Identity" && node->op_type() != "Transpose") || node->input_size() == 0)
-        return "";
-      value = node->input(0);
-    }
-    return "";
   }
 
   /// Does a node of the initializer's own module read it?
@@ -335,7 +278,7 @@ private:
     std::string &previous = assigned[own + '\n' + std::to_string(position)];
     for (const std::string &name : statement.parameters) {
       bool isTaken = llvm::is_contained(ownReads[position], name);
-      bool isConstant = parameter.empty() && !isReadByLayer(read, statement);
+      bool isConstant = parameter.empty() && !isReadByLayer(index, read, statement);
       if (isTaken || isConstant || !fits(read, name) || !mayStandFor(*candidate.tensor, name))
         continue;
       ownReads[position].push_back(name);
@@ -350,26 +293,12 @@ private:
   /// Tied parameters have one placeholder: only the module that reads it tells which of them it would be.
   std::string nameWithoutTie(const Candidate &candidate) {
     std::string name = nameBySignature(candidate);
-    return isMissing.contains(name) ? name : candidate.tensor->name();
-  }
-
-  /// Is it what the statement's own operation trains? A GroupNorm is written as an InstanceNormalization of constants.
-  bool isReadByLayer(const InitializerRead &read, const TracedStatement &statement) const {
-    const onnx::NodeProto &node = index.node(read);
-    bool isProduct = statement.target.contains("linear") || statement.target.contains("addmm");
-    bool isGroupNorm = statement.target.contains("group_norm");
-    return llvm::StringSwitch<bool>(node.op_type())
-        .Cases("Gemm", "Conv", "ConvTranspose", "LayerNormalization", "BatchNormalization", read.input > 0)
-        .Case("InstanceNormalization", read.input > 0 && statement.target.contains("instance_norm"))
-        .Case("MatMul", isProduct)
-        .Case("Add", isProduct || isGroupNorm)
-        .Case("Mul", isGroupNorm)
-        .Default(false);
+    return missing.contains(name) ? name : candidate.tensor->name();
   }
 
   /// May a read of the initializer mean the parameter: is it missing, or an initializer of the same shape?
   bool mayStandFor(const onnx::TensorProto &tensor, llvm::StringRef name) const {
-    if (isMissing.contains(name))
+    if (missing.contains(name))
       return true;
     const onnx::TensorProto *other = index.initializer(name);
     return other && shapeOf(*other) == shapeOf(tensor) && other->data_type() == tensor.data_type();
@@ -383,8 +312,23 @@ private:
     if (llvm::StringRef(name).ends_with(".constant"))
       return mayBeComputedIn(scopeOf(*candidate.read), *candidate.tensor) ? own : own + ".constant";
     bool isAtSamePlace =
-        withoutNumbers(leafOf(name)) == withoutNumbers(leafOf(parameter)) || !fits(*candidate.read, parameter);
-    return isAtSamePlace && isMissing.contains(name) && !isTie(candidate, name) ? name : own;
+        withoutDigits(leafOf(name)) == withoutDigits(leafOf(parameter)) || !fits(*candidate.read, parameter);
+    bool isMeant = isAtSamePlace || isAllOfModule(candidate, name);
+    return isMeant && missing.contains(name) && !isTie(candidate, name) ? name : own;
+  }
+
+  /// The one lost value of the statement is a parameter in another shape (scale.view(-1)), and the statement's own
+  /// module has no parameter but this one, which no statement quotes.
+  bool isAllOfModule(const Candidate &candidate, llvm::StringRef name) const {
+    llvm::StringRef scope = scopeOf(*candidate.read);
+    const TracedStatement &statement = traced.statements[statementOfRead(*candidate.read)];
+    std::set<llvm::StringRef> lost;
+    for (llvm::StringRef argument : statement.arguments)
+      if (traced.isLost(argument) && index.producerPosition(argument) < 0)
+        lost.insert(argument);
+    auto own = parametersOf.find(scope);
+    return lost.size() == 1 && keepsElements(tracedOperation(*lost.begin())) && !scope.empty() &&
+           moduleOf(name) == scope && own != parametersOf.end() && own->second.size() == 1;
   }
 
   /// Has the module a parameter of as many elements, from which it may have computed the same values?
@@ -395,7 +339,7 @@ private:
     auto own = parametersOf.find(module);
     return own != parametersOf.end() && llvm::any_of(own->second, [&](const std::string &name) {
              const onnx::TensorProto *other = index.initializer(name);
-             return isMissing.contains(name) || (other && elementsOf(*other) == elementsOf(tensor));
+             return missing.contains(name) || (other && elementsOf(*other) == elementsOf(tensor));
            });
   }
 
@@ -407,14 +351,13 @@ private:
     std::string &previous = assigned[own.str() + '\n' + scope.str()];
     bool isHome = scope == home;
     // A factor is no bias: where the initializer's own name does not fit and a missing one does, that one was merged.
-    const bool isForOwn = fits(read, own) || bestMissing(read, moduleOf(own), leafOf(own), true) < 0;
+    const bool isForOwn = fits(read, own) || missing.best(read, moduleOf(own), leafOf(own), true).empty();
     if (isHome && previous.empty() && isForOwn)
       return previous = own.str();
     llvm::StringRef suffix = isWithin(own, home) ? own.drop_front(home.empty() ? 0 : home.size() + 1) : own;
-    if (int found = bestMissing(read, isHome ? moduleOf(own) : scope, suffix, isHome); found >= 0) {
-      isTaken.resize(missing.size());
-      isTaken[found] = true;
-      return previous = missing[found];
+    if (std::string found = missing.best(read, isHome ? moduleOf(own) : scope, suffix, isHome); !found.empty()) {
+      missing.take(found);
+      return previous = found;
     }
     if (!previous.empty())
       return isHome && !fits(read, previous) && fits(read, own) ? own.str() : previous;
@@ -422,54 +365,7 @@ private:
     return previous = related ? own.str() : own.str() + ".constant";
   }
 
-  bool fits(const InitializerRead &read, llvm::StringRef name) const {
-    llvm::StringRef leaf = leafOf(name);
-    UseRole role = useRole(index, read);
-    if (role == UseRole::mean || role == UseRole::variance)
-      return leaf == (role == UseRole::mean ? "running_mean" : "running_var");
-    bool isBiasName = leaf.contains("bias") || leaf.contains("beta");
-    bool isWeightName = leaf.contains("weight") || leaf.contains("gamma");
-    return !leaf.starts_with("running_") && !(role == UseRole::weight && isBiasName) &&
-           !(role == UseRole::bias && isWeightName);
-  }
-
-  /// The parameter below `scope` that a reader there most likely means, -1 if there is none: one of the same name as
-  /// the initializer has in its own module, else the one with the fewest modules in between, else the first defined.
-  int bestMissing(const InitializerRead &read, llvm::StringRef scope, llvm::StringRef suffix,
-                  bool sameModuleOnly) const {
-    // Everything is below the root: only a reader in the root itself may mean one of the root's own parameters.
-    if (scope.empty() && !sameModuleOnly)
-      return -1;
-    int best = -1;
-    size_t bestDepth = 0;
-    for (auto &[module, positions] : missingWithin(scope, sameModuleOnly))
-      for (size_t i : *positions) {
-        bool isFree = (i >= isTaken.size() || !isTaken[i]) && fits(read, missing[i]);
-        if (!isFree)
-          continue;
-        llvm::StringRef below = llvm::StringRef(missing[i]).drop_front(scope.empty() ? 0 : scope.size() + 1);
-        size_t depth = below == suffix ? 0 : 1 + below.count('.');
-        if (best < 0 || depth < bestDepth || (depth == bestDepth && static_cast<int>(i) < best)) {
-          best = static_cast<int>(i);
-          bestDepth = depth;
-        }
-      }
-    return best;
-  }
-
-  std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> missingWithin(llvm::StringRef scope,
-                                                                                     bool sameModuleOnly) const {
-    std::vector<std::pair<llvm::StringRef, const std::vector<size_t> *>> result;
-    if (auto own = missingBelow.find(scope.str()); own != missingBelow.end())
-      result.push_back({own->first, &own->second});
-    // Names below a scope are neighbours in the sorted map.
-    std::string below = scope.empty() ? "" : scope.str() + ".";
-    for (auto at = missingBelow.lower_bound(below);
-         !sameModuleOnly && at != missingBelow.end() && llvm::StringRef(at->first).starts_with(below); ++at)
-      if (at->first != scope)
-        result.push_back({at->first, &at->second});
-    return result;
-  }
+  bool fits(const InitializerRead &read, llvm::StringRef name) const { return fitsName(index, read, name); }
 
   /// The read takes its values from initializer `name`, which is made from the shared one when first needed.
   void redirect(const Candidate &candidate, llvm::StringRef name) {
@@ -504,21 +400,17 @@ private:
   ExportSignature signature;
   TracedGraph traced;
   MergedOperands operands;
+  MissingNames missing;
   std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
-  std::vector<std::string> missing;
-  llvm::StringSet<> isMissing;
-  std::map<std::string, std::vector<size_t>> missingBelow;
   llvm::StringMap<std::vector<std::string>> parametersOf; ///< by module: its own, not those of modules in it
-  std::vector<bool> isTaken;
   bool keepsTransposes = false;
   llvm::StringMap<std::string> assigned;
-  llvm::StringMap<std::string> biasBeside; ///< "initializer\nweight": the name of the bias
-  llvm::StringSet<> biasesListed;
   llvm::StringMap<bool> readsAtHome; ///< by initializer
   llvm::StringSet<> made;
   llvm::StringMap<bool> ofFormula;
   llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
+  LayerBiases biases{index};
   GraphEdit edit{repair.model.graph()};
 };
 

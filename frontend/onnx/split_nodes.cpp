@@ -108,8 +108,7 @@ private:
       for (int k = 0; k < index.graph.node(node).input_size(); ++k) {
         const std::string &value = index.graph.node(node).input(k);
         int producer = index.producerPosition(value), from = producer < 0 ? -1 : traced.statementOf(producer);
-        if (from >= 0 && from != s && traced.statements[from].target == statement.target &&
-            traced.statements[from].name != value)
+        if (from >= 0 && from != s && traced.statements[from].target == statement.target && isExporterName(value))
           foreign[from].push_back({node, k});
       }
     for (const auto &[from, reads] : foreign) {
@@ -276,9 +275,11 @@ llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair) 
   if (repair.options.keepShared)
     return std::vector<std::string>();
   const onnx::GraphProto &graph = repair.model.graph();
-  if (missingParameters(graph, exportSignature(graph)).empty())
+  ExportSignature signature = exportSignature(graph);
+  if (!signature.known())
     return std::vector<std::string>();
-  NodeCopier(repair).splitParts();
+  if (!missingParameters(graph, signature).empty())
+    NodeCopier(repair).splitParts();
   std::vector<std::string> ambiguous = NodeCopier(repair).splitStatements();
   if (!ambiguous.empty())
     repair.remarks.push_back(std::to_string(ambiguous.size()) + " parameters, '" + ambiguous.front() +

@@ -1,6 +1,7 @@
 #include "frontend/onnx/traced_graph.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace fsdpc {
 
@@ -83,6 +84,13 @@ llvm::StringRef tracedOperation(llvm::StringRef valueName) {
 llvm::StringRef operationOfTarget(llvm::StringRef target) {
   target.consume_front("torch.ops.");
   return target.split('.').second.split('.').first;
+}
+
+bool keepsElements(llvm::StringRef operation) {
+  return llvm::StringSwitch<bool>(operation)
+      .Cases("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", true)
+      .Cases("alias", "detach", "clone", "contiguous", true)
+      .Default(false);
 }
 
 } // namespace fsdpc

@@ -53,5 +53,7 @@ llvm::StringRef withoutNumber(llvm::StringRef tracedName);
 llvm::StringRef tracedOperation(llvm::StringRef valueName);
 /// "torch.ops.aten.linear.default" -> "linear".
 llvm::StringRef operationOfTarget(llvm::StringRef target);
+/// Has the operation's result the elements of its operand, in their order?
+bool keepsElements(llvm::StringRef operation);
 
 } // namespace fsdpc
