@@ -65,17 +65,18 @@ double attentionDropoutOf(llvm::StringRef statement) {
 
 class TrainingModes {
 public:
-  explicit TrainingModes(OnnxModel &model) : model(model), graph(model.graph()), edit(graph) {}
+  TrainingModes(OnnxModel &model, bool restoresDropout)
+      : restoresDropout(restoresDropout), graph(model.graph()), edit(graph) {}
 
   int batchNorms = 0, dropouts = 0;
 
   void run() {
     for (int i = 0; i < graph.node_size(); ++i) {
-      onnx::NodeProto &node = *graph.mutable_node(i);
+      const onnx::NodeProto &node = graph.node(i);
       if (!domainOf(node).empty())
         continue;
       if (node.op_type() == "BatchNormalization")
-        visitBatchNorm(node);
+        batchNorms += !isTraining(node) && wasBatchNormInTraining(metadataOf(node, statementKey));
       else if (node.op_type() == "Softmax" && node.output_size() == 1)
         visitSoftmax(i);
     }
@@ -83,26 +84,18 @@ public:
   }
 
 private:
-  void visitBatchNorm(onnx::NodeProto &node) {
-    if (model.opset("") < 14 || !wasBatchNormInTraining(metadataOf(node, statementKey)))
-      return;
-    const onnx::AttributeProto *known = attributeOf(node, "training_mode");
-    if (known && known->i() != 0)
-      return;
-    onnx::AttributeProto *attribute = nullptr;
-    for (onnx::AttributeProto &each : *node.mutable_attribute())
-      attribute = each.name() == "training_mode" ? &each : attribute;
-    attribute = attribute ? attribute : node.add_attribute();
-    attribute->set_name("training_mode");
-    attribute->set_type(onnx::AttributeProto::INT);
-    attribute->set_i(1);
-    ++batchNorms;
+  static bool isTraining(const onnx::NodeProto &node) {
+    const onnx::AttributeProto *mode = attributeOf(node, "training_mode");
+    return mode && mode->i() != 0;
   }
 
   void visitSoftmax(int position) {
     onnx::NodeProto &softmax = *graph.mutable_node(position);
     const float ratio = static_cast<float>(attentionDropoutOf(metadataOf(softmax, statementKey)));
     if (ratio == 0)
+      return;
+    ++dropouts;
+    if (!restoresDropout)
       return;
     const std::string whole = softmax.output(0), name = whole + ".before_dropout";
     onnx::NodeProto &dropout = edit.addNodeAfter(position);
@@ -114,7 +107,6 @@ private:
     dropout.add_output(whole);
     *dropout.mutable_metadata_props() = softmax.metadata_props();
     softmax.set_output(0, name);
-    ++dropouts;
   }
 
   template <class T>
@@ -125,7 +117,7 @@ private:
     return name;
   }
 
-  OnnxModel &model;
+  const bool restoresDropout;
   onnx::GraphProto &graph;
   GraphEdit edit;
 };
@@ -133,18 +125,20 @@ private:
 } // namespace
 
 std::vector<std::string> restoreTrainingModes(OnnxModel &model, TrainMode mode) {
-  TrainingModes modes(model);
+  if (mode == TrainMode::eval)
+    return {};
+  TrainingModes modes(model, mode == TrainMode::train);
   modes.run();
   std::vector<std::string> notes;
   if (modes.batchNorms > 0 && mode == TrainMode::keep)
     notes.push_back(
         "the exporter wrote " + std::to_string(modes.batchNorms) +
-        " BatchNormalization for inference that were traced in training mode; they normalise by the batch and "
-        "move their running statistics, as the model does (--train_mode eval takes the running statistics)");
-  if (modes.dropouts > 0 && mode != TrainMode::eval)
-    notes.push_back("the exporter left the dropout of " + std::to_string(modes.dropouts) +
-                    " scaled_dot_product_attention out, which their statements tell; it is restored (--train_mode eval "
-                    "turns it off)");
+        " BatchNormalization for inference that the model has in training mode; their running statistics are "
+        "taken as they are (--train_mode train: those of the batch)");
+  if (modes.dropouts > 0)
+    notes.push_back(
+        "the exporter left out the dropout of " + std::to_string(modes.dropouts) + " scaled_dot_product_attention; " +
+        (mode == TrainMode::train ? "it is restored" : "the model trains without (--train_mode train restores it)"));
   return notes;
 }
 

@@ -9,9 +9,9 @@ namespace fsdpc {
 /// The dynamo exporter traces a model as it is, but writes
 ///   - BatchNormalization for inference, whatever mode the module was in;
 ///   - scaled_dot_product_attention without its dropout.
-/// Nodes quote the statement they were traced from (traced_graph.h), which tells both. Such a BatchNormalization gets
-/// training_mode = 1, and a Dropout goes behind such a Softmax, to be active or not as ImportOptions::trainMode says.
-/// Returns a sentence for each kind that `mode` does not decide otherwise.
+/// Nodes quote the statement they were traced from (traced_graph.h), which tells both. TrainMode::train gets a Dropout
+/// behind the Softmax of such an attention; its batch norms train anyway. TrainMode::keep takes the file as it is.
+/// Returns a sentence for each kind whose mode is not what the author chose, or that was restored.
 std::vector<std::string> restoreTrainingModes(OnnxModel &model, TrainMode mode);
 
 } // namespace fsdpc

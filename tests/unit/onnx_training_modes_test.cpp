@@ -161,23 +161,25 @@ std::string withBatchNorm(ExportedModel &model, llvm::StringRef training) {
   return model.save();
 }
 
-TEST(TrainingModes, OfABatchNormAreThoseOfItsStatement) {
+constexpr TrainMode allModes[] = {TrainMode::keep, TrainMode::train, TrainMode::eval};
+
+TEST(TrainingModes, OfABatchNormAreThoseOfTheFileAndANoteSaysWhereTheModelHasAnother) {
   for (const char *traced : {"True", "False"})
-    for (TrainMode mode : {TrainMode::keep, TrainMode::eval}) {
+    for (TrainMode mode : allModes) {
       ExportedModel model({"bn.weight", "bn.bias"});
       ImportOptions options = evaluation();
       options.trainMode = mode;
       llvm::Expected<ImportedModel> imported = importOnnx(withBatchNorm(model, traced), options);
       ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
-      const bool isRestored = mode == TrainMode::keep && llvm::StringRef(traced) == "True";
-      EXPECT_EQ(isTraining(*imported->module), isRestored);
-      EXPECT_EQ(imported->notes.size(), isRestored ? 1u : 0u);
+      EXPECT_EQ(isTraining(*imported->module), mode == TrainMode::train);
+      const bool isOther = mode == TrainMode::keep && llvm::StringRef(traced) == "True";
+      EXPECT_EQ(imported->notes.size(), isOther ? 1u : 0u);
     }
 }
 
-TEST(TrainingModes, TheDropoutOfAttentionIsRestored) {
+TEST(TrainingModes, TheDropoutOfAttentionIsRestoredToTrainAndElseItsAbsenceIsSaid) {
   for (const char *ending : {", 0.5)", ", 0.0)", ")"})
-    for (TrainMode mode : {TrainMode::keep, TrainMode::eval}) {
+    for (TrainMode mode : allModes) {
       ExportedModel model({});
       model.input("x", {2, 3});
       model.output("y", {2, 3});
@@ -187,9 +189,10 @@ TEST(TrainingModes, TheDropoutOfAttentionIsRestored) {
       options.trainMode = mode;
       llvm::Expected<ImportedModel> imported = importOnnx(model.save(), options);
       ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
-      const bool isActive = mode == TrainMode::keep && llvm::StringRef(ending) == ", 0.5)";
-      EXPECT_EQ(drawingNodes(*imported->module->function(FunctionKind::forward)).size(), isActive ? 1u : 0u);
-      EXPECT_EQ(imported->notes.size(), isActive ? 1u : 0u);
+      const bool isDropped = llvm::StringRef(ending) == ", 0.5)";
+      EXPECT_EQ(drawingNodes(*imported->module->function(FunctionKind::forward)).size(),
+                isDropped && mode == TrainMode::train ? 1u : 0u);
+      EXPECT_EQ(imported->notes.size(), isDropped && mode != TrainMode::eval ? 1u : 0u);
     }
 }
 
