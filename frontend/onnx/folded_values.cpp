@@ -45,6 +45,15 @@ llvm::Expected<std::optional<std::vector<float>>> FoldedValues::floats(const onn
   return values;
 }
 
+bool FoldedValues::hasSibling(const onnx::TensorProto &tensor, llvm::StringRef name) const {
+  return llvm::any_of(signature.parameters, [&](const std::string &other) {
+    if (other == name || moduleOf(other) != moduleOf(name))
+      return false;
+    const onnx::TensorProto *held = parameter(other) ? parameter(other) : moved(other);
+    return !held || elementsOf(*held) == elementsOf(tensor);
+  });
+}
+
 std::string FoldedValues::foreignReader(const onnx::TensorProto &tensor, llvm::StringRef parameter) const {
   auto [own, copied] = llvm::StringRef(tensor.name()).split('.');
   auto isMerged = [&, own = own](llvm::StringRef name) {
@@ -57,7 +66,10 @@ std::string FoldedValues::foreignReader(const onnx::TensorProto &tensor, llvm::S
       continue;
     llvm::StringRef scope = index.scopes[read.node];
     const bool isOutside = !isWithin(withoutCallCount(scope), moduleOf(parameter)) && !isWithin(parameter, scope);
-    if (isOutside || (copied.empty() && llvm::any_of(traced.statements[position].arguments, isMerged)))
+    // Where the module has no other parameter like it, the author computed the same twice.
+    const bool mayBeTwo = copied.empty() && llvm::any_of(traced.statements[position].arguments, isMerged) &&
+                          hasSibling(tensor, parameter);
+    if (isOutside || mayBeTwo)
       return nameOf(index.graph.node(read.node)).str();
   }
   return "";

@@ -33,6 +33,9 @@ public:
   std::string foreignReader(const onnx::TensorProto &tensor, llvm::StringRef parameter) const;
 
 private:
+  /// Another parameter of the module, of as many elements as the tensor or not in the file.
+  bool hasSibling(const onnx::TensorProto &tensor, llvm::StringRef name) const;
+
   TracedGraph traced;
   llvm::StringMap<const onnx::TensorProto *> made, holders;
 };
