@@ -164,15 +164,15 @@ TEST(KernelsConvolution, GroupsMatchLoops) {
                     .kernel = {3, 3},
                     .output = {4, 4}});
 }
-/// 2^23 bytes by 2^24 by 2^17: multiplied in 64 bits, these sizes are those of an empty convolution.
+/// 2^22 bytes by 2^21 by 2^21: multiplied in 64 bits, these sizes are those of an empty convolution.
 TEST(KernelsConvolution, SizesWhoseProductIs2To64MatchLoops) {
   checkConvolution({.batch = 1,
-                    .inputChannels = 2048,
-                    .outputChannels = 2048,
-                    .input = {32, 32},
+                    .inputChannels = 16,
+                    .outputChannels = 32768,
+                    .input = {256, 256},
                     .kernel = {1, 1},
                     .output = {4, 4},
-                    .strides = {8, 8}});
+                    .strides = {64, 64}});
 }
 
 // ---- attention
