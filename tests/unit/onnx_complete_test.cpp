@@ -273,8 +273,7 @@ TEST(OnnxComplete, AWeightThatIsReadAndNotThereIsRefused) {
 }
 
 /// head(embed(ids) * scale) with one weight for both: traced under the name of the one that the signature lists last.
-/// `scaled` is what the product's statement quotes.
-ExportedModel tiedTo(llvm::StringRef scaled, llvm::StringRef scopeOfProduct) {
+TEST(OnnxComplete, TheRowsOfATiedEmbeddingAreNoPartsOfAnother) {
   ExportedModel model({"embed.weight", "head.weight"});
   model.input("ids", {2, 2});
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
@@ -283,21 +282,24 @@ ExportedModel tiedTo(llvm::StringRef scaled, llvm::StringRef scopeOfProduct) {
   model.initializer("scale", {2}, {5, 6});
   model.node("Gather", {"head.weight", "ids"}, "embedding", "embed",
              "aten.embedding.default](args = (%p_head_weight, %ids)");
-  model.node("Mul", {"embedding", "scale"}, "mul", scopeOfProduct.str(),
-             "aten.mul.Tensor](args = (%" + scaled.str() + ", %scale)");
+  model.node("Mul", {"embedding", "scale"}, "mul", "embed", "aten.mul.Tensor](args = (%embedding, %scale)");
   model.node("Transpose", {"head.weight"}, "t", "head", "aten.t.default](args = (%p_head_weight)");
   model.node("MatMul", {"mul", "t"}, "linear", "head", "aten.matmul.default](args = (%mul, %t)");
-  return model;
-}
-
-TEST(OnnxComplete, TheRowsOfATiedEmbeddingAreNoPartsOfAnother) {
-  ExportedModel model = tiedTo("embedding", "embed");
   EXPECT_EQ(errorOf(model), "");
 }
 
 TEST(OnnxComplete, PartsThatAStatementDoesNotQuoteAreOfAParameterThatWasMerged) {
-  ExportedModel model = tiedTo("embedding_1", "embed");
-  EXPECT_THAT(errorOf(model), testing::HasSubstr("'embed.weight' is read as parts of another parameter"));
+  ExportedModel model({"first.bias", "second.bias"});
+  model.input("x", {2, 2});
+  model.output("add_1", {2, 2});
+  model.initializer("first.bias", {4}, {1, 2, 3, 4});
+  onnx::NodeProto &split =
+      model.node("Split", {"first.bias"}, "part", "first", "aten.split.Tensor](args = (%p_first_bias, 2)");
+  split.add_output("other_part");
+  model.integer(split, "num_outputs", 2);
+  model.node("Add", {"x", "part"}, "add", "first", "aten.add.Tensor](args = (%x, %part)");
+  model.node("Add", {"add", "other_part"}, "add_1", "second", "aten.add.Tensor](args = (%add, %gone)");
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'second.bias' is read as parts of another parameter"));
 }
 
 } // namespace
