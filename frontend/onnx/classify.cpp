@@ -230,7 +230,8 @@ private:
     if (reads.empty() || (elementsOf(tensor) < 2 && useRole(index, reads.front()) == UseRole::table))
       return with(role, InitializerKind::constant, "use");
     const InitializerRead &first = reads.front();
-    const bool isTrained = readByLayer(first) || isScaledNorm(index.node(first)) || isBiasOfProduct(tensor, first) ||
+    const bool isTrained = (readByLayer(first) && !scalesWeight(first)) || isScaledNorm(index.node(first)) ||
+                           isBiasOfProduct(tensor, first) ||
                            llvm::any_of(reads, [&](const InitializerRead &read) { return isStandardisedWeight(read); });
     if (!isTrained) {
       bool isTable = llvm::StringRef(tensor.name()).ends_with("Gather_output_0");
@@ -260,6 +261,12 @@ private:
           if (index.graph.node(last.node).op_type() == "Conv" && last.input == 1)
             return true;
     return false;
+  }
+
+  /// Beside a weight that a BatchNormalization standardises stands no norm's scale but what was computed from a gain.
+  bool scalesWeight(const InitializerRead &read) const {
+    const onnx::NodeProto &node = index.node(read);
+    return node.op_type() == "BatchNormalization" && read.input > 0 && index.initializer(node.input(0));
   }
 
   /// Is the vector added to the product of a weight? What the exporter cut out of in_proj_bias is.

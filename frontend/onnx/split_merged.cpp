@@ -161,7 +161,7 @@ private:
                                              : moduleOf(own).str();
     std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
     return withoutDigits(home) != withoutDigits(other) && !isUniform(*candidate.tensor) &&
-           !isOfFormula(*candidate.tensor);
+           (signature.known() || !isOfFormula(*candidate.tensor));
   }
 
   bool isUniform(const onnx::TensorProto &tensor) {

@@ -265,6 +265,7 @@ TEST(OnnxTorchScript, AWeightThatBatchNormStandardisesHasNoRunningStatistics) {
     })");
   std::map<std::string, std::vector<double>> weights = weightsOf(imported);
   EXPECT_EQ(weights["c.weight"], (std::vector<double>{1, 3, 2, 6}));
+  EXPECT_EQ(weights.size(), 1U);
   HostTensors values;
   for (const Parameter &parameter : imported->parameters) {
     values[parameter.name] = HostTensor(parameter.type);
