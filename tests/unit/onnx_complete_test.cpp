@@ -207,6 +207,27 @@ TEST(OnnxComplete, AFunctionWithADerivativeOfItsOwnIsRefusedUnlessAccepted) {
   EXPECT_EQ(errorOf(model, accepted), "");
 }
 
+/// fc(x) + fc(x).detach(), or of x itself, with the detach dropped or kept as an Identity.
+std::string errorOfDetach(bool isOfParameter, bool isKept) {
+  ExportedModel model({"fc.weight"});
+  model.input("x", {2, 2});
+  model.output("add", {2, 2});
+  model.initializer("fc.weight", {2, 2}, {1, 2, 3, 4});
+  model.node("MatMul", {"x", "fc.weight"}, "linear", "fc", "aten.linear.default](args = (%x, %p_fc_weight)");
+  model.node("Relu", {isOfParameter ? "linear" : "x"}, "relu", "", "aten.relu.default](args = (%linear)");
+  if (isKept)
+    model.node("Identity", {"relu"}, "detach", "", "aten.detach.default](args = (%relu,)");
+  model.node("Add", {"linear", isKept ? "detach" : "relu"}, "add", "", "aten.add.Tensor](args = (%linear, %detach)");
+  return errorOf(model);
+}
+
+TEST(OnnxComplete, WhereTheModelStopsGradientsTheyDoNotFlowInSilence) {
+  EXPECT_THAT(errorOfDetach(true, false), testing::HasSubstr("'node_add' reads what the model detaches"));
+  EXPECT_THAT(errorOfDetach(true, true), testing::HasSubstr("'node_detach' reads what the model detaches"));
+  EXPECT_EQ(errorOfDetach(false, false), "");
+  EXPECT_EQ(errorOfDetach(false, true), "");
+}
+
 TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {
   ExportedModel model({"rnn.weight_ih_l0", "rnn.weight_hh_l0"});
   model.input("x", {3, 2, 1});
