@@ -9,13 +9,26 @@ import collections, json, pathlib, re, sys
 NOT_OURS = ("export-failed", "build-failed", "torch-failed", "harness-error", "harness-killed")
 
 
+def verdict(run):
+    """The harness's, but `bn-folded` too where only BatchNorm's own parameters are lost, of which the compiler warns."""
+    lost = run.get("lost_real") or []
+    isFolded = run["verdict"] == "parameters" and run.get("bn_modules") and not run.get("extra") and any(
+        "folded BatchNorm" in remark for remark in run.get("compile_remarks", []))
+    return "bn-folded" if isFolded and lost else run["verdict"]
+
+
 def cause(run):
     """A few words why a model is not right."""
     why = run.get("why") or ""
+    if verdict(run) == "bn-folded":
+        return "BatchNorm folded by the exporter, with a warning"
     if run["verdict"] == "parameters":
-        lost = [name for name in run.get("lost_real", [])]
-        return "BatchNorm folded by the exporter, with a warning" if run.get("bn_modules") and not run.get("bn_nodes") else "lost: " + ", ".join(lost[:2])
+        names = (run.get("lost_real") or []) + [one[0] for one in run.get("extra") or []]
+        return "without or beside PyTorch's: " + ", ".join(names[:2])
     for pattern, words in (("whose values are all equal", "expanded or gathered, all values equal"), ("was computed", "computed into a constant by the exporter"),
+                           ("stood under torch.no_grad", "no_grad or autocast, which the file does not tell apart"),
+                           ("torch.autograd.Function", "a derivative of the author's own"),
+                           ("detaches", "a value that the model detaches"),
                            ("merged|has no node left", "merged with equal parameters, and nothing tells who reads which"),
                            ("unsupported nodes|cannot translate", "an op that is not supported")):
         if re.search(pattern, why):
@@ -28,18 +41,18 @@ def main():
     runs = []
     for file in sorted(folder.glob(f"*.{suffix}.json")):
         runs.append(json.loads(file.read_text()))
-    counts = collections.Counter(run["verdict"] for run in runs)
+    counts = collections.Counter(verdict(run) for run in runs)
     exported = [run for run in runs if run["verdict"] not in NOT_OURS]
-    judged = [run for run in exported if run["verdict"] != "bn-folded"]
+    judged = [run for run in exported if verdict(run) not in ("bn-folded", "exported")]
     print("| verdict | models |\n|---|---|")
-    for verdict, count in counts.most_common():
-        print(f"| {verdict} | {count} |")
+    for kind, count in counts.most_common():
+        print(f"| {kind} | {count} |")
     right = counts["ok"]
     print(f"\n{right} of {len(judged)} that export are right ({100 * right / max(1, len(judged)):.0f} %), `bn-folded` left out of both.\n")
     print("| model | verdict | why |\n|---|---|---|")
-    for run in sorted(exported, key=lambda run: (run["verdict"], cause(run), run["name"])):
+    for run in sorted(exported, key=lambda run: (verdict(run), cause(run), run["name"])):
         if run["verdict"] not in ("ok", "exported"):
-            print(f"| {run['name']} | {run['verdict']} | {cause(run)} |")
+            print(f"| {run['name']} | {verdict(run)} | {cause(run)} |")
 
 
 if __name__ == "__main__":
