@@ -42,7 +42,9 @@ public:
 
   MissingParameters sort() {
     std::set<std::string> batchNorms;
-    for (const std::string &name : missingParameters(index.graph, signature)) {
+    const std::vector<std::string> missing = missingParameters(index.graph, signature);
+    listModulesInFile(missing);
+    for (const std::string &name : missing) {
       if (accounted.contains(name) || !signature.isParameter.contains(name))
         continue;
       auto placeholder = signature.placeholderOf.find(name);
@@ -158,11 +160,29 @@ private:
       accounted.insert(name.first());
   }
 
+  /// Modules with a module in them of which the file has a parameter.
+  void listModulesInFile(llvm::ArrayRef<std::string> missing) {
+    llvm::StringSet<> isMissing;
+    for (const std::string &name : missing)
+      isMissing.insert(name);
+    for (const std::string &name : signature.parameters)
+      if (!isMissing.contains(name))
+        modulesInFile.insert(moduleOf(moduleOf(name)));
+  }
+
   /// A module that left no node was unused or merged. Where BatchNorm was folded, the convolution's statement is gone,
   /// and with it who reads the merged: a part of a module that runs does not stand idle.
   bool mayBeMerged(llvm::StringRef module) const {
     const bool isOfRunning = !moduleOf(module).empty() && hasNodes(moduleOf(module));
-    return !hasNodes(module) && (hasMerged || (hasFoldedBatchNorm && isOfRunning));
+    return !hasNodes(module) && (hasMerged || (hasFoldedBatchNorm && isOfRunning) || isMergedBatchNorm(module));
+  }
+
+  /// Two BatchNorms of one input that are equal become one, and the second one's parameters are quoted nowhere. Its
+  /// neighbours in its module are in the file, or the module around that quotes what nothing in the file makes.
+  bool isMergedBatchNorm(llvm::StringRef module) const {
+    const llvm::StringRef parent = moduleOf(module);
+    return signature.isBuffer.contains((module + ".running_mean").str()) && !parent.empty() &&
+           (modulesInFile.contains(parent) || scopesThatQuoteLost.contains(moduleOf(parent)));
   }
 
   /// The one tensor of a module of its own, in a module that runs, is no layer that may stand idle: those have a
@@ -175,14 +195,22 @@ private:
 
   bool hasNodes(llvm::StringRef module) const { return modulesWithNodes.contains(module); }
 
+  void noteScopesThatQuote(const llvm::StringSet<> &undefined) {
+    for (int i = 0; i < index.graph.node_size(); ++i)
+      if (const TracedStatement *statement = statementOf(i))
+        if (llvm::any_of(statement->arguments, [&](llvm::StringRef name) { return undefined.contains(name); }))
+          scopesThatQuoteLost.insert(index.scopes[i]);
+  }
+
   /// Does a statement read what nothing in the file makes, though its operation is a layer's or the node reads a
   /// folded value of another name in its place?
-  bool findMerged() const {
+  bool findMerged() {
     llvm::StringSet<> undefined;
     for (const TracedStatement &statement : traced.statements)
       for (llvm::StringRef argument : statement.arguments)
         if (traced.isLost(argument) && index.initializerPosition(argument) < 0 && index.producerPosition(argument) < 0)
           undefined.insert(argument);
+    noteScopesThatQuote(undefined);
     for (const auto &argument : undefined)
       if (isOfLayer(tracedOperation(argument.first())))
         return true;
@@ -267,6 +295,7 @@ private:
   llvm::StringSet<> accounted, keptBatchNorms, modulesWithNodes;
   llvm::StringSet<> mayBeReadAsAnother;  ///< modules
   llvm::StringSet<> readsPartsOfAnother; ///< "module\nleaf"
+  llvm::StringSet<> modulesInFile, scopesThatQuoteLost;
   bool hasMerged = false, hasFoldedBatchNorm = false;
   MissingParameters result;
 };

@@ -207,6 +207,22 @@ TEST(OnnxComplete, AFunctionWithADerivativeOfItsOwnIsRefusedUnlessAccepted) {
   EXPECT_EQ(errorOf(model, accepted), "");
 }
 
+TEST(OnnxComplete, ABatchNormThatIsGoneBesideWhatRunsWasMerged) {
+  ExportedModel model({"one.fc.weight", "two.bn.weight", "two.bn.bias", "two.fc.weight"});
+  model.graph().mutable_metadata_props(0)->mutable_value()->append(
+      "b_two_bn_running_mean: BUFFER target='two.bn.running_mean' persistent=True\n");
+  model.input("x", {2, 2});
+  model.output("linear_1", {2, 2});
+  model.initializer("one.fc.weight", {2, 2}, {1, 2, 3, 4});
+  model.node("MatMul", {"x", "one.fc.weight"}, "linear", "one.fc",
+             "aten.linear.default](args = (%x, %p_one_fc_weight)");
+  EXPECT_EQ(errorOf(model).find("two.bn"), std::string::npos); // all of `two` stands idle
+  model.initializer("two.fc.weight", {2, 2}, {5, 6, 7, 8});
+  model.node("MatMul", {"linear", "two.fc.weight"}, "linear_1", "two.fc",
+             "aten.linear.default](args = (%linear, %p_two_fc_weight)");
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'two.bn.weight' has no node left"));
+}
+
 /// fc(x) + fc(x).detach(), or of x itself, with the detach dropped or kept as an Identity.
 std::string errorOfDetach(bool isOfParameter, bool isKept) {
   ExportedModel model({"fc.weight"});
