@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/source_line.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include <algorithm>
 
 namespace fsdpc {
@@ -75,11 +76,10 @@ llvm::Expected<RestoredOrWhy> ComputedBack::restore(const onnx::TensorProto &ten
   if (!numbers)
     return RestoredOrWhy{false, needed ? "the file does not hold the number of '" + folding.computing.back() + "'"
                                        : "operands of it are not in the file"};
-  std::vector<bool> areFirst = {numbers->areFirst.value_or(false)};
+  llvm::SmallVector<bool, 2> areFirst = {numbers->areFirst.value_or(false)};
   if (!numbers->areFirst || (values.parameter(folding.parameter) && numbers->line.empty()))
     areFirst = {false, true};
-  llvm::SmallVector<bool> either(areFirst.begin(), areFirst.end());
-  return choose(tensor, folding, chainsWith(steps, numbers->values, either, folding.last == Moves::computed),
+  return choose(tensor, folding, chainsWith(steps, numbers->values, areFirst, folding.last == Moves::computed),
                 numbers->line);
 }
 

@@ -262,7 +262,7 @@ Value *asDropout(const Dropped &dropped) {
 
 } // namespace
 
-void recogniseDrawnMasks(Function &forward, bool isActive) {
+void recognizeDrawnMasks(Function &forward, bool isActive) {
   llvm::DenseMap<Value *, Value *> replaced; ///< one dropout's x may be what another leaves
   for (Dropped &dropped : MaskSearch(forward).found) {
     if (isActive && (!dropped.isScaled || isOpDropout(*dropped.node)))

@@ -12,7 +12,7 @@ namespace fsdpc {
 /// whose numbers follow the sample; else x, as in evaluation. Without the division only in a module whose class says so
 /// (Drop..., StochasticDepth, from Module::classes), and only if not active: else a mask without it is part of what the
 /// author computes. Masks that anything else reads stay as they are. What is left unused stays in the function.
-void recogniseDrawnMasks(Function &forward, bool isActive);
+void recognizeDrawnMasks(Function &forward, bool isActive);
 
 /// The nodes of the file that draw random numbers, in order, each once.
 std::vector<std::string> drawingNodes(const Function &forward);

@@ -36,7 +36,7 @@ public:
     builder.setSource("");
     appendModelLoss(*module, builder, results, resultNames);
     builder.ret(results, resultNames);
-    recogniseDrawnMasks(function, state.trainMode != TrainMode::eval);
+    recognizeDrawnMasks(function, state.trainMode != TrainMode::eval);
     eraseUnused();
     dropUnusedParameters();
     return std::move(module);
