@@ -210,7 +210,7 @@ void evaluateAdjustLossScale(EvaluateContext &context) {
   double scale = context.operands[0]->values[0], good = context.operands[1]->values[0],
          left = context.operands[2]->values[0];
   if (context.operands[3]->values[0] == 0) {
-    good = 0;
+    good = static_cast<double>(goodStepsAtFirst(attributes.minimum));
     if (left > 1)
       --left;
     else {
@@ -290,9 +290,9 @@ const OpInfo adjustLossScaleInfo = {
         "The dynamic loss scale of the next step. After `window` steps that applied, since the last that did not or "
         "since it grew, the scale doubles, unless f32 ends there, and hysteresis is full again. A step that does not "
         "apply takes one of hysteresis; where only one is left it halves the scale instead, down to `minimum`. With "
-        "hysteresis 1 and minimum 0 that is torch.amp.GradScaler, otherwise DeepSpeed's DynamicLossScaler. Results are "
-        "the "
-        "three, and whether the scale should have been halved but is as low as it gets. (C1) "
+        "hysteresis 1 and minimum 0 that is torch.amp.GradScaler, otherwise DeepSpeed's DynamicLossScaler, which wants "
+        "one step more behind one that did not apply, and at first: good_steps is -1 then. Results are the three, and "
+        "whether the scale should have been halved but is as low as it gets. (C1) "
         "scale is f64[], good_steps and hysteresis are i64[], applies is bool[]. (C2) window and hysteresis are 1 or "
         "more, minimum is 0 or more.",
     .operandNames = adjustLossScaleNames,

@@ -18,4 +18,9 @@ inline constexpr int squareSumExponent = -298;
 /// spike_guard: norms that it wants to have seen before it judges one, and those it goes by at most.
 inline constexpr int64_t spikeGuardFirst = 20, spikeGuardMemory = 100;
 
+/// adjust_loss_scale: good_steps at the start and behind a step that did not apply. DeepSpeed, whose minimum is above
+/// 0, does not count the step behind such a one, nor the first of all (stable_interval in its
+/// DynamicLossScaler::update_scale); torch, which has no minimum, does.
+constexpr int64_t goodStepsAtFirst(double minimum) { return minimum > 0 ? -1 : 0; }
+
 } // namespace fsdpc

@@ -1,5 +1,6 @@
 #include "passes/support/update_guard.h"
 
+#include "ir/ops/guard.h"
 #include "passes/support/clone.h"
 
 namespace fsdpc {
@@ -57,7 +58,7 @@ void addGuardStates(Module &module, const UpdateGuard &guard, const OptimizerOpt
   if (guard.clip.scaled)
     addScalar(module, lossScale, DType::f64, options.lossScale->initial);
   if (guard.dynamicScale) {
-    addScalar(module, goodSteps, DType::i64, 0);
+    addScalar(module, goodSteps, DType::i64, static_cast<double>(goodStepsAtFirst(guard.dynamicScale->minimum)));
     addScalar(module, hysteresisLeft, DType::i64, static_cast<double>(guard.dynamicScale->hysteresis));
   }
 }

@@ -158,7 +158,7 @@ struct LossScale {
 /// As of the next step. `applies`: the step had no overflow.
 FSDPC_HOST_DEVICE inline LossScale adjusted(LossScale now, const LossScaleRule &rule, bool applies) {
   if (!applies) {
-    now.goodSteps = 0;
+    now.goodSteps = rule.minimum > 0 ? -1 : 0;
     if (now.hysteresis > 1)
       --now.hysteresis;
     else {

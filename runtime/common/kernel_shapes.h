@@ -133,7 +133,7 @@ struct ClipNumbers {
 };
 
 /// The loss scale doubles behind `window` steps without overflow and halves, down to `minimum`, when `hysteresis`
-/// overflows are used up.
+/// overflows are used up. With a minimum, as DeepSpeed has one, the step behind an overflow does not count.
 struct LossScaleRule {
   std::int64_t window = 1000, hysteresis = 2;
   double minimum = 1;

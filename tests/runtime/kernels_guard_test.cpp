@@ -145,12 +145,12 @@ TEST(KernelsLossScale, HalvesAndDoubles) {
   std::int64_t good = 0, left = 2;
   bool exhausted = false;
   std::vector<double> scales;
-  for (const bool applies : {false, false, false, false, true, true, true, false, false}) {
+  for (const bool applies : {false, false, false, false, true, true, true, true, false, false}) {
     adjustLossScale(contextOf(), {.window = 3, .hysteresis = 2, .minimum = 2}, &scale, &good, &left, given(applies),
                     &scale, &good, &left, &exhausted);
     scales.push_back(exhausted ? -scale : scale);
   }
-  EXPECT_EQ(scales, (std::vector<double>{8, 4, 2, -2, 2, 2, 4, 4, 2}));
+  EXPECT_EQ(scales, (std::vector<double>{8, 4, 2, -2, 2, 2, 2, 4, 4, 2}));
 }
 
 /// Calls adam on 1001 elements into separate results.

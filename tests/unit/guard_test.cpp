@@ -1,5 +1,6 @@
 // What guards an update: the norm is exact and knows no order; clipping is torch's; the dynamic loss scale follows the
-// two scalers it stands for, which are written down once more from their documentation.
+// two scalers it stands for, which are written down once more from what they say of themselves (tests/scaler has
+// recordings of both).
 #include "ir/ops/guard.h"
 #include "tests/unit/gradient_check.h"
 #include "gmock/gmock.h"
@@ -184,7 +185,8 @@ OP_TEST(spikeGuard, HoldsBackNormsFarAboveThoseBefore) {
 class ScaleOfOp {
 public:
   ScaleOfOp(double initial, LossScaleAttributes attributes)
-      : attributes(attributes), state{initial, 0, static_cast<double>(attributes.hysteresis)} {}
+      : attributes(attributes), state{initial, static_cast<double>(goodStepsAtFirst(attributes.minimum)),
+                                      static_cast<double>(attributes.hysteresis)} {}
   double scale() const { return state[0]; }
   bool isExhausted() const { return exhausted; }
   void step(bool overflows) {
@@ -224,11 +226,12 @@ struct TorchScale {
   }
 };
 
-/// DeepSpeed's: steps have numbers, the window counts from that of the last overflow; hysteresis is how many overflows
-/// the scale bears, and is restored when it grows.
+/// DeepSpeed's: steps have numbers, the window counts from the one behind the last overflow; hysteresis is how many
+/// overflows the scale bears, and is restored when it grows.
 struct DeepSpeedScale {
   double scale, minimum;
   int64_t window, shifts, left = shifts, number = 0, lastOverflow = -1;
+  int64_t stable() const { return number - lastOverflow - 1; }
   void step(bool overflows) {
     if (overflows) {
       if (shifts == 1 || left == 1)
@@ -236,7 +239,7 @@ struct DeepSpeedScale {
       else
         left -= 1;
       lastOverflow = number;
-    } else if ((number - lastOverflow) % window == 0) {
+    } else if (stable() > 0 && stable() % window == 0) {
       left = shifts;
       scale *= 2;
     }
