@@ -77,6 +77,8 @@ struct PipelineOptions {
   bool ownReduceCommunicator = false;
   bool attentionByLibrary = false; ///< attention by the target's library where it can
   bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
+  /// --deterministic: the sums of a micro-step are over all ranks before micro-steps are added up, in every strategy.
+  bool sumsRanksFirst = false;
   /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
   int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
   std::string autoWrapPolicy = "auto";           ///< auto, transformer_based_wrap, size_based_wrap, manual, no_wrap

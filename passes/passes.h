@@ -199,7 +199,7 @@ extern const Pass selectSaved;
 /// without `over`, a replica) is read where it lies, its gradients are all-reduced. One rank alone holds everything and
 /// communicates nothing. With several micro-steps gradients and other sums over the batch are added to f32 accumulators
 /// (shard/accumulators.h), rounded where they are sent; update, after summing over replicas and what units keep whole,
-/// uses and clears.
+/// uses and clears. Where bits may not depend on the strategy, replicas are summed in every micro-step.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;

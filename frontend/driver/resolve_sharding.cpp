@@ -79,10 +79,14 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
   llvm::StringRef mode = values.text("deterministic");
   if (mode == "off")
     return llvm::Error::success();
-  if (options.microSteps > 1)
-    return usage("--deterministic " + mode + ": --gradient_accumulation_steps " + llvm::Twine(options.microSteps) +
-                 " adds one micro-step after the other, before or after the sum over ranks as the strategy has it, so "
-                 "bits depend on both; give 1, or leave --deterministic out");
+  options.sumsRanksFirst = true;
+  const llvm::StringRef kept = options.accumulation;
+  if (kept == "keep_gradients" || kept == "keep_both" ||
+      isSaidOfUnits(options, "accumulation", {"keep_gradients", "keep_both"}))
+    return usage(
+        "--deterministic " + mode +
+        ": gradients that are kept add up micro-steps before ranks, the others "
+        "ranks before micro-steps, so bits depend on the choice; give --accumulation reduce or keep_parameters");
   int64_t replicas = options.replicateDegree;
   if (options.shardDegree > 0)
     replicas = options.worldSize / options.shardDegree;

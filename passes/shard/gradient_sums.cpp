@@ -22,8 +22,9 @@ Value *beforeRounding(Builder &builder, Value *summand, DType dtype) {
 
 } // namespace
 
-GradientSums::GradientSums(const Module &module, const ShardedStates &states, Accumulators &accumulators)
-    : module(module), states(states), accumulators(accumulators) {
+GradientSums::GradientSums(const Module &module, const ShardedStates &states, Accumulators &accumulators,
+                           const PipelineOptions &options)
+    : module(module), states(states), accumulators(accumulators), sumsRanksFirst(options.sumsRanksFirst) {
   for (const Node *node : *module.function(FunctionKind::update))
     readsLowPrecision |= infoOf(*node).has(inPlace) && hasSixteenBits(node->operand(1)->type().dtype());
 }
@@ -43,6 +44,11 @@ Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::
 /// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
 std::string GradientSums::replicasOf(const State &segment) const {
   return axisOfReplicas(module, segment.over.empty() ? Split::none : placementOf(states.unitOf(segment)).split);
+}
+
+/// Is the sum of all micro-steps sent, instead of each? What is whole anyway needs no memory for that.
+bool GradientSums::isSentLater(const State &segment) const {
+  return !sumsRanksFirst && (segment.over.empty() || keepsGradients(states.unitOf(segment)));
 }
 
 /// Over the ranks that split the segment each keeps its share.
@@ -70,19 +76,21 @@ Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm:
 
 void GradientSums::accumulate(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
   builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-  bool isSentLater = segment.over.empty() || keepsGradients(states.unitOf(segment));
-  Value *sum = packed(builder, segment, local, !isSentLater);
-  accumulators.add(builder, accumulators.of(segment), isSentLater ? sum : scattered(builder, segment, sum));
+  Value *sum = packed(builder, segment, local, /*isRounded=*/!isSentLater(segment));
+  if (!isSentLater(segment))
+    sum = scattered(builder, segment, sum);
+  if (sumsRanksFirst)
+    sum = summedOverReplicas(builder, segment, sum);
+  accumulators.add(builder, accumulators.of(segment), sum);
 }
 
 Value *GradientSums::accumulated(Builder &builder, const State &segment) const {
   const State &accumulator = accumulators.of(segment);
   Value *sum = named(builder.readState(accumulator), accumulator.name);
-  bool isScattered = !segment.over.empty() && !keepsGradients(states.unitOf(segment));
-  if (isScattered && replicasOf(segment).empty())
+  if (sumsRanksFirst || (!isSentLater(segment) && replicasOf(segment).empty()))
     return sum;
   sum = builder.cast(sum, states.reducedType(segment));
-  return summedOverReplicas(builder, segment, isScattered ? sum : scattered(builder, segment, sum));
+  return summedOverReplicas(builder, segment, isSentLater(segment) ? scattered(builder, segment, sum) : sum);
 }
 
 Value *GradientSums::gradient(Builder &builder, const State &segment) const {

@@ -15,7 +15,7 @@ class StateSharder {
 public:
   StateSharder(Module &module, const PassContext &context)
       : module(module), layout(optimizerLayout(module)), accumulators(module), states(module, context.options),
-        gradientSums(module, states, accumulators), statistics(module) {}
+        gradientSums(module, states, accumulators, context.options), statistics(module) {}
 
   llvm::Error run() {
     states.add(layout, accumulators, statistics);
