@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
+#include "ir/verify.h"
 #include "ir/verify_rules.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -30,6 +31,7 @@ Stages stagesOf(Op op) {
   case Op::adjustLossScale: return {Stage::train, Stage::planned};
   case Op::batchSum:
   case Op::updateStatistics: return {Stage::train, Stage::train};
+  case Op::stopGradient:
   case Op::batchNorm: return {Stage::graph, Stage::train};
   case Op::batchStatistics:
   case Op::batchNormGrad: return {Stage::train, Stage::planned};
@@ -58,9 +60,9 @@ llvm::Error checkOp(const Module &module, const Node &node) {
   if (addedOperand(node) && module.stage < Stage::sharded)
     return broken("V12", node,
                   infoOf(node).name + " adds no operand in stage " + nameOf(module.stage) + ", only from sharded on");
-  auto [first, last] = stagesOf(node.op());
-  if (module.stage >= first && module.stage <= last)
+  if (mayStandIn(node.op(), module.stage))
     return llvm::Error::success();
+  auto [first, last] = stagesOf(node.op());
   std::string message = (infoOf(node).name + " is not allowed in stage " + nameOf(module.stage) + ", only ").str();
   if (last == Stage::planned)
     return broken("V12", node, message + "from " + nameOf(first) + " on");
@@ -234,3 +236,8 @@ llvm::Error checkStage(const Module &module) {
 }
 
 } // namespace fsdpc::rules
+
+bool fsdpc::mayStandIn(Op op, Stage stage) {
+  auto [first, last] = rules::stagesOf(op);
+  return stage >= first && stage <= last;
+}

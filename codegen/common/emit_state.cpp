@@ -351,6 +351,7 @@ const Emitter batchSum = {emitReturn, Elements::any, noneLeft};
 const Emitter allGather = batchSum;
 const Emitter reduceScatter = batchSum;
 const Emitter allReduce = batchSum;
+const Emitter stopGradient = batchSum;
 const Emitter allGatherStart = {emitStart};
 const Emitter reduceScatterStart = {emitStart};
 const Emitter allReduceStart = {emitStart};

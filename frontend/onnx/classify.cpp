@@ -35,7 +35,8 @@ bool isBufferName(llvm::StringRef name) {
                                                "embed_scale",
                                                "pe",
                                                "mean",
-                                               "std"};
+                                               "std",
+                                               "final_logits_bias"};
   return llvm::is_contained(leaves, leafOf(name));
 }
 
@@ -339,7 +340,11 @@ private:
       UseRole use = useRole(index, read);
       return use == UseRole::mean || use == UseRole::variance;
     });
-    if (isBufferName(tensor.name()) || isState || looksLikeMask(model, tensor))
+    // The weight of a layer may start as an identity matrix.
+    const bool isLayerWeight =
+        leafOf(tensor.name()) == "weight" &&
+        llvm::any_of(reads, [&](const InitializerRead &read) { return isMatrixProduct(index.node(read)); });
+    if (isBufferName(tensor.name()) || isState || (!isLayerWeight && looksLikeMask(model, tensor)))
       return with(role, InitializerKind::buffer, "name");
     bool isModuleName = isTorch || llvm::StringRef(tensor.name()).contains('.');
     if (isModuleName)

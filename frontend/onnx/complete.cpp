@@ -1,5 +1,6 @@
 #include "frontend/onnx/complete.h"
 
+#include "frontend/onnx/folding.h"
 #include "frontend/onnx/traced_graph.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -221,7 +222,7 @@ private:
   }
 
   /// The modules whose missing parameters the node may mean: its statement quotes a value that is lost, and the node
-  /// reads a parameter that the statement does not quote, or a folded one of the lost value's operation beside it.
+  /// reads a parameter that the statement does not quote, or a folded one of the lost value's operation.
   void noteReadInPlaceOf(int node) {
     const TracedStatement *statement = statementOf(node);
     if (!statement)
@@ -236,12 +237,12 @@ private:
       const std::string parameter = parameterBehind(input);
       if (parameter.empty())
         continue;
-      const bool isQuoted = llvm::is_contained(statement->arguments, llvm::StringRef(input));
       if (parameter == input && !llvm::is_contained(statement->parameters, parameter) &&
           quotesLost([](llvm::StringRef) { return true; }))
         mayBeReadAsAnother.insert(index.scopes[node]);
-      if (parameter != input && isQuoted &&
-          quotesLost([&](llvm::StringRef name) { return withoutNumber(name) == withoutNumber(input); }))
+      if (parameter != input && quotesLost([&](llvm::StringRef name) {
+            return withoutNumber(name) == withoutNumber(operationOfFolded(input));
+          }))
         mayBeReadAsAnother.insert(moduleOf(parameter));
     }
   }

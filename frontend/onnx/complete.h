@@ -24,11 +24,8 @@ MissingParameters findMissing(const OnnxModel &model, const GraphIndex &index, c
 /// nothing that was changed.
 llvm::Error accountForAll(const Repair &repair);
 
-/// Where the derivative of what the file computes is not the author's:
-///   - classes of torch.autograd.Function that the source calls, by the stack traces: the export has their forward
-///   passes alone;
-///   - nodes that read a value which the source detaches, by the statements, and which depends on parameters.
-/// Whoever accepts one by its name takes the derivative of what the file computes.
+/// Classes of torch.autograd.Function that the source calls, by the stack traces: the export has their forward passes
+/// alone. Whoever accepts one by its name takes the derivative of what the file computes.
 std::vector<LostParameter> findLostDerivatives(const onnx::GraphProto &graph);
 
 /// Fills `model.tracedApart` with the trainable ones of `parameters` that a statement traced apart reads.

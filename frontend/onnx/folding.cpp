@@ -21,6 +21,12 @@ Moves movesOf(llvm::StringRef operation) {
       .Default(Moves::computed);
 }
 
+bool takesPart(llvm::StringRef operation) {
+  return llvm::StringSwitch<bool>(operation)
+      .Cases("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind", true)
+      .Default(false);
+}
+
 bool keepsOrder(llvm::StringRef operation) {
   return llvm::StringSwitch<bool>(operation)
       .Cases("alias", "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "detach", "clone", "contiguous", true)

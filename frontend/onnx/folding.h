@@ -16,6 +16,9 @@ enum class Moves : uint8_t {
 };
 Moves movesOf(llvm::StringRef operation);
 
+/// Does it leave elements out?
+bool takesPart(llvm::StringRef operation);
+
 /// Do all elements stay where they are in row-major order?
 bool keepsOrder(llvm::StringRef operation);
 

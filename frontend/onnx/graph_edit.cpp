@@ -107,6 +107,12 @@ std::string GraphEdit::addScalar(llvm::StringRef op, llvm::StringRef source, flo
   return addNode(op, {a, b}).output(0);
 }
 
+std::string GraphEdit::addStopGradient(llvm::StringRef source) {
+  onnx::NodeProto &node = addNode("Identity", {source.str()});
+  markStopsGradient(node);
+  return node.output(0);
+}
+
 std::string GraphEdit::addRows(llvm::StringRef source, int64_t first, int64_t many) {
   const std::vector<std::string> inputs = {source.str(), addIntegers(source.str() + ".first", {first}, {1}),
                                            addIntegers(source.str() + ".end", {first + many}, {1}),

@@ -30,6 +30,8 @@ public:
   /// Rows of a table, [indexShape..., D].
   std::string addGather(llvm::StringRef table, llvm::ArrayRef<int64_t> indices, llvm::ArrayRef<int64_t> indexShape);
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
+  /// An Identity that is marked by stopGradientKey.
+  std::string addStopGradient(llvm::StringRef source);
   /// `op` of a value and an f32 scalar, in that order unless `isScalarFirst`.
   std::string addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst);
   /// Elements [first, first + many) of axis 0.

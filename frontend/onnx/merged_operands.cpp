@@ -84,9 +84,14 @@ void MergedOperands::findTwin(int node) {
   llvm::StringRef lost = traced.statements[traced.statementOf(node)].arguments[operand];
   const bool isMade = index.initializerPosition(lost) >= 0 || index.producerPosition(lost) >= 0;
   if (parameter.empty() || parameter == read || isMade || withoutNumber(lost) != withoutNumber(read) ||
-      llvm::count(proto.input(), read) != 2 || isReadByAlias(read))
+      isReadByAlias(read))
     return;
-  auto [twin, isNew] = twins.try_emplace(lost, Twin{read, onlyCandidate(moduleOf(parameter), index.scopes[node])});
+  std::string other = onlyCandidate(moduleOf(parameter), index.scopes[node]);
+  // The same operation on the same parameter, twice, would look alike: a neighbour of it that nothing reads does not.
+  const bool isBoth = llvm::count(proto.input(), read) == 2;
+  if (!isBoth && (other.empty() || moduleOf(other) != moduleOf(parameter)))
+    return;
+  auto [twin, isNew] = twins.try_emplace(lost, Twin{read, std::move(other)});
   if (!isNew && twin->second.tensor != read)
     twin->second.parameter.clear();
 }

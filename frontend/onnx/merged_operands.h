@@ -14,10 +14,10 @@ namespace fsdpc {
 
 class MergedOperands {
 public:
-  /// A lost value (%expand_1) is another parameter's where a node reads the stored one in its place and once more
-  /// under the name that its statement quotes, and there is one parameter only that the value can come from. Nothing
-  /// in the file holds or quotes that one, and it belongs to the stored value's module, to the reader's or one inside,
-  /// or to a module that left no node. Weights and biases of a layer that has both are none.
+  /// A lost value (%expand_1) is another parameter's where a node reads the stored one in its place and there is one
+  /// parameter only that the value can come from. Nothing in the file holds or quotes that one, and it belongs to the
+  /// stored value's module, or, where the node reads the stored value once more under its own name, to the reader's
+  /// module or one inside, or to a module that left no node. Weights and biases of a layer that has both are none.
   MergedOperands(const GraphIndex &index, const ExportSignature &signature, const TracedGraph &traced);
 
   /// The parameter that the read means in place of the one that its initializer was folded from; "" if it means that

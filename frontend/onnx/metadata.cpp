@@ -141,6 +141,12 @@ std::vector<std::string> pythonStrings(llvm::StringRef text) {
   return result;
 }
 
+void markStopsGradient(onnx::NodeProto &node) {
+  onnx::StringStringEntryProto &entry = *node.add_metadata_props();
+  entry.set_key(stopGradientKey.str());
+  entry.set_value("1");
+}
+
 ExportSignature exportSignature(const onnx::GraphProto &graph) {
   ExportSignature signature;
   llvm::StringRef text = metadataOf(graph, signatureKey);

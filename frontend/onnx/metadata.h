@@ -32,6 +32,10 @@ constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
 /// Where in the author's source the statement stands.
 constexpr llvm::StringRef sourceKey = "pkg.torch.onnx.stack_trace";
 
+/// On an Identity node: no gradient flows back through it. Other programs read the node as the Identity that it is.
+constexpr llvm::StringRef stopGradientKey = "fsdpc.stop_gradient";
+void markStopsGradient(onnx::NodeProto &node);
+
 /// What the import did to an initializer, as metadata of the initializer.
 constexpr llvm::StringRef recoveredKey = "fsdpc.recovered";
 

@@ -212,8 +212,8 @@ llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair) {
     return ambiguous.takeError();
   for (const std::string &name : *ambiguous)
     repair.model.lost.push_back({name, "was merged with another of equal values, and nothing tells who reads which"});
-  for (auto *step :
-       {restoreFolded, restoreRecurrent, restoreInProjections, restoreComplements, restoreBiases, accountForAll})
+  for (auto *step : {restoreConcatenated, restoreFolded, restoreRecurrent, restoreInProjections, restoreComplements,
+                     restoreBiases, stopGradients, accountForAll})
     if (llvm::Error error = step(repair))
       return error;
   RecoveredParameters recovered = listParameters(repair);

@@ -47,6 +47,11 @@ llvm::Error splitMerged(const Repair &repair);
 /// and may be read where another's call was. Off with keepShared.
 llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair);
 
+/// Biases that the model joins to one vector and takes apart again (those of q, k and v, for PyTorch's attention with
+/// weights of its own), which the exporter stored joined, are parameters again: each read of a part is the bias of the
+/// layer whose weight the reader's statement quotes. Runs before restoreFolded, which calls the joined one computed.
+llvm::Error restoreConcatenated(const Repair &repair);
+
 /// A parameter that the exporter expanded, sliced or looked up, and stored as the result (`folded_from` names it), is
 /// an initializer again, read through Expand, Gather, Reshape and Transpose nodes:
 ///   - along an axis where all slices are equal, the parameter is one of them. Slices of one value count only along the
@@ -76,6 +81,12 @@ llvm::Error restoreComplements(const Repair &repair);
 /// Biases that the export signature lists and the file lacks come back as zeros where a Gemm or Conv has room for them.
 /// Only with restoreBiases; otherwise a remark counts them.
 llvm::Error restoreBiases(const Repair &repair);
+
+/// Where the author stopped gradients by detach(), they stop (dynamo exporter): a kept Identity is marked
+/// (stopGradientKey), and a dropped one comes back in front of the node whose statement quotes it. Where the statement
+/// does not tell which input that is, or a value was merged with one that may be detached, the node is lost
+/// (OnnxModel::lost). What depends on no parameter stays as it is. Runs when every parameter is an initializer.
+llvm::Error stopGradients(const Repair &repair);
 
 /// A boolean mask of PyTorch's scaled_dot_product_attention hides keys altogether, and a query that sees none is zero.
 /// The dynamo exporter selects the least float instead of -infinity: such a query would see all keys alike, and the NaN

@@ -67,6 +67,11 @@ private:
       return llvm::Error::success();
     }
     folding.parameter = parameters.front();
+    // A literal of the source is detached too, after lift_fresh_copy.
+    if (llvm::is_contained(folding.moving, "detach") && !llvm::is_contained(folding.moving, "lift_fresh_copy")) {
+      lose(folding.parameter, "was detached into '" + tensor.name() + "', where it does not train");
+      return llvm::Error::success();
+    }
     // What is read by index may be computed too, which is no matter; else the values are others than the parameter's.
     bool isComputed = folding.computes && !folding.readsRows;
     if (!isComputed && folding.last != Moves::computed)
@@ -108,8 +113,12 @@ private:
   }
 
   llvm::Error cutDown(const onnx::TensorProto &tensor, const Folding &folding) {
-    if ((!folding.repeats && !folding.readsRows) || elementsOf(tensor) == 0)
+    if ((!folding.repeats && !folding.readsRows) || elementsOf(tensor) == 0) {
+      if (llvm::any_of(folding.moving, takesPart))
+        repair.remarks.push_back("'" + folding.parameter + "' was stored as '" + tensor.name() +
+                                 "', after a slice: what that left out is not in the file");
       return llvm::Error::success(); // what is left are reshapes and transposes, which the classifier reads
+    }
     if (isAbsent(repair.model, tensor)) {
       lose(folding.parameter, "is stored as '" + tensor.name() + "', whose values are absent");
       return llvm::Error::success();
@@ -119,9 +128,12 @@ private:
       return bytes.takeError();
     const int64_t elements = elementsOf(tensor);
     DenseValues values{shapeOf(tensor), static_cast<int64_t>(bytes->size()) / elements, std::move(*bytes)};
+    if (folding.repeats)
+      splitRepeated(values);
+    const Shape stored = values.shape;
     collapse(values, folding);
     // What was expanded, and not along the batch, had fewer elements than there are.
-    const bool isGrown = folding.repeats && !folding.readsRows && batch != 1 && values.shape == shapeOf(tensor);
+    const bool isGrown = folding.repeats && !folding.readsRows && batch != 1 && values.shape == stored;
     // One value in several rows: as many parameters as one likes would look like that.
     int64_t largest = values.shape.empty() ? 1 : *std::max_element(values.shape.begin(), values.shape.end());
     if ((values.elements() != largest || (isGrown && elements > 1)) && values.isUniform()) {
@@ -130,10 +142,23 @@ private:
       return llvm::Error::success();
     }
     if (folding.readsRows)
-      readRows(tensor, folding, values);
+      readRows(tensor, folding, values, stored);
     else
-      replace(tensor, folding, values, {});
+      replace(tensor, folding, values, stored, {});
     return llvm::Error::success();
+  }
+
+  /// Samples that were joined with the axis behind them, [B * H, ...] of x.repeat(B, 1, 1).view(...): an axis of their
+  /// own, where the parts are equal and not of one value.
+  void splitRepeated(DenseValues &values) const {
+    const int64_t many = values.shape.empty() ? 0 : values.shape[0];
+    if (batch < 2 || many <= batch || many % batch != 0)
+      return;
+    DenseValues split = values;
+    split.shape[0] = many / batch;
+    split.shape.insert(split.shape.begin(), batch);
+    if (repeatsAlong(split, 0) && !split.isUniform())
+      values = std::move(split);
   }
 
   /// Axes along which everything is equal. Of slices that hold one value only, equality proves nothing: the samples of
@@ -150,32 +175,48 @@ private:
     }
   }
 
+  /// [positions, D] of a table as rows, with the axis of the tensor that D is.
+  struct FoundRows {
+    RowsOfTable table;
+    int64_t axis;
+
+    bool repeats() const { return table.rows.shape[0] < static_cast<int64_t>(table.indices.size()); }
+  };
+
   /// Which axis of what is left holds a row's elements: the one with which fewest elements remain.
-  void readRows(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values) {
+  static std::optional<FoundRows> findRows(const DenseValues &values, const Folding &folding) {
     const int64_t rank = static_cast<int64_t>(values.shape.size());
-    std::optional<RowsOfTable> best;
-    int64_t bestAxis = rank - 1, positions = 1;
-    for (int64_t axis = folding.last == Moves::rows ? rank - 1 : 0; axis < rank; ++axis) {
-      // Single elements repeat by chance.
-      if (values.shape[axis] < 2 && rank > 1 && folding.last != Moves::rows)
-        continue;
+    std::optional<FoundRows> best;
+    auto isSingle = [&](int64_t axis) { return values.shape[axis] < 2 && rank > 1 && folding.last != Moves::rows; };
+    auto tryAxis = [&](int64_t axis, int64_t mostElements) {
       RowsOfTable found = distinctRows(moveAxisLast(values, axis));
-      bool isBetter = !best || found.rows.elements() < best->rows.elements();
-      if (!isBetter)
-        continue;
-      positions = static_cast<int64_t>(found.indices.size());
-      best = std::move(found);
-      bestAxis = axis;
-    }
-    const bool repeats = best && best->rows.shape[0] < positions;
+      const int64_t elements = found.rows.elements();
+      if (elements <= mostElements && (!best || elements < best->table.rows.elements()))
+        best = {std::move(found), axis};
+    };
+    for (int64_t axis = folding.last == Moves::rows ? rank - 1 : 0; axis < rank; ++axis)
+      if (!isSingle(axis))
+        tryAxis(axis, values.elements());
+    // Some single elements repeat by chance. Half of them do in a table of one column.
+    if (!best || !best->repeats())
+      for (int64_t axis = 0; axis < rank; ++axis)
+        if (isSingle(axis))
+          tryAxis(axis, values.elements() / 2);
+    return best;
+  }
+
+  void readRows(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values,
+                llvm::ArrayRef<int64_t> stored) {
+    std::optional<FoundRows> found = findRows(values, folding);
+    const bool repeats = found && found->repeats();
     // Moved about and computed: only rows that occur again prove that the last computation was on indices.
     if (!repeats && folding.computes && folding.last != Moves::rows)
       return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
     if (!repeats)
-      return replace(tensor, folding, values, {});
-    orderByOffsets(*best);
-    Lookup lookup{std::move(best->indices), values.shape, bestAxis};
-    replace(tensor, folding, best->rows, lookup);
+      return replace(tensor, folding, values, stored, {});
+    orderByOffsets(found->table);
+    Lookup lookup{std::move(found->table.indices), values.shape, found->axis};
+    replace(tensor, folding, found->table.rows, stored, lookup);
   }
 
   /// Gives [positions, D] of a table back its place in a tensor.
@@ -185,12 +226,13 @@ private:
     int64_t axis = 0; ///< of D
   };
 
-  /// The initializer gives way to the parameter and the nodes that make the initializer's value from it.
+  /// The initializer gives way to the parameter and the nodes that make the initializer's value from it: `values`
+  /// expanded to `stored`, which has the initializer's elements in their order.
   void replace(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values,
-               const std::optional<Lookup> &lookup) {
+               llvm::ArrayRef<int64_t> stored, const std::optional<Lookup> &lookup) {
     if (known.parameter(folding.parameter))
       return lose(folding.parameter, "is read a second time, as '" + tensor.name() + "'");
-    Shape own = values.shape, target = shapeOf(tensor);
+    Shape own = values.shape, target(stored.begin(), stored.end());
     bool isTable = folding.readsRows && !lookup;
     if (values.shape == target && !lookup)
       return; // only dims of 1 are in excess, if any: the classifier drops them
@@ -208,6 +250,8 @@ private:
     }
     if (shape != target)
       value = edit.addExpand(value, target);
+    if (target != shapeOf(tensor))
+      value = edit.addReshape(value, shapeOf(tensor));
     edit.replaceInitializer(tensor.name(), value, {});
     repair.remarks.push_back("'" + folding.parameter + "' " + noteOf(tensor, folding, lookup.has_value()));
   }

@@ -1,4 +1,5 @@
 #include "frontend/onnx/classify.h"
+#include "frontend/onnx/equal_values.h"
 #include "frontend/onnx/folding.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/layer_biases.h"
@@ -30,13 +31,7 @@ public:
       parametersOf[moduleOf(name)].push_back(name);
     listQuotes();
     listReadsOfStatements();
-    bool hasFolded = llvm::any_of(index.graph.initializer(), [](const onnx::TensorProto &tensor) {
-      return tensor.dims_size() == 2 && isExporterName(tensor.name());
-    });
-    bool hasTransposes = llvm::any_of(index.graph.node(), [&](const onnx::NodeProto &node) {
-      return node.op_type() == "Transpose" && index.initializer(node.input(0)) && !GraphEdit::isAlias(node);
-    });
-    keepsTransposes = hasTransposes && !hasFolded;
+    mergesNothing = !signature.known() && holdsEqualVectors(repair.model, index);
   }
 
   /// Rewrites the graph; the index is stale afterwards.
@@ -208,12 +203,12 @@ private:
   }
 
   /// The Identity's output. A name that the exporter made up stands for no other parameter if the same module reads it,
-  /// called twice, unless it is the bias of another layer in it (the parts of in_proj_bias, of zeros). An exporter that
-  /// leaves transposes of weights alone merges nothing, and Identity nodes tell of true ties.
+  /// called twice, unless it is the bias of another layer in it (the parts of in_proj_bias, of zeros). Where the file
+  /// holds equal values twice, the exporter merged nothing (in training mode), and Identity nodes tell of true ties.
   std::string nameByAlias(const Candidate &candidate) {
     llvm::StringRef own = candidate.tensor->name(), alias = candidate.read->alias;
     if (!isExporterName(alias))
-      return (keepsTransposes ? own : alias).str();
+      return (mergesNothing ? own : alias).str();
     if (const std::string weight = weightBeside(index, *candidate.read); !weight.empty())
       return biases.nameBeside(own, weight);
     const InitializerRead &first = index.readsOf(own).front();
@@ -234,7 +229,8 @@ private:
     llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(*candidate.read), module = moduleOf(own);
     bool isForeign = own.contains('.') && !scope.empty() && !isWithin(scope, module) && !isWithin(module, scope) &&
                      withoutCallCount(scope) != withoutCallCount(module) &&
-                     (!isScopeOf(withoutCallCount(scope), module) || isReadAtHome(own));
+                     (!isScopeOf(withoutCallCount(scope), module) || isReadAtHome(own)) &&
+                     moduleOf(weightBeside(index, *candidate.read)) != module; // scopes may lack `layers.0`
     std::string name = (scope + "." + leafOf(own)).str();
     return isForeign && index.initializerPosition(name) < 0 ? name : own.str();
   }
@@ -404,7 +400,7 @@ private:
   std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
   llvm::StringMap<std::vector<std::string>> parametersOf; ///< by module: its own, not those of modules in it
-  bool keepsTransposes = false;
+  bool mergesNothing = false;
   llvm::StringMap<std::string> assigned;
   llvm::StringMap<bool> readsAtHome; ///< by initializer
   llvm::StringSet<> made;

@@ -1,4 +1,5 @@
-// Ops that make or move elements without computing: constant, iota, broadcast, reshape, transpose, concat.
+// Ops that make or move elements without computing: constant, iota, broadcast, reshape, stop_gradient,
+// transpose, concat.
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -83,11 +84,19 @@ llvm::Error inferReshape(llvm::ArrayRef<Type> operands, const AttributesBase *at
   return addResult(reshapeInfo, "C1", operands[0].dtype(), shape, results);
 }
 
+/// Of stop_gradient too.
 void evaluateReshape(EvaluateContext &context) { context.results[0].values = context.operands[0]->values; }
 
 void reshapeVjp(VjpContext &context) {
   if (Value *dy = context.resultCotangents[0]; dy && context.needed[0])
     context.operandCotangents[0] = context.builder.reshape(dy, context.node.operand(0)->type().shape());
+}
+
+llvm::Error inferStopGradient(llvm::ArrayRef<Type> operands, const AttributesBase *,
+                              llvm::SmallVectorImpl<Type> &results) {
+  if (llvm::Error error = checkOperands(stopGradientInfo, operands))
+    return error;
+  return addResult(stopGradientInfo, "C0", operands[0].dtype(), operands[0].shape(), results);
 }
 
 llvm::Error inferTranspose(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
@@ -237,6 +246,16 @@ constinit const OpInfo reshapeInfo = {
     .evaluate = evaluateReshape,
     .vjp = reshapeVjp,
     .cost = costNothing};
+
+constinit const OpInfo stopGradientInfo = {.name = "stop_gradient",
+                                           .doc = "x itself. No gradient flows back through it: PyTorch's detach(). "
+                                                  "The pass differentiate removes it.",
+                                           .operandNames = namesX,
+                                           .traits = pure | aliasesOperand,
+                                           .infer = inferStopGradient,
+                                           .evaluate = evaluateReshape,
+                                           .vjp = notDifferentiable,
+                                           .cost = costNothing};
 
 constinit const OpInfo transposeInfo = {.name = "transpose",
                                         .doc = "x with its axes in another order: dim i of the result is dim "

@@ -147,6 +147,18 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
   }
 }
 
+/// With the derivative taken, what stopped it is its operand.
+void removeStops(Function &function) {
+  for (Node *node = function.front(); node;) {
+    Node *next = node->next();
+    if (node->op() == Op::stopGradient) {
+      node->result()->replaceAllUsesWith(node->operand(0));
+      node->erase();
+    }
+    node = next;
+  }
+}
+
 llvm::Error run(Module &module, const PassContext &context) {
   if (context.options.optimizer.lossScale)
     addGuardStates(module, *updateGuard(context.options.optimizer), context.options.optimizer);
@@ -162,6 +174,8 @@ llvm::Error run(Module &module, const PassContext &context) {
     return llvm::createStringError(
         "no trainable parameter influences the loss: nothing to train (see fsdpc inspect, --trainable, --frozen)");
   returnGradients(module, step, differentiator.gradients, context.options);
+  for (const auto &function : module.functions)
+    removeStops(*function);
   eraseDeadNodes(step);
   return llvm::Error::success();
 }

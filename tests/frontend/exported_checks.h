@@ -33,6 +33,8 @@ inline std::string errorOf(ExportedModel &model, const ImportOptions &options = 
   return imported ? "" : llvm::toString(imported.takeError());
 }
 
+inline std::string errorOf(ExportedModel &&model) { return errorOf(model); }
+
 inline std::string notesOf(const ImportedModel &imported) { return llvm::join(imported.notes, "\n"); }
 
 /// x + table, both [2, 2, 3]; the table was folded from parameter `name`.

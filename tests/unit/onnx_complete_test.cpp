@@ -1,4 +1,6 @@
 // Every parameter that the exporter names trains as its author wrote it, or the import refuses by name.
+#include "frontend/onnx/metadata.h"
+#include "frontend/onnx/model.h"
 #include "tests/frontend/exported_checks.h"
 #include "gmock/gmock.h"
 
@@ -138,6 +140,100 @@ TEST(OnnxComplete, RelativePositionsAreNumberedAsVisionModelsDo) {
   EXPECT_EQ(valuesAtZero(*imported, {2, 2, 2}), std::vector<double>(values.begin(), values.end()));
 }
 
+TEST(OnnxComplete, RelativePositionsOfOneHeadAreATableOfOneColumn) {
+  // The offsets between the places of a 1 x 4 window, of one head: 7 numbers in 16 places.
+  std::vector<float> values;
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j)
+      values.push_back(static_cast<float>(10 + i - j));
+  ExportedModel model(llvm::ArrayRef<std::string>("table"));
+  model.input("x", {2, 4, 4});
+  model.output("add", {2, 4, 4});
+  model.folded("unsqueeze", {1, 4, 4}, values, {"table", "index", "permute"});
+  model.node("Add", {"x", "unsqueeze"}, "add", "", "aten.add.Tensor](args = (%x, %unsqueeze)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_EQ(weightsOf(*imported)["table"].values, std::vector<double>({7, 8, 9, 10, 11, 12, 13}));
+}
+
+TEST(OnnxComplete, RowsRepeatedForEveryHeadOfEverySampleAreOneTable) {
+  // table.repeat(2, 1, 1) of 2 samples, [2, 2, 2], as [4, 2]: two heads of each.
+  ExportedModel model(llvm::ArrayRef<std::string>("table"));
+  model.input("x", {2, 2, 2});
+  model.output("add", {4, 2});
+  model.folded("view", {4, 2}, {1, 2, 3, 4, 1, 2, 3, 4}, {"table", "repeat"});
+  model.integer(model.node("Flatten", {"x"}, "reshape", "", "aten.view.default](args = (%x, [4, 2])"), "axis", 2);
+  model.node("Add", {"reshape", "view"}, "add", "", "aten.add.Tensor](args = (%reshape, %view)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_EQ(weightsOf(*imported)["table"].values, std::vector<double>({1, 2, 3, 4}));
+  EXPECT_EQ(valuesAtZero(*imported, {2, 2, 2}), std::vector<double>({1, 2, 3, 4, 1, 2, 3, 4}));
+}
+
+/// q(x) + k(x): biases of zeros that the model joined and split, and the exporter stored as one.
+TEST(OnnxComplete, BiasesThatWereJoinedAreTheLayersAgain) {
+  ExportedModel model({"q.weight", "q.bias", "k.weight", "k.bias"});
+  model.input("x", {2, 2});
+  model.output("add", {2, 2});
+  model.initializer("q.weight", {2, 2}, {1, 2, 3, 4});
+  model.initializer("k.weight", {2, 2}, {5, 6, 7, 8});
+  model.folded("cat", {4}, {1, 2, 3, 4}, {"k.bias", "q.bias"});
+  onnx::NodeProto &split = model.node("Split", {"cat"}, "part_0", "", "");
+  split.add_output("part_1");
+  split.clear_metadata_props();
+  model.integer(split, "num_outputs", 2);
+  model.node("MatMul", {"x", "q.weight"}, "val_1", "", "aten.linear.default](args = (%x, %p_q_weight, %getitem)");
+  model.node("Add", {"val_1", "part_0"}, "linear", "", "aten.linear.default](args = (%x, %p_q_weight, %getitem)");
+  model.node("MatMul", {"x", "k.weight"}, "val_2", "", "aten.linear.default](args = (%x, %p_k_weight, %getitem_1)");
+  model.node("Add", {"val_2", "part_1"}, "linear_1", "", "aten.linear.default](args = (%x, %p_k_weight, %getitem_1)");
+  model.node("Add", {"linear", "linear_1"}, "add", "", "aten.add.Tensor](args = (%linear, %linear_1)");
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_EQ(weightsOf(*imported)["q.bias"].values, std::vector<double>({1, 2}));
+  EXPECT_EQ(weightsOf(*imported)["k.bias"].values, std::vector<double>({3, 4}));
+}
+
+TEST(OnnxComplete, WhatASliceLeftOutIsNamed) {
+  ExportedModel model = sumWith("view", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {"position", "slice_1"});
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_THAT(imported->remarks,
+              testing::Contains(testing::HasSubstr("'position' was stored as 'view', after a slice")));
+}
+
+TEST(OnnxComplete, AParameterThatIsReadDetachedIsRefused) {
+  EXPECT_THAT(errorOf(sumWith("view", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {"position", "detach"})),
+              testing::HasSubstr("'position' was detached into 'view'"));
+}
+
+/// x * a + x * b with both scales stored as one; the second's statement quotes the other.
+ExportedModel twoScales(llvm::ArrayRef<std::string> parameters) {
+  ExportedModel model(parameters);
+  model.input("x", {2, 3, 2});
+  model.output("add", {2, 3, 2});
+  model.folded("unsqueeze", {3, 1}, {4, 4, 4}, {"m.scale_1"});
+  model.node("Mul", {"unsqueeze", "x"}, "mul", "m", "aten.mul.Tensor](args = (%unsqueeze, %x)");
+  model.node("Mul", {"unsqueeze", "mul"}, "mul_1", "m", "aten.mul.Tensor](args = (%unsqueeze_3, %mul)");
+  model.node("Add", {"mul", "mul_1"}, "add", "m", "aten.add.Tensor](args = (%mul, %mul_1)");
+  return model;
+}
+
+TEST(OnnxComplete, EqualScalesOfOneModuleAreTwoParameters) {
+  llvm::Expected<ImportedModel> imported = importOnnx(twoScales({"m.scale_1", "m.scale_2"}).save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
+  EXPECT_TRUE(parameterOf(*imported, "m.scale_1"));
+  EXPECT_TRUE(parameterOf(*imported, "m.scale_2"));
+  // The one scale of a module that reads it twice stays one.
+  llvm::Expected<ImportedModel> shared = importOnnx(twoScales({"m.scale_1"}).save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(shared)) << llvm::toString(shared.takeError());
+  EXPECT_EQ(shared->parameters.size(), 1u);
+}
+
+TEST(OnnxComplete, EqualScalesThatNothingTellsApartAreRefused) {
+  EXPECT_THAT(errorOf(twoScales({"m.scale_1", "m.scale_2", "m.scale_3"})),
+              testing::HasSubstr("'m.scale_2' has no value of its own"));
+}
+
 TEST(OnnxComplete, WhatWasComputedIsRefusedUnlessAccepted) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   ExportedModel model = sumWith("mul_1", values, {"scale", "val_1"});
@@ -202,6 +298,11 @@ TEST(OnnxComplete, AFunctionWithADerivativeOfItsOwnIsRefusedUnlessAccepted) {
   EXPECT_EQ(errorOf(model), "");
   source.set_value(caller + "  File \"model.py\", line 97, in forward\n    y = lib.Rounded.apply(\n  " + inside);
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'Rounded' is a torch.autograd.Function"));
+  // One that is known to have the derivative of its forward pass.
+  source.set_value(caller + "  File \"act.py\", line 9, in forward\n    return SwishAutoFn.apply(x)\n" +
+                   "  File \"lib/timm/layers/activations_me.py\", line 37, in forward\n    return swish_fwd(x)");
+  EXPECT_EQ(errorOf(model), "");
+  source.set_value(caller + "  File \"model.py\", line 97, in forward\n    y = lib.Rounded.apply(\n  " + inside);
   ImportOptions accepted = batchOfTwo();
   accepted.acceptChanged = "Rounded";
   EXPECT_EQ(errorOf(model, accepted), "");
@@ -223,8 +324,24 @@ TEST(OnnxComplete, ABatchNormThatIsGoneBesideWhatRunsWasMerged) {
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'two.bn.weight' has no node left"));
 }
 
-/// fc(x) + fc(x).detach(), or of x itself, with the detach dropped or kept as an Identity.
-std::string errorOfDetach(bool isOfParameter, bool isKept) {
+/// The inputs of node "add", or where it is kept of the detach, as repaired; the error if there is one.
+struct Repaired {
+  std::string error;
+  onnx::GraphProto graph;
+
+  bool stopsAt(llvm::StringRef value) const {
+    for (const onnx::NodeProto &node : graph.node())
+      if (!metadataOf(node, stopGradientKey).empty())
+        return node.input(0) == value;
+    return false;
+  }
+  bool stops() const {
+    return llvm::any_of(graph.node(), [](const auto &node) { return !metadataOf(node, stopGradientKey).empty(); });
+  }
+};
+
+/// relu(fc(x)), or of x itself, and node `last` of its result, with `statement`.
+Repaired repairedDetach(bool isOfParameter, bool isKept, std::vector<std::string> inputs, llvm::StringRef statement) {
   ExportedModel model({"fc.weight"});
   model.input("x", {2, 2});
   model.output("add", {2, 2});
@@ -233,15 +350,32 @@ std::string errorOfDetach(bool isOfParameter, bool isKept) {
   model.node("Relu", {isOfParameter ? "linear" : "x"}, "relu", "", "aten.relu.default](args = (%linear)");
   if (isKept)
     model.node("Identity", {"relu"}, "detach", "", "aten.detach.default](args = (%relu,)");
-  model.node("Add", {"linear", isKept ? "detach" : "relu"}, "add", "", "aten.add.Tensor](args = (%linear, %detach)");
-  return errorOf(model);
+  model.node("Add", inputs, "add", "", statement.str());
+  llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
+  if (!imported)
+    return {llvm::toString(imported.takeError()), {}};
+  return {"", imported->model->graph()};
 }
 
-TEST(OnnxComplete, WhereTheModelStopsGradientsTheyDoNotFlowInSilence) {
-  EXPECT_THAT(errorOfDetach(true, false), testing::HasSubstr("'node_add' reads what the model detaches"));
-  EXPECT_THAT(errorOfDetach(true, true), testing::HasSubstr("'node_detach' reads what the model detaches"));
-  EXPECT_EQ(errorOfDetach(false, false), "");
-  EXPECT_EQ(errorOfDetach(false, true), "");
+TEST(OnnxComplete, GradientsStopWhereTheModelDetaches) {
+  const char *sum = "aten.add.Tensor](args = (%linear, %detach)";
+  EXPECT_TRUE(repairedDetach(true, false, {"linear", "relu"}, sum).stopsAt("relu"));
+  EXPECT_TRUE(repairedDetach(true, true, {"linear", "detach"}, sum).stopsAt("relu"));
+  EXPECT_TRUE(repairedDetach(true, false, {"linear", "linear"}, sum).stopsAt("linear")); // x + x.detach()
+  EXPECT_FALSE(repairedDetach(false, false, {"linear", "relu"}, sum).stops());
+  EXPECT_FALSE(repairedDetach(false, true, {"linear", "detach"}, sum).stops());
+}
+
+TEST(OnnxComplete, ADetachedValueThatNothingTellsApartIsRefused) {
+  const char *both = "aten.add.Tensor](args = (%clone, %detach, alpha = 1, %mul)";
+  EXPECT_THAT(repairedDetach(true, false, {"linear", "relu"}, both).error,
+              testing::HasSubstr("'node_add' may read what the model detaches"));
+}
+
+TEST(OnnxComplete, ADetachedValueThatWasMergedWithAnotherIsRefused) {
+  // relu(linear) and relu(linear.detach()) are one node; the sum quotes both.
+  const char *sum = "aten.add.Tensor](args = (%relu, %relu_1, %detach)";
+  EXPECT_THAT(repairedDetach(true, false, {"relu", "relu"}, sum).error, testing::HasSubstr("may read what the model"));
 }
 
 TEST(OnnxComplete, GatesOfRecurrentLayersAreInPyTorchsOrder) {

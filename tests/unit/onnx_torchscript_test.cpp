@@ -162,12 +162,55 @@ TEST(OnnxTorchScript, WhatTwoModulesComputeByOneFormulaTrainsApart) {
 
 TEST(OnnxTorchScript, EqualValuesInNoOrderAreOneParameter) { EXPECT_EQ(scalesOf("7,6,5,4,4,2,1,3"), Names{"a.mix"}); }
 
+/// Two Linear layers whose weights the file transposes, and two norms whose weights an Identity gives. `bias` of the
+/// first norm has the values of the second one's.
+std::vector<std::string> parametersOfTwoNorms(llvm::StringRef bias) {
+  llvm::Expected<ImportedModel> imported = importScripted((R"((float[2,2] x) => (float[2,2] z)
+    <float[2] "a.weight" = {1,1}, float[2] "a.bias" = {)" + bias +
+                                                           R"(}, float[2] "b.bias" = {0,0},
+     float[2,2] "fc.weight" = {5,6,7,8}> {
+      ["Identity_0"] "b.weight" = Identity("a.weight")
+      ["/fc/Transpose"] t = Transpose<perm=[1,0]>("fc.weight")
+      ["/fc/MatMul"] m = MatMul(x, t)
+      ["/a/LayerNormalization"] y = LayerNormalization(m, "a.weight", "a.bias")
+      ["/b/LayerNormalization"] z = LayerNormalization(y, "b.weight", "b.bias") })")
+                                                              .str());
+  return namesOf(imported);
+}
+
+TEST(OnnxTorchScript, AnIdentityIsATieOnlyWhereEqualValuesStayedApart) {
+  // With do_constant_folding=False the exporter leaves transposes alone and still merges what is equal.
+  EXPECT_EQ(parametersOfTwoNorms("1,2"), (Names{"a.bias", "a.weight", "b.bias", "b.weight", "fc.weight"}));
+  // In training mode it merges nothing: two biases of zeros are there.
+  EXPECT_EQ(parametersOfTwoNorms("0,0"), (Names{"a.bias", "a.weight", "b.bias", "fc.weight"}));
+}
+
+TEST(OnnxTorchScript, AWeightThatStartsAsAnIdentityMatrixIsNoMask) {
+  llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,2] x) => (float[2,2] z)
+    <float[2,2] "fc.weight" = {1,0,0,1}, float[2,2] "mask" = {1,0,0,1}> {
+      ["/fc/Transpose"] t = Transpose<perm=[1,0]>("fc.weight")
+      ["/fc/MatMul"] m = MatMul(x, t)
+      ["/Mul"] z = Mul(m, "mask") })");
+  EXPECT_EQ(namesOf(imported), Names{"fc.weight"});
+}
+
 TEST(OnnxTorchScript, AScopeMayLackModulesWhoseForwardIsNotCalled) {
   llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,2] x) => (float[2,2] y)
     <float[2] "model.decoder.n.weight" = {1,1}, float[2] "model.decoder.n.bias" = {0,0}> {
       ["/decoder/n/LayerNormalization"] y = LayerNormalization(x, "model.decoder.n.weight", "model.decoder.n.bias")
     })");
   EXPECT_EQ(namesOf(imported), (Names{"model.decoder.n.bias", "model.decoder.n.weight"}));
+}
+
+TEST(OnnxTorchScript, TheBiasBesideItsOwnWeightKeepsItsNameWhateverTheScope) {
+  llvm::Expected<ImportedModel> imported = importScripted(R"((float[2,2] x) => (float[2,2] z)
+    <float[2,2] "m.layers.0.fc.weight" = {1,2,3,4}, float[2,2] "m.layers.1.fc.weight" = {5,6,7,8},
+     float[2] "m.layers.0.fc.bias" = {0,0}> {
+      ["Identity_0"] "m.layers.1.fc.bias" = Identity("m.layers.0.fc.bias")
+      ["/m/fc/Gemm"] y = Gemm(x, "m.layers.0.fc.weight", "m.layers.0.fc.bias")
+      ["/m/fc_1/Gemm"] z = Gemm(y, "m.layers.1.fc.weight", "m.layers.1.fc.bias") })");
+  EXPECT_EQ(namesOf(imported),
+            (Names{"m.layers.0.fc.bias", "m.layers.0.fc.weight", "m.layers.1.fc.bias", "m.layers.1.fc.weight"}));
 }
 
 TEST(OnnxTorchScript, AShorterScopeIsAnotherModuleWhereTheOwnOneReadsToo) {

@@ -87,6 +87,15 @@ OP_TEST(reshape, KeepsTheOrderOfElements) {
             "reshape: (C1) f32[2,3] has other elements than [5]");
 }
 
+OP_TEST(stopGradient, IsItsOperandAndPassesNoGradient) {
+  auto timesItself = [](Builder &b, llvm::ArrayRef<Value *> x) {
+    return Results{b.mul(x[0], b.create(Op::stopGradient, {x[0]})->result())};
+  };
+  EXPECT_EQ(valuesOf({counting({3})}, timesItself)[0].values, (Values{0, 1, 4}));
+  std::vector<HostTensor> gradients = gradientsOf({counting({3})}, timesItself);
+  EXPECT_EQ(gradients[0].values, (Values{0, 1, 2})); // not twice that
+}
+
 OP_TEST(transpose, PermutesAxes) {
   EXPECT_EQ(apply(Op::transpose, {counting({2, 3})}, TransposeAttributes{{1, 0}}).values, (Values{0, 3, 1, 4, 2, 5}));
   HostTensor cycled = apply(Op::transpose, {counting({2, 1, 3})}, TransposeAttributes{{2, 0, 1}});

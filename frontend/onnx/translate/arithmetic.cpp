@@ -1,4 +1,5 @@
 // Elementwise arithmetic and functions of one variable.
+#include "frontend/onnx/metadata.h"
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -66,7 +67,12 @@ void castTo(NodeTranslation &t) {
 
 void castLike(NodeTranslation &t) { t.setOutput(0, t.cast(t.input(0), t.input(1)->type().dtype())); }
 
-void identity(NodeTranslation &t) { t.passOn(); }
+/// stop_gradients.cpp marks those that the model detaches.
+void identity(NodeTranslation &t) {
+  if (metadataOf(t.node, stopGradientKey).empty())
+    return t.passOn();
+  t.setOutput(0, t.make(Op::stopGradient, {t.input(0)}));
+}
 
 constexpr TranslationRow rows[] = {
     {"Abs", unaryOp<Op::abs>},
