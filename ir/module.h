@@ -222,6 +222,10 @@ struct MeshAxis {
   int64_t rankOf(int64_t rank, int64_t member) const { return rank + (member - memberOf(rank)) * stride; }
 };
 
+/// A setting of planned modules whose order on the device is that of events: their `records`, `awaits` and waits that
+/// are not implied are all that orders the streams.
+inline constexpr llvm::StringRef eventsSetting = "ordered_by_events";
+
 class Module {
 public:
   std::string name = "model";

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Compiles every fixture under every strategy and option set; the checker runs on each compile and must be silent.
 
-    sweep.py [--fsdpc build/fsdpc] [--full] [--jobs 2] [FIXTURE...]
+    sweep.py [--fsdpc build/fsdpc] [--full] [--jobs 2] [--target cpu|cuda] [--needed PROGRAM] [FIXTURE...]
 
 By default each fixture meets every strategy on 2, 3 and 4 ranks and every option once, in turn (each option with each
-strategy over all fixtures); --full takes the whole product. A combination that fsdpc refuses as usage (exit 2: an option that changes
-nothing there) counts as neither. Prints each failure and `sweep: N compiled, R refused, F failed`; exits 0 or 1.
+strategy over all fixtures), in turn for cpu and for cuda; --full takes the whole product, --target one of the two. A
+combination that fsdpc refuses as usage (exit 2: an option that changes nothing there) counts as neither.
+--needed fsdpc_mutation_tests also drops every event of every plan for cuda, and every wait that is carried out: those
+that the checker does not miss are superfluous.
+Prints each failure and `sweep: N compiled, R refused, F failed[; E events and waits, S superfluous]`; exits 0 or 1.
 """
-import argparse, concurrent.futures, fixture_sets, itertools, json, pathlib, subprocess, sys, tempfile
+import argparse, concurrent.futures, fixture_sets, itertools, json, pathlib, re, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -92,7 +95,23 @@ def combinations(fixtures, full):
         yield fixture, STRATEGIES[i % len(STRATEGIES)], 4, options
 
 
-def compile_one(fsdpc, combination):
+def with_target(options, position, only):
+    """Options that name a target, or a transport of one, keep it."""
+    if "--target" in options or "--transport" in options:
+        return options
+    return f"{options} --target {only or ('cpu', 'cuda')[position % 2]}"
+
+
+def needed_events(program, planned):
+    """(events and waits of a plan, those that nothing needs)"""
+    if not program or "setting ordered_by_events" not in planned.read_text():
+        return 0, 0
+    output = subprocess.run([program, "--needed", planned], capture_output=True, text=True, errors="replace").stdout
+    counts = re.search(r"^(\d+) events and waits, (\d+) superfluous$", output, re.M)
+    return (int(counts[1]), int(counts[2])) if counts else (1, 1)
+
+
+def compile_one(fsdpc, needed, combination):
     fixture, strategy, ranks, options = combination
     command = [fsdpc, fixture / "model.onnx", *model_options(fixture), "--micro_batch_size", "1", "--world_size", str(ranks),
                "--strategy", strategy]
@@ -101,7 +120,8 @@ def compile_one(fsdpc, combination):
     with tempfile.TemporaryDirectory(prefix="fsdpc-sweep-") as folder:
         result = subprocess.run([str(c) for c in [*command, *options.split(), "--emit", "src", "-o", folder + "/out"]], cwd=folder,
                                 capture_output=True, text=True, errors="replace")
-    return result.returncode, f"{fixture.name} {strategy} N={ranks} {options}: exit {result.returncode}: {result.stderr.strip()[:600]}"
+        events = needed_events(needed, pathlib.Path(folder, "out/stages/planned.fsir")) if result.returncode == 0 else (0, 0)
+    return result.returncode, events, f"{fixture.name} {strategy} N={ranks} {options}: exit {result.returncode}: {result.stderr.strip()[:600]}"
 
 
 def main():
@@ -109,22 +129,31 @@ def main():
     parser.add_argument("--fsdpc", default=ROOT / "build/fsdpc")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--target", choices=("cpu", "cuda"))
+    parser.add_argument("--needed", type=pathlib.Path)
     parser.add_argument("fixtures", nargs="*")
     a = parser.parse_args()
     fixtures = fixture_sets.everywhere(a.fixtures)
     fsdpc = pathlib.Path(a.fsdpc).resolve()
-    runs = list(dict.fromkeys(combinations(fixtures, a.full)))
-    compiled = refused = failed = 0
+    runs = [(fixture, strategy, ranks, with_target(options, i, a.target))
+            for i, (fixture, strategy, ranks, options) in enumerate(dict.fromkeys(combinations(fixtures, a.full)))]
+    compiled = refused = failed = events = superfluous = 0
+    needed = a.needed and a.needed.resolve()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        for status, text in pool.map(lambda run: compile_one(fsdpc, run), runs):
+        for status, (all_events, not_needed), text in pool.map(lambda run: compile_one(fsdpc, needed, run), runs):
+            events += all_events
+            superfluous += not_needed
+            if not_needed:
+                print(f"{not_needed} of {all_events} superfluous: {text}", flush=True)
             is_refused = status == 2 or status == 1 and "does not divide" in text
             compiled += status == 0
             refused += is_refused
             if status != 0 and not is_refused:
                 failed += 1
                 print(text, flush=True)
-    print(f"sweep: {compiled} compiled, {refused} refused, {failed} failed")
-    return 1 if failed or not compiled else 0
+    counted = f"; {events} events and waits, {superfluous} superfluous" if needed else ""
+    print(f"sweep: {compiled} compiled, {refused} refused, {failed} failed{counted}")
+    return 1 if failed or superfluous or not compiled or needed and not events else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-// checkPlanned: the order of collectives, then every sequence of functions that a program runs, through memory.
+// checkPlanned: the order of collectives, then every sequence of functions that a program runs, through memory, then
+// what orders them on a device.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/check/check_schedule.h"
+#include "passes/check/event_order.h"
 #include "passes/check/memory_walk.h"
 
 namespace fsdpc {
@@ -106,7 +108,7 @@ llvm::Error checkPlanned(const Module &planned) {
   for (const Sequence &sequence : sequencesOf(planned))
     if (llvm::Error error = MemoryWalk(planned).run(sequence))
       return error;
-  return llvm::Error::success();
+  return planned.settings.count(std::string(eventsSetting)) ? checkEvents(planned) : llvm::Error::success();
 }
 
 } // namespace fsdpc

@@ -3,6 +3,8 @@
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include <array>
 #include <map>
 
@@ -13,16 +15,10 @@ namespace {
 /// A position on the compute stream; later ones are larger, from one function and one step to the next.
 using Moment = int64_t;
 
-/// Who touched memory last: compute, or a collective that compute has waited for at that moment.
-struct Touch {
-  Moment moment = -1;
-  Stream by = Stream::compute;
-};
-
-/// The last touch of every byte, as disjoint ranges.
+/// When somebody touched every byte last, as disjoint ranges: of a transfer, when compute has waited for it.
 class LastTouches {
 public:
-  void set(Place place, int64_t bytes, Touch touch) {
+  void set(Place place, int64_t bytes, Moment moment) {
     if (bytes == 0)
       return;
     const int64_t begin = place.offsetBytes, end = begin + bytes;
@@ -30,27 +26,26 @@ public:
       auto [key, range] = *entry;
       entry = ranges.erase(entry);
       if (key.second < begin)
-        ranges[key] = {begin, range.touch};
+        ranges[key] = {begin, range.moment};
       if (range.end > end)
         ranges[{place.space, end}] = range;
     }
-    ranges[{place.space, begin}] = {end, touch};
+    ranges[{place.space, begin}] = {end, moment};
   }
 
-  /// The latest moment at which someone else than `stream` touched a byte of it; -1: nobody has.
-  Moment latest(Place place, int64_t bytes, Stream stream) {
+  /// The latest moment at which a byte of it was touched, as `effective` has it; -1: none was.
+  Moment latest(Place place, int64_t bytes, llvm::function_ref<Moment(Moment)> effective) {
     Moment latest = -1;
     for (auto entry = firstBehind(place);
          entry != ranges.end() && startsBefore(entry, place.space, place.offsetBytes + bytes); ++entry)
-      if (entry->second.touch.by != stream)
-        latest = std::max(latest, entry->second.touch.moment);
+      latest = std::max(latest, effective(entry->second.moment));
     return latest;
   }
 
 private:
   struct Range {
     int64_t end;
-    Touch touch;
+    Moment moment;
   };
   using Ranges = std::map<std::pair<Space, int64_t>, Range>;
 
@@ -71,16 +66,61 @@ private:
   Ranges ranges;
 };
 
+constexpr size_t lanes = std::size(transferStreams);
+
+/// The last touches of each stream. What one does next does not hide what another may still be doing.
+class TouchesByStream {
+public:
+  void set(Place place, int64_t bytes, Stream by, Moment moment) { of(by).set(place, bytes, moment); }
+
+  /// The latest moment at which someone else than `stream` touched a byte of it, as `effective` has it; -1: nobody has.
+  Moment latest(Place place, int64_t bytes, Stream stream, llvm::function_ref<Moment(Moment)> effective) {
+    Moment latest = -1;
+    for (Stream other : {Stream::compute, Stream::comm, Stream::reduce, Stream::copy})
+      if (other != stream)
+        latest = std::max(latest, of(other).latest(place, bytes, effective));
+    return latest;
+  }
+
+private:
+  LastTouches &of(Stream stream) { return stream == Stream::compute ? compute : transfers[laneOf(stream)]; }
+
+  LastTouches compute;
+  std::array<LastTouches, lanes> transfers;
+};
+
+/// Where a collective stands among those of its stream, counted over all of them. In the first step, what later steps
+/// find on its way is started at its wait: whatever is to tell the end of another must be behind it in both.
+struct StartOrder {
+  int64_t inFirst = 0, inLater = 0;
+
+  bool isBehindOrAt(StartOrder other) const { return inFirst >= other.inFirst && inLater >= other.inLater; }
+};
+
+/// What a walk is for. What a step has to wait for of the one before shows in the second, and which of its waits only
+/// the step behind it needs, in the third: there those that are carried out anyway are known from the start.
+enum class Walk { learn, decide, needWaits };
+
 /// Walks functions in the order in which they run.
 class EventAssigner {
 public:
-  /// What the streams know grows as the walk goes; `decides`: and nodes get their events.
-  void walk(Function &function, bool decides) {
+  explicit EventAssigner(const Module &module) {
+    for (const CarriedOver &over : carriedOverSteps(module))
+      carried[over.argument->value.get()] = over.start;
+  }
+
+  /// What the streams know grows as the walk goes; where it decides, nodes get their events, and waits are implied that
+  /// nothing needs so far.
+  void walk(Function &function, Walk kind) {
+    walkIs = kind;
+    takeFutures(function);
     for (Node *node : function) {
       if (infoOf(*node).has(startsTransfer))
-        start(*node, decides);
+        start(*node);
       else if (node->op() == Op::wait)
         wait(*node);
+      else if (node->op() == Op::ret)
+        carryFutures(*node);
       else if (!isSilent(*node))
         compute(*node);
     }
@@ -89,18 +129,18 @@ public:
   /// All streams are joined here.
   void join() {
     known.fill(static_cast<Moment>(nodes.size()) - 1);
-    for (std::vector<Node *> &waits : unneeded)
+    for (std::vector<Pending> &waits : unneeded)
       waits.clear();
   }
 
-  /// The host may read whatever the functions so far have computed.
-  void showHost() {
-    for (size_t lane = 0; lane < unneeded.size(); ++lane)
-      while (!unneeded[lane].empty())
-        need(lane, latestOf(lane));
-  }
-
 private:
+  struct Pending {
+    Node *node;
+    const Node *start;
+    Moment moment;
+    StartOrder order;
+    bool wasNeeded; ///< in the walk before
+  };
   // Every compute node is compared with so many waits at most.
   static constexpr size_t mostUnneeded = 64;
 
@@ -112,31 +152,32 @@ private:
 
   Moment advance(Node &node) {
     nodes.push_back(&node);
-    return static_cast<Moment>(nodes.size()) - 1;
+    effective.push_back(static_cast<Moment>(nodes.size()) - 1);
+    return effective.back();
   }
 
-  void touch(const Value *value, Touch touch, bool writes) {
+  void touch(const Value *value, Stream by, Moment moment, bool writes) {
     if (value->type().isToken())
       return;
-    touched.set(value->place, value->type().bytes(), touch);
+    touched.set(value->place, value->type().bytes(), by, moment);
     if (writes)
-      written.set(value->place, value->type().bytes(), touch);
+      written.set(value->place, value->type().bytes(), by, moment);
   }
 
   void compute(Node &node) {
     needWaits(node);
-    const Touch now{advance(node), Stream::compute};
+    const Moment now = advance(node);
     for (const Value *operand : node.operands())
-      touch(operand, now, false);
+      touch(operand, Stream::compute, now, false);
     for (unsigned i = 0; i < node.resultCount(); ++i)
-      touch(node.result(i), now, true);
+      touch(node.result(i), Stream::compute, now, true);
     if (node.workspaceBytes > 0) {
-      touched.set(node.workspace, node.workspaceBytes, now);
-      written.set(node.workspace, node.workspaceBytes, now);
+      touched.set(node.workspace, node.workspaceBytes, Stream::compute, now);
+      written.set(node.workspace, node.workspaceBytes, Stream::compute, now);
     }
-    // The host waits for what it is handed.
+    // The host waits for what it is handed, and enqueues everything else later.
     if (node.op() == Op::tap)
-      join();
+      known.fill(now);
   }
 
   static bool overlap(Place a, int64_t aBytes, Place b, int64_t bBytes) {
@@ -144,12 +185,12 @@ private:
   }
 
   /// Does the compute node touch what the collective writes, or write what it reads?
-  static bool conflicts(const Node &node, const Node &wait) {
-    const Node *start = wait.operand(0)->definer();
+  static bool conflicts(const Node &node, const Node &wait, const Node &start) {
+    const Value *source = start.operand(0), *complete = wait.result();
     auto meets = [&](Place place, int64_t bytes, bool writes) {
-      return overlap(place, bytes, wait.result()->place, wait.result()->type().bytes()) ||
-             (start && overlap(place, bytes, start->workspace, start->workspaceBytes)) ||
-             (start && writes && overlap(place, bytes, start->operand(0)->place, start->operand(0)->type().bytes()));
+      return overlap(place, bytes, complete->place, complete->type().bytes()) ||
+             overlap(place, bytes, start.workspace, start.workspaceBytes) ||
+             (writes && overlap(place, bytes, source->place, source->type().bytes()));
     };
     for (const Value *operand : node.operands())
       if (meets(operand->place, operand->type().bytes(), false))
@@ -163,67 +204,122 @@ private:
   /// Waits that the node cannot do without; a start is behind those of its own stream anyway.
   void needWaits(const Node &node) {
     for (size_t stream = 0; stream < unneeded.size(); ++stream) {
-      std::vector<Node *> &waits = unneeded[stream];
+      const std::vector<Pending> &waits = unneeded[stream];
       if (infoOf(node).has(startsTransfer) && laneOf(node.stream) == stream)
         continue;
-      for (size_t i = waits.size(); i-- > 0;)
-        if (conflicts(node, *waits[i])) {
-          need(stream, i);
-          i = waits.size();
-        }
+      for (size_t last = lastNeeded(stream, node); last < waits.size(); last = lastNeeded(stream, node))
+        need(stream, last);
     }
   }
 
-  /// It is carried out, and with it all that were started before on its stream have ended.
+  /// Of the waits that the node cannot do without, the one that was started last: it tells the end of the others too.
+  /// Past the end if there is none.
+  size_t lastNeeded(size_t lane, const Node &node) const {
+    const std::vector<Pending> &waits = unneeded[lane];
+    size_t last = waits.size();
+    for (size_t i = 0; i < waits.size(); ++i)
+      if (conflicts(node, *waits[i].node, *waits[i].start) &&
+          (last == waits.size() || waits[i].order.inLater > waits[last].order.inLater))
+        last = i;
+    return last;
+  }
+
+  /// One that is needed anyway and tells the end of this one too; else this one.
+  size_t coveringOf(size_t lane, size_t i) const {
+    const std::vector<Pending> &waits = unneeded[lane];
+    for (size_t other = 0; other < waits.size(); ++other)
+      if (waits[other].wasNeeded && waits[other].order.isBehindOrAt(waits[i].order))
+        i = other;
+    return i;
+  }
+
+  /// It is carried out, and with it all that were started before on its stream have ended: from then on, not before.
   void need(size_t lane, size_t i) {
-    Node *wait = unneeded[lane][i];
-    wait->implied = false;
-    ended[lane] = std::max(ended[lane], startedAt(*wait));
-    llvm::erase_if(unneeded[lane], [&](const Node *other) { return startedAt(*other) <= ended[lane]; });
+    const Pending wait = unneeded[lane][coveringOf(lane, i)];
+    wait.node->implied = false;
+    ended[lane] = {std::max(ended[lane].inFirst, wait.order.inFirst),
+                   std::max(ended[lane].inLater, wait.order.inLater)};
+    llvm::erase_if(unneeded[lane], [&](const Pending &other) {
+      if (!wait.order.isBehindOrAt(other.order))
+        return false;
+      effective[other.moment] = std::max(other.moment, wait.moment);
+      return true;
+    });
+    dropCovered(lane, wait);
   }
 
-  /// The wait that says most.
-  size_t latestOf(size_t lane) const {
-    size_t latest = 0;
-    for (size_t i = 1; i < unneeded[lane].size(); ++i)
-      if (startedAt(*unneeded[lane][i]) > startedAt(*unneeded[lane][latest]))
-        latest = i;
-    return latest;
+  /// What was carried out behind this wait for something older says nothing that this one does not.
+  void dropCovered(size_t lane, const Pending &wait) {
+    std::vector<Pending> &others = carriedOut[lane];
+    auto recent = others.size() > mostUnneeded ? others.end() - mostUnneeded : others.begin();
+    others.erase(std::remove_if(recent, others.end(),
+                                [&](const Pending &other) {
+                                  const bool isCovered =
+                                      other.moment > wait.moment && wait.order.isBehindOrAt(other.order);
+                                  other.node->implied |= isCovered;
+                                  return isCovered;
+                                }),
+                 others.end());
+    others.push_back(wait);
   }
 
-  /// When its collective was started, counted over all of them; what the step before left is older than all.
-  int64_t startedAt(const Node &wait) const { return starts.lookup(wait.operand(0)->definer()); }
+  /// A future of this function, of an earlier one of the step, or of the step before.
+  const Node *startOf(const Value *future) const {
+    return future->definer() ? future->definer() : carried.lookup(future);
+  }
 
-  /// For another stream of collectives, the memory of this one is as compute has seen it: from the wait on.
+  /// What a function returns, a later one of the step may take.
+  void carryFutures(const Node &ret) {
+    for (unsigned i = 0; i < ret.operandCount(); ++i)
+      if (ret.operand(i)->type().isFuture())
+        returned[ret.get<ReturnAttributes>().names[i]] = startOf(ret.operand(i));
+  }
+
+  void takeFutures(const Function &function) {
+    for (const Argument &argument : function.arguments())
+      if (argument.kind == ArgumentKind::carry && argument.value->type().isFuture())
+        if (const Node *start = returned.lookup(argument.name); start && !carried.contains(argument.value.get()))
+          carried[argument.value.get()] = start;
+  }
+
+  /// For another stream of transfers, the memory of this one is as compute has seen it: from the wait on.
   void wait(Node &node) {
-    const Node *start = node.operand(0)->definer();
-    const Touch now{advance(node), start ? start->stream : Stream::comm};
-    node.implied = true;
-    const size_t lane = laneOf(now.by);
+    const Node *start = startOf(node.operand(0));
+    assert(start && "a future comes from a start of this step or of the one before");
+    const Moment now = advance(node);
+    const bool wasNeeded = walkIs == Walk::decide && !node.implied;
+    node.implied = node.implied || walkIs != Walk::needWaits;
+    const size_t lane = laneOf(start->stream);
     if (unneeded[lane].size() == mostUnneeded)
       need(lane, 0);
-    if (!start || startedAt(node) > ended[lane])
-      unneeded[lane].push_back(&node);
-    touch(node.result(), now, true);
-    if (!start)
-      return;
-    touch(start->operand(0), now, false);
+    StartOrder order = starts.lookup(start);
+    if (waitsForStepBefore(node, *start))
+      order.inFirst = ++startCount;
+    if (!ended[lane].isBehindOrAt(order)) {
+      unneeded[lane].push_back({&node, start, now, order, wasNeeded});
+      if (walkIs == Walk::needWaits && !node.implied)
+        need(lane, unneeded[lane].size() - 1);
+    }
+    touch(node.result(), start->stream, now, true);
+    touch(start->operand(0), start->stream, now, false);
     if (start->workspaceBytes > 0)
-      touched.set(start->workspace, start->workspaceBytes, now);
+      touched.set(start->workspace, start->workspaceBytes, start->stream, now);
   }
 
-  void start(Node &node, bool decides) {
+  void start(Node &node) {
     needWaits(node);
-    starts[&node] = ++startCount;
+    ++startCount;
+    starts[&node] = {startCount, startCount};
     const Value *source = node.operand(0), *result = node.result();
-    Moment needed = written.latest(source->place, source->type().bytes(), node.stream);
-    needed = std::max(needed, touched.latest(result->place, result->type().bytes(), node.stream));
-    needed = std::max(needed, touched.latest(node.workspace, node.workspaceBytes, node.stream));
+    auto inEffect = [&](Moment moment) { return effective[moment]; };
+    Moment needed = written.latest(source->place, source->type().bytes(), node.stream, inEffect);
+    needed = std::max(needed, touched.latest(result->place, result->type().bytes(), node.stream, inEffect));
+    needed = std::max(needed, touched.latest(node.workspace, node.workspaceBytes, node.stream, inEffect));
     Moment &knows = known[laneOf(node.stream)];
     if (needed <= knows)
       return;
     knows = needed;
-    if (!decides)
+    if (walkIs != Walk::decide)
       return;
     int32_t &event = nodes[static_cast<size_t>(needed)]->records;
     if (event < 0)
@@ -231,13 +327,17 @@ private:
     node.awaits = event;
   }
 
-  LastTouches touched, written;
-  std::vector<Node *> nodes; ///< by moment
-  static constexpr size_t lanes = std::size(transferStreams);
+  Walk walkIs = Walk::learn;
+  TouchesByStream touched, written;
+  std::vector<Node *> nodes;     ///< by moment
+  std::vector<Moment> effective; ///< by moment of a wait: when the one that stands for it is carried out
   std::array<Moment, lanes> known = {-1, -1, -1};
-  std::array<std::vector<Node *>, lanes> unneeded; ///< per stream: waits so far that nothing has needed
-  std::array<int64_t, lanes> ended = {};           ///< per stream: the last start that compute has waited for
-  llvm::DenseMap<const Node *, int64_t> starts;
+  std::array<std::vector<Pending>, lanes> unneeded;   ///< per stream: waits so far that nothing has needed
+  std::array<std::vector<Pending>, lanes> carriedOut; ///< per stream: waits that something needed
+  std::array<StartOrder, lanes> ended = {};           ///< per stream: the last start that compute has waited for
+  llvm::DenseMap<const Node *, StartOrder> starts;
+  llvm::DenseMap<const Value *, const Node *> carried; ///< arguments for futures
+  llvm::StringMap<const Node *> returned;              ///< futures by name
   int64_t startCount = 0;
   int32_t eventCount = 0;
 };
@@ -245,28 +345,25 @@ private:
 llvm::Error run(Module &module, const PassContext &context) {
   if (!context.target.ordersByEvents())
     return llvm::Error::success();
-  EventAssigner assigner;
+  module.settings[eventsSetting.str()] = "";
+  EventAssigner assigner(module);
   if (module.microSteps > 1) { // functions that follow themselves begin and end joined, as the others do
     for (Function *function : inCallOrder(module)) {
       assigner.join();
-      assigner.walk(*function, true);
+      assigner.walk(*function, Walk::decide);
       assigner.join();
     }
     return llvm::Error::success();
   }
-  // What a step has to wait for of the one before shows in the second.
-  for (bool decides : {false, true})
-    for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})
-      if (Function *function = module.function(kind)) {
-        assigner.walk(*function, decides);
-        if (kind != FunctionKind::prologue)
-          assigner.showHost();
-      }
+  for (Walk kind : {Walk::learn, Walk::decide, Walk::needWaits})
+    for (FunctionKind part : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})
+      if (Function *function = module.function(part))
+        assigner.walk(*function, kind);
   for (Function *function : inCallOrder(module)) {
     if (runsInEveryStep(function->kind()))
       continue;
     assigner.join();
-    assigner.walk(*function, true);
+    assigner.walk(*function, Walk::decide);
     // They end joined, whatever was waited for.
     assigner.join();
   }

@@ -176,9 +176,10 @@ private:
         moveWait(*wait, position);
         continue;
       }
+      Node *place = firstUseOr(*waitOf(*next), position);
       for (Node *node : {wait, next, waitOf(*next)}) {
-        node->moveBefore(&position);
-        node->section = position.op() == Op::ret ? start->section : position.section;
+        node->moveBefore(place);
+        node->section = place->op() == Op::ret ? start->section : place->section;
       }
       continued.push_back(next);
     }
@@ -215,12 +216,17 @@ private:
         moveWait(*waitOf(*node), *ret);
   }
 
-  /// As late as `before`, or right before the first use of the result if that comes first.
-  static void moveWait(Node &wait, Node &before) {
+  static Node *firstUseOr(const Node &wait, Node &before) {
     Node *position = &before;
     for (Use *use = wait.result()->uses(); use; use = use->next())
       if (use->user()->isBefore(position))
         position = use->user();
+    return position;
+  }
+
+  /// As late as `before`, or right before the first use of the result if that comes first.
+  static void moveWait(Node &wait, Node &before) {
+    Node *position = firstUseOr(wait, before);
     if (position == wait.next())
       return;
     wait.moveBefore(position);

@@ -219,7 +219,7 @@ What roundOnceMore(Module &module, Random &random) {
   if (!value)
     return std::nullopt;
   const DType dtype = (*value)->type().dtype(),
-              other = dtype == DType::bf16 || random.coin() ? DType::f16 : DType::bf16;
+              other = dtype == DType::bf16 || (dtype != DType::f16 && random.coin()) ? DType::f16 : DType::bf16;
   std::string what = "rounded to " + nameOf(other).str() + ": " + toText(*(*value)->definer());
   replaceInPlace(**value, {Op::cast, other, {0}, {}, 0}, {Op::cast, dtype, {1}, {}, 0});
   return what;

@@ -20,6 +20,7 @@ llvm::ArrayRef<FaultClass> faultClasses() {
       {"stale version", readOldVersion},
       {"dropped effect", dropEffect},
       {"wrong state", changeState},
+      {"wrong recomputation", recomputeWrongly},
       {"early free", freeEarly},
       {"wrong free", freeWrongly},
       {"wrong memory edge", dropEdge},
@@ -27,6 +28,11 @@ llvm::ArrayRef<FaultClass> faultClasses() {
       {"overlapping workspace", overlapWorkspace},
       {"wrong shard bounds", changeBounds},
       {"wrong place", misplace},
+      {"dropped event", dropEvent, true, true},
+      {"dropped device wait", dropDeviceWait, true, true},
+      {"moved record", moveRecord, true, true},
+      {"moved await", moveAwait, true, true},
+      {"swapped events", swapEvents, true, true},
   };
   return classes;
 }

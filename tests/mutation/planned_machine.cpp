@@ -2,9 +2,11 @@
 
 #include "ir/carried.h"
 #include "ir/op.h"
+#include "tests/mutation/collective_results.h"
+#include "tests/mutation/happens_before.h"
 #include "tests/mutation/planned_rank.h"
 #include <array>
-#include <set>
+#include <map>
 
 namespace fsdpc::mutation {
 
@@ -35,9 +37,9 @@ using Event = std::pair<size_t, const Node *>;
 
 /// A lane of one rank.
 struct Lane {
-  std::deque<Collective> issued;      ///< not yet done; none of compute
-  std::vector<int64_t> unread;        ///< of the collective that has begun: members to read
-  std::map<int64_t, HostTensor> read; ///< member -> operand
+  std::deque<Collective> issued; ///< not yet done; none of compute
+  std::vector<int64_t> unread;   ///< of the collective that has begun: members to read
+  std::map<int64_t, Bytes> read; ///< member -> operand
   bool hasBegun = false;
   size_t call = 0;            ///< compute: the call that runs
   const Node *next = nullptr; ///< compute
@@ -45,10 +47,13 @@ struct Lane {
 
 class Machine {
 public:
-  Machine(const Module &module, uint64_t seed) : module(module), carriedOver(carriedOverSteps(module)), random(seed) {
+  Machine(const Module &module, uint64_t seed, Results results)
+      : module(module), results(results), carriedOver(carriedOverSteps(module)), random(seed),
+        order(module.worldSize() * laneCount, module.worldSize() * std::size(allSpaces)) {
     addCalls();
     for (int64_t i = 0; i < module.worldSize(); ++i)
-      ranks.emplace_back(module, i, random);
+      ranks.emplace_back(module, i, random, results);
+    entered.resize(ranks.size());
     lanes.resize(ranks.size());
     priorities.resize(ranks.size() * laneCount);
     done.resize(ranks.size());
@@ -58,13 +63,15 @@ public:
       enter(rank, 0);
   }
 
+  bool hasRace() const { return order.hasRace(); }
+
   std::optional<Outcome> run() {
     shuffle();
     for (;;) {
       if (random.below(8) == 0)
         shuffle();
       bool moved = false;
-      for (size_t actor : order) {
+      for (size_t actor : turns) {
         moved = advance(actor / laneCount, actor % laneCount);
         if (moved)
           break;
@@ -112,16 +119,16 @@ private:
       const State &state = *module.state(over.state());
       for (int64_t member = 0; member < axis.size; ++member)
         to = std::copy_n(ranks[axis.rankOf(rank, member)].at(state.place), state.type.bytes(), to);
-      finished.insert({rank, {beforeFirst, over.start}});
+      finished[{rank, {beforeFirst, over.start}}] = order.clockOf(actorOf(rank, 0));
     }
   }
 
   void shuffle() {
-    order.clear();
+    turns.clear();
     for (size_t i = 0; i < priorities.size(); ++i)
-      order.push_back(i);
-    for (size_t i = order.size(); i > 1; --i)
-      std::swap(order[i - 1], order[random.below(i)]);
+      turns.push_back(i);
+    for (size_t i = turns.size(); i > 1; --i)
+      std::swap(turns[i - 1], turns[random.below(i)]);
   }
 
   void enter(size_t rank, size_t call) {
@@ -130,16 +137,25 @@ private:
     compute.next = call < calls.size() ? calls[call].function->front() : nullptr;
     if (!compute.next)
       return;
+    order.begin(actorOf(rank, 0));
     bool isNewStep = call == 0 || calls[call - 1].step != calls[call].step;
     if (isNewStep)
       for (const Call &other : calls)
         if (other.step == calls[call].step)
-          ranks[rank].fillInputs(*other.function, other.step, calls[call].batch);
+          fillInputs(rank, *other.function, other.step, calls[call].batch);
     if (module.microSteps > 1)
-      ranks[rank].fillInputs(*calls[call].function, calls[call].step, calls[call].batch);
+      fillInputs(rank, *calls[call].function, calls[call].step, calls[call].batch);
+    entered[rank].push_back(order.end());
     for (Node *node : *calls[call].function)
       if (infoOf(*node).has(startsTransfer))
         lanes[rank][laneOf(*node)].issued.push_back({node, call});
+  }
+
+  void fillInputs(size_t rank, const Function &function, int step, int batch) {
+    ranks[rank].fillInputs(function, step, batch);
+    for (const Argument &argument : function.arguments())
+      if (argument.kind == ArgumentKind::input)
+        access(rank, argument.value->place, argument.value->type().bytes(), /*writes=*/true);
   }
 
   bool advance(size_t rank, size_t lane) { return lane == 0 ? advanceCompute(rank) : advanceComm(rank, lane); }
@@ -149,8 +165,10 @@ private:
     if (!lane.next)
       return false;
     const Node &node = *lane.next;
-    if (node.op() == Op::wait && !isDoneByAll(rank, futureOf(lane.call, node.operand(0))))
+    if (node.op() == Op::wait && !awaitAll(rank, futureOf(lane.call, node.operand(0))))
       return false;
+    order.begin(actorOf(rank, 0));
+    touch(rank, node);
     if (node.op() == Op::tap)
       outcome[label(rank, lane.call) + " tap " + node.get<TapAttributes>().parameter.name] =
           ranks[rank].bytesOf(*node.operand(0));
@@ -160,7 +178,7 @@ private:
       recordResults(rank, lane.call, node);
     if (!infoOf(node).has(startsTransfer))
       ranks[rank].execute(node);
-    done[rank].insert({lane.call, &node});
+    done[rank][{lane.call, &node}] = order.end();
     lane.next = node.next();
     if (!lane.next)
       enter(rank, lane.call + 1);
@@ -168,13 +186,13 @@ private:
   }
 
   /// A function that stands alone begins with the wait for what the step before has left.
-  bool mayLeave(size_t rank, size_t call) const {
+  bool mayLeave(size_t rank, size_t call) {
     bool isLast = call + 1 < calls.size() && calls[call + 1].function->kind() > Kind::update;
     return !isLast || llvm::all_of(carriedOver, [&](const CarriedOver &over) {
       size_t started = call;
       while (started > 0 && calls[started].function != over.start->function())
         --started;
-      return calls[started].step != calls[call].step || isDoneByAll(rank, {started, over.start});
+      return calls[started].step != calls[call].step || awaitAll(rank, {started, over.start});
     });
   }
 
@@ -187,8 +205,10 @@ private:
     for (unsigned i = 0; i < ret.operandCount(); ++i) {
       const std::string &name = ret.get<ReturnAttributes>().names[i];
       bool isTaken = llvm::any_of(calls, [&](const Call &other) { return other.function->argument(name) != nullptr; });
-      if (!isTaken)
-        outcome[label(rank, call) + " " + name] = ranks[rank].bytesOf(*ret.operand(i));
+      if (isTaken)
+        continue;
+      outcome[label(rank, call) + " " + name] = ranks[rank].bytesOf(*ret.operand(i));
+      access(rank, ret.operand(i)->place, ret.operand(i)->type().bytes(), /*writes=*/false);
     }
   }
 
@@ -216,35 +236,51 @@ private:
     return startsCollective(start) ? *module.axis(start.get<CollectiveAttributes>().over.name) : oneRank;
   }
 
-  bool isDoneByAll(size_t rank, Event collective) const {
+  /// False: some rank of the group is not done.
+  bool awaitAll(size_t rank, Event collective) {
     const MeshAxis &axis = axisOf(*collective.second);
-    for (int64_t member = 0; member < axis.size; ++member)
-      if (!finished.contains({axis.rankOf(static_cast<int64_t>(rank), member), collective}))
+    std::vector<const Clock *> ends;
+    for (int64_t member = 0; member < axis.size; ++member) {
+      auto end = finished.find({axis.rankOf(static_cast<int64_t>(rank), member), collective});
+      if (end == finished.end())
         return false;
+      ends.push_back(&end->second);
+    }
+    for (const Clock *end : ends)
+      order.await(actorOf(rank, 0), *end);
     return true;
   }
 
-  /// What makes the operand: names of what is there already are not waited for.
-  bool isMade(size_t rank, size_t call, const Value *value) const {
+  /// When what makes the operand has ended: names of what is there already are not waited for. Null: it has not.
+  const Clock *whenMade(size_t rank, size_t call, const Value *value) const {
     for (;;) {
       const Node *definer = value->definer();
       if (!definer || definer->op() == Op::read)
-        return lanes[rank][0].call >= call; // entered
-      if (definer->op() == Op::wait)
-        return finished.contains({static_cast<int64_t>(rank), futureOf(call, definer->operand(0))});
+        return call < entered[rank].size() ? &entered[rank][call] : nullptr;
+      if (definer->op() == Op::wait) {
+        auto end = finished.find({static_cast<int64_t>(rank), futureOf(call, definer->operand(0))});
+        return end == finished.end() ? nullptr : &end->second;
+      }
       if (!infoOf(*definer).has(aliasesOperand))
-        return done[rank].contains({call, definer});
+        return whenDone(rank, {call, definer});
       value = definer->operand(0);
     }
   }
 
-  bool isReady(size_t rank, const Collective &collective) const {
+  const Clock *whenDone(size_t rank, Event event) const {
+    auto end = done[rank].find(event);
+    return end == done[rank].end() ? nullptr : &end->second;
+  }
+
+  /// What a collective is behind on one rank; false: not everything has come.
+  bool addPrecedents(size_t rank, const Collective &collective, std::vector<const Clock *> &precedents) const {
     if (lanes[rank][0].call < collective.call)
       return false;
+    precedents.push_back(&entered[rank][collective.call]);
     for (const std::unique_ptr<Use> &token : collective.start->afterTokens())
-      if (!done[rank].contains({collective.call, token->value()->definer()}))
-        return false;
-    return isMade(rank, collective.call, collective.start->operand(0));
+      precedents.push_back(whenDone(rank, {collective.call, token->value()->definer()}));
+    precedents.push_back(whenMade(rank, collective.call, collective.start->operand(0)));
+    return !llvm::is_contained(precedents, nullptr);
   }
 
   bool advanceComm(size_t rank, size_t laneIndex) {
@@ -254,80 +290,119 @@ private:
     Collective collective = lane.issued.front();
     const MeshAxis &axis = axisOf(*collective.start);
     if (!lane.hasBegun)
-      return begin(rank, lane, collective, axis);
+      return begin(rank, laneIndex, collective, axis);
     if (!lane.unread.empty()) {
       size_t which = random.below(lane.unread.size());
       int64_t member = lane.unread[which];
       lane.unread.erase(lane.unread.begin() + static_cast<ptrdiff_t>(which));
-      lane.read[member] = ranks[axis.rankOf(static_cast<int64_t>(rank), member)].load(*collective.start->operand(0));
+      lane.read[member] = ranks[axis.rankOf(static_cast<int64_t>(rank), member)].bytesOf(*collective.start->operand(0));
       return true;
     }
-    finish(rank, lane, collective, axis);
+    finish(rank, laneIndex, collective, axis);
     return true;
   }
 
-  bool begin(size_t rank, Lane &lane, const Collective &collective, const MeshAxis &axis) {
+  /// All its accesses, from here to its end, are those of one operation.
+  bool begin(size_t rank, size_t laneIndex, const Collective &collective, const MeshAxis &axis) {
+    std::vector<const Clock *> precedents;
     for (int64_t member = 0; member < axis.size; ++member)
-      if (!isReady(axis.rankOf(static_cast<int64_t>(rank), member), collective))
+      if (!addPrecedents(axis.rankOf(static_cast<int64_t>(rank), member), collective, precedents))
         return false;
-    const Value &result = *collective.start->result();
-    ranks[rank].spoil(result.place, Rank::tensorType(result).bytes());
-    ranks[rank].spoil(collective.start->workspace, collective.start->workspaceBytes);
-    for (int64_t member = 0; member < axis.size; ++member)
+    for (const Clock *precedent : precedents)
+      order.await(actorOf(rank, laneIndex), *precedent);
+    order.begin(actorOf(rank, laneIndex));
+    const Node &start = *collective.start;
+    const Value &result = *start.result(), &source = *start.operand(0);
+    spoil(rank, result.place, Rank::tensorType(result).bytes());
+    spoil(rank, start.workspace, start.workspaceBytes);
+    Lane &lane = lanes[rank][laneIndex];
+    for (int64_t member = 0; member < axis.size; ++member) {
       lane.unread.push_back(member);
+      access(axis.rankOf(static_cast<int64_t>(rank), member), source.place, source.type().bytes(), /*writes=*/false);
+    }
     lane.read.clear();
     return lane.hasBegun = true;
   }
 
-  static double treeSum(llvm::ArrayRef<double> parts, DType dtype) {
-    if (parts.size() == 1)
-      return parts[0];
-    size_t left = 1;
-    while (left * 2 < parts.size())
-      left *= 2;
-    double sum = treeSum(parts.take_front(left), dtype) + treeSum(parts.drop_front(left), dtype);
-    return dtype == DType::f32 ? static_cast<float>(sum) : sum;
+  void spoil(size_t rank, Place place, int64_t bytes) {
+    ranks[rank].spoil(place, bytes);
+    access(rank, place, bytes, /*writes=*/true);
   }
 
-  void finish(size_t rank, Lane &lane, const Collective &collective, const MeshAxis &axis) {
+  static size_t actorOf(size_t rank, size_t lane) { return rank * laneCount + lane; }
+
+  /// By the operation that began last. What values are is asked of one run, what may come when only of hashes.
+  void access(size_t rank, Place place, int64_t bytes, bool writes) {
+    if (results == Results::hashes && place.isPlaced() && bytes > 0)
+      order.access(rank * std::size(allSpaces) + indexOf(place.space), place.offsetBytes, bytes, writes);
+  }
+
+  const State &stateOf(const Node &write) const { return *module.state(write.get<StateAttributes>().state.name); }
+
+  /// The state's new version is in its memory already.
+  bool writesWhereItLies(const Node &node) const {
+    return node.op() == Op::write && node.operand(0)->place == stateOf(node).place;
+  }
+
+  void touch(size_t rank, const Node &node) {
+    if (node.op() == Op::tap)
+      access(rank, node.operand(0)->place, node.operand(0)->type().bytes(), /*writes=*/false);
+    if (!Rank::touchesMemory(node) || writesWhereItLies(node))
+      return;
+    for (const Value *operand : node.operands())
+      access(rank, operand->place, operand->type().bytes(), /*writes=*/false);
+    access(rank, node.workspace, node.workspaceBytes, /*writes=*/true);
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      access(rank, node.result(i)->place, node.result(i)->type().bytes(), /*writes=*/true);
+    if (node.op() == Op::write)
+      access(rank, stateOf(node).place, node.operand(0)->type().bytes(), /*writes=*/true);
+  }
+
+  void finish(size_t rank, size_t laneIndex, const Collective &collective, const MeshAxis &axis) {
+    Lane &lane = lanes[rank][laneIndex];
     const Node &start = *collective.start;
-    HostTensor result(Rank::tensorType(*start.result()));
-    auto elements = static_cast<int64_t>(result.values.size());
-    bool gathers = start.op() == Op::allGatherStart || !startsCollective(start);
-    int64_t share = gathers ? elements / axis.size : elements;
-    int64_t first = start.op() == Op::reduceScatterStart ? axis.memberOf(static_cast<int64_t>(rank)) * elements : 0;
-    for (int64_t i = 0; i < elements; ++i) {
-      if (gathers) {
-        result.values[i] = lane.read.at(i / share).values[i % share];
-        continue;
-      }
-      llvm::SmallVector<double, 8> parts;
-      for (auto &[member, operand] : lane.read)
-        parts.push_back(operand.values[first + i]);
-      result.values[i] = treeSum(parts, result.type.dtype());
-    }
-    ranks[rank].store(*start.result(), result);
+    const Type type = Rank::tensorType(*start.result());
+    const bool gathers = start.op() == Op::allGatherStart || !startsCollective(start);
+    const int64_t part = start.op() == Op::reduceScatterStart ? axis.memberOf(static_cast<int64_t>(rank)) : 0;
+    Bytes result = gathers                      ? gathered(lane.read, type.bytes() / axis.size)
+                   : results == Results::hashes ? hashOfSum(lane.read, start, type.bytes(), part)
+                                                : sumOf(lane.read, start, type, part);
+    llvm::copy(result, ranks[rank].at(start.result()->place));
     ranks[rank].spoil(start.workspace, start.workspaceBytes);
-    finished.insert({static_cast<int64_t>(rank), {collective.call, &start}});
+    order.begin(actorOf(rank, laneIndex));
+    finished[{static_cast<int64_t>(rank), {collective.call, &start}}] = order.end();
     lane.hasBegun = false;
     lane.issued.pop_front();
   }
 
   static constexpr size_t beforeFirst = ~size_t{0};
   const Module &module;
+  const Results results;
   const std::vector<CarriedOver> carriedOver;
   Random random;
   std::vector<Call> calls;
   std::deque<Rank> ranks;
   std::vector<std::array<Lane, laneCount>> lanes;
-  std::vector<size_t> priorities, order;
-  std::vector<std::set<Event>> done; ///< per rank: compute nodes that have run
-  std::set<std::pair<int64_t, Event>> finished;
+  std::vector<size_t> priorities, turns;
+  HappensBefore order;
+  std::vector<std::vector<Clock>> entered;  ///< per rank and call
+  std::vector<std::map<Event, Clock>> done; ///< per rank: compute nodes that have run
+  std::map<std::pair<int64_t, Event>, Clock> finished;
   Outcome outcome;
 };
 
 } // namespace
 
-std::optional<Outcome> runPlanned(const Module &module, uint64_t seed) { return Machine(module, seed).run(); }
+std::optional<Outcome> runPlanned(const Module &module, uint64_t seed) {
+  return Machine(module, seed, Results::values).run();
+}
+
+std::optional<Meaning> meaningOf(const Module &module) {
+  Machine machine(module, 1, Results::hashes);
+  std::optional<Outcome> outcome = machine.run();
+  if (!outcome)
+    return std::nullopt;
+  return Meaning{std::move(*outcome), machine.hasRace()};
+}
 
 } // namespace fsdpc::mutation

@@ -23,4 +23,15 @@ using Outcome = std::map<std::string, std::vector<uint8_t>>;
 /// values and inputs are the same whatever the seed; the seed decides what runs when.
 std::optional<Outcome> runPlanned(const Module &module, uint64_t seed);
 
+/// What a run leaves if every node and every sum leaves a hash of what it is and of all that it read, and whether two
+/// accesses to a byte that may come in either order were seen: on whatever rank, in whatever order lanes move.
+struct Meaning {
+  Outcome outcome;
+  bool hasRace = false;
+};
+
+/// Two programs without a race whose outcomes are equal here compute the same of the same bytes in every interleaving:
+/// what orders lanes is the same in each, so each access meets the same bytes.
+std::optional<Meaning> meaningOf(const Module &module);
+
 } // namespace fsdpc::mutation

@@ -2,12 +2,33 @@
 
 #include "ir/op.h"
 #include "ir/ops/norm.h"
+#include "ir/text/node_printer.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace fsdpc::mutation {
 
 namespace {
+
+template <class T>
+void writeField(llvm::raw_ostream &out, const T &value, llvm::ArrayRef<DType> operandTypes) {
+  if constexpr (std::is_same_v<T, double>)
+    out << doubleText(value);
+  else if constexpr (std::is_same_v<T, DType>)
+    out << nameOf(value);
+  else if constexpr (std::is_same_v<T, Symbol>)
+    out << value.name;
+  else if constexpr (std::is_same_v<T, Dense>)
+    out << llvm::toHex(value.bytes());
+  else if constexpr (std::is_same_v<T, Expression>)
+    out << text::expressionText(value, operandTypes);
+  else if constexpr (std::is_same_v<T, Shape> || std::is_same_v<T, std::vector<std::string>>)
+    llvm::interleave(value, out, ",");
+  else
+    out << value;
+}
 
 /// The element of a parameter, the same in every layout.
 double initialElement(llvm::StringRef parameter, int64_t element) {
@@ -15,7 +36,50 @@ double initialElement(llvm::StringRef parameter, int64_t element) {
   return static_cast<double>(mixed % 2003) / 2003 - 0.5;
 }
 
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t mixed = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  mixed = (mixed ^ (mixed >> 29)) * 0x94d049bb133111ebu;
+  return mixed ^ (mixed >> 32);
+}
+
+/// What the node is, apart from its operands, its place and what it waits for.
+uint64_t identityOf(const Node &node) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << static_cast<int>(node.op());
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    out << ' ' << toString(node.result(i)->type());
+  llvm::SmallVector<DType, 8> operandTypes;
+  for (const Value *operand : node.operands())
+    operandTypes.push_back(operand->type().dtype());
+  if (std::unique_ptr<AttributesBase> attributes = node.attributes() ? node.attributes()->clone() : nullptr)
+    for (const text::Field &field : text::fieldsOf(*attributes)) {
+      out << ' ' << field.name << '=';
+      std::visit([&](auto *value) { writeField(out, *value, operandTypes); }, field.value);
+    }
+  uint64_t hash = node.operandCount();
+  for (char letter : text)
+    hash = mix(hash, static_cast<uint8_t>(letter));
+  return hash;
+}
+
 } // namespace
+
+Bytes bytesFrom(uint64_t seed, int64_t bytes) {
+  Bytes made(bytes);
+  for (size_t i = 0; i < made.size(); ++i)
+    made[i] = static_cast<uint8_t>(i % 8 == 0 ? seed = mix(seed, i) : seed >> 8 * (i % 8));
+  return made;
+}
+
+uint64_t hashOf(uint64_t seed, const Bytes &bytes) {
+  for (size_t i = 0; i < bytes.size(); i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min<size_t>(8, bytes.size() - i));
+    seed = mix(seed, word);
+  }
+  return mix(seed, bytes.size());
+}
 
 void Rank::fillState(const State &state) {
   HostTensor tensor(state.type, state.initialValue);
@@ -89,20 +153,37 @@ void Rank::compute(const Node &node) {
     if (!isOver)
       spoil(node.result(i)->place, node.result(i)->type().bytes());
   }
-  std::vector<HostTensor> operands, results;
+  results == Results::values ? evaluate(node) : leaveHashes(node);
+  if (node.workspaceBytes > 0)
+    spoil(node.workspace, node.workspaceBytes);
+}
+
+void Rank::evaluate(const Node &node) {
+  std::vector<HostTensor> operands, made;
   std::vector<const HostTensor *> pointers;
   for (Value *operand : node.operands())
     operands.push_back(load(*operand));
   for (const HostTensor &operand : operands)
     pointers.push_back(&operand);
   for (unsigned i = 0; i < node.resultCount(); ++i)
-    results.emplace_back(node.result(i)->type());
-  EvaluateContext context{node.attributes(), pointers, results, this};
+    made.emplace_back(node.result(i)->type());
+  EvaluateContext context{node.attributes(), pointers, made, this};
   infoOf(node).evaluate(context);
   for (unsigned i = 0; i < node.resultCount(); ++i)
-    store(*node.result(i), results[i]);
-  if (node.workspaceBytes > 0)
-    spoil(node.workspace, node.workspaceBytes);
+    store(*node.result(i), made[i]);
+}
+
+void Rank::leaveHashes(const Node &node) {
+  uint64_t hash = identityOf(node);
+  for (const Value *operand : node.operands())
+    hash = hashOf(hash, bytesOf(*operand));
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    llvm::copy(bytesFrom(hash + i, node.result(i)->type().bytes()), at(node.result(i)->place));
+}
+
+bool Rank::touchesMemory(const Node &node) {
+  return node.op() != Op::read && node.op() != Op::free && node.op() != Op::wait && node.op() != Op::tap &&
+         node.op() != Op::ret && !infoOf(node).has(startsTransfer) && !infoOf(node).has(aliasesOperand);
 }
 
 void Rank::execute(const Node &node) {

@@ -11,9 +11,18 @@ namespace fsdpc::mutation {
 
 using Bytes = std::vector<uint8_t>;
 
+/// What nodes leave: what they compute, or a hash of what they are and of the bytes that they read. Equal hashes are
+/// the same computation, of whatever numbers.
+enum class Results { values, hashes };
+
+/// So many bytes that follow from the seed.
+Bytes bytesFrom(uint64_t seed, int64_t bytes);
+uint64_t hashOf(uint64_t seed, const Bytes &bytes);
+
 class Rank final : public EvaluationEnvironment {
 public:
-  Rank(const Module &module, int64_t index, Random &random) : module(module), index(index), random(random) {
+  Rank(const Module &module, int64_t index, Random &random, Results results)
+      : module(module), index(index), random(random), results(results) {
     for (Space space : allSpaces) {
       auto setting = module.settings.find("arena_" + nameOf(space).str() + "_bytes");
       Bytes &arena = arenas[indexOf(space)];
@@ -81,6 +90,8 @@ public:
   }
 
   void execute(const Node &node);
+  /// Does `execute` read or write bytes? Names do not.
+  static bool touchesMemory(const Node &node);
   void fillState(const State &state);
   void fillInputs(const Function &function, int step, int batch);
   /// What of each parameter, or optimizer state, this rank holds.
@@ -96,6 +107,8 @@ private:
     return axis ? axis->memberOf(index) * layout.type.elements() : 0;
   }
   void compute(const Node &node);
+  void evaluate(const Node &node);
+  void leaveHashes(const Node &node);
   void clearGaps(const Node &pack);
 
   /// A mutant may write a little behind its arena; more ends the process that judges it.
@@ -103,6 +116,7 @@ private:
   const Module &module;
   const int64_t index;
   Random &random;
+  const Results results;
   Bytes arenas[std::size(allSpaces)];
   std::map<std::string, HostTensor> stashes;
 };

@@ -21,6 +21,7 @@ constexpr Fixture mlpSgd = {"mlp", "--loss cross_entropy --class_axis -1 --optim
 constexpr Fixture cnn = {"mnist_cnn_nodropout",
                          "--loss nll --loss_reduction sum --class_axis -1 --optimizer sgd --lr 0.1 --weight_decay 0.01",
                          false};
+constexpr Fixture dropout = {"mnist_cnn", "--loss nll --class_axis -1 --optimizer sgd --lr 0.1", false};
 constexpr Fixture gpt2 = {"gpt2_tiny", "--loss cross_entropy --class_axis -1 --optimizer adamw", false};
 constexpr Fixture transformer = {"bigmodel_tiny", "--loss cross_entropy --class_axis -1 --optimizer rmsprop", false};
 
@@ -56,11 +57,28 @@ constexpr Row rows[] = {
      "--strategy no_shard --mixed_precision bf16 --reduce_dtype bf16 --keep_low_precision_grads --max_norm 1"},
     {mlpSgd, 4, "--strategy full_shard --max_norm 1"},
     {gpt2, 2, "--strategy full_shard --activation_checkpointing full"},
+    {gpt2, 4,
+     "--strategy shard_grad_op --activation_checkpointing budget --activation_memory_budget 0.3 --reduce_communicator "
+     "own"},
+    {dropout, 2, "--strategy full_shard --activation_checkpointing full"},
+    {mlp, 2, "--strategy full_shard --mixed_precision fp16"},
+    {mlpSgd, 4, "--strategy no_shard --mixed_precision fp16 --max_norm 1 --nonfinite skip"},
     {transformer, 2, "--strategy full_shard --activation_checkpointing selective"},
     {mlp, 2, "--strategy full_shard --offload_params"},
     {mlpSgd, 4, "--strategy shard_optimizer --offload_optimizer"},
     {transformer, 2, "--strategy full_shard --offload_activations"},
     {transformer, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own"},
+    {mlp, 2, "--strategy full_shard --target cuda"},
+    {mlpSgd, 4, "--strategy hybrid_shard --data_parallel_shard_degree 2 --reduce_communicator own --target cuda"},
+    {mlp, 2,
+     "--strategy no_shard --offload_params --offload_activations --gradient_accumulation_steps 2 --no_overlap_comm "
+     "--target cuda"},
+    {mlp, 2, "--strategy full_shard --offload_optimizer --reduce_communicator own --max_norm 1 --target cuda"},
+    {mlp, 4, "--strategy full_shard --mixed_precision bf16 --max_inflight_all_gathers 4 --target cuda"},
+    {gpt2, 2, "--strategy shard_grad_op --unit .*1.*:offload_activations=true --target cuda"},
+    {gpt2, 2, "--strategy full_shard --activation_checkpointing full --target cuda"},
+    {mlp, 4, "--strategy hybrid_shard_zero2 --data_parallel_shard_degree 2 --mixed_precision fp16 --target cuda"},
+    {dropout, 2, "--strategy shard_optimizer --target cuda"},
 };
 
 Program compile(const Row &row) {
@@ -76,6 +94,7 @@ Program compile(const Row &row) {
   llvm::ExitOnError orExit(program.name + ": ");
   OptionValues values = orExit(OptionValues::parse(words));
   Compilation compilation = orExit(compileModule(words[0], values));
+  program.hasEvents = compilation.module->settings.count(std::string(eventsSetting)) != 0;
   program.text = toText(*compilation.module);
   program.planned = orExit(parse(llvm::MemoryBufferRef(program.text, "planned")));
   program.train = orExit(parse(llvm::MemoryBufferRef(compilation.stageText[Stage::train], "train")));

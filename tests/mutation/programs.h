@@ -8,8 +8,9 @@ namespace fsdpc::mutation {
 struct Program {
   std::string name; ///< "mlp N=2 full_shard"
   std::unique_ptr<Module> train, planned;
-  std::string text;     ///< of `planned`
-  bool isSmall = false; ///< the machine runs it many times in a second
+  std::string text;       ///< of `planned`
+  bool isSmall = false;   ///< the machine runs it many times in a second
+  bool hasEvents = false; ///< for a device, whose streams are ordered by events
 };
 
 /// Ends the process if one does not compile.

@@ -1,0 +1,85 @@
+// Faults of events: what orders the streams of a device.
+#include "ir/text/text.h"
+#include "tests/mutation/mutators.h"
+#include "tests/mutation/plan_edit.h"
+
+namespace fsdpc::mutation {
+
+namespace {
+
+using What = std::optional<std::string>;
+
+bool recordsEvent(const Node &node) { return node.records >= 0; }
+bool isCarriedOut(const Node &node) { return node.op() == Op::wait && !node.implied; }
+bool awaitsEvent(const Node &node) { return node.awaits >= 0; }
+
+/// A compute node that may record an event, other than `node`, of the same function.
+std::vector<Node *> otherRecorders(const Module &module, const Node &node) {
+  return nodesWhere(module, [&](const Node &other) {
+    return other.function() == node.function() && other.stream == Stream::compute && other.records < 0 &&
+           other.op() != Op::ret && !isStart(other);
+  });
+}
+
+} // namespace
+
+What dropEventAt(Module &module, size_t which) {
+  std::vector<Node *> recorders = nodesWhere(module, recordsEvent);
+  if (which >= recorders.size())
+    return std::nullopt;
+  Node *recorder = recorders[which];
+  for (Node *waiter : nodesWhere(module, [&](const Node &node) { return node.awaits == recorder->records; }))
+    waiter->awaits = -1;
+  recorder->records = -1;
+  return "no event of '" + toText(*recorder) + "'";
+}
+
+What dropEvent(Module &module, Random &random) {
+  const size_t many = nodesWhere(module, recordsEvent).size();
+  return many == 0 ? std::nullopt : dropEventAt(module, random.below(many));
+}
+
+What dropDeviceWaitAt(Module &module, size_t which) {
+  std::vector<Node *> waits = nodesWhere(module, isCarriedOut);
+  if (which >= waits.size())
+    return std::nullopt;
+  waits[which]->implied = true;
+  return "not carried out: '" + toText(*waits[which]) + "'";
+}
+
+What dropDeviceWait(Module &module, Random &random) {
+  const size_t many = nodesWhere(module, isCarriedOut).size();
+  return many == 0 ? std::nullopt : dropDeviceWaitAt(module, random.below(many));
+}
+
+/// Recorded by another node.
+What moveRecord(Module &module, Random &random) {
+  std::optional<Node *> recorder = random.pick(nodesWhere(module, recordsEvent));
+  std::optional<Node *> other = recorder ? random.pick(otherRecorders(module, **recorder)) : std::nullopt;
+  if (!other)
+    return std::nullopt;
+  std::swap((*recorder)->records, (*other)->records);
+  return "recorded by '" + toText(**other) + "'";
+}
+
+/// Awaited by another start, of the same stream or of another.
+What moveAwait(Module &module, Random &random) {
+  std::optional<Node *> waiter = random.pick(nodesWhere(module, awaitsEvent));
+  std::optional<Node *> other =
+      random.pick(nodesWhere(module, [](const Node &node) { return isStart(node) && node.awaits < 0; }));
+  if (!waiter || !other)
+    return std::nullopt;
+  std::swap((*waiter)->awaits, (*other)->awaits);
+  return "awaited by '" + toText(**other) + "'";
+}
+
+What swapEvents(Module &module, Random &random) {
+  std::vector<Node *> waiters = nodesWhere(module, awaitsEvent);
+  std::optional<Node *> a = random.pick(waiters), b = random.pick(waiters);
+  if (!a || (*a)->awaits == (*b)->awaits)
+    return std::nullopt;
+  std::swap((*a)->awaits, (*b)->awaits);
+  return "'" + toText(**a) + "' and '" + toText(**b) + "' await each other's events";
+}
+
+} // namespace fsdpc::mutation
