@@ -1,5 +1,5 @@
 #!/bin/bash
-# Are all C++ sources as clang-format wants them?   tests/check_format.sh [--fix]
+# Are all C++ and CUDA sources as clang-format wants them?   tests/check_format.sh [--fix]
 # codegen/templates is left out: what lies there is text of the emitted program, with holes in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,5 +8,6 @@ mode=(--dry-run --Werror)
 if [[ ${1:-} == --fix ]]; then
   mode=(-i)
 fi
-find frontend ir passes codegen runtime tests -path codegen/templates -prune -o \( -name '*.h' -o -name '*.cpp' \) -print0 |
+find frontend ir passes codegen runtime tests -path codegen/templates -prune -o \
+  -regex '.*[.]\(h\|cpp\|cu\|cuh\)' -print0 |
   xargs -0 -r -n 16 -P 2 clang-format-19 "${mode[@]}"

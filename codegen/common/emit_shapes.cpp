@@ -118,7 +118,7 @@ void emitScatterAdd(SectionWriter &writer, const Node &node) {
                           .text("node", indexNode(writer, node, split.count))
                           .str();
   std::string indices = writer.operand(node, 0), updates = writer.operand(node, 1), x = writer.define(node.result());
-  writer.call("scatterAdd", shape, {indices, updates, x});
+  writer.call("scatterAdd", shape, {indices, updates, x, writer.workspace(node)});
 }
 
 /// The shape of a gather_nd or scatter_nd, whose first operands are x and the index tuples.

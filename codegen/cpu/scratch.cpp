@@ -213,7 +213,17 @@ int64_t normGradScratchBytes(const Node &node) {
   constexpr int64_t parts = 16;
   const Type &x = node.operand(1)->type();
   int64_t sums = node.op() == Op::layerNormGrad ? 2 : 1;
-  return parts * sums * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 4;
+  return parts * sums * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 12;
+}
+
+int64_t scatterAddScratchBytes(const Node &node) {
+  constexpr int64_t narrow = 8; // as isNarrow in runtime/cpu/kernels/index.cpp
+  const Type &sum = node.result()->type();
+  if (!isFloat(sum.dtype()) || sum.dtype() == DType::f64)
+    return 0;
+  int64_t axis = node.get<ScatterAddAttributes>().axis;
+  int64_t size = sum.dim(axis), inner = productOf(sum.shape().drop_front(axis + 1));
+  return inner <= narrow ? size * inner * 8 : (size + node.operand(0)->type().elements()) * 4;
 }
 
 } // namespace fsdpc

@@ -72,6 +72,7 @@ int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   case Op::attentionGrad: return attentionBytes(node);
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
+  case Op::scatterAdd: return scatterAddScratchBytes(node);
   case Op::reduceScatterStart: return options.plainMpi ? node.operand(0)->type().bytes() : 0;
   case Op::allReduceStart:
     return options.plainMpi ? node.operand(0)->type().bytes() * node.get<CollectiveAttributes>().ranks : 0;

@@ -105,11 +105,13 @@ TEST(KernelsIndex, GatherAndScatterAddAreTransposed) {
   gather(contextOf(), {1, 3, 2, 3}, bits(table.data()), indices.data(), bits(rows.data()));
   EXPECT_EQ(rows, (std::vector<float>{5, 6, 1, 2, 5, 6}));
   std::vector<float> back = unwritten(6);
-  scatterAdd(contextOf(2), {1, 3, 2, 3}, indices.data(), rows.data(), back.data());
+  const GatherShape shape{1, 3, 2, 3};
+  const ScratchBuffer scratch(scatterAddScratchBytes(shape));
+  scatterAdd(contextOf(2), shape, indices.data(), rows.data(), back.data(), scratch.workspace());
   EXPECT_EQ(back, (std::vector<float>{1, 2, 0, 0, 10, 12}));
 }
 
-TEST(KernelsIndex, ManyIndicesThatMeetAddUpInTheirOrder) {
+TEST(KernelsIndex, ManyIndicesThatMeetAddUpAlikeOnAnyThreads) {
   for (const GatherShape shape : {GatherShape{1, 40, 1100, 700}, {3, 7, 5, 300}}) {
     const auto noise = numbers(shape.count, 5), updates = numbers(shape.outer * shape.count * shape.inner, 6);
     std::vector<std::int64_t> indices(noise.size());
@@ -118,19 +120,24 @@ TEST(KernelsIndex, ManyIndicesThatMeetAddUpInTheirOrder) {
     const auto rowOf = [&](std::int64_t i) { return indices[i] < 0 ? indices[i] + shape.size : indices[i]; };
     const auto elements = static_cast<std::size_t>(shape.outer * shape.size * shape.inner);
     auto x = unwritten(elements), rows = unwritten(updates.size());
-    std::vector<float> expected(elements), picked(updates.size());
+    std::vector<double> expected(elements);
+    std::vector<float> picked(updates.size());
     for (std::int64_t outer = 0; outer < shape.outer; ++outer)
       for (std::int64_t i = 0; i < shape.count; ++i)
         for (std::int64_t j = 0; j < shape.inner; ++j)
           expected[(outer * shape.size + rowOf(i)) * shape.inner + j] +=
               updates[(outer * shape.count + i) * shape.inner + j];
+    const ScratchBuffer scratch(scatterAddScratchBytes(shape));
+    scatterAdd(contextOf(2), shape, indices.data(), updates.data(), x.data(), scratch.workspace());
+    EXPECT_TRUE(scratch.borderIntact());
+    EXPECT_LT(distance(x, expected), 2e-7);
+    auto alone = unwritten(elements);
+    scatterAdd(contextOf(1), shape, indices.data(), updates.data(), alone.data(), scratch.workspace());
+    EXPECT_EQ(x, alone);
     for (std::int64_t outer = 0; outer < shape.outer; ++outer)
       for (std::int64_t i = 0; i < shape.count; ++i)
         for (std::int64_t j = 0; j < shape.inner; ++j)
-          picked[(outer * shape.count + i) * shape.inner + j] =
-              expected[(outer * shape.size + rowOf(i)) * shape.inner + j];
-    scatterAdd(contextOf(2), shape, indices.data(), updates.data(), x.data());
-    EXPECT_EQ(x, expected);
+          picked[(outer * shape.count + i) * shape.inner + j] = x[(outer * shape.size + rowOf(i)) * shape.inner + j];
     gather(contextOf(2), shape, bits(x.data()), indices.data(), bits(rows.data()));
     EXPECT_EQ(rows, picked);
   }

@@ -4,6 +4,7 @@
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/small_gemm.h"
 #include "runtime/cpu/kernels/vector_math.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -87,13 +88,10 @@ float finite(float shift) { return shift == -scalar::infinity ? 0 : shift; }
 
 /// row = exp(row - shift); returns the sum.
 float exponentials(float *row, std::int64_t count, float shift) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < count; ++j) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j)
     row[j] = scalar::exp(row[j] - shift);
-    sum += row[j];
-  }
-  return sum;
+  return static_cast<float>(sumOf(count, [row](std::int64_t j) { return row[j]; }));
 }
 
 float dot(const float *a, const float *b, std::int64_t count) {
@@ -173,10 +171,7 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
 
 /// Both rows are proportional to the exponentials in p, which become those of a sum of 1.
 void divideBySum(float *p, float *ds, std::int64_t count) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < count; ++j)
-    sum += p[j];
+  const float sum = static_cast<float>(sumOf(count, [p](std::int64_t j) { return p[j]; }));
   for (std::int64_t j = 0; j < count; ++j) {
     p[j] /= sum;
     ds[j] /= sum;

@@ -3,6 +3,7 @@
 #include "runtime/cpu/kernels/batch_norm.h"
 
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 #include <algorithm>
 
@@ -10,10 +11,11 @@ namespace fsdpc::rt {
 
 namespace {
 
-constexpr std::int64_t runBlock = 4096;  // elements summed before f64 takes over
-constexpr std::int64_t rowBlock = 128;   // samples, likewise
 constexpr std::int64_t columnBlock = 64; // elements of a sample side by side
 constexpr std::int64_t shortRun = 16;
+
+/// No second sum.
+struct Nothing {};
 
 struct Sums {
   double first = 0, second = 0;
@@ -22,45 +24,42 @@ struct Sums {
 /// Of a channel: over its elements, of first(i) and of second(i).
 template <class First, class Second>
 Sums sumRuns(const ChannelShape &shape, std::int64_t channel, First first, Second second) {
-  Sums total;
+  WideSum a, b;
   for (std::int64_t sample = 0; sample < shape.outer; ++sample) {
     const std::int64_t start = (sample * shape.channels + channel) * shape.inner;
-    for (std::int64_t begin = start; begin < start + shape.inner; begin += runBlock) {
-      const std::int64_t end = std::min(start + shape.inner, begin + runBlock);
-      float a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-      for (std::int64_t i = begin; i < end; ++i) {
-        a += first(i, channel);
-        b += second(i, channel);
-      }
-      total.first += static_cast<double>(a);
-      total.second += static_cast<double>(b);
-    }
+    const auto firstOf = [=](std::int64_t i) { return first(i, channel); };
+    if constexpr (std::is_same_v<Second, Nothing>)
+      a.add(start, start + shape.inner, firstOf);
+    else
+      WideSum::addBoth(a, b, start, start + shape.inner, firstOf, [=](std::int64_t i) { return second(i, channel); });
   }
-  return total;
+  return {a.total(), b.total()};
 }
 
-/// Of whole channels that begin at element `column` of every sample: totals[j] for the element column + j.
+/// Of whole channels that begin at element `column` of every sample: a[j] and b[j] for the element column + j.
 template <class First, class Second>
 void sumColumns(const ChannelShape &shape, std::int64_t column, std::int64_t columns, First first, Second second,
-                Sums *totals) {
+                double *a, double *b) {
   const std::int64_t width = shape.channels * shape.inner;
   std::int64_t channelOf[columnBlock];
   for (std::int64_t j = 0; j < columns; ++j)
     channelOf[j] = (column + j) / shape.inner;
-  for (std::int64_t begin = 0; begin < shape.outer; begin += rowBlock) {
-    float a[columnBlock] = {}, b[columnBlock] = {};
-    const std::int64_t end = std::min(shape.outer, begin + rowBlock);
-    for (std::int64_t sample = begin; sample < end; ++sample)
-      for (std::int64_t j = 0; j < columns; ++j) {
-        const std::int64_t i = sample * width + column + j;
-        a[j] += first(i, channelOf[j]);
-        b[j] += second(i, channelOf[j]);
-      }
-    for (std::int64_t j = 0; j < columns; ++j) {
-      totals[j].first += static_cast<double>(a[j]);
-      totals[j].second += static_cast<double>(b[j]);
-    }
+  for (std::int64_t begin = 0; begin < shape.outer; begin += treeRows) {
+    const std::int64_t rows = std::min(treeRows, shape.outer - begin), start = begin * width + column;
+    const auto addTo = [&](double *totals, auto term) {
+      const auto termOf = [&](std::int64_t row, std::int64_t j) { return term(start + row * width + j, channelOf[j]); };
+      if (rows == treeRows)
+#pragma omp simd
+        for (std::int64_t j = 0; j < columns; ++j)
+          totals[j] += static_cast<double>(treeOf([&](std::int64_t row) { return termOf(row, j); }));
+      else
+        for (std::int64_t row = 0; row < rows; ++row)
+          for (std::int64_t j = 0; j < columns; ++j)
+            totals[j] += static_cast<double>(termOf(row, j));
+    };
+    addTo(a, first);
+    if constexpr (!std::is_same_v<Second, Nothing>)
+      addTo(b, second);
   }
 }
 
@@ -78,13 +77,13 @@ void forEachChannel(const Context &c, const ChannelShape &shape, First first, Se
   parallelFor(c, blocks, grain, [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t start = block * perBlock, count = std::min(perBlock, channels - start);
-      Sums totals[columnBlock];
-      sumColumns(shape, start * inner, count * inner, first, second, totals);
+      double a[columnBlock] = {}, b[columnBlock] = {};
+      sumColumns(shape, start * inner, count * inner, first, second, a, b);
       for (std::int64_t channel = 0; channel < count; ++channel) {
         Sums sums;
         for (std::int64_t j = channel * inner; j < (channel + 1) * inner; ++j) {
-          sums.first += totals[j].first;
-          sums.second += totals[j].second;
+          sums.first += a[j];
+          sums.second += b[j];
         }
         put(start + channel, sums);
       }
@@ -97,9 +96,8 @@ void forEachChannel(const Context &c, const ChannelShape &shape, First first, Se
 void batchStatistics(const Context &c, const ChannelShape &shape, const float *x, float *mean, float *variance,
                      Workspace) {
   const double count = static_cast<double>(shape.outer * shape.inner);
-  const auto nothing = [](std::int64_t, std::int64_t) { return 0.0f; };
   const auto value = [x](std::int64_t i, std::int64_t) { return x[i]; };
-  forEachChannel(c, shape, value, nothing, [=](std::int64_t channel, const Sums &sums) {
+  forEachChannel(c, shape, value, Nothing{}, [=](std::int64_t channel, const Sums &sums) {
     mean[channel] = static_cast<float>(sums.first / count);
   });
   // The mean was rounded: what deviations from it add up to says by how much.

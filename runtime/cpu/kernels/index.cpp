@@ -1,7 +1,9 @@
 #include "runtime/cpu/kernels/index.h"
 
+#include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/index_range.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -13,6 +15,116 @@ void copyRow(const T *from, T *to, std::int64_t count) {
     *to = *from;
   else
     std::memcpy(to, from, sizeof(T) * count);
+}
+
+/// Rows so narrow that sums of all of them in f64 cost less than finding the updates of one.
+bool isNarrow(const GatherShape &shape) { return shape.inner <= 8; }
+
+template <class Index>
+void addNarrowRows(const GatherShape &shape, const Index *indices, const float *updates, float *x, double *sums) {
+  const std::int64_t inner = shape.inner, elements = shape.size * inner;
+  for (std::int64_t o = 0; o < shape.outer; ++o) {
+    std::fill_n(sums, elements, 0.0);
+    for (std::int64_t i = 0; i < shape.count; ++i, updates += inner) {
+      double *const row = sums + position(indices[i], shape.size) * inner;
+      for (std::int64_t k = 0; k < inner; ++k)
+        row[k] += static_cast<double>(updates[k]);
+    }
+    for (std::int64_t j = 0; j < elements; ++j)
+      x[o * elements + j] = static_cast<float>(sums[j]);
+  }
+}
+
+/// Rows that are named more often than a tree has terms, and where: ends[row] is the end of its places, which begin
+/// where those of the last such row end. Of other rows it is `few`.
+struct Places {
+  static constexpr std::int32_t few = -1;
+  std::int32_t *ends, *places;
+
+  template <class Index>
+  Places(const GatherShape &shape, const Index *indices, std::int32_t *scratch)
+      : ends(scratch), places(scratch + shape.size) {
+    std::fill_n(ends, shape.size, 0);
+    for (std::int64_t i = 0; i < shape.count; ++i)
+      ++ends[position(indices[i], shape.size)];
+    std::int32_t begin = 0;
+    for (std::int64_t row = 0; row < shape.size; ++row) {
+      const std::int32_t count = ends[row];
+      ends[row] = count <= treeRows ? few : begin;
+      begin += count <= treeRows ? 0 : count;
+    }
+    for (std::int64_t i = 0; begin > 0 && i < shape.count; ++i) {
+      std::int32_t &end = ends[position(indices[i], shape.size)];
+      if (end != few)
+        places[end++] = static_cast<std::int32_t>(i);
+    }
+  }
+};
+
+/// out[k] = the sum of updates[places[i] * inner + k], for k < width, of more updates than a tree has.
+void addManyUpdates(const std::int32_t *places, std::int64_t count, const float *updates, std::int64_t inner,
+                    std::int64_t width, float *out) {
+  constexpr std::int64_t strip = 256;
+  double sums[strip];
+  for (std::int64_t start = 0; start < width; start += strip) {
+    const std::int64_t columns = std::min(strip, width - start);
+    std::fill_n(sums, columns, 0.0);
+    std::int64_t i = 0;
+    const auto update = [&](std::int64_t row) { return updates + places[i + row] * inner + start; };
+    for (; i + treeRows <= count; i += treeRows) {
+      const float *rows[treeRows];
+      for (std::int64_t row = 0; row < treeRows; ++row)
+        rows[row] = update(row);
+#pragma omp simd
+      for (std::int64_t k = 0; k < columns; ++k)
+        sums[k] += static_cast<double>(treeOf([&](std::int64_t row) { return rows[row][k]; }));
+    }
+    for (; i < count; ++i) {
+      const float *const row = update(0);
+#pragma omp simd
+      for (std::int64_t k = 0; k < columns; ++k)
+        sums[k] += static_cast<double>(row[k]);
+    }
+    for (std::int64_t k = 0; k < columns; ++k)
+      out[start + k] = static_cast<float>(sums[k]);
+  }
+}
+
+/// Elements [begin, end) of the rows of one table.
+template <class Index>
+void addColumns(const GatherShape &shape, const Places &places, const Index *indices, const float *updates,
+                std::int64_t begin, std::int64_t end, float *table) {
+  const std::int64_t inner = shape.inner, width = end - begin;
+  for (std::int64_t row = 0; row < shape.size; ++row)
+    std::memset(table + row * inner + begin, 0, sizeof(float) * static_cast<std::size_t>(width));
+  for (std::int64_t i = 0; i < shape.count; ++i) {
+    const std::int64_t at = position(indices[i], shape.size);
+    if (places.ends[at] != Places::few)
+      continue;
+    float *const row = table + at * inner;
+    const float *const update = updates + i * inner;
+#pragma omp simd
+    for (std::int64_t k = begin; k < end; ++k)
+      row[k] += update[k];
+  }
+  std::int32_t first = 0;
+  for (std::int64_t row = 0; row < shape.size; ++row)
+    if (const std::int32_t last = places.ends[row]; last != Places::few) {
+      addManyUpdates(places.places + first, last - first, updates + begin, inner, width, table + row * inner + begin);
+      first = last;
+    }
+}
+
+/// Threads share columns out, so that each element has its sum from one thread.
+template <class Index>
+void addRows(const Context &c, const GatherShape &shape, const Index *indices, const float *updates, float *x,
+             std::int32_t *scratch) {
+  const Places places(shape, indices, scratch);
+  parallelFor(c, shape.inner, 64, [=, &shape, &places](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = 0; o < shape.outer; ++o)
+      addColumns(shape, places, indices, updates + o * shape.count * shape.inner, begin, end,
+                 x + o * shape.size * shape.inner);
+  });
 }
 
 } // namespace
@@ -29,24 +141,40 @@ void gather(const Context &c, const GatherShape &shape, const T *x, const Index 
   });
 }
 
+std::int64_t scatterAddScratchBytes(const GatherShape &shape) {
+  if (isNarrow(shape))
+    return shape.size * shape.inner * static_cast<std::int64_t>(sizeof(double));
+  return (shape.size + shape.count) * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
 template <class T, class Index>
-void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x) {
+void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x,
+                Workspace workspace) {
   checkIndices(indices, shape.count, 1, shape.size, shape.node);
-  // Threads share columns out, so that each element has its sum from one thread, in the order of the indices.
-  parallelFor(c, shape.inner, 64, [=, &shape](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = 0; o < shape.outer; ++o) {
-      T *const table = x + o * shape.size * shape.inner;
-      for (std::int64_t i = 0; i < shape.size; ++i)
-        std::memset(table + i * shape.inner + begin, 0, sizeof(T) * (end - begin));
-      for (std::int64_t i = 0; i < shape.count; ++i) {
-        T *const row = table + position(indices[i], shape.size) * shape.inner;
-        const T *const update = updates + (o * shape.count + i) * shape.inner;
+  if constexpr (std::is_same_v<T, float>) {
+    if (workspace.bytes < scatterAddScratchBytes(shape) || shape.count > INT32_MAX)
+      throw Failure(ExitCode::internal, "scatter_add has less scratch than it needs");
+    if (isNarrow(shape))
+      addNarrowRows(shape, indices, updates, x, reinterpret_cast<double *>(workspace.data));
+    else
+      addRows(c, shape, indices, updates, x, reinterpret_cast<std::int32_t *>(workspace.data));
+  } else {
+    // Threads share columns out, so that each element has its sum from one thread, in the order of the indices.
+    parallelFor(c, shape.inner, 64, [=, &shape](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = 0; o < shape.outer; ++o) {
+        T *const table = x + o * shape.size * shape.inner;
+        for (std::int64_t i = 0; i < shape.size; ++i)
+          std::memset(table + i * shape.inner + begin, 0, sizeof(T) * (end - begin));
+        for (std::int64_t i = 0; i < shape.count; ++i) {
+          T *const row = table + position(indices[i], shape.size) * shape.inner;
+          const T *const update = updates + (o * shape.count + i) * shape.inner;
 #pragma omp simd
-        for (std::int64_t k = begin; k < end; ++k)
-          row[k] = static_cast<T>(row[k] + update[k]);
+          for (std::int64_t k = begin; k < end; ++k)
+            row[k] = static_cast<T>(row[k] + update[k]);
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 template <class T, class Index>

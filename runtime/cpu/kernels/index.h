@@ -10,9 +10,14 @@ namespace fsdpc::rt {
 /// y = x at the indices. T is an unsigned integer of the element's size.
 template <class T, class Index>
 void gather(const Context &c, const GatherShape &shape, const T *x, const Index *indices, T *y);
-/// x = 0, then every update is added at its index, in the order of the indices.
+/// Scratch of a scatterAdd of f32, bytes; as scatterAddScratchBytes in codegen/cpu/scratch.cpp. Other types need none.
+std::int64_t scatterAddScratchBytes(const GatherShape &shape);
+/// x [outer, size, inner] = the sums of the updates of each index, in the order of the indices. Up to eight
+/// f32 are added as such, more in f64, eight at a time as a tree before, and rounded once: off by at most 7 * 2^-24 of
+/// the sum of absolute updates, however often an index comes. f32: fewer than 2^31 indices.
 template <class T, class Index>
-void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x);
+void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x,
+                Workspace workspace = {});
 
 template <class T, class Index>
 void gatherNd(const Context &c, const GatherNdShape &shape, const T *x, const Index *indices, T *y);
@@ -31,7 +36,7 @@ void iota(const Context &, std::int64_t outer, std::int64_t count, std::int64_t 
   prefix template void gather(const Context &, const GatherShape &, const T *, const Index *, T *);                    \
   prefix template void gatherNd(const Context &, const GatherNdShape &, const T *, const Index *, T *);
 #define FSDPC_SCATTERS(prefix, T, Index)                                                                               \
-  prefix template void scatterAdd(const Context &, const GatherShape &, const Index *, const T *, T *);
+  prefix template void scatterAdd(const Context &, const GatherShape &, const Index *, const T *, T *, Workspace);
 #define FSDPC_INDEXING(prefix, Index)                                                                                  \
   FSDPC_GATHERS(prefix, std::uint8_t, Index)                                                                           \
   FSDPC_GATHERS(prefix, std::uint16_t, Index)                                                                          \

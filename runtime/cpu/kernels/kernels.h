@@ -4,6 +4,7 @@
 #include "runtime/common/guard.h"
 #include "runtime/common/host_optimizer.h"
 #include "runtime/common/parallel.h"
+#include "runtime/common/poison.h"
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/copies.h"
 #include "runtime/cpu/kernels/attention.h"

@@ -2,6 +2,7 @@
 
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/vector_math.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -18,19 +19,12 @@ float logSumExp(const float *x, std::int64_t count) {
 #pragma omp simd reduction(max : largest)
   for (std::int64_t j = 0; j < count; ++j)
     largest = x[j] > largest ? x[j] : largest;
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < count; ++j)
-    sum += scalar::exp(x[j] - largest);
-  return largest + std::log(sum);
+  const double sum = sumOfExponentials(x, count, largest, [](std::int64_t j) { return j; });
+  return largest + std::log(static_cast<float>(sum));
 }
 
 float meanOf(const float *x, std::int64_t count) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < count; ++j)
-    sum += x[j];
-  return sum / static_cast<float>(count);
+  return static_cast<float>(sumOf(count, [x](std::int64_t j) { return x[j]; }) / static_cast<double>(count));
 }
 
 float termOf(const LossShape &shape, const float *x, std::int64_t label, float lse) {

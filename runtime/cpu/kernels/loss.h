@@ -3,6 +3,7 @@
 //   term = (1 - s) * (lse - x[label]) + s * (lse - mean(x)),   s = label smoothing;   0 where label == ignoreIndex
 //   d term / d x[j] = exp(x[j] - lse) - (1 - s) * [j == label] - s / classes
 // For nll, lse = 0 and the derivative has no exponential. A label outside [0, classes) that is not ignored gives NaN.
+// Sums over classes are those of wide_sum.h.
 #pragma once
 
 #include "runtime/common/address.h"

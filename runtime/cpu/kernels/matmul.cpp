@@ -1,5 +1,6 @@
 #include "runtime/cpu/kernels/matmul.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -27,10 +28,23 @@ static void asBatch(dnnl_memory_desc_t &memory) {
   checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, dnnl_f32, strides), "a matrix");
 }
 
+/// The library writes the code of a product when the first of its kind runs: here, not in a step. What kind it is shows
+/// in the corner of its matrices, too.
+static void warmUp(const MatmulShape &shape) {
+  constexpr std::int64_t most = 64;
+  const std::int64_t m = std::min(shape.m, most), n = std::min(shape.n, most), k = std::min(shape.k, most);
+  const std::vector<float> zeros(most * most);
+  std::vector<float> out(most * most);
+  checkLibrary(dnnl_sgemm(shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', m, n, k, 1, zeros.data(),
+                          shape.transposeA ? m : k, zeros.data(), shape.transposeB ? k : n, 0, out.data(), n),
+               "the corner of a matrix product");
+}
+
 void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t workspaceBytes) {
   shape = wanted;
   if (shape.batch * shape.m * shape.n * shape.k == 0)
     return;
+  warmUp(shape);
   dnnl_memory_desc_t a = matrices(shape.oneA ? 1 : shape.batch, shape.m, shape.k, shape.transposeA);
   dnnl_memory_desc_t b = matrices(shape.oneB ? 1 : shape.batch, shape.k, shape.n, shape.transposeB);
   const dnnl_memory_desc_t out = matrices(shape.batch, shape.m, shape.n, false);

@@ -3,6 +3,7 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/vector_math.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -41,21 +42,17 @@ T *rowOf(T *matrix, std::int64_t i, std::int64_t columns) {
   return matrix ? matrix + i * columns : nullptr;
 }
 
+/// 1 / sqrt(squares / columns + epsilon)
+float reciprocalDeviation(double squares, std::int64_t columns, double epsilon) {
+  return static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(columns) + epsilon));
+}
+
 void normalizeRow(const float *x, const float *gamma, const float *beta, std::int64_t columns, double epsilon, float *y,
                   float *meanOut, float *rstdOut) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < columns; ++j)
-    sum += x[j];
-  const float mean = sum / static_cast<float>(columns);
-  float squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t j = 0; j < columns; ++j) {
-    const float centered = x[j] - mean;
-    squares += centered * centered;
-  }
-  const float rstd =
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / static_cast<double>(columns) + epsilon));
+  const double sum = sumOf(columns, [x](std::int64_t j) { return x[j]; });
+  const float mean = static_cast<float>(sum / static_cast<double>(columns));
+  const double squares = sumOf(columns, [x, mean](std::int64_t j) { return (x[j] - mean) * (x[j] - mean); });
+  const float rstd = reciprocalDeviation(squares, columns, epsilon);
 #pragma omp simd
   for (std::int64_t j = 0; j < columns; ++j)
     y[j] = (x[j] - mean) * rstd * gamma[j] + beta[j];
@@ -63,31 +60,37 @@ void normalizeRow(const float *x, const float *gamma, const float *beta, std::in
   *rstdOut = rstd;
 }
 
+/// Columns of a row whose slopes are added in f32 before f64 takes over.
+constexpr std::int64_t rowBlock = 256;
+
 void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float mean, float rstd,
                       const float *addend, float *dx, float *dgamma, float *dbeta) {
-  float sum = 0, weighted = 0;
-#pragma omp simd reduction(+ : sum, weighted)
-  for (std::int64_t j = 0; j < columns; ++j) {
-    const float normalized = (x[j] - mean) * rstd;
-    const float slope = dy[j] * gamma[j];
-    sum += slope;
-    weighted += slope * normalized;
-    dgamma[j] += dy[j] * normalized;
-    dbeta[j] += dy[j];
+  double sum = 0, weighted = 0;
+  for (std::int64_t begin = 0; begin < columns; begin += rowBlock) {
+    float ofBlock = 0, weightedOfBlock = 0;
+    const std::int64_t end = std::min(columns, begin + rowBlock);
+#pragma omp simd reduction(+ : ofBlock, weightedOfBlock)
+    for (std::int64_t j = begin; j < end; ++j) {
+      const float normalized = (x[j] - mean) * rstd;
+      const float slope = dy[j] * gamma[j];
+      ofBlock += slope;
+      weightedOfBlock += slope * normalized;
+      dgamma[j] += dy[j] * normalized;
+      dbeta[j] += dy[j];
+    }
+    sum += static_cast<double>(ofBlock);
+    weighted += static_cast<double>(weightedOfBlock);
   }
-  const float average = sum / static_cast<float>(columns), weightedAverage = weighted / static_cast<float>(columns);
+  const double share = 1 / static_cast<double>(columns); // a product waits for the sum less long than a quotient
+  const float average = static_cast<float>(sum * share), weightedAverage = static_cast<float>(weighted * share);
   writeSlopes(addend, columns, dx, [=](std::int64_t j) {
     return rstd * (dy[j] * gamma[j] - average - (x[j] - mean) * rstd * weightedAverage);
   });
 }
 
 void scaleRow(const float *x, const float *gamma, std::int64_t columns, double epsilon, float *y, float *rstdOut) {
-  float squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t j = 0; j < columns; ++j)
-    squares += x[j] * x[j];
-  const float rstd =
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(squares) / static_cast<double>(columns) + epsilon));
+  const double squares = sumOf(columns, [x](std::int64_t j) { return x[j] * x[j]; });
+  const float rstd = reciprocalDeviation(squares, columns, epsilon);
 #pragma omp simd
   for (std::int64_t j = 0; j < columns; ++j)
     y[j] = x[j] * rstd * gamma[j];
@@ -96,40 +99,69 @@ void scaleRow(const float *x, const float *gamma, std::int64_t columns, double e
 
 void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float rstd,
                   const float *addend, float *dx, float *dgamma) {
-  float weighted = 0;
-#pragma omp simd reduction(+ : weighted)
-  for (std::int64_t j = 0; j < columns; ++j) {
-    const float normalized = x[j] * rstd;
-    weighted += dy[j] * gamma[j] * normalized;
-    dgamma[j] += dy[j] * normalized;
+  double weighted = 0;
+  for (std::int64_t begin = 0; begin < columns; begin += rowBlock) {
+    float ofBlock = 0;
+    const std::int64_t end = std::min(columns, begin + rowBlock);
+#pragma omp simd reduction(+ : ofBlock)
+    for (std::int64_t j = begin; j < end; ++j) {
+      const float normalized = x[j] * rstd;
+      ofBlock += dy[j] * gamma[j] * normalized;
+      dgamma[j] += dy[j] * normalized;
+    }
+    weighted += static_cast<double>(ofBlock);
   }
-  const float weightedAverage = weighted / static_cast<float>(columns);
+  const double share = 1 / static_cast<double>(columns);
+  const float weightedAverage = static_cast<float>(weighted * share);
   writeSlopes(addend, columns, dx,
               [=](std::int64_t j) { return rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage); });
 }
 
 /// out[j] = parts[0][j] + parts[1][j] + ...
-void sumParts(const float *parts, std::int64_t count, std::int64_t stride, std::int64_t columns, float *out) {
-  std::memcpy(out, parts, sizeof(float) * columns);
-  for (std::int64_t part = 1; part < count; ++part) {
-    const float *const from = parts + part * stride;
+void sumParts(const double *parts, std::int64_t count, std::int64_t stride, std::int64_t columns, float *out) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < columns; ++j)
-      out[j] += from[j];
+  for (std::int64_t j = 0; j < columns; ++j) {
+    double sum = parts[j];
+    for (std::int64_t part = 1; part < count; ++part)
+      sum += parts[part * stride + j];
+    out[j] = static_cast<float>(sum);
   }
 }
 
-/// Calls `row(i, sums)` for every row, in order within a part; each part has sums of its own, zero at first.
+/// Rows that are added in f32 before f64 takes over.
+constexpr std::int64_t gradientRows = 16;
+
+/// Bytes of the sums of all parts: each has `width` in f64, and as many in f32 for the rows that are under way.
+std::int64_t partsBytes(std::int64_t width) {
+  return gradientParts * width * static_cast<std::int64_t>(sizeof(double) + sizeof(float));
+}
+
+/// Calls row(i, sums) for every row, in order within a part, which adds to `width` sums that are zero every
+/// gradientRows rows. Returns what all parts come to: [gradientParts, width].
 template <class Row>
-void forEachPart(const Context &c, std::int64_t rows, float *sums, std::int64_t width, Row row) {
+const double *forEachPart(const Context &c, std::int64_t rows, std::int64_t width, Workspace workspace, Row row) {
+  double *const totals = reinterpret_cast<double *>(workspace.data);
+  float *const sums = reinterpret_cast<float *>(totals + gradientParts * width);
   parallelFor(c, gradientParts, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
+      double *const total = totals + part * width;
       float *const own = sums + part * width;
-      std::memset(own, 0, sizeof(float) * width);
-      for (std::int64_t i = rows * part / gradientParts; i < rows * (part + 1) / gradientParts; ++i)
+      std::fill_n(total, width, 0.0);
+      std::fill_n(own, width, 0.0f);
+      const std::int64_t first = rows * part / gradientParts, last = rows * (part + 1) / gradientParts;
+      for (std::int64_t i = first; i < last; ++i) {
         row(i, own);
+        if ((i - first) % gradientRows != gradientRows - 1 && i != last - 1)
+          continue;
+#pragma omp simd
+        for (std::int64_t j = 0; j < width; ++j) {
+          total[j] += static_cast<double>(own[j]);
+          own[j] = 0;
+        }
+      }
     }
   });
+  return totals;
 }
 
 /// The distance between neighbours of a row: `Dense` where the softmax axis is the last one, which is what is fast.
@@ -150,10 +182,10 @@ float maximumOf(const float *x, std::int64_t count, Step step) {
   return largest;
 }
 
-struct Softmax {
-  template <class Step>
-  void operator()(const float *x, const float *, float *y, std::int64_t count, Step step) const {
-    const float largest = maximumOf(x, count, step);
+/// y = exp(x - largest); returns the sum.
+template <class Step>
+double writeExponentials(const float *x, float *y, std::int64_t count, float largest, Step step) {
+  if (count <= shortSum) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t j = 0; j < count; ++j) {
@@ -161,7 +193,25 @@ struct Softmax {
       y[step * j] = value;
       sum += value;
     }
-    const float factor = 1 / sum;
+    return static_cast<double>(sum);
+  }
+  constexpr std::int64_t block = 1024; // of which the nearest cache still has the exponentials
+  WideSum sum;
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    const std::int64_t end = std::min(count, begin + block);
+#pragma omp simd
+    for (std::int64_t j = begin; j < end; ++j)
+      y[step * j] = scalar::exp(x[step * j] - largest);
+    sum.add(begin, end, [=](std::int64_t j) { return y[step * j]; });
+  }
+  return sum.total();
+}
+
+struct Softmax {
+  template <class Step>
+  void operator()(const float *x, const float *, float *y, std::int64_t count, Step step) const {
+    const float largest = maximumOf(x, count, step);
+    const float factor = 1 / static_cast<float>(writeExponentials(x, y, count, largest, step));
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       y[step * j] *= factor;
@@ -172,11 +222,8 @@ struct LogSoftmax {
   template <class Step>
   void operator()(const float *x, const float *, float *y, std::int64_t count, Step step) const {
     const float largest = maximumOf(x, count, step);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < count; ++j)
-      sum += scalar::exp(x[step * j] - largest);
-    const float logOfSum = std::log(sum);
+    const double sum = sumOfExponentials(x, count, largest, [step](std::int64_t j) { return step * j; });
+    const float logOfSum = std::log(static_cast<float>(sum));
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       y[step * j] = x[step * j] - largest - logOfSum;
@@ -186,10 +233,7 @@ struct LogSoftmax {
 struct SoftmaxGrad {
   template <class Step>
   void operator()(const float *y, const float *dy, float *dx, std::int64_t count, Step step) const {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < count; ++j)
-      sum += y[step * j] * dy[step * j];
+    const float sum = static_cast<float>(sumOf(count, [=](std::int64_t j) { return y[step * j] * dy[step * j]; }));
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       dx[step * j] = y[step * j] * (dy[step * j] - sum);
@@ -199,10 +243,7 @@ struct SoftmaxGrad {
 struct LogSoftmaxGrad {
   template <class Step>
   void operator()(const float *y, const float *dy, float *dx, std::int64_t count, Step step) const {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < count; ++j)
-      sum += dy[step * j];
+    const float sum = static_cast<float>(sumOf(count, [=](std::int64_t j) { return dy[step * j]; }));
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       dx[step * j] = dy[step * j] - scalar::exp(y[step * j]) * sum;
@@ -241,18 +282,15 @@ void layerNorm(const Context &c, const NormShape &shape, const float *x, const f
   });
 }
 
-std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
-  return gradientParts * 2 * shape.columns * static_cast<std::int64_t>(sizeof(float));
-}
+std::int64_t layerNormGradScratchBytes(const NormShape &shape) { return partsBytes(2 * shape.columns); }
 
 void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                    const float *mean, const float *rstd, const float *addend, float *dx, float *dgamma, float *dbeta,
                    Workspace workspace) {
   const std::int64_t columns = shape.columns, rows = shape.rows;
-  float *const sums = reinterpret_cast<float *>(workspace.data);
   if (workspace.bytes < layerNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "layer_norm_grad has less scratch than it needs");
-  forEachPart(c, rows, sums, 2 * columns, [=](std::int64_t i, float *part) {
+  const double *const sums = forEachPart(c, rows, 2 * columns, workspace, [=](std::int64_t i, float *part) {
     normalizeRowGrad(dy + i * columns, x + i * columns, gamma, columns, mean[i], rstd[i], rowOf(addend, i, columns),
                      dx + i * columns, part, part + columns);
   });
@@ -273,17 +311,14 @@ void rmsNorm(const Context &c, const NormShape &shape, const float *x, const flo
   });
 }
 
-std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
-  return gradientParts * shape.columns * static_cast<std::int64_t>(sizeof(float));
-}
+std::int64_t rmsNormGradScratchBytes(const NormShape &shape) { return partsBytes(shape.columns); }
 
 void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                  const float *rstd, const float *addend, float *dx, float *dgamma, Workspace workspace) {
   const std::int64_t columns = shape.columns;
-  float *const sums = reinterpret_cast<float *>(workspace.data);
   if (workspace.bytes < rmsNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
-  forEachPart(c, shape.rows, sums, columns, [=](std::int64_t i, float *part) {
+  const double *const sums = forEachPart(c, shape.rows, columns, workspace, [=](std::int64_t i, float *part) {
     scaleRowGrad(dy + i * columns, x + i * columns, gamma, columns, rstd[i], rowOf(addend, i, columns),
                  dx + i * columns, part);
   });

@@ -1,5 +1,8 @@
-// Layer and RMS normalisation, softmax and log-softmax with their derivatives. Sums over a row are f32, in an order
-// that depends on shapes only.
+// Layer and RMS normalisation, softmax and log-softmax with their derivatives. Sums over
+// a row are those of wide_sum.h; of the derivatives of norms, f32 for 256 columns, in as many lanes as the machine has,
+// and then f64: off by at most 36 * 2^-24 of the sum of absolute terms with eight lanes. Sums over rows, dgamma and
+// dbeta, are f32 for 16 rows and then f64: 16 * 2^-24. The roundings of each term are beside that. Orders depend on
+// shapes only.
 #pragma once
 
 #include "runtime/common/address.h"

@@ -140,9 +140,9 @@ void averagePool(const Context &c, const PoolShape &shape, const float *x, float
   forEachPlane(c, shape, [=, &shape](std::int64_t plane) {
     const float *const source = x + plane * inputs;
     forEachWindow(shape, [&](std::int64_t index, const Taps &depth, const Taps &rows, const Taps &columns) {
-      float sum = 0;
-      forEachElement(shape, depth, rows, columns, [&](std::int64_t at) { sum += source[at]; });
-      y[plane * outputs + index] = sum / divisorOf(shape, depth, rows, columns);
+      double sum = 0; // a window may be the whole plane
+      forEachElement(shape, depth, rows, columns, [&](std::int64_t at) { sum += static_cast<double>(source[at]); });
+      y[plane * outputs + index] = static_cast<float>(sum / divisorOf(shape, depth, rows, columns));
     });
   });
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/vector_math.h"
+#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -16,41 +17,20 @@ constexpr T highest() {
   return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
 }
 
-/// A reduction: `Wide` carries over blocks, `run` reduces a contiguous block, `merge` folds one value in.
+/// A reduction: `Wide` carries over runs and rows, `merge` folds one value in.
 template <class T>
 struct Sum {
   using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
   static constexpr T empty = 0;
   static T merge(T a, T b) { return static_cast<T>(a + b); }
   static Wide widen(Wide a, Wide b) { return static_cast<Wide>(a + b); }
-  static Wide run(const T *x, std::int64_t count) { return count <= few ? sumOf<Wide>(x, count) : sumOf<T>(x, count); }
-
-private:
-  /// So few elements cost no time in f64, and where they cancel, as the derivative of a softmax does, nothing is left.
-  static constexpr std::int64_t few = 64;
-  template <class Total>
-  static Total sumOf(const T *x, std::int64_t count) {
-    Total total = 0;
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t i = 0; i < count; ++i)
-      total = static_cast<Total>(total + x[i]);
-    return total;
-  }
 };
-template <class Reduction, class T>
-T mergeAll(const T *x, std::int64_t count) {
-  T total = Reduction::empty;
-  for (std::int64_t i = 0; i < count; ++i)
-    total = Reduction::merge(total, x[i]);
-  return total;
-}
 template <class T>
 struct Product {
   using Wide = T;
   static constexpr T empty = 1;
   static T merge(T a, T b) { return static_cast<T>(a * b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) { return mergeAll<Product>(x, count); }
 };
 template <class T>
 struct Maximum {
@@ -58,7 +38,6 @@ struct Maximum {
   static constexpr T empty = lowest<T>();
   static T merge(T a, T b) { return scalar::max(a, b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) { return mergeAll<Maximum>(x, count); }
 };
 template <class T>
 struct Minimum {
@@ -66,7 +45,6 @@ struct Minimum {
   static constexpr T empty = highest<T>();
   static T merge(T a, T b) { return scalar::min(a, b); }
   static Wide widen(Wide a, T b) { return merge(a, b); }
-  static T run(const T *x, std::int64_t count) { return mergeAll<Minimum>(x, count); }
 };
 
 /// Dims of one kind (kept or reduced) with their strides in x; adjacent ones of a kind are merged.
@@ -86,11 +64,11 @@ struct Dims {
   }
   std::int64_t offset(std::int64_t index) const {
     std::int64_t total = 0;
-    for (int i = rank - 1; i >= 0; --i) {
+    for (int i = rank - 1; i > 0; --i) {
       total += index % dims[i] * strides[i];
       index /= dims[i];
     }
-    return total;
+    return rank > 0 ? total + index * strides[0] : 0;
   }
 };
 
@@ -120,18 +98,46 @@ Plan planOf(const ReduceShape &shape) {
   return plan;
 }
 
-constexpr std::int64_t runBlock = 4096; // elements summed before f64 takes over
-constexpr std::int64_t rowBlock = 128;  // rows, likewise
 constexpr std::int64_t columnBlock = 256;
+
+/// Apart, so that short runs do not pay for its registers.
+template <class T>
+[[gnu::noinline]] T sumLongRuns(const Plan &plan, const T *x) {
+  if (plan.reduced.count == 1)
+    return static_cast<T>(sumOf(plan.last, [x](std::int64_t i) { return x[i]; }));
+  WideSum total;
+  for (std::int64_t i = 0; i < plan.reduced.count; ++i) {
+    const T *const run = x + plan.reduced.offset(i);
+    total.add(0, plan.last, [run](std::int64_t j) { return run[j]; });
+  }
+  return static_cast<T>(total.total());
+}
+
+// So few elements cost no time in f64, and where they cancel, as the derivative of a softmax does, nothing is left.
+constexpr std::int64_t fewElements = 64;
+
+template <class R, class T>
+typename R::Wide reduceShortRun(const T *x, std::int64_t count) {
+  typename R::Wide total = R::empty;
+  if constexpr (std::is_same_v<R, Sum<T>>) {
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t i = 0; i < count; ++i)
+      total += static_cast<typename R::Wide>(x[i]);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      total = R::merge(total, x[i]);
+  }
+  return total;
+}
 
 template <class R, class T>
 T reduceRuns(const Plan &plan, const T *x) {
+  if constexpr (std::is_same_v<R, Sum<T>> && std::is_floating_point_v<T>)
+    if (plan.last > fewElements)
+      return sumLongRuns(plan, x);
   typename R::Wide total = R::empty;
-  for (std::int64_t i = 0; i < plan.reduced.count; ++i) {
-    const T *const run = x + plan.reduced.offset(i);
-    for (std::int64_t begin = 0; begin < plan.last; begin += runBlock)
-      total = R::widen(total, R::run(run + begin, std::min(runBlock, plan.last - begin)));
-  }
+  for (std::int64_t i = 0; i < plan.reduced.count; ++i)
+    total = R::widen(total, reduceShortRun<R>(x + plan.reduced.offset(i), plan.last));
   return static_cast<T>(total);
 }
 
@@ -139,21 +145,22 @@ T reduceRuns(const Plan &plan, const T *x) {
 template <class R, class T>
 void reduceColumns(const Plan &plan, const T *x, std::int64_t first, std::int64_t columns, T *out) {
   typename R::Wide total[columnBlock];
-  T block[columnBlock];
   for (std::int64_t j = 0; j < columns; ++j)
     total[j] = R::empty;
-  for (std::int64_t begin = 0; begin < plan.reduced.count; begin += rowBlock) {
-    for (std::int64_t j = 0; j < columns; ++j)
-      block[j] = R::empty;
-    const std::int64_t end = std::min(plan.reduced.count, begin + rowBlock);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const T *const row = x + plan.reduced.offset(i) + first;
+  std::int64_t i = 0;
+  for (; i + treeRows <= plan.reduced.count; i += treeRows) {
+    const T *rows[treeRows];
+    for (std::int64_t row = 0; row < treeRows; ++row)
+      rows[row] = x + plan.reduced.offset(i + row) + first;
 #pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j)
-        block[j] = R::merge(block[j], row[j]);
-    }
     for (std::int64_t j = 0; j < columns; ++j)
-      total[j] = R::widen(total[j], block[j]);
+      total[j] = R::widen(total[j], treeOf([&](std::int64_t row) { return rows[row][j]; }, R::merge));
+  }
+  for (; i < plan.reduced.count; ++i) {
+    const T *const row = x + plan.reduced.offset(i) + first;
+#pragma omp simd
+    for (std::int64_t j = 0; j < columns; ++j)
+      total[j] = R::widen(total[j], row[j]);
   }
   for (std::int64_t j = 0; j < columns; ++j)
     out[j] = static_cast<T>(total[j]);
@@ -178,6 +185,28 @@ void reduce(const Context &c, const ReduceShape &shape, const T *x, T *out) {
                        out + row * plan.last + first);
     }
   });
+}
+
+/// Sums of four elements do not wait for the total, which then waits for one addition in four.
+template <bool exclusive, class T>
+void sumAlong(const T *x, std::int64_t count, std::int64_t step, T *out) {
+  using Wide = typename Sum<T>::Wide;
+  constexpr int batch = 4;
+  Wide total = 0;
+  std::int64_t k = 0;
+  for (; k + batch <= count; k += batch) {
+    Wide sums[batch + 1] = {};
+    for (int i = 0; i < batch; ++i)
+      sums[i + 1] = Sum<T>::widen(sums[i], x[(k + i) * step]);
+    for (int i = 0; i < batch; ++i)
+      out[(k + i) * step] = static_cast<T>(Sum<T>::widen(total, sums[exclusive ? i : i + 1]));
+    total = Sum<T>::widen(total, sums[batch]);
+  }
+  for (; k < count; ++k) {
+    const Wide before = total;
+    total = Sum<T>::widen(total, x[k * step]);
+    out[k * step] = static_cast<T>(exclusive ? before : total);
+  }
 }
 
 } // namespace
@@ -219,14 +248,13 @@ template <class T>
 void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, bool reverse, const T *x, T *out) {
   parallelFor(c, shape.outer * shape.inner, 256, [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t start = i / shape.inner * shape.count * shape.inner + i % shape.inner;
-      T total = 0;
-      for (std::int64_t k = 0; k < shape.count; ++k) {
-        const std::int64_t j = start + (reverse ? shape.count - 1 - k : k) * shape.inner;
-        const T before = total, value = x[j];
-        total = static_cast<T>(total + value);
-        out[j] = exclusive ? before : total;
-      }
+      const std::int64_t first = i / shape.inner * shape.count * shape.inner + i % shape.inner;
+      const std::int64_t last = first + (shape.count - 1) * shape.inner, step = reverse ? -shape.inner : shape.inner;
+      const std::int64_t start = reverse ? last : first;
+      if (exclusive)
+        sumAlong<true>(x + start, shape.count, step, out + start);
+      else
+        sumAlong<false>(x + start, shape.count, step, out + start);
     }
   });
 }

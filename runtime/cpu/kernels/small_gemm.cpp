@@ -17,6 +17,7 @@ constexpr int tileRows = 12; // 24 accumulators, 2 columns of B, the rest to hol
 constexpr int vectorFloats = 8;
 constexpr int tileRows = 3; // 12 accumulators of 16 registers
 #endif
+constexpr std::int64_t innerBlock = 512; // products summed before they are added to the result
 constexpr int tileVectors = panelColumns / vectorFloats;
 static_assert(panelColumns % vectorFloats == 0);
 
@@ -32,7 +33,7 @@ template <int rows>
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < tileVectors; ++j)
-      sum[i][j] = accumulate ? *reinterpret_cast<const Vector *>(c + i * cRowStride + j * vectorFloats) : Register{};
+      sum[i][j] = Register{};
   for (std::int64_t p = 0; p < k; ++p, a += aColumnStride, panel += panelColumns) {
     Register b[tileVectors];
 #pragma GCC unroll 4
@@ -49,8 +50,10 @@ template <int rows>
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < tileVectors; ++j)
-      *reinterpret_cast<Vector *>(c + i * cRowStride + j * vectorFloats) = sum[i][j];
+    for (int j = 0; j < tileVectors; ++j) {
+      Vector *const to = reinterpret_cast<Vector *>(c + i * cRowStride + j * vectorFloats);
+      *to = accumulate ? *to + sum[i][j] : sum[i][j];
+    }
 }
 
 using Tile = void (*)(std::int64_t, const float *, std::int64_t, std::int64_t, const float *, float *, std::int64_t,
@@ -120,12 +123,16 @@ void smallGemm(std::int64_t m, std::int64_t n, std::int64_t k, const float *a, s
     const std::int64_t width = std::min(panelColumns, n - column);
     for (std::int64_t row = 0; row < m; row += tileRows) {
       const int rows = static_cast<int>(std::min<std::int64_t>(tileRows, m - row));
-      const float *aTile = a + row * aRowStride;
       float *cTile = c + row * cRowStride + column;
-      if (width == panelColumns)
-        tiles[rows](k, aTile, aRowStride, aColumnStride, packed, cTile, cRowStride, accumulate);
-      else
-        tileWithTail(rows, width, k, aTile, aRowStride, aColumnStride, packed, cTile, cRowStride, accumulate);
+      for (std::int64_t p = 0; p == 0 || p < k; p += innerBlock) {
+        const std::int64_t length = std::min(innerBlock, k - p);
+        const float *aTile = a + row * aRowStride + p * aColumnStride, *panel = packed + p * panelColumns;
+        const bool adds = accumulate || p > 0;
+        if (width == panelColumns)
+          tiles[rows](length, aTile, aRowStride, aColumnStride, panel, cTile, cRowStride, adds);
+        else
+          tileWithTail(rows, width, length, aTile, aRowStride, aColumnStride, panel, cTile, cRowStride, adds);
+      }
     }
   }
 }

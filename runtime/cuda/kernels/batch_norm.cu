@@ -2,8 +2,8 @@
 // kernel adds up the chunks. Where the runs of a channel are long, neighbouring threads take neighbours in a run; where
 // they are short, as in [N, C], neighbouring channels.
 //
-// Statistics are sums of x - o and (x - o)^2, o being the channel's first element: the square of the mean, which is taken
-// off again, is then no larger than the variance by much, and the sums are double.
+// Statistics are sums of x - o and (x - o)^2, o being the channel's first element: the square of the mean, which is
+// taken off again, is then no larger than the variance by much, and the sums are double.
 #include "runtime/cuda/kernels/batch_norm.h"
 
 #include "runtime/common/failure.h"
@@ -24,10 +24,9 @@ struct AddSumPairs {
   }
 };
 
-constexpr std::int64_t shortRun = 32;  ///< from here on a run is wide enough for a warp
+constexpr std::int64_t shortRun = 32; ///< from here on a run is wide enough for a warp
 constexpr int runThreads = 256;
 constexpr unsigned columns = 32, lanes = 8; ///< of a block for short runs
-constexpr int floatTerms = 64;         ///< added before double takes over
 
 /// As channelSumsScratchBytes in codegen/cuda/scratch.cpp: into how many a channel is cut.
 std::int64_t chunksOf(const ChannelShape &shape) {

@@ -55,6 +55,24 @@ struct Smaller {
   }
 };
 
+// ---- sums of many floats
+
+/// The sum of a few floats, as a tree. What becomes of many is added in double: then a sum of n terms is off by
+/// log2(width) * 2^-24 of the sum of absolute terms, and by n * 2^-53 of it, which is nothing.
+template <int width>
+__device__ float treeSum(const float (&values)[width]) {
+  float sums[width];
+  for (int i = 0; i < width; ++i)
+    sums[i] = values[i];
+  for (int half = width / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i)
+      sums[i] += sums[i + half];
+  return sums[0];
+}
+
+/// Floats added one after the other before double takes over, where they do not come in packs: 7 * 2^-24.
+inline constexpr int floatTerms = 8;
+
 // ---- over a warp, a block, the lanes of a block of columns
 
 /// The value of the thread whose lane differs in the bits `lanes`. T: any plain value without padding.
@@ -143,7 +161,7 @@ struct WarpTeam {
   static __device__ T reduce(T value, T, Merge merge) {
     return warpReduce(value, merge);
   }
-  static __device__ float sum(float value) { return warpSum(value); }
+  static __device__ double sum(double value) { return warpSum(value); }
 };
 
 /// Likewise each block.
@@ -156,7 +174,7 @@ struct BlockTeam {
   static __device__ T reduce(T value, T empty, Merge merge) {
     return blockReduce(value, empty, merge);
   }
-  static __device__ float sum(float value) { return blockSum(value); }
+  static __device__ double sum(double value) { return blockSum(value); }
 };
 
 // ---- packs
@@ -256,34 +274,49 @@ void withRowGeometry(const Context &c, std::int64_t rows, std::int64_t columns, 
 
 // ---- the sum of exponentials in one pass
 
-/// Of values seen so far: the largest, and the sum of exp(value - largest). NaN is never the largest, but makes the sum
-/// NaN.
-struct MaxAndSum {
-  float largest, sum;
+/// Of values seen so far: the sum of exp(value - shift), the shift being at most the largest of them, and at most
+/// `slack` below. NaN is never a shift, but makes the sum NaN.
+struct ShiftedSum {
+  double sum;   ///< of trees of floats
+  double shift; ///< a float; wide, so that there is no padding (shuffleXor)
 };
 
-inline constexpr MaxAndSum noMaxAndSum{-scalar::infinity, 0.0f};
+inline constexpr ShiftedSum noShiftedSum{0, -scalar::infinity};
 
-/// Values are relative to their largest, but to 0 where all are -infinity: each of them then adds 0, not NaN.
+/// Values are relative to the shift, but to 0 where all are -infinity: each of them then adds 0, not NaN.
 inline __device__ float shiftFor(float largest) { return largest == -scalar::infinity ? 0.0f : largest; }
 
+/// The shift follows the largest value in steps: what was summed before is then scaled by e^-slack or less, and with it
+/// the rounding of earlier scales. Were it to follow every rise, a row that rises slowly would round its sum n times.
+inline constexpr float slack = 8;
+
 template <int width>
-__device__ void include(MaxAndSum &total, const float (&values)[width]) {
-  float largest = total.largest;
+__device__ void include(ShiftedSum &total, const float (&values)[width]) {
+  float largest = -scalar::infinity;
   for (int i = 0; i < width; ++i)
     largest = values[i] > largest ? values[i] : largest;
-  const float shift = shiftFor(largest);
-  if (largest > total.largest)
-    total = {largest, total.sum * scalar::exp(total.largest - shift)};
+  if (largest > static_cast<float>(total.shift) + slack) {
+    total.sum *= static_cast<double>(scalar::exp(static_cast<float>(total.shift) - largest));
+    total.shift = static_cast<double>(largest);
+  }
+  const float shift = shiftFor(static_cast<float>(total.shift));
+  float exponentials[width];
   for (int i = 0; i < width; ++i)
-    total.sum += scalar::exp(values[i] - shift);
+    exponentials[i] = scalar::exp(values[i] - shift);
+  total.sum += static_cast<double>(treeSum(exponentials));
 }
 
-struct MergeMaxAndSum {
-  __device__ MaxAndSum operator()(const MaxAndSum &a, const MaxAndSum &b) const {
-    const float largest = a.largest > b.largest ? a.largest : b.largest, shift = shiftFor(largest);
-    return {largest, a.sum * scalar::exp(a.largest - shift) + b.sum * scalar::exp(b.largest - shift)};
-  }
+struct LargerNumber {
+  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
+
+/// Over a team. Each sum is scaled once.
+template <class Team>
+__device__ ShiftedSum reduceShifted(const ShiftedSum &mine) {
+  const float own = static_cast<float>(mine.shift);
+  const float largest = Team::reduce(own, -scalar::infinity, LargerNumber{}), shift = shiftFor(largest);
+  const double sum = Team::sum(mine.sum * static_cast<double>(scalar::exp(own - shift)));
+  return {sum, static_cast<double>(largest)};
+}
 
 } // namespace fsdpc::rt

@@ -268,7 +268,6 @@ template void fill(const Context &, bool *, std::int64_t, bool);
 template void fill(const Context &, Bfloat16 *, std::int64_t, Bfloat16);
 template void fill(const Context &, Float16 *, std::int64_t, Float16);
 
-
 template <class T>
 float *widened(const Context &c, const T *from, float *to, std::int64_t count) {
   if (count > 0)

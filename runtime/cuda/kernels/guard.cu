@@ -1,6 +1,6 @@
-// The sum of squares: a block has bins in shared memory, a set per warp, that its threads add squares to; what is full of them
-// goes to the block's digits, and these to the accumulator. Integers, so atomics change no bit. Everything else is a few
-// numbers: one thread.
+// The sum of squares: a block has bins in shared memory, a set per warp, that its threads add squares to; what is full
+// of them goes to the block's digits, and these to the accumulator. Integers, so atomics change no bit. Everything else
+// is a few numbers: one thread.
 #include "runtime/common/guard.h"
 
 #include "runtime/common/exact_sum.h"

@@ -7,6 +7,8 @@
 // indices stay in the first cache); most rows have one update, and the few that have many are walked by one block each.
 #include "runtime/cuda/kernels/index.h"
 
+#include "runtime/cuda/kernels/block.h"
+
 #include "runtime/cuda/kernels/index_position.h"
 #include "runtime/cuda/kernels/scalar.h"
 #include "runtime/cuda/launch.h"
@@ -94,6 +96,12 @@ struct SumOf<std::uint8_t> {
   using Type = std::uint32_t;
 };
 
+/// What runs of sums are added up in.
+template <class Sum>
+struct WideOf {
+  using Type = std::conditional_t<std::is_floating_point_v<Sum>, double, Sum>;
+};
+
 /// Whether any thread of the block says so.
 __device__ bool anyOfBlock(bool mine) {
   __shared__ unsigned votes[warps];
@@ -163,21 +171,26 @@ __device__ int Rows<Index>::collect(std::int64_t row, std::int64_t begin, std::i
 
 /// Adds the updates of `row`, in their order, from position `first` to before `end`. Column k of this thread starts at
 /// updates[from[k]].
-template <class Update, class Index, class Sum>
+template <class Sum, class Update, class Index>
 __device__ void addUpdates(const Rows<Index> &rows, std::int64_t row, std::int64_t first, std::int64_t end,
                            std::int64_t inner, const Update *updates, const std::int64_t (&from)[columnsOfThread],
-                           Sum (&sums)[columnsOfThread]) {
+                           typename WideOf<Sum>::Type (&sums)[columnsOfThread]) {
   __shared__ int found[threads];
   for (std::int64_t begin = first; begin < end; begin += threads) {
     const int count = rows.collect(row, begin, end, found);
-    for (int i = 0; i < count; ++i)
+    for (int run = 0; run < count; run += floatTerms) {
+      Sum runs[columnsOfThread] = {};
+      for (int i = run; i < count && i < run + floatTerms; ++i)
+        for (int k = 0; k < columnsOfThread; ++k)
+          runs[k] += static_cast<Sum>(updates[from[k] + (begin + found[i]) * inner]);
       for (int k = 0; k < columnsOfThread; ++k)
-        sums[k] += static_cast<Sum>(updates[from[k] + (begin + found[i]) * inner]);
+        sums[k] += static_cast<typename WideOf<Sum>::Type>(runs[k]);
+    }
   }
   if constexpr (std::is_floating_point_v<Sum>)
     if (row == rows.outside && rows.containOutside())
-      for (Sum &sum : sums)
-        sum = static_cast<Sum>(scalar::notANumber);
+      for (auto &sum : sums)
+        sum = scalar::notANumber;
 }
 
 /// The block looks after index task / strips, for strip task % strips of the outer * inner columns.
@@ -192,7 +205,8 @@ __device__ void sumEqualIndices(const GatherShape &shape, const Rows<Index> &row
   const std::int64_t columns = shape.outer * shape.inner;
   const std::int64_t column = task % strips * columnsOfBlock + threadIdx.x;
   std::int64_t from[columnsOfThread], to[columnsOfThread];
-  typename SumOf<Update>::Type sums[columnsOfThread] = {};
+  using Sum = typename SumOf<Update>::Type;
+  typename WideOf<Sum>::Type sums[columnsOfThread] = {};
   for (int k = 0; k < columnsOfThread; ++k) {
     // Threads beyond the last column add up column 0 and store nothing, which spares the loop over updates a test.
     const std::int64_t known = column + k * threads < columns ? column + k * threads : 0;
@@ -201,10 +215,10 @@ __device__ void sumEqualIndices(const GatherShape &shape, const Rows<Index> &row
     to[k] = (outer * shape.size + row) * shape.inner + inner;
   }
   const std::int64_t end = rows.contain(row, first + 1, shape.count) ? shape.count : first + 1;
-  addUpdates(rows, row, first, end, shape.inner, updates, from, sums);
+  addUpdates<Sum>(rows, row, first, end, shape.inner, updates, from, sums);
   for (int k = 0; k < columnsOfThread; ++k)
     if (column + k * threads < columns)
-      x[to[k]] = static_cast<T>(sums[k]);
+      x[to[k]] = scalar::cast<T>(sums[k]);
 }
 
 template <class Update, class T, class Index>
@@ -261,7 +275,8 @@ void gatherNd(const Context &c, const GatherNdShape &given, const T *x, const In
 }
 
 template <class Update, class T, class Index>
-void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const Update *updates, T *x) {
+void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const Update *updates, T *x,
+                Workspace) {
   const std::int64_t columns = shape.outer * shape.inner, bytes = columns * shape.size * sizeof(T);
   if (bytes == 0)
     return;
@@ -288,7 +303,7 @@ void iota(const Context &c, std::int64_t outer, std::int64_t count, std::int64_t
   template void gather(const Context &, const GatherShape &, const T *, const Index *, T *);                           \
   template void gatherNd(const Context &, const GatherNdShape &, const T *, const Index *, T *);
 #define FSDPC_SCATTERS(Update, T, Index)                                                                               \
-  template void scatterAdd(const Context &, const GatherShape &, const Index *, const Update *, T *);
+  template void scatterAdd(const Context &, const GatherShape &, const Index *, const Update *, T *, Workspace);
 #define FSDPC_INDEXING(Index)                                                                                          \
   FSDPC_GATHERS(std::uint8_t, Index)                                                                                   \
   FSDPC_GATHERS(std::uint16_t, Index)                                                                                  \

@@ -3,6 +3,7 @@
 
 #include "runtime/common/guard.h"
 #include "runtime/common/host_optimizer.h"
+#include "runtime/common/poison.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/copies.h"
 #include "runtime/cuda/device_memory.h"

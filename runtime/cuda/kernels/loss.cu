@@ -14,7 +14,7 @@ __device__ bool isClass(const LossShape &shape, std::int64_t label) { return lab
 
 /// `sum` is that of x, for label smoothing.
 template <class T>
-__device__ float termOf(const LossShape &shape, const T *x, std::int64_t label, float lse, float sum) {
+__device__ float termOf(const LossShape &shape, const T *x, std::int64_t label, float lse, double sum) {
   if (label == shape.ignoreIndex)
     return 0;
   if (!isClass(shape, label))
@@ -22,7 +22,8 @@ __device__ float termOf(const LossShape &shape, const T *x, std::int64_t label, 
   const float term = lse - static_cast<float>(x[label]);
   if (shape.labelSmoothing == 0)
     return term;
-  const float smoothing = static_cast<float>(shape.labelSmoothing), mean = sum / static_cast<float>(shape.classes);
+  const float smoothing = static_cast<float>(shape.labelSmoothing),
+              mean = static_cast<float>(sum / static_cast<double>(shape.classes));
   return (1 - smoothing) * term + smoothing * (lse - mean);
 }
 
@@ -33,23 +34,24 @@ __global__ void lossTerms(LossShape shape, const T *x, const std::int64_t *label
   const bool isSmooth = shape.labelSmoothing != 0;
   for (std::int64_t row = Team::firstRow(); row < shape.rows; row += Team::rowStep()) {
     const T *const own = x + row * shape.classes;
-    MaxAndSum exponentials = noMaxAndSum;
-    float sum = 0;
+    ShiftedSum exponentials = noShiftedSum;
+    double sum = 0;
     if (ofLogits || isSmooth)
       Rows::forEachPack(shape.classes, [&](auto pack) {
         float values[pack.width];
         load(own, pack, values);
         if constexpr (ofLogits)
           include(exponentials, values);
-        for (int i = 0; isSmooth && i < pack.width; ++i)
-          sum += values[i];
+        if (isSmooth)
+          sum += static_cast<double>(treeSum(values));
       });
     if (isSmooth)
       sum = Team::sum(sum);
     if constexpr (ofLogits)
-      exponentials = Team::reduce(exponentials, noMaxAndSum, MergeMaxAndSum{});
+      exponentials = reduceShifted<Team>(exponentials);
     if (Team::thread() == 0) {
-      const float shift = ofLogits ? exponentials.largest + scalar::log(exponentials.sum) : 0.0f;
+      const float shift =
+          ofLogits ? static_cast<float>(exponentials.shift) + scalar::log(static_cast<float>(exponentials.sum)) : 0.0f;
       terms[row] = termOf(shape, own, labels[row], shift, sum);
       if constexpr (ofLogits)
         lse[row] = shift;

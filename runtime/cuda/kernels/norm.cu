@@ -46,25 +46,25 @@ __device__ void readFirst(const Forward<T> &f, std::int64_t row, const Pack &pac
 
 /// `read(pack, values)` reads the row.
 template <class Rows, class Read>
-__device__ float sumOfRow(std::int64_t columns, Read read) {
-  float sum = 0;
+__device__ double sumOfRow(std::int64_t columns, Read read) {
+  double sum = 0;
   Rows::forEachPack(columns, [&](auto pack) {
     float values[pack.width];
     read(pack, values);
-    for (int i = 0; i < pack.width; ++i)
-      sum += values[i];
+    sum += static_cast<double>(treeSum(values));
   });
   return Rows::Team::sum(sum);
 }
 
 template <class Rows, class Read>
-__device__ float sumOfSquares(std::int64_t columns, float mean, Read read) {
-  float sum = 0;
+__device__ double sumOfSquares(std::int64_t columns, float mean, Read read) {
+  double sum = 0;
   Rows::forEachPack(columns, [&](auto pack) {
     float values[pack.width];
     read(pack, values);
     for (int i = 0; i < pack.width; ++i)
-      sum += (values[i] - mean) * (values[i] - mean);
+      values[i] = (values[i] - mean) * (values[i] - mean);
+    sum += static_cast<double>(treeSum(values));
   });
   return Rows::Team::sum(sum);
 }
@@ -94,15 +94,15 @@ __global__ void normalizeRows(Forward<T> f) {
     const T *const x = (f.residual ? f.sum : f.x) + row * columns;
     const auto first = [&](const auto &pack, auto &values) { readFirst(f, row, pack, values); };
     const auto again = [&](const auto &pack, auto &values) { load(x, pack, values); };
-    float mean = 0, squares;
+    float mean = 0;
+    double squares;
     if constexpr (centered) {
-      mean = sumOfRow<Rows>(columns, first) / static_cast<float>(columns);
+      mean = static_cast<float>(sumOfRow<Rows>(columns, first) / static_cast<double>(columns));
       squares = sumOfSquares<Rows>(columns, mean, again);
     } else {
       squares = sumOfSquares<Rows>(columns, mean, first);
     }
-    const float rstd =
-        static_cast<float>(1.0 / sqrt(static_cast<double>(squares) / static_cast<double>(columns) + f.shape.epsilon));
+    const float rstd = static_cast<float>(1.0 / sqrt(squares / static_cast<double>(columns) + f.shape.epsilon));
     writeNormalized<centered, Rows>(f, row, mean, rstd, again);
     if (Team::thread() == 0) {
       f.rstd[row] = rstd;
@@ -123,7 +123,7 @@ struct Backward {
 
 /// Of a row of dy * gamma: the sum, and the sum weighted by the normalized x.
 struct SlopeSums {
-  float plain, weighted;
+  double plain, weighted;
 };
 struct AddSlopeSums {
   __device__ SlopeSums operator()(const SlopeSums &a, const SlopeSums &b) const {
@@ -141,10 +141,11 @@ __device__ SlopeSums slopeSums(const Backward<T> &b, std::int64_t row, float mea
     load(b.dy + start, pack, dy);
     load(b.gamma, pack, gamma);
     for (int i = 0; i < pack.width; ++i) {
-      const float slope = dy[i] * gamma[i];
-      sums.plain += slope;
-      sums.weighted += slope * ((x[i] - mean) * rstd);
+      dy[i] *= gamma[i];
+      x[i] = dy[i] * ((x[i] - mean) * rstd);
     }
+    sums.plain += static_cast<double>(treeSum(dy));
+    sums.weighted += static_cast<double>(treeSum(x));
   });
   return Rows::Team::reduce(sums, SlopeSums{0, 0}, AddSlopeSums{});
 }
@@ -159,8 +160,9 @@ __global__ void inputGradient(Backward<T> b) {
     const std::int64_t start = row * columns;
     const float mean = centered ? b.mean[row] : 0.0f, rstd = b.rstd[row];
     const SlopeSums sums = slopeSums<Rows>(b, row, mean, rstd);
-    const float average = centered ? sums.plain / static_cast<float>(columns) : 0.0f;
-    const float weightedAverage = sums.weighted / static_cast<float>(columns);
+    const double count = static_cast<double>(columns);
+    const float average = centered ? static_cast<float>(sums.plain / count) : 0.0f;
+    const float weightedAverage = static_cast<float>(sums.weighted / count);
     Rows::forEachPack(columns, [&](auto pack) {
       float x[pack.width], dy[pack.width], gamma[pack.width];
       load(b.x + start, pack, x);
@@ -198,7 +200,16 @@ __global__ void sumChunk(Backward<T> b, float *partial) {
   const std::int64_t columns = b.shape.columns, rows = b.shape.rows;
   const std::int64_t column = (std::int64_t{blockIdx.x} * warpLanes + threadIdx.x) * width;
   const std::int64_t chunk = blockIdx.y, chunks = gridDim.y, end = rows * (chunk + 1) / chunks;
-  float dgamma[width] = {}, dbeta[width] = {};
+  double dgamma[width] = {}, dbeta[width] = {};
+  float runGamma[width] = {}, runBeta[width] = {};
+  const auto widen = [&] {
+    for (int i = 0; i < width; ++i) {
+      dgamma[i] += static_cast<double>(runGamma[i]);
+      dbeta[i] += static_cast<double>(runBeta[i]);
+      runGamma[i] = runBeta[i] = 0;
+    }
+  };
+  int added = 0;
   if (column < columns)
     for (std::int64_t row = rows * chunk / chunks + threadIdx.y; row < end; row += columnLanes) {
       const float mean = centered ? b.mean[row] : 0.0f, rstd = b.rstd[row];
@@ -206,20 +217,23 @@ __global__ void sumChunk(Backward<T> b, float *partial) {
       load(b.x + row * columns, AlignedPack<width>{column}, x);
       load(b.dy + row * columns, AlignedPack<width>{column}, dy);
       for (int i = 0; i < width; ++i) {
-        dgamma[i] += dy[i] * ((x[i] - mean) * rstd);
-        dbeta[i] += dy[i];
+        runGamma[i] += dy[i] * ((x[i] - mean) * rstd);
+        runBeta[i] += dy[i];
       }
+      if (++added % floatTerms == 0)
+        widen();
     }
+  widen();
   float *const out = partial + chunk * columns * (centered ? 2 : 1) + column;
   const bool writes = threadIdx.y == 0 && column < columns;
   for (int i = 0; i < width; ++i) {
-    const float gammaSum = mergeLanes(dgamma[i], Plus{});
+    const double gammaSum = mergeLanes(dgamma[i], Plus{});
     if (writes)
-      out[i] = gammaSum;
+      out[i] = static_cast<float>(gammaSum);
     if constexpr (centered) {
-      const float betaSum = mergeLanes(dbeta[i], Plus{});
+      const double betaSum = mergeLanes(dbeta[i], Plus{});
       if (writes)
-        out[columns + i] = betaSum;
+        out[columns + i] = static_cast<float>(betaSum);
     }
   }
 }
@@ -229,13 +243,13 @@ template <class G>
 __global__ void sumChunks(const float *partial, std::int64_t chunks, std::int64_t width, std::int64_t columns,
                           G *dgamma, G *dbeta) {
   const std::int64_t i = std::int64_t{blockIdx.x} * warpLanes + threadIdx.x;
-  float sum = 0;
+  double sum = 0;
   if (i < width)
     for (std::int64_t chunk = threadIdx.y; chunk < chunks; chunk += columnLanes)
-      sum += partial[chunk * width + i];
+      sum += static_cast<double>(partial[chunk * width + i]);
   sum = mergeLanes(sum, Plus{});
   if (threadIdx.y == 0 && i < width)
-    (i < columns ? dgamma[i] : dbeta[i - columns]) = static_cast<G>(sum);
+    (i < columns ? dgamma[i] : dbeta[i - columns]) = static_cast<G>(static_cast<float>(sum));
 }
 
 Grid columnGrid(std::int64_t columns, std::int64_t chunks, int width) {
@@ -315,7 +329,8 @@ void rmsNormGrad(const Context &c, const NormShape &shape, const T *dy, const T 
                  const T *addend, T *dx, G *dgamma, Workspace workspace) {
   if (workspace.bytes < rmsNormGradScratchBytes(shape))
     throw Failure(ExitCode::internal, "rms_norm_grad has less scratch than it needs");
-  backward<false>(c, Backward<T>{shape, dy, x, gamma, nullptr, rstd, addend, dx}, dgamma, static_cast<G *>(nullptr), workspace);
+  backward<false>(c, Backward<T>{shape, dy, x, gamma, nullptr, rstd, addend, dx}, dgamma, static_cast<G *>(nullptr),
+                  workspace);
 }
 
 #define FSDPC_NORM(T)                                                                                                  \

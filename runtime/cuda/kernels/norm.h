@@ -1,5 +1,7 @@
-// Layer and RMS normalisation with their derivatives. T: float or Bfloat16; statistics are float, and so is all
-// arithmetic. An order of summation depends on shapes only.
+// Layer and RMS normalisation with their derivatives. T: float or Bfloat16; statistics are float, and so is
+// the arithmetic of elements. Sums over a row are double, of trees of a pack each (block.h); those over rows, which are
+// dgamma and dbeta, of eight floats: off by at most 3 and 9 * 2^-24 of the sum of absolute terms, beside the roundings
+// of each term. An order of summation depends on shapes only.
 #pragma once
 
 #include "runtime/common/address.h"

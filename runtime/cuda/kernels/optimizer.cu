@@ -192,8 +192,8 @@ __device__ Held<T> heldBy(const UpdateGuard &guard) {
 }
 
 template <int width, class T, class G, int states, class Rule>
-__device__ void updatePack(const Tensors<T, G, states> &tensors, const Rule &rule, const typename Rule::Factors &factors,
-                           const Held<T> &held, std::int64_t pack) {
+__device__ void updatePack(const Tensors<T, G, states> &tensors, const Rule &rule,
+                           const typename Rule::Factors &factors, const Held<T> &held, std::int64_t pack) {
   const Pack<G, width> gradient = load<width>(tensors.gradient, pack);
   Pack<T, width> parameter = load<width>(tensors.parameter, pack), state[states];
   for (int s = 0; s < states; ++s)
@@ -264,7 +264,7 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const 
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
          LowPrecision lowPrecision) {
   const Tensors<T, G, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
-                                 {momentumBufferOut}, lowPrecision};
+                                    {momentumBufferOut}, lowPrecision};
   run(c, count, tensors, SgdRule<T>{scalars, momentumBufferOut != nullptr});
 }
 
@@ -301,23 +301,23 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
              LowPrecision lowPrecision) {
   const Tensors<T, G, 3> tensors = {parameter,
-                                 gradient,
-                                 {averageSquare, momentumBuffer, averageGradient},
-                                 parameterOut,
-                                 {averageSquareOut, momentumBufferOut, averageGradientOut},
-                                 lowPrecision};
+                                    gradient,
+                                    {averageSquare, momentumBuffer, averageGradient},
+                                    parameterOut,
+                                    {averageSquareOut, momentumBufferOut, averageGradientOut},
+                                    lowPrecision};
   run(c, count, tensors, RmspropRule<T>{scalars, momentumBufferOut != nullptr, averageGradientOut != nullptr});
 }
 
 #define FSDPC_OPTIMIZERS(T, G)                                                                                         \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
-                    LowPrecision);                                                                                       \
+                    LowPrecision);                                                                                     \
   template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const G *, const T *, const T *,   \
-                     T *, T *, T *, LowPrecision);                                                                       \
+                     T *, T *, T *, LowPrecision);                                                                     \
   template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const G *, const T *,      \
-                         const T *, T *, T *, T *, LowPrecision);                                                        \
+                         const T *, T *, T *, T *, LowPrecision);                                                      \
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
-                        T *, LowPrecision);                                                                              \
+                        T *, LowPrecision);                                                                            \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
                         const T *, const T *, T *, T *, T *, T *, LowPrecision);
 FSDPC_OPTIMIZERS(float, float)

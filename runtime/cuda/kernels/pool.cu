@@ -143,9 +143,9 @@ __global__ void averageOfWindows(PoolShape shape, std::int64_t count, const floa
     const Position position = positionOf(shape.output, i);
     const float *const plane = x + position.plane * volume(shape.input);
     const Window window = windowOf(shape, position.at);
-    float sum = 0;
-    forEachElement(shape, window, [&](std::int64_t at) { sum += plane[at]; });
-    y[i] = sum / divisorOf(shape, window);
+    double sum = 0; // a window may be the whole plane
+    forEachElement(shape, window, [&](std::int64_t at) { sum += static_cast<double>(plane[at]); });
+    y[i] = static_cast<float>(sum / static_cast<double>(divisorOf(shape, window)));
   }
 }
 

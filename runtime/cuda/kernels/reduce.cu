@@ -105,7 +105,7 @@ Plan planOf(const ReduceShape &shape) {
 
 // ---- the kernels
 
-constexpr std::int64_t runLength = 64;  ///< elements summed before double takes over
+constexpr std::int64_t runLength = 16;  ///< elements summed before double takes over
 constexpr std::int64_t longRow = 65536; ///< from here on a row has the largest block
 constexpr unsigned longRowThreads = 1024;
 
@@ -121,8 +121,7 @@ __device__ Computed<T> reduceRun(const T *x, std::int64_t begin, std::int64_t en
     V values[batch];
     for (int k = 0; k < batch; ++k)
       values[k] = scalar::cast<V>(x[offset(i + k * step)]);
-    for (int k = 0; k < batch; ++k)
-      run = merge(run, values[k]);
+    run = merge(run, merge(merge(values[0], values[1]), merge(values[2], values[3])));
   }
   for (; i < end; i += step)
     run = merge(run, scalar::cast<V>(x[offset(i)]));
@@ -286,11 +285,11 @@ template <class T>
 __global__ void sumAlong(AxisShape shape, bool exclusive, bool reverse, const T *x, T *out) {
   using V = Computed<T>;
   forEachLine(shape, [&](std::int64_t, std::int64_t start) {
-    V total = 0;
+    typename Sum<V>::Wide total = 0;
     for (std::int64_t k = 0; k < shape.count; ++k) {
       const std::int64_t at = start + (reverse ? shape.count - 1 - k : k) * shape.inner;
-      const V before = total;
-      total = static_cast<V>(total + scalar::cast<V>(x[at]));
+      const auto before = total;
+      total = Plus{}(total, static_cast<typename Sum<V>::Wide>(scalar::cast<V>(x[at])));
       out[at] = scalar::cast<T>(exclusive ? before : total);
     }
   });

@@ -1,7 +1,7 @@
-// Each thread has a column of one batch and, of its rows, every parts-th one. It walks all tuples of the batch and takes
-// those that name one of its rows: so one thread changes an element, in the order of the tuples, and neither atomics nor
-// memory are needed. Threads of a warp have neighbouring columns, or the same column, and so read the same indices. As
-// many parts as fill the device keep a walk from being one thread's work where there are few columns.
+// Each thread has a column of one batch and, of its rows, every parts-th one. It walks all tuples of the batch and
+// takes those that name one of its rows: so one thread changes an element, in the order of the tuples, and neither
+// atomics nor memory are needed. Threads of a warp have neighbouring columns, or the same column, and so read the same
+// indices. As many parts as fill the device keep a walk from being one thread's work where there are few columns.
 #include "runtime/cuda/kernels/scatter.h"
 
 #include "runtime/cuda/kernels/index_position.h"

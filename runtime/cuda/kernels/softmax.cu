@@ -14,52 +14,66 @@ namespace {
 
 /// What both functions total: the largest and the sum of exponentials, in one pass.
 struct ForwardTotal {
-  using Total = MaxAndSum;
-  using Merge = MergeMaxAndSum;
+  using Total = ShiftedSum;
+  struct Finished {
+    float largest, ofSum;
+  };
   static constexpr bool hasSecond = false;
-  static __device__ Total empty() { return noMaxAndSum; }
+  static __device__ Total empty() { return noShiftedSum; }
+  template <class Team>
+  static __device__ Total reduced(const Total &total) {
+    return reduceShifted<Team>(total);
+  }
   template <int width>
   static __device__ void add(Total &total, const float (&x)[width], const float (&)[width]) {
     include(total, x);
   }
 };
 struct BackwardTotal {
-  using Total = float;
-  using Merge = Plus;
+  using Total = double;
+  using Finished = float;
   static constexpr bool hasSecond = true;
-  static __device__ Total empty() { return 0.0f; }
+  static __device__ Total empty() { return 0; }
+  template <class Team>
+  static __device__ Total reduced(Total total) {
+    return Team::sum(total);
+  }
+  static __device__ Finished finish(Total total) { return static_cast<float>(total); }
 };
 
 struct Softmax : ForwardTotal {
-  static __device__ Total finish(const Total &total) { return {total.largest, 1 / total.sum}; }
-  static __device__ float apply(const Total &total, float x, float) {
-    return scalar::exp(x - total.largest) * total.sum;
+  static __device__ Finished finish(const Total &total) {
+    return {static_cast<float>(total.shift), static_cast<float>(1 / total.sum)};
+  }
+  static __device__ float apply(const Finished &total, float x, float) {
+    return scalar::exp(x - total.largest) * total.ofSum;
   }
 };
 
 struct LogSoftmax : ForwardTotal {
-  static __device__ Total finish(const Total &total) { return {total.largest, scalar::log(total.sum)}; }
-  static __device__ float apply(const Total &total, float x, float) { return x - total.largest - total.sum; }
+  static __device__ Finished finish(const Total &total) {
+    return {static_cast<float>(total.shift), scalar::log(static_cast<float>(total.sum))};
+  }
+  static __device__ float apply(const Finished &total, float x, float) { return x - total.largest - total.ofSum; }
 };
 
 struct SoftmaxGrad : BackwardTotal {
   template <int width>
   static __device__ void add(Total &total, const float (&y)[width], const float (&dy)[width]) {
+    float products[width];
     for (int i = 0; i < width; ++i)
-      total += y[i] * dy[i];
+      products[i] = y[i] * dy[i];
+    total += static_cast<double>(treeSum(products));
   }
-  static __device__ Total finish(Total total) { return total; }
-  static __device__ float apply(Total total, float y, float dy) { return y * (dy - total); }
+  static __device__ float apply(float total, float y, float dy) { return y * (dy - total); }
 };
 
 struct LogSoftmaxGrad : BackwardTotal {
   template <int width>
   static __device__ void add(Total &total, const float (&)[width], const float (&dy)[width]) {
-    for (int i = 0; i < width; ++i)
-      total += dy[i];
+    total += static_cast<double>(treeSum(dy));
   }
-  static __device__ Total finish(Total total) { return total; }
-  static __device__ float apply(Total total, float y, float dy) { return dy - scalar::exp(y) * total; }
+  static __device__ float apply(float total, float y, float dy) { return dy - scalar::exp(y) * total; }
 };
 
 /// A pack of both operands; a function of one operand has zeros for the other.
@@ -81,7 +95,8 @@ __device__ void addPack(typename Function::Total &total, const T *first, const T
 }
 
 template <class Function, class T, class Pack>
-__device__ void writePack(const typename Function::Total &total, const T *first, const T *second, Pack pack, T *out) {
+__device__ void writePack(const typename Function::Finished &total, const T *first, const T *second, Pack pack,
+                          T *out) {
   float a[Pack::width], b[Pack::width];
   loadBoth<Function>(first, second, pack, a, b);
   for (int i = 0; i < Pack::width; ++i)
@@ -103,8 +118,8 @@ __global__ void overRows(std::int64_t rows, std::int64_t count, const T *first, 
     const T *const a = first + start, *const b = secondAt<Function>(second, start);
     typename Function::Total total = Function::empty();
     Rows::forEachPack(count, [&](auto pack) { addPack<Function>(total, a, b, pack); });
-    total = Function::finish(Team::reduce(total, Function::empty(), typename Function::Merge{}));
-    Rows::forEachPack(count, [&](auto pack) { writePack<Function>(total, a, b, pack, out + start); });
+    const auto finished = Function::finish(Function::template reduced<Team>(total));
+    Rows::forEachPack(count, [&](auto pack) { writePack<Function>(finished, a, b, pack, out + start); });
   }
 }
 
@@ -117,9 +132,9 @@ __global__ void overLines(SoftmaxShape shape, const T *first, const T *second, T
     typename Function::Total total = Function::empty();
     for (std::int64_t j = 0; j < shape.count; ++j)
       addPack<Function>(total, a, b, AlignedPack<1>{j * inner});
-    total = Function::finish(total);
+    const auto finished = Function::finish(total);
     for (std::int64_t j = 0; j < shape.count; ++j)
-      writePack<Function>(total, a, b, AlignedPack<1>{j * inner}, out + start);
+      writePack<Function>(finished, a, b, AlignedPack<1>{j * inner}, out + start);
   }
 }
 

@@ -1,5 +1,5 @@
-// Each thread has an element and counts those of its row that come before it: if they are fewer than k, that is its place
-// in the result. It stops as soon as there are k, which for most elements is early. No element waits for another.
+// Each thread has an element and counts those of its row that come before it: if they are fewer than k, that is its
+// place in the result. It stops as soon as there are k, which for most elements is early. No element waits for another.
 #include "runtime/cuda/kernels/top_k.h"
 
 #include "runtime/cuda/launch.h"

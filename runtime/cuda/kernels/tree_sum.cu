@@ -1,5 +1,6 @@
-// A thread sums one element over all ranks. Partial sums of 1, 2, 4, ... ranks wait on a small stack until their other half is
-// there, as the digits of a binary counter; what is left at the end is added from the right. That is the recursion
+// A thread sums one element over all ranks. Partial sums of 1, 2, 4, ... ranks wait on a small stack until their other
+// half is there, as the digits of a binary counter; what is left at the end is added from the right. That is the
+// recursion
 //   sum(r0 .. rn-1) = sum(first p) + sum(the other n - p),  p the largest power of two below n
 #include "runtime/cuda/kernels/tree_sum.h"
 
