@@ -73,6 +73,7 @@ struct EmitInfo {
   bool tune = false;               ///< cuda: products take the algorithm that was fastest
   std::string nonFinite = "error"; ///< "error", "skip" or "warn": what follows a loss or norm that is not finite
   bool nodeRanges = false;         ///< cuda: every statement says which node it is, for NVIDIA's profilers
+  bool poisonsFreed = false;       ///< the test build: what is freed is filled with what is no number
 };
 
 class Dialect;

@@ -91,7 +91,12 @@ void emitTakeShard(SectionWriter &writer, const Node &node) {
               llvm::Twine(axis.size) + ", " + llvm::Twine(axis.stride) + ");");
 }
 
-void emitFree(SectionWriter &writer, const Node &node) { writer.end(node.operand(0)); }
+void emitFree(SectionWriter &writer, const Node &node) {
+  const Value *freed = node.operand(0);
+  writer.end(freed);
+  if (writer.program.poisons(node))
+    writer.line("poison(c, " + writer.place(freed) + ", " + llvm::Twine(freed->type().bytes()) + ");");
+}
 
 void emitTap(SectionWriter &writer, const Node &node) {
   int parameter = writer.program.parameterOf(node.get<TapAttributes>().parameter.name);

@@ -1,6 +1,7 @@
 #include "codegen/common/program_text.h"
 
 #include "codegen/common/cpp_text.h"
+#include "codegen/common/poison.h"
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -11,6 +12,8 @@ ProgramText::ProgramText(const Module &module, const EmitInfo &info, const Diale
     : module(module), info(info), dialect(dialect) {
   collectCollectives();
   collectParameters();
+  if (info.poisonsFreed)
+    poisonedFrees = freesToPoison(module, dialect.hasEvents(), [&](const Value *future) { return startOf(future); });
 }
 
 void ProgramText::collectCollectives() {

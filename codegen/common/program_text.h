@@ -5,6 +5,7 @@
 #include "codegen/emit.h"
 #include "ir/attributes.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdpc {
@@ -59,6 +60,8 @@ public:
   };
   llvm::ArrayRef<IndexNode> indexNodes() const { return indexNodeTexts; }
   int eventCount() const { return events; }
+  /// Is what the node frees to be poisoned?
+  bool poisons(const Node &free) const { return poisonedFrees.contains(&free); }
   llvm::ArrayRef<const Node *> collectives() const { return collectiveNodes; }
   /// The parameters of the side table, and where each lies.
   struct PlacedParameter {
@@ -91,6 +94,7 @@ private:
   std::vector<Dense> constantValues;
   llvm::DenseMap<const Node *, int> collectiveIndex, copyIndex, hostTaskIndex;
   std::vector<const Node *> collectiveNodes;
+  llvm::DenseSet<const Node *> poisonedFrees;
   int events = 0;
   llvm::StringMap<const Node *> startByResultName;
   llvm::StringMap<int> parameterIndex, segmentIndex;

@@ -106,7 +106,8 @@ void ProgramWriter::cutIntoPieces(const Function &function) {
   };
   for (const Node *node : function) {
     bool continues = first && node->section == first->section && node->outline == first->outline;
-    if (!continues || (node->outline < 0 && nodes >= nodesPerPiece)) {
+    const bool isFull = node->outline < 0 && nodes >= nodesPerPiece && node->op() != Op::free;
+    if (!continues || isFull) {
       finish();
       first = node;
       nodes = 0;

@@ -24,6 +24,9 @@ std::string SectionText::filled(llvm::ArrayRef<bool> inRow) const {
 }
 
 void SectionWriter::write(const Node &node) {
+  // What poisons freed memory has happened, too, for whoever waits for the node.
+  if (node.op() != Op::free || !program.info.poisonsFreed)
+    flushRecord();
   int64_t copies = widenedBytes(program.dialect, node);
   current = copies > 0 ? &node : nullptr;
   copyOffsetBytes = node.workspaceBytes - copies;
@@ -34,12 +37,20 @@ void SectionWriter::write(const Node &node) {
   current = nullptr;
   unnamed = nullptr;
   if (node.records >= 0 && program.dialect.hasEvents())
-    line("record(c, " + event(node.records) + ");");
+    unrecorded = node.records;
+  if (!program.info.poisonsFreed)
+    flushRecord();
+}
+
+void SectionWriter::flushRecord() {
+  if (const int32_t number = std::exchange(unrecorded, -1); number >= 0)
+    line("record(c, " + event(number) + ");");
 }
 
 std::string SectionWriter::event(int32_t number) { return "events[" + hole("int", "event", llvm::Twine(number)) + "]"; }
 
 SectionText SectionWriter::take() {
+  flushRecord();
   flushEnded();
   return std::move(section);
 }

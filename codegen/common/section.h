@@ -40,7 +40,7 @@ public:
   /// Prints the node through its emitter.
   void write(const Node &node);
   SectionText take();
-  bool empty() const { return section.text.empty() && ended.empty(); }
+  bool empty() const { return section.text.empty() && ended.empty() && unrecorded < 0; }
 
   // ---- for emitters ----
 
@@ -73,10 +73,12 @@ private:
   bool isWidened(const Value *value) const;
   std::string copyPlace(const Value *value);
   void flushEnded();
+  void flushRecord();
   SectionText section;
   std::string ended; ///< names of values that ended since the last line
   llvm::DenseMap<const Value *, std::string> names;
   llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
+  int32_t unrecorded = -1; ///< the event of the last node, until the frees behind it are printed; -1: none
   int nextName = 0;
   const Node *unnamed = nullptr;       ///< with node ranges: being written, without a statement so far
   const Node *current = nullptr;       ///< being written, if its kernel takes no 16-bit floats

@@ -105,6 +105,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   info.tune = values.flag("tune");
   info.nonFinite = values.text("nonfinite").str();
   info.nodeRanges = values.flag("node_ranges");
+  info.poisonsFreed = values.text("test_build") != "off";
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = setting(module, "labels");

@@ -60,7 +60,6 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
                             {"live_at_peak_bytes", memory.liveAtPeakBytes},
                             {"live_max_bytes", memory.liveAtPeakBytes},
                             {"spaces", std::move(spaces)},
-                            {"outside_plan_bytes", 0},
                             {"peak", llvm::json::Object{{"function", memory.peakFunction},
                                                         {"node", memory.peakNode},
                                                         {"unit", memory.peakUnit},

@@ -35,6 +35,15 @@ Failure lateFailure(const TracedCollective &record, int missingRank, double seco
   return failure;
 }
 
+Failure stuckFailure(const TracedCollective &record, double seconds) {
+  char waited[96];
+  std::snprintf(waited, sizeof waited, " of the run, has not ended within %g s, and no rank is seen to be behind",
+                seconds);
+  Failure failure(ExitCode::timeout, inWords(record) + ", collective " + std::to_string(record.sequence) + waited);
+  failure.details = closingDetails(record);
+  return failure;
+}
+
 void CollectiveTrace::start(const TracedCollective &record, std::int64_t now) {
   Slot &slot = slots_[record.sequence % capacity];
   slot.sequence.store(record.sequence, relaxed);

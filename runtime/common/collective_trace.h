@@ -43,12 +43,16 @@ struct TracedCollective {
   }
 };
 
-/// The failure of a collective that `missingRank` did not come to within `seconds`. Its details, of the closing line:
 /// "reduce_scatter of layers.3"
 std::string inWords(const TracedCollective &record);
 
+/// The failure of a collective that `missingRank` did not come to within `seconds`. Its details, of the closing line:
 /// `[unit=<unit>] seq=<sequence> op=<op> missing=<rank>`.
 Failure lateFailure(const TracedCollective &record, int missingRank, double seconds);
+
+/// The failure of a collective that has not ended although no rank that this one sees is behind. Its details:
+/// `[unit=<unit>] seq=<sequence> op=<op>`.
+Failure stuckFailure(const TracedCollective &record, double seconds);
 
 /// For a value of the closing line, which is words with blanks between them.
 std::string withoutBlanks(std::string text);

@@ -60,8 +60,11 @@ Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int
 
 void Evaluator::runBatch(std::int64_t batch) {
   job.pulse.enter(Phase::evaluation);
-  sampler.rows(batch, 0, rows);
-  feeder.fill(job.context, rows);
+  {
+    const StepScope scope(StepPart::feeding);
+    sampler.rows(batch, 0, rows);
+    feeder.fill(job.context, rows);
+  }
   const StepScope scope;
   job.program.functions.evalStep(job.context);
 }
@@ -97,6 +100,7 @@ std::string evaluationText(const EvaluationResult &result) {
 }
 
 void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch) {
+  const StepScope scope(StepPart::logging);
   JsonObject line;
   line.add("step", step).add("epoch", epoch).add("val_loss", result.averageLoss());
   if (result.hasAccuracy)

@@ -35,6 +35,26 @@ std::string memoryReport(const ProgramInfo &program, std::int64_t mappedBytes) {
   return text + reportLine("planned in all", plannedBytes(program)) + reportLine("mapped", mappedBytes);
 }
 
+void reportOutsidePlan(const Job &job, const char *when) {
+  const OutsidePlan mine = job.platform.outsidePlan();
+  const bool isForPeople = job.options.memoryReport && job.context.rank == 0;
+  JsonObject line;
+  line.add("when", when);
+  const auto add = [&](const char *key, const std::string &label, std::int64_t value) {
+    const bool unknown = job.platform.maxOverRanks(value < 0) != 0;
+    const std::int64_t most = job.platform.maxOverRanks(value);
+    line.addRaw(key, unknown ? "null" : std::to_string(most));
+    if (isForPeople && !unknown)
+      std::fputs(reportLine(label + ", " + when, most).c_str(), stdout);
+  };
+  add("outside_plan_bytes", "outside the plan", mine.bytes);
+  if (mine.hostBytes)
+    add("host_outside_plan_bytes", "host, outside the plan", *mine.hostBytes);
+  line.add("planned_bytes", plannedBytes(job.program));
+  line.add("host_arena_bytes", arenaBytes(job.program, Space::host));
+  job.log.write(JsonObject().addRaw("memory", line.str()));
+}
+
 std::string growthReport(const ProgramInfo &program, std::int64_t growthBytes) {
   std::string text = "memory of all ranks\n" + reportLine("planned", plannedBytes(program) * program.worldSize);
   return growthBytes < 0 ? text : text + reportLine("resident, after training", growthBytes);

@@ -64,6 +64,14 @@ struct CommunicationTimes {
   std::optional<double> skewMicroseconds = 0;
 };
 
+/// What a rank has in memory beside its arenas: libraries, feeding, logging, what keeps gradients to be saved, MPI or
+/// NCCL. Measured, for no plan knows it. Negative: the system does not tell.
+struct OutsidePlan {
+  std::int64_t bytes =
+      -1; ///< of the memory that the plan is about: the device's, or the host's where that is the device
+  std::optional<std::int64_t> hostBytes; ///< of the host's where the device has its own
+};
+
 class Platform {
 public:
   virtual ~Platform() = default; ///< unmaps, joins workers, finalizes the process group
@@ -106,6 +114,10 @@ public:
   /// Rank 0 receives worldSize x `bytes` in rank order in `all` (null elsewhere).
   virtual void gatherToRoot(const void *mine, std::int64_t bytes, void *all) = 0;
 
+  /// Brings this rank's signs of life and its trace up to date with what its device has done, where the host's calls do
+  /// not tell: called by the watchdog when no rank has got on for a while. From any thread.
+  virtual void lookAtDevice() {}
+
   /// The page of signs of life that this rank shares with others; null: it sees no other rank's.
   virtual HeartbeatPage *heartbeats() { return nullptr; }
 
@@ -114,6 +126,10 @@ public:
   /// This rank's part of the memory that opening the arenas and all that came after has added: its proportional set
   /// size now, minus just before the arenas were mapped. Negative: the system does not tell.
   virtual std::int64_t proportionalSetGrowthBytes() const = 0;
+  /// The second of the two. Negative: the system does not tell.
+  virtual std::int64_t proportionalSetBytesBefore() const { return -1; }
+  /// Now. Takes milliseconds.
+  virtual OutsidePlan outsidePlan() const = 0;
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
   /// Nothing where the platform does not measure them, or has not measured the steps since.

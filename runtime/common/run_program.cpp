@@ -123,10 +123,12 @@ void reportGrowth(const Job &job) {
     std::fputs(growthReport(job.program, all).c_str(), stdout);
   JsonObject report;
   report.add("planned_bytes", plannedBytes(job.program)).add("world_size", job.program.worldSize);
+  report.add("host_arena_bytes", arenaBytes(job.program, Space::host));
   if (unknown)
-    report.addRaw("pss_growth_bytes", "null");
+    report.addRaw("pss_growth_bytes", "null").addRaw("pss_before_bytes", "null");
   else
-    report.add("pss_growth_bytes", all);
+    report.add("pss_growth_bytes", all)
+        .add("pss_before_bytes", job.platform.sumOverRanks(job.platform.proportionalSetBytesBefore()));
   job.log.write(JsonObject().addRaw("memory_report", report.str()));
 }
 
@@ -272,6 +274,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
   announce(job);
   announceFeeding(job, inputs);
+  reportOutsidePlan(job, "start_up");
   work(job, inputs);
   save(job, outDirectory);
   if (options.debugCollectives == "detail") {

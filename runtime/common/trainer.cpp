@@ -2,7 +2,6 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/finite_gradients.h"
-#include "runtime/common/gradient_stash.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
@@ -132,6 +131,10 @@ void Trainer::run() {
     }
     step(i);
     finishStep(i);
+    if (i == 1) {
+      reportOutsidePlan(job, "first_step");
+      stash.reset();
+    }
   }
   // A gather for the step that does not come any more.
   job.platform.drainCollectives();
@@ -191,7 +194,6 @@ void Trainer::fillInputs(std::int64_t step) {
 
 StepOutcome Trainer::computeStep(std::int64_t step) {
   fillInputs(step);
-  std::optional<GradientStash> stash;
   if (savesGradients(step))
     job.context.stash = &stash.emplace(job.program);
   job.platform.runStep([&] { callFunctions(step); }, [&] { feedMicroSteps(step); }, isMeasured(step));
@@ -204,6 +206,7 @@ StepOutcome Trainer::computeStep(std::int64_t step) {
 
 void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) {
   const auto fill = [&] {
+    const StepScope scope(StepPart::feeding);
     job.pulse.enter(Phase::data);
     sampler.rows((step - 1) % stepsPerEpoch, microStep, rows);
     feeder.fill(job.context, rows, which);
@@ -378,18 +381,23 @@ bool Trainer::evaluationDue(std::int64_t step) const {
 
 void Trainer::finishStep(std::int64_t step) {
   const bool logged = isLogged(step);
-  progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
-                logged);
-  if (logged) {
-    logStep(step);
-    window = {};
-  }
+  tellOfStep(step, logged);
   std::optional<EvaluationResult> evaluation;
   if (evaluationDue(step)) {
     evaluation = validation->run();
     logEvaluation(job, *evaluation, step, epochOf(step) + 1);
   }
   report(step, evaluation);
+}
+
+void Trainer::tellOfStep(std::int64_t step, bool logged) {
+  const StepScope scope(StepPart::logging);
+  progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
+                logged);
+  if (logged) {
+    logStep(step);
+    window = {};
+  }
 }
 
 /// One line for people per epoch, and per evaluation in between.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/common/evaluation.h"
+#include "runtime/common/gradient_stash.h"
 #include "runtime/common/learning_rate.h"
 #include "runtime/common/step_outcome.h"
 
@@ -60,6 +61,7 @@ private:
   bool endsEpoch(std::int64_t step) const { return step % stepsPerEpoch == 0; }
   std::int64_t epochOf(std::int64_t step) const { return fixedBatch ? 0 : (step - 1) / stepsPerEpoch; }
   void finishStep(std::int64_t step);
+  void tellOfStep(std::int64_t step, bool logged);
   void report(std::int64_t step, const std::optional<EvaluationResult> &evaluation);
 
   const Job &job;
@@ -73,7 +75,8 @@ private:
   Progress progress;
   std::vector<std::int64_t> rows;
   PendingOutcome pending;
-  std::int64_t tokensInSample = 0; ///< 0: no [B, T] integer input
+  std::optional<GradientStash> stash; ///< from the first step until what it takes has been measured
+  std::int64_t tokensInSample = 0;    ///< 0: no [B, T] integer input
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;
   Window window;

@@ -15,6 +15,8 @@ namespace fsdpc::rt {
 namespace {
 
 constexpr std::chrono::milliseconds interval{100};
+/// So long the ranks may be silent before their devices are asked.
+constexpr double mostUnseenSeconds = 1;
 constexpr std::int64_t absenceNanoseconds = 1'500'000'000;
 
 bool leavesTrace(ExitCode code) { return code == ExitCode::timeout || code == ExitCode::disagreement; }
@@ -96,9 +98,9 @@ std::optional<int> missingRank(Pulse &pulse, double seconds) {
 Diagnosis diagnose(Pulse &pulse, double seconds) {
   const Presence found = presence(pulse, seconds / 2);
   const auto record = pulse.trace().at(pulse.trace().waitingFor());
-  Failure failure = record && found.missing >= 0 && found.missing != pulse.rank()
-                        ? lateFailure(*record, found.missing, seconds)
-                        : outsideCollectives(pulse, found, seconds);
+  Failure failure = record && found.missing < 0               ? stuckFailure(*record, seconds)
+                    : record && found.missing != pulse.rank() ? lateFailure(*record, found.missing, seconds)
+                                                              : outsideCollectives(pulse, found, seconds);
   return {std::move(failure), found.speaker >= 0 ? found.speaker : pulse.rank()};
 }
 
@@ -149,6 +151,8 @@ void Watchdog::look() {
   if (ended != 0 && endedBy != pulse.rank())
     end(Failure(static_cast<ExitCode>(ended & 0xFFFF), "rank " + std::to_string(endedBy) + " ended the run"));
   const double limit = limitSeconds();
+  if (platform && pulse.silentSeconds() > std::min(mostUnseenSeconds, limit / 4))
+    platform->lookAtDevice();
   if (ended == 0 && hasPeers() && pulse.silentSeconds() > limit)
     expire(limit);
 }

@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // The C library's own names for what is redefined below.
@@ -27,8 +30,10 @@ std::atomic<int> otherThreadCount{0};
 pid_t otherThreads[maxOtherThreads];
 
 std::atomic<bool> inStep{false};
+std::atomic<StepPart> stepPart{StepPart::functions};
 std::atomic<std::int64_t> stepNumber{0};
-std::atomic<std::int64_t> small{0}, smallBytes{0}, mpi{0}, mpiBytes{0};
+std::atomic<std::int64_t> small{0}, smallBytes{0}, mpi{0}, mpiBytes{0}, products{0}, productBytes{0};
+std::atomic<int> productDepth{0}; ///< of all threads: a product has helpers
 
 enum class Thread : char { unknown, watched, other };
 thread_local Thread thisThread __attribute__((tls_model("initial-exec"))) = Thread::unknown;
@@ -47,12 +52,13 @@ bool isOtherThread() {
 
 [[noreturn]] void refuse(std::size_t bytes) {
   inStep.store(false);
-  char message[160];
-  const int length =
-      std::snprintf(message, sizeof message,
-                    "fsdpc: allocation of %zu bytes inside step %lld; a step may allocate nothing of %zu "
-                    "bytes or more\n",
-                    bytes, static_cast<long long>(stepNumber.load()), largeAllocationBytes);
+  static constexpr const char *places[] = {"inside step", "while feeding the step behind step", "while logging step"};
+  char message[192];
+  const int length = std::snprintf(message, sizeof message,
+                                   "fsdpc: allocation of %zu bytes %s %lld; a step may allocate nothing of %zu "
+                                   "bytes or more\n",
+                                   bytes, places[static_cast<int>(stepPart.load())],
+                                   static_cast<long long>(stepNumber.load()), largeAllocationBytes);
   [[maybe_unused]] const auto written = write(STDERR_FILENO, message, static_cast<std::size_t>(length));
   std::abort();
 }
@@ -63,6 +69,11 @@ void note(std::size_t bytes) {
   if (mpiDepth > 0) {
     mpi.fetch_add(1, std::memory_order_relaxed);
     mpiBytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+    return;
+  }
+  if (productDepth.load(std::memory_order_relaxed) > 0) {
+    products.fetch_add(1, std::memory_order_relaxed);
+    productBytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
     return;
   }
   if (bytes >= largeAllocationBytes)
@@ -76,7 +87,12 @@ void note(std::size_t bytes) {
 MpiScope::MpiScope() { ++mpiDepth; }
 MpiScope::~MpiScope() { --mpiDepth; }
 
-AllocationCounts stepAllocations() { return {small.load(), smallBytes.load(), mpi.load(), mpiBytes.load()}; }
+ProductScope::ProductScope(bool isNeeded) : depth(isNeeded ? 1 : 0) { productDepth += depth; }
+ProductScope::~ProductScope() { productDepth -= depth; }
+
+AllocationCounts stepAllocations() {
+  return {small.load(), smallBytes.load(), mpi.load(), mpiBytes.load(), products.load(), productBytes.load()};
+}
 
 void leaveOutOtherThreads() {
   DIR *tasks = opendir("/proc/self/task");
@@ -92,28 +108,35 @@ void leaveOutOtherThreads() {
   otherThreadCount.store(count, std::memory_order_release);
 }
 
-void stepBegins() {
-  for (auto *counter : {&small, &smallBytes, &mpi, &mpiBytes})
+void stepBegins(StepPart part) {
+  for (auto *counter : {&small, &smallBytes, &mpi, &mpiBytes, &products, &productBytes})
     counter->store(0);
-  stepNumber.fetch_add(1);
+  stepPart.store(part);
+  if (part == StepPart::functions)
+    stepNumber.fetch_add(1);
   inStep.store(true);
 }
 
 void stepEnds() {
   inStep.store(false);
   const AllocationCounts counts = stepAllocations();
-  if (counts.small == 0 && counts.mpi == 0)
+  // A line of the log is a string of its own.
+  if ((counts.small == 0 && counts.mpi == 0 && counts.products == 0) || stepPart.load() != StepPart::functions)
     return;
-  std::fprintf(stderr, "fsdpc: step %lld: %lld small allocations (%lld bytes), %lld by MPI (%lld bytes)\n",
+  std::fprintf(stderr,
+               "fsdpc: step %lld: %lld small allocations (%lld bytes), %lld by MPI (%lld bytes), %lld by oneDNN (%lld "
+               "bytes)\n",
                static_cast<long long>(stepNumber.load()), static_cast<long long>(counts.small),
                static_cast<long long>(counts.smallBytes), static_cast<long long>(counts.mpi),
-               static_cast<long long>(counts.mpiBytes));
+               static_cast<long long>(counts.mpiBytes), static_cast<long long>(counts.products),
+               static_cast<long long>(counts.productBytes));
 }
 
 } // namespace fsdpc::rt
 
-// operator new of the standard library ends in malloc, so the C family is all there is. free needs no hook: what the
-// functions below return is the C library's own.
+// operator new of the standard library ends in malloc, and the C library's malloc gets its pages by calls that do not
+// come here, so the C family and mmap are all there is. free and munmap need no hook: what the functions below return
+// is the C library's, or the kernel's, own.
 extern "C" {
 
 void *malloc(size_t bytes) noexcept {
@@ -151,12 +174,31 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes) noexcept {
   return 0;
 }
 
+void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  fsdpc::rt::note(bytes);
+  return reinterpret_cast<void *>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
+
+void *mmap64(void *address, size_t bytes, int protection, int flags, int file, off64_t offset) noexcept {
+  return mmap(address, bytes, protection, flags, file, offset);
+}
+
+void *mremap(void *address, size_t oldBytes, size_t bytes, int flags, ...) noexcept {
+  if (bytes > oldBytes)
+    fsdpc::rt::note(bytes);
+  va_list more;
+  va_start(more, flags);
+  void *const wanted = flags & MREMAP_FIXED ? va_arg(more, void *) : nullptr;
+  va_end(more);
+  return reinterpret_cast<void *>(syscall(SYS_mremap, address, oldBytes, bytes, flags, wanted));
+}
+
 } // extern "C"
 
 #elif defined(FSDPC_TEST_BUILD)
 
 namespace fsdpc::rt {
-void stepBegins() {}
+void stepBegins(StepPart) {}
 void stepEnds() {}
 } // namespace fsdpc::rt
 

@@ -1,11 +1,12 @@
-// The proof that a step allocates nothing, in the test build (FSDPC_TEST_BUILD): this file's malloc family stands
-// before the C library's.
+// The proof that a step allocates nothing, in the test build (FSDPC_TEST_BUILD): this file's malloc family, mmap and
+// mremap stand before the C library's.
 //
 // Between stepBegins() and stepEnds() (runtime/common/step_guard.h) an allocation of `largeAllocationBytes` or more, on
-// any thread of this process, ends it with a message and abort(). Smaller ones (a library's bookkeeping) are counted;
+// any thread of this process, ends it with a message and abort(): in the functions of a step, while it is fed, and
+// while its line of the log is written. Smaller ones (a library's bookkeeping) are counted; of the functions,
 // stepEnds() prints the counts on stderr if there were any. What MPI allocates on the plain path, inside an MpiScope,
-// is counted and printed, never fatal. Threads that a library started for itself before `leaveOutOtherThreads` (MPI's
-// helpers) are left out.
+// and oneDNN inside a ProductScope, is counted and printed, never fatal. Threads that a library started for itself
+// before `leaveOutOtherThreads` (MPI's helpers) are left out.
 //
 // In other builds, and under AddressSanitizer (which has a malloc of its own), all of this is nothing.
 #pragma once
@@ -30,6 +31,8 @@ struct AllocationCounts {
   std::int64_t smallBytes = 0;
   std::int64_t mpi = 0; ///< inside MpiScope, of any size
   std::int64_t mpiBytes = 0;
+  std::int64_t products = 0; ///< inside ProductScope, of any size
+  std::int64_t productBytes = 0;
 };
 
 #if FSDPC_ALLOCATION_GUARD
@@ -41,6 +44,19 @@ public:
   ~MpiScope();
   MpiScope(const MpiScope &) = delete;
   MpiScope &operator=(const MpiScope &) = delete;
+};
+
+/// While one exists, allocations are oneDNN's: its products of f32 for AVX2 take their scratch from the heap in every
+/// call, whatever scratchpad they are given, and have no setting against it. `isNeeded`: this is such a call.
+class ProductScope {
+public:
+  explicit ProductScope(bool isNeeded);
+  ~ProductScope();
+  ProductScope(const ProductScope &) = delete;
+  ProductScope &operator=(const ProductScope &) = delete;
+
+private:
+  const int depth;
 };
 
 /// Counts of the step that runs, or of the last one.
@@ -55,6 +71,12 @@ class MpiScope {
 public:
   MpiScope() {}
   ~MpiScope() {}
+};
+
+class ProductScope {
+public:
+  explicit ProductScope(bool) {}
+  ~ProductScope() {}
 };
 
 inline AllocationCounts stepAllocations() { return {}; }

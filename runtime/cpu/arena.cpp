@@ -41,14 +41,14 @@ Arena Arena::map(std::int64_t bytes, int protection, int flags, int file, std::i
     return arena;
   const std::int64_t pageBytes = sysconf(_SC_PAGESIZE);
   const std::int64_t alignmentBytes = bytes >= hugePageBytes ? hugePageBytes : pageBytes;
-  const std::size_t reservationBytes = bytes + alignmentBytes + pageBytes;
+  const std::size_t reservationBytes = pageBytes + bytes + alignmentBytes + pageBytes;
   void *reservation = mmap(nullptr, reservationBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reservation == MAP_FAILED)
     refuse(bytes);
   arena.reservation_ = reservation;
   arena.reservationBytes_ = reservationBytes;
   const auto address = reinterpret_cast<std::uintptr_t>(reservation);
-  const std::uintptr_t start = (address + alignmentBytes - 1) / alignmentBytes * alignmentBytes;
+  const std::uintptr_t start = (address + pageBytes + alignmentBytes - 1) / alignmentBytes * alignmentBytes;
   void *data = mmap(reinterpret_cast<void *>(start), bytes, protection, flags | MAP_FIXED, file, offsetBytes);
   if (data == MAP_FAILED)
     refuse(bytes);

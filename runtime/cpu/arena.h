@@ -1,8 +1,8 @@
 // One mapped arena: the memory that the plan lays out, and nothing else.
 //
 // An arena starts on a page (on 2 MiB if it is that large, so that the kernel may back it with huge pages), is
-// zero-filled, and is followed by one page that may not be touched: running over its end faults at once. The guard and
-// the alignment are addresses without memory; what an arena maps is `bytes`.
+// zero-filled, and lies between two pages that may not be touched: running over either end faults at once. The guards
+// and the alignment are addresses without memory; what an arena maps is `bytes`.
 //
 // The test build fills arenas with a pattern before the program starts; at the end the highest byte that no longer has
 // it shows how much the program needed.

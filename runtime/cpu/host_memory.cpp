@@ -86,11 +86,6 @@ std::int64_t leftInControlGroups(const std::string &root) {
 
 } // namespace
 
-std::int64_t readProportionalSetSizeBytes() {
-  const auto kibibytes = readField("/proc/self/smaps_rollup", "Pss:");
-  return kibibytes ? *kibibytes * 1024 : -1;
-}
-
 std::int64_t readAvailableMemoryBytes(const std::string &root) {
   const auto available = readField(root + "/proc/meminfo", "MemAvailable:");
   const auto swap = readField(root + "/proc/meminfo", "SwapFree:");

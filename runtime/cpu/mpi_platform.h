@@ -34,6 +34,8 @@ public:
   HeartbeatPage *heartbeats() override { return HeartbeatPage::at(heartbeats_.data()); }
   std::int64_t mappedArenaBytes() const override;
   std::int64_t proportionalSetGrowthBytes() const override;
+  std::int64_t proportionalSetBytesBefore() const override { return proportionalSetBytesBefore_; }
+  OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override;
   std::optional<CommunicationTimes> takeCommunicationTimes() override;
   void drainCollectives() override;

@@ -1,3 +1,4 @@
+#include "runtime/common/process_memory.h"
 #include "runtime/common/recompile_line.h"
 #include "runtime/common/thread.h"
 #include "runtime/cpu/allocation_guard.h"
@@ -276,6 +277,18 @@ std::optional<CommunicationTimes> MpiPlatform::takeCommunicationTimes() {
 std::int64_t MpiPlatform::proportionalSetGrowthBytes() const {
   const std::int64_t now = readProportionalSetSizeBytes();
   return now < 0 || proportionalSetBytesBefore_ < 0 ? -1 : std::max<std::int64_t>(0, now - proportionalSetBytesBefore_);
+}
+
+OutsidePlan MpiPlatform::outsidePlan() const {
+  std::vector<MemoryRange> arenas;
+  const auto add = [&](const Arena &arena) { arenas.push_back({arena.data(), arena.bytes()}); };
+  for (const Arena *arena : {&privateArena_, &hostArena_, &privateWindow_})
+    add(*arena);
+  if (sharedWindows_) {
+    add(sharedWindows_->own);
+    std::for_each(sharedWindows_->peers.begin(), sharedWindows_->peers.end(), add);
+  }
+  return {readProportionalSetSizeBytes(arenas), std::nullopt};
 }
 
 void MpiPlatform::abort(int exitCode) {

@@ -1,10 +1,9 @@
 #include "runtime/cuda/collectives.h"
 
+#include "runtime/cuda/device_progress.h"
 #include "runtime/cuda/kernels/tree_sum.h"
 #include "runtime/cuda/nccl_communicators.h"
 #include "runtime/cuda/step_tape.h"
-
-#include <algorithm>
 
 namespace fsdpc::rt {
 namespace {
@@ -19,36 +18,29 @@ int membersOf(ncclComm_t communicator) {
   return members;
 }
 
-/// Where a captured start is kept: a graph may start a collective once for every micro-step, and the host asks about
-/// each. They follow the states of the side table in rounds.
-CollectiveState &stateOfCaptured(Device &device, std::size_t index) {
-  const std::size_t round = programCollectives().size();
-  const auto isSame = [=](std::size_t other) { return other % round == index; };
-  const auto before = std::count_if(device.captured->begin(), device.captured->end(), isSame);
-  const std::size_t own = index + static_cast<std::size_t>(before) * round;
-  device.captured->push_back(own);
-  return device.collectives.at(own);
-}
-
-/// Calls enqueue(communicator, stream) and marks its end. The host cannot ask a captured event, so a graph records one
-/// for it.
+/// Calls enqueue(communicator, stream) and marks its beginning and end. What is captured has marks of its own, which
+/// each launch of the graph leaves anew.
 template <class Enqueue>
 Ticket start(Context &context, int collective, const char *what, const Enqueue &enqueue) {
   Device &device = *context.device;
   const auto index = static_cast<std::size_t>(collective);
   const CollectiveInfo &info = programCollectives()[index];
-  CollectiveState &state = device.collectives[index];
   const cudaStream_t stream = streamOf(context, info);
+  const std::uint64_t sequence = ++device.sequence;
+  CollectiveMark &mark =
+      device.captured ? device.progress->ofCaptured(device.captured->size()) : device.progress->ofCalled(sequence);
+  recordForHost(device, mark.begun, stream);
   CollectiveRecord *timed = device.tape ? device.tape->begins(collective, stream) : nullptr;
   checkNccl(enqueue(device.communicators->of(info), stream), what);
   if (timed)
     device.tape->ends(timed, stream);
-  checkCuda(cudaEventRecord(state.completed, stream), "cudaEventRecord");
-  state.started = ++device.sequence;
-  state.isInGraph = device.captured.has_value();
+  checkCuda(cudaEventRecord(device.collectives[index].completed, stream), "cudaEventRecord");
+  recordForHost(device, mark.ended, stream);
   if (device.captured)
-    recordForHost(device, stateOfCaptured(device, index).ended, stream);
-  return {device.sequence, collective};
+    device.captured->push_back(collective);
+  else
+    device.progress->given(mark, sequence, collective);
+  return {sequence, collective};
 }
 
 } // namespace

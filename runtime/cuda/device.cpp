@@ -1,8 +1,11 @@
 #include "runtime/cuda/device.h"
 
+#include "runtime/common/watchdog.h"
+#include "runtime/cuda/device_progress.h"
 #include "runtime/cuda/index_faults.h"
 #include "runtime/cuda/nccl_communicators.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -13,35 +16,20 @@ namespace {
 constexpr int collectivePriority = -1;
 constexpr auto pollInterval = std::chrono::microseconds(20);
 
-cudaEvent_t makeEvent() {
-  cudaEvent_t event = nullptr;
-  checkCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  return event;
-}
+/// How often a wait that lasts looks at what the device has done: often enough to see every rank at a time-out.
+double lookSeconds(const Device &device) { return std::min(0.25, device.timeoutSeconds / 4); }
 
-bool isOutstanding(const CollectiveState &state) {
-  return state.started != 0 && cudaEventQuery(state.isInGraph ? state.ended : state.completed) == cudaErrorNotReady;
-}
-
-/// Of those that were started and have not ended, the one started first.
-[[noreturn]] void failForTimeout(const Device &device) {
-  const auto collectives = programCollectives();
-  const std::size_t none = device.collectives.size();
-  std::size_t first = none;
-  for (std::size_t i = 0; i < none; ++i)
-    if (isOutstanding(device.collectives[i]) &&
-        (first == none || device.collectives[i].started < device.collectives[first].started))
-      first = i;
-  if (first == none)
+/// Nobody has got on for too long, of those that this rank sees, and so long it has waited itself.
+void requireProgress(const Device &device, double waitedSeconds) {
+  if (device.progress)
+    device.progress->look();
+  if (waitedSeconds <= device.timeoutSeconds)
+    return;
+  if (!device.progress)
     throw Failure(ExitCode::timeout, "the device has done nothing for " + std::to_string(device.timeoutSeconds) + " s");
-  const CollectiveInfo *info = collectives.empty() ? nullptr : &collectives[first % collectives.size()];
-  const std::string op = info ? info->op : "collective", unit = info ? info->unit : "";
-  Failure failure(ExitCode::timeout, op + (unit.empty() ? "" : " of unit " + unit) + " has not ended within " +
-                                         std::to_string(device.timeoutSeconds) +
-                                         " s (--train_timeout_seconds); a rank is missing or stands elsewhere");
-  failure.details = (unit.empty() ? "" : "unit=" + unit + " ") +
-                    "seq=" + std::to_string(device.collectives[first].started) + " op=" + op;
-  throw failure;
+  Pulse &pulse = device.progress->pulse();
+  if (pulse.silentSeconds() > device.timeoutSeconds)
+    throw diagnose(pulse, device.timeoutSeconds).failure;
 }
 
 } // namespace
@@ -53,6 +41,12 @@ void checkCuda(cudaError_t error, const char *what) {
   throw Failure(error == cudaErrorMemoryAllocation ? ExitCode::memory : ExitCode::internal, message);
 }
 
+cudaEvent_t makeEvent() {
+  cudaEvent_t event = nullptr;
+  checkCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
 void openDevice(Device &device, std::size_t collectives) {
   checkCuda(cudaStreamCreateWithPriority(&device.compute, cudaStreamNonBlocking, 0), "cudaStreamCreate");
   for (cudaStream_t &channel : device.channels)
@@ -62,20 +56,16 @@ void openDevice(Device &device, std::size_t collectives) {
   checkCuda(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, id),
             "cudaDeviceGetAttribute");
   device.collectives.resize(collectives);
-  for (CollectiveState &state : device.collectives) {
+  for (CollectiveState &state : device.collectives)
     state.completed = makeEvent();
-    state.ended = makeEvent();
-  }
   device.joined = makeEvent();
   checkCuda(cudaMallocHost(reinterpret_cast<void **>(&device.indexFault), sizeof *device.indexFault), "cudaMallocHost");
   *device.indexFault = IndexFaults::none;
 }
 
 void closeDevice(Device &device) {
-  for (const CollectiveState &state : device.collectives) {
+  for (const CollectiveState &state : device.collectives)
     cudaEventDestroy(state.completed);
-    cudaEventDestroy(state.ended);
-  }
   cudaFreeHost(device.indexFault);
   cudaEventDestroy(device.joined);
   for (cudaStream_t channel : device.channels)
@@ -95,7 +85,11 @@ void recordForHost(const Device &device, cudaEvent_t event, cudaStream_t stream)
 
 void synchronize(const Device &device, cudaEvent_t event) {
   using Clock = std::chrono::steady_clock;
+  const auto secondsSince = [](Clock::time_point moment) {
+    return std::chrono::duration<double>(Clock::now() - moment).count();
+  };
   const auto begin = Clock::now();
+  auto looked = begin;
   for (;;) {
     const cudaError_t state = cudaEventQuery(event);
     if (state == cudaSuccess)
@@ -104,8 +98,10 @@ void synchronize(const Device &device, cudaEvent_t event) {
       checkCuda(state, "a kernel of the program");
     if (device.communicators)
       device.communicators->checkErrors();
-    if (std::chrono::duration<double>(Clock::now() - begin).count() > device.timeoutSeconds)
-      failForTimeout(device);
+    if (secondsSince(looked) > lookSeconds(device)) {
+      looked = Clock::now();
+      requireProgress(device, secondsSince(begin));
+    }
     std::this_thread::sleep_for(pollInterval);
   }
 }

@@ -19,6 +19,7 @@
 
 namespace fsdpc::rt {
 
+class DeviceProgress;
 class NcclCommunicators;
 class StepTape;
 class Tuner;
@@ -35,9 +36,6 @@ struct Event {
 /// What a rank knows of a collective of the side table.
 struct CollectiveState {
   cudaEvent_t completed = nullptr; ///< the last one has ended; for streams to wait for
-  cudaEvent_t ended = nullptr;     ///< the same where it was captured, for the host to ask
-  std::uint64_t started = 0;       ///< sequence of the last start
-  bool isInGraph = false;          ///< which of the two tells of the last one
 };
 
 /// What Context::device points to. Streams wait for each other through events only.
@@ -46,7 +44,8 @@ struct Device {
   std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
   int multiprocessors = 1;
   NcclCommunicators *communicators = nullptr;
-  std::vector<CollectiveState> collectives; ///< as the side table, in rounds: one per micro-step that is captured
+  DeviceProgress *progress = nullptr;       ///< what the host sees of the device; there before collectives start
+  std::vector<CollectiveState> collectives; ///< as the side table
   std::uint64_t sequence = 0;               ///< of the collective started last; the same on every rank
   cudaEvent_t joined = nullptr;             ///< of joinStreams
   /// How often all streams have been joined, and the sequence of the last collective before that. Of what lies before,
@@ -54,7 +53,7 @@ struct Device {
   std::uint64_t joins = 0;
   std::uint64_t joinedSequence = 0;
   /// While streams capture: the collectives started so far.
-  std::optional<std::vector<std::size_t>> captured;
+  std::optional<std::vector<int>> captured;
   StepTape *tape = nullptr; ///< takes times while it is set
   /// What the step before started for the next one is gone (`discard`).
   bool leftoversDiscarded = false;
@@ -63,6 +62,9 @@ struct Device {
   unsigned long long *indexFault = nullptr; ///< where kernels tell of an index outside its axis (index_faults.h)
   Tuner *tuner = nullptr; ///< chooses the algorithms of products; null: each takes the library's favourite
 };
+
+/// For order alone, without times. Throws Failure{internal}.
+cudaEvent_t makeEvent();
 
 /// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a
 /// matrix product's thousands.
@@ -75,8 +77,8 @@ void noteJoined(Device &device);
 /// Records an event that the host asks for, not streams: in a graph, each launch records it.
 void recordForHost(const Device &device, cudaEvent_t event, cudaStream_t stream);
 
-/// Waits until the device has come to the event, or throws Failure{timeout} naming the first collective
-/// that has not ended.
+/// Waits until the device has come to the event, however long it takes, as long as some rank gets on; throws
+/// Failure{timeout} that names the collective that hangs when none has for `timeoutSeconds`.
 void synchronize(const Device &device, cudaEvent_t event);
 /// The same for all that compute was given.
 void synchronizeCompute(const Device &device);

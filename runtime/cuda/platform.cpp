@@ -2,11 +2,13 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/json.h"
+#include "runtime/common/process_memory.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/index_faults.h"
 #include "runtime/cuda/kernels/matmul.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -23,9 +25,15 @@ int hostThreads(int wanted) {
   return wanted > 0 ? wanted : std::max(1, share);
 }
 
+std::int64_t freeDeviceBytes() {
+  std::size_t freeBytes = 0, totalBytes = 0;
+  checkCuda(cudaMemGetInfo(&freeBytes, &totalBytes), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(freeBytes);
+}
+
 } // namespace
 
-CudaPlatform::CudaPlatform(std::unique_ptr<HostGroup> group) : group(std::move(group)) {}
+CudaPlatform::CudaPlatform(std::unique_ptr<HostGroup> joined) : group(std::move(joined)), heartbeatMemory(*group) {}
 
 CudaPlatform::~CudaPlatform() {
   memory.reset();
@@ -33,6 +41,7 @@ CudaPlatform::~CudaPlatform() {
   timed = {};
   calledTape.reset();
   communicators.reset();
+  progress.reset();
   if (context.windowArena)
     ncclMemFree(context.windowArena);
   if (context.privateArena)
@@ -48,11 +57,20 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.worldSize = worldSize();
   context.threads = hostThreads(options.threads);
   context.device = &device;
-  device.timeoutSeconds = options.timeoutSeconds;
+  // A rank alone waits for nobody: its device may take what it takes.
+  device.timeoutSeconds = worldSize() > 1 ? options.timeoutSeconds : std::numeric_limits<double>::infinity();
   device.allowsTf32 = program.allowTf32;
   const auto microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
+  sectionCount = program.sections.size() * microSteps;
+  collectiveCount = programCollectives().size() * microSteps;
   agreed(*this, [&] {
-    openDevice(device, microSteps * programCollectives().size());
+    openDevice(device, programCollectives().size());
+    auto watched = std::make_unique<DeviceProgress>(options.pulse, collectiveCount, sectionCount);
+    device.progress = watched.get();
+    const auto held = options.pulse ? options.pulse->lock() : std::unique_lock<std::mutex>();
+    progress = std::move(watched);
+  });
+  agreed(*this, [&] {
     mapArenas(program);
     if (program.tune)
       tuner = std::make_unique<Tuner>(matmulMachine());
@@ -63,7 +81,6 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.memory = memory.get();
   ranges = std::make_unique<SectionRanges>(program, device);
   context.observer = ranges.get();
-  sectionCount = program.sections.size() * microSteps;
   cudaGraph = options.cudaGraph;
   return context;
 }
@@ -71,18 +88,18 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
 void CudaPlatform::mapArenas(const ProgramInfo &program) {
   privateBytes = arenaBytes(program, Space::privateSpace);
   windowBytes = arenaBytes(program, Space::window);
-  std::size_t freeBytes = 0, totalBytes = 0;
-  checkCuda(cudaMemGetInfo(&freeBytes, &totalBytes), "cudaMemGetInfo");
-  if (static_cast<std::int64_t>(freeBytes) < privateBytes + windowBytes)
+  hostBytes = arenaBytes(program, Space::host);
+  freeBytesBefore = freeDeviceBytes();
+  if (freeBytesBefore < privateBytes + windowBytes)
     throw Failure(ExitCode::memory, "the plan needs " + std::to_string(privateBytes + windowBytes) +
-                                        " bytes of device memory, " + std::to_string(freeBytes) + " are free");
+                                        " bytes of device memory, " + std::to_string(freeBytesBefore) + " are free");
   if (privateBytes > 0)
     checkCuda(cudaMalloc(reinterpret_cast<void **>(&context.privateArena), static_cast<std::size_t>(privateBytes)),
               "cudaMalloc of the private arena");
   if (windowBytes > 0)
     checkNccl(ncclMemAlloc(reinterpret_cast<void **>(&context.windowArena), static_cast<std::size_t>(windowBytes)),
               "ncclMemAlloc of the window");
-  if (const std::int64_t hostBytes = arenaBytes(program, Space::host); hostBytes > 0)
+  if (hostBytes > 0)
     checkCuda(cudaMallocHost(reinterpret_cast<void **>(&context.hostArena), static_cast<std::size_t>(hostBytes)),
               "cudaMallocHost of the arena in the host's memory");
 }
@@ -93,13 +110,13 @@ void CudaPlatform::joinCommunicators(const ProgramInfo &program) {
     if (rank() == 0)
       checkNccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   });
-  group->broadcast(&id, sizeof id);
+  broadcast(&id, sizeof id);
   communicators = std::make_unique<NcclCommunicators>(program, rank(), id, context.windowArena, windowBytes);
   device.communicators = communicators.get();
 }
 
 std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
-  return std::make_unique<StepTape>(context, sectionCount, device.collectives.size(), context.profile != nullptr);
+  return std::make_unique<StepTape>(context, sectionCount, collectiveCount, context.profile != nullptr);
 }
 
 /// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
@@ -204,16 +221,41 @@ void CudaPlatform::finishStep() {
     context.profile->take(tape->sections(), tape->collectives());
 }
 
+/// The context is there before anything can be asked, so it is not in it.
+OutsidePlan CudaPlatform::outsidePlan() const {
+  return {freeBytesBefore - freeDeviceBytes() - privateBytes - windowBytes,
+          readProportionalSetSizeBytes({{context.hostArena, hostBytes}})};
+}
+
+void CudaPlatform::arrive() {
+  if (progress)
+    progress->arrive();
+  else if (HeartbeatPage *page = heartbeats())
+    page->of(rank()).arrive();
+}
+
+void CudaPlatform::broadcast(void *data, std::int64_t bytes) {
+  arrive();
+  group->broadcast(data, bytes);
+}
+
+void CudaPlatform::gatherToRoot(const void *mine, std::int64_t bytes, void *all) {
+  arrive();
+  group->gatherToRoot(mine, bytes, all);
+}
+
 void CudaPlatform::barrier() { maxOverRanks(0); }
 
 std::int64_t CudaPlatform::maxOverRanks(std::int64_t value) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(worldSize()));
+  arrive();
   group->exchange(&value, sizeof value, all.data());
   return *std::max_element(all.begin(), all.end());
 }
 
 std::int64_t CudaPlatform::sumOverRanks(std::int64_t value) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(worldSize()));
+  arrive();
   group->exchange(&value, sizeof value, all.data());
   std::int64_t sum = 0;
   for (std::int64_t one : all)
@@ -231,6 +273,15 @@ void CudaPlatform::drainCollectives() {
   synchronizeCompute(device);
 }
 
-void CudaPlatform::abort(int exitCode) { _exit(exitCode); }
+void CudaPlatform::lookAtDevice() {
+  if (progress)
+    progress->look();
+}
+
+void CudaPlatform::abort(int exitCode) {
+  if (communicators)
+    communicators->abort();
+  _exit(exitCode);
+}
 
 } // namespace fsdpc::rt

@@ -3,6 +3,8 @@
 
 #include "runtime/common/platform.h"
 #include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/device_progress.h"
+#include "runtime/cuda/heartbeat_memory.h"
 #include "runtime/cuda/host_group.h"
 #include "runtime/cuda/nccl_communicators.h"
 #include "runtime/cuda/section_ranges.h"
@@ -27,20 +29,25 @@ public:
   void finishStep() override;
   std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;
-  void broadcast(void *data, std::int64_t bytes) override { group->broadcast(data, bytes); }
+  void broadcast(void *data, std::int64_t bytes) override;
   std::int64_t maxOverRanks(std::int64_t value) override;
   std::int64_t sumOverRanks(std::int64_t value) override;
-  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override { group->gatherToRoot(mine, bytes, all); }
+  void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override;
   std::int64_t mappedArenaBytes() const override { return privateBytes + windowBytes; }
   /// Memory of the device is not in the process's set.
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
+  OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override { return "cuda"; }
   std::optional<CommunicationTimes> takeCommunicationTimes() override { return std::exchange(times, std::nullopt); }
   void finishStart(const std::string &outDirectory) override;
   void drainCollectives() override;
+  HeartbeatPage *heartbeats() override { return heartbeatMemory.page(); }
+  void lookAtDevice() override;
+  /// Also aborts the communicators, so that no kernel of theirs keeps the device or another rank waiting.
   [[noreturn]] void abort(int exitCode) override;
 
 private:
+  void arrive();
   void mapArenas(const ProgramInfo &program);
   void joinCommunicators(const ProgramInfo &program);
   /// A step as a graph, with times or without.
@@ -62,13 +69,15 @@ private:
   void launch(const Replay &replay);
 
   std::unique_ptr<HostGroup> group;
+  HeartbeatMemory heartbeatMemory;
+  std::unique_ptr<DeviceProgress> progress;
   Device device;
   Context context;
   std::unique_ptr<NcclCommunicators> communicators;
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::unique_ptr<SectionRanges> ranges;
-  std::size_t sectionCount = 0; ///< of a step, in all its micro-steps
+  std::size_t sectionCount = 0, collectiveCount = 0; ///< of a step, in all its micro-steps
   Feeding feeding = Feeding::direct;
   CudaGraph cudaGraph = CudaGraph::off;
   Replay plain, timed;
@@ -78,7 +87,8 @@ private:
   bool mustJoin = true;                 ///< streams before a step that is called: behind what was stored, or a replay
   std::optional<CommunicationTimes> times;
   std::optional<std::string> notice;
-  std::int64_t privateBytes = 0, windowBytes = 0;
+  std::int64_t privateBytes = 0, windowBytes = 0, hostBytes = 0;
+  std::int64_t freeBytesBefore = 0; ///< of the device, just before the arenas were mapped
 };
 
 } // namespace fsdpc::rt

@@ -1,6 +1,7 @@
 #include "runtime/cuda/section_ranges.h"
 
 #include "runtime/common/profile.h"
+#include "runtime/cuda/device_progress.h"
 #include "runtime/cuda/step_tape.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -22,6 +23,15 @@ void SectionRanges::begin(int section) {
   nvtxRangePushA(names[current].c_str());
   if (device.tape)
     device.tape->beginSection(section);
+  leaveMark();
+}
+
+/// Where collectives start, their own marks tell that compute gets on.
+void SectionRanges::leaveMark() {
+  if (!device.progress || std::exchange(markedSequence, device.sequence) != device.sequence)
+    return;
+  if (cudaEvent_t mark = device.progress->sectionMark(device.captured.has_value()))
+    recordForHost(device, mark, device.compute);
 }
 
 void SectionRanges::beginNode(int node) {

@@ -14,19 +14,22 @@ namespace fsdpc::rt {
 class SectionRanges final : public SectionObserver {
 public:
   SectionRanges(const ProgramInfo &program, const Device &device);
-  /// Also tells the device's tape, if there is one.
+  /// Also tells the device's tape, if there is one, and leaves a mark on compute (device_progress.h) behind a section
+  /// that has started no collective.
   void begin(int section) override;
   void beginNode(int node) override;
   void end() override;
 
 private:
-  const Device &device;
+  void leaveMark();
   void endNode();
+  const Device &device;
   std::span<const NodeInfo> nodes;
   std::vector<std::size_t> firstNodes; ///< by section
   std::size_t current = 0;             ///< section
   bool inNode = false;
-  std::vector<std::string> names; ///< by section
+  std::uint64_t markedSequence = 0; ///< of the last collective before the section before
+  std::vector<std::string> names;   ///< by section
 };
 
 /// A range as long as this lives.

@@ -1,6 +1,7 @@
 #include "runtime/cuda/step_graph.h"
 
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/device_progress.h"
 
 namespace fsdpc::rt {
 
@@ -19,6 +20,8 @@ void StepGraph::record(const std::function<void()> &step) {
 std::optional<std::string> StepGraph::capture(const std::function<void()> &step) {
   Device &device = *context.device;
   joinStreams(context);
+  const auto unseen = device.progress->withoutLooking();
+  device.progress->beginCapture();
   // Other threads (NCCL's own, ranks that are threads) may do what a capture forbids.
   if (const cudaError_t error = cudaStreamBeginCapture(device.compute, cudaStreamCaptureModeThreadLocal))
     return cudaGetErrorString(error);
@@ -52,10 +55,8 @@ std::optional<std::string> StepGraph::capture(const std::function<void()> &step)
 void StepGraph::launch() {
   Device &device = *context.device;
   checkCuda(cudaGraphLaunch(executable, device.compute), "cudaGraphLaunch");
-  for (std::size_t index : collectives) {
-    device.collectives[index].started = ++device.sequence;
-    device.collectives[index].isInGraph = true;
-  }
+  for (std::size_t i = 0; i < collectives.size(); ++i)
+    device.progress->given(device.progress->ofCaptured(i), ++device.sequence, collectives[i]);
   noteJoined(device);
 }
 

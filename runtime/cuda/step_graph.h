@@ -44,7 +44,7 @@ private:
   const Context &context;
   cudaGraphExec_t executable = nullptr;
   std::int64_t nodeCount = 0;
-  std::vector<std::size_t> collectives; ///< in the order of their starts
+  std::vector<int> collectives; ///< in the order of their starts
 };
 
 } // namespace fsdpc::rt

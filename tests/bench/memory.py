@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Memory of a training run beside PyTorch FSDP2's, on the same model, sizes and machine: workloads W2 (GPT-2-shaped, 6 x 384) and W3
-(GPT-2 124M) of the peers on 2 ranks of one thread. Proportional set size over start, summed over the ranks, at its highest.
+(GPT-2 124M) of the peers on 2 ranks of one thread. Proportional set size over start, summed over the ranks, at its highest: both
+are looked at from outside, all the time, so a peak is compared with a peak.
 
     tests/bench/memory.py --torch_python PYTHON [W2 W3] [--steps 5]
 
-PyTorch's ranks count from after import and process group, fsdpc's from before their arenas are mapped (its own --memory_report); "in all"
-is what they hold with libraries, MPI and communication.
+PyTorch's ranks count from after import and process group, fsdpc's from before their arenas are mapped (pss_before_bytes of its log); "in
+all" is what they hold with libraries, MPI and communication, "at the end" what the log says of the last step.
 """
 import argparse
 import json
@@ -68,7 +69,7 @@ def children_running(name):
 def run_fsdpc(workload, steps, options):
     folder, sizes = WORK / workload, SIZES[workload]
     program = folder / ("out" + "".join(options).replace("-", "_"))
-    subprocess.run([ROOT / "build/fsdpc", folder / "model/model.onnxtxt", "--world_size", "2", "--micro_batch_size", str(sizes["batch"]),
+    subprocess.run([ROOT / "build/fsdpc", folder / "model/model.onnxtxt", "--target", "cpu", "--world_size", "2", "--micro_batch_size", str(sizes["batch"]),
                     "--threads", "1", "--loss", "cross_entropy", "--lr", "3e-4", *options, "-o", program], check=True,
                    stdout=subprocess.DEVNULL)
     memory = json.loads((program / "plan.json").read_text())["memory"]
@@ -87,7 +88,7 @@ def run_fsdpc(workload, steps, options):
     peak = sampler.finish()
     reports = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines() if "pss_growth_bytes" in line]
     report = reports[-1].get("memory_report", reports[-1])
-    return report["pss_growth_bytes"], peak, memory
+    return peak - report["pss_before_bytes"], report["pss_growth_bytes"], peak, memory
 
 
 def run_fsdp2(python, workload, steps, options):
@@ -117,10 +118,10 @@ def measure(python, workload, steps):
     mib = 2**20
     print(f"{workload}: FSDP2 {plain / mib:.0f} MiB, with every block checkpointed {checkpointed / mib:.0f} MiB", flush=True)
     for mode in ("none", "selective", "full"):
-        growth, peak, memory = run_fsdpc(workload, steps, ["--activation_checkpointing", mode])
+        growth, at_end, peak, memory = run_fsdpc(workload, steps, ["--activation_checkpointing", mode])
         total, least = memory["total_bytes"], memory["theoretical_min_bytes"]
         print(f"{workload} fsdpc {mode:9}: {growth / mib:.0f} MiB, {growth / plain:.2f} of FSDP2, {growth / checkpointed:.2f} of it "
-              f"checkpointed; in all {peak / mib:.0f} MiB; planned {2 * total / mib:.0f} MiB, {total / least:.3f} of the theoretical minimum", flush=True)
+              f"checkpointed; at the end {at_end / mib:.0f} MiB; in all {peak / mib:.0f} MiB; planned {2 * total / mib:.0f} MiB, {total / least:.3f} of the theoretical minimum", flush=True)
 
 
 def main():

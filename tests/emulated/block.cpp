@@ -10,6 +10,10 @@
 #include <random>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 uint3 threadIdx{}, blockIdx{};
 dim3 blockDim, gridDim;
 
@@ -31,10 +35,30 @@ constexpr std::size_t stackBytes = 128 * 1024;
 
 enum class State : std::uint8_t { runnable, atBlockBarrier, atWarpBarrier, ended };
 
+/// What AddressSanitizer must know of a stack before something else runs on it. Nothing in other builds.
+struct Stack {
+  const void *bottom = nullptr;
+  std::size_t bytes = 0;
+  void *frames = nullptr; ///< the sanitizer's own, kept while another stack runs
+
+  void leaveFor(const Stack &next) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&frames, next.bottom, next.bytes);
+#endif
+  }
+  /// `last`: learns where the stack lies that ran before.
+  void enterFrom(Stack &last) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(frames, &last.bottom, &last.bytes);
+#endif
+  }
+};
+
 /// A fiber that runs one thread after another, so a thread without barriers costs two switches.
 struct Lane {
   context::fiber inside;  ///< resumes the thread
   context::fiber outside; ///< back to the runner
+  Stack stack;
   uint3 index{};
   State state = State::ended;
   int phase = 0;        ///< exchanges so far, modulo 2
@@ -70,12 +94,14 @@ private:
   std::vector<std::unique_ptr<Lane>> lanes;
   std::vector<Warp> warps;
   context::pooled_fixedsize_stack stacks{stackBytes};
+  Stack callers; ///< of the thread of the host that runs the block
   int current = 0, threads = 0;
   std::minstd_rand random; ///< of the directions in which blocks, warps and lanes take turns
 };
 
 Runner &runner() {
-  static Runner instance; // one block runs at a time, whichever thread of the host drives the device
+  // One block runs at a time, whichever thread of the host drives the device. Never destroyed: its fibers have no end.
+  static Runner &instance = *new Runner;
   return instance;
 }
 
@@ -85,7 +111,11 @@ void Runner::prepare(int count) {
   while (static_cast<int>(lanes.size()) < count) {
     lanes.push_back(std::make_unique<Lane>());
     Lane &lane = *lanes.back();
-    lane.inside = context::fiber(std::allocator_arg, stacks, [this, &lane](context::fiber &&outside) {
+    const context::stack_context stack = stacks.allocate();
+    lane.stack = {static_cast<std::byte *>(stack.sp) - stack.size, stack.size};
+    const context::preallocated whole(stack.sp, stack.size, stack);
+    lane.inside = context::fiber(std::allocator_arg, whole, stacks, [this, &lane](context::fiber &&outside) {
+      lane.stack.enterFrom(callers);
       for (lane.outside = std::move(outside);;) {
         (*body)();
         leave(State::ended);
@@ -99,7 +129,9 @@ void Runner::prepare(int count) {
 void Runner::leave(State state) {
   Lane &lane = *lanes[static_cast<std::size_t>(current)];
   lane.state = state;
+  lane.stack.leaveFor(callers);
   lane.outside = std::move(lane.outside).resume();
+  lane.stack.enterFrom(callers);
 }
 
 void Runner::resume(int index) {
@@ -107,7 +139,9 @@ void Runner::resume(int index) {
   current = index;
   threadIdx = lane.index;
   lane.state = State::runnable;
+  callers.leaveFor(lane.stack);
   lane.inside = std::move(lane.inside).resume();
+  callers.enterFrom(lane.stack);
 }
 
 void Runner::runBlock(const dim3 &dimensions) {
@@ -218,8 +252,9 @@ void Runner::run(const Launch &launch, const std::function<void()> &thread) {
   prepare(static_cast<int>(launch.block.x * launch.block.y * launch.block.z));
   if (threads == 0 || threads > 1024)
     fail("a block has 1 to 1024 threads");
-  std::vector<std::max_align_t> shared(launch.sharedBytes / sizeof(std::max_align_t) + 1);
-  dynamicSharedMemory = reinterpret_cast<std::byte *>(shared.data());
+  // No byte more: AddressSanitizer watches the end.
+  const auto shared = std::make_unique_for_overwrite<std::byte[]>(launch.sharedBytes);
+  dynamicSharedMemory = shared.get();
   const bool isBackward = random() % 2 == 1;
   const unsigned blocks = launch.grid.x * launch.grid.y * launch.grid.z;
   for (unsigned i = 0; i < blocks; ++i) {

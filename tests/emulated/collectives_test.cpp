@@ -117,7 +117,8 @@ TEST(CudaCollectives, ARankThatStartsOneAloneGetsATimeoutThatNamesIt) {
         ADD_FAILURE() << "it ended";
       } catch (const Failure &failure) {
         EXPECT_EQ(failure.code, ExitCode::timeout);
-        EXPECT_NE(std::string(failure.what()).find("reduce_scatter of unit layers.0"), std::string::npos);
+        EXPECT_NE(std::string(failure.what()).find("reduce_scatter of layers.0, collective 1 of the run"),
+                  std::string::npos);
         EXPECT_EQ(failure.details, "unit=layers.0 seq=1 op=reduce_scatter");
       }
       failed = true;

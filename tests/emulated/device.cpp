@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <sanitizer/asan_interface.h>
+#include <sys/mman.h>
 
 namespace fsdpc::emulated {
 
@@ -183,17 +185,43 @@ namespace {
 
 std::mutex allocationMutex;
 std::map<void *, std::size_t> allocations;
+/// What this rank has of its device. It frees what it has allocated.
+thread_local std::size_t deviceBytes = 0;
+constexpr std::size_t deviceTotalBytes = std::size_t{64} << 30;
 
 /// NaN as a float, -1 as an integer.
 constexpr int poison = 0xff;
 
+constexpr std::size_t pageBytes = 4096;
+constexpr std::size_t reservedBytes(std::size_t bytes) {
+  return (bytes + pageBytes - 1) / pageBytes * pageBytes + 2 * pageBytes;
+}
+
+/// "allocation of 8192 bytes, changed 8100": the highest byte that is no longer as it was. With
+/// FSDPC_EMULATED_ALLOCATIONS in the environment.
+void reportChanged(const void *pointer, std::size_t bytes) {
+  static const bool isWanted = std::getenv("FSDPC_EMULATED_ALLOCATIONS") != nullptr;
+  if (!isWanted)
+    return;
+  std::size_t changed = bytes;
+  while (changed > 0 && static_cast<const unsigned char *>(pointer)[changed - 1] == poison)
+    --changed;
+  std::printf("allocation of %zu bytes, changed %zu\n", bytes, changed);
+}
+
 cudaError_t allocate(void **pointer, std::size_t bytes) {
   if (const cudaError_t error = unlessCapturing())
     return error;
-  *pointer = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  if (!*pointer)
+  // Between two pages that may not be touched; what is left of the last page is AddressSanitizer's to watch.
+  void *const reservation =
+      mmap(nullptr, reservedBytes(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation == MAP_FAILED)
+    return cudaErrorMemoryAllocation;
+  *pointer = static_cast<std::byte *>(reservation) + pageBytes;
+  if (mprotect(*pointer, reservedBytes(bytes) - 2 * pageBytes, PROT_READ | PROT_WRITE) != 0)
     return cudaErrorMemoryAllocation;
   std::memset(*pointer, poison, bytes);
+  ASAN_POISON_MEMORY_REGION(static_cast<std::byte *>(*pointer) + bytes, reservedBytes(bytes) - 2 * pageBytes - bytes);
   std::lock_guard lock(allocationMutex);
   allocations[*pointer] = bytes;
   return cudaSuccess;
@@ -208,8 +236,9 @@ cudaError_t release(void *pointer) {
   const auto found = allocations.find(pointer);
   if (found == allocations.end())
     return cudaErrorInvalidValue;
-  std::memset(pointer, poison, found->second);
-  std::free(pointer);
+  reportChanged(pointer, found->second);
+  ASAN_UNPOISON_MEMORY_REGION(pointer, reservedBytes(found->second) - 2 * pageBytes);
+  munmap(static_cast<std::byte *>(pointer) - pageBytes, reservedBytes(found->second));
   allocations.erase(found);
   return cudaSuccess;
 }
@@ -242,11 +271,24 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t *freeBytes, std::size_t *totalBytes) {
-  *freeBytes = *totalBytes = std::size_t{64} << 30;
+  *totalBytes = deviceTotalBytes;
+  *freeBytes = deviceTotalBytes - deviceBytes;
   return cudaSuccess;
 }
-cudaError_t cudaMalloc(void **pointer, std::size_t bytes) { return allocate(pointer, bytes); }
-cudaError_t cudaFree(void *pointer) { return release(pointer); }
+cudaError_t cudaMalloc(void **pointer, std::size_t bytes) {
+  const cudaError_t error = allocate(pointer, bytes);
+  deviceBytes += error == cudaSuccess ? bytes : 0;
+  return error;
+}
+cudaError_t cudaFree(void *pointer) {
+  std::unique_lock lock(allocationMutex);
+  const auto found = allocations.find(pointer);
+  const std::size_t bytes = found == allocations.end() ? 0 : found->second;
+  lock.unlock();
+  const cudaError_t error = release(pointer);
+  deviceBytes -= error == cudaSuccess ? bytes : 0;
+  return error;
+}
 cudaError_t cudaMallocHost(void **pointer, std::size_t bytes) { return allocate(pointer, bytes); }
 cudaError_t cudaFreeHost(void *pointer) { return release(pointer); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/device_progress.h"
 #include "runtime/cuda/nccl_communicators.h"
 #include "tests/emulated/ranks.h"
 
@@ -13,7 +14,7 @@ namespace fsdpc::rt {
 inline constexpr MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
 inline constexpr std::int64_t windowElements = 64;
 /// Of what tests capture as one step.
-inline constexpr std::size_t mostMicroSteps = 2;
+inline constexpr std::size_t mostMicroSteps = 2, mostSections = 8;
 
 /// A rank with its device, window and communicators.
 struct Member {
@@ -21,11 +22,15 @@ struct Member {
   Context context;
   ProgramInfo program{};
   std::unique_ptr<NcclCommunicators> communicators;
+  Pulse pulse;
+  std::unique_ptr<DeviceProgress> progress;
 
-  Member(const emulated::Rank &rank, const ncclUniqueId &id) {
+  Member(const emulated::Rank &rank, const ncclUniqueId &id) : pulse(rank.rank) {
     program.worldSize = rank.size;
     program.axes = axes;
-    openDevice(device, mostMicroSteps * programCollectives().size());
+    openDevice(device, programCollectives().size());
+    progress = std::make_unique<DeviceProgress>(&pulse, mostMicroSteps * programCollectives().size(), mostSections);
+    device.progress = progress.get();
     void *window = nullptr;
     checkNccl(ncclMemAlloc(&window, windowElements * sizeof(float)), "ncclMemAlloc");
     context.windowArena = static_cast<std::byte *>(window);
@@ -38,6 +43,7 @@ struct Member {
   ~Member() {
     communicators.reset();
     ncclMemFree(context.windowArena);
+    progress.reset();
     closeDevice(device);
   }
   float *at(std::int64_t element) { return f32(context, place(element)); }

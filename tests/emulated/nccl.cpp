@@ -158,6 +158,12 @@ void spoil(std::byte *receive, std::size_t bytes, const std::byte *send, std::si
       receive[i] = std::byte{0xff};
 }
 
+/// FSDPC_EMULATED_STALLED: this collective of every communicator begins and never ends. 0: all end.
+std::uint64_t stalledSequence() {
+  const char *text = std::getenv("FSDPC_EMULATED_STALLED");
+  return text ? std::strtoull(text, nullptr, 10) : 0;
+}
+
 ncclResult_t start(const Collective &wanted, const void *send, void *receive, ncclComm_t communicator,
                    cudaStream_t stream) {
   Group &group = *communicator->group;
@@ -177,7 +183,8 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
     if (isNew) {
       collective.parts.resize(static_cast<std::size_t>(group.size));
       collective.meeting = std::make_shared<Meeting>();
-      collective.meeting->streams.resize(static_cast<std::size_t>(group.size));
+      // One that never ends waits for a stream that nobody has.
+      collective.meeting->streams.resize(static_cast<std::size_t>(group.size) + (sequence == stalledSequence()));
       collective.meeting->run = [&group, sequence] {
         checkWindows(group, group.collectives.at(sequence));
         perform(group.collectives.at(sequence));
@@ -267,7 +274,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   delete communicator;
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t communicator) { return ncclCommDestroy(communicator); }
+/// Its operations may still be in streams, which the end of the process takes away.
+ncclResult_t ncclCommAbort(ncclComm_t) {
+  return std::fputs("emulated NCCL: aborted a communicator\n", stderr), ncclSuccess;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error) { return *error = ncclSuccess, ncclSuccess; }
 ncclResult_t ncclMemAlloc(void **pointer, std::size_t bytes) {
   return cudaMalloc(pointer, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;

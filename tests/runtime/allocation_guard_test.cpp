@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sys/mman.h>
 #include <thread>
 
 namespace fsdpc::rt {
@@ -25,7 +26,7 @@ TEST(AllocationGuardDeathTest, ALargeAllocationInsideAStepEndsTheProgram) {
           stepBegins();
           allocation();
         },
-        testing::KilledBySignal(SIGABRT), "fsdpc: allocation of 4096 bytes inside step 1");
+        testing::KilledBySignal(SIGABRT), "fsdpc: allocation of 4096 bytes inside step [12]");
   };
   dies([] { allocate(4096); });
   dies([] {
@@ -48,6 +49,30 @@ TEST(AllocationGuardDeathTest, ALargeAllocationInsideAStepEndsTheProgram) {
     char *volatile values = new char[4096];
     delete[] values;
   });
+  dies([] { mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); });
+  // Asked for before the step, so that only its growth is inside: the step begins once more.
+  dies([] {
+    stepEnds();
+    void *const memory = mmap(nullptr, 2048, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stepBegins(StepPart::functions);
+    mremap(memory, 2048, 4096, MREMAP_MAYMOVE);
+  });
+}
+
+TEST(AllocationGuardDeathTest, SaysWhichPartOfAStepAllocates) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto dies = [](StepPart part, const char *message) {
+    EXPECT_EXIT(
+        {
+          stepBegins();
+          stepEnds();
+          stepBegins(part);
+          allocate(5000);
+        },
+        testing::KilledBySignal(SIGABRT), message);
+  };
+  dies(StepPart::feeding, "allocation of 5000 bytes while feeding the step behind step 1");
+  dies(StepPart::logging, "allocation of 5000 bytes while logging step 1");
 }
 
 TEST(AllocationGuardDeathTest, OnAnyThread) {

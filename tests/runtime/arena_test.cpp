@@ -2,6 +2,7 @@
 #include "runtime/cpu/arena.h"
 
 #include "runtime/common/failure.h"
+#include "runtime/common/process_memory.h"
 #include "runtime/cpu/host_memory.h"
 #include "runtime/cpu/window_store.h"
 
@@ -53,11 +54,16 @@ TEST(Arena, TellsTheHighestChangedByte) {
   EXPECT_EQ(arena.changedBytes(), 2 * page + 1);
 }
 
-TEST(ArenaDeathTest, EndsAtAGuardPage) {
+TEST(ArenaDeathTest, LiesBetweenGuardPages) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const Arena arena = Arena::mapPrivate(2 * page);
-  volatile std::byte *data = arena.data();
-  EXPECT_EXIT(data[2 * page] = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+  // The second one starts on 2 MiB, and so does what the kernel reserves if it can.
+  for (const std::int64_t bytes : {2 * page, std::int64_t{4} << 20}) {
+    const Arena arena = Arena::mapPrivate(bytes);
+    volatile std::byte *data = arena.data();
+    EXPECT_EXIT(data[bytes] = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+    EXPECT_EXIT(data[-1] = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+    EXPECT_EXIT(data[-page] = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+  }
 }
 
 TEST(Arena, ARequestNoMachineCanMeetIsExitCode9) {
@@ -114,10 +120,12 @@ TEST(WindowStore, AHandleOfAnotherFileIsRefused) {
   const WindowStore store = WindowStore::anonymous(page);
   WindowStore::Handle handle = store.handle();
   handle.inode += 1;
-  memoryFailureOf([&] { WindowStore::open(handle); });
+  EXPECT_EQ(memoryFailureOf([&] { WindowStore::open(handle); }),
+            "window memory: " + std::string(handle.path) + " is another file here: Stale file handle");
   handle = store.handle();
   std::snprintf(handle.path, sizeof handle.path, "/proc/self/fd/999999");
-  memoryFailureOf([&] { WindowStore::open(handle); });
+  EXPECT_EQ(memoryFailureOf([&] { WindowStore::open(handle); }),
+            "window memory: open /proc/self/fd/999999: No such file or directory");
 }
 
 TEST(HostMemory, TooLittleOnTheHostIsExitCode9) {
@@ -174,6 +182,21 @@ TEST(HostMemory, ProportionalSetSizeGrowsWithTouchedPages) {
   // Other processes that begin to use the same libraries meanwhile take over a part of what counted here.
   constexpr std::int64_t librariesBytes = std::int64_t{1} << 20;
   EXPECT_GE(readProportionalSetSizeBytes() - mapped, arena.bytes() - librariesBytes);
+  // Without the arena it is as before.
+  EXPECT_LT(readProportionalSetSizeBytes({{arena.data(), arena.bytes()}}) - before, std::int64_t{16} << 20);
+}
+
+TEST(HostMemory, LeavesOutMappingsOfTheRangesAlone) {
+  FakeRoot root;
+  root.write("/smaps", "1000-3000 rw-p 00000000 00:00 0 \nSize: 8 kB\nPss: 8 kB\nPss_Dirty: 8 kB\n"
+                       "3000-4000 r--p 00000000 00:00 7 /lib/a.so\nPss: 1 kB\n4000-6000 rw-p 0 00:00 0\nPss: 6 kB\n");
+  const auto sizeWithout = [&](std::vector<MemoryRange> ranges) {
+    return readProportionalSetSizeBytes(ranges, root.path() + "/smaps");
+  };
+  EXPECT_EQ(sizeWithout({}), 15 * 1024);
+  EXPECT_EQ(sizeWithout({{reinterpret_cast<void *>(0x1000), 0x2000}}), 7 * 1024);
+  EXPECT_EQ(sizeWithout({{reinterpret_cast<void *>(0x3000), 0x3000}, {nullptr, 0}}), 8 * 1024);
+  EXPECT_EQ(readProportionalSetSizeBytes({}, root.path() + "/none"), -1);
 }
 
 } // namespace

@@ -180,7 +180,7 @@ TEST_F(Data, BadNpyFilesAreRefused) {
   refused(npyFile(dict("<f4", "False", "(2,)"), data).substr(0, 40), "does not fit the file");
 }
 
-TEST_F(Data, NoTruncationAndNoFlippedBitIsReadOutOfBounds) {
+TEST_F(Data, ATruncatedFileIsRefusedAndAFlippedBitIsRefusedOrReadWithinTheFile) {
   const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
   const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   const std::pair<std::string, std::string> files[] = {{"x.safetensors", safetensorsBytes(header, "12345678")},
@@ -198,9 +198,13 @@ TEST_F(Data, NoTruncationAndNoFlippedBitIsReadOutOfBounds) {
       folder.write(name, damaged);
       try {
         const Dataset data = openDataset({pattern});
-        for (const Field &field : data.fields)
+        for (const Field &field : data.fields) {
+          EXPECT_LE(field.samples * field.sampleBytes(), static_cast<std::int64_t>(content.size())) << bit;
           read(data, field.name.c_str(), 0, field.samples);
-      } catch (const Failure &) {
+        }
+      } catch (const Failure &failure) {
+        EXPECT_EQ(failure.code, ExitCode::corrupt) << name << ", bit " << bit << ": " << failure.what();
+        EXPECT_NE(std::string(failure.what()).find(name), std::string::npos) << failure.what();
       }
     }
   }

@@ -39,7 +39,9 @@ inline constexpr Place prediction{Space::privateSpace, 512}, gradient{Space::pri
 /// The threads that act as ranks.
 class FakeWorld {
 public:
-  explicit FakeWorld(int size) : size(size), slots(static_cast<std::size_t>(size)), meeting(size) {}
+  explicit FakeWorld(int size)
+      : size(size), slots(static_cast<std::size_t>(size)), meeting(size),
+        heartbeatLines(static_cast<std::size_t>(HeartbeatPage::bytesFor(size)) / sizeof(Line)) {}
 
   /// What every rank gave, in rank order.
   std::vector<std::vector<std::byte>> exchange(int rank, const void *data, std::size_t bytes) {
@@ -61,11 +63,17 @@ public:
     return result;
   }
 
+  HeartbeatPage &heartbeats() { return *HeartbeatPage::at(heartbeatLines.data()); }
+
   const int size;
 
 private:
+  struct alignas(128) Line {
+    std::byte bytes[128] = {};
+  };
   std::vector<std::vector<std::byte>> slots;
   std::barrier<> meeting;
+  std::vector<Line> heartbeatLines;
 };
 
 inline FakeWorld &worldOf(const Context &context) { return *reinterpret_cast<FakeWorld *>(context.communicator); }
@@ -116,8 +124,11 @@ public:
         to += slot.size();
       }
   }
+  HeartbeatPage *heartbeats() override { return &world.heartbeats(); }
   std::int64_t mappedArenaBytes() const override { return 8192 + 4096; }
   std::int64_t proportionalSetGrowthBytes() const override { return 5000; }
+  std::int64_t proportionalSetBytesBefore() const override { return 300; }
+  OutsidePlan outsidePlan() const override { return {700 + myRank, std::nullopt}; }
   const char *streamModeName() const override { return "inline"; }
   std::optional<CommunicationTimes> takeCommunicationTimes() override { return CommunicationTimes{10, 5, 2}; }
   [[noreturn]] void abort(int exitCode) override { throw Aborted{exitCode}; }

@@ -244,6 +244,13 @@ TEST(RanksPlatform, OpensWhatTheProgramPlanned) {
   EXPECT_EQ(world.takeCommunicationTimes()->communicationMicroseconds, 0);
   const std::int64_t growth = static_cast<MpiPlatform &>(world).proportionalSetGrowthBytes();
   EXPECT_GT(world.sumOverRanks(growth), 0);
+  if (growth < 0)
+    return;
+  // What somebody holds beside the arenas is seen. Other ranks that begin to use the same pages take over a part.
+  const std::int64_t before = world.outsidePlan().bytes;
+  EXPECT_GT(before, 0);
+  const std::vector<char> held(std::size_t{64} << 20, 'x');
+  EXPECT_GE(world.outsidePlan().bytes - before, std::int64_t{60} << 20) << held[0];
 }
 
 } // namespace

@@ -106,7 +106,7 @@ TEST_F(Run, AStepCallsPrologueAndThenMicroStepForEachMicroBatchInTurn) {
   ASSERT_FALSE(run(program, 1, {"--batch", data("batch.safetensors", 6), "--steps", "1", "--log", log}));
   // Rows 0, 2 and 4.
   EXPECT_EQ(microStepCalls, "prologue0:0 prologue1:2 prologue2:0 microStep0:0 microStep1:2 microStep2:0 update");
-  EXPECT_EQ(number(lines("log")[1], "loss"), 2) << "the last call has the loss of the step";
+  EXPECT_EQ(number(lines("log")[2], "loss"), 2) << "the last call has the loss of the step";
 }
 
 TEST_F(Run, AnEpochCountsTheSamplesOfAllMicroSteps) {
@@ -114,7 +114,7 @@ TEST_F(Run, AnEpochCountsTheSamplesOfAllMicroSteps) {
   program.info.gradientAccumulationSteps = 2;
   const std::string train = data("train.safetensors", 17), log = folder.path("log");
   ASSERT_FALSE(run(program, 2, {"--train_data", train, "--epochs", "1", "--log", log, "--log_freq", "1"}));
-  EXPECT_EQ(lines("log").size(), 1u + 2 + 1) << "settings, two steps of 8 samples, the memory report";
+  EXPECT_EQ(lines("log").size(), 1u + 2 + 2 + 1) << "settings, memory twice, two steps of 8 samples, the memory report";
 }
 
 TEST_F(Run, ABatchGivesTheSameLossesAndWeightsOnEveryNumberOfRanks) {
@@ -126,9 +126,15 @@ TEST_F(Run, ABatchGivesTheSameLossesAndWeightsOnEveryNumberOfRanks) {
     ASSERT_FALSE(run(ranks, {"--batch", batch, "--steps", "3", "--log", log, "--log_freq", "1", "--save_model", out,
                              "--save_gradients", grads, "--lr", "0.1"}));
     double w[3] = {0.5, -0.25, 1};
-    const auto logged = lines("log");
-    ASSERT_EQ(logged.size(), 5u);
+    auto logged = lines("log");
+    ASSERT_EQ(logged.size(), 7u);
     EXPECT_EQ(logged[0].rfind("{\"settings\":", 0), 0u);
+    for (const auto &[at, when] : {std::pair<int, std::string>{1, "start_up"}, {2, "first_step"}}) {
+      EXPECT_EQ(logged[static_cast<std::size_t>(at)], "{\"memory\":{\"when\":\"" + when +
+                                                          "\",\"outside_plan_bytes\":" + std::to_string(699 + ranks) +
+                                                          ",\"planned_bytes\":12288,\"host_arena_bytes\":0}}");
+      logged.erase(logged.begin() + at); // leaves the steps at their numbers
+    }
     for (int step = 1; step <= 3; ++step) {
       double loss = 0, gradient[3] = {};
       for (int i = 0; i < 2 * ranks; ++i) {
@@ -149,7 +155,8 @@ TEST_F(Run, ABatchGivesTheSameLossesAndWeightsOnEveryNumberOfRanks) {
         w[k] -= 0.1 * gradient[k];
     }
     EXPECT_EQ(logged[4], "{\"memory_report\":{\"planned_bytes\":12288,\"world_size\":" + std::to_string(ranks) +
-                             ",\"pss_growth_bytes\":" + std::to_string(5000 * ranks) + "}}");
+                             ",\"host_arena_bytes\":0,\"pss_growth_bytes\":" + std::to_string(5000 * ranks) +
+                             ",\"pss_before_bytes\":" + std::to_string(300 * ranks) + "}}");
     for (int k = 0; k < 3; ++k)
       EXPECT_NEAR(tensor("out.safetensors", "w")[static_cast<std::size_t>(k)], w[k], 1e-6);
     EXPECT_EQ(tensor("out.safetensors", "scale"), (std::vector<float>{1, 2, 3, 4}));
@@ -248,8 +255,8 @@ TEST_F(Run, NoDropLastCountsEverySampleOfTheLastBatch) {
   ASSERT_FALSE(run(
       2, {"--train_data", data("t.safetensors", 5), "--no_drop_last", "--log", log, "--log_freq", "1", "--lr", "0"}));
   const auto logged = lines("log");
-  ASSERT_EQ(logged.size(), 4u);
-  EXPECT_NEAR(number(logged[2], "loss"), 1.0, 1e-6); // sample 4 alone: y = 1 at x = 0, label 0
+  ASSERT_EQ(logged.size(), 6u);
+  EXPECT_NEAR(number(logged[4], "loss"), 1.0, 1e-6); // sample 4 alone: y = 1 at x = 0, label 0
 }
 
 } // namespace

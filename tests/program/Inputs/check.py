@@ -2,10 +2,11 @@
 """Compares what emitted programs wrote. Exits 0, or 1 with the first difference.
 
     check.py losses LOG LOG... [--limit X]     the losses of all logs agree (relative; default: they are equal)
+    check.py tensors FILE FILE... [--limit X]  as losses, of the tensors of all files; the scale is that of the tensor, or 1e-4 of the largest
     check.py first_loss LOG FIXTURE            the first loss is the fixture's last one: that of the trained model
     check.py logits FILE FIXTURE               predictions are the reference's
     check.py rows FILE FIRST.safetensors       FILE's tensors are the first rows of those in the other file
-    check.py arenas OUTPUT RANKS               every rank changed both arenas to the highest planned byte, less 64 at most
+    check.py arenas OUTPUT RANKS PROGRAM       every rank changed its arenas to the highest planned byte, less 64 at most
     check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
     check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
     check.py falls LOG --limit X               the last loss is at most X times the first
@@ -18,7 +19,7 @@ import numpy as np
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS))
 import accept
-from compare import relative_error  # found through accept
+from compare import relative_error, scale_of, worst  # found through accept
 
 PADDING_BYTES = 64
 
@@ -44,6 +45,18 @@ def losses(logs, limit):
         other = losses_of(log)
         require(len(other) == len(first), f"{log}: {len(other)} losses, {logs[0]} has {len(first)}")
         require(relative_error(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
+
+
+def tensors(files, limit):
+    first = accept.load_safetensors(files[0])
+    largest = worst(scale_of(value) for value in first.values())
+    for file in files[1:]:
+        other = accept.load_safetensors(file)
+        require(other.keys() == first.keys(), f"{file}: {list(other)}, {files[0]} has {list(first)}")
+        errors = {name: relative_error(other[name], value, max(scale_of(value), 1e-4 * largest)) for name, value in first.items()}
+        furthest = max(errors, key=errors.get)
+        print(f"{file}: {len(errors)} tensors, {furthest} is furthest: {errors[furthest]:.1e}")
+        require(worst(errors.values()) <= limit, f"{furthest} of {file} differs from that of {files[0]} by {errors[furthest]:.1e}")
 
 
 def loss_scales(log):
@@ -81,12 +94,24 @@ def rows(file, whole):
         require(np.array_equal(value, wanted[name][:len(value)]), f"{name} differs")
 
 
-def arenas(output, ranks):
-    lines = re.findall(r"arena (\w+): planned (\d+) used (\d+) changed (\d+)", pathlib.Path(output).read_text())
-    require(len(lines) == 2 * ranks, f"{len(lines)} arenas reported, {2 * ranks} expected")
-    for name, *numbers in lines:
-        planned, used, changed = map(int, numbers)
-        require(used - PADDING_BYTES <= changed <= used <= planned, f"{name}: planned {planned} used {used} changed {changed}")
+def arenas(output, ranks, program):
+    """What the program says of itself; measured: by the runtime on cpu, on cuda by the emulated device, for any allocation."""
+    text = (pathlib.Path(program) / "program_info.cpp").read_text()
+    stated = [(name, int(planned), int(used)) for name, planned, used in re.findall(r"\{Space::(\w+), (\d+), (\d+)\},", text)]
+    measured = pathlib.Path(output).read_text()
+    names = {"privateSpace": "private", "window": "window", "host": "host"}
+    require(stated, f"{program}: no arenas")
+    for size in {planned for _, planned, _ in stated if planned > 0}:
+        used = sorted(ranks * [used for _, planned, used in stated if planned == size])
+        if "allocation of" in measured:
+            changed = re.findall(rf"allocation of {size} bytes, changed (\d+)", measured)
+        else:
+            changed = [changed for name, planned, said in stated if planned == size
+                       for changed in re.findall(rf"arena {names[name]}: planned {size} used {said} changed (\d+)", measured)]
+        changed = sorted(map(int, changed))
+        require(len(changed) == len(used), f"{len(changed)} arenas of {size} bytes reported, {len(used)} expected")
+        for most, mine in zip(used, changed):
+            require(most - PADDING_BYTES <= mine <= most <= size, f"planned {size} used {most} changed {mine}")
 
 
 def growth(log, limit):
@@ -140,12 +165,12 @@ def main():
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--limit", type=float, default=0)
     a = parser.parse_args()
-    if a.what == "losses":
-        losses(a.arguments, a.limit)
+    if a.what in ("losses", "tensors"):
+        globals()[a.what](a.arguments, a.limit)
     elif a.what == "falls":
         falls(a.arguments[0], a.limit)
     elif a.what in ("arenas", "growth"):
-        globals()[a.what](a.arguments[0], int(a.arguments[1]))
+        globals()[a.what](a.arguments[0], int(a.arguments[1]), *a.arguments[2:])
     else:
         {"first_loss": first_loss, "logits": logits, "rows": rows, "initial": initial, "common_results": common_results,
           "loss_scales": loss_scales}[a.what](*a.arguments)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes data sets for emitted programs: the samples of a fixture's batch, over and over, in every format.
 
-    data.py OUT FIXTURE [--rows N] [--vary] [--rename OLD=NEW]... [--drop NAME]... [--set NAME:SAMPLE=VALUE]... [--format F]
+    data.py OUT FIXTURE [--rows N] [--vary] [--rename OLD=NEW]... [--drop NAME]... [--set NAME:SAMPLE=VALUE]... [--fill NAME=VALUE]...
+            [--format F]
 
 --vary adds a little noise (the same in every run) to float fields, so that no two samples are equal. --format:
 safetensors; npy writes OUT.<field>.npy; idx writes OUT-images-idx3-ubyte and OUT-labels-idx1-ubyte, with the floats of the
@@ -65,6 +66,7 @@ def main():
     parser.add_argument("--rename", action="append", default=[])
     parser.add_argument("--drop", action="append", default=[])
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--fill", action="append", default=[])
     parser.add_argument("--format", default="safetensors", choices=["safetensors", "npy", "idx", "tokens"])
     a = parser.parse_args()
     tensors = accept.load_safetensors(TESTS / "fixtures" / a.fixture / "batch.safetensors")
@@ -81,6 +83,9 @@ def main():
         tensors[name][int(sample)].flat[-1:] = float(number)
         if tensors[name].ndim == 1:
             tensors[name][int(sample)] = float(number)
+    for assignment in a.fill:
+        name, number = assignment.split("=")
+        tensors[name][...] = float(number)
     tensors = {name: value for name, value in tensors.items() if name not in a.drop}
     for pair in a.rename:
         old, new = pair.split("=")
