@@ -1,6 +1,8 @@
 #include "tests/random/generate.h"
 
+#include "codegen/cpu/target.h"
 #include "tests/random/productions.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fsdpc {
 
@@ -25,7 +27,8 @@ struct Inputs {
 class GraphWriter {
 public:
   GraphWriter(Module &module, const Choices &choices, const GenerateOptions &options, uint64_t seed)
-      : random(seed, "graph"), maker(module, {choices.options.microBatchSize, options.emittable}, random),
+      : random(seed, "graph"),
+        maker(module, {choices.options.graphSamples(), options.emittable, choices.options.splitSamples}, random),
         scopes(random.chance(0.5)) {}
 
   void addInputs();
@@ -199,15 +202,28 @@ LossOptions chooseLoss(Random &random) {
   return loss;
 }
 
+/// Micro-steps, or samples one by one: which of them there are decides the order of sums over the batch.
+void chooseSums(Random &random, Choices &choices, const GenerateOptions &options) {
+  PipelineOptions &pipeline = choices.options;
+  pipeline.microSteps = options.emittable ? 1 : random.pick({1, 1, 1, 2, 3});
+  const bool isBatchPowerOf2 = llvm::isPowerOf2_64(static_cast<uint64_t>(choices.ranks * pipeline.microBatchSize));
+  pipeline.splitSamples = !options.emittable && pipeline.microSteps == 1 && isBatchPowerOf2 && random.chance(0.25);
+  choices.ordersSums |= pipeline.splitSamples;
+}
+
 } // namespace
+
+std::unique_ptr<Target> targetOf(const Choices &choices) { return makeCpuTarget({.plainMpi = choices.ordersSums}); }
 
 Choices choose(uint64_t seed, const GenerateOptions &options) {
   Random random(seed, "choices");
   Choices choices;
-  choices.ranks = options.emittable ? random.pick({2, 2, 4}) : random.pick({2, 3, 4, 4});
+  choices.ranks = options.emittable ? random.pick({2, 2, 4}) : random.pick({1, 2, 2, 3, 4, 4});
   PipelineOptions &pipeline = choices.options;
   pipeline.worldSize = choices.ranks;
   pipeline.microBatchSize = random.pick({1, 2, 2, 3});
+  choices.ordersSums = random.chance(0.5);
+  chooseSums(random, choices, options);
   pipeline.loss = chooseLoss(random);
   pipeline.optimizer = chooseOptimizer(random);
   if (random.chance(0.3))

@@ -1,6 +1,7 @@
 // Random graphs: valid modules of the graph stage, and the options to train them with, from a seed.
 #pragma once
 
+#include "ir/target.h"
 #include "passes/options.h"
 #include "tests/random/graph_maker.h"
 
@@ -8,8 +9,11 @@ namespace fsdpc {
 
 /// How a graph is trained; every field follows from the seed.
 struct Choices {
-  PipelineOptions options; ///< batch, loss, optimizer, units, prefetch; the strategy is the property's business
+  /// Batch, micro-steps, loss, optimizer, units, prefetch, what waits on the host; the strategy is the property's
+  /// business.
+  PipelineOptions options;
   int64_t ranks = 2;
+  bool ordersSums = false; ///< the target sums over ranks in one order, with staging for it
 };
 
 struct GenerateOptions {
@@ -19,7 +23,10 @@ struct GenerateOptions {
 
 Choices choose(uint64_t seed, const GenerateOptions &options);
 
-/// A module of the graph stage for choices.options.microBatchSize. Over the seeds it has every op of the table that may
+/// The cpu target as the graph wants it.
+std::unique_ptr<Target> targetOf(const Choices &choices);
+
+/// A module of the graph stage for choices.options.graphSamples(). Over the seeds it has every op of the table that may
 /// stand there; parameters that are shared, frozen, scalars or read by nobody; unused inputs; dims that divide by
 /// nothing; blocks that repeat. Its numbers stay near 1 and what decides something is exact (Tensor::exact), so two
 /// right evaluations differ by rounding only.

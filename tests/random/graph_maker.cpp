@@ -20,7 +20,7 @@ std::optional<int64_t> batchAxisOfName(llvm::StringRef name) {
 
 GraphMaker::GraphMaker(Module &module, const GraphOptions &options, Random &random)
     : module(module), function(*module.function(FunctionKind::forward)), builder(function), options(options),
-      random(&random) {}
+      random(&random), syncedNorms(random.chance(0.6)) {}
 
 llvm::SmallVector<Value *, 4> GraphMaker::valuesOf(llvm::ArrayRef<Tensor> tensors) {
   llvm::SmallVector<Value *, 4> values;

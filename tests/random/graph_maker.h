@@ -30,7 +30,8 @@ std::optional<int64_t> batchAxisOfName(llvm::StringRef name);
 
 struct GraphOptions {
   int64_t batch = 2;
-  bool emittable = false; ///< only what the cpu target has: no arithmetic on 16-bit floats
+  bool emittable = false;    ///< only what the cpu target has: no arithmetic on 16-bit floats
+  bool samplesApart = false; ///< nothing is taken from several samples: no statistics of the batch
 };
 
 class GraphMaker {
@@ -128,6 +129,8 @@ public:
   const GraphOptions options;
   Random *random;
   int64_t dropouts = 0;
+  /// Of all norms of the graph, as --sync_batch_norm says it.
+  const bool syncedNorms;
 
   std::vector<Tensor> floats, integers; ///< what productions may use
 

@@ -4,10 +4,11 @@
 //                                              graph that violates a property, or crashes, stays in FOLDER/SEED.fsir
 //   fsdpc_random fails PROPERTY SEED FILE      exits 0 if the module, trained as the seed says, violates the property:
 //                                              the check for `fsdpc reduce`
+//   fsdpc_random ops                           prints the names of the ops that a graph can hold
 //   fsdpc_random write SEED GRAPHS FOLDER [FILE]   what a program of GRAPHS graphs, or of the module in FILE, is given
 //                                              and must compute (emitted.h)
-#include "codegen/cpu/target.h"
 #include "ir/text/text.h"
+#include "ir/verify.h"
 #include "tests/random/emitted.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -35,9 +36,16 @@ llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
   return llvm::Error::success();
 }
 
+/// What of a compile the details of a violation do not show.
+std::string textOf(const Choices &choices) {
+  const PipelineOptions &options = choices.options;
+  return std::to_string(choices.ranks) + " ranks, " + std::to_string(options.microBatchSize) + " samples, " +
+         std::to_string(options.microSteps) + " micro-steps" + (choices.ordersSums ? ", sums in order" : "") +
+         (options.splitSamples ? ", samples one by one" : "");
+}
+
 int check(uint64_t first, uint64_t count, llvm::StringRef folder) {
-  std::unique_ptr<Target> target = makeCpuTarget({});
-  llvm::StringSet<> ops;
+  Tally tally;
   int violations = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     // A crash is a fault of this seed: whoever reads the output knows it, since no seed after it begins.
@@ -50,18 +58,25 @@ int check(uint64_t first, uint64_t count, llvm::StringRef folder) {
       llvm::errs() << toString(std::move(error)) << '\n';
       return 2;
     }
-    std::optional<Violation> found = violationOf(*graph, choices, seed, *target, ops);
+    std::optional<Violation> found = violationOf(*graph, choices, seed, *targetOf(choices), tally);
     if (!found) {
       llvm::sys::fs::remove(path);
       continue;
     }
     ++violations;
-    llvm::outs() << "violation " << seed << ' ' << found->property << ": " << found->details << '\n';
+    llvm::outs() << "violation " << seed << ' ' << found->property << ": " << textOf(choices) << ": " << found->details
+                 << '\n';
   }
-  llvm::outs() << "ops";
-  for (const auto &op : ops)
-    llvm::outs() << ' ' << op.first();
-  llvm::outs() << "\nchecked " << count << " graphs, " << violations << " violations\n";
+  for (auto [name, ops] : {std::pair("ops", &tally.reached), {"drawn", &tally.drawn}}) {
+    llvm::outs() << name;
+    for (const auto &op : *ops)
+      llvm::outs() << ' ' << op.first();
+    llvm::outs() << '\n';
+  }
+  const ReferenceCounts &reference = tally.reference;
+  llvm::outs() << "slopes " << reference.slopes << " redrawn " << reference.redrawn << " kinks " << reference.atKinks
+               << " not_rebatched " << reference.notRebatched << "\nchecked " << count << " graphs, " << violations
+               << " violations\n";
   return violations ? 1 : 0;
 }
 
@@ -74,12 +89,19 @@ int fails(llvm::StringRef property, uint64_t seed, llvm::StringRef path) {
     llvm::errs() << toString(graph.takeError()) << '\n';
     return 2;
   }
-  std::unique_ptr<Target> target = makeCpuTarget({});
-  llvm::StringSet<> ops;
-  std::optional<Violation> found = violationOf(**graph, choose(seed, {}), seed, *target, ops);
+  Tally tally;
+  Choices choices = choose(seed, {});
+  std::optional<Violation> found = violationOf(**graph, choices, seed, *targetOf(choices), tally);
   if (found)
     llvm::outs() << found->property << ": " << found->details << '\n';
   return found && found->property == property ? 0 : 1;
+}
+
+int listOps() {
+  for (Op op : allOps())
+    if (mayStandIn(op, Stage::graph))
+      llvm::outs() << infoOf(op).name << '\n';
+  return 0;
 }
 
 int write(uint64_t seed, uint64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile) {
@@ -91,8 +113,8 @@ int write(uint64_t seed, uint64_t graphs, llvm::StringRef folder, llvm::StringRe
 }
 
 int usage() {
-  llvm::errs()
-      << "usage: fsdpc_random check FIRST COUNT FOLDER | fails PROPERTY SEED FILE | write SEED GRAPHS FOLDER [FILE]\n";
+  llvm::errs() << "usage: fsdpc_random check FIRST COUNT FOLDER | fails PROPERTY SEED FILE | ops | write SEED GRAPHS "
+                  "FOLDER [FILE]\n";
   return 2;
 }
 
@@ -107,6 +129,8 @@ int main(int count, char **arguments) {
     return check(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4]);
   if (command == "fails" && count == 5)
     return fails(arguments[2], numberOf(arguments[3]), arguments[4]);
+  if (command == "ops" && count == 2)
+    return listOps();
   if (command == "write" && (count == 5 || count == 6))
     return write(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4], count == 6 ? arguments[5] : "");
   return usage();

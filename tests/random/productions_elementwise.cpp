@@ -122,6 +122,15 @@ std::optional<Tensor> castThroughFloats(GraphMaker &g) {
   return g.cast(y, DType::f32);
 }
 
+/// As a detached value is used: beside what it was taken from, or in its place.
+std::optional<Tensor> detached(GraphMaker &g, Op op) {
+  Tensor x = g.anyFloat();
+  Tensor stopped = g.make(op, {x}, GraphMaker::traitsOf(x));
+  if (g.random->chance(0.3))
+    return stopped;
+  return g.binary(Op::mul, x, stopped, x.scale * x.scale);
+}
+
 std::optional<Tensor> castThroughIntegers(GraphMaker &g) {
   Tensor x = g.times(g.exactFloat(), 4);
   DType dtype = g.random->pick({DType::i64, DType::i32, DType::u8, DType::boolean});
@@ -169,18 +178,53 @@ std::optional<Tensor> integers(GraphMaker &g, Op op) {
 }
 
 constexpr Production rows[] = {
-    {Op::neg, keepsExact},     {Op::abs, keepsExact},     {Op::sign, keepsExact},      {Op::relu, keepsExact},
-    {Op::exp, smooth},         {Op::tanh, smooth},        {Op::erf, smooth},           {Op::sigmoid, smooth},
-    {Op::sin, smooth},         {Op::cos, smooth},         {Op::gelu, smooth},          {Op::geluTanh, smooth},
-    {Op::silu, smooth},        {Op::log, ofPositive},     {Op::log1p, ofPositive},     {Op::sqrt, ofPositive},
-    {Op::rsqrt, ofPositive},   {Op::floor, steps},        {Op::ceil, steps},           {Op::round, steps},
-    {Op::add, arithmetic},     {Op::sub, arithmetic},     {Op::mul, arithmetic},       {Op::div, arithmetic},
-    {Op::maximum, arithmetic}, {Op::minimum, arithmetic}, {Op::mod, remainder},        {Op::pow, power},
-    {Op::equal, comparison},   {Op::less, comparison},    {Op::lessEqual, comparison}, {Op::logicalNot, logic},
-    {Op::logicalAnd, logic},   {Op::logicalOr, logic},    {Op::logicalXor, logic},     {Op::isNan, isNan},
-    {Op::select, select},      {Op::cast, cast},          {Op::add, integers},         {Op::mul, integers},
-    {Op::sub, integers},       {Op::div, integers},       {Op::mod, integers},         {Op::neg, integers},
-    {Op::maximum, integers},   {Op::atan, smooth},
+    {Op::neg, keepsExact},
+    {Op::abs, keepsExact},
+    {Op::sign, keepsExact},
+    {Op::relu, keepsExact},
+    {Op::exp, smooth},
+    {Op::tanh, smooth},
+    {Op::erf, smooth},
+    {Op::sigmoid, smooth},
+    {Op::sin, smooth},
+    {Op::cos, smooth},
+    {Op::gelu, smooth},
+    {Op::geluTanh, smooth},
+    {Op::silu, smooth},
+    {Op::log, ofPositive},
+    {Op::log1p, ofPositive},
+    {Op::sqrt, ofPositive},
+    {Op::rsqrt, ofPositive},
+    {Op::floor, steps},
+    {Op::ceil, steps},
+    {Op::round, steps},
+    {Op::add, arithmetic},
+    {Op::sub, arithmetic},
+    {Op::mul, arithmetic},
+    {Op::div, arithmetic},
+    {Op::maximum, arithmetic},
+    {Op::minimum, arithmetic},
+    {Op::mod, remainder},
+    {Op::pow, power},
+    {Op::equal, comparison},
+    {Op::less, comparison},
+    {Op::lessEqual, comparison},
+    {Op::logicalNot, logic},
+    {Op::logicalAnd, logic},
+    {Op::logicalOr, logic},
+    {Op::logicalXor, logic},
+    {Op::isNan, isNan},
+    {Op::select, select},
+    {Op::cast, cast},
+    {Op::add, integers},
+    {Op::mul, integers},
+    {Op::sub, integers},
+    {Op::div, integers},
+    {Op::mod, integers},
+    {Op::neg, integers},
+    {Op::maximum, integers},
+    {Op::atan, smooth},
+    {Op::stopGradient, detached},
 };
 
 } // namespace

@@ -79,10 +79,12 @@ std::optional<Tensor> gatherNd(GraphMaker &g, Op op) {
 }
 
 /// Into each sample. What rounding could decide is not asked for: the largest of numbers that are nearly equal has one
-/// derivative or another.
+/// derivative or another. Without a reduction one tuple only: an update that another one replaced keeps its cotangent,
+/// as torch has it (ir/ops/scatter.cpp), which no difference of losses says.
 std::optional<Tensor> scatterNd(GraphMaker &g, Op op) {
   Shape rows = indexedAxes(g);
-  int64_t count = g.random->between(1, 4);
+  std::string reduction = g.random->pick<std::string>({"none", "add", "mul", "max", "min"});
+  int64_t count = reduction == "none" ? 1 : g.random->between(1, 4);
   std::optional<Tensor> tuples = tuplesInto(g, rows, count);
   if (!tuples)
     return std::nullopt;
@@ -91,7 +93,6 @@ std::optional<Tensor> scatterNd(GraphMaker &g, Op op) {
     rows.push_back(g.random->between(1, 3));
     updates.push_back(rows.back());
   }
-  std::string reduction = g.random->pick<std::string>({"none", "add", "mul", "max", "min"});
   bool isExtremum = reduction == "max" || reduction == "min";
   Tensor x = g.perSample(isExtremum ? g.exactFloat() : g.scaledTo(g.anyFloat(), 1), rows, !isExtremum);
   Tensor y = g.perSample(isExtremum ? g.exactFloat() : g.scaledTo(g.anyFloat(), 1), updates, !isExtremum);

@@ -60,8 +60,8 @@ std::optional<Tensor> batchNorm(GraphMaker &g, Op op) {
   Tensor x = g.withoutTies(g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 4), 24)));
   const int64_t channels = x.type().dim(1), elements = x.type().elements() / channels;
   BatchNormAttributes own{g.random->pick({1e-2, 0.1})};
-  own.training = elements > 1 && g.random->chance(0.8);
-  own.synced = own.training && g.random->chance(0.6);
+  own.training = !g.options.samplesApart && elements > 1 && g.random->chance(0.8);
+  own.synced = own.training && g.syncedNorms;
   own.momentum = g.random->pick({0.1, 0.5});
   return g.make(op, {x, g.parameter({channels}), g.parameter({channels}), g.buffer(channels), g.buffer(channels)}, own,
                 {0, 3});

@@ -7,6 +7,7 @@
 #include "passes/runner.h"
 #include "tests/compare/compare.h"
 #include "tests/random/rebatched.h"
+#include "tests/random/slopes.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
@@ -59,11 +60,12 @@ struct Variant {
   int64_t replicas = 1;
   int64_t gatherBucketBytes = 0, reduceBucketBytes = 0;
   bool ownReduceCommunicator = false;
+  std::string accumulation = "reduce";
   bool mixed = false; ///< units get strategies of their own
 };
 
 /// full_shard comes first: its stages are compared one by one, of the others the plan.
-std::vector<Variant> variantsFor(int64_t ranks) {
+std::vector<Variant> variantsFor(int64_t ranks, int64_t microSteps) {
   std::vector<Variant> variants = {
       {"full_shard", "full_shard"},
       {"full_shard, always resharded", "full_shard", "always"},
@@ -79,6 +81,9 @@ std::vector<Variant> variantsFor(int64_t ranks) {
       {.name = "no_shard, buckets", .strategy = "no_shard", .reduceBucketBytes = 2048},
       {.name = "mixed", .strategy = "full_shard", .mixed = true},
   };
+  if (microSteps > 1)
+    for (const char *kept : {"keep_gradients", "keep_parameters", "keep_both"})
+      variants.push_back({.name = std::string("full_shard, ") + kept, .strategy = "full_shard", .accumulation = kept});
   if (ranks == 4)
     variants.insert(variants.end(),
                     {{"full_shard, resharded to 2", "full_shard", "2"},
@@ -100,6 +105,7 @@ PipelineOptions optionsFor(const PipelineOptions &base, const Variant &variant) 
   options.allGatherBucketBytes = variant.gatherBucketBytes;
   options.reduceBucketBytes = variant.reduceBucketBytes;
   options.ownReduceCommunicator = variant.ownReduceCommunicator;
+  options.accumulation = variant.accumulation;
   return options;
 }
 
@@ -114,6 +120,7 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
     unit.forwardPrefetch = random.pick({"", "", "on", "off"});
     unit.backwardPrefetch = random.pick({"", "", "backward_pre", "backward_post", "no_prefetch"});
     unit.activationCheckpointing = random.pick({"none", "none", "full", "selective", "budget"});
+    unit.accumulation = random.pick({"reduce", "reduce", "keep_gradients", "keep_parameters", "keep_both"});
     unit.offload = random.pick({"none", "none", "optimizer", "params"});
     unit.offloadActivations = random.pick({"", "", "on", "off"});
   }
@@ -124,16 +131,18 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
 
 class PropertyCheck {
 public:
-  PropertyCheck(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
-                llvm::StringSet<> &ops)
-      : graph(graph), choices(choices), seed(seed), target(target), ops(ops) {}
+  PropertyCheck(const Module &graph, const Choices &choices, uint64_t seed, const Target &target, Tally &tally)
+      : graph(graph), choices(choices), seed(seed), target(target), tally(tally) {}
 
   std::optional<Violation> run() {
     if (std::optional<Violation> found = establishReference())
       return found;
+    if (std::optional<Violation> found =
+            violationAgainstReference(graph, *compiled.stages.at(Stage::train), choices, seed, tally.reference))
+      return found;
     if (std::optional<Violation> found = checkOneRank())
       return found;
-    for (const Variant &variant : variantsFor(choices.ranks))
+    for (const Variant &variant : variantsFor(choices.ranks, choices.options.microSteps))
       if (std::optional<Violation> found = checkVariant(variant))
         return found;
     return std::nullopt;
@@ -147,7 +156,7 @@ private:
   std::optional<Violation> checkPlan(const Module &train, const Module &planned);
   std::optional<Violation> compareWith(const Module &module, const std::string &property, const std::string &what);
 
-  void recordOps(const Module &module) {
+  static void recordOps(const Module &module, llvm::StringSet<> &ops) {
     for (const std::unique_ptr<Function> &function : module.functions)
       for (const Node *node : *function)
         ops.insert(infoOf(*node).name);
@@ -157,7 +166,7 @@ private:
   const Choices &choices;
   const uint64_t seed;
   const Target &target;
-  llvm::StringSet<> &ops;
+  Tally &tally;
   Compiled compiled; ///< of the first variant
   Tensors batch;
   Outcome reference; ///< the train stage on all ranks
@@ -184,7 +193,8 @@ std::optional<Violation> PropertyCheck::checkText(const Module &module) {
 }
 
 std::optional<Violation> PropertyCheck::establishReference() {
-  recordOps(graph);
+  recordOps(graph, tally.drawn);
+  recordOps(graph, tally.reached);
   if (llvm::Error error = verify(graph))
     return violation("graph", std::move(error));
   llvm::Expected<Compiled> result = compileStages(graph, choices.options, target, Stage::planned);
@@ -192,7 +202,8 @@ std::optional<Violation> PropertyCheck::establishReference() {
     return violation("passes", result.takeError());
   compiled = std::move(*result);
   const Module &train = *compiled.stages.at(Stage::train);
-  batch = globalBatch(train, choices, seed, choices.ranks * choices.options.microBatchSize);
+  batch =
+      globalBatch(train, choices, seed, choices.ranks * choices.options.microSteps * choices.options.microBatchSize);
   llvm::Expected<Outcome> outcome = fsdpc::train(train, batch, seed, steps);
   if (!outcome)
     return violation("evaluation", outcome.takeError());
@@ -233,7 +244,8 @@ std::optional<Violation> PropertyCheck::checkOneRank() {
         return llvm::StringRef(remark).contains("depend on the number of ranks");
       }))
     return std::nullopt;
-  std::unique_ptr<Module> whole = rebatched(graph, choices.ranks);
+  // Of one sample, it is the graph for any batch.
+  std::unique_ptr<Module> whole = choices.options.splitSamples ? copyOf(graph) : rebatched(graph, choices.ranks);
   if (!whole)
     return std::nullopt;
   PipelineOptions options = choices.options;
@@ -268,7 +280,7 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
     return violation("passes", llvm::createStringError(variant.name + ": " + toString(result.takeError())));
   bool isFirst = variant.name == "full_shard";
   for (const auto &[stage, module] : result->stages) {
-    recordOps(*module);
+    recordOps(*module, tally.reached);
     if (auto found = checkText(*module))
       return found;
     // The stages between differ least from one strategy to the next.
@@ -277,7 +289,10 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
               compareWith(*module, isFirst ? "stage" : "strategy", variant.name + ", stage " + nameOf(stage).str()))
         return found;
   }
-  return checkPlan(*result->stages.at(Stage::train), *result->stages.at(Stage::planned));
+  auto found = checkPlan(*result->stages.at(Stage::train), *result->stages.at(Stage::planned));
+  if (found)
+    found->details = variant.name + ": " + found->details;
+  return found;
 }
 
 } // namespace
@@ -314,17 +329,25 @@ llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOption
 
 llvm::Expected<Outcome> train(const Module &module, const Tensors &batch, uint64_t seed, int steps) {
   Outcome outcome;
-  std::vector<Tensors> inputs = rowsOfRanks(batch, module.worldSize());
+  std::vector<Tensors> inputs = rowsOfRanks(batch, module.worldSize() * module.microSteps);
   EvaluationState state = makeEvaluationState(module, parameterValues(module, seed));
   constexpr FunctionKind step[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
                                    FunctionKind::update};
   for (int i = 0; i < steps; ++i) {
-    llvm::Expected<RankResults> results = evaluate(module, step, inputs, state, i == 0 ? &outcome.gradients : nullptr);
+    Tensors gradients;
+    llvm::Expected<RankResults> results = module.stage == Stage::train
+                                              ? evaluate(module, step, inputs, state, &gradients)
+                                              : evaluateStep(module, inputs, state, &gradients);
     if (!results)
       return results.takeError();
     outcome.loss = results->front().at("loss").values[0];
+    if (i == 0)
+      outcome.gradients = std::move(gradients);
   }
   outcome.parameters = fullParameters(module, state);
+  // In the train stage each micro-step has a rank of its own; evaluation has one.
+  inputs.resize(module.worldSize());
+  state.states.resize(module.worldSize());
   llvm::Expected<RankResults> results = evaluate(module, FunctionKind::evalStep, inputs, state);
   if (!results)
     return results.takeError();
@@ -343,8 +366,8 @@ Deviation deviation(const Outcome &actual, const Outcome &expected) {
 }
 
 std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
-                                     llvm::StringSet<> &ops) {
-  return PropertyCheck(graph, choices, seed, target, ops).run();
+                                     Tally &tally) {
+  return PropertyCheck(graph, choices, seed, target, tally).run();
 }
 
 } // namespace fsdpc

@@ -44,8 +44,22 @@ Deviation deviation(const Outcome &actual, const Outcome &expected);
 
 std::unique_ptr<Module> copyOf(const Module &module);
 
-/// The first property that the graph violates. `ops` collects the names of ops that stood in any stage.
+/// What comparing graphs with what they said before any pass came to, over all of them.
+struct ReferenceCounts {
+  int64_t slopes = 0;       ///< gradients of a parameter that were compared
+  int64_t redrawn = 0;      ///< of these, at another point: at the first one the loss has a kink or a step
+  int64_t atKinks = 0;      ///< gradients that were not compared: at every point the loss has a kink or a step
+  int64_t notRebatched = 0; ///< graphs without a reference (GraphReference::make)
+};
+
+/// What was met over all graphs.
+struct Tally {
+  llvm::StringSet<> drawn, reached; ///< names of ops: of graphs as generated, of any stage
+  ReferenceCounts reference;
+};
+
+/// The first property that the graph violates.
 std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
-                                     llvm::StringSet<> &ops);
+                                     Tally &tally);
 
 } // namespace fsdpc

@@ -14,7 +14,7 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 import accept
 from compare import relative_error  # found through accept
-from steps import run
+from steps import run, seed as seed_of_tree
 
 CHUNK = 25                      # graphs per process
 MOST_REDUCED = 3                # violations that are reduced: one fault shows in many graphs
@@ -27,13 +27,24 @@ NOT_CRASHED = "/usr/lib/llvm-19/bin/not"
 UNREACHED = {
 }
 
+# Ops that a graph can hold and that no production draws, and why.
+DERIVATIVE = "no import writes it: differentiate does, and the ops it is the derivative of are drawn"
+UNDRAWN = {name: DERIVATIVE for name in (
+    "gelu_grad", "gelu_tanh_grad", "silu_grad", "convolution_grad_weight", "max_pool_grad", "average_pool_grad", "softmax_grad",
+    "log_softmax_grad", "layer_norm_grad", "rms_norm_grad", "attention_grad", "cross_entropy_grad", "nll_grad")}
+
+# Of all slopes: those that were compared at a point drawn again, and those that were at no point.
+MOST_REDRAWN, MOST_AT_KINKS = 0.02, 0.002
+COUNTS = ("slopes", "redrawn", "kinks", "not_rebatched")
+
 
 class Evaluated:
     """Graphs whose properties are checked in the evaluator."""
 
     def __init__(self, build, folder):
         self.program, self.fsdpc, self.folder = build / "tests/fsdpc_random", build / "fsdpc", folder
-        self.checked, self.violations, self.ops = 0, [], set()
+        self.checked, self.violations, self.ops, self.drawn = 0, [], set(), set()
+        self.counts = dict.fromkeys(COUNTS, 0)
 
     def check(self, first, count):
         """A crash ends the process at its seed; the rest of the seeds go to another one."""
@@ -43,6 +54,11 @@ class Evaluated:
             self.violations += [(int(seed), name, text) for seed, name, text in re.findall(r"^violation (\d+) (\w+): (.*)", output, re.M)]
             for line in re.findall(r"^ops (.*)", output, re.M):
                 self.ops |= set(line.split())
+            for line in re.findall(r"^drawn (.*)", output, re.M):
+                self.drawn |= set(line.split())
+            for line in re.findall(r"^slopes .*", output, re.M):
+                for name, count in zip(line.split()[::2], line.split()[1::2]):
+                    self.counts[name] += int(count)
             seeds = [int(seed) for seed in re.findall(r"^seed (\d+)", output, re.M)]
             if status in (0, 1):
                 self.checked += len(seeds)
@@ -71,10 +87,29 @@ class Evaluated:
             print(f"graph of seed {seed} violates {name}: {text}", flush=True)
             if index < MOST_REDUCED and name not in ("start", "hang"):
                 print(self.reduced(seed, name), flush=True)
-        missing = all_ops() - self.ops - set(UNREACHED) if self.checked >= ENOUGH_FOR_ALL_OPS else set()
-        if missing:
-            print(f"no graph reached: {' '.join(sorted(missing))}")
-        return len(self.violations) + bool(missing)
+        faults = [*self.missing_ops(), *self.slopes()] if self.checked >= ENOUGH_FOR_ALL_OPS else []
+        for fault in faults:
+            print(fault)
+        print("{slopes} gradients against differences of the graph as generated; {redrawn} at another point, {kinks} at kinks only; "
+              "{not_rebatched} graphs without a reference".format(**self.counts))
+        return len(self.violations) + len(faults)
+
+    def missing_ops(self):
+        _, text = run([self.program, "ops"])
+        for what, missing in (("no graph reached", all_ops() - self.ops - set(UNREACHED)),
+                              ("no production draws", set(text.split()) - self.drawn - set(UNDRAWN)),
+                              ("drawn, but listed as not", set(UNDRAWN) & self.drawn)):
+            if missing:
+                yield f"{what}: {' '.join(sorted(missing))}"
+
+    def slopes(self):
+        """A reference that is left out often proves nothing."""
+        all_slopes = self.counts["slopes"] + self.counts["kinks"]
+        for name, most in (("redrawn", MOST_REDRAWN), ("kinks", MOST_AT_KINKS)):
+            if not self.counts[name] <= most * all_slopes:
+                yield f"{name}: {self.counts[name]} of {all_slopes} gradients, at most {most:.1%} may be"
+        if not self.counts["not_rebatched"] <= MOST_REDRAWN * self.checked:
+            yield f"{self.counts['not_rebatched']} of {self.checked} graphs have no reference"
 
 
 def all_ops():
@@ -120,7 +155,7 @@ def without_prefetch(options):
     return kept
 
 
-TARGETS = {"cpu": [], "cuda": ["--target", "cuda", "--test_build"]}     # the emulated device
+TARGETS = {"cpu": ["--target", "cpu"], "cuda": ["--target", "cuda", "--test_build"]}     # the emulated device
 
 
 def emitted(build, target, folder, seed, graphs, file=None):
@@ -168,7 +203,7 @@ def main():
     parser.add_argument("--graphs", type=int, default=500)
     parser.add_argument("--programs", type=int, default=10)
     parser.add_argument("--graphs_per_program", type=int, default=6)
-    parser.add_argument("--first_seed", type=int, default=1)
+    parser.add_argument("--first_seed", type=int, default=int(seed_of_tree()), help="without it the tree's")
     parser.add_argument("--target", choices=TARGETS, default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=pathlib.Path)
