@@ -75,6 +75,14 @@ void appendFlags(std::vector<std::string> &command, llvm::StringRef flags) {
 
 } // namespace
 
+bool buildsCudaPrograms() {
+#if defined(FSDPC_CUDA_COMPILER)
+  return llvm::sys::fs::can_execute(FSDPC_CUDA_COMPILER);
+#else
+  return false;
+#endif
+}
+
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options) {
   llvm::Expected<Toolchain> toolchain = options.target == "cpu" ? cpuToolchain(options) : cudaToolchain(options);
   if (!toolchain)

@@ -58,6 +58,10 @@ struct BuildOptions {
 };
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options);
 
+/// Whether `buildProgram` can build programs of the cuda target here: there was nvcc when fsdpc was built, and is
+/// still.
+bool buildsCudaPrograms();
+
 /// Writes one file that stands outside output folders; "-" or nothing is stdout.
 llvm::Error writeText(llvm::StringRef path, llvm::StringRef text);
 

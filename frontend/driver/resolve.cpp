@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/target.h"
 #include "codegen/cuda/target.h"
+#include "frontend/driver/output_folder.h"
 #include "ir/op.h"
 #include "passes/support/precision.h"
 #include "llvm/ADT/StringExtras.h"
@@ -302,9 +303,13 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   return options;
 }
 
+llvm::StringRef defaultTarget(llvm::StringRef deviceNode, bool buildsCuda) {
+  return buildsCuda && llvm::sys::fs::exists(deviceNode) ? "cuda" : "cpu";
+}
+
 llvm::Error resolveTarget(OptionValues &values) {
   if (values.text("target").empty())
-    values.resolve("target", llvm::sys::fs::exists("/dev/nvidiactl") ? "cuda" : "cpu");
+    values.resolve("target", defaultTarget("/dev/nvidiactl", buildsCudaPrograms()).str());
   if (values.text("target") == "cuda") {
     for (const char *name : {"streams", "threads", "transport"})
       if (changed(values, name))

@@ -52,6 +52,9 @@ llvm::Error checkPassNames(RunnerOptions &options, const Module &module);
 /// The option's value, if there is one, is a regular expression.
 llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name);
 
+/// What a program is for if nobody says it: "cuda" where the driver's `deviceNode` exists and this fsdpc builds such
+/// programs, else "cpu". A machine may have a device and no compiler for it, and then no program would come out.
+llvm::StringRef defaultTarget(llvm::StringRef deviceNode, bool buildsCuda);
 /// Resolves `target`, and `threads` where it has any; an option of the other target is an error.
 llvm::Error resolveTarget(OptionValues &values);
 /// The resolved target, with costs of the machine that passes decide for.

@@ -49,7 +49,7 @@ def hardware_file(a, slow):
 
 def compile_case(a, name, model, options, slow):
     out = a.work / name.replace(" ", "_")
-    command = [a.fsdpc, "--world_size", 2, "--threads", 1, "--hardware", hardware_file(a, slow), "-o", out, *options]
+    command = [a.fsdpc, "--target", "cpu", "--world_size", 2, "--threads", 1, "--hardware", hardware_file(a, slow), "-o", out, *options]
     if model == "mnist_cnn":
         run(command + [ROOT / "samples/mnist_cnn/model.onnx", "--loss", "nll", "--optimizer", "adadelta", "--micro_batch_size", 16,
                        "--train_mode", "train"])

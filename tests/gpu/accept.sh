@@ -60,7 +60,10 @@ fixtures=$(cd "$bundle/programs" 2>/dev/null && ls -d *_1_nccl 2>/dev/null | sed
 batch_of() { echo "$root/tests/fixtures/$1/batch.safetensors"; }
 
 echo "-- kernels against f64"
-check "every kernel" 300 "$bundle/bin/kernel_tests" --gtest_brief=1
+check "every kernel" 300 "$bundle/bin/kernel_tests" --gtest_brief=1 --gtest_filter='-RealDevice*'
+echo "-- what the emulated device cannot see"
+check "launch limits, shared memory, host pointers, order between blocks, events of graphs" 120 env CUDA_LAUNCH_BLOCKING=0 "$bundle/bin/kernel_tests" \
+  --gtest_brief=1 --gtest_filter='RealDevice*'
 echo "-- fixtures against PyTorch"
 for name in $fixtures; do
   fixture "$name" 1 nccl

@@ -44,7 +44,8 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, c
 int main(int argc, char **argv) {
   constexpr std::size_t stackBytes = std::size_t{64} << 20;
   testing::InitGoogleTest(&argc, argv);
-  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1); // before the device is first used
+  // Before the device is first used; a caller may want launches as they are in programs.
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/0);
   try {
     fsdpc::rt::chooseDevice(0);
   } catch (const fsdpc::rt::Failure &failure) {
