@@ -17,13 +17,9 @@ FEW_SETTINGS = {
 # What the compiler does not train yet: shown, counted neither way. A line moves up when its fixture is accepted.
 NOT_YET = {
 }
-# Their losses in bf16 stray from PyTorch's f32 run a little further than PyTorch's own bf16 runs do; most of either distance is the same for
-# both, it comes with the rounding of parameters. Shown, counted neither way.
-BF16_FURTHER = {
-    "albert_tiny": "1.7e-3, PyTorch up to 1.5e-3",
-    "lstm_tiny": "1.8e-2, PyTorch up to 1.6e-2",
-    "nanogpt_loss": "1.8e-3, PyTorch up to 1.6e-3",
-}
+# How many times as far from PyTorch's f32 run as one more of its bf16 runs the losses may be, and why.
+# lstm_tiny: PyTorch's kernel keeps gates and cell state in f32 over all steps of a sequence, and the graph has a bf16 value for each.
+BF16_FURTHER = {"lstm_tiny": 1.2}
 # Held to the bounds of bf16 node by node, and on the emulated device.
 BF16_EVERY_NODE = ("bigmodel_tiny", "gpt2_tiny", "mlp", "mnist_cnn_nodropout")
 

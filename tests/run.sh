@@ -2,9 +2,9 @@
 # Sets everything up, builds, and runs every test; the last line is `N passed, N failed`.
 #
 #   tests/run.sh                 everything
-#   tests/run.sh build lit unit  only these steps; all: build format includes unit unit_asan tsan runtime lit mutation
+#   tests/run.sh build lit unit  only these steps; all: build format includes unit asan tsan runtime lit mutation
 #                                sweep acceptance random bf16 emulated cuda
-#   tests/run.sh --nightly       what is too long for every change; or only these parts: random mutation deletions
+#   tests/run.sh --nightly       what is too long for every change; or only these parts: random mutation deletions other_processor
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail

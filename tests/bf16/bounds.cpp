@@ -70,6 +70,8 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::layerNormGrad:
   case Op::rmsNorm:
   case Op::rmsNormGrad:
+  case Op::batchStatistics:
+  case Op::batchNormGrad:
   case Op::crossEntropy:
   case Op::crossEntropyGrad: return Rule::rows;
   case Op::attention:

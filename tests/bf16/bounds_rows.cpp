@@ -1,4 +1,5 @@
-// Norms, softmax and losses: a row has statistics, which are sums, and elements that are made of them.
+// Norms, softmax and losses: a row has statistics, which are sums, and elements that are made of them. Of batch norm a
+// channel is the row.
 #include "ir/ops/helpers.h"
 #include "ir/ops/norm.h"
 #include "tests/bf16/bounds.h"
@@ -221,6 +222,42 @@ private:
   std::vector<Sum> scales, shifts;
 };
 
+/// Visits the elements of x by channel, axis 1: visit(channel, element).
+template <class Visit>
+void forEachOfChannels(const Type &x, Visit visit) {
+  const int64_t inner = productOf(x.shape(), 2, x.rank());
+  for (int64_t i = 0; i < x.elements(); ++i)
+    visit(i / inner % x.dim(1), i);
+}
+
+std::vector<double> totalErrors(const std::vector<Sum> &sums, double count) {
+  std::vector<double> errors;
+  for (const Sum &sum : sums)
+    errors.push_back((sum.total() / count).error);
+  return errors;
+}
+
+Errors errorsOfBatchStatistics(const HostTensor &x) {
+  const int64_t channels = x.type.dim(1);
+  const auto count = static_cast<double>(x.type.elements() / channels);
+  std::vector<Sum> sums(channels), squares(channels);
+  forEachOfChannels(x.type, [&](int64_t channel, int64_t i) { sums[channel].add(x.values[i]); });
+  forEachOfChannels(x.type, [&](int64_t channel, int64_t i) {
+    const Tracked centred = Tracked(x.values[i]) - sums[channel].total() / count;
+    squares[channel].add(centred * centred);
+  });
+  return {totalErrors(sums, count), totalErrors(squares, count)};
+}
+
+Errors errorsOfBatchNormGrad(const HostTensor &dy, const HostTensor &x, const HostTensor &mean) {
+  std::vector<Sum> products(x.type.dim(1)), slopes(x.type.dim(1));
+  forEachOfChannels(x.type, [&](int64_t channel, int64_t i) {
+    products[channel].add(Tracked(dy.values[i]) * (Tracked(x.values[i]) - mean.values[channel]));
+    slopes[channel].add(dy.values[i]);
+  });
+  return {totalErrors(products, 1), totalErrors(slopes, 1)};
+}
+
 } // namespace
 
 Errors errorsOfRows(const Node &node, llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<HostTensor> values) {
@@ -233,6 +270,8 @@ Errors errorsOfRows(const Node &node, llvm::ArrayRef<const HostTensor *> operand
   case Op::crossEntropyGrad: return errorsOfCrossEntropyGrad(node, operands);
   case Op::layerNorm:
   case Op::rmsNorm: return errorsOfNorm(node, operands, values);
+  case Op::batchStatistics: return errorsOfBatchStatistics(*operands[0]);
+  case Op::batchNormGrad: return errorsOfBatchNormGrad(*operands[0], *operands[1], *operands[2]);
   default: return NormGradient(node, operands).errors();
   }
 }

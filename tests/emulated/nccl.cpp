@@ -122,33 +122,36 @@ void perform(const Collective &collective) {
   }
 }
 
-/// Symmetric windows: a buffer lies in every member's, as a whole and at one offset, or in nobody's.
-void checkWindows(const Group &group, const Collective &collective) {
-  if (group.windowBytes == 0)
-    return;
-  const std::size_t members = collective.parts.size(), bytes = collective.count * bytesOf(collective.type);
-  const bool sendsAll = collective.kind == Kind::scatterSum || collective.kind == Kind::exchange;
-  const bool receivesAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
-  const auto offset = [&](const std::byte *pointer, std::size_t member, bool isWhole) -> std::ptrdiff_t {
-    const std::ptrdiff_t begin = pointer - group.starts[member];
-    if (begin < 0 || static_cast<std::size_t>(begin) >= group.windowBytes)
-      return -1;
-    if (static_cast<std::size_t>(begin) + bytes * (isWhole ? members : 1) > group.windowBytes)
-      fail("a buffer that leaves the registered window");
-    return begin;
-  };
-  const Part &first = collective.parts[0];
-  for (std::size_t member = 0; member < members; ++member) {
-    const Part &part = collective.parts[member];
-    if (offset(part.send, member, sendsAll) != offset(first.send, 0, sendsAll) ||
-        offset(part.receive, member, receivesAll) != offset(first.receive, 0, receivesAll))
-      fail("buffers at different offsets of a symmetric window");
-  }
+std::size_t sentBytes(const Collective &collective, int members) {
+  const bool toAll = collective.kind == Kind::scatterSum || collective.kind == Kind::exchange;
+  return collective.count * bytesOf(collective.type) * static_cast<std::size_t>(toAll ? members : 1);
 }
 
 std::size_t receivedBytes(const Collective &collective, int members) {
   const bool fromAll = collective.kind == Kind::gather || collective.kind == Kind::exchange;
   return collective.count * bytesOf(collective.type) * static_cast<std::size_t>(fromAll ? members : 1);
+}
+
+/// Of a buffer in the member's window, where it lies as a whole; -1 if it is in none.
+std::ptrdiff_t offsetInWindow(const Group &group, std::size_t member, const std::byte *buffer, std::size_t bytes) {
+  const std::ptrdiff_t begin = group.windowBytes == 0 ? -1 : buffer - group.starts[member];
+  if (begin < 0 || static_cast<std::size_t>(begin) >= group.windowBytes)
+    return -1;
+  if (static_cast<std::size_t>(begin) + bytes > group.windowBytes)
+    fail("a buffer that leaves the registered window");
+  return begin;
+}
+
+/// Symmetric windows: a buffer lies in every member's, at one offset, or in nobody's.
+void checkWindows(const Group &group, const Collective &collective) {
+  const std::size_t sent = sentBytes(collective, group.size), received = receivedBytes(collective, group.size);
+  const Part &first = collective.parts[0];
+  for (std::size_t member = 0; member < collective.parts.size(); ++member) {
+    const Part &part = collective.parts[member];
+    if (offsetInWindow(group, member, part.send, sent) != offsetInWindow(group, 0, first.send, sent) ||
+        offsetInWindow(group, member, part.receive, received) != offsetInWindow(group, 0, first.receive, received))
+      fail("buffers at different offsets of a symmetric window");
+  }
 }
 
 /// A collective may write its result any time from its beginning on. What is sent from within it stays.
@@ -168,12 +171,13 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
                    cudaStream_t stream) {
   Group &group = *communicator->group;
   const std::size_t rank = static_cast<std::size_t>(communicator->rank);
-  const std::size_t bytes = receivedBytes(wanted, group.size), width = bytesOf(wanted.type);
-  const std::size_t sentBytes =
-      wanted.count * width *
-      static_cast<std::size_t>(wanted.kind == Kind::scatterSum || wanted.kind == Kind::exchange ? group.size : 1);
-  const cudaError_t spoiled = Device::instance().enqueue(*stream, {[=] {
-    spoil(static_cast<std::byte *>(receive), bytes, static_cast<const std::byte *>(send), sentBytes);
+  const cudaError_t spoiled = Device::instance().enqueue(*stream, {[=, &group] {
+    const std::size_t sent = sentBytes(wanted, group.size), received = receivedBytes(wanted, group.size);
+    std::byte *const to = static_cast<std::byte *>(receive);
+    const std::byte *const from = static_cast<const std::byte *>(send);
+    offsetInWindow(group, rank, from, sent);
+    offsetInWindow(group, rank, to, received);
+    spoil(to, received, from, sent);
   }});
   // In a graph it is another one with every launch.
   const cudaError_t started = Device::instance().enqueue(*stream, {.join = [=, &group](Stream &joining) {

@@ -12,8 +12,9 @@ namespace fsdpc {
 namespace {
 
 constexpr double smallestLimit = 1e-5;
-/// One rounding to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says.
-constexpr double smallestLimitBfloat16 = 0x1p-8;
+/// Two roundings to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says, and
+/// so may what a rank gives to a sum over ranks.
+constexpr double smallestLimitBfloat16 = 0x1p-7;
 constexpr double timesFloat32 = 16;
 constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
@@ -115,6 +116,7 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   };
   add("world_size", std::to_string(own.worldSize));
   add("micro_batch_size", std::to_string(own.microBatchSize));
+  add("gradient_accumulation_steps", std::to_string(own.microSteps));
   if (own.paramDType == DType::bf16)
     add("mixed_precision", "bf16");
   if (own.reduceDType == DType::bf16)
@@ -158,16 +160,15 @@ std::vector<std::string> optionsOf(const Choices &choices) {
 }
 
 /// What the program must compute, and the same a little otherwise: the difference is the limit. A program in f32
-/// against rounding of f32 results; one in bf16 against the same module in f32, since what differs in the last bit of
-/// f32 may round to the neighbour in bf16.
+/// against rounding of f32 results; one in bf16 against that, too, since what differs in the last bit of f32 may round
+/// to the neighbour in bf16, and against the same module in f32.
 llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Module &trained, const Choices &choices,
                                                    const Tensors &batch, uint64_t seed, const Target &target) {
   std::vector<std::unique_ptr<Module>> modules;
   modules.push_back(copyOf(trained));
-  if (choices.options.paramDType == DType::f32) {
-    for (int bits : {29, 30})
-      modules.push_back(withRounding(trained, bits));
-  } else {
+  for (int bits : {29, 30})
+    modules.push_back(withRounding(trained, bits));
+  if (choices.options.paramDType != DType::f32) {
     PipelineOptions single = choices.options;
     single.paramDType = single.reduceDType = DType::f32;
     single.keepLowPrecisionGrads = false;
@@ -194,7 +195,8 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   if (seed % bfloat16Period == 0) {
     Random random(seed, "precision");
     choices.options.paramDType = DType::bf16;
-    choices.options.reduceDType = random.pick({DType::f32, DType::bf16});
+    choices.options.microSteps = 1; // over several, sums are f32 whatever is said of them
+    choices.options.reduceDType = choices.ranks > 1 ? random.pick({DType::f32, DType::bf16}) : DType::f32;
     choices.options.keepLowPrecisionGrads = choices.options.reduceDType == DType::bf16 && random.chance(0.5);
   }
   std::unique_ptr<Module> graph;
@@ -207,7 +209,8 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   if (!compiled)
     return compiled.takeError();
   const Module &trained = *compiled->stages.at(Stage::train);
-  Tensors batch = globalBatch(trained, choices, seed, choices.ranks * choices.options.microBatchSize);
+  Tensors batch =
+      globalBatch(trained, choices, seed, choices.ranks * choices.options.microSteps * choices.options.microBatchSize);
   llvm::Expected<std::vector<Tensors>> runs = referenceRuns(*graph, trained, choices, batch, seed, *target);
   if (!runs)
     return runs.takeError();

@@ -205,7 +205,7 @@ LossOptions chooseLoss(Random &random) {
 /// Micro-steps, or samples one by one: which of them there are decides the order of sums over the batch.
 void chooseSums(Random &random, Choices &choices, const GenerateOptions &options) {
   PipelineOptions &pipeline = choices.options;
-  pipeline.microSteps = options.emittable ? 1 : random.pick({1, 1, 1, 2, 3});
+  pipeline.microSteps = random.pick({1, 1, 1, 2, 3});
   const bool isBatchPowerOf2 = llvm::isPowerOf2_64(static_cast<uint64_t>(choices.ranks * pipeline.microBatchSize));
   pipeline.splitSamples = !options.emittable && pipeline.microSteps == 1 && isBatchPowerOf2 && random.chance(0.25);
   choices.ordersSums |= pipeline.splitSamples;
@@ -218,7 +218,7 @@ std::unique_ptr<Target> targetOf(const Choices &choices) { return makeCpuTarget(
 Choices choose(uint64_t seed, const GenerateOptions &options) {
   Random random(seed, "choices");
   Choices choices;
-  choices.ranks = options.emittable ? random.pick({2, 2, 4}) : random.pick({1, 2, 2, 3, 4, 4});
+  choices.ranks = random.pick({1, 2, 2, 3, 4, 4});
   PipelineOptions &pipeline = choices.options;
   pipeline.worldSize = choices.ranks;
   pipeline.microBatchSize = random.pick({1, 2, 2, 3});

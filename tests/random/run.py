@@ -137,11 +137,15 @@ def differences(folder, log):
 
 # How programs are placed, by the number of ranks that the seed wants.
 PLACEMENTS = {
+    1: [["full_shard"], ["full_shard", "--deterministic"]],
     2: [["full_shard"], ["no_shard"], ["shard_grad_op"], ["shard_optimizer"], ["full_shard", "--reshard_after_forward", "never"],
-        ["full_shard", "--reduce_communicator", "own"]],
+        ["full_shard", "--reduce_communicator", "own"], ["shard_grad_op", "--deterministic"]],
+    3: [["full_shard"], ["no_shard"], ["shard_grad_op"], ["full_shard", "--deterministic"]],
     4: [["hybrid_shard", "--data_parallel_shard_degree", 2], ["full_shard", "--reshard_after_forward", 2],
-        ["hybrid_shard_zero2", "--data_parallel_shard_degree", 2], ["full_shard"]],
+        ["hybrid_shard_zero2", "--data_parallel_shard_degree", 2], ["full_shard"], ["hybrid_shard", "--data_parallel_shard_degree", 2, "--deterministic"]],
 }
+# What several micro-steps keep, where nothing else says it.
+ACCUMULATION = ["reduce", "keep_gradients", "keep_parameters", "keep_both"]
 PREFETCH = {"--backward_prefetch": 2, "--max_inflight_all_gathers": 2, "--forward_prefetch": 1, "--no_forward_prefetch": 1}
 
 
@@ -167,9 +171,12 @@ def emitted(build, target, folder, seed, graphs, file=None):
     options = (folder / "options.txt").read_text().split("\n")[:-1]
     ranks = int(options[options.index("--world_size") + 1])
     placement = PLACEMENTS[ranks][seed % len(PLACEMENTS[ranks])]
-    if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement:
+    if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement or ranks == 1:
         options = without_prefetch(options)
-    name = " ".join(map(str, placement)) + f" on {ranks} ranks, {target}"
+    micro_steps = int(options[options.index("--gradient_accumulation_steps") + 1])
+    if micro_steps > 1 and placement == ["full_shard"] and ranks > 1:
+        placement = [*placement, "--accumulation", ACCUMULATION[seed % len(ACCUMULATION)]]
+    name = " ".join(map(str, placement)) + f" on {ranks} ranks, {micro_steps} micro-steps, {target}"
     status, output = run([build / "fsdpc", folder / "graph.fsir", *options, "--strategy", *placement, *TARGETS[target], "-o", folder / "out"])
     if status != 0:
         return name, [("compile", f"status {status}: {output[-2000:]}")]

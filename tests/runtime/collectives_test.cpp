@@ -33,7 +33,8 @@ void expectTreeSum(int ranks, std::int64_t elements, DType dtype, bool inPlace) 
   std::vector<T> separate(elements);
   T *out = inPlace ? data[ranks - 1].data() : separate.data();
   treeSum(sources.data(), ranks, out, elements, dtype);
-  EXPECT_EQ(std::memcmp(out, expected.data(), elements * sizeof(T)), 0) << ranks << " ranks, " << elements;
+  EXPECT_TRUE(elements == 0 || std::memcmp(out, expected.data(), elements * sizeof(T)) == 0)
+      << ranks << " ranks, " << elements;
 }
 
 TEST(TreeSum, AddsInTheDesignsOrderForAnyNumberOfRanks) {

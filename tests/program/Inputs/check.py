@@ -5,7 +5,7 @@
     check.py tensors FILE FILE... [--limit X]  as losses, of the tensors of all files; the scale is that of the tensor, or 1e-4 of the largest
     check.py first_loss LOG FIXTURE            the first loss is the fixture's last one: that of the trained model
     check.py logits FILE FIXTURE               predictions are the reference's
-    check.py rows FILE FIRST.safetensors       FILE's tensors are the first rows of those in the other file
+    check.py rows FILE FIRST.safetensors [--limit X]   FILE's tensors are the first rows of those in the other file, to X (default: equal)
     check.py arenas OUTPUT RANKS PROGRAM       every rank changed its arenas to the highest planned byte, less 64 at most
     check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
     check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
@@ -87,11 +87,12 @@ def logits(file, fixture):
     require(relative_error(ours, reference) <= 1e-5, f"{file}: off by {relative_error(ours, reference)}")
 
 
-def rows(file, whole):
+def rows(file, whole, limit):
     ours, wanted = accept.load_safetensors(file), accept.load_safetensors(whole)
     require(ours.keys() == wanted.keys(), f"{list(ours)} against {list(wanted)}")
     for name, value in ours.items():
-        require(np.array_equal(value, wanted[name][:len(value)]), f"{name} differs")
+        error = relative_error(value, wanted[name][:len(value)])
+        require(error <= limit, f"{name} differs by {error:.1e}")
 
 
 def arenas(output, ranks, program):
@@ -167,12 +168,12 @@ def main():
     a = parser.parse_args()
     if a.what in ("losses", "tensors"):
         globals()[a.what](a.arguments, a.limit)
-    elif a.what == "falls":
-        falls(a.arguments[0], a.limit)
+    elif a.what in ("falls", "rows"):
+        globals()[a.what](*a.arguments, a.limit)
     elif a.what in ("arenas", "growth"):
         globals()[a.what](a.arguments[0], int(a.arguments[1]), *a.arguments[2:])
     else:
-        {"first_loss": first_loss, "logits": logits, "rows": rows, "initial": initial, "common_results": common_results,
+        {"first_loss": first_loss, "logits": logits, "initial": initial, "common_results": common_results,
           "loss_scales": loss_scales}[a.what](*a.arguments)
 
 

@@ -24,7 +24,7 @@ def fixture_options(folder, world_size):
 
 def stamp():
     """Names this state of what a program is made from."""
-    digest = hashlib.sha256(pathlib.Path(__file__).read_bytes())
+    digest = hashlib.sha256(pathlib.Path(__file__).read_bytes() + os.environ.get("ONEDNN_MAX_CPU_ISA", "").encode())
     files = [BUILD / "fsdpc", *sorted(BUILD.glob("libfsdpc_runtime_cpu*.a")), *sorted((TESTS.parent / "runtime").rglob("*.h"))]
     for file in files:
         status = file.stat()
