@@ -12,9 +12,8 @@ namespace fsdpc {
 namespace {
 
 constexpr double smallestLimit = 1e-5;
-/// Two roundings to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says, and
-/// so may what a rank gives to a sum over ranks.
-constexpr double smallestLimitBfloat16 = 0x1p-7;
+/// One rounding to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says.
+constexpr double roundingToBfloat16 = 0x1p-8;
 constexpr double timesFloat32 = 16;
 constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
@@ -106,6 +105,14 @@ llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, dou
   }
   reference.merge(std::move(limits));
   return llvm::Error::success();
+}
+
+/// The value is rounded, and so is what is made of it, or what each rank gives to a sum in bf16.
+double smallestLimitOf(const Choices &choices) {
+  if (choices.options.paramDType == DType::f32)
+    return smallestLimit;
+  const bool sumsBfloat16 = choices.options.reduceDType == DType::bf16;
+  return roundingToBfloat16 * static_cast<double>(1 + (sumsBfloat16 ? choices.ranks : 1));
 }
 
 std::vector<std::string> optionsOf(const Choices &choices) {
@@ -215,9 +222,8 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   if (!runs)
     return runs.takeError();
   bool isSingle = choices.options.paramDType == DType::f32;
-  if (llvm::Error error =
-          addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), isSingle ? timesFloat32 : timesBfloat16,
-                    isSingle ? smallestLimit : smallestLimitBfloat16))
+  if (llvm::Error error = addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(),
+                                    isSingle ? timesFloat32 : timesBfloat16, smallestLimitOf(choices)))
     return error;
   batch.erase("sample_weight");
   std::string options;

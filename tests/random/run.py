@@ -173,6 +173,8 @@ def emitted(build, target, folder, seed, graphs, file=None):
     placement = PLACEMENTS[ranks][seed % len(PLACEMENTS[ranks])]
     if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement or ranks == 1:
         options = without_prefetch(options)
+    if "--reduce_dtype" in options and "hybrid_shard" in placement: # each of two sums over ranks rounds
+        placement = [option for option in placement if option != "--deterministic"]
     micro_steps = int(options[options.index("--gradient_accumulation_steps") + 1])
     if micro_steps > 1 and placement == ["full_shard"] and ranks > 1:
         placement = [*placement, "--accumulation", ACCUMULATION[seed % len(ACCUMULATION)]]
