@@ -15,6 +15,8 @@ constexpr double smallestLimit = 1e-5;
 /// One rounding to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says.
 constexpr double roundingToBfloat16 = 0x1p-8;
 constexpr double timesFloat32 = 16;
+/// What is left of terms as large as the largest of their kind that cancel inside an op, where the evaluator has f64.
+constexpr double cancelledInFloat32 = 0x1p-22;
 constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
 
@@ -77,29 +79,31 @@ Tensors named(const Outcome &outcome) {
   return all;
 }
 
-/// What errors of a tensor are relative to: its largest element, or 1e-4 of the largest one of its kind (loss, grad,
-/// final).
-std::map<std::string, double> scalesOf(const Tensors &reference) {
-  std::map<std::string, double> largest, scales;
-  auto kindOf = [](llvm::StringRef name) { return name.split('.').first.str(); };
-  for (const auto &[name, tensor] : reference)
-    largest[kindOf(name)] = std::max(largest[kindOf(name)], scaleOf(tensor.values));
-  for (const auto &[name, tensor] : reference)
-    scales[name] = std::max(scaleOf(tensor.values), 1e-4 * largest[kindOf(name)]);
-  return scales;
+std::string kindOf(llvm::StringRef name) { return name.split('.').first.str(); }
+
+/// The largest element of each kind of tensors: loss, grad, final.
+std::map<std::string, double> largestOfKinds(const Tensors &reference) {
+  std::map<std::string, double> largest;
+  for (const auto &[name, tensor] : reference) {
+    double &ofKind = largest[kindOf(name)];
+    ofKind = std::max(ofKind, scaleOf(tensor.values));
+  }
+  return largest;
 }
 
-/// Adds scale.<name> and limit.<name> to the reference. A limit that is not finite would let anything pass: an error.
+/// Adds scale.<name> and limit.<name> to the reference. Errors are relative to a tensor's largest element, or 1e-4 of
+/// the largest one of its kind. A limit that is not finite would let anything pass: an error.
 llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times, double smallest) {
+  const std::map<std::string, double> largest = largestOfKinds(reference);
   Tensors limits;
-  for (const auto &[name, scale] : scalesOf(reference)) {
-    const HostTensor &tensor = reference.at(name);
-    double lost = 0;
+  for (const auto &[name, tensor] : reference) {
+    const double ofKind = largest.at(kindOf(name)), scale = std::max(scaleOf(tensor.values), 1e-4 * ofKind);
+    double lost = cancelledInFloat32 * ofKind;
     for (const Tensors &run : otherRuns)
-      lost = worseOf(lost, largestError(run.at(name).values, tensor.values));
+      lost = worseOf(lost, times * largestError(run.at(name).values, tensor.values));
     if (!std::isfinite(lost))
       return llvm::createStringError(name + " of the reference is not finite");
-    double limit = std::max(smallest, scale > 0 ? times * lost / scale : 0);
+    const double limit = std::max(smallest, scale > 0 ? lost / scale : 0);
     limits["scale." + name] = HostTensor(Type(DType::f64, {}), scale);
     limits["limit." + name] = HostTensor(Type(DType::f64, {}), limit);
   }
