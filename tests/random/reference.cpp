@@ -188,12 +188,24 @@ LossTerms lossTerms(const LossOptions &loss, const Tensors &results, const Tenso
   return terms;
 }
 
+/// With zeros for inputs that no stage reads any more, as where only their shape counts.
+Tensors withAllInputs(const Function &forward, int64_t graphSamples, int64_t stepSamples, Tensors samples) {
+  for (const Argument &argument : forward.arguments()) {
+    if (argument.kind != ArgumentKind::input || samples.count(argument.name))
+      continue;
+    const Type &type = argument.value->type();
+    Shape shape(type.shape());
+    shape[0] = shape[0] / graphSamples * stepSamples;
+    samples[argument.name] = HostTensor(Type(type.dtype(), shape));
+  }
+  return samples;
+}
+
 } // namespace
 
 llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Module &graph, const Choices &choices,
                                                                      const std::set<int64_t> &keyedByRank,
-                                                                     const Tensors &samples,
-                                                                     const Tensors &parameters) {
+                                                                     const Tensors &given, const Tensors &parameters) {
   const PipelineOptions &options = choices.options;
   const bool isWhole = hasSyncedNorm(*graph.function(FunctionKind::forward));
   std::unique_ptr<Module> whole = isWhole ? rebatched(graph, options.worldSize) : nullptr;
@@ -201,6 +213,8 @@ llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Modul
     return std::unique_ptr<GraphReference>();
   const int64_t partSamples = options.graphSamples() * (isWhole ? options.worldSize : 1);
   const int64_t stepSamples = options.worldSize * options.microSteps * options.microBatchSize;
+  const Tensors samples =
+      withAllInputs(*graph.function(FunctionKind::forward), options.graphSamples(), stepSamples, given);
   std::unique_ptr<GraphReference> reference(new GraphReference(choices));
   reference->training = Copier(isWhole ? *whole : graph, Reading::training, keyedByRank, partSamples).run();
   reference->rows = rowsOfRanks(samples, stepSamples / partSamples);
