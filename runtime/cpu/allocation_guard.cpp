@@ -87,8 +87,8 @@ void note(std::size_t bytes) {
 MpiScope::MpiScope() { ++mpiDepth; }
 MpiScope::~MpiScope() { --mpiDepth; }
 
-ProductScope::ProductScope(bool isNeeded) : depth(isNeeded ? 1 : 0) { productDepth += depth; }
-ProductScope::~ProductScope() { productDepth -= depth; }
+ProductScope::ProductScope() { ++productDepth; }
+ProductScope::~ProductScope() { --productDepth; }
 
 AllocationCounts stepAllocations() {
   return {small.load(), smallBytes.load(), mpi.load(), mpiBytes.load(), products.load(), productBytes.load()};

@@ -47,16 +47,14 @@ public:
 };
 
 /// While one exists, allocations are oneDNN's: its products of f32 for AVX2 take their scratch from the heap in every
-/// call, whatever scratchpad they are given, and have no setting against it. `isNeeded`: this is such a call.
+/// call, whatever scratchpad they are given, some convolutions write their code when they first run, and there is no
+/// setting against either.
 class ProductScope {
 public:
-  explicit ProductScope(bool isNeeded);
+  ProductScope();
   ~ProductScope();
   ProductScope(const ProductScope &) = delete;
   ProductScope &operator=(const ProductScope &) = delete;
-
-private:
-  const int depth;
 };
 
 /// Counts of the step that runs, or of the last one.
@@ -75,7 +73,7 @@ public:
 
 class ProductScope {
 public:
-  explicit ProductScope(bool) {}
+  ProductScope() {}
   ~ProductScope() {}
 };
 

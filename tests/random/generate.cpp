@@ -218,8 +218,7 @@ std::unique_ptr<Target> targetOf(const Choices &choices) { return makeCpuTarget(
 Choices choose(uint64_t seed, const GenerateOptions &options) {
   Random random(seed, "choices");
   Choices choices;
-  // Three ranks are drawn for programs only: the reference does not know yet whose random numbers a synced norm sees.
-  choices.ranks = options.emittable ? random.pick({1, 2, 2, 3, 4, 4}) : random.pick({1, 2, 2, 4, 4});
+  choices.ranks = random.pick({1, 2, 2, 3, 4, 4});
   PipelineOptions &pipeline = choices.options;
   pipeline.worldSize = choices.ranks;
   pipeline.microBatchSize = random.pick({1, 2, 2, 3});
