@@ -27,8 +27,9 @@ llvm::Error fault(Fault kind, const Node &node, const llvm::Twine &message) {
 std::string textOf(const Value *value) { return ValueNames(*value->function()).of(value); }
 
 std::string textOf(const Node &node) {
-  std::string text = toText(node);
-  return text.size() > longestText ? text.substr(0, longestText) + " ..." : text;
+  const std::string text = toText(node);
+  const llvm::StringRef shown = llvm::StringRef(text).take_front(longestText);
+  return (shown + (text.size() > longestText ? " ..." : "")).str();
 }
 
 } // namespace fsdpc::check

@@ -91,6 +91,7 @@ TermId Terms::roundedSum(TermId x, RankGroup group, DType sent, const Node *orig
 }
 
 TermId Terms::widenedSum(TermId x, const Node *origin) {
+  const Shape shape(terms[x].type.shape());
   x = withoutReshape(x);
   const Term sum = terms[x];
   bool isRounded = sum.type.dtype() == DType::bf16 || sum.type.dtype() == DType::f16;
@@ -101,7 +102,7 @@ TermId Terms::widenedSum(TermId x, const Node *origin) {
                 terms[operandsOf(inner)[0]].type.dtype() == DType::f32;
   TermId before =
       isCast ? reshape(operandsOf(inner)[0], Shape(terms[summand].type.shape()), origin) : cast(summand, DType::f32);
-  return roundedSum(before, sum.group, sum.type.dtype(), origin);
+  return reshape(roundedSum(before, sum.group, sum.type.dtype(), origin), shape, origin);
 }
 
 TermId Terms::add(TermId a, TermId b, const Node *origin) {

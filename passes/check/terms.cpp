@@ -26,6 +26,14 @@ void joinInto(Shape &joined, ShapeRef shape) {
       joined[shift + i] = shape[i];
 }
 
+bool broadcastsTo(ShapeRef from, ShapeRef to) {
+  from = withoutLeadingOnes(from);
+  return from.size() <= to.size() &&
+         llvm::all_of(llvm::zip(from, to.take_back(from.size())), [](std::tuple<int64_t, int64_t> dims) {
+           return std::get<0>(dims) == 1 || std::get<0>(dims) == std::get<1>(dims);
+         });
+}
+
 llvm::hash_code hashOf(const Type &type) {
   return llvm::hash_combine(static_cast<int>(type.kind()), static_cast<int>(type.dtype()),
                             llvm::hash_combine_range(type.shape().begin(), type.shape().end()));
@@ -135,6 +143,7 @@ TermId Terms::broadcast(TermId x, ShapeRef shape, const Node *origin) {
   if (terms[x].kind == Kind::splat)
     return reshape(x, shape, origin);
   x = sourceOf(x);
+  assert(broadcastsTo(terms[x].type.shape(), shape) && "it has fewer elements, or one for each");
   Shape bare(withoutLeadingOnes(shape));
   if (terms[x].type.shape() != ShapeRef(bare)) {
     Type type = terms[x].type.withShape(bare);

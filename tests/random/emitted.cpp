@@ -206,9 +206,9 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   if (seed % bfloat16Period == 0) {
     Random random(seed, "precision");
     choices.options.paramDType = DType::bf16;
-    choices.options.microSteps = 1; // over several, sums are f32 whatever is said of them
     choices.options.reduceDType = choices.ranks > 1 ? random.pick({DType::f32, DType::bf16}) : DType::f32;
-    choices.options.keepLowPrecisionGrads = choices.options.reduceDType == DType::bf16 && random.chance(0.5);
+    choices.options.keepLowPrecisionGrads =
+        choices.options.microSteps == 1 && choices.options.reduceDType == DType::bf16 && random.chance(0.5);
   }
   std::unique_ptr<Module> graph;
   if (graphFile.empty())
