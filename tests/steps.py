@@ -400,7 +400,7 @@ def other_processor():
 
 # What is too long for every change: tests/run.sh --nightly, whose results are checked in.
 NIGHTLY = {
-    "random": lambda: random_run("--graphs", 20000),
+    "random": lambda: random_run("--graphs", 20000, "--placements", 4),
     "mutation": lambda: mutation("--per_class", 500),
     "deletions": deletions,
     "other_processor": other_processor,

@@ -1,7 +1,8 @@
 // Random graphs, from the command line (README.md).
 //
-//   fsdpc_random check FIRST COUNT FOLDER      checks seeds FIRST to FIRST + COUNT - 1 in the evaluator; the
-//                                              graph that violates a property, or crashes, stays in FOLDER/SEED.fsir
+//   fsdpc_random check FIRST COUNT FOLDER [PLACEMENTS]   checks seeds FIRST to FIRST + COUNT - 1 in the evaluator; the
+//                                              graph that violates a property, or crashes, stays in FOLDER/SEED.fsir;
+//                                              full_shard and PLACEMENTS others of each graph, without it all
 //   fsdpc_random fails PROPERTY SEED FILE      exits 0 if the module, trained as the seed says, violates the property:
 //                                              the check for `fsdpc reduce`
 //   fsdpc_random ops                           prints the names of the ops that a graph can hold
@@ -44,7 +45,7 @@ std::string textOf(const Choices &choices) {
          (options.splitSamples ? ", samples one by one" : "");
 }
 
-int check(uint64_t first, uint64_t count, llvm::StringRef folder) {
+int check(uint64_t first, uint64_t count, llvm::StringRef folder, size_t placements) {
   Tally tally;
   int violations = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -58,7 +59,7 @@ int check(uint64_t first, uint64_t count, llvm::StringRef folder) {
       llvm::errs() << toString(std::move(error)) << '\n';
       return 2;
     }
-    std::optional<Violation> found = violationOf(*graph, choices, seed, *targetOf(choices), tally);
+    std::optional<Violation> found = violationOf(*graph, choices, seed, *targetOf(choices), tally, placements);
     if (!found) {
       llvm::sys::fs::remove(path);
       continue;
@@ -113,8 +114,9 @@ int write(uint64_t seed, uint64_t graphs, llvm::StringRef folder, llvm::StringRe
 }
 
 int usage() {
-  llvm::errs() << "usage: fsdpc_random check FIRST COUNT FOLDER | fails PROPERTY SEED FILE | ops | write SEED GRAPHS "
-                  "FOLDER [FILE]\n";
+  llvm::errs()
+      << "usage: fsdpc_random check FIRST COUNT FOLDER [PLACEMENTS] | fails PROPERTY SEED FILE | ops | write SEED "
+         "GRAPHS FOLDER [FILE]\n";
   return 2;
 }
 
@@ -125,8 +127,9 @@ int usage() {
 int main(int count, char **arguments) {
   using namespace fsdpc;
   llvm::StringRef command = count > 1 ? arguments[1] : "";
-  if (command == "check" && count == 5)
-    return check(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4]);
+  if (command == "check" && (count == 5 || count == 6))
+    return check(numberOf(arguments[2]), numberOf(arguments[3]), arguments[4],
+                 count == 6 ? numberOf(arguments[5]) : everyPlacement);
   if (command == "fails" && count == 5)
     return fails(arguments[2], numberOf(arguments[3]), arguments[4]);
   if (command == "ops" && count == 2)

@@ -131,8 +131,9 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
 
 class PropertyCheck {
 public:
-  PropertyCheck(const Module &graph, const Choices &choices, uint64_t seed, const Target &target, Tally &tally)
-      : graph(graph), choices(choices), seed(seed), target(target), tally(tally) {}
+  PropertyCheck(const Module &graph, const Choices &choices, uint64_t seed, const Target &target, Tally &tally,
+                size_t placements)
+      : graph(graph), choices(choices), seed(seed), target(target), tally(tally), placements(placements) {}
 
   std::optional<Violation> run() {
     if (std::optional<Violation> found = establishReference())
@@ -142,7 +143,7 @@ public:
       return found;
     if (std::optional<Violation> found = checkOneRank())
       return found;
-    for (const Variant &variant : variantsFor(choices.ranks, choices.options.microSteps))
+    for (const Variant &variant : drawnVariants())
       if (std::optional<Violation> found = checkVariant(variant))
         return found;
     return std::nullopt;
@@ -152,7 +153,7 @@ private:
   std::optional<Violation> establishReference();
   std::optional<Violation> checkOneRank();
   std::optional<Violation> checkVariant(const Variant &variant);
-  std::optional<Violation> checkText(const Module &module);
+  std::vector<Variant> drawnVariants() const;
   std::optional<Violation> checkPlan(const Module &train, const Module &planned);
   std::optional<Violation> compareWith(const Module &module, const std::string &property, const std::string &what);
 
@@ -167,6 +168,7 @@ private:
   const uint64_t seed;
   const Target &target;
   Tally &tally;
+  const size_t placements;
   Compiled compiled; ///< of the first variant
   Tensors batch;
   Outcome reference; ///< the train stage on all ranks
@@ -182,14 +184,18 @@ Violation violation(const std::string &property, llvm::Error error) {
   return {name, message};
 }
 
-std::optional<Violation> PropertyCheck::checkText(const Module &module) {
-  std::string text = toText(module);
-  llvm::Expected<std::unique_ptr<Module>> again = parse(llvm::MemoryBufferRef(text, "stage"));
-  if (!again)
-    return violation("text", again.takeError());
-  if (toText(**again) != text)
-    return Violation{"text", nameOf(module.stage).str() + " reads back as another module"};
-  return std::nullopt;
+std::vector<Variant> PropertyCheck::drawnVariants() const {
+  std::vector<Variant> variants = variantsFor(choices.ranks, choices.options.microSteps);
+  Random random(seed, "placements");
+  while (variants.size() > 1 && variants.size() - 1 > placements)
+    variants.erase(variants.begin() + random.between(1, static_cast<int64_t>(variants.size()) - 1));
+  return variants;
+}
+
+std::optional<Violation> unreadableStage(const Compiled &compiled) {
+  if (compiled.unreadable.empty())
+    return std::nullopt;
+  return Violation{"text", compiled.unreadable + " reads back as another module"};
 }
 
 std::optional<Violation> PropertyCheck::establishReference() {
@@ -201,6 +207,8 @@ std::optional<Violation> PropertyCheck::establishReference() {
   if (!result)
     return violation("passes", result.takeError());
   compiled = std::move(*result);
+  if (std::optional<Violation> found = unreadableStage(compiled))
+    return found;
   const Module &train = *compiled.stages.at(Stage::train);
   batch =
       globalBatch(train, choices, seed, choices.ranks * choices.options.microSteps * choices.options.microBatchSize);
@@ -278,11 +286,11 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
       compileStages(graph, optionsFor(choices.options, variant), target, Stage::planned, mix);
   if (!result)
     return violation("passes", llvm::createStringError(variant.name + ": " + toString(result.takeError())));
+  if (std::optional<Violation> found = unreadableStage(*result))
+    return found;
   bool isFirst = variant.name == "full_shard";
   for (const auto &[stage, module] : result->stages) {
     recordOps(*module, tally.reached);
-    if (auto found = checkText(*module))
-      return found;
     // The stages between differ least from one strategy to the next.
     if (stage != Stage::train && (isFirst || stage == Stage::planned))
       if (auto found =
@@ -319,8 +327,16 @@ llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOption
     atGraph(*module);
   runner.stopAfter = last;
   auto observer = [&](Stage stage, const Module &at) {
-    if (stage != Stage::graph)
-      compiled.stages[stage] = copyOf(at);
+    if (stage == Stage::graph || !compiled.unreadable.empty())
+      return;
+    const std::string text = toText(at);
+    llvm::Expected<std::unique_ptr<Module>> again = parse(llvm::MemoryBufferRef(text, "stage"));
+    if (again && toText(**again) == text)
+      compiled.stages[stage] = std::move(*again);
+    else
+      compiled.unreadable = nameOf(stage).str();
+    if (!again)
+      llvm::consumeError(again.takeError());
   };
   if (llvm::Error error = runPasses(*module, context, runner, times, observer))
     return error;
@@ -366,8 +382,8 @@ Deviation deviation(const Outcome &actual, const Outcome &expected) {
 }
 
 std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
-                                     Tally &tally) {
-  return PropertyCheck(graph, choices, seed, target, tally).run();
+                                     Tally &tally, size_t placements) {
+  return PropertyCheck(graph, choices, seed, target, tally, placements).run();
 }
 
 } // namespace fsdpc

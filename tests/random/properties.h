@@ -22,7 +22,8 @@ struct Outcome {
 
 /// Compiled stages of a module.
 struct Compiled {
-  std::map<Stage, std::unique_ptr<Module>> stages; ///< from train on
+  std::map<Stage, std::unique_ptr<Module>> stages; ///< from train on, each read back from its text
+  std::string unreadable;                          ///< the first stage whose text reads back as another module
   std::vector<std::string> remarks;
 };
 
@@ -58,8 +59,11 @@ struct Tally {
   ReferenceCounts reference;
 };
 
-/// The first property that the graph violates.
+/// Ways to place the units that a graph is checked with.
+constexpr size_t everyPlacement = ~size_t{0};
+
+/// The first property that the graph violates. Besides full_shard, `placements` others that the seed draws are tried.
 std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
-                                     Tally &tally);
+                                     Tally &tally, size_t placements = everyPlacement);
 
 } // namespace fsdpc

@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <numeric>
 
 namespace fsdpc {
 
@@ -22,9 +23,11 @@ bool hasSyncedNorm(const Function &forward) {
   return false;
 }
 
-bool hasRandomNumbers(const Function &forward) {
+/// A number of each rank that all its samples share: the graph of the whole batch has one for all of them.
+bool differsBetweenRanks(const Function &forward, const std::set<int64_t> &keyedByRank) {
   for (const Node *node : forward)
-    if (node->op() == Op::randomUniform)
+    if (node->op() == Op::randomUniform && !batchAxisOfName(node->result()->name()) &&
+        keyedByRank.contains(node->get<RandomUniformAttributes>().instance))
       return true;
   return false;
 }
@@ -45,8 +48,8 @@ enum class Reading { training, evaluation };
 /// what evaluation leaves out.
 class Copier {
 public:
-  Copier(const Module &graph, Reading reading, const std::set<int64_t> &keyedByRank, int64_t samples)
-      : graph(graph), reading(reading), keyedByRank(keyedByRank), samples(samples) {}
+  Copier(const Module &graph, Reading reading, const std::set<int64_t> &keyedByRank, int64_t samples, int64_t ranks)
+      : graph(graph), reading(reading), keyedByRank(keyedByRank), samples(samples), ranks(ranks) {}
 
   std::unique_ptr<Module> run() {
     auto result = std::make_unique<Module>();
@@ -109,21 +112,36 @@ private:
   /// The samples' axis is in the name. It may hold several rows of each sample, which then count as its elements.
   Value *randomNumbers(const Node &node, llvm::ArrayRef<Value *> operands, Builder &builder) {
     auto own = node.get<RandomUniformAttributes>();
-    std::optional<int64_t> axis = batchAxisOfName(node.result()->name());
-    own.batchAxis = axis && !keyedByRank.contains(own.instance) ? *axis : -1;
-    if (own.batchAxis >= 0 && own.shape[own.batchAxis] != samples) {
-      int64_t rowsOfSample = own.shape[own.batchAxis] / samples;
-      own.shape[own.batchAxis] = samples;
-      own.shape.insert(own.shape.begin() + own.batchAxis + 1, rowsOfSample);
+    const std::optional<int64_t> axis = batchAxisOfName(node.result()->name());
+    if (axis && keyedByRank.contains(own.instance))
+      return numbersOfRanks(node, *axis, operands, builder);
+    own.batchAxis = axis.value_or(-1);
+    if (axis && own.shape[*axis] != samples) {
+      int64_t rowsOfSample = own.shape[*axis] / samples;
+      own.shape[*axis] = samples;
+      own.shape.insert(own.shape.begin() + *axis + 1, rowsOfSample);
     }
     Value *numbers = builder.create(Op::randomUniform, operands, std::move(own))->result();
     return builder.reshape(numbers, node.result()->type().shape());
   }
 
+  /// Each rank draws for all its samples at once, as if it were one of them.
+  Value *numbersOfRanks(const Node &node, int64_t axis, llvm::ArrayRef<Value *> operands, Builder &builder) {
+    auto own = node.get<RandomUniformAttributes>();
+    own.shape[axis] /= ranks;
+    own.shape.insert(own.shape.begin(), ranks);
+    own.batchAxis = 0;
+    llvm::SmallVector<int64_t, 8> order(own.shape.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin(), order.begin() + 1, order.begin() + 1 + axis);
+    Value *numbers = builder.create(Op::randomUniform, operands, std::move(own))->result();
+    return builder.reshape(builder.transpose(numbers, order), node.result()->type().shape());
+  }
+
   const Module &graph;
   const Reading reading;
   const std::set<int64_t> &keyedByRank;
-  const int64_t samples;
+  const int64_t samples, ranks; ///< of the graph
   llvm::DenseMap<const Value *, Value *> values;
 };
 
@@ -215,8 +233,7 @@ llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Modul
                                                                      const Tensors &given, const Tensors &parameters) {
   const PipelineOptions &options = choices.options;
   const bool isWhole = hasSyncedNorm(*graph.function(FunctionKind::forward));
-  // Whose random numbers a synced norm sees is not written down here yet.
-  if (isWhole && hasRandomNumbers(*graph.function(FunctionKind::forward)))
+  if (isWhole && differsBetweenRanks(*graph.function(FunctionKind::forward), keyedByRank))
     return std::unique_ptr<GraphReference>();
   std::unique_ptr<Module> whole = isWhole ? rebatched(graph, options.worldSize) : nullptr;
   if (isWhole && !whole)
@@ -226,11 +243,13 @@ llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Modul
   const Tensors samples =
       withAllInputs(*graph.function(FunctionKind::forward), options.graphSamples(), stepSamples, given);
   std::unique_ptr<GraphReference> reference(new GraphReference(choices));
-  reference->training = Copier(isWhole ? *whole : graph, Reading::training, keyedByRank, partSamples).run();
+  reference->training =
+      Copier(isWhole ? *whole : graph, Reading::training, keyedByRank, partSamples, isWhole ? options.worldSize : 1)
+          .run();
   reference->rows = rowsOfRanks(samples, stepSamples / partSamples);
   reference->state = makeEvaluationState(*reference->training, parameters);
   reference->state.states.resize(reference->rows.size(), reference->state.states[0]);
-  reference->evaluation = Copier(graph, Reading::evaluation, keyedByRank, options.graphSamples()).run();
+  reference->evaluation = Copier(graph, Reading::evaluation, keyedByRank, options.graphSamples(), 1).run();
   reference->evaluationRows = rowsOfRanks(samples, stepSamples / options.graphSamples());
   reference->evaluationRows.resize(options.microBatchSize / options.graphSamples());
   reference->evaluationState = makeEvaluationState(*reference->evaluation, parameters);

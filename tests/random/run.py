@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random programs: the properties of README.md on many graphs, in the evaluator and as emitted programs.
 
-    run.py [--build build] [--graphs 500] [--programs 10] [--graphs_per_program 6] [--first_seed 1] [--jobs 2] [--keep DIR]
+    run.py [--build build] [--graphs 500] [--placements N] [--programs 10] [--graphs_per_program 6] [--first_seed 1] [--jobs 2] [--keep DIR]
            [--target cpu|cuda]
 
 A graph that violates a property is reduced with `fsdpc reduce` and printed with its seed. Ends with `random: N passed, N failed`
@@ -35,16 +35,17 @@ UNDRAWN = {name: DERIVATIVE for name in (
 
 # Of all slopes: those that were compared at a point drawn again, and those that were at no point.
 MOST_REDRAWN, MOST_AT_KINKS = 0.02, 0.002
-# Of all graphs: those with synced norms and random numbers, whose reference is not written yet.
-MOST_WITHOUT_REFERENCE = 0.25
+# Of all graphs: those with synced norms and a random number that all samples of a rank share (reference.cpp).
+MOST_WITHOUT_REFERENCE = 0.02
 COUNTS = ("slopes", "redrawn", "kinks", "not_rebatched")
 
 
 class Evaluated:
     """Graphs whose properties are checked in the evaluator."""
 
-    def __init__(self, build, folder):
+    def __init__(self, build, folder, placements=None):
         self.program, self.fsdpc, self.folder = build / "tests/fsdpc_random", build / "fsdpc", folder
+        self.placements = [] if placements is None else [placements]
         self.checked, self.violations, self.ops, self.drawn = 0, [], set(), set()
         self.counts = dict.fromkeys(COUNTS, 0)
 
@@ -52,7 +53,7 @@ class Evaluated:
         """A crash ends the process at its seed; the rest of the seeds go to another one."""
         end = first + count
         while first < end:
-            status, output = run([self.program, "check", first, end - first, self.folder])
+            status, output = run([self.program, "check", first, end - first, self.folder, *self.placements])
             self.violations += [(int(seed), name, text) for seed, name, text in re.findall(r"^violation (\d+) (\w+): (.*)", output, re.M)]
             for line in re.findall(r"^ops (.*)", output, re.M):
                 self.ops |= set(line.split())
@@ -212,6 +213,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=TESTS.parent / "build")
     parser.add_argument("--graphs", type=int, default=500)
+    parser.add_argument("--placements", type=int, help="besides full_shard, for each graph; without it all")
     parser.add_argument("--programs", type=int, default=10)
     parser.add_argument("--graphs_per_program", type=int, default=6)
     parser.add_argument("--first_seed", type=int, default=int(seed_of_tree()), help="without it the tree's")
@@ -227,7 +229,7 @@ def main():
         folder = (a.keep or pathlib.Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
-        graphs = Evaluated(a.build.resolve(), folder)
+        graphs = Evaluated(a.build.resolve(), folder, a.placements)
         end = a.first_seed + a.graphs
         list(pool.map(lambda first: graphs.check(first, min(CHUNK, end - first)), range(a.first_seed, end, CHUNK)))
         failed = graphs.report()
