@@ -22,10 +22,10 @@ llvm::Error broken(llvm::StringRef label, const Function &function, const llvm::
 }
 
 llvm::Error broken(llvm::StringRef label, const Node &node, const llvm::Twine &message) {
-  std::string text = toText(node);
-  if (text.size() > longestNodeText)
-    text = text.substr(0, longestNodeText) + " ...";
-  return broken(label, *node.function(), message + "\n  " + text);
+  const std::string text = toText(node);
+  return broken(label, *node.function(),
+                message + "\n  " + llvm::StringRef(text).take_front(longestNodeText) +
+                    (text.size() > longestNodeText ? " ..." : ""));
 }
 
 std::string nameIn(const Function &function, const Value *value) { return ValueNames(function).of(value); }

@@ -73,8 +73,9 @@ private:
         made += "_";
       const auto bytes = std::bit_cast<std::array<uint8_t, sizeof(float)>>(-std::numeric_limits<float>::infinity());
       edit.addTensor(made, onnx::TensorProto::FLOAT, {}, bytes, "");
-      repair.remarks.push_back("a query whose keys a boolean mask hides all is zero, as in PyTorch: the exporter wrote "
-                               "the least float for what is hidden, with which it would see all keys alike");
+      repair.remarks.emplace_back(
+          "a query whose keys a boolean mask hides all is zero, as in PyTorch: the exporter wrote "
+          "the least float for what is hidden, with which it would see all keys alike");
     }
     return made;
   }

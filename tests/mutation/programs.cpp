@@ -3,6 +3,7 @@
 #include "frontend/driver/compile.h"
 #include "ir/text/text.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace fsdpc::mutation {
@@ -82,9 +83,8 @@ constexpr Row rows[] = {
 };
 
 Program compile(const Row &row) {
-  std::vector<std::string> words = {std::string(FSDPC_SOURCE_DIR) + "/tests/fixtures/" + row.fixture.name +
-                                        "/model.onnx",
-                                    "--world_size", std::to_string(row.ranks), "--micro_batch_size", "1"};
+  const std::string model = llvm::formatv("{0}/tests/fixtures/{1}/model.onnx", FSDPC_SOURCE_DIR, row.fixture.name);
+  std::vector<std::string> words = {model, "--world_size", std::to_string(row.ranks), "--micro_batch_size", "1"};
   for (const char *options : {row.fixture.options, row.options})
     for (llvm::StringRef word : llvm::split(options, ' '))
       words.push_back(word.str());

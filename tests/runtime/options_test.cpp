@@ -3,6 +3,8 @@
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 
+#include <gmock/gmock.h>
+
 namespace fsdpc::rt {
 namespace {
 
@@ -97,9 +99,10 @@ TEST(OptionsOfAProgram, HelpListsEveryOptionAndTheSettingsResolveThem) {
   const std::string help = helpText(FakeProgram(1).info);
   const std::string settings = settingsJson(parse({"--train_data", "d"}));
   for (const OptionRow &row : optionTable()) {
-    EXPECT_NE(help.find("--" + std::string(row.name)), std::string::npos);
-    if (std::string(row.name) != "help" && std::string(row.name) != "version") {
-      EXPECT_NE(settings.find("\"" + std::string(row.name) + "\":"), std::string::npos);
+    const std::string name = row.name;
+    EXPECT_THAT(help, testing::HasSubstr("--" + name));
+    if (name != "help" && name != "version") {
+      EXPECT_THAT(settings, testing::HasSubstr('"' + name + "\":"));
     }
   }
   EXPECT_NE(help.find("--betas"), std::string::npos);

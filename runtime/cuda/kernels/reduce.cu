@@ -70,7 +70,8 @@ struct Axes {
     strides[rank++] = stride;
   }
 
-  __device__ std::int64_t offset(std::int64_t index) const {
+  /// A call: few reductions need it, and inlined it doubles what there is to compile.
+  __device__ __noinline__ std::int64_t offset(std::int64_t index) const {
     std::int64_t total = 0;
     for (int i = rank - 1; i > 0; --i) {
       const std::int64_t above = index / dims[i];
@@ -145,7 +146,7 @@ __device__ typename Reduction::Wide reduceShare(const T *x, const Axes &reduced,
 }
 
 template <class Reduction, class Team, class T, class R>
-__global__ void __launch_bounds__(longRowThreads) reduceRows(Plan plan, const T *x, R *out) {
+__global__ void __launch_bounds__(longRowThreads) reduceRows(const __grid_constant__ Plan plan, const T *x, R *out) {
   using Wide = typename Reduction::Wide;
   using Merge = typename Reduction::Merge;
   for (std::int64_t row = Team::firstRow(); row < plan.kept.count; row += Team::rowStep()) {
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(longRowThreads) reduceRows(Plan plan, const T 
 
 /// `columnBlocks` blocks to a row of columns.
 template <class Reduction, class T, class R>
-__global__ void reduceColumns(Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
+__global__ void reduceColumns(const __grid_constant__ Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
   for (std::int64_t block = blockIdx.x; block < plan.kept.count * columnBlocks; block += gridDim.x) {
     const std::int64_t row = block / columnBlocks, column = block % columnBlocks * blockDim.x + threadIdx.x;
     const bool exists = column < plan.columns;

@@ -28,6 +28,8 @@
 #define __constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
+#define __noinline__
 // One block runs at a time.
 #define __shared__ static
 #define __align__(bytes) alignas(bytes)
