@@ -16,6 +16,11 @@ namespace {
 
 constexpr int operationsPerPoll = 64;
 constexpr unsigned operationsPerWeights = 32; ///< so long the streams keep their pace
+/// Under one seed of so many a stream goes on only where none of higher rank may, for the whole run: what waits for
+/// nothing may then be as late as it likes (Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of
+/// Finding Bugs, 2010).
+constexpr unsigned seedsPerRanked = 4;
+constexpr unsigned mostWeight = 1 << 16;
 
 unsigned seedOfEnvironment() {
   const char *text = std::getenv("FSDPC_EMULATED_SEED");
@@ -34,12 +39,18 @@ Device::Device() { interleave({seedOfEnvironment(), std::getenv("FSDPC_EMULATED_
 void Device::interleave(const Interleaving &interleaving) {
   std::lock_guard lock(mutex);
   random.seed(interleaving.seed);
+  isRanked = interleaving.seed % seedsPerRanked == 1;
+  for (Stream *stream : streams)
+    rank(*stream);
   isEager = interleaving.isEager;
   untilNewWeights = 0;
 }
 
+void Device::rank(Stream &stream) { stream.weight = 1 + static_cast<unsigned>(random() % mostWeight); }
+
 void Device::add(Stream &stream) {
   std::lock_guard lock(mutex);
+  rank(stream);
   streams.push_back(&stream);
 }
 
@@ -66,9 +77,9 @@ bool Device::mayRun(const Stream &stream) const {
   });
 }
 
-/// One operation of a random stream; false if none may run.
+/// One operation of a random stream, or of the one that comes first; false if none may run.
 bool Device::runOne() {
-  if (untilNewWeights-- == 0) {
+  if (!isRanked && untilNewWeights-- == 0) {
     untilNewWeights = operationsPerWeights;
     for (Stream *stream : streams)
       stream->weight = random() % 2 ? 1 : 50;
@@ -84,8 +95,11 @@ bool Device::runOne() {
     return false;
   unsigned chosen = static_cast<unsigned>(random() % total);
   auto stream = ready.begin();
-  for (; chosen >= (*stream)->weight; ++stream)
-    chosen -= (*stream)->weight;
+  if (isRanked)
+    stream = std::max_element(ready.begin(), ready.end(), [](auto *a, auto *b) { return a->weight < b->weight; });
+  else
+    for (; chosen >= (*stream)->weight; ++stream)
+      chosen -= (*stream)->weight;
   const Operation operation = (*stream)->queue.front();
   if (operation.meeting) {
     for (Stream *member : operation.meeting->streams)
@@ -101,7 +115,10 @@ bool Device::runOne() {
 }
 
 /// Between nothing and a lot, so that the host is sometimes far ahead of the device and sometimes just ahead.
+/// Streams that have ranks go on only where the host waits: else the last of them would soon be done, too.
 void Device::runSome() {
+  if (isRanked)
+    return;
   for (unsigned count = random() % 8 == 0 ? static_cast<unsigned>(random() % 64) : 0; count > 0 && runOne(); --count)
     ;
 }

@@ -96,6 +96,7 @@ public:
 private:
   Device();
   bool mayRun(const Stream &stream) const;
+  void rank(Stream &stream);
   bool runOne();
   void runSome();
   void push(Stream &stream, const Operation &operation);
@@ -110,6 +111,7 @@ private:
   std::vector<Stream *> streams;
   std::mt19937 random;
   bool isEager = false;
+  bool isRanked = false; ///< the stream of the largest weight goes first
   unsigned untilNewWeights = 0;
 };
 
