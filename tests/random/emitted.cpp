@@ -67,6 +67,28 @@ std::unique_ptr<Module> withRounding(const Module &train, int bits) {
   return module;
 }
 
+/// The module with half of what attention reads in bf16 moved by one rounding, as the dice say. On tensor cores it
+/// rounds probabilities and their gradients to bf16 between its two products: where their terms cancel, that is left.
+std::unique_ptr<Module> withRoundedAttention(const Module &train, uint64_t seed) {
+  std::unique_ptr<Module> module = copyOf(train);
+  Random random(seed, "attention");
+  for (const std::unique_ptr<Function> &function : module->functions)
+    for (Node *node : *function)
+      for (unsigned i = 0; i < node->operandCount(); ++i) {
+        Value *x = node->operand(i);
+        if ((node->op() != Op::attention && node->op() != Op::attentionGrad) || x->type().dtype() != DType::bf16)
+          continue;
+        std::vector<double> factors(x->type().elements());
+        for (double &factor : factors)
+          factor = 1 + random.pick({-1, 0, 0, 1}) * roundingToBfloat16;
+        Builder builder(*function, node);
+        const Type wide = x->type().withDType(DType::f64);
+        Value *factor = builder.constant(wide, Dense::fromDoubles(DType::f64, factors));
+        node->setOperand(i, builder.cast(builder.mul(builder.cast(x, DType::f64), factor), DType::bf16));
+      }
+  return module;
+}
+
 /// Loss, gradients and parameters by the names that reference.safetensors has.
 Tensors named(const Outcome &outcome) {
   Tensors all = {{"loss", HostTensor(Type(DType::f64, {}), outcome.loss)}};
@@ -111,12 +133,13 @@ llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, dou
   return llvm::Error::success();
 }
 
-/// The value is rounded, and so is what is made of it, or what each rank gives to a sum in bf16.
+/// The value is rounded, and so is what is made of it in each micro-step, or what each rank gives to a sum in bf16.
 double smallestLimitOf(const Choices &choices) {
   if (choices.options.paramDType == DType::f32)
     return smallestLimit;
   const bool sumsBfloat16 = choices.options.reduceDType == DType::bf16;
-  return roundingToBfloat16 * static_cast<double>(1 + (sumsBfloat16 ? choices.ranks : 1));
+  const int64_t summands = choices.options.microSteps - 1 + (sumsBfloat16 ? choices.ranks : 1);
+  return roundingToBfloat16 * static_cast<double>(1 + summands);
 }
 
 std::vector<std::string> optionsOf(const Choices &choices) {
@@ -172,7 +195,7 @@ std::vector<std::string> optionsOf(const Choices &choices) {
 
 /// What the program must compute, and the same a little otherwise: the difference is the limit. A program in f32
 /// against rounding of f32 results; one in bf16 against that, too, since what differs in the last bit of f32 may round
-/// to the neighbour in bf16, and against the same module in f32.
+/// to the neighbour in bf16, against roundings within attention, and against the same module in f32.
 llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Module &trained, const Choices &choices,
                                                    const Tensors &batch, uint64_t seed, const Target &target) {
   std::vector<std::unique_ptr<Module>> modules;
@@ -180,6 +203,7 @@ llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Mo
   for (int bits : {29, 30})
     modules.push_back(withRounding(trained, bits));
   if (choices.options.paramDType != DType::f32) {
+    modules.push_back(withRoundedAttention(trained, seed));
     PipelineOptions single = choices.options;
     single.paramDType = single.reduceDType = DType::f32;
     single.keepLowPrecisionGrads = false;
