@@ -2,7 +2,7 @@
 # Sets everything up, builds, and runs every test; the last line is `N passed, N failed`.
 #
 #   tests/run.sh                 everything
-#   tests/run.sh build lit unit  only these steps; all: build format includes unit asan tsan runtime lit mutation
+#   tests/run.sh build lit unit  only these steps; all: build format includes asan tsan runtime lit mutation
 #                                sweep acceptance random bf16 emulated cuda
 #   tests/run.sh --nightly       what is too long for every change; or only these parts: random mutation deletions other_processor
 #

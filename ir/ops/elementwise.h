@@ -6,6 +6,8 @@
 
 #include "ir/ops/helpers.h"
 
+#include <type_traits>
+
 namespace fsdpc {
 
 enum class ElementKind : uint8_t { any, number, floating, boolean };
@@ -27,11 +29,21 @@ llvm::Error inferPredicate(llvm::ArrayRef<Type> operands, const AttributesBase *
   return inferElementwise(info, kind, DType::boolean, operands, results);
 }
 
+/// A function of a template parameter; of a captureless lambda a new one, since with AddressSanitizer clang 19 drops
+/// the object that the parameter stands for.
+template <auto function>
+constexpr auto callable() {
+  if constexpr (std::is_class_v<decltype(function)>)
+    return decltype(function){};
+  else
+    return function;
+}
+
 /// results[0][i] = scalar(operands[...][i]).
 void evaluateElementwise(EvaluateContext &context, ScalarFunction scalar);
 template <auto scalar>
 void evaluateWith(EvaluateContext &context) {
-  evaluateElementwise(context, scalar);
+  evaluateElementwise(context, callable<scalar>());
 }
 
 /// vjp of f(x) -> y from a rule (builder, x, y, dy) -> dx.
@@ -39,7 +51,8 @@ template <auto rule>
 void unaryVjp(VjpContext &context) {
   Value *dy = context.resultCotangents[0];
   if (dy && context.needed[0])
-    context.operandCotangents[0] = rule(context.builder, context.node.operand(0), context.node.result(), dy);
+    context.operandCotangents[0] =
+        callable<rule>()(context.builder, context.node.operand(0), context.node.result(), dy);
 }
 
 /// What a rule of a binary op sees.
@@ -53,9 +66,9 @@ void binaryVjp(VjpContext &context) {
   const Node &node = context.node;
   BinaryVjp view{context.builder, node.operand(0), node.operand(1), node.result(), context.resultCotangents[0]};
   if (view.dy && context.needed[0])
-    context.operandCotangents[0] = ruleA(view);
+    context.operandCotangents[0] = callable<ruleA>()(view);
   if (view.dy && context.needed[1])
-    context.operandCotangents[1] = ruleB(view);
+    context.operandCotangents[1] = callable<ruleB>()(view);
 }
 
 /// The descriptor of an elementwise op; `scalar` is a captureless lambda.

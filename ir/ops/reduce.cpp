@@ -44,7 +44,7 @@ void reduceInto(EvaluateContext &context, double first) {
   Shape strides = broadcastStrides(kept, x.type.shape());
   forEachIndex(x.type.shape(), [&](int64_t flat, llvm::ArrayRef<int64_t> coordinates) {
     double &sum = result.values[flatIndex(coordinates, strides)];
-    sum = combine(sum, x.values[flat]);
+    sum = decltype(combine){}(sum, x.values[flat]);
   });
 }
 

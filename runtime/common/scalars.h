@@ -17,9 +17,9 @@ void storeScalar(const ProgramInfo &program, const Context &context, std::string
   for (const ScalarInfo &scalar : program.scalars)
     if (name == scalar.name)
       writeArena(context, scalar.place, 8, [&](std::byte *to) {
-        const auto integer = static_cast<std::int64_t>(value);
-        const auto real = static_cast<double>(value);
-        scalar.isInteger ? std::memcpy(to, &integer, sizeof integer) : std::memcpy(to, &real, sizeof real);
+        // Only what is stored is converted: not every double fits an integer.
+        const auto store = [to](auto converted) { std::memcpy(to, &converted, sizeof converted); };
+        scalar.isInteger ? store(static_cast<std::int64_t>(value)) : store(static_cast<double>(value));
       });
 }
 

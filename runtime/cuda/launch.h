@@ -41,15 +41,18 @@ inline Grid gridFor(const Context &c, std::int64_t count, unsigned threads = 256
   return {dim3(static_cast<unsigned>(std::max<std::int64_t>(1, std::min(needed, most)))), dim3(threads)};
 }
 
-/// Dynamic shared memory of the block.
+/// Dynamic shared memory of the block. A compiler that only sees the host's half of a real device has none.
+#if defined(__CUDACC__)
 template <class T>
 __device__ T *sharedMemory() {
-#if defined(__CUDACC__)
   extern __shared__ __align__(16) unsigned char dynamicShared[];
   return reinterpret_cast<T *>(dynamicShared);
-#else
-  return reinterpret_cast<T *>(emulated::dynamicSharedMemory);
-#endif
 }
+#elif defined(FSDPC_EMULATED_DEVICE)
+template <class T>
+T *sharedMemory() {
+  return reinterpret_cast<T *>(emulated::dynamicSharedMemory);
+}
+#endif
 
 } // namespace fsdpc::rt

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Builds what tests/gpu needs on a machine with a GPU and nothing to build with: programs and kernel tests for sm_80 and sm_90.
+"""Builds what tests/gpu needs on a machine with a GPU and nothing to build with: programs and kernel tests for the devices
+that this build has code for (`cmake --preset default -DCMAKE_CUDA_ARCHITECTURES="80-real;90"`; without it sm_80, and the driver
+compiles its PTX for later ones).
 
     bundle.py [OUT=build/gpu_bundle] [--fixtures NAME ...] [--models NAME ...] [--fsdpc build/fsdpc]
 
@@ -12,7 +14,7 @@ Wants nvcc and a finished build here. In OUT:
 
 Prints what it builds and how large OUT has become; fails above 60 MiB.
 """
-import argparse, concurrent.futures, os, pathlib, shutil, subprocess, sys
+import argparse, concurrent.futures, os, pathlib, re, shutil, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/gpu")]
@@ -21,8 +23,7 @@ import accept, fixture_sets, json, models  # noqa: E402  its compile options and
 MOST_BYTES = 60 << 20
 TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
 HAS_FRONTEND = bool(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print_frontend"], text=True, stdout=subprocess.PIPE).stdout.strip())
-FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}",
-         *[f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]]
+FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}"]
 JOBS = max(2, (os.cpu_count() or 2) // 2)
 
 
@@ -45,6 +46,13 @@ class Bundle:
     def __init__(self, arguments):
         self.out, self.fsdpc, self.build = arguments.out, arguments.fsdpc.resolve(), arguments.fsdpc.resolve().parent
         self.loopback = self.build / "tests/gpu/libfsdpc_loopback_cuda.a"
+
+        # A line of the cache: CMAKE_CUDA_ARCHITECTURES:STRING=80-real;90
+        self.architectures = re.search(r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$", (self.build / "CMakeCache.txt").read_text(), re.M)[1].split(";")
+        self.flags = list(FLAGS)
+        for architecture in self.architectures:
+            number, _, kind = architecture.partition("-")
+            self.flags += [f"-gencode=arch=compute_{number},code={code}_{number}" for code in ("sm", "compute") if not (kind and code == "compute")]
 
     def runtime(self):
         """One library that all programs share. What NCCL does is left open: a program brings the transport."""
@@ -78,7 +86,7 @@ class Bundle:
         objects = []
         for file in ("program.cu", "program_info.cpp"):
             objects.append(source / f"{file}.o")
-            run(TOOLKIT / "bin/nvcc", *FLAGS, *threads, f"-I{source}", "-c", source / file, "-o", objects[-1])
+            run(TOOLKIT / "bin/nvcc", *self.flags, *threads, f"-I{source}", "-c", source / file, "-o", objects[-1])
         # Nothing but the shared runtime asks for them.
         transports = {"loopback": ["-Wl,--whole-archive", self.loopback, "-Wl,--no-whole-archive"],
                       "nccl": ["-Wl,--no-as-needed", library("libnccl.so*")]}
@@ -131,7 +139,7 @@ def main():
         list(pool.map(lambda step: step(), work))
     shutil.rmtree(a.out / "source", ignore_errors=True)
     size = sum(f.stat().st_size for f in a.out.rglob("*") if f.is_file())
-    print(f"bundle: {a.out}, {size / 2**20:.1f} MiB for sm_80 and sm_90")
+    print(f"bundle: {a.out}, {size / 2**20:.1f} MiB for {', '.join(bundle.architectures)}")
     if size > MOST_BYTES:
         sys.exit(f"bundle: more than {MOST_BYTES >> 20} MiB; leave fixtures or models out")
 

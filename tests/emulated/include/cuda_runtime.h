@@ -22,6 +22,8 @@
 #include <tuple>
 #include <utility>
 
+// For the one place that has to know: where dynamic shared memory lies.
+#define FSDPC_EMULATED_DEVICE
 #define __global__
 #define __device__
 #define __host__
