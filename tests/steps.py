@@ -412,16 +412,18 @@ NIGHTLY = {
 }
 
 
-def record_nightly(rows):
-    """tests/NIGHTLY.md: what each part gave last, and of which commit. Parts that did not run keep their rows."""
+def commit():
+    return run(["git", "rev-parse", "--short=12", "HEAD"])[1].strip()
+
+
+def record_nightly(name, tree, result, seconds):
+    """One row of tests/NIGHTLY.md: what a part gave last, and of which commit and seed. Other parts keep their rows."""
     file = ROOT / "tests/NIGHTLY.md"
-    _, commit = run(["git", "rev-parse", "--short=12", "HEAD"])
-    old = dict(re.findall(r"^\| (\w+) (\|.*)$", file.read_text(), re.M)) if file.exists() else {}
-    for name, result, seconds in rows:
-        old[name] = f"| {commit.strip()} | {seed()} | {result.passed} | {result.failed} | {seconds:.0f} |"
+    rows = dict(re.findall(r"^\| (\w+) (\|.*)$", file.read_text(), re.M)) if file.exists() else {}
+    rows[name] = f"| {' | '.join(tree)} | {result.passed} | {result.failed} | {seconds:.0f} |"
     lines = ["# The last nightly run", "", "`tests/run.sh --nightly [PART...]` writes this file. Seeds come from the tree.", "",
              "| part | commit | seed | passed | failed | seconds |", "|---|---|---|---|---|---|",
-             *(f"| {name} {old[name]}" for name in NIGHTLY if name in old)]
+             *(f"| {part} {rows[part]}" for part in NIGHTLY if part in rows)]
     file.write_text("\n".join(lines) + "\n")
 
 
@@ -433,25 +435,24 @@ def main():
     if unknown:
         print(f"unknown step {unknown[0]}; there are: {' '.join(steps)}", file=sys.stderr)
         return 2
-    total, broken, rows = Result(), False, []
+    total, broken = Result(), False
     for name in names:
         if broken and name not in WITHOUT_BUILD:
             print(f"{name}: not run, because the build failed", flush=True)
             continue
-        started = time.monotonic()
+        started, tree = time.monotonic(), (commit(), seed()) # whatever is committed meanwhile
         try:
             result = steps[name]()
         except Exception as error:                       # our own mistake is a failed step, not a missing last line
             result = Result(0, 1, output=f"{type(error).__name__}: {error}")
         if result.output:
             print(result.output.rstrip(), flush=True)
-        note = f", {result.note}" if result.note else ""
-        print(f"{name}: {result.passed} passed, {result.failed} failed{note} ({time.monotonic() - started:.0f} s)", flush=True)
+        note, seconds = f", {result.note}" if result.note else "", time.monotonic() - started
+        print(f"{name}: {result.passed} passed, {result.failed} failed{note} ({seconds:.0f} s)", flush=True)
         total += result
-        rows.append((name, result, time.monotonic() - started))
+        if nightly:
+            record_nightly(name, tree, result, seconds)
         broken = broken or (name == "build" and result.failed > 0)
-    if nightly:
-        record_nightly(rows)
     print(f"{total.passed} passed, {total.failed} failed")
     return 1 if total.failed or not total.passed and names != ["build"] else 0
 
