@@ -68,6 +68,20 @@ llvm::Error checkMixing(const Function &forward, const llvm::DenseSet<const Node
   return llvm::Error::success();
 }
 
+/// Rows that no sample has a part in are the same in every one: the graph of one sample has one of them, as it would
+/// have of a result without samples.
+llvm::Error checkResults(const Function &forwardOfOne, const Function &forward) {
+  BatchAxis batch(forward);
+  const Node &retOfOne = *forwardOfOne.returnNode(), &ret = *forward.returnNode();
+  for (unsigned i = 0; i < std::min(ret.operandCount(), retOfOne.operandCount()); ++i) {
+    const Value *result = ret.operand(i);
+    if (result->type() != retOfOne.operand(i)->type() && result->definer() && !batch.of(result) &&
+        !batch.isLost(result))
+      return refuse(*result->definer(), " gives every sample a row that none of them has a part in");
+  }
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Error checkSamplesApart(const Module &one, const Module &batch) {
@@ -75,6 +89,8 @@ llvm::Error checkSamplesApart(const Module &one, const Module &batch) {
   const Function &forward = *batch.function(FunctionKind::forward);
   llvm::DenseSet<const Node *> needed = neededNodes(batch, forward);
   if (llvm::Error error = checkMixing(forward, needed))
+    return error;
+  if (llvm::Error error = checkResults(forwardOfOne, forward))
     return error;
   std::vector<const Node *> ofBatch = numbersOf(forward, needed);
   std::vector<const Node *> ofOne = numbersOf(forwardOfOne, neededNodes(one, forwardOfOne));

@@ -36,8 +36,8 @@ public:
       // What moving builds stands in front of the node and is not visited, except through `next`.
       Node *next = node->previous();
       if (isMovable(*node))
-        if (const Shape shape = shapeOfReaders(*node); !shape.empty() && gains(*node, shape))
-          move(*node, shape);
+        if (const std::optional<Shape> shape = shapeOfReaders(*node); shape && gains(*node, *shape))
+          move(*node, *shape);
       node = next;
     }
     eraseDeadNodes(function);
@@ -70,22 +70,22 @@ private:
     return dims <= from.size() && dims <= to.size() && from.take_back(dims) == to.take_back(dims);
   }
 
-  /// The one shape in which reshapes give the node to its readers; empty if there is none, or an elementwise reader
+  /// The one shape in which reshapes give the node to its readers; none if there are several, or an elementwise reader
   /// that takes it as it is.
-  static Shape shapeOfReaders(const Node &node) {
-    Shape shape;
+  static std::optional<Shape> shapeOfReaders(const Node &node) {
+    std::optional<Shape> shape;
     for (Use *use = node.result()->uses(); use; use = use->next()) {
       const Node &user = *use->user();
       if (isElementwise(user))
-        return {};
+        return std::nullopt;
       if (user.op() != Op::reshape || !user.result()->hasUses())
         continue;
       ShapeRef own = user.result()->type().shape();
-      if (!shape.empty() && ShapeRef(shape) != own)
-        return {};
+      if (shape && ShapeRef(*shape) != own)
+        return std::nullopt;
       shape = Shape(own);
     }
-    return ShapeRef(shape) == node.result()->type().shape() ? Shape() : shape;
+    return shape && ShapeRef(*shape) == node.result()->type().shape() ? std::nullopt : shape;
   }
 
   /// Do more elementwise neighbours meet the node in this shape than in its own? Operands that only it reads follow.

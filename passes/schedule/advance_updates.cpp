@@ -44,8 +44,10 @@ private:
       if (definer && definer->op() == Op::read && infoOf(node).has(inPlace))
         behind = laterOf(behind, readers.lookup(definer->get<StateAttributes>().state.name));
     }
-    if (const Node *write = writeOfDelivery(node))
-      behind = laterOf(behind, readers.lookup(write->get<StateAttributes>().state.name));
+    for (unsigned i = 0; i < node.resultCount(); ++i)
+      for (const Use *use = node.result(i)->uses(); use; use = use->next())
+        if (const Node *write = writeOfDelivery(*use->user()))
+          behind = laterOf(behind, readers.lookup(write->get<StateAttributes>().state.name));
     Node *copy = copyBehind(isAtTheEnd(node) ? nullptr : behind, node, operands);
     for (unsigned i = 0; i < node.resultCount(); ++i) {
       copy->result(i)->setName(node.result(i)->name());
@@ -68,7 +70,8 @@ private:
     return last = builder.clone(node, operands);
   }
 
-  /// The write of the state that a gather delivers to; null for other nodes.
+  /// The write of the state that a gather delivers to; null for other nodes. A gather waits for its operand and for no
+  /// other compute node: the operand is made behind the last reader of that state.
   static const Node *writeOfDelivery(const Node &node) {
     if (node.op() != Op::allGatherStart)
       return nullptr;

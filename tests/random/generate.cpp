@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/target.h"
 #include "tests/random/productions.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fsdpc {
@@ -140,6 +141,21 @@ Tensor GraphWriter::scores(const Tensor &columns, bool classesFirst) {
   return maker.perSample(maker.make(Op::matmul, {columns, weight}, MatmulAttributes{}, {0, 2}), shape);
 }
 
+/// Does an input of the batch have a part in it?
+bool readsInput(const Value *value) {
+  llvm::DenseSet<const Value *> seen;
+  llvm::SmallVector<const Value *, 16> open = {value};
+  while (!open.empty()) {
+    const Value *next = open.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (!next->definer())
+      return true;
+    llvm::append_range(open, next->definer()->operands());
+  }
+  return false;
+}
+
 void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results) {
   Tensor output = results[0];
   if (results.size() > 1) {
@@ -157,7 +173,9 @@ void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results)
   if (loss.kind == "model")
     return returnModelLoss(output);
   Tensor side = maker.floats.back();
-  if (random.chance(0.3) && side.batch == 0 && side.value != output.value)
+  // Sample by sample, a result that has rows and no samples in it is refused (passes/analysis/samples_apart.h).
+  const bool isRefused = choices.options.splitSamples && !readsInput(side.value);
+  if (random.chance(0.3) && side.batch == 0 && side.value != output.value && !isRefused)
     maker.builder.ret({output.value, side.value}, {"output", "side"});
   else
     maker.builder.ret({output.value}, {"output"});
