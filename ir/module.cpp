@@ -162,6 +162,14 @@ int32_t Module::unitIndex(llvm::StringRef name) const {
   return -1;
 }
 
+bool Module::prefetchesForward(int32_t unit) const {
+  return (unit < 0 ? std::nullopt : units[unit].choices.forwardPrefetch).value_or(decisions.forwardPrefetch);
+}
+
+BackwardPrefetch Module::backwardPrefetch(int32_t unit) const {
+  return (unit < 0 ? std::nullopt : units[unit].choices.backwardPrefetch).value_or(decisions.backwardPrefetch);
+}
+
 int32_t Module::addUnit(Unit unit) {
   units.push_back(std::move(unit));
   return static_cast<int32_t>(units.size()) - 1;

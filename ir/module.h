@@ -1,6 +1,7 @@
 // A module: parameters, units, state, functions. It carries its stage; verify.h checks the rules of that stage.
 #pragma once
 
+#include "ir/choices.h"
 #include "ir/node.h"
 #include "llvm/ADT/StringMap.h"
 #include <deque>
@@ -173,39 +174,11 @@ struct State {
   }
 };
 
-/// Choices per unit: decisions are data that passes apply (design.md section 2).
+/// A part of the model that is gathered, reduced and freed at once.
 struct Unit {
-  std::string name;
-  std::string source;                          ///< how it was found: "name_scopes", "names", "size", "all"
-  std::string strategy = "full_shard";         ///< a row of passes/shard/placement.h
-  std::string reshardAfterForward = "default"; ///< default, always, never, or the size of the smaller group
-  std::string forwardPrefetch = {};            ///< on, off; empty: as Decisions say
-  std::string backwardPrefetch = {};           ///< as in Decisions; empty: as there
-  /// What of forward backward computes again: none, full, selective, budget (passes/train/select_saved.cpp).
-  std::string activationCheckpointing = "none";
-  /// What stays whole between micro-steps, if there are several: reduce (nothing), keep_gradients, keep_parameters,
-  /// keep_both.
-  std::string accumulation = "reduce";
-  /// What of its state lies in the host's memory: none; optimizer (its state, copied to the device and back around each
-  /// step of the optimizer); params (the shards of its parameters too: the optimizer steps on the host, to which
-  /// gradients are copied, and what is gathered is copied to the device).
-  std::string offload = "none";
-  /// Does what it leaves to backward wait in the host's memory? on, off; empty: as Decisions say.
-  std::string offloadActivations = {};
-  std::string paramDType = {};  ///< fp32, bf16, fp16: what its nodes compute in; empty: as the options say
-  std::string reduceDType = {}; ///< what its gradients are summed over ranks in; empty: as the options say
-};
-
-/// Choices for the whole module.
-struct Decisions {
-  int64_t maxInflightAllGathers = 2;
-  bool forwardPrefetch = true;
-  std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
-  bool overlapComm = true;                       ///< off: every collective is waited for where it starts
-  bool ownReduceCommunicator = false;            ///< reductions on a communicator and a stream of their own
-  /// The share, in bytes, of what forward leaves to backward that waits for it in the host's memory: what is made first
-  /// comes first, since it waits longest.
-  double offloadActivations = 0;
+  std::string name = {};
+  std::string source = {}; ///< how it was found: "name_scopes", "names", "size", "all"
+  UnitChoices choices = {};
 };
 
 /// One way to cut the ranks into groups of equal size. The members of a group are `stride` apart: with 4 ranks, size 2
@@ -266,6 +239,10 @@ public:
   const MeshAxis *axis(llvm::StringRef name) const; ///< null if there is none
   int32_t unitIndex(llvm::StringRef name) const;    ///< -1 if there is none
   int32_t addUnit(Unit unit);
+
+  /// The unit's own choice, else that of all. -1: of no unit.
+  bool prefetchesForward(int32_t unit) const;
+  BackwardPrefetch backwardPrefetch(int32_t unit) const;
 
 private:
   llvm::StringMap<State *> stateByName;

@@ -2,7 +2,7 @@
 // schema.
 #pragma once
 
-#include "ir/type.h"
+#include "ir/choices.h"
 
 #include <map>
 #include <optional>
@@ -46,9 +46,8 @@ struct OptimizerOptions {
 /// What is said about the units whose whole names match.
 struct UnitOverride {
   std::string pattern; ///< regular expression
-  /// strategy, reshard_after_forward, forward_prefetch (on, off), backward_prefetch, activation_checkpointing,
-  /// accumulation, param_dtype, reduce_dtype, offload, offload_activations (on, off): values of the fields of Unit
-  std::map<std::string, std::string> values;
+  UnitChoices choices;
+  std::vector<const UnitChoice *> made; ///< the fields of `choices` that are said
 };
 
 struct PipelineOptions {
@@ -66,16 +65,13 @@ struct PipelineOptions {
   LossOptions loss;
   OptimizerOptions optimizer;
 
-  std::string strategy = "full_shard";         ///< of every unit; a row of passes/shard/placement.h
-  std::string reshardAfterForward = "default"; ///< of every unit: default, always, never, or a group size
-  std::string accumulation = "reduce";         ///< of every unit: what stays whole between micro-steps (Unit)
-  int64_t shardDegree = -1;                    ///< ranks of one replica; -1: what replicateDegree leaves
+  UnitChoices choices;      ///< of every unit, as far as unitOverrides say nothing else
+  Decisions decisions;      ///< offloadActivations follows from offloadsActivations and offloadShare
+  int64_t shardDegree = -1; ///< ranks of one replica; -1: what replicateDegree leaves
   int64_t replicateDegree = 1;
   int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit
   int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
-  bool overlapComm = true;
-  bool ownReduceCommunicator = false;
-  bool attentionByLibrary = false; ///< attention by the target's library where it can
+  bool attentionByLibrary = false;  ///< attention by the target's library where it can
   bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
   /// --deterministic: the sums of a micro-step are over all ranks before micro-steps are added up, in every strategy.
   bool sumsRanksFirst = false;
@@ -87,14 +83,9 @@ struct PipelineOptions {
   std::string ignoredParams;                     ///< regular expression of parameters that stay whole everywhere
   std::vector<UnitOverride> unitOverrides;       ///< in order: of equal keys the last counts
   int64_t minNumParams = 100000000;              ///< size_based_wrap
-  bool forwardPrefetch = true;
-  std::string backwardPrefetch = "backward_pre"; ///< backward_pre, backward_post, no_prefetch
-  int64_t maxInflightAllGathers = 2;
-  std::string activationCheckpointing = "none"; ///< of every unit: none, full, selective, budget
-  double activationMemoryBudget = 1;            ///< of units with budget: what passes/train/saved_budget.h says
-  std::string offload = "none";                 ///< of every unit: none, optimizer, params (Unit::offload)
-  bool offloadsActivations = false;             ///< what forward leaves to backward waits on the host
-  double offloadShare = 1;                      ///< of either: the first units, what is made first
+  double activationMemoryBudget = 1;             ///< of units with budget: what passes/train/saved_budget.h says
+  bool offloadsActivations = false;              ///< what forward leaves to backward waits on the host
+  double offloadShare = 1;                       ///< of either: the first units, what is made first
 };
 
 } // namespace fsdpc

@@ -209,7 +209,7 @@ void printInitialValues(const Compilation &compilation, llvm::raw_ostream &out) 
 std::string strategiesOf(const Module &module) {
   llvm::SetVector<llvm::StringRef> strategies;
   for (const Unit &unit : module.units)
-    strategies.insert(unit.strategy);
+    strategies.insert(spelled(unit.choices.strategy));
   return llvm::join(strategies, ", ");
 }
 

@@ -104,7 +104,7 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
 std::vector<std::string> knownStrategies() {
   std::vector<std::string> strategies;
   for (const Placement &row : placements())
-    strategies.push_back(row.strategy.str());
+    strategies.push_back(spelled(row.strategy));
   return strategies;
 }
 

@@ -35,7 +35,7 @@ llvm::json::Array unitsJson(const Module &module) {
                                        {"elements", elements},
                                        {"padded_elements", padded},
                                        {"shard_bytes", shardBytes},
-                                       {"strategy", unit.strategy}});
+                                       {"strategy", spelled(unit.choices.strategy)}});
   }
   return units;
 }

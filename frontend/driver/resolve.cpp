@@ -177,14 +177,17 @@ llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionVal
 
 /// The types that are not the parameters' own; the units' choices are known.
 llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &options) {
-  options.reduceDType = dtypeOfOption(values.text("reduce_dtype"));
-  options.outputDType = dtypeOfOption(values.text("output_dtype"));
-  if (!values.text("buffer_dtype").empty())
-    options.bufferDType = dtypeOfOption(values.text("buffer_dtype"));
+  options.reduceDType = choiceOf<DType>(values, "reduce_dtype");
+  options.outputDType = choiceOf<DType>(values, "output_dtype");
+  options.bufferDType = choiceFrom<DType>(values.text("buffer_dtype"));
   options.castForwardInputs = values.flag("cast_forward_inputs");
   options.keepLowPrecisionGrads = values.flag("keep_low_precision_grads");
-  const bool computesLow = options.paramDType != DType::f32 || isSaidOfUnits(options, "param_dtype", {"bf16", "fp16"});
-  const bool reducesLow = options.reduceDType != DType::f32 || isSaidOfUnits(options, "reduce_dtype", {"bf16", "fp16"});
+  const bool computesLow = options.paramDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
+                             return unit.paramDType.value_or(DType::f32) != DType::f32;
+                           });
+  const bool reducesLow = options.reduceDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
+                            return unit.reduceDType.value_or(DType::f32) != DType::f32;
+                          });
   if (reducesLow && options.worldSize == 1)
     return usage("reduce_dtype: changes nothing for --world_size 1, which sums nothing over ranks");
   if (!options.castForwardInputs && !computesLow)
@@ -209,11 +212,8 @@ bool changed(const OptionValues &values, llvm::StringRef name) {
   return values.given(name) && !sameValue(values.text(name), row.defaultValue);
 }
 
-bool isSaidOfUnits(const PipelineOptions &options, const std::string &key, llvm::ArrayRef<llvm::StringRef> wanted) {
-  return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) {
-    auto found = unit.values.find(key);
-    return found != unit.values.end() && llvm::is_contained(wanted, llvm::StringRef(found->second));
-  });
+bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo) {
+  return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) { return isSo(unit.choices); });
 }
 
 llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
@@ -278,7 +278,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.seed = static_cast<uint64_t>(values.integer("seed"));
   if (!values.given("param_dtype") && values.text("mixed_precision") != "no")
     values.resolve("param_dtype", values.text("mixed_precision").str());
-  options.paramDType = dtypeOfOption(values.text("param_dtype"));
+  options.paramDType = choiceOf<DType>(values, "param_dtype");
   llvm::Expected<LossOptions> loss = lossOptions(values, module);
   if (!loss)
     return loss.takeError();
@@ -289,7 +289,9 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.optimizer = *optimizer;
   if (llvm::Error error = unitOptions(values, options))
     return error;
-  DType scaled = isSaidOfUnits(options, "param_dtype", {"fp16"}) ? DType::f16 : options.paramDType;
+  DType scaled = isSaidOfUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })
+                     ? DType::f16
+                     : options.paramDType;
   if (llvm::Error error = lossScaleOptions(values, scaled).moveInto(options.optimizer.lossScale))
     return error;
   if (llvm::Error error = precisionOptions(values, options))

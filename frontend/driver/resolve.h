@@ -27,14 +27,19 @@ llvm::StringRef defaultOf(llvm::StringRef name);
 /// Gives options that change nothing for --strategy their defaults: for plans that nobody asked for by name.
 void dropWithoutEffect(OptionValues &values);
 
-/// A value of --reshard_after_forward: default, always, never, or a number of ranks.
-llvm::Error checkReshard(llvm::StringRef value);
-
 /// Was the option given, with another value than its default?
 bool changed(const OptionValues &values, llvm::StringRef name);
 
-/// Does --unit give some units one of these values for the key?
-bool isSaidOfUnits(const PipelineOptions &options, const std::string &key, llvm::ArrayRef<llvm::StringRef> wanted);
+/// Does --unit say something of some units that is so?
+bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo);
+
+/// The value of a choice option, in its type. The schema has checked it; `auto` is resolved.
+template <class T>
+T choiceOf(const OptionValues &values, llvm::StringRef name) {
+  std::optional<T> value = choiceFrom<T>(values.text(name));
+  assert(value && "the schema lets no other value through");
+  return *value;
+}
 
 /// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);

@@ -29,17 +29,14 @@ constexpr StrategyOption strategyOptions[] = {
     {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
 };
 
-/// Units of this strategy, with what the options say about when they are whole.
-Unit unitOf(const OptionValues &values) {
-  Unit unit;
-  unit.strategy = values.text("strategy").str();
-  unit.reshardAfterForward = values.text("reshard_after_forward").lower();
-  return unit;
-}
+Unit unitOf(Strategy strategy) { return {.choices = {.strategy = strategy}}; }
 
 bool accumulationIsUsed(const OptionValues &values) {
+  Unit unit = unitOf(choiceOf<Strategy>(values, "strategy"));
+  unit.choices.reshardAfterForward =
+      choiceFrom<ReshardAfterForward>(values.text("reshard_after_forward").lower()).value_or(ReshardAfterForward());
   return values.integer("gradient_accumulation_steps") > 1 &&
-         changesAnything(values.text("accumulation"), unitOf(values));
+         changesAnything(choiceOf<Accumulation>(values, "accumulation"), unit);
 }
 
 llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
@@ -52,14 +49,14 @@ llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
 
 /// Units with a strategy of their own may use what the others do not.
 llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOptions &options, bool unitsDiffer) {
-  Unit unit;
-  unit.strategy = options.strategy;
+  const Unit unit = unitOf(options.choices.strategy);
+  const std::string strategy = "--strategy " + spelled(options.choices.strategy);
   for (const StrategyOption &option : strategyOptions)
     if (!unitsDiffer && changed(values, option.name) && !option.isUsed(placementOf(unit)))
-      return usage("--" + option.name + ": changes nothing for --strategy " + options.strategy);
+      return usage("--" + option.name + ": changes nothing for " + strategy);
   if (!unitsDiffer && changed(values, "accumulation") && !accumulationIsUsed(values))
-    return usage("--accumulation " + options.accumulation + ": changes nothing for --strategy " + options.strategy);
-  return isHybrid(placementOf(unit)) ? requireDegree(values, "--strategy " + options.strategy) : llvm::Error::success();
+    return usage("--accumulation " + spelled(options.choices.accumulation) + ": changes nothing for " + strategy);
+  return isHybrid(placementOf(unit)) ? requireDegree(values, strategy) : llvm::Error::success();
 }
 
 /// Degrees of the hybrid mesh; their product is checked where the mesh is made.
@@ -80,9 +77,8 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
   if (mode == "off")
     return llvm::Error::success();
   options.sumsRanksFirst = true;
-  const llvm::StringRef kept = options.accumulation;
-  if (kept == "keep_gradients" || kept == "keep_both" ||
-      isSaidOfUnits(options, "accumulation", {"keep_gradients", "keep_both"}))
+  auto keeps = [](const UnitChoices &choices) { return keepsGradients(Unit{.choices = choices}); };
+  if (keeps(options.choices) || isSaidOfUnits(options, keeps))
     return usage(
         "--deterministic " + mode +
         ": gradients that are kept add up micro-steps before ranks, the others "
@@ -95,7 +91,9 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
     return usage("--deterministic " + mode + ": replicas of " + llvm::Twine(members) +
                  " ranks sum in another order than other strategies; the ranks of a replica must be a power of two");
   options.splitSamples = mode == "world";
-  const bool roundsSums = options.reduceDType != DType::f32 || isSaidOfUnits(options, "reduce_dtype", {"bf16", "fp16"});
+  const bool roundsSums = options.reduceDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
+                            return unit.reduceDType.value_or(DType::f32) != DType::f32;
+                          });
   if (roundsSums && (options.splitSamples || (replicas > 1 && members > 1)))
     return usage(
         "--deterministic " + mode + ": each sum over ranks is rounded to the reduce_dtype, so bits depend on " +
@@ -110,14 +108,12 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
 /// A unit's own strategy may use what --strategy does not, and needs the degrees if it is hybrid.
 llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOptions &options, bool &unitsDiffer) {
   for (const UnitOverride &unit : options.unitOverrides) {
-    auto strategy = unit.values.find("strategy");
-    if (strategy == unit.values.end())
+    if (!llvm::is_contained(unit.made, unitChoice("strategy")))
       continue;
     unitsDiffer = true;
-    Unit probe;
-    probe.strategy = strategy->second;
-    if (isHybrid(placementOf(probe)))
-      if (llvm::Error error = requireDegree(values, "--unit " + unit.pattern + ":strategy=" + probe.strategy))
+    const Strategy strategy = unit.choices.strategy;
+    if (isHybrid(placementOf(unitOf(strategy))))
+      if (llvm::Error error = requireDegree(values, "--unit " + unit.pattern + ":strategy=" + spelled(strategy)))
         return error;
   }
   return llvm::Error::success();
@@ -128,12 +124,11 @@ constexpr double defaultShareKept = 0.5;
 
 /// A budget that is said needs a unit that has one.
 llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &options) {
-  options.activationCheckpointing = values.text("activation_checkpointing").str();
-  bool isUsed =
-      options.activationCheckpointing == "budget" || llvm::any_of(options.unitOverrides, [](const auto &unit) {
-        auto mode = unit.values.find("activation_checkpointing");
-        return mode != unit.values.end() && mode->second == "budget";
-      });
+  options.choices.activationCheckpointing = choiceOf<ActivationCheckpointing>(values, "activation_checkpointing");
+  auto hasBudget = [](const UnitChoices &choices) {
+    return choices.activationCheckpointing == ActivationCheckpointing::budget;
+  };
+  const bool isUsed = hasBudget(options.choices) || isSaidOfUnits(options, hasBudget);
   llvm::StringRef share = values.text("activation_memory_budget");
   if (!isUsed)
     return share.empty()
@@ -150,11 +145,11 @@ llvm::Error offloadShare(const OptionValues &values, PipelineOptions &options) {
   llvm::StringRef share = values.text("offload_share");
   if (share.empty())
     return llvm::Error::success();
-  if (options.offload == "none" && !options.offloadsActivations)
+  if (options.choices.offload == Offload::none && !options.offloadsActivations)
     return usage("--offload_share " + share +
                  ": changes nothing without --offload_params, --offload_optimizer or "
                  "--offload_activations");
-  if (options.offload == "none" && values.text("activation_checkpointing") == "budget")
+  if (options.choices.offload == Offload::none && values.text("activation_checkpointing") == "budget")
     return usage("--offload_share " + share +
                  ": changes nothing for --activation_checkpointing budget, which says itself what is offloaded");
   options.offloadShare = values.real("offload_share");
@@ -169,20 +164,10 @@ llvm::StringRef defaultOf(llvm::StringRef name) {
   return llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; })->defaultValue;
 }
 
-llvm::Error checkReshard(llvm::StringRef value) {
-  int64_t size;
-  bool known =
-      value == "default" || value == "always" || value == "never" || (!value.getAsInteger(10, size) && size >= 1);
-  return known
-             ? llvm::Error::success()
-             : usage("--reshard_after_forward " + value + ": default, always, never or a number of ranks is expected");
-}
-
 void dropWithoutEffect(OptionValues &values) {
-  Unit unit;
-  unit.strategy = values.text("strategy").str();
+  const Placement placement = placementOf(unitOf(choiceOf<Strategy>(values, "strategy")));
   for (const StrategyOption &option : strategyOptions)
-    if (!option.isUsed(placementOf(unit)))
+    if (!option.isUsed(placement))
       values.resolve(option.name, defaultOf(option.name).str());
   if (!accumulationIsUsed(values))
     values.resolve("accumulation", defaultOf("accumulation").str());
@@ -207,32 +192,37 @@ llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name
 }
 
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options) {
-  options.strategy = values.text("strategy").str();
-  options.reshardAfterForward = values.text("reshard_after_forward").lower();
-  if (llvm::Error error = checkReshard(options.reshardAfterForward))
-    return error;
+  options.choices.strategy = choiceOf<Strategy>(values, "strategy");
+  llvm::StringRef reshard = values.text("reshard_after_forward");
+  std::optional<ReshardAfterForward> kept = choiceFrom<ReshardAfterForward>(reshard.lower());
+  if (!kept)
+    return usage("--reshard_after_forward " + reshard + ": " + choiceValues<ReshardAfterForward>() + " is expected");
+  options.choices.reshardAfterForward = *kept;
   if (llvm::Error error = hybridOptions(values, options))
     return error;
   if (llvm::Error error = bytesOf(values, "allgather_bucket_size").moveInto(options.allGatherBucketBytes))
     return error;
   if (llvm::Error error = bytesOf(values, "reduce_bucket_size").moveInto(options.reduceBucketBytes))
     return error;
-  options.forwardPrefetch = values.flag("forward_prefetch");
-  options.backwardPrefetch = values.text("backward_prefetch").str();
-  options.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
-  options.overlapComm = values.flag("overlap_comm");
-  options.offload = values.flag("offload_params") ? "params" : values.flag("offload_optimizer") ? "optimizer" : "none";
+  options.decisions.forwardPrefetch = values.flag("forward_prefetch");
+  options.decisions.backwardPrefetch = choiceOf<BackwardPrefetch>(values, "backward_prefetch");
+  options.decisions.maxInflightAllGathers = values.integer("max_inflight_all_gathers");
+  options.decisions.overlapComm = values.flag("overlap_comm");
+  options.choices.offload = values.flag("offload_params")      ? Offload::params
+                            : values.flag("offload_optimizer") ? Offload::optimizer
+                                                               : Offload::none;
   options.offloadsActivations = values.flag("offload_activations");
   if (llvm::Error error = offloadShare(values, options))
     return error;
   if (llvm::Error error = checkpointingOptions(values, options))
     return error;
-  options.accumulation = values.text("accumulation").str();
-  bool unitsAccumulate = llvm::any_of(options.unitOverrides,
-                                      [](const UnitOverride &unit) { return unit.values.count("accumulation") > 0; });
+  options.choices.accumulation = choiceOf<Accumulation>(values, "accumulation");
+  bool unitsAccumulate = llvm::any_of(options.unitOverrides, [](const UnitOverride &unit) {
+    return llvm::is_contained(unit.made, unitChoice("accumulation"));
+  });
   if (options.microSteps == 1 && (changed(values, "accumulation") || unitsAccumulate))
     return usage("accumulation: changes nothing for --gradient_accumulation_steps 1");
-  options.ownReduceCommunicator = values.text("reduce_communicator") == "own";
+  options.decisions.ownReduceCommunicator = values.text("reduce_communicator") == "own";
   if (llvm::Error error = deterministicOptions(values, options))
     return error;
   bool unitsDiffer = false;

@@ -258,7 +258,7 @@ void ScheduleWriter::writeFunction(const StepTimes::Placed &placed, int64_t inde
 json::Array ScheduleWriter::unitsJson() const {
   json::Array units;
   for (const Unit &unit : module.units)
-    units.push_back(json::Object{{"name", json::fixUTF8(unit.name)}, {"strategy", unit.strategy}});
+    units.push_back(json::Object{{"name", json::fixUTF8(unit.name)}, {"strategy", spelled(unit.choices.strategy)}});
   return units;
 }
 

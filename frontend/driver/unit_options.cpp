@@ -7,45 +7,40 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral unitKeys[] = {
-    "strategy",     "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
-    "accumulation", "param_dtype",           "reduce_dtype",     "offload_params",    "offload_activations"};
+/// What a unit's choice is called on the command line: where its state lies is several options there, and one of them
+/// may be said of units.
+llvm::StringRef keyOf(const UnitChoice &choice) { return choice.name == "offload" ? "offload_params" : choice.name; }
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-llvm::Expected<std::string> unitKey(llvm::StringRef text) {
+llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
   std::string key = text.trim().lower();
   std::replace(key.begin(), key.end(), '-', '_');
   llvm::StringRef plain = key;
   plain.consume_front("fsdp_");
-  llvm::StringRef nearest;
-  unsigned best = 8;
-  for (llvm::StringRef known : unitKeys) {
-    if (known == plain)
-      return plain.str();
-    if (unsigned distance = known.edit_distance(plain, true, best); distance < best) {
-      best = distance;
-      nearest = known;
-    }
+  llvm::SmallVector<llvm::StringRef, 12> keys;
+  for (const UnitChoice &choice : unitChoices()) {
+    if (keyOf(choice) == plain)
+      return &choice;
+    keys.push_back(keyOf(choice));
   }
-  return usage("'" + key + "' is not one of " + llvm::join(llvm::ArrayRef(unitKeys), ", ") +
-               (nearest.empty() ? "" : " (did you mean " + nearest + "?)"));
+  return usage("'" + key + "' is not one of " + llvm::join(keys, ", ") + didYouMean(plain, keys));
 }
 
-/// As the field of Unit has it.
-llvm::Expected<std::string> unitValue(llvm::StringRef key, llvm::StringRef value) {
-  if (key == "reshard_after_forward") {
-    std::string plain = value.lower();
-    if (llvm::Error error = checkReshard(plain))
-      return error;
-    return plain;
-  }
+/// As the text form spells it.
+llvm::Expected<std::string> unitValue(const OptionValues &values, const UnitChoice &choice, llvm::StringRef value) {
+  llvm::StringRef key = keyOf(choice);
   if (key == "strategy" && value.equals_insensitive("auto"))
     return usage("strategy=auto: is for all units, --strategy auto");
+  if (key == "reshard_after_forward")
+    return value.lower();
   llvm::Expected<std::string> checked = OptionValues::checked(key, value);
-  if (!checked || (key != "forward_prefetch" && key != "offload_activations"))
-    return checked;
-  return std::string(*checked == "true" ? "on" : "off");
+  if (!checked)
+    return checked.takeError();
+  const bool isOn = *checked == "true";
+  if (key == "offload_params")
+    return spelled(isOn ? Offload::params : values.flag("offload_optimizer") ? Offload::optimizer : Offload::none);
+  return isOn || *checked == "false" ? spelled(isOn) : *checked;
 }
 
 /// 'REGEX:KEY=VALUE,...': the expression may hold colons, what is behind the last one may not.
@@ -62,19 +57,15 @@ llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::Stri
     auto [name, value] = setting.split('=');
     if (!setting.contains('='))
       return usage("'" + setting + "' is not KEY=VALUE");
-    llvm::Expected<std::string> key = unitKey(name);
-    if (!key)
-      return key.takeError();
-    llvm::Expected<std::string> checked = unitValue(*key, value.trim());
+    llvm::Expected<const UnitChoice *> choice = unitChoiceOf(name);
+    if (!choice)
+      return choice.takeError();
+    llvm::Expected<std::string> checked = unitValue(values, **choice, value.trim());
     if (!checked)
       return checked.takeError();
-    result.values[*key] = std::move(*checked);
-  }
-  // On a unit it is one choice of three.
-  if (auto offload = result.values.find("offload_params"); offload != result.values.end()) {
-    bool isOn = offload->second == "true";
-    result.values.erase(offload);
-    result.values["offload"] = isOn ? "params" : values.flag("offload_optimizer") ? "optimizer" : "none";
+    if (!(*choice)->read(*checked, result.choices))
+      return usage((*choice)->name + " " + value + ": " + (*choice)->values() + " is expected");
+    result.made.push_back(*choice);
   }
   return result;
 }

@@ -79,7 +79,7 @@ void ModulePrinter::writeDecisions() {
   if (!decisions.forwardPrefetch)
     text += " no_forward_prefetch";
   if (decisions.backwardPrefetch != standard.backwardPrefetch)
-    text += " backward_prefetch(" + wordOrString(decisions.backwardPrefetch) + ")";
+    text += " backward_prefetch(" + spelled(decisions.backwardPrefetch) + ")";
   if (!decisions.overlapComm)
     text += " no_overlap_comm";
   if (decisions.ownReduceCommunicator)
@@ -94,26 +94,9 @@ void ModulePrinter::writeUnit(const Unit &unit) {
   out << "unit " << symbol(unit.name);
   if (!unit.source.empty())
     out << " source(" << wordOrString(unit.source) << ')';
-  if (unit.strategy != Unit().strategy)
-    out << " strategy(" << wordOrString(unit.strategy) << ')';
-  if (unit.reshardAfterForward != Unit().reshardAfterForward)
-    out << " reshard_after_forward(" << wordOrString(unit.reshardAfterForward) << ')';
-  if (!unit.forwardPrefetch.empty())
-    out << " forward_prefetch(" << wordOrString(unit.forwardPrefetch) << ')';
-  if (!unit.backwardPrefetch.empty())
-    out << " backward_prefetch(" << wordOrString(unit.backwardPrefetch) << ')';
-  if (unit.activationCheckpointing != Unit().activationCheckpointing)
-    out << " activation_checkpointing(" << wordOrString(unit.activationCheckpointing) << ')';
-  if (unit.accumulation != Unit().accumulation)
-    out << " accumulation(" << wordOrString(unit.accumulation) << ')';
-  if (unit.offload != Unit().offload)
-    out << " offload(" << wordOrString(unit.offload) << ')';
-  if (!unit.offloadActivations.empty())
-    out << " offload_activations(" << wordOrString(unit.offloadActivations) << ')';
-  if (!unit.paramDType.empty())
-    out << " param_dtype(" << wordOrString(unit.paramDType) << ')';
-  if (!unit.reduceDType.empty())
-    out << " reduce_dtype(" << wordOrString(unit.reduceDType) << ')';
+  for (const UnitChoice &choice : unitChoices())
+    if (!choice.isDefault(unit.choices))
+      out << ' ' << choice.name << '(' << wordOrString(choice.print(unit.choices)) << ')';
   out << '\n';
 }
 

@@ -92,6 +92,18 @@ bool Reader::readClass() {
   return module->classes.emplace(path, name).second || fail(at, "class " + at.text + " stands here twice");
 }
 
+bool Reader::readBackwardPrefetch(BackwardPrefetch &prefetch) {
+  return parenthesized([&] {
+    Token at = token;
+    std::string text;
+    if (!readWordOrString(text))
+      return false;
+    std::optional<BackwardPrefetch> value = choiceFrom<BackwardPrefetch>(text);
+    prefetch = value.value_or(prefetch);
+    return value || fail(at, "backward_prefetch is " + choiceValues<BackwardPrefetch>() + ", not '" + text + "'");
+  });
+}
+
 bool Reader::readDecisions() {
   Decisions &decisions = module->decisions;
   while (clauseFollows()) {
@@ -105,7 +117,7 @@ bool Reader::readDecisions() {
       if (!parenthesized([&] { return readInteger(decisions.maxInflightAllGathers); }))
         return false;
     } else if (acceptWord("backward_prefetch")) {
-      if (!parenthesized([&] { return readWordOrString(decisions.backwardPrefetch); }))
+      if (!readBackwardPrefetch(decisions.backwardPrefetch))
         return false;
     } else if (acceptWord("offload_activations")) {
       if (!parenthesized([&] { return readDouble(decisions.offloadActivations); }))
@@ -118,33 +130,36 @@ bool Reader::readDecisions() {
   return true;
 }
 
+bool Reader::readUnitChoice(UnitChoices &choices) {
+  const UnitChoice *choice = token.kind == Token::Kind::word ? unitChoice(token.text) : nullptr;
+  if (!choice) {
+    std::string known = "source";
+    for (const UnitChoice &row : unitChoices())
+      known += ", " + row.name.str();
+    return failHere("a unit has " + known + ", not '" + token.text + "'");
+  }
+  advance();
+  return parenthesized([&] {
+    Token at = token;
+    std::string value;
+    return readWordOrString(value) &&
+           (choice->read(value, choices) ||
+            fail(at, choice->name.str() + " is " + choice->values() + ", not '" + value + "'"));
+  });
+}
+
 bool Reader::readUnit() {
   Token at = token;
   Unit unit;
   if (!readSymbol(unit.name))
     return false;
-  const std::pair<llvm::StringRef, std::string *> clauses[] = {
-      {"source", &unit.source},
-      {"strategy", &unit.strategy},
-      {"reshard_after_forward", &unit.reshardAfterForward},
-      {"forward_prefetch", &unit.forwardPrefetch},
-      {"backward_prefetch", &unit.backwardPrefetch},
-      {"activation_checkpointing", &unit.activationCheckpointing},
-      {"accumulation", &unit.accumulation},
-      {"offload", &unit.offload},
-      {"offload_activations", &unit.offloadActivations},
-      {"param_dtype", &unit.paramDType},
-      {"reduce_dtype", &unit.reduceDType}};
   while (clauseFollows()) {
-    const auto *clause = llvm::find_if(clauses, [&](const auto &row) { return token.isWord(row.first); });
-    if (clause == std::end(clauses))
-      return failHere(
-          "a unit has source, strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-          "activation_checkpointing, accumulation, offload, offload_activations, param_dtype and reduce_dtype, not '" +
-          token.text + "'");
-    advance();
-    if (!parenthesized([&] { return readWordOrString(*clause->second); }))
+    if (acceptWord("source")) {
+      if (!parenthesized([&] { return readWordOrString(unit.source); }))
+        return false;
+    } else if (!readUnitChoice(unit.choices)) {
       return false;
+    }
   }
   if (!units.try_emplace(unit.name, static_cast<int32_t>(module->units.size())).second)
     return fail(at, "unit " + at.text + " is declared twice");

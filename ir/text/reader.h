@@ -93,7 +93,9 @@ private:
   bool readMicroSteps();
   bool readSetting();
   bool readClass();
+  bool readBackwardPrefetch(BackwardPrefetch &prefetch);
   bool readDecisions();
+  bool readUnitChoice(UnitChoices &choices);
   bool readUnit();
   bool readOutline();
   bool readState();

@@ -208,7 +208,7 @@ void limitOffload(Module &module, double share) {
   }
   for (Unit &unit : module.units) {
     if (static_cast<double>(taken) >= share * static_cast<double>(total))
-      unit.offload = "none";
+      unit.choices.offload = Offload::none;
     taken += bytesOf.lookup(unit.name);
   }
 }

@@ -9,30 +9,6 @@ namespace fsdpc {
 
 namespace {
 
-/// The field of a unit that a key of --unit sets.
-std::string &fieldOf(Unit &unit, llvm::StringRef key) {
-  if (key == "strategy")
-    return unit.strategy;
-  if (key == "reshard_after_forward")
-    return unit.reshardAfterForward;
-  if (key == "forward_prefetch")
-    return unit.forwardPrefetch;
-  if (key == "activation_checkpointing")
-    return unit.activationCheckpointing;
-  if (key == "accumulation")
-    return unit.accumulation;
-  if (key == "offload")
-    return unit.offload;
-  if (key == "offload_activations")
-    return unit.offloadActivations;
-  if (key == "param_dtype")
-    return unit.paramDType;
-  if (key == "reduce_dtype")
-    return unit.reduceDType;
-  assert(key == "backward_prefetch" && "the driver lets no other key through");
-  return unit.backwardPrefetch;
-}
-
 template <class Items>
 std::string namesOf(const Items &items) {
   std::vector<std::string> names;
@@ -48,8 +24,8 @@ llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued
     if (continued.contains(unit.name) || !regex.match(unit.name))
       continue;
     isMatched = true;
-    for (const auto &[key, value] : override.values)
-      fieldOf(unit, key) = value;
+    for (const UnitChoice *choice : override.made)
+      choice->copy(override.choices, unit.choices);
   }
   if (!isMatched)
     return llvm::createStringError("--unit " + override.pattern + ": the whole name of no unit matches; there are " +
@@ -57,31 +33,32 @@ llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued
   return llvm::Error::success();
 }
 
-/// Can the key change anything for a unit of this strategy?
-bool isUsed(const Unit &unit, llvm::StringRef key) {
-  if (key == "accumulation")
-    return unit.accumulation == Unit().accumulation || changesAnything(unit.accumulation, unit);
+/// Can the choice change anything for a unit of this strategy?
+bool isUsed(const Unit &unit, const UnitChoice &choice) {
+  if (choice.name == "accumulation")
+    return choice.isDefault(unit.choices) || changesAnything(unit.choices.accumulation, unit);
   Unit plain;
-  plain.strategy = unit.strategy;
+  plain.choices.strategy = unit.choices.strategy;
   WholeCopy copy = placementOf(plain).copy;
-  return key == "strategy" || key == "activation_checkpointing" || key.starts_with("offload") ||
-         key.ends_with("_dtype") || copy == WholeCopy::perUse ||
-         (key == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
+  bool isOfGathers = choice.name == "reshard_after_forward" || choice.name.ends_with("_prefetch");
+  return !isOfGathers || copy == WholeCopy::perUse ||
+         (choice.name == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
 }
 
 /// Once all strategies are known: a choice that none of its units has a use for is a mistake.
 llvm::Error checkEffects(llvm::ArrayRef<Unit> units, const UnitOverride &override) {
   llvm::Regex regex("^(" + override.pattern + ")$");
-  for (const auto &[key, value] : override.values) {
+  for (const UnitChoice *choice : override.made) {
     std::string without;
     bool isEffective = false;
     for (const Unit &unit : units)
       if (regex.match(unit.name)) {
-        isEffective |= isUsed(unit, key);
-        without = unit.name + " is " + unit.strategy;
+        isEffective |= isUsed(unit, *choice);
+        without = unit.name + " is " + spelled(unit.choices.strategy);
       }
     if (!isEffective)
-      return llvm::createStringError("--unit " + override.pattern + ": " + key + " changes nothing, " + without);
+      return llvm::createStringError("--unit " + override.pattern + ": " + choice->name + " changes nothing, " +
+                                     without);
   }
   return llvm::Error::success();
 }
@@ -115,10 +92,7 @@ llvm::Error applyUnitOverrides(Module &module, const UnitPlan &plan, const Pipel
       return error;
   for (const auto &[unit, others] : plan.continuations)
     for (int32_t other : others)
-      for (llvm::StringRef key :
-           {"strategy", "reshard_after_forward", "forward_prefetch", "backward_prefetch", "activation_checkpointing",
-            "accumulation", "offload", "offload_activations", "param_dtype", "reduce_dtype"})
-        fieldOf(module.units[other], key) = fieldOf(module.units[unit], key);
+      module.units[other].choices = module.units[unit].choices;
   return ignoreParameters(module, options.ignoredParams);
 }
 

@@ -72,13 +72,7 @@ private:
     return unique;
   }
   int32_t addUnit(std::string name, llvm::StringRef source) {
-    plan.units.push_back({.name = std::move(name),
-                          .source = source.str(),
-                          .strategy = options.strategy,
-                          .reshardAfterForward = options.reshardAfterForward,
-                          .activationCheckpointing = options.activationCheckpointing,
-                          .accumulation = options.accumulation,
-                          .offload = options.offload});
+    plan.units.push_back({std::move(name), source.str(), options.choices});
     return static_cast<int32_t>(plan.units.size()) - 1;
   }
   int32_t blockUnit(const UsedParameter &parameter, const std::string &block, llvm::StringRef source);

@@ -26,8 +26,7 @@ private:
   /// One buffer serves both steps, so the first must free it. A copy from the host would have to be carried as well.
   bool canBeCarried(const Node &start) const {
     const Node *read = start.operand(0)->definer();
-    bool ofUnit = start.unit >= 0 && !module.units[start.unit].forwardPrefetch.empty();
-    bool isPrefetched = ofUnit ? module.units[start.unit].forwardPrefetch == "on" : module.decisions.forwardPrefetch;
+    bool isPrefetched = module.prefetchesForward(start.unit);
     return isPrefetched && read && read->op() == Op::read && isFreed(*waitOf(start)) &&
            !module.state(read->get<StateAttributes>().state.name)->onHost;
   }

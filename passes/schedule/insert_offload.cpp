@@ -139,12 +139,12 @@ public:
     candidates.remove_if([&](const auto &entry) { return !isWorthIt(*entry.first, entry.second); });
     int64_t total = 0, taken = 0;
     for (const auto &[root, saved] : candidates)
-      total += choiceOf(*root, saved).empty() ? root->type().bytes() : 0;
+      total += !choiceOf(*root, saved) ? root->type().bytes() : 0;
     for (auto &[root, saved] : candidates) {
-      const llvm::StringRef choice = choiceOf(*root, saved);
-      if (choice == "off" || (choice.empty() && static_cast<double>(taken) >= share * static_cast<double>(total)))
+      const std::optional<bool> choice = choiceOf(*root, saved);
+      if (choice == false || (!choice && static_cast<double>(taken) >= share * static_cast<double>(total)))
         continue;
-      taken += choice.empty() ? root->type().bytes() : 0;
+      taken += choice ? 0 : root->type().bytes();
       move(*root, saved);
     }
   }
@@ -159,12 +159,12 @@ private:
   };
 
   /// What is said of the unit that makes it, or of the one whose backward it first stays for: on, off, or nothing.
-  llvm::StringRef choiceOf(const Value &root, const Saved &saved) const {
+  std::optional<bool> choiceOf(const Value &root, const Saved &saved) const {
     const std::vector<Unit> &units = step.module()->units;
     auto choice = [&](const Node &node) {
-      return node.section.unit < 0 ? llvm::StringRef() : llvm::StringRef(units[node.section.unit].offloadActivations);
+      return node.section.unit < 0 ? std::nullopt : units[node.section.unit].choices.offloadActivations;
     };
-    return choice(*saved.firstInBackward) == "on" ? "on" : choice(*root.definer());
+    return choice(*saved.firstInBackward) == true ? true : choice(*root.definer());
   }
 
   static bool isBackward(const Node &node) {
@@ -256,7 +256,7 @@ private:
 
 bool offloadsActivations(const Module &module) {
   return module.decisions.offloadActivations > 0 ||
-         llvm::any_of(module.units, [](const Unit &unit) { return unit.offloadActivations == "on"; });
+         llvm::any_of(module.units, [](const Unit &unit) { return unit.choices.offloadActivations == true; });
 }
 
 llvm::Error run(Module &module, const PassContext &) {

@@ -53,16 +53,6 @@ private:
     return wait;
   }
 
-  bool prefetchesForward(const Node &start) const {
-    llvm::StringRef own = start.unit < 0 ? "" : llvm::StringRef(unitOf(start).forwardPrefetch);
-    return own.empty() ? module.decisions.forwardPrefetch : own == "on";
-  }
-
-  llvm::StringRef backwardPrefetch(const Node &start) const {
-    llvm::StringRef own = start.unit < 0 ? "" : llvm::StringRef(unitOf(start).backwardPrefetch);
-    return own.empty() ? llvm::StringRef(module.decisions.backwardPrefetch) : own;
-  }
-
   int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
 
   /// Starts gather i as soon as the one that the bound puts before it has arrived, unless too many units would be held:
@@ -73,11 +63,11 @@ private:
     Gather &gather = gathers[i];
     Phase phase = gather.wait->section.phase;
     bool backward = phase == Phase::backward || phase == Phase::recompute;
-    llvm::StringRef mode = backwardPrefetch(*gather.start);
-    if (backward ? mode == "no_prefetch" : !prefetchesForward(*gather.start))
+    BackwardPrefetch mode = module.backwardPrefetch(gather.start->unit);
+    if (backward ? mode == BackwardPrefetch::none : !module.prefetchesForward(gather.start->unit))
       return;
     Node *position = depth <= i ? before.wait : before.start;
-    if (backward && mode == "backward_post" && before.free && before.free->isBefore(gather.start))
+    if (backward && mode == BackwardPrefetch::post && before.free && before.free->isBefore(gather.start))
       position = before.free->previous();
     position = latest(position, gathers[i - 1].start);
     position = latest(position, operandOf(gather));

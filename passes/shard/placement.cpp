@@ -12,12 +12,12 @@ constexpr llvm::StringLiteral replicateAxis = "replicate";
 constexpr llvm::StringLiteral worldAxis = "world";
 
 constexpr Placement rows[] = {
-    {"no_shard", Split::none, WholeCopy::always},
-    {"shard_optimizer", Split::all, WholeCopy::always},
-    {"hybrid_shard_zero2", Split::shard, WholeCopy::forwardToBackward},
-    {"shard_grad_op", Split::all, WholeCopy::forwardToBackward},
-    {"hybrid_shard", Split::shard, WholeCopy::perUse},
-    {"full_shard", Split::all, WholeCopy::perUse},
+    {Strategy::noShard, Split::none, WholeCopy::always},
+    {Strategy::shardOptimizer, Split::all, WholeCopy::always},
+    {Strategy::hybridShardZero2, Split::shard, WholeCopy::forwardToBackward},
+    {Strategy::shardGradOp, Split::all, WholeCopy::forwardToBackward},
+    {Strategy::hybridShard, Split::shard, WholeCopy::perUse},
+    {Strategy::fullShard, Split::all, WholeCopy::perUse},
 };
 
 std::string axisNamed(const Module &module, llvm::StringRef name) {
@@ -68,11 +68,11 @@ llvm::Error addReshardAxes(const Module &module, int64_t allRanks, int64_t shard
 llvm::ArrayRef<Placement> placements() { return rows; }
 
 Placement placementOf(const Unit &unit) {
-  const Placement *row = llvm::find_if(rows, [&](const Placement &row) { return row.strategy == unit.strategy; });
+  const Placement *row =
+      llvm::find_if(rows, [&](const Placement &row) { return row.strategy == unit.choices.strategy; });
   assert(row != std::end(rows) && "a unit's strategy is a row of the table");
   Placement placement = *row;
-  bool keeps = unit.reshardAfterForward == "never" || unit.reshardAfterForward == "1";
-  if (keeps && placement.copy == WholeCopy::perUse)
+  if (unit.choices.reshardAfterForward.keepsAll() && placement.copy == WholeCopy::perUse)
     placement.copy = WholeCopy::forwardToBackward;
   if (keepsParameters(unit) && placement.split != Split::none)
     placement.copy = WholeCopy::always;
@@ -80,26 +80,26 @@ Placement placementOf(const Unit &unit) {
 }
 
 bool keepsGradients(const Unit &unit) {
-  return unit.accumulation == "keep_gradients" || unit.accumulation == "keep_both";
+  return unit.choices.accumulation == Accumulation::keepGradients ||
+         unit.choices.accumulation == Accumulation::keepBoth;
 }
 
 bool keepsParameters(const Unit &unit) {
-  return unit.accumulation == "keep_parameters" || unit.accumulation == "keep_both";
+  return unit.choices.accumulation == Accumulation::keepParameters ||
+         unit.choices.accumulation == Accumulation::keepBoth;
 }
 
-bool changesAnything(llvm::StringRef accumulation, const Unit &unit) {
+bool changesAnything(Accumulation accumulation, const Unit &unit) {
   Unit plain = unit, chosen = unit;
-  plain.accumulation = "reduce";
-  chosen.accumulation = accumulation.str();
+  plain.choices.accumulation = Accumulation::reduce;
+  chosen.choices.accumulation = accumulation;
   const Placement without = placementOf(plain);
   bool keepsMore = keepsGradients(chosen) && without.split != Split::none;
   return keepsMore || placementOf(chosen).copy != without.copy;
 }
 
 int64_t reshardSizeOf(const Unit &unit) {
-  int64_t size;
-  bool isNumber = !llvm::StringRef(unit.reshardAfterForward).getAsInteger(10, size);
-  return isNumber && placementOf(unit).copy == WholeCopy::perUse ? size : 0;
+  return placementOf(unit).copy == WholeCopy::perUse ? unit.choices.reshardAfterForward.groupSize : 0;
 }
 
 llvm::Expected<std::vector<MeshAxis>> meshFor(const Module &module, const PipelineOptions &options) {

@@ -23,7 +23,7 @@ enum class WholeCopy : uint8_t {
 };
 
 struct Placement {
-  llvm::StringRef strategy; ///< as in --strategy
+  Strategy strategy;
   Split split;
   WholeCopy copy;
 };
@@ -44,7 +44,7 @@ Placement placementOf(const Unit &unit);
 bool keepsGradients(const Unit &unit);
 bool keepsParameters(const Unit &unit);
 /// Is the unit's placement another one than without this choice?
-bool changesAnything(llvm::StringRef accumulation, const Unit &unit);
+bool changesAnything(Accumulation accumulation, const Unit &unit);
 
 /// The size of the smaller group that keeps the unit's parameters between forward and backward
 /// (reshard_after_forward(k)); 0: none.

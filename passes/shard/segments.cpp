@@ -140,7 +140,7 @@ private:
 
   /// One unit, or neighbours that are placed alike.
   bool mayShare(const Group &bucket, const Group &group) const {
-    const Unit &a = module.units[bucket.unit], &b = module.units[group.unit];
+    const UnitChoices &a = module.units[bucket.unit].choices, &b = module.units[group.unit].choices;
     int32_t last = module.unitIndex(bucket.members.back()->unit);
     return group.unit - last <= 1 && a.strategy == b.strategy && a.reshardAfterForward == b.reshardAfterForward &&
            a.accumulation == b.accumulation;

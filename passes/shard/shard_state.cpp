@@ -287,9 +287,8 @@ private:
 
 llvm::Error run(Module &module, const PassContext &context) {
   const PipelineOptions &options = context.options;
-  module.decisions = {options.maxInflightAllGathers, options.forwardPrefetch,
-                      options.backwardPrefetch,      options.overlapComm,
-                      options.ownReduceCommunicator, options.offloadsActivations ? options.offloadShare : 0};
+  module.decisions = options.decisions;
+  module.decisions.offloadActivations = options.offloadsActivations ? options.offloadShare : 0;
   if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
     return error;
   return StateSharder(module, context).run();

@@ -39,7 +39,7 @@ void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulator
   collectReduced();
   SegmentRequest request{reducedIn, readInBackward(), rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
   for (State &segment : planSegments(module, request)) {
-    segment.onHost = unitOf(segment).offload == "params";
+    segment.onHost = unitOf(segment).choices.offload == Offload::params;
     const State &added = module.addState(std::move(segment));
     for (const SegmentSlot &slot : added.slots)
       slots[slot.parameter] = {&added, &slot};
@@ -88,7 +88,7 @@ void ShardedStates::collectReduced() {
 void ShardedStates::addOptimizerStates(const State &segment, const OptimizerLayout &layout) {
   for (const std::string &field : layout.fields) {
     State state = optimizerState(segment.name, segment.type, field, layout);
-    state.onHost = unitOf(segment).offload != "none";
+    state.onHost = unitOf(segment).choices.offload != Offload::none;
     module.addState(std::move(state));
   }
 }

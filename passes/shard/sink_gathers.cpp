@@ -185,7 +185,7 @@ private:
   bool mayStay(const Node &free, const Node &gather) const {
     const Unit *unit = unitOf(gather);
     bool turns = free.section.phase == Phase::forward && gather.section.phase != Phase::forward;
-    return !turns || !unit || unit->reshardAfterForward == "default";
+    return !turns || !unit || unit->choices.reshardAfterForward == ReshardAfterForward();
   }
 
   /// Units with a reshard group keep this rank's part of it when forward frees them; backward gathers those parts.

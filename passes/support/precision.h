@@ -6,9 +6,6 @@
 
 namespace fsdpc {
 
-/// fp32, bf16 or fp16 as options spell them.
-DType dtypeOfOption(llvm::StringRef text);
-
 /// What nodes of the unit compute in. -1: of no unit.
 DType paramDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
 

@@ -24,7 +24,7 @@ void markAll(const ForwardRun &run, bool keepsExpensive) {
 }
 
 bool mayOffload(const Unit &unit, const PipelineOptions &options) {
-  return unit.offloadActivations.empty() ? options.offloadsActivations : unit.offloadActivations == "on";
+  return unit.choices.offloadActivations.value_or(options.offloadsActivations);
 }
 
 void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const PassContext &context) {
@@ -38,22 +38,23 @@ void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const Pas
   if (llvm::none_of(runs, [](const ForwardRun &run) { return run.mayOffload; }))
     return;
   for (const ForwardRun &run : runs)
-    run.unitOf(module).offloadActivations = "off";
+    run.unitOf(module).choices.offloadActivations = false;
   for (size_t i = 0; i < runs.size(); ++i)
     if (choices[i]->isOffloaded) // a unit that is entered again has several runs
-      runs[i].unitOf(module).offloadActivations = "on";
+      runs[i].unitOf(module).choices.offloadActivations = true;
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
   std::vector<ForwardRun> runs = forwardRuns(*module.function(FunctionKind::microStep)), budgeted;
   for (ForwardRun &run : runs) {
     const Unit &unit = run.unitOf(module);
+    const ActivationCheckpointing mode = unit.choices.activationCheckpointing;
     // The last of them has hardly any time between its forward and its backward.
     run.mayOffload = &run != &runs.back() && mayOffload(unit, context.options);
-    if (unit.activationCheckpointing == "budget")
+    if (mode == ActivationCheckpointing::budget)
       budgeted.push_back(std::move(run));
-    else if (unit.activationCheckpointing != "none")
-      markAll(run, unit.activationCheckpointing == "selective");
+    else if (mode != ActivationCheckpointing::none)
+      markAll(run, mode == ActivationCheckpointing::selective);
   }
   if (!budgeted.empty())
     markWithinBudget(module, budgeted, context);

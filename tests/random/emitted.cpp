@@ -180,14 +180,14 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   add("auto_wrap_policy", own.autoWrapPolicy);
   if (own.autoWrapPolicy == "size_based_wrap")
     add("min_num_params", std::to_string(own.minNumParams));
-  options.push_back(own.forwardPrefetch ? "--forward_prefetch" : "--no_forward_prefetch");
-  add("backward_prefetch", own.backwardPrefetch);
-  add("max_inflight_all_gathers", std::to_string(own.maxInflightAllGathers));
-  add("activation_checkpointing", own.activationCheckpointing);
-  if (own.activationCheckpointing == "budget")
+  options.push_back(own.decisions.forwardPrefetch ? "--forward_prefetch" : "--no_forward_prefetch");
+  add("backward_prefetch", spelled(own.decisions.backwardPrefetch));
+  add("max_inflight_all_gathers", std::to_string(own.decisions.maxInflightAllGathers));
+  add("activation_checkpointing", spelled(own.choices.activationCheckpointing));
+  if (own.choices.activationCheckpointing == ActivationCheckpointing::budget)
     add("activation_memory_budget", doubleText(own.activationMemoryBudget));
-  if (own.offload != "none")
-    options.push_back("--offload_" + own.offload);
+  if (own.choices.offload != Offload::none)
+    options.push_back("--offload_" + spelled(own.choices.offload));
   if (own.offloadsActivations)
     options.push_back("--offload_activations");
   return options;

@@ -252,12 +252,16 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.autoWrapPolicy = random.pick({"auto", "auto", "size_based_wrap", "no_wrap"});
   if (pipeline.autoWrapPolicy == "size_based_wrap")
     pipeline.minNumParams = random.pick({1, 20, 60});
-  pipeline.forwardPrefetch = random.chance(0.7);
-  pipeline.backwardPrefetch = random.pick({"backward_pre", "backward_pre", "backward_post", "no_prefetch"});
-  pipeline.activationCheckpointing = random.pick({"none", "none", "full", "selective", "budget"});
-  pipeline.activationMemoryBudget = pipeline.activationCheckpointing == "budget" ? random.pick({0.0, 0.3, 0.6}) : 1;
-  pipeline.maxInflightAllGathers = random.pick({2, 2, 1, 3});
-  pipeline.offload = random.pick({"none", "none", "optimizer", "params"});
+  using Prefetch = BackwardPrefetch;
+  using Recompute = ActivationCheckpointing;
+  pipeline.decisions.forwardPrefetch = random.chance(0.7);
+  pipeline.decisions.backwardPrefetch = random.pick({Prefetch::pre, Prefetch::pre, Prefetch::post, Prefetch::none});
+  const Recompute mode =
+      random.pick({Recompute::none, Recompute::none, Recompute::full, Recompute::selective, Recompute::budget});
+  pipeline.choices.activationCheckpointing = mode;
+  pipeline.activationMemoryBudget = mode == Recompute::budget ? random.pick({0.0, 0.3, 0.6}) : 1;
+  pipeline.decisions.maxInflightAllGathers = random.pick({2, 2, 1, 3});
+  pipeline.choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
   pipeline.offloadsActivations = random.chance(0.3);
   return choices;
 }

@@ -55,78 +55,87 @@ bool isFinite(const Tensors &tensors) {
 /// One way to place the units.
 struct Variant {
   std::string name;
-  std::string strategy;
-  std::string reshardAfterForward = "default";
+  Strategy strategy = Strategy::fullShard;
+  ReshardAfterForward reshardAfterForward = {};
   int64_t replicas = 1;
   int64_t gatherBucketBytes = 0, reduceBucketBytes = 0;
   bool ownReduceCommunicator = false;
-  std::string accumulation = "reduce";
+  Accumulation accumulation = Accumulation::reduce;
   bool mixed = false; ///< units get strategies of their own
 };
+
+using Kept = ReshardAfterForward::Kind;
 
 /// full_shard comes first: its stages are compared one by one, of the others the plan.
 std::vector<Variant> variantsFor(int64_t ranks, int64_t microSteps) {
   std::vector<Variant> variants = {
-      {"full_shard", "full_shard"},
-      {"full_shard, always resharded", "full_shard", "always"},
-      {"full_shard, never resharded", "full_shard", "never"},
-      {.name = "full_shard, own reduce communicator", .strategy = "full_shard", .ownReduceCommunicator = true},
+      {"full_shard", Strategy::fullShard},
+      {"full_shard, always resharded", Strategy::fullShard, {Kept::always}},
+      {"full_shard, never resharded", Strategy::fullShard, {Kept::never}},
+      {.name = "full_shard, own reduce communicator", .strategy = Strategy::fullShard, .ownReduceCommunicator = true},
       {.name = "full_shard, small buckets",
-       .strategy = "full_shard",
+       .strategy = Strategy::fullShard,
        .gatherBucketBytes = 512,
        .reduceBucketBytes = 512},
-      {"shard_grad_op", "shard_grad_op"},
-      {"shard_optimizer", "shard_optimizer"},
-      {"no_shard", "no_shard"},
-      {.name = "no_shard, buckets", .strategy = "no_shard", .reduceBucketBytes = 2048},
-      {.name = "mixed", .strategy = "full_shard", .mixed = true},
+      {"shard_grad_op", Strategy::shardGradOp},
+      {"shard_optimizer", Strategy::shardOptimizer},
+      {"no_shard", Strategy::noShard},
+      {.name = "no_shard, buckets", .strategy = Strategy::noShard, .reduceBucketBytes = 2048},
+      {.name = "mixed", .strategy = Strategy::fullShard, .mixed = true},
   };
   if (microSteps > 1)
-    for (const char *kept : {"keep_gradients", "keep_parameters", "keep_both"})
-      variants.push_back({.name = std::string("full_shard, ") + kept, .strategy = "full_shard", .accumulation = kept});
+    for (Accumulation kept : {Accumulation::keepGradients, Accumulation::keepParameters, Accumulation::keepBoth})
+      variants.push_back({.name = "full_shard, " + spelled(kept), .accumulation = kept});
   if (ranks == 4)
     variants.insert(variants.end(),
-                    {{"full_shard, resharded to 2", "full_shard", "2"},
-                     {.name = "hybrid_shard", .strategy = "hybrid_shard", .replicas = 2},
+                    {{"full_shard, resharded to 2", Strategy::fullShard, {Kept::toGroups, 2}},
+                     {.name = "hybrid_shard", .strategy = Strategy::hybridShard, .replicas = 2},
                      {.name = "hybrid_shard, own reduce communicator",
-                      .strategy = "hybrid_shard",
+                      .strategy = Strategy::hybridShard,
                       .replicas = 2,
                       .ownReduceCommunicator = true},
-                     {.name = "hybrid_shard_zero2", .strategy = "hybrid_shard_zero2", .replicas = 2},
-                     {.name = "mixed with hybrid", .strategy = "hybrid_shard", .replicas = 2, .mixed = true}});
+                     {.name = "hybrid_shard_zero2", .strategy = Strategy::hybridShardZero2, .replicas = 2},
+                     {.name = "mixed with hybrid", .strategy = Strategy::hybridShard, .replicas = 2, .mixed = true}});
   return variants;
 }
 
 PipelineOptions optionsFor(const PipelineOptions &base, const Variant &variant) {
   PipelineOptions options = base;
-  options.strategy = variant.strategy;
-  options.reshardAfterForward = variant.reshardAfterForward;
+  options.choices.strategy = variant.strategy;
+  options.choices.reshardAfterForward = variant.reshardAfterForward;
   options.replicateDegree = variant.replicas;
   options.allGatherBucketBytes = variant.gatherBucketBytes;
   options.reduceBucketBytes = variant.reduceBucketBytes;
-  options.ownReduceCommunicator = variant.ownReduceCommunicator;
-  options.accumulation = variant.accumulation;
+  options.decisions.ownReduceCommunicator = variant.ownReduceCommunicator;
+  options.choices.accumulation = variant.accumulation;
   return options;
 }
 
 /// Strategies unit by unit, as --unit gives them.
 void mixUnits(Module &module, const Variant &variant, Random random) {
-  std::vector<std::string> strategies = {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"};
+  std::vector<Strategy> strategies = {Strategy::fullShard, Strategy::shardGradOp, Strategy::shardOptimizer,
+                                      Strategy::noShard};
   if (variant.replicas > 1)
-    strategies.insert(strategies.end(), {"hybrid_shard", "hybrid_shard_zero2"});
+    strategies.insert(strategies.end(), {Strategy::hybridShard, Strategy::hybridShardZero2});
+  using Prefetch = BackwardPrefetch;
+  using Recompute = ActivationCheckpointing;
   for (Unit &unit : module.units) {
-    unit.strategy = random.pick(strategies);
-    unit.reshardAfterForward = random.pick({"default", "default", "always", "never"});
-    unit.forwardPrefetch = random.pick({"", "", "on", "off"});
-    unit.backwardPrefetch = random.pick({"", "", "backward_pre", "backward_post", "no_prefetch"});
-    unit.activationCheckpointing = random.pick({"none", "none", "full", "selective", "budget"});
-    unit.accumulation = random.pick({"reduce", "reduce", "keep_gradients", "keep_parameters", "keep_both"});
-    unit.offload = random.pick({"none", "none", "optimizer", "params"});
-    unit.offloadActivations = random.pick({"", "", "on", "off"});
+    UnitChoices &choices = unit.choices;
+    choices.strategy = random.pick(strategies);
+    choices.reshardAfterForward.kind = random.pick({Kept::byPosition, Kept::byPosition, Kept::always, Kept::never});
+    choices.forwardPrefetch = random.pick<std::optional<bool>>({std::nullopt, std::nullopt, true, false});
+    choices.backwardPrefetch = random.pick<std::optional<Prefetch>>(
+        {std::nullopt, std::nullopt, Prefetch::pre, Prefetch::post, Prefetch::none});
+    choices.activationCheckpointing =
+        random.pick({Recompute::none, Recompute::none, Recompute::full, Recompute::selective, Recompute::budget});
+    choices.accumulation = random.pick({Accumulation::reduce, Accumulation::reduce, Accumulation::keepGradients,
+                                        Accumulation::keepParameters, Accumulation::keepBoth});
+    choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
+    choices.offloadActivations = random.pick<std::optional<bool>>({std::nullopt, std::nullopt, true, false});
   }
   // The mesh has replicas only where a unit splits within them.
   if (variant.replicas > 1 && !module.units.empty())
-    module.units.front().strategy = "hybrid_shard";
+    module.units.front().choices.strategy = Strategy::hybridShard;
 }
 
 class PropertyCheck {

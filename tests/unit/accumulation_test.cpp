@@ -44,9 +44,11 @@ struct Outcome {
 
 struct Cut {
   int64_t ranks, microSteps;
-  const char *strategy, *accumulation;
+  Strategy strategy;
+  Accumulation accumulation;
   friend void PrintTo(const Cut &cut, std::ostream *out) {
-    *out << cut.ranks << " ranks, " << cut.microSteps << " micro-steps, " << cut.strategy << ", " << cut.accumulation;
+    *out << cut.ranks << " ranks, " << cut.microSteps << " micro-steps, " << spelled(cut.strategy) << ", "
+         << spelled(cut.accumulation);
   }
 };
 
@@ -55,9 +57,9 @@ PipelineOptions optionsOf(const Cut &cut, const std::string &optimizer = "adamw"
   options.worldSize = cut.ranks;
   options.microSteps = cut.microSteps;
   options.microBatchSize = samples / (cut.ranks * cut.microSteps);
-  options.strategy = cut.strategy;
-  options.accumulation = cut.accumulation;
-  options.shardDegree = llvm::StringRef(cut.strategy).starts_with("hybrid") ? 2 : -1;
+  options.choices.strategy = cut.strategy;
+  options.choices.accumulation = cut.accumulation;
+  options.shardDegree = cut.strategy == Strategy::hybridShard ? 2 : -1;
   options.loss.kind = "cross_entropy";
   options.optimizer.kind = optimizer;
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0.01}, {"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-3}};
@@ -67,10 +69,8 @@ PipelineOptions optionsOf(const Cut &cut, const std::string &optimizer = "adamw"
 std::unique_ptr<Module> compile(const PipelineOptions &options, Stage stage,
                                 const std::vector<std::string> &skip = {}) {
   auto module = SmallNet::make(options.microBatchSize);
-  for (Unit &unit : module->units) {
-    unit.strategy = options.strategy;
-    unit.accumulation = options.accumulation;
-  }
+  for (Unit &unit : module->units)
+    unit.choices = options.choices;
   PlainTarget target;
   std::vector<std::string> remarks;
   PassContext context{options, target, remarks};
@@ -133,10 +133,11 @@ void expectClose(const Outcome &actual, const Outcome &expected) {
   expectClose(actual.parameters, expected.parameters, "parameter");
 }
 
-class Accumulation : public testing::TestWithParam<Cut> {};
+class AccumulatedSteps : public testing::TestWithParam<Cut> {};
 
-TEST_P(Accumulation, EveryStageComputesTheStepOfOneRankAndOneMicroStep) {
-  const PipelineOptions whole = optionsOf({1, 1, "full_shard", "reduce"}), options = optionsOf(GetParam());
+TEST_P(AccumulatedSteps, EveryStageComputesTheStepOfOneRankAndOneMicroStep) {
+  const PipelineOptions whole = optionsOf({1, 1, Strategy::fullShard, Accumulation::reduce}),
+                        options = optionsOf(GetParam());
   const Outcome expected = run(*compile(whole, Stage::train), samples);
   EXPECT_EQ(expected.gradients.size(), 4u);
   for (Stage stage : {Stage::train, Stage::sharded, Stage::async, Stage::planned}) {
@@ -145,7 +146,7 @@ TEST_P(Accumulation, EveryStageComputesTheStepOfOneRankAndOneMicroStep) {
   }
 }
 
-TEST_P(Accumulation, PrintsAndReadsBack) {
+TEST_P(AccumulatedSteps, PrintsAndReadsBack) {
   for (Stage stage : {Stage::train, Stage::sharded, Stage::planned}) {
     std::string text = toText(*compile(optionsOf(GetParam()), stage));
     auto parsed = parse(llvm::MemoryBufferRef(text, "stage"));
@@ -154,17 +155,22 @@ TEST_P(Accumulation, PrintsAndReadsBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    RanksAndPlacements, Accumulation,
-    testing::Values(Cut{1, 3, "full_shard", "reduce"}, Cut{2, 2, "full_shard", "reduce"},
-                    Cut{3, 2, "full_shard", "keep_gradients"}, Cut{2, 3, "full_shard", "keep_parameters"},
-                    Cut{2, 2, "full_shard", "keep_both"}, Cut{2, 2, "shard_grad_op", "keep_gradients"},
-                    Cut{2, 4, "shard_optimizer", "reduce"}, Cut{2, 2, "shard_optimizer", "keep_gradients"},
-                    Cut{2, 2, "no_shard", "reduce"}, Cut{4, 2, "hybrid_shard", "reduce"},
-                    Cut{4, 3, "hybrid_shard", "keep_gradients"}, Cut{4, 2, "hybrid_shard", "keep_both"}));
+INSTANTIATE_TEST_SUITE_P(RanksAndPlacements, AccumulatedSteps,
+                         testing::Values(Cut{1, 3, Strategy::fullShard, Accumulation::reduce},
+                                         Cut{2, 2, Strategy::fullShard, Accumulation::reduce},
+                                         Cut{3, 2, Strategy::fullShard, Accumulation::keepGradients},
+                                         Cut{2, 3, Strategy::fullShard, Accumulation::keepParameters},
+                                         Cut{2, 2, Strategy::fullShard, Accumulation::keepBoth},
+                                         Cut{2, 2, Strategy::shardGradOp, Accumulation::keepGradients},
+                                         Cut{2, 4, Strategy::shardOptimizer, Accumulation::reduce},
+                                         Cut{2, 2, Strategy::shardOptimizer, Accumulation::keepGradients},
+                                         Cut{2, 2, Strategy::noShard, Accumulation::reduce},
+                                         Cut{4, 2, Strategy::hybridShard, Accumulation::reduce},
+                                         Cut{4, 3, Strategy::hybridShard, Accumulation::keepGradients},
+                                         Cut{4, 2, Strategy::hybridShard, Accumulation::keepBoth}));
 
 TEST(AccumulationPasses, AreRightWithoutAnyOptionalOne) {
-  const PipelineOptions options = optionsOf({2, 2, "full_shard", "keep_gradients"});
+  const PipelineOptions options = optionsOf({2, 2, Strategy::fullShard, Accumulation::keepGradients});
   const Outcome expected = run(*compile(options, Stage::train), options.microBatchSize);
   for (const Pass *pass : pipeline()) {
     if (!pass->optional)

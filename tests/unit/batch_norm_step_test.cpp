@@ -20,13 +20,16 @@ using Tensors = std::map<std::string, HostTensor>;
 constexpr int64_t samples = 24, channels = 3, classes = 4;
 constexpr double momentum = 0.25;
 
+using Recompute = ActivationCheckpointing;
+
 struct Cut {
   int64_t ranks = 1, microSteps = 1;
   bool synced = false;
-  const char *strategy = "full_shard", *checkpointing = "none";
+  Strategy strategy = Strategy::fullShard;
+  Recompute checkpointing = Recompute::none;
   friend void PrintTo(const Cut &cut, std::ostream *out) {
     *out << cut.ranks << " ranks, " << cut.microSteps << " micro-steps, " << (cut.synced ? "synced, " : "")
-         << cut.strategy << ", " << cut.checkpointing;
+         << spelled(cut.strategy) << ", " << spelled(cut.checkpointing);
   }
 };
 
@@ -50,8 +53,7 @@ void addState(Module &module, const std::string &name, const Shape &shape, bool 
 std::unique_ptr<Module> makeNet(const Cut &cut) {
   auto module = std::make_unique<Module>();
   for (const char *unit : {"a", "b"}) {
-    module->addUnit({unit, "test", cut.strategy});
-    module->units.back().activationCheckpointing = cut.checkpointing;
+    module->addUnit({unit, "test", {.strategy = cut.strategy, .activationCheckpointing = cut.checkpointing}});
     for (const char *name : {".weight", ".bias", ".running_mean", ".running_var"})
       addState(*module, std::string(unit) + name, {channels}, name[1] == 'r');
   }
@@ -84,8 +86,8 @@ std::unique_ptr<Module> compile(const Cut &cut, Stage stage) {
   options.worldSize = cut.ranks;
   options.microSteps = cut.microSteps;
   options.microBatchSize = samples / (cut.ranks * cut.microSteps);
-  options.strategy = cut.strategy;
-  options.shardDegree = llvm::StringRef(cut.strategy).starts_with("hybrid") ? 2 : -1;
+  options.choices.strategy = cut.strategy;
+  options.shardDegree = cut.strategy == Strategy::hybridShard ? 2 : -1;
   options.loss.kind = "cross_entropy";
   options.optimizer.kind = "sgd";
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0}, {"momentum", 0}, {"dampening", 0}};
@@ -178,10 +180,10 @@ TEST_P(BatchNormSteps, EveryStageComputesTheTrainStage) {
 
 INSTANTIATE_TEST_SUITE_P(Cuts, BatchNormSteps,
                          testing::Values(Cut{1, 1}, Cut{2, 1}, Cut{2, 1, true}, Cut{2, 3}, Cut{2, 3, true}, Cut{1, 4},
-                                         Cut{4, 2, false, "hybrid_shard"}, Cut{4, 1, true, "no_shard"},
-                                         Cut{2, 2, false, "full_shard", "full"},
-                                         Cut{3, 1, true, "shard_grad_op", "full"},
-                                         Cut{2, 2, true, "shard_optimizer", "selective"}));
+                                         Cut{4, 2, false, Strategy::hybridShard}, Cut{4, 1, true, Strategy::noShard},
+                                         Cut{2, 2, false, Strategy::fullShard, Recompute::full},
+                                         Cut{3, 1, true, Strategy::shardGradOp, Recompute::full},
+                                         Cut{2, 2, true, Strategy::shardOptimizer, Recompute::selective}));
 
 TEST(BatchNormStatistics, SyncedOnesAreThoseOfTheWholeBatch) {
   const Cut whole{1, 1, true}, apart{3, 1, true};

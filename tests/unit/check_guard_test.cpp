@@ -40,13 +40,13 @@ Program program() {
   options.optimizer.kind = "sgd";
   options.optimizer.scalars = {{"lr", 0.1}};
   options.optimizer.maxNorm = 1;
-  options.strategy = "hybrid_shard";
+  options.choices.strategy = Strategy::hybridShard;
   options.shardDegree = 2;
   options.replicateDegree = 2;
   Program program;
   program.planned = SmallNet::make(options.microBatchSize);
   for (Unit &unit : program.planned->units)
-    unit.strategy = unit.name == "first" ? "no_shard" : "hybrid_shard";
+    unit.choices.strategy = unit.name == "first" ? Strategy::noShard : Strategy::hybridShard;
   PlainTarget target;
   std::vector<std::string> remarks;
   PassContext context{options, target, remarks};

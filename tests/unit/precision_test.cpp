@@ -43,15 +43,13 @@ Compiled continued(std::unique_ptr<Module> module, const PipelineOptions &option
 }
 
 Compiled compile(const PipelineOptions &options, Stage stage, const std::vector<std::string> &skip = {},
-                 llvm::ArrayRef<std::pair<std::string, std::string>> reduceDTypes = {}) {
+                 llvm::ArrayRef<std::pair<std::string, DType>> reduceDTypes = {}) {
   std::unique_ptr<Module> module = SmallNet::make(options.microBatchSize);
   module->microSteps = options.microSteps;
-  for (Unit &unit : module->units) {
-    unit.strategy = options.strategy;
-    unit.accumulation = options.accumulation;
-  }
+  for (Unit &unit : module->units)
+    unit.choices = options.choices;
   for (const auto &[unit, dtype] : reduceDTypes)
-    module->units[module->unitIndex(unit)].reduceDType = dtype;
+    module->units[module->unitIndex(unit)].choices.reduceDType = dtype;
   return continued(std::move(module), options, stage, skip);
 }
 
@@ -156,18 +154,24 @@ INSTANTIATE_TEST_SUITE_P(Types, Precision,
 /// Every strategy and way to accumulate, so that rounded sums meet sums over micro-steps and replicas.
 std::vector<PipelineOptions> manyOptions(DType param, DType reduce) {
   std::vector<PipelineOptions> all;
-  for (const char *strategy : {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard", "hybrid_shard"})
-    for (const char *accumulation : {"", "reduce", "keep_gradients"}) {
+  for (Strategy strategy :
+       {Strategy::fullShard, Strategy::shardGradOp, Strategy::shardOptimizer, Strategy::noShard, Strategy::hybridShard})
+    for (auto [microSteps, accumulation] :
+         {std::pair(1, Accumulation::reduce), {2, Accumulation::reduce}, {2, Accumulation::keepGradients}}) {
       PipelineOptions options = optionsOf(param, reduce);
       options.worldSize = 4;
-      options.strategy = strategy;
-      options.replicateDegree = options.strategy == "hybrid_shard" ? 2 : 1;
-      options.microSteps = *accumulation ? 2 : 1;
-      if (*accumulation)
-        options.accumulation = accumulation;
+      options.choices.strategy = strategy;
+      options.choices.accumulation = accumulation;
+      options.replicateDegree = strategy == Strategy::hybridShard ? 2 : 1;
+      options.microSteps = microSteps;
       all.push_back(options);
     }
   return all;
+}
+
+std::string textOf(const PipelineOptions &options) {
+  return spelled(options.choices.strategy) + " " + spelled(options.choices.accumulation) + " " +
+         std::to_string(options.microSteps);
 }
 
 TEST(Precision, TheCheckerRefusesAReductionInAnotherType) {
@@ -175,7 +179,7 @@ TEST(Precision, TheCheckerRefusesAReductionInAnotherType) {
     std::vector<PipelineOptions> right = manyOptions(param, DType::bf16), plain = manyOptions(param, DType::f32),
                                  other = manyOptions(param, DType::f16);
     for (size_t i = 0; i < right.size(); ++i) {
-      SCOPED_TRACE(right[i].strategy + " " + right[i].accumulation + " " + std::to_string(right[i].microSteps));
+      SCOPED_TRACE(textOf(right[i]));
       Compiled compiled = compile(right[i], Stage::planned);
       EXPECT_EQ(verdict(compiled.train, *compiled.module), "");
       for (const PipelineOptions &wrong : {plain[i], other[i]}) {
@@ -209,7 +213,7 @@ std::unique_ptr<Module> roundedBefore(const std::string &text, DType dtype) {
 
 TEST(Precision, TheCheckerRefusesAGradientThatIsRoundedTwice) {
   for (const PipelineOptions &options : manyOptions(DType::f32, DType::bf16)) {
-    SCOPED_TRACE(options.strategy + " " + options.accumulation + " " + std::to_string(options.microSteps));
+    SCOPED_TRACE(textOf(options));
     Compiled compiled = compile(options, Stage::planned);
     std::string other = toText(*roundedBefore(compiled.train, DType::f16));
     EXPECT_THAT(verdict(other, *compiled.module), HasSubstr("differs from the train module's"));
@@ -220,18 +224,18 @@ TEST(Precision, TheCheckerRefusesAGradientThatIsRoundedTwice) {
 TEST(Precision, TheCheckerRefusesRoundingBeforeAndBehindASumOverMicroSteps) {
   PipelineOptions options = optionsOf(DType::f32, DType::bf16);
   options.microSteps = 2;
-  for (const char *accumulation : {"keep_gradients", "reduce"}) {
-    options.accumulation = accumulation;
+  for (Accumulation accumulation : {Accumulation::keepGradients, Accumulation::reduce}) {
+    options.choices.accumulation = accumulation;
     std::string train = compile(options, Stage::train).train;
     Compiled wrong = continued(roundedBefore(train, DType::bf16), options);
-    EXPECT_THAT(verdict(train, *wrong.module), HasSubstr("differs from the train module's")) << accumulation;
+    EXPECT_THAT(verdict(train, *wrong.module), HasSubstr("differs from the train module's")) << spelled(accumulation);
   }
 }
 
 TEST(Precision, UnitsMayReduceInTypesOfTheirOwn) {
   PipelineOptions options = optionsOf(DType::bf16, DType::bf16);
   options.allGatherBucketBytes = options.reduceBucketBytes = 1 << 20; // neighbours that are alike would be joined
-  Compiled compiled = compile(options, Stage::planned, {}, {{"first", "fp32"}});
+  Compiled compiled = compile(options, Stage::planned, {}, {{"first", DType::f32}});
   EXPECT_EQ(verdict(compiled.train, *compiled.module), "");
   const Function &step = *compiled.module->function(FunctionKind::microStep);
   std::map<DType, int> sums;

@@ -138,7 +138,7 @@ TEST(Text, TablesPrintAsTheyWereRead) {
       "setting loss \"mse\"\n"
       "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) "
       "no_overlap_comm own_reduce_communicator\n"
-      "unit @layers.0 source(name_scopes) strategy(\"two words\") reshard_after_forward(never)\n"
+      "unit @layers.0 source(name_scopes) strategy(shard_grad_op) reshard_after_forward(never)\n"
       "unit @layers.1 reshard_after_forward(\"2\") forward_prefetch(off) backward_prefetch(no_prefetch)\n"
       "outline @layer\n"
       "state @p segment : bf16[8] unit(@layers.0) over(@shard) padded(32) frozen at(window+0x40)\n"
