@@ -83,6 +83,15 @@ inline bool isElementwise(const Node &node) { return infoOf(node).has(elementwis
 inline bool startsCollective(const Node &node) {
   return infoOf(node).has(startsTransfer) && infoOf(node).has(collective);
 }
+/// Planned: does a pack leave memory as it is? Its parts lie in it, and what no part covers it clears.
+inline bool isWholePack(const Node &node) {
+  if (node.op() != Op::pack)
+    return false;
+  int64_t bytes = 0;
+  for (const Value *part : node.operands())
+    bytes += part->type().bytes();
+  return bytes == node.result()->type().bytes();
+}
 /// Does the trait inPlace allow this result to lie over this operand?
 inline bool isWrittenInPlace(const Node &node, unsigned result, unsigned operand) {
   return infoOf(node).has(inPlace) && operand == (result == 0 ? 0 : result + 1);

@@ -60,7 +60,7 @@ private:
     if (node.op() == Op::wait)
       return runWait(node);
     const bool names = node.op() == Op::free || node.op() == Op::ret || node.op() == Op::read ||
-                       node.op() == Op::write || infoOf(node).has(aliasesOperand);
+                       node.op() == Op::write || infoOf(node).has(aliasesOperand) || isWholePack(node);
     if (names)
       return llvm::Error::success();
     if (llvm::Error error = access(node, computeQueue))

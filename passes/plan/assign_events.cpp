@@ -147,7 +147,7 @@ private:
   /// Another name of memory that is there already, or an end of it: the device has nothing to do.
   static bool isSilent(const Node &node) {
     return node.op() == Op::free || node.op() == Op::ret || node.op() == Op::read || node.op() == Op::write ||
-           infoOf(node).has(aliasesOperand);
+           infoOf(node).has(aliasesOperand) || isWholePack(node);
   }
 
   Moment advance(Node &node) {

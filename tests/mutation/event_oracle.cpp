@@ -153,7 +153,7 @@ private:
     } else if (node.op() == Op::wait) {
       runWait(node);
     } else if (node.op() != Op::free && node.op() != Op::ret && node.op() != Op::read && node.op() != Op::write &&
-               !infoOf(node).has(aliasesOperand)) {
+               !infoOf(node).has(aliasesOperand) && !isWholePack(node)) {
       const size_t operation = enqueue(0, operationOf(node));
       if (node.op() == Op::tap)
         lastTap = operation;
