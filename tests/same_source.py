@@ -8,7 +8,7 @@ Every fixture meets every strategy on both targets, and gpt2_tiny every option s
 whole words, which are applied to what BEFORE gave. Prints what differs and `same_source: N the same, F differ`; exits 0 or 1.
 """
 import argparse, concurrent.futures, fixture_sets, itertools, pathlib, re, subprocess, sys, tempfile
-from sweep import OPTIONS, ROOT, STRATEGIES, model_options
+from sweep import OPTIONS, STRATEGIES, model_options
 
 SOURCES = ("program.*", "program_info.cpp", "CMakeLists.txt")
 

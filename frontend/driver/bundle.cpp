@@ -7,7 +7,6 @@
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/cost/peak.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -207,9 +206,10 @@ void printInitialValues(const Compilation &compilation, llvm::raw_ostream &out) 
 
 /// Of the units, each once.
 std::string strategiesOf(const Module &module) {
-  llvm::SetVector<llvm::StringRef> strategies;
+  llvm::SmallVector<std::string, 4> strategies;
   for (const Unit &unit : module.units)
-    strategies.insert(spelled(unit.choices.strategy));
+    if (std::string strategy = spelled(unit.choices.strategy); !llvm::is_contained(strategies, strategy))
+      strategies.push_back(std::move(strategy));
   return llvm::join(strategies, ", ");
 }
 

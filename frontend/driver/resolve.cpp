@@ -182,12 +182,10 @@ llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &option
   options.bufferDType = choiceFrom<DType>(values.text("buffer_dtype"));
   options.castForwardInputs = values.flag("cast_forward_inputs");
   options.keepLowPrecisionGrads = values.flag("keep_low_precision_grads");
-  const bool computesLow = options.paramDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
-                             return unit.paramDType.value_or(DType::f32) != DType::f32;
-                           });
-  const bool reducesLow = options.reduceDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
-                            return unit.reduceDType.value_or(DType::f32) != DType::f32;
-                          });
+  const bool computesLow = options.paramDType != DType::f32 ||
+                           isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.paramDType); });
+  const bool reducesLow = options.reduceDType != DType::f32 ||
+                          isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
   if (reducesLow && options.worldSize == 1)
     return usage("reduce_dtype: changes nothing for --world_size 1, which sums nothing over ranks");
   if (!options.castForwardInputs && !computesLow)

@@ -33,6 +33,9 @@ bool changed(const OptionValues &values, llvm::StringRef name);
 /// Does --unit say something of some units that is so?
 bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo);
 
+/// Does the choice of a unit say a type of 16 bits?
+inline bool isLow(std::optional<DType> dtype) { return dtype && *dtype != DType::f32; }
+
 /// The value of a choice option, in its type. The schema has checked it; `auto` is resolved.
 template <class T>
 T choiceOf(const OptionValues &values, llvm::StringRef name) {

@@ -91,9 +91,8 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
     return usage("--deterministic " + mode + ": replicas of " + llvm::Twine(members) +
                  " ranks sum in another order than other strategies; the ranks of a replica must be a power of two");
   options.splitSamples = mode == "world";
-  const bool roundsSums = options.reduceDType != DType::f32 || isSaidOfUnits(options, [](const UnitChoices &unit) {
-                            return unit.reduceDType.value_or(DType::f32) != DType::f32;
-                          });
+  const bool roundsSums = options.reduceDType != DType::f32 ||
+                          isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
   if (roundsSums && (options.splitSamples || (replicas > 1 && members > 1)))
     return usage(
         "--deterministic " + mode + ": each sum over ranks is rounded to the reduce_dtype, so bits depend on " +
