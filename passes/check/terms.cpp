@@ -166,6 +166,14 @@ TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, S
     return broadcast(operands[0], shape, origin);
   if (TermId sum = op == Op::cast && dtype == DType::f32 ? widenedSum(operands[0], origin) : -1; sum >= 0)
     return broadcast(sum, shape, origin);
+  // This recursion is short: what lies below a reshape is none, and every broadcast at least halves the elements.
+  if (operands.size() == 1) {
+    TermId source = sourceOf(operands[0]), inner = withoutReshape(source);
+    if (inner != operands[0]) {
+      TermId value = elementwise(op, dtype, inner, Shape(terms[inner].type.shape()), origin);
+      return broadcast(reshape(value, Shape(terms[source].type.shape()), origin), shape, origin);
+    }
+  }
   llvm::SmallVector<TermId, 4> sources;
   Shape joined;
   for (TermId operand : operands) {

@@ -6,6 +6,7 @@
 //   a constant that is one value throughout is that value, whatever its shape;
 //   elementwise ops are computed at the smallest shape their operands have together, and broadcast from there: so
 //   add(broadcast x, broadcast y) = broadcast(add(x, y)), and a fused body is its steps;
+//   of one operand, such as a cast, they are computed before that operand is reshaped;
 //   a sum over ranks of a reshape is the reshape of the sum; on one rank alone it is its operand;
 //   a norm with a residual is the norm of the add, which is its last result; a norm's gradient with an addend is the
 //   gradient and an add, in whichever order that add has been met;

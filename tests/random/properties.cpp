@@ -155,13 +155,14 @@ public:
     for (const Variant &variant : drawnVariants())
       if (std::optional<Violation> found = checkVariant(variant))
         return found;
-    return std::nullopt;
+    return checkLowPrecision();
   }
 
 private:
   std::optional<Violation> establishReference();
   std::optional<Violation> checkOneRank();
   std::optional<Violation> checkVariant(const Variant &variant);
+  std::optional<Violation> checkLowPrecision();
   std::vector<Variant> drawnVariants() const;
   std::optional<Violation> checkPlan(const Module &train, const Module &planned);
   std::optional<Violation> compareWith(const Module &module, const std::string &property, const std::string &what);
@@ -310,6 +311,22 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
   if (found)
     found->details = variant.name + ": " + found->details;
   return found;
+}
+
+/// The checker accepts plans in 16 bits: what is cast and where, and what ranks send each other, is part of a meaning.
+std::optional<Violation> PropertyCheck::checkLowPrecision() {
+  Random random(seed, "low precision");
+  const Variant variant = random.pick(variantsFor(choices.ranks, choices.options.microSteps));
+  PipelineOptions options = optionsFor(choices.options, variant);
+  options.paramDType = DType::bf16;
+  options.reduceDType = choices.ranks > 1 ? random.pick({DType::f32, DType::bf16}) : DType::f32;
+  options.keepLowPrecisionGrads = options.reduceDType == DType::bf16 && options.microSteps == 1 && random.chance(0.5);
+  llvm::Expected<Compiled> result = compileStages(graph, options, target, Stage::planned);
+  if (!result)
+    return violation("passes", llvm::createStringError(variant.name + " in bf16: " + toString(result.takeError())));
+  if (std::optional<Violation> found = unreadableStage(*result))
+    return found;
+  return checkPlan(*result->stages.at(Stage::train), *result->stages.at(Stage::planned));
 }
 
 } // namespace
