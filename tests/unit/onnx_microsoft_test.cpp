@@ -91,6 +91,31 @@ const FusedCase cases[] = {
      "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS
      "m = Constant<value = float[3,3] {0.0, -1e30, -1e30, 0.0, 0.0, -1e30, 0.0, 0.0, 0.0}>() u = Add(s, m) "
      "w = Softmax(u) y = MatMul(w, v) }"},
+    {"GroupQueryAttention",
+     "(float[2,3,8] x) => (float[2,3,4] y) { n = Constant<value_ints = [4, 2, 2]>() q, k, v = Split<axis = 2>(x, n) "
+     "l = Constant<value = int32[2] {2, 2}>() t = Constant<value = int32[1] {3}>() "
+     "y = com.microsoft.GroupQueryAttention<num_heads = 4, kv_num_heads = 2, scale = 0.5>"
+     "(q, k, v, , , l, t) }",
+     "(float[2,3,8] x) => (float[2,3,4] y) { n = Constant<value_ints = [4, 2, 2]>() q, k, v = Split<axis = 2>(x, n) "
+     "y = Attention<q_num_heads = 4, kv_num_heads = 2, is_causal = 1, scale = 0.5>(q, k, v) }"},
+    {"GroupQueryAttentionWithSoftcap",
+     "(float[2,3,6] x) => (float[2,3,2] y) { q, k, v = Split<axis = 2, num_outputs = 3>(x) "
+     "l = Constant<value = int32[2] {2, 1}>() "
+     "y = com.microsoft.GroupQueryAttention<num_heads = 1, kv_num_heads = 1, softcap = 0.5>(q, k, v, , , l) }",
+     "(float[2,3,6] x) => (float[2,3,2] y) { " HEADS REAL(
+         "a",
+         "0.5") "d = Div(s, a) h = Tanh(d) c = Mul(h, a) "
+                "m = Constant<value = float[3,3] {0.0, -1e30, -1e30, 0.0, 0.0, -1e30, 0.0, 0.0, 0.0}>() u = Add(c, m) "
+                "w = Softmax(u) y = MatMul(w, v) }"},
+    {"GroupQueryAttentionPackedTurnedInAWindow",
+     "(float[1,3,16] x) => (float[1,3,8] y) { " ANGLES "l = Constant<value = int32[1] {2}>() "
+     "y = com.microsoft.GroupQueryAttention<num_heads = 2, kv_num_heads = 1, do_rotary = 1, local_window_size = 2>"
+     "(x, , , , , l, , c, s) }",
+     "(float[1,3,16] x) => (float[1,3,8] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 1, 2}>() "
+     "n = Constant<value_ints = [8, 4, 4]>() r, j, v = Split<axis = 2>(x, n) "
+     "q = RotaryEmbedding<num_heads = 2>(r, c, s, p) k = RotaryEmbedding<num_heads = 1>(j, c, s, p) "
+     "m = Constant<value = float[3,3] {0.0, -1e30, -1e30, 0.0, 0.0, -1e30, -1e30, 0.0, 0.0}>() "
+     "y = Attention<q_num_heads = 2, kv_num_heads = 1>(q, k, v, m) }"},
     {"RotaryEmbedding",
      "(float[1,2,3,4] x) => (float[1,2,3,4] y) { " ANGLES "p = Constant<value = int64[1,3] {0, 2, 3}>() "
      "y = com.microsoft.RotaryEmbedding<interleaved = 1>(x, p, c, s) }",
@@ -122,6 +147,16 @@ TEST_P(Fused, AgreesWithPlainOps) {
 
 INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });
+
+TEST(FusedOps, GroupQueryAttentionWithACacheIsRefused) {
+  llvm::Expected<ImportedModel> imported = importText(
+      "(float[1,3,8] x, float[1,1,5,4] c) => (float[1,3,8] y) { k = Constant<value = float[1,3,4] {1.0, 2.0, "
+      "3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0}>() "
+      "y = com.microsoft.GroupQueryAttention<num_heads = 2, kv_num_heads = 1>(x, k, k, c, c) }",
+      opsets);
+  ASSERT_FALSE(static_cast<bool>(imported));
+  EXPECT_NE(llvm::toString(imported.takeError()).find("export without past keys and values"), std::string::npos);
+}
 
 TEST(FusedOps, OfOtherKindsNameTheFileToUse) {
   llvm::Expected<ImportedModel> imported =

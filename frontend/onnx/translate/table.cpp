@@ -8,9 +8,10 @@ namespace fsdpc {
 namespace {
 
 TranslateFunction findOfMicrosoft(llvm::StringRef op) {
-  for (const TranslationRow &row : microsoftTranslations())
-    if (row.op == op)
-      return row.translate;
+  for (TranslationRows family : {microsoftTranslations(), microsoftAttentionTranslations()})
+    for (const TranslationRow &row : family)
+      if (row.op == op)
+        return row.translate;
   return nullptr;
 }
 

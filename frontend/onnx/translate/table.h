@@ -32,7 +32,8 @@ TranslationRows knownTranslations();
 TranslationRows logicTranslations();
 TranslationRows lossTranslations();
 TranslationRows matmulTranslations();
-TranslationRows microsoftTranslations(); ///< of com.microsoft
+TranslationRows microsoftAttentionTranslations(); ///< of com.microsoft
+TranslationRows microsoftTranslations();          ///< of com.microsoft
 TranslationRows normTranslations();
 TranslationRows padTranslations();
 TranslationRows poolTranslations();
