@@ -23,11 +23,4 @@ struct InitializerRole {
 std::vector<InitializerRole> classifyInitializers(const OnnxModel &model, const GraphIndex &index,
                                                   const ExportSignature &signature);
 
-/// What a node does with an initializer that it reads.
-enum class UseRole : uint8_t { weight, bias, table, mean, variance, other };
-/// Of an Add the answer is bias, of a Mul weight: what trained vectors are there.
-UseRole useRole(const GraphIndex &index, const InitializerRead &read);
-/// Is the initializer the second operand of a MatMul or Gemm?
-bool isLinearWeight(const onnx::NodeProto &node, int input);
-
 } // namespace fsdpc

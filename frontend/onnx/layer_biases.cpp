@@ -1,6 +1,6 @@
 #include "frontend/onnx/layer_biases.h"
 
-#include "frontend/onnx/classify.h"
+#include "frontend/onnx/use_role.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace fsdpc {

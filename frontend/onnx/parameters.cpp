@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/complete.h"
 #include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/use_role.h"
 #include "frontend/onnx/without_signature.h"
 #include "llvm/Support/Regex.h"
 #include <algorithm>

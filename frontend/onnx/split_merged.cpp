@@ -1,4 +1,3 @@
-#include "frontend/onnx/classify.h"
 #include "frontend/onnx/equal_values.h"
 #include "frontend/onnx/folding.h"
 #include "frontend/onnx/graph_edit.h"
@@ -8,6 +7,7 @@
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/traced_graph.h"
+#include "frontend/onnx/use_role.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>

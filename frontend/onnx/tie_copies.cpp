@@ -2,6 +2,7 @@
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
+#include "frontend/onnx/use_role.h"
 
 #include <cstring>
 #include <map>

@@ -1,5 +1,7 @@
 #include "frontend/onnx/without_signature.h"
 
+#include "frontend/onnx/use_role.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include <map>
 
