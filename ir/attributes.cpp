@@ -2,7 +2,9 @@
 
 #include "ir/op.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/xxhash.h"
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -177,7 +179,10 @@ std::string symbolText(char sigil, llvm::StringRef name) {
 namespace {
 
 /// Collects every field as text.
-class TextVisitor final : public AttributeVisitor {
+// Constants of more bytes stand for themselves in texts by a digest: texts are compared, never read back.
+constexpr size_t mostBytesInText = 64;
+
+class TextVisitor : public AttributeVisitor {
 public:
   std::vector<std::pair<std::string, std::string>> fields;
 
@@ -191,7 +196,11 @@ public:
   void field(llvm::StringRef name, std::vector<std::string> &value) override { put(name, llvm::join(value, "\n")); }
   void field(llvm::StringRef name, Dense &value) override {
     std::string text = nameOf(value.dtype()).str() + (value.isSplat() ? " splat " : " ");
-    put(name, text + llvm::toHex(value.bytes()));
+    if (value.bytes().size() > mostBytesInText)
+      text += std::to_string(value.bytes().size()) + " bytes " + llvm::toHex(llvm::BLAKE3::hash(value.bytes()));
+    else
+      text += llvm::toHex(value.bytes());
+    put(name, std::move(text));
   }
   void field(llvm::StringRef name, Expression &value) override {
     std::string text = llvm::itostr(value.operandCount);
@@ -201,8 +210,10 @@ public:
     put(name, text + ";yield " + joined(value.yields));
   }
 
-private:
+protected:
   void put(llvm::StringRef name, std::string text) { fields.emplace_back(name.str(), std::move(text)); }
+
+private:
   template <class Range>
   static std::string joined(const Range &range) {
     std::string text;
@@ -210,6 +221,17 @@ private:
       text += (text.empty() ? "" : ",") + llvm::itostr(value);
     return text;
   }
+};
+
+/// Constants apart, so that nobody looks at bytes that are shared.
+class ComparisonVisitor final : public TextVisitor {
+public:
+  explicit ComparisonVisitor(const AttributesBase &attributes) {
+    const_cast<AttributesBase &>(attributes).visit(*this);
+  }
+  using TextVisitor::field;
+  void field(llvm::StringRef, Dense &value) override { constants.push_back(value); }
+  std::vector<Dense> constants;
 };
 
 std::vector<std::pair<std::string, std::string>> allTexts(const AttributesBase *attributes) {
@@ -237,14 +259,22 @@ std::vector<std::pair<std::string, std::string>> attributeTexts(const Attributes
 bool equalAttributes(const AttributesBase *a, const AttributesBase *b) {
   if (!a || !b)
     return a == b;
-  return a->typeId() == b->typeId() && allTexts(a) == allTexts(b);
+  if (a->typeId() != b->typeId())
+    return false;
+  const ComparisonVisitor left(*a), right(*b);
+  return left.fields == right.fields && left.constants == right.constants;
 }
 
 llvm::hash_code hashAttributes(const AttributesBase *attributes) {
   llvm::hash_code hash = 0;
-  if (attributes)
-    for (const auto &[name, text] : allTexts(attributes))
-      hash = llvm::hash_combine(hash, text);
+  if (!attributes)
+    return hash;
+  const ComparisonVisitor visitor(*attributes);
+  for (const auto &[name, text] : visitor.fields)
+    hash = llvm::hash_combine(hash, text);
+  for (const Dense &constant : visitor.constants)
+    hash = llvm::hash_combine(hash, static_cast<int>(constant.dtype()), constant.isSplat(),
+                              llvm::xxh3_64bits(constant.bytes()));
   return hash;
 }
 

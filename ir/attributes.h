@@ -109,7 +109,8 @@ public:
   T value;
 };
 
-/// (field, text) of every field that differs from the op's default, in the order of `fields`. Empty for null.
+/// (field, text) of every field that differs from the op's default, in the order of `fields`. Empty for null. Equal
+/// fields have equal texts; a large constant's is a digest.
 std::vector<std::pair<std::string, std::string>> attributeTexts(const AttributesBase *attributes);
 bool equalAttributes(const AttributesBase *a, const AttributesBase *b);
 llvm::hash_code hashAttributes(const AttributesBase *attributes);

@@ -1,5 +1,6 @@
 #include "passes/runner.h"
 
+#include "ir/clone.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/pipeline.h"
@@ -100,9 +101,12 @@ private:
   llvm::Error runOne(const Pass &pass) {
     if (llvm::is_contained(options.printBefore, pass.name))
       llvm::errs() << "// before " << pass.name << '\n' << toText(module);
-    std::string textBefore = options.reproducerPath.empty() ? std::string() : toText(module);
-    if (options.beforePass)
-      options.beforePass(pass.name, textBefore);
+    if (!options.reproducerPath.empty()) {
+      std::unique_ptr<Module> copy = clone(module); // the old one is in use until the new one is shown
+      if (options.beforePass)
+        options.beforePass(pass.name, *copy);
+      before = std::move(copy);
+    }
     auto begin = std::chrono::steady_clock::now();
     llvm::Error error = pass.run(module, context);
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
@@ -112,14 +116,14 @@ private:
     if (options.printAfterAll || llvm::is_contained(options.printAfter, pass.name))
       llvm::errs() << "// after " << pass.name << '\n' << toText(module);
     if (llvm::Error invalid = verify(module))
-      return reportBroken(pass, std::move(invalid), textBefore);
+      return reportBroken(pass, std::move(invalid));
     return dump(pass);
   }
 
-  llvm::Error reportBroken(const Pass &pass, llvm::Error invalid, const std::string &textBefore) {
+  llvm::Error reportBroken(const Pass &pass, llvm::Error invalid) {
     std::string message = "failed after " + pass.name.str() + ": " + toString(std::move(invalid));
     std::string command;
-    if (!options.reproducerPath.empty() && !writeText(options.reproducerPath, textBefore))
+    if (before && !writeText(options.reproducerPath, toText(*before)))
       command = "fsdpc " + options.reproducerPath + " --passes=" + pass.name.str() + " -o -";
     return llvm::make_error<InternalError>(std::move(message), std::move(command));
   }
@@ -155,6 +159,7 @@ private:
   const PassContext &context;
   const RunnerOptions &options;
   std::vector<PassTime> &times;
+  std::unique_ptr<Module> before; ///< what the last pass was given, for the reproducer
   int number = 0;
   std::string lastDump, lastFile;
   llvm::json::Array index;

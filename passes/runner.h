@@ -15,8 +15,9 @@ struct RunnerOptions {
   bool printAfterAll = false;
   std::string dumpDirectory;  ///< --dump_dir: NN-<pass>.fsir where the text changed, plus index.json
   std::string reproducerPath; ///< where the text before a failing pass goes
-  /// Told the text before each pass, so that even a pass that dies leaves a reproducer.
-  std::function<void(llvm::StringRef pass, const std::string &textBefore)> beforePass;
+  /// Shown a copy of the module before each pass, so that even a pass that dies leaves a reproducer; the copy lives
+  /// until the next one is shown or the run ends. Only with a reproducerPath.
+  std::function<void(llvm::StringRef pass, const Module &before)> beforePass;
 };
 
 struct PassTime {

@@ -141,10 +141,12 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   PassContext context{result.options, *result.target, result.remarks};
   runner->reproducerPath = "fsdpc-reproducer.fsir";
   CrashReproducer crash(runner->reproducerPath);
-  runner->beforePass = [&](llvm::StringRef pass, const std::string &text) { crash.remember(pass, text); };
+  runner->beforePass = [&](llvm::StringRef pass, const Module &before) { crash.remember(pass, before); };
   auto observer = [&](Stage stage, const Module &module) { result.stageText[stage] = toText(module); };
-  if (llvm::Error error = runPasses(*result.module, context, *runner, result.times, observer))
-    return error;
+  llvm::Error ended = runPasses(*result.module, context, *runner, result.times, observer);
+  crash.forget();
+  if (ended)
+    return ended;
   if (result.module->stage == Stage::planned && runner->only.empty())
     if (llvm::Error error = checkPlan(result))
       return llvm::make_error<InternalError>(

@@ -1,6 +1,7 @@
 #include "frontend/driver/crash_reproducer.h"
 
-#include <csignal>
+#include "ir/text/text.h"
+#include "llvm/Support/Signals.h"
 #include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,59 +11,65 @@ namespace fsdpc {
 namespace {
 
 constexpr int internalErrorCode = 70;
-constexpr int fatalSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+// A pass that died inside the allocator holds its lock, and printing then never ends.
+constexpr unsigned mostSeconds = 60;
 
-// A signal handler reaches nothing but globals; it may only call what is async-signal-safe.
+/// A signal handler reaches nothing but globals.
 struct Remembered {
-  std::string path, pass, text;
+  std::string path, pass;
+  const Module *before = nullptr;
 };
 Remembered *remembered = nullptr;
 
-void writeAll(int file, const std::string &text) {
-  for (size_t done = 0; done < text.size();) {
-    ssize_t written = write(file, text.data() + done, text.size() - done);
+void writeAll(int file, llvm::StringRef text) {
+  while (!text.empty()) {
+    ssize_t written = write(file, text.data(), text.size());
     if (written <= 0)
       return;
-    done += static_cast<size_t>(written);
+    text = text.drop_front(static_cast<size_t>(written));
   }
 }
 
-void onFatalSignal(int) {
-  if (!remembered || remembered->pass.empty())
+/// Runs on LLVM's stack for signals, so the stack may be at its end.
+void onFatalSignal(void *) {
+  if (!remembered)
+    return;
+  if (!remembered->before)
     _exit(internalErrorCode);
+  for (llvm::StringRef part :
+       {llvm::StringRef("fsdpc: internal error: pass "), llvm::StringRef(remembered->pass), llvm::StringRef(" died\n")})
+    writeAll(STDERR_FILENO, part);
+  alarm(mostSeconds);
+  const std::string text = toText(*remembered->before);
   int file = open(remembered->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file >= 0)
-    writeAll(file, remembered->text);
-  static const char *const parts[] = {"fsdpc: internal error: pass ", " died\nreproducer: fsdpc ",
-                                      " --passes=", " -o -\n"};
-  const std::string *values[] = {&remembered->pass, &remembered->path, &remembered->pass};
-  for (size_t i = 0; i < std::size(parts); ++i) {
-    (void)!write(STDERR_FILENO, parts[i], std::strlen(parts[i]));
-    if (i < std::size(values))
-      writeAll(STDERR_FILENO, *values[i]);
-  }
+    writeAll(file, text);
+  for (llvm::StringRef part :
+       {llvm::StringRef("reproducer: fsdpc "), llvm::StringRef(remembered->path), llvm::StringRef(" --passes="),
+        llvm::StringRef(remembered->pass), llvm::StringRef(" -o -\n")})
+    writeAll(STDERR_FILENO, part);
   _exit(internalErrorCode);
 }
 
 } // namespace
 
 CrashReproducer::CrashReproducer(std::string path) {
-  remembered = new Remembered{std::move(path), "", ""};
-  for (int number : fatalSignals)
-    std::signal(number, onFatalSignal);
+  remembered = new Remembered{std::move(path), "", nullptr};
+  static const bool isRegistered = (llvm::sys::AddSignalHandler(onFatalSignal, nullptr), true);
+  (void)isRegistered;
 }
 
 CrashReproducer::~CrashReproducer() {
-  for (int number : fatalSignals)
-    std::signal(number, SIG_DFL);
   delete remembered;
   remembered = nullptr;
 }
 
-void CrashReproducer::remember(llvm::StringRef pass, const std::string &textBefore) {
-  remembered->pass.clear();
-  remembered->text = textBefore;
+void CrashReproducer::remember(llvm::StringRef pass, const Module &before) {
+  remembered->before = nullptr;
   remembered->pass = pass.str();
+  remembered->before = &before;
 }
+
+void CrashReproducer::forget() { remembered->before = nullptr; }
 
 } // namespace fsdpc

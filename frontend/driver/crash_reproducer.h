@@ -1,8 +1,8 @@
-// When a pass dies (an assertion, a fault), the module as it was before that pass is written out, and the exit code
-// is 70.
+// When a pass dies (an assertion, a fault, the end of the stack), the module as it was before that pass is written out,
+// and the exit code is 70.
 #pragma once
 
-#include "llvm/ADT/StringRef.h"
+#include "ir/module.h"
 #include <string>
 
 namespace fsdpc {
@@ -16,7 +16,10 @@ public:
   CrashReproducer(const CrashReproducer &) = delete;
   CrashReproducer &operator=(const CrashReproducer &) = delete;
 
-  void remember(llvm::StringRef pass, const std::string &textBefore);
+  /// `before` must live until the next call, or `forget`. It is printed only if the pass dies: to print it before each
+  /// pass would take longer than the passes.
+  void remember(llvm::StringRef pass, const Module &before);
+  void forget();
 };
 
 } // namespace fsdpc

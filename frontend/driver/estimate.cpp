@@ -2,12 +2,11 @@
 
 #include "frontend/driver/compile.h"
 #include "frontend/driver/share_search.h"
+#include "ir/clone.h"
 #include "ir/ops/attributes.h"
-#include "ir/text/text.h"
 #include "passes/cost/timeline.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace fsdpc {
 
@@ -68,7 +67,7 @@ llvm::Expected<Estimator> Estimator::read(llvm::StringRef input, const OptionVal
 
 Estimator Estimator::of(const Module &graph) {
   Estimator estimator;
-  estimator.graph = toText(graph);
+  estimator.graph = clone(graph);
   return estimator;
 }
 
@@ -76,11 +75,8 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
   if (searchesShares(values))
     if (llvm::Error error = settleShares(*this, values))
       return error;
-  llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(graph, "model"));
-  if (!module)
-    return module.takeError();
   Compilation compilation;
-  compilation.module = std::move(*module);
+  compilation.module = clone(*graph);
   if (llvm::Error error = resolveOptions(values, compilation))
     return error;
   PassContext context{compilation.options, *compilation.target, compilation.remarks};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "frontend/driver/option_schema.h"
+#include "ir/module.h"
 #include "passes/plan/memory_report.h"
 
 namespace fsdpc {
@@ -32,16 +33,16 @@ struct Estimate {
 /// A model that is read once and planned many times. Weights may be absent: nobody looks at them.
 class Estimator {
 public:
-  /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
-  /// A module of the graph stage whose units are not decided.
+  /// Of a module of the graph stage whose units are not decided.
   static Estimator of(const Module &graph);
+  /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
   static llvm::Expected<Estimator> read(llvm::StringRef input, const OptionValues &values);
 
   /// The plan for these options, which must import the model as those of `read` do (same micro-batch, dims, ...).
   llvm::Expected<Estimate> plan(OptionValues values) const;
 
 private:
-  std::string graph; ///< the module as imported, as text
+  std::unique_ptr<Module> graph; ///< as imported; each plan begins with a copy
 };
 
 /// Every strategy that can be planned for, from the most memory to the least.

@@ -97,7 +97,8 @@ private:
       faults += "\n  " + llvm::toString(dense.takeError());
       return nullptr;
     }
-    Value *value = makeConstant(builder, Type(dense->dtype(), shapeOf(tensor)), std::move(*dense));
+    Value *value =
+        makeConstant(builder, Type(dense->dtype(), shapeOf(tensor)), state.folding.shared(std::move(*dense)));
     value->setName(tensor.name());
     return value;
   }

@@ -11,6 +11,7 @@ std::vector<HostTensor> evaluatePure(Op op, const AttributesBase *attributes,
                                      llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<Type> resultTypes) {
   assert(infoOf(op).has(pure) && !infoOf(op).has(usesEnvironment) && "only a function of its operands can be folded");
   std::vector<HostTensor> results;
+  results.reserve(resultTypes.size());
   for (const Type &type : resultTypes)
     results.emplace_back(type);
   EvaluateContext context{attributes, operands, results, nullptr};

@@ -89,6 +89,7 @@ HostTensor valueOf(const Value *value) {
 
 Replacement foldElements(const Node &node, Builder &builder) {
   std::vector<HostTensor> tensors;
+  tensors.reserve(node.operandCount());
   for (const Value *operand : node.operands())
     tensors.push_back(valueOf(operand));
   std::vector<const HostTensor *> operands;

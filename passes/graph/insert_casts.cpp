@@ -140,15 +140,22 @@ private:
   /// difference.
   Value *roundedConstant(Node &node, DType low) {
     const Dense &value = node.get<ConstantAttributes>().value;
+    auto [known, isNew] = roundedBytes.try_emplace({value.bytes().data(), low});
+    if (isNew)
+      known->second = {value, roundedElements(value, low)};
+    return builder.constant(node.result()->type().withDType(low), known->second.second);
+  }
+
+  static Dense roundedElements(const Dense &value, DType low) {
     std::vector<double> elements;
+    elements.reserve(value.storedElements());
     for (int64_t i = 0; i < value.storedElements(); ++i) {
       double exact = value.at(i), near = roundedTo(low, exact);
       if (std::isinf(near) && std::isfinite(exact))
         near = std::copysign(low == DType::bf16 ? 0x1.fep127 : 65504.0, exact);
       elements.push_back(near);
     }
-    Dense rounded = value.isSplat() ? Dense::splat(low, elements[0]) : Dense::fromDoubles(low, elements);
-    return builder.constant(node.result()->type().withDType(low), std::move(rounded));
+    return value.isSplat() ? Dense::splat(low, elements[0]) : Dense::fromDoubles(low, elements);
   }
 
   void convertResults(Node &ret) {
@@ -164,6 +171,8 @@ private:
   llvm::SmallSet<DType, 2> computed;     ///< the 16-bit types that some unit computes in
   llvm::DenseSet<const Value *> rounded; ///< f32 values that are rounded where 16 bits are computed in
   std::map<std::pair<Value *, DType>, Value *> converted;
+  /// By their bytes, constants that have been rounded and what they have become: units have copies of one table.
+  std::map<std::pair<const uint8_t *, DType>, std::pair<Dense, Dense>> roundedBytes;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {

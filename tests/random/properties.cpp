@@ -1,5 +1,6 @@
 #include "tests/random/properties.h"
 
+#include "ir/clone.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -205,7 +206,7 @@ std::vector<Variant> PropertyCheck::drawnVariants() const {
 std::optional<Violation> unreadableStage(const Compiled &compiled) {
   if (compiled.unreadable.empty())
     return std::nullopt;
-  return Violation{"text", compiled.unreadable + " reads back as another module"};
+  return Violation{"text", compiled.unreadable + " reads back, or is cloned, as another module"};
 }
 
 std::optional<Violation> PropertyCheck::establishReference() {
@@ -357,7 +358,7 @@ llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOption
       return;
     const std::string text = toText(at);
     llvm::Expected<std::unique_ptr<Module>> again = parse(llvm::MemoryBufferRef(text, "stage"));
-    if (again && toText(**again) == text)
+    if (again && toText(**again) == text && toText(*clone(at)) == text)
       compiled.stages[stage] = std::move(*again);
     else
       compiled.unreadable = nameOf(stage).str();

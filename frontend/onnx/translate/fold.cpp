@@ -2,6 +2,8 @@
 
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
 #include <cstring>
 
 namespace fsdpc {
@@ -12,6 +14,8 @@ namespace {
 constexpr int64_t largestFolded = int64_t(1) << 24;
 // Below this, telling repetition apart is not worth a second look.
 constexpr int64_t smallestRepeated = int64_t(1) << 16;
+// Below this, evaluating a node again costs less than finding it.
+constexpr int64_t smallestShared = int64_t(1) << 10;
 
 const Node *constantNode(const Value *value) {
   const Node *node = value->definer();
@@ -69,6 +73,7 @@ std::vector<HostTensor> evaluateSplats(const Node &node) {
 
 std::vector<HostTensor> evaluateFully(const Node &node) {
   std::vector<HostTensor> operands;
+  operands.reserve(node.operandCount());
   for (const Value *operand : node.operands())
     operands.push_back(valueOf(operand));
   std::vector<const HostTensor *> pointers;
@@ -103,6 +108,30 @@ Value *constantOfTensor(Builder &builder, HostTensor tensor) {
   return makeConstant(builder, type, denseOf(tensor));
 }
 
+bool isLarge(const Node &node) {
+  auto hasMany = [](const Value *value) { return value->type().elements() >= smallestShared; };
+  return hasMany(node.result()) || llvm::any_of(node.operands(), hasMany);
+}
+
+/// What decides a node over constants: equal keys, equal results. Large ones are told apart by where their bytes are.
+std::string keyOf(const Node &node) {
+  std::string key;
+  llvm::raw_string_ostream out(key);
+  out << infoOf(node).name;
+  for (const auto &[field, text] : attributeTexts(node.attributes()))
+    out << ' ' << field << '(' << text << ')';
+  for (const Value *operand : node.operands()) {
+    const Node &constant = *constantBelow(operand);
+    const Dense &value = constant.get<ConstantAttributes>().value;
+    out << ' ' << toString(operand->type()) << ' ' << toString(constant.result()->type()) << ' ';
+    if (value.storedElements() < smallestShared)
+      out << (value.isSplat() ? "splat " : "") << llvm::toHex(value.bytes());
+    else
+      out << static_cast<const void *>(value.bytes().data());
+  }
+  return key;
+}
+
 } // namespace
 
 std::optional<HostTensor> knownValue(const Value *value) {
@@ -123,7 +152,18 @@ Value *makeConstant(Builder &builder, Type type, Dense value) {
   return builder.constant(std::move(type), std::move(value));
 }
 
-llvm::SmallVector<Value *, 2> foldNode(Builder &builder, Node *node) {
+Dense Folding::shared(Dense value) {
+  if (value.isSplat() || value.storedElements() < smallestShared)
+    return value;
+  const size_t hash = llvm::xxh3_64bits(value.bytes());
+  auto [first, last] = byHash.equal_range(hash);
+  for (; first != last; ++first)
+    if (first->second == value)
+      return first->second;
+  return byHash.emplace(hash, std::move(value))->second;
+}
+
+llvm::SmallVector<Value *, 2> Folding::fold(Builder &builder, Node *node) {
   llvm::SmallVector<Value *, 2> results;
   if (!mayFold(*node))
     return results;
@@ -132,8 +172,14 @@ llvm::SmallVector<Value *, 2> foldNode(Builder &builder, Node *node) {
     results.push_back(
         builder.constant(node->result()->type(), Dense::splat(scalar.type.dtype(), scalar.values.front())));
   } else {
-    for (HostTensor &tensor : evaluateFully(*node))
-      results.push_back(constantOfTensor(builder, std::move(tensor)));
+    const std::string key = isLarge(*node) ? keyOf(*node) : std::string();
+    if (auto before = known.find(key); !key.empty() && before != known.end())
+      results = before->second;
+    else
+      for (HostTensor &tensor : evaluateFully(*node))
+        results.push_back(constantOfTensor(builder, std::move(tensor)));
+    if (!key.empty())
+      known.try_emplace(key, results);
   }
   node->erase();
   return results;

@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/model.h"
+#include "frontend/onnx/translate/fold.h"
 #include "ir/builder.h"
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
@@ -40,6 +41,7 @@ public:
   Builder &builder;
   const TrainMode trainMode;
   const bool syncBatchNorm;
+  Folding folding;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
   /// Counts what a node makes of more than a handful of nodes or elements of sequences: rejects what grows beyond 2^22.
