@@ -1,9 +1,9 @@
 #include "frontend/driver/bundle.h"
 
 #include "codegen/emit.h"
-#include "frontend/driver/output_folder.h"
-#include "frontend/driver/plan_json.h"
-#include "frontend/driver/schedule_format.h"
+#include "frontend/output/build_program.h"
+#include "frontend/report/plan_json.h"
+#include "frontend/report/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/cost/peak.h"

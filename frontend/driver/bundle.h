@@ -2,7 +2,7 @@
 #pragma once
 
 #include "frontend/driver/compile.h"
-#include "frontend/driver/schedule_page.h"
+#include "frontend/report/schedule_page.h"
 
 namespace fsdpc {
 

@@ -62,7 +62,7 @@ std::optional<T> parsedNumber(std::string_view text) {
   return value;
 }
 
-/// The values for which torch.optim's formulas mean something; frontend/driver/value_ranges.cpp has them for the
+/// The values for which torch.optim's formulas mean something; frontend/options/value_ranges.cpp has them for the
 /// compile.
 struct Range {
   std::string_view name;

@@ -1,5 +1,5 @@
 // Which target a program is for that names none: a device alone is not enough, this fsdpc must build for it.
-#include "frontend/driver/resolve.h"
+#include "frontend/compilation/program_target.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What the command line says to the importer.
-#include "frontend/driver/resolve.h"
+#include "frontend/options/resolve.h"
 #include <gmock/gmock.h>
 
 namespace fsdpc {

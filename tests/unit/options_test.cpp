@@ -1,6 +1,6 @@
 // The options schema: how options are spelled, what is refused and with which hint, configs, and the JSON that
 // reproduces a compile.
-#include "frontend/driver/option_schema.h"
+#include "frontend/options/option_schema.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"

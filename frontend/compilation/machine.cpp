@@ -1,0 +1,90 @@
+#include "frontend/compilation/machine.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
+#include <cstdlib>
+#include <thread>
+#include <unistd.h>
+
+namespace fsdpc {
+
+namespace {
+
+std::string cacheFolder() {
+  if (const char *folder = std::getenv("FSDPC_CACHE"))
+    return folder;
+  if (const char *folder = std::getenv("XDG_CACHE_HOME"))
+    return std::string(folder) + "/fsdpc";
+  const char *home = std::getenv("HOME");
+  return std::string(home ? home : "/root") + "/.cache/fsdpc";
+}
+
+std::string processorName() {
+  auto text = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo");
+  if (!text)
+    return "";
+  llvm::StringRef rest = (*text)->getBuffer();
+  size_t at = rest.find("model name");
+  return at == llvm::StringRef::npos ? "" : rest.substr(at).split('\n').first.str();
+}
+
+llvm::Expected<Hardware> readTable(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::make_error<UsageError>(("--hardware " + path + ": " + buffer.getError().message() + "; built in are " +
+                                         llvm::join(builtInHardwareNames(), ", "))
+                                            .str());
+  return readHardware((*buffer)->getBuffer(), path);
+}
+
+CostModel modelOn(const Hardware &hardware, const OptionValues &values) {
+  CostModel model;
+  model.hardware = hardware;
+  model.inlineStreams = !hardware.hostRunsAhead && collectivesRunInline(values);
+  model.networkOnly = !hardware.hostRunsAhead && values.text("transport") == "mpi";
+  model.threads = hardware.hostRunsAhead ? 1 : values.integer("threads");
+  return model;
+}
+
+} // namespace
+
+std::string calibrationPath() {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  llvm::SHA256 hasher;
+  hasher.update(std::string(host) + "\n" + processorName() + "\n" +
+                std::to_string(std::thread::hardware_concurrency()));
+  return cacheFolder() + "/hardware-" + llvm::toHex(hasher.final(), true).substr(0, 16) + ".json";
+}
+
+bool collectivesRunInline(const OptionValues &values) {
+  if (values.text("streams") != "auto")
+    return values.text("streams") == "inline";
+  return static_cast<int64_t>(std::thread::hardware_concurrency()) <= values.integer("world_size");
+}
+
+llvm::Expected<Machine> machineOf(const OptionValues &values) {
+  llvm::StringRef name = values.text("hardware");
+  if (name == "auto" && values.text("target") == "cuda")
+    name = "h100_8";
+  Hardware builtIn = *builtInHardware("cpu");
+  if (name == "auto") {
+    std::string calibrated = calibrationPath();
+    if (!llvm::sys::fs::exists(calibrated))
+      return Machine{modelOn(builtIn, values), modelOn(builtIn, values)};
+    llvm::Expected<Hardware> table = readTable(calibrated);
+    if (!table)
+      return table.takeError();
+    return Machine{modelOn(builtIn, values), modelOn(*table, values)};
+  }
+  if (std::optional<Hardware> table = builtInHardware(name))
+    return Machine{modelOn(*table, values), modelOn(*table, values)};
+  llvm::Expected<Hardware> table = readTable(name);
+  if (!table)
+    return table.takeError();
+  return Machine{modelOn(*table, values), modelOn(*table, values)};
+}
+
+} // namespace fsdpc

@@ -1,0 +1,389 @@
+#include "frontend/options/option_schema.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/YAMLParser.h"
+#include <cmath>
+
+namespace fsdpc {
+
+char UsageError::ID = 0;
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+std::string canonicalName(llvm::StringRef name) {
+  std::string canonical = name.lower();
+  std::replace(canonical.begin(), canonical.end(), '-', '_');
+  if (llvm::StringRef rest = canonical; rest.consume_front("fsdp_"))
+    return rest.str();
+  return canonical;
+}
+
+const OptionRow *findRow(llvm::StringRef name) {
+  for (const OptionRow &row : optionTable())
+    if (row.name == name)
+      return &row;
+  return nullptr;
+}
+
+bool isList(const OptionRow &row) { return row.kind == OptionKind::list || row.kind == OptionKind::lines; }
+
+std::string nearestOption(llvm::StringRef wanted) {
+  llvm::SmallVector<llvm::StringRef, 64> names;
+  for (const OptionRow &row : optionTable())
+    names.push_back(row.name);
+  return didYouMean(wanted, names);
+}
+
+/// As in names of options, `-` and `_` are the same, and so are cases.
+std::string canonicalChoice(llvm::StringRef value) {
+  std::string canonical = value.lower();
+  std::replace(canonical.begin(), canonical.end(), '-', '_');
+  return canonical;
+}
+
+llvm::Expected<std::string> checkedChoice(const OptionRow &row, llvm::StringRef value) {
+  llvm::SmallVector<llvm::StringRef, 8> entries, names;
+  row.values.split(entries, '|');
+  const std::string wanted = canonicalChoice(value);
+  for (llvm::StringRef entry : entries) {
+    auto [name, meaning] = entry.split('=');
+    names.push_back(name);
+    if (name == wanted)
+      return (meaning.empty() ? name : meaning).str();
+  }
+  return usage("--" + row.name + " " + value + ": not one of " + llvm::join(names, ", ") + didYouMean(wanted, names));
+}
+
+/// Is the word a value of the row? Where not, a choice that may stand without a value does.
+bool namesChoice(const OptionRow &row, llvm::StringRef word) {
+  llvm::SmallVector<llvm::StringRef, 8> entries;
+  row.values.split(entries, '|');
+  const std::string wanted = canonicalChoice(word);
+  return llvm::any_of(entries, [&](llvm::StringRef entry) { return wanted == entry.split('=').first; });
+}
+
+/// A value may begin with dashes, but not be an option.
+bool namesOption(llvm::StringRef word) {
+  return word == "-o" || (word.consume_front("--") && findRow(canonicalName(word.split('=').first)));
+}
+
+/// A word that can be neither an option nor a file nor a subcommand was meant as a value of the option before it.
+bool looksLikeAValue(llvm::StringRef word) {
+  return !word.starts_with("-") && !word.contains('.') && !word.contains('/') &&
+         !llvm::is_contained(subcommands(), word) && !llvm::sys::fs::exists(word);
+}
+
+llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef value) {
+  int64_t integer;
+  double real;
+  switch (row.kind) {
+  case OptionKind::integer:
+    if (value.getAsInteger(10, integer))
+      return usage("--" + row.name + " " + value + ": an integer is expected");
+    return value.str();
+  case OptionKind::real:
+    if (value.getAsDouble(real) || !std::isfinite(real))
+      return usage("--" + row.name + " " + value + ": a number is expected");
+    return value.str();
+  case OptionKind::choice: return checkedChoice(row, value);
+  case OptionKind::boolean:
+    for (llvm::StringRef word : {"true", "1", "yes", "on"})
+      if (value.equals_insensitive(word))
+        return std::string("true");
+    for (llvm::StringRef word : {"false", "0", "no", "off"})
+      if (value.equals_insensitive(word))
+        return std::string("false");
+    return usage("--" + row.name + "=" + value + ": true or false is expected");
+  default: return value.str();
+  }
+}
+
+/// Where a node of a configuration stands, for messages: "FILE:LINE".
+std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node &node) {
+  const char *at = node.getSourceRange().Start.getPointer();
+  const bool isKnown = at >= text.begin() && at <= text.end();
+  return isKnown ? (path + ":" + llvm::Twine(std::count(text.begin(), at, '\n') + 1)).str() : path.str();
+}
+
+} // namespace
+
+llvm::ArrayRef<llvm::StringRef> subcommands() {
+  static constexpr llvm::StringRef names[] = {"inspect", "simulate", "calibrate", "estimate", "verify", "reduce"};
+  return names;
+}
+
+std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names) {
+  llvm::StringRef best;
+  unsigned bestDistance = std::max<unsigned>(3, static_cast<unsigned>(wanted.size()) / 2);
+  for (llvm::StringRef name : names)
+    if (unsigned distance = wanted.edit_distance(name, true, bestDistance); distance < bestDistance) {
+      bestDistance = distance;
+      best = name;
+    }
+  return best.empty() ? "" : (" (did you mean " + best + "?)").str();
+}
+
+llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where) {
+  std::string canonical = canonicalName(name);
+  const OptionRow *row = findRow(canonical);
+  bool negated = false;
+  if (!row && llvm::StringRef(canonical).starts_with("no_")) {
+    row = findRow(llvm::StringRef(canonical).drop_front(3));
+    negated = row && (row->kind == OptionKind::boolean || !row->bareValue.empty());
+    row = negated ? row : nullptr;
+  }
+  if (!row)
+    return usage(where + ": unknown option " + name + nearestOption(canonical));
+  if (value && value->empty())
+    return usage(where + ": --" + row->name + ": a value is missing");
+  givenNames.insert(row->name.str());
+  if (row->kind == OptionKind::lines) {
+    lists[row->name.str()].push_back(value->str());
+    return llvm::Error::success();
+  }
+  if (row->kind == OptionKind::list) {
+    // Lists of passes may be given with commas; names of dims and parameters hold none.
+    llvm::SmallVector<llvm::StringRef, 4> parts;
+    value->split(parts, ',', -1, false);
+    for (llvm::StringRef part : parts)
+      lists[row->name.str()].push_back(part.str());
+    return llvm::Error::success();
+  }
+  if (negated && value)
+    return usage(where + ": --" + name + " takes no value");
+  llvm::StringRef bare = row->bareValue.empty() ? "true" : row->bareValue;
+  llvm::StringRef opposite = row->bareValue.empty() ? "false" : row->defaultValue;
+  llvm::Expected<std::string> checked = checkedValue(*row, negated ? opposite : value.value_or(bare));
+  if (!checked)
+    return checked.takeError();
+  values[row->name.str()] = *checked;
+  return llvm::Error::success();
+}
+
+llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arguments) {
+  OptionValues result;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    llvm::StringRef argument = arguments[i];
+    if (argument == "-o")
+      argument = "--output";
+    if (argument == "-h")
+      argument = "--help";
+    if (!argument.consume_front("--")) {
+      if (argument.starts_with("-") && argument != "-")
+        return usage("command line: unknown option " + argument + ": names begin with -- (only -o and -h are short)" +
+                     nearestOption(canonicalName(argument.ltrim('-'))));
+      result.positionals.push_back(arguments[i]);
+      continue;
+    }
+    auto [name, inlineValue] = argument.split('=');
+    bool hasInline = argument.contains('=');
+    std::optional<llvm::StringRef> value;
+    if (hasInline)
+      value = inlineValue;
+    const OptionRow *row = findRow(canonicalName(name));
+    bool mayBeBare = row && !row->bareValue.empty();
+    const bool hasNext = i + 1 < arguments.size();
+    if (mayBeBare && !hasInline && hasNext &&
+        (namesChoice(*row, arguments[i + 1]) || looksLikeAValue(arguments[i + 1])))
+      value = arguments[++i];
+    else if (row && row->kind == OptionKind::boolean && !hasInline && hasNext && looksLikeAValue(arguments[i + 1]))
+      return usage("--" + name + " " + arguments[i + 1] + ": takes no further word; --" + name + ", --no_" + name +
+                   ", --" + name + "=true or --" + name + "=false");
+    else if (row && row->kind != OptionKind::boolean && !mayBeBare && !hasInline) {
+      if (i + 1 == arguments.size() || namesOption(arguments[i + 1]))
+        return usage("--" + name + ": a value is missing");
+      value = arguments[++i];
+    }
+    if (row && row->name == "config") {
+      if (llvm::Error error = result.readConfig(*value))
+        return error;
+      continue;
+    }
+    if (llvm::Error error = result.set(name, value, "command line"))
+      return error;
+  }
+  const bool hasModel = result.positionals.size() > 1 ||
+                        (result.positionals.size() == 1 && !llvm::is_contained(subcommands(), result.positionals[0]));
+  if (!hasModel && !result.configModel.empty())
+    result.positionals.push_back(result.configModel);
+  return result;
+}
+
+llvm::Expected<std::string> OptionValues::checked(llvm::StringRef name, llvm::StringRef value) {
+  const OptionRow *row = findRow(name);
+  assert(row && "options are asked for by their schema name");
+  return checkedValue(*row, value);
+}
+
+/// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry.
+llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::StringRef where) {
+  for (llvm::yaml::KeyValueNode &entry : units) {
+    llvm::SmallString<64> patternStorage, keyStorage, valueStorage;
+    auto *pattern = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
+    std::string item = pattern ? pattern->getValue(patternStorage).str() + ":" : "";
+    auto *values = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
+    if (!pattern || !values)
+      return usage("--config " + where + ": units maps regular expressions of unit names to keys and values");
+    bool isFirst = true;
+    for (llvm::yaml::KeyValueNode &setting : *values) {
+      auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getKey());
+      std::string name = key ? key->getValue(keyStorage).str() : "";
+      auto *value = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getValue());
+      if (!value)
+        return usage("--config " + where + ": units: " + item + " " + name + " has no value");
+      item += (isFirst ? "" : ",") + name + "=" + value->getValue(valueStorage).str();
+      isFirst = false;
+    }
+    if (llvm::Error error = set("unit", llvm::StringRef(item), where))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// One entry of a configuration; `where` is its file and line.
+llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where) {
+  llvm::SmallString<64> storage;
+  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting); mapping && name == "units")
+    return readUnits(*mapping, where);
+  if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting)) {
+    llvm::StringRef value = scalar->getValue(storage);
+    if (name != "model")
+      return set(name, value, where);
+    configModel = value.str();
+    return llvm::Error::success();
+  }
+  auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(setting);
+  if (!sequence)
+    return usage("--config " + where + ": " + name + " has no value");
+  for (llvm::yaml::Node &item : *sequence) {
+    auto *text = llvm::dyn_cast<llvm::yaml::ScalarNode>(&item);
+    if (!text)
+      return usage("--config " + where + ": " + name + " holds something that is not a value");
+    if (llvm::Error error = set(name, text->getValue(storage), where))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// One flat mapping, but for `units`; JSON is read as the YAML it is.
+llvm::Error OptionValues::readConfig(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return usage("--config " + path + ": " + buffer.getError().message());
+  const llvm::StringRef content = (*buffer)->getBuffer();
+  llvm::SourceMgr sources;
+  std::string problem;
+  sources.setDiagHandler(
+      [](const llvm::SMDiagnostic &diagnostic, void *text) {
+        if (auto &first = *static_cast<std::string *>(text); first.empty())
+          first = (llvm::Twine(diagnostic.getLineNo()) + ": " + diagnostic.getMessage()).str();
+      },
+      &problem);
+  llvm::yaml::Stream stream((*buffer)->getMemBufferRef(), sources, false);
+  auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(stream.begin()->getRoot());
+  if (!mapping)
+    return usage("--config " + path + (problem.empty() ? ": " : ":" + problem + ": ") +
+                 "a mapping of option names to values is expected, NAME: VALUE in each line");
+  for (llvm::yaml::KeyValueNode &entry : *mapping) {
+    llvm::SmallString<64> keyStorage;
+    auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
+    if (stream.failed())
+      break;
+    if (!key)
+      return usage("--config " + placeOf(path, content, entry) + ": a key is not a name");
+    const std::string where = placeOf(path, content, *key);
+    if (llvm::Error error = readSetting(key->getValue(keyStorage), entry.getValue(), where)) {
+      if (!stream.failed())
+        return error;
+      llvm::consumeError(std::move(error));
+      break;
+    }
+  }
+  return stream.failed() ? usage("--config " + path + ":" + problem) : llvm::Error::success();
+}
+
+llvm::StringRef OptionValues::text(llvm::StringRef name) const {
+  auto found = values.find(name.str());
+  if (found != values.end())
+    return found->second;
+  const OptionRow *row = findRow(name);
+  assert(row && "options are asked for by their schema name");
+  return row->defaultValue;
+}
+
+int64_t OptionValues::integer(llvm::StringRef name) const {
+  int64_t value = 0;
+  bool bad = text(name).getAsInteger(10, value);
+  assert(!bad && "integers are checked when parsed; absent ones are not asked for");
+  (void)bad;
+  return value;
+}
+
+double OptionValues::real(llvm::StringRef name) const {
+  double value = 0;
+  bool bad = text(name).getAsDouble(value);
+  assert(!bad && "numbers are checked when parsed; absent ones are not asked for");
+  (void)bad;
+  return value;
+}
+
+bool OptionValues::flag(llvm::StringRef name) const { return text(name) == "true"; }
+
+llvm::ArrayRef<std::string> OptionValues::list(llvm::StringRef name) const {
+  auto found = lists.find(name.str());
+  return found == lists.end() ? llvm::ArrayRef<std::string>() : llvm::ArrayRef<std::string>(found->second);
+}
+
+std::string OptionValues::toJson(bool indented) const {
+  llvm::json::Object object;
+  if (!positionals.empty())
+    object["model"] = positionals.front();
+  for (const OptionRow &row : optionTable()) {
+    if (row.isAboutThisRun)
+      continue;
+    if (isList(row)) {
+      if (!list(row.name).empty())
+        object[row.name] = llvm::json::Array(list(row.name));
+      continue;
+    }
+    llvm::StringRef value = text(row.name);
+    if (!value.empty())
+      object[row.name] = value;
+  }
+  llvm::json::Value value(std::move(object));
+  return indented ? llvm::formatv("{0:2}", value).str() : llvm::formatv("{0}", value).str();
+}
+
+std::string helpText() {
+  std::string text =
+      "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
+      "       fsdpc inspect MODEL.onnx                      what the file holds\n"
+      "       fsdpc simulate MODEL.onnx [options]           the predicted timeline (--hardware)\n"
+      "       fsdpc calibrate                               measures this machine's costs once\n"
+      "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"
+      "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
+      "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
+  llvm::raw_string_ostream out(text);
+  llvm::StringRef group;
+  for (const OptionRow &row : optionTable()) {
+    if (row.group != group)
+      out << '\n' << row.group << '\n';
+    group = row.group;
+    std::string left = "  --" + row.name.str() + (row.values.empty() ? "" : " " + row.values.str());
+    out << llvm::left_justify(left, 44) << (left.size() >= 44 ? "  " : "") << row.help;
+    if (!row.defaultValue.empty())
+      out << " [" << row.defaultValue << ']';
+    out << '\n';
+  }
+  return text;
+}
+
+} // namespace fsdpc

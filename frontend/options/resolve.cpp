@@ -1,0 +1,312 @@
+#include "frontend/options/resolve.h"
+
+#include "ir/op.h"
+#include "passes/support/precision.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Regex.h"
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+/// torch.optim's defaults, per optimizer; an option that is not in the row changes nothing for it.
+struct OptimizerDefaults {
+  llvm::StringRef kind;
+  llvm::SmallVector<std::pair<llvm::StringRef, llvm::StringRef>, 6> scalars;
+};
+
+llvm::ArrayRef<OptimizerDefaults> optimizerDefaults() {
+  static const OptimizerDefaults rows[] = {
+      {"adamw", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0.01"}}},
+      {"adam", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0"}}},
+      {"sgd", {{"lr", "0.001"}, {"momentum", "0"}, {"dampening", "0"}, {"weight_decay", "0"}, {"nesterov", "false"}}},
+      {"adadelta", {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-06"}, {"weight_decay", "0"}}},
+      {"adagrad",
+       {{"lr", "0.01"},
+        {"lr_decay", "0"},
+        {"eps", "1e-10"},
+        {"weight_decay", "0"},
+        {"initial_accumulator_value", "0"}}},
+      {"rmsprop",
+       {{"lr", "0.01"},
+        {"alpha", "0.99"},
+        {"eps", "1e-08"},
+        {"weight_decay", "0"},
+        {"momentum", "0"},
+        {"centered", "false"}}},
+  };
+  return rows;
+}
+
+const OptimizerDefaults &defaultsOf(llvm::StringRef kind) {
+  return *llvm::find_if(optimizerDefaults(), [&](const OptimizerDefaults &row) { return row.kind == kind; });
+}
+
+bool sameValue(llvm::StringRef a, llvm::StringRef b) {
+  double x, y;
+  return a == b || (!a.getAsDouble(x) && !b.getAsDouble(y) && x == y);
+}
+
+/// An optimizer option that the chosen optimizer does not have is an error, unless it has its default.
+llvm::Error rejectForeignScalars(const OptionValues &values, const OptimizerDefaults &defaults) {
+  for (const OptimizerDefaults &row : optimizerDefaults())
+    for (const auto &[name, ignored] : row.scalars) {
+      bool own = llvm::any_of(defaults.scalars, [&, key = name](const auto &entry) { return entry.first == key; });
+      llvm::StringRef neutral;
+      for (const OptionRow &option : optionTable())
+        if (option.name == name)
+          neutral = option.defaultValue.empty() ? "0" : option.defaultValue;
+      if (!own && values.given(name) && !sameValue(values.text(name), neutral))
+        return usage("--" + name + ": changes nothing for --optimizer " + defaults.kind);
+    }
+  return llvm::Error::success();
+}
+
+llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
+  OptimizerOptions optimizer;
+  optimizer.kind = values.text("optimizer").str();
+  const OptimizerDefaults &defaults = defaultsOf(optimizer.kind);
+  if (llvm::Error error = rejectForeignScalars(values, defaults))
+    return error;
+  for (const auto &[name, value] : defaults.scalars)
+    if (!values.given(name))
+      values.resolve(name, value.str());
+  for (const auto &[name, value] : defaults.scalars) {
+    if (name != "betas" && name != "nesterov" && name != "centered")
+      if (llvm::Error error = checkRange(name, values.real(name), name, values.text(name)))
+        return error;
+    if (name == "betas") {
+      // As Python writes a tuple, too.
+      auto [first, second] = values.text("betas").trim("() ").split(',');
+      first = first.trim();
+      second = second.trim();
+      if (first.getAsDouble(optimizer.scalars["beta1"]) || second.getAsDouble(optimizer.scalars["beta2"]))
+        return usage("--betas " + values.text("betas") + ": two numbers are expected, e.g. 0.9,0.999");
+      for (const char *beta : {"beta1", "beta2"})
+        if (llvm::Error error = checkRange(beta, optimizer.scalars[beta], name, values.text("betas")))
+          return error;
+    } else if (name != "nesterov" && name != "centered" && name != "initial_accumulator_value") {
+      optimizer.scalars[name.str()] = values.real(name);
+    }
+  }
+  optimizer.nesterov = values.flag("nesterov");
+  optimizer.centered = values.flag("centered");
+  optimizer.initialAccumulatorValue = values.real("initial_accumulator_value");
+  if (!values.text("max_norm").empty()) {
+    optimizer.maxNorm = values.real("max_norm");
+    if (!(*optimizer.maxNorm > 0 && std::isfinite(*optimizer.maxNorm)))
+      return usage("--max_norm " + values.text("max_norm") + ": a number above 0 is expected");
+  }
+  optimizer.skipsNonFinite = values.text("nonfinite") != "error";
+  if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
+    return usage("--nesterov: needs --momentum above 0 and --dampening 0");
+  return optimizer;
+}
+
+llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &module) {
+  LossOptions loss;
+  if (values.text("loss").empty() && module.stage == Stage::graph) {
+    if (!module.settings.count("model_loss"))
+      return usage("--loss is required: the graph does not compute one (cross_entropy, nll, mse, l1, bce_with_logits)");
+    values.resolve("loss", "model");
+  }
+  loss.kind = values.text("loss").str();
+  loss.output = values.text("loss_output").str();
+  loss.reduction = values.text("loss_reduction").str();
+  if (!values.text("class_axis").empty())
+    loss.classAxis = values.integer("class_axis");
+  loss.ignoreIndex = values.integer("ignore_index");
+  loss.labelSmoothing = values.real("label_smoothing");
+  loss.labels = values.text("labels").str();
+  if (loss.labelSmoothing != 0 && loss.kind != "cross_entropy")
+    return usage("--label_smoothing: changes nothing for --loss " + loss.kind);
+  if (llvm::Error error =
+          checkRange("label_smoothing", loss.labelSmoothing, "label_smoothing", values.text("label_smoothing")))
+    return error;
+  return loss;
+}
+
+llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t most) {
+  int64_t value = values.integer(name);
+  return value >= 1 && value <= most
+             ? llvm::Error::success()
+             : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
+}
+
+/// Half floats end at 65504 and 2^-24, so gradients are computed of a larger loss.
+llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionValues &values, DType paramDType) {
+  const char *const ofDynamic[] = {"initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"};
+  const bool isDynamic = values.real("loss_scale") == 0;
+  if (paramDType != DType::f16 && changed(values, "loss_scale"))
+    return usage("--loss_scale: changes nothing for --param_dtype " + values.text("param_dtype"));
+  for (const char *name : ofDynamic)
+    if (changed(values, name) && (paramDType != DType::f16 || !isDynamic))
+      return usage("--" + llvm::Twine(name) + ": changes nothing " +
+                   (isDynamic ? "for --param_dtype " + values.text("param_dtype") : "with a --loss_scale of your own"));
+  if (paramDType != DType::f16)
+    return std::nullopt;
+  LossScaleOptions scale;
+  scale.isDynamic = isDynamic;
+  scale.window = values.integer("loss_scale_window");
+  scale.hysteresis = values.integer("hysteresis");
+  scale.minimum = values.real("min_loss_scale");
+  const int64_t power = values.integer("initial_scale_power");
+  if (power < 0 || power > 126)
+    return usage("--initial_scale_power " + llvm::Twine(power) + ": from 0 to 126");
+  scale.initial = isDynamic ? std::ldexp(1, static_cast<int>(power)) : values.real("loss_scale");
+  if (!(scale.initial > 0 && std::isfinite(static_cast<float>(scale.initial))))
+    return usage("--loss_scale " + values.text("loss_scale") + ": 0, or a number above it that f32 has");
+  for (llvm::StringRef name : {"loss_scale_window", "hysteresis"})
+    if (llvm::Error error = atLeastOne(values, name, int64_t(1) << 52))
+      return error;
+  if (!(scale.minimum >= 0 && scale.minimum <= scale.initial))
+    return usage("--min_loss_scale " + values.text("min_loss_scale") + ": from 0 to the scale it starts at");
+  return scale;
+}
+
+/// The types that are not the parameters' own; the units' choices are known.
+llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &options) {
+  options.reduceDType = choiceOf<DType>(values, "reduce_dtype");
+  options.outputDType = choiceOf<DType>(values, "output_dtype");
+  options.bufferDType = choiceFrom<DType>(values.text("buffer_dtype"));
+  options.castForwardInputs = values.flag("cast_forward_inputs");
+  options.keepLowPrecisionGrads = values.flag("keep_low_precision_grads");
+  const bool computesLow = options.paramDType != DType::f32 ||
+                           isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.paramDType); });
+  const bool reducesLow = options.reduceDType != DType::f32 ||
+                          isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
+  if (reducesLow && options.worldSize == 1)
+    return usage("reduce_dtype: changes nothing for --world_size 1, which sums nothing over ranks");
+  if (!options.castForwardInputs && !computesLow)
+    return usage("--no_cast_forward_inputs: changes nothing for --param_dtype fp32");
+  if (options.bufferDType == DType::f32 && !computesLow)
+    return usage("--buffer_dtype fp32: changes nothing for --param_dtype fp32");
+  if (options.outputDType != DType::f32 && options.loss.kind == "model")
+    return usage("--output_dtype " + values.text("output_dtype") +
+                 ": the graph computes the loss, which stays fp32, with --loss model");
+  if (options.keepLowPrecisionGrads && !reducesLow)
+    return usage("--keep_low_precision_grads: changes nothing for --reduce_dtype fp32");
+  if (options.keepLowPrecisionGrads && options.microSteps > 1)
+    return usage("--keep_low_precision_grads: changes nothing for --gradient_accumulation_steps " +
+                 llvm::Twine(options.microSteps) + ", whose sums over micro-steps are fp32");
+  return llvm::Error::success();
+}
+
+} // namespace
+
+bool changed(const OptionValues &values, llvm::StringRef name) {
+  const OptionRow &row = *llvm::find_if(optionTable(), [&](const OptionRow &option) { return option.name == name; });
+  return values.given(name) && !sameValue(values.text(name), row.defaultValue);
+}
+
+bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo) {
+  return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) { return isSo(unit.choices); });
+}
+
+llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
+  std::string problem;
+  if (!values.text(name).empty() && !llvm::Regex(values.text(name)).isValid(problem))
+    return usage("--" + name + " " + values.text(name) + ": " + problem);
+  return llvm::Error::success();
+}
+
+llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
+  if (llvm::Error error = atLeastOne(values, "micro_batch_size", int64_t(1) << 31))
+    return error;
+  for (llvm::StringRef name : {"trainable", "frozen", "accept_changed"})
+    if (llvm::Error error = checkRegex(values, name))
+      return error;
+  ImportOptions options;
+  options.microBatchSize = values.integer("micro_batch_size");
+  for (llvm::StringRef binding : values.list("dim")) {
+    auto [name, value] = binding.split('=');
+    int64_t size;
+    if (value.getAsInteger(10, size) || size < 1)
+      return usage("--dim " + binding + ": NAME=VALUE with a positive integer is expected");
+    options.dims[name.str()] = size;
+  }
+  options.trainMode = values.text("train_mode") == "train"  ? TrainMode::train
+                      : values.text("train_mode") == "eval" ? TrainMode::eval
+                                                            : TrainMode::keep;
+  options.syncBatchNorm = values.flag("sync_batch_norm");
+  options.trainableRegex = values.text("trainable").str();
+  options.frozenRegex = values.text("frozen").str();
+  options.acceptChanged = values.text("accept_changed").str();
+  for (llvm::StringRef tie : values.list("tie")) {
+    auto [first, second] = tie.split('=');
+    if (first.empty() || second.empty())
+      return usage("--tie " + tie + ": A=B is expected");
+    options.ties.emplace_back(first.str(), second.str());
+  }
+  options.noTie = values.flag("no_tie");
+  options.keepShared = values.flag("keep_shared");
+  options.restoreBiases = values.flag("restore_biases");
+  options.init = llvm::StringSwitch<Init>(values.text("init"))
+                     .Case("keep", Init::keep)
+                     .Case("default", Init::defaults)
+                     .Case("random", Init::random)
+                     .Default(Init::file);
+  // What writes no program needs no weights.
+  options.weightsMayBeAbsent = options.init != Init::keep || values.flag("dry_run") ||
+                               !values.text("compile_to").empty() || !values.list("passes").empty();
+  return options;
+}
+
+llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module) {
+  for (auto [name, most] : {std::pair<llvm::StringRef, int64_t>{"world_size", 1 << 20},
+                            {"max_inflight_all_gathers", 1 << 20},
+                            {"gradient_accumulation_steps", 1 << 20}})
+    if (llvm::Error error = atLeastOne(values, name, most))
+      return error;
+  PipelineOptions options;
+  options.worldSize = values.integer("world_size");
+  options.microBatchSize = values.integer("micro_batch_size");
+  options.microSteps = values.integer("gradient_accumulation_steps");
+  options.seed = static_cast<uint64_t>(values.integer("seed"));
+  if (!values.given("param_dtype") && values.text("mixed_precision") != "no")
+    values.resolve("param_dtype", values.text("mixed_precision").str());
+  options.paramDType = choiceOf<DType>(values, "param_dtype");
+  llvm::Expected<LossOptions> loss = lossOptions(values, module);
+  if (!loss)
+    return loss.takeError();
+  options.loss = *loss;
+  llvm::Expected<OptimizerOptions> optimizer = optimizerOptions(values);
+  if (!optimizer)
+    return optimizer.takeError();
+  options.optimizer = *optimizer;
+  if (llvm::Error error = unitOptions(values, options))
+    return error;
+  DType scaled = isSaidOfUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })
+                     ? DType::f16
+                     : options.paramDType;
+  if (llvm::Error error = lossScaleOptions(values, scaled).moveInto(options.optimizer.lossScale))
+    return error;
+  if (llvm::Error error = precisionOptions(values, options))
+    return error;
+  if (llvm::Error error = shardingOptions(values, options))
+    return error;
+  options.attentionByLibrary = values.text("attention") == "cudnn";
+  options.minNumParams = values.integer("min_num_params");
+  if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
+    return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);
+  return options;
+}
+
+llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values) {
+  RunnerOptions options;
+  if (!values.text("compile_to").empty())
+    options.stopAfter = stageFromName(values.text("compile_to"));
+  options.only = values.list("passes").vec();
+  options.skip = values.list("skip").vec();
+  options.printBefore = values.list("print_ir_before").vec();
+  options.printAfter = values.list("print_ir_after").vec();
+  options.printAfterAll = values.flag("print_ir_after_all");
+  options.dumpDirectory = values.text("dump_dir").str();
+  return options;
+}
+
+} // namespace fsdpc

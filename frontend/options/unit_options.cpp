@@ -1,0 +1,109 @@
+// --auto_wrap_policy with what belongs to it, --ignored_params and --unit.
+#include "frontend/options/resolve.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// What a unit's choice is called on the command line: where its state lies is several options there, and one of them
+/// may be said of units.
+llvm::StringRef keyOf(const UnitChoice &choice) { return choice.name == "offload" ? "offload_params" : choice.name; }
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
+  std::string key = text.trim().lower();
+  std::replace(key.begin(), key.end(), '-', '_');
+  llvm::StringRef plain = key;
+  plain.consume_front("fsdp_");
+  llvm::SmallVector<llvm::StringRef, 12> keys;
+  for (const UnitChoice &choice : unitChoices()) {
+    if (keyOf(choice) == plain)
+      return &choice;
+    keys.push_back(keyOf(choice));
+  }
+  return usage("'" + key + "' is not one of " + llvm::join(keys, ", ") + didYouMean(plain, keys));
+}
+
+/// As the text form spells it.
+llvm::Expected<std::string> unitValue(const OptionValues &values, const UnitChoice &choice, llvm::StringRef value) {
+  llvm::StringRef key = keyOf(choice);
+  if (key == "strategy" && value.equals_insensitive("auto"))
+    return usage("strategy=auto: is for all units, --strategy auto");
+  if (key == "reshard_after_forward")
+    return value.lower();
+  llvm::Expected<std::string> checked = OptionValues::checked(key, value);
+  if (!checked)
+    return checked.takeError();
+  const bool isOn = *checked == "true";
+  if (key == "offload_params")
+    return spelled(isOn ? Offload::params : values.flag("offload_optimizer") ? Offload::optimizer : Offload::none);
+  return isOn || *checked == "false" ? spelled(isOn) : *checked;
+}
+
+/// 'REGEX:KEY=VALUE,...': the expression may hold colons, what is behind the last one may not.
+llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::StringRef text) {
+  auto [pattern, settings] = text.rsplit(':');
+  if (pattern.empty() || settings.empty())
+    return usage("REGEX:KEY=VALUE,... is expected");
+  UnitOverride result;
+  result.pattern = pattern.str();
+  std::string problem;
+  if (!llvm::Regex(("^(" + pattern + ")$").str()).isValid(problem))
+    return usage(problem);
+  for (llvm::StringRef setting : llvm::split(settings, ',')) {
+    auto [name, value] = setting.split('=');
+    if (!setting.contains('='))
+      return usage("'" + setting + "' is not KEY=VALUE");
+    llvm::Expected<const UnitChoice *> choice = unitChoiceOf(name);
+    if (!choice)
+      return choice.takeError();
+    llvm::Expected<std::string> checked = unitValue(values, **choice, value.trim());
+    if (!checked)
+      return checked.takeError();
+    if (!(*choice)->read(*checked, result.choices))
+      return usage((*choice)->name + " " + value + ": " + (*choice)->values() + " is expected");
+    result.made.push_back(*choice);
+  }
+  return result;
+}
+
+/// An option of one policy: needed there and without effect elsewhere.
+llvm::Error checkPolicyOption(const OptionValues &values, llvm::StringRef option, llvm::StringRef policy) {
+  bool isChosen = values.text("auto_wrap_policy") == policy;
+  bool isGiven = !values.text(option).empty() || !values.list(option).empty();
+  if (isGiven && !isChosen)
+    return usage("--" + option + ": changes nothing for --auto_wrap_policy " + values.text("auto_wrap_policy") +
+                 "; it belongs to " + policy);
+  if (isChosen && !isGiven)
+    return usage("--auto_wrap_policy " + policy + ": --" + option + " is missing");
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
+  options.autoWrapPolicy = values.text("auto_wrap_policy").str();
+  for (auto [option, policy] :
+       {std::pair<llvm::StringRef, llvm::StringRef>{"transformer_cls_to_wrap", "transformer_based_wrap"},
+        {"wrap_pattern", "manual"}})
+    if (llvm::Error error = checkPolicyOption(values, option, policy))
+      return error;
+  for (llvm::StringRef name : {"wrap_pattern", "ignored_params"})
+    if (llvm::Error error = checkRegex(values, name))
+      return error;
+  options.transformerClsToWrap = values.list("transformer_cls_to_wrap").vec();
+  options.wrapPattern = values.text("wrap_pattern").str();
+  options.ignoredParams = values.text("ignored_params").str();
+  for (llvm::StringRef text : values.list("unit")) {
+    llvm::Expected<UnitOverride> parsed = unitOverride(values, text);
+    if (!parsed)
+      return usage("--unit " + text + ": " + llvm::toString(parsed.takeError()));
+    options.unitOverrides.push_back(std::move(*parsed));
+  }
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc

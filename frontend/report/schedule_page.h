@@ -1,0 +1,30 @@
+// OUT/schedule.html: the predicted step as a page that needs no network.
+//
+// The page is schedule_page/ (page.html, style.css and scripts, kept as files of their own) with the schedule as JSON
+// in it. Strings of the model are data of that JSON only; the scripts put them in as text. The columns of the JSON
+// (schema fsdpc.schedule_page/1) are described at the top of schedule_page.cpp.
+#pragma once
+
+#include "frontend/report/step_times.h"
+#include "ir/target.h"
+
+namespace fsdpc {
+
+struct SchedulePageOptions {
+  std::string title;
+  std::string planHash; ///< profiles of other plans are refused
+  /// What the head of the page says about the compile: (term, value).
+  std::vector<std::pair<std::string, std::string>> facts;
+  /// Traces that --profile of the program wrote, to be drawn with the prediction: (file, text).
+  std::vector<std::pair<std::string, std::string>> profiles;
+};
+
+/// The data of the page. Requires stage planned.
+std::string scheduleJson(const Module &planned, const Target &target, const Timeline &timeline,
+                         const SchedulePageOptions &options);
+
+/// The whole page. An error is an installation that lacks the page's files, or a profile that is no JSON, by its file.
+llvm::Expected<std::string> schedulePage(const Module &planned, const Target &target, const Timeline &timeline,
+                                         const SchedulePageOptions &options);
+
+} // namespace fsdpc

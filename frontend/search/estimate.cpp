@@ -1,0 +1,135 @@
+#include "frontend/search/estimate.h"
+
+#include "frontend/compilation/compilation.h"
+#include "frontend/search/share_search.h"
+#include "ir/clone.h"
+#include "ir/ops/attributes.h"
+#include "passes/cost/timeline.h"
+#include "passes/shard/placement.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
+
+/// (n-1)/n of the bytes, without overflow.
+int64_t shareOfOthers(int64_t bytes, int64_t ranks) {
+  return bytes / ranks * (ranks - 1) + bytes % ranks * (ranks - 1) / ranks;
+}
+
+void count(const Node &node, int64_t calls, SentBytes &sent) {
+  if (!startsCollective(node))
+    return;
+  int64_t ranks = node.get<CollectiveAttributes>().ranks;
+  int64_t whole = calls * std::max(node.operand(0)->type().bytes(), node.result()->type().bytes());
+  if (node.op() == Op::allGatherStart)
+    sent.allGather += shareOfOthers(whole, ranks);
+  else if (node.op() == Op::reduceScatterStart)
+    sent.reduceScatter += shareOfOthers(whole, ranks);
+  else
+    sent.allReduce += 2 * shareOfOthers(whole, ranks);
+}
+
+std::vector<std::string> gatheringUnits(const Module &planned) {
+  std::vector<std::string> names;
+  for (const Unit &unit : planned.units)
+    if (llvm::any_of(planned.states, [&](const State &state) {
+          return state.role == StateRole::segment && state.unit == unit.name && !state.over.empty();
+        }))
+      names.push_back(unit.name);
+  return names;
+}
+
+bool isHybrid(llvm::StringRef strategy) { return strategy.starts_with("hybrid"); }
+
+} // namespace
+
+SentBytes sentPerStep(const Module &planned) {
+  SentBytes sent;
+  for (FunctionKind kind : {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::update})
+    if (const Function *function = planned.function(kind))
+      for (const Node *node : *function)
+        count(*node, planned.callsPerStep(kind), sent);
+  return sent;
+}
+
+llvm::Expected<Estimator> Estimator::read(llvm::StringRef input, const OptionValues &values) {
+  Compilation compilation;
+  if (llvm::Error error = readInput(input, values, /*weightsMayBeAbsent=*/true, compilation))
+    return error;
+  const Module &module = *compilation.module;
+  if (module.stage != Stage::graph || !module.units.empty())
+    return usage(input + ": its units are decided already; estimates begin with a model");
+  return of(module);
+}
+
+Estimator Estimator::of(const Module &graph) {
+  Estimator estimator;
+  estimator.graph = clone(graph);
+  return estimator;
+}
+
+llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
+  if (searchesShares(values))
+    if (llvm::Error error = settleShares(*this, values))
+      return error;
+  Compilation compilation;
+  compilation.module = clone(*graph);
+  if (llvm::Error error = resolveOptions(values, compilation))
+    return error;
+  PassContext context{compilation.options, *compilation.target, compilation.remarks};
+  if (llvm::Error error = runPasses(*compilation.module, context, {}, compilation.times))
+    return error;
+  Estimate estimate;
+  estimate.strategy = values.text("strategy").str();
+  estimate.worldSize = compilation.options.worldSize;
+  estimate.microBatchSize = compilation.options.microBatchSize;
+  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid(estimate.strategy))
+    estimate.shardDegree = axis->size;
+  estimate.memory = reportMemory(*compilation.module, *compilation.target);
+  estimate.sent = sentPerStep(*compilation.module);
+  const Timeline timeline = simulate(*compilation.module, compilation.machine.predicting);
+  estimate.stepMicroseconds = timeline.stepMicroseconds;
+  estimate.exposedMicroseconds = timeline.exposedMicroseconds;
+  estimate.units = gatheringUnits(*compilation.module);
+  return estimate;
+}
+
+std::vector<std::string> knownStrategies() {
+  std::vector<std::string> strategies;
+  for (const Placement &row : placements())
+    strategies.push_back(spelled(row.strategy));
+  return strategies;
+}
+
+bool choosePlan(OptionValues &values, llvm::StringRef strategy, int64_t worldSize) {
+  bool hasDegrees = values.given("data_parallel_shard_degree") || values.given("data_parallel_replicate_degree");
+  values.resolve("strategy", strategy.str());
+  values.resolve("world_size", std::to_string(worldSize));
+  dropWithoutEffect(values);
+  if (!isHybrid(strategy) || hasDegrees)
+    return true;
+  for (int64_t degree : {8, 4, 2})
+    if (worldSize > degree && worldSize % degree == 0) {
+      values.resolve("data_parallel_shard_degree", std::to_string(degree));
+      values.resolve("data_parallel_replicate_degree", std::to_string(worldSize / degree));
+      return true;
+    }
+  return false;
+}
+
+std::string bytesText(int64_t bytes) {
+  constexpr llvm::StringLiteral names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(names); ++unit)
+    value /= 1024;
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << llvm::format(unit == 0 ? "%.0f " : "%.2f ", value) << names[unit];
+  return text;
+}
+
+} // namespace fsdpc

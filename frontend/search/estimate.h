@@ -1,0 +1,62 @@
+// What plans cost without emitting any: memory of one rank and bytes sent, for several strategies and world sizes.
+#pragma once
+
+#include "frontend/options/option_schema.h"
+#include "ir/module.h"
+#include "passes/plan/memory_report.h"
+
+namespace fsdpc {
+
+/// Bytes that one rank sends in a training step (prologue, micro_step, update).
+///
+/// Counted as rings send them, which is the least any algorithm can do for reductions: of a buffer of S bytes over n
+/// ranks (n-1)/n S for all_gather and reduce_scatter, 2 (n-1)/n S for all_reduce (Patarasuk and Yuan, Bandwidth optimal
+/// all-reduce algorithms for clusters of workstations, 2009).
+struct SentBytes {
+  int64_t allGather = 0, reduceScatter = 0, allReduce = 0;
+  int64_t total() const { return allGather + reduceScatter + allReduce; }
+};
+/// Requires stage planned.
+SentBytes sentPerStep(const Module &planned);
+
+struct Estimate {
+  std::string strategy;
+  int64_t worldSize = 1;
+  int64_t microBatchSize = 1;
+  int64_t shardDegree = 0; ///< ranks of one replica; 0: the strategy has no such choice
+  MemoryReport memory;
+  SentBytes sent;
+  double stepMicroseconds = 0, exposedMicroseconds = 0; ///< predicted
+  std::vector<std::string> units;                       ///< that gather parameters, in the order of forward
+};
+
+/// A model that is read once and planned many times. Weights may be absent: nobody looks at them.
+class Estimator {
+public:
+  /// Of a module of the graph stage whose units are not decided.
+  static Estimator of(const Module &graph);
+  /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
+  static llvm::Expected<Estimator> read(llvm::StringRef input, const OptionValues &values);
+
+  /// The plan for these options, which must import the model as those of `read` do (same micro-batch, dims, ...).
+  llvm::Expected<Estimate> plan(OptionValues values) const;
+
+private:
+  std::unique_ptr<Module> graph; ///< as imported; each plan begins with a copy
+};
+
+/// Every strategy that can be planned for, from the most memory to the least.
+std::vector<std::string> knownStrategies();
+
+/// Sets strategy and world size, for a hybrid strategy without degrees groups of 8 ranks, else 4, else 2, and to their
+/// defaults what the strategy has no use for.
+/// False if the ranks cannot be cut into such groups.
+bool choosePlan(OptionValues &values, llvm::StringRef strategy, int64_t worldSize);
+
+/// "1.25 GiB"
+std::string bytesText(int64_t bytes);
+
+/// `fsdpc estimate MODEL`: a table, or JSON with -o FILE.
+llvm::Error runEstimate(const OptionValues &values);
+
+} // namespace fsdpc

@@ -1,0 +1,72 @@
+#include "frontend/tools/calibrate.h"
+
+#include "frontend/compilation/machine.h"
+#include "passes/cost/fit.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error mpirunFailed(const llvm::Twine &why) {
+  return llvm::createStringError("calibrate: mpirun " FSDPC_CALIBRATION_PROGRAM ": " + why);
+}
+
+/// What the calibration program prints on `ranks` ranks.
+llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llvm::StringRef> transport) {
+  llvm::ErrorOr<std::string> launcher = llvm::sys::findProgramByName("mpirun");
+  if (!launcher)
+    return mpirunFailed("no mpirun in PATH");
+  llvm::SmallString<128> output, log;
+  for (llvm::SmallString<128> *path : {&output, &log})
+    if (std::error_code code = llvm::sys::fs::createTemporaryFile("fsdpc-calibrate", "txt", *path))
+      return llvm::createStringError("a temporary file: " + code.message());
+  llvm::FileRemover removeOutput(output), removeLog(log);
+  std::string count = std::to_string(ranks);
+  llvm::SmallVector<llvm::StringRef, 8> command = {"mpirun", "-n", count, FSDPC_CALIBRATION_PROGRAM};
+  if (transport)
+    command.push_back(*transport);
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), output.str(), log.str()};
+  std::string problem;
+  int code = llvm::sys::ExecuteAndWait(*launcher, command, std::nullopt, redirects, 0, 0, &problem);
+  auto text = llvm::MemoryBuffer::getFile(code == 0 ? output : log);
+  if (code != 0 || !text)
+    return mpirunFailed("exit " + llvm::Twine(code) + " " + problem + (text ? "\n" + (*text)->getBuffer() : ""));
+  return readSamples((*text)->getBuffer());
+}
+
+llvm::Error writeTable(llvm::StringRef path, llvm::StringRef text) {
+  llvm::sys::fs::create_directories(llvm::sys::path::parent_path(path), true, llvm::sys::fs::all_all);
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &out) {
+    out << text;
+    return llvm::Error::success();
+  });
+  return error ? llvm::createStringError(path + ": " + toString(std::move(error))) : llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error calibrate(const OptionValues &values) {
+  int64_t ranks = std::max<int64_t>(2, values.integer("world_size"));
+  llvm::Expected<std::vector<CostSample>> shared = measure(ranks, std::nullopt);
+  if (!shared)
+    return shared.takeError();
+  llvm::Expected<std::vector<CostSample>> mpi = measure(ranks, llvm::StringRef("mpi"));
+  if (!mpi)
+    return mpi.takeError();
+  Hardware hardware = fitHardware(*builtInHardware("cpu"), *shared, *mpi);
+  hardware.name = "calibrated";
+  std::string path = values.text("output").empty() ? calibrationPath() : values.text("output").str();
+  if (llvm::Error error = writeTable(path, toJson(hardware)))
+    return error;
+  llvm::outs() << "measured " << shared->size() + mpi->size() << " samples on " << ranks << " ranks: " << path << '\n';
+  return llvm::Error::success();
+}
+
+} // namespace fsdpc
