@@ -6,6 +6,7 @@
 int main(int argc, char **argv) {
   fsdpc::openStandardStreams();
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  fsdpc::ignoreSignalsOfWriting();
   const int code = fsdpc::runCompiler(std::vector<std::string>(argv + 1, argv + argc));
   return fsdpc::flushStandardOutput(code);
 }

@@ -3,6 +3,7 @@
 #include "ir/clone.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
+#include "ir/write_file.h"
 #include "passes/pipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -23,15 +24,6 @@ void InternalError::log(llvm::raw_ostream &out) const {
 }
 
 namespace {
-
-llvm::Error writeText(const std::string &path, const std::string &text) {
-  std::error_code code;
-  llvm::raw_fd_ostream out(path, code);
-  if (code)
-    return llvm::createStringError(path + ": " + code.message());
-  out << text;
-  return llvm::Error::success();
-}
 
 constexpr llvm::StringLiteral lastPassSetting = "last_pass";
 
@@ -123,7 +115,9 @@ private:
   llvm::Error reportBroken(const Pass &pass, llvm::Error invalid) {
     std::string message = "failed after " + pass.name.str() + ": " + toString(std::move(invalid));
     std::string command;
-    if (before && !writeText(options.reproducerPath, toText(*before)))
+    if (llvm::Error unwritten = before ? writeFile(options.reproducerPath, toText(*before)) : llvm::Error::success())
+      message += "; no reproducer: " + toString(std::move(unwritten));
+    else if (before)
       command = "fsdpc " + options.reproducerPath + " --passes=" + pass.name.str() + " -o -";
     return llvm::make_error<InternalError>(std::move(message), std::move(command));
   }
@@ -145,13 +139,13 @@ private:
       return llvm::createStringError("--dump_dir " + options.dumpDirectory + ": " + code.message());
     lastDump = std::move(text);
     lastFile = file;
-    return writeText(options.dumpDirectory + "/" + file, lastDump);
+    return writeFile(options.dumpDirectory + "/" + file, lastDump);
   }
 
   llvm::Error writeIndex() {
     if (options.dumpDirectory.empty())
       return llvm::Error::success();
-    return writeText(options.dumpDirectory + "/index.json",
+    return writeFile(options.dumpDirectory + "/index.json",
                      llvm::formatv("{0:2}\n", llvm::json::Value(std::move(index))).str());
   }
 

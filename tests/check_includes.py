@@ -19,7 +19,7 @@ RULES = {
     "codegen/templates/": ["runtime/", "mpi.h", *ONEDNN],
     "frontend/onnx/": ["frontend/onnx/", "ir/", *LLVM, "onnx/", "google/protobuf/"],
     "frontend/options/": ["frontend/options/", "frontend/onnx/", "passes/", "ir/", *LLVM],
-    "frontend/output/": ["frontend/output/", "frontend/options/", *LLVM],
+    "frontend/output/": ["frontend/output/", "frontend/options/", "ir/", *LLVM],
     "frontend/compilation/": ["frontend/compilation/", "frontend/output/", "frontend/options/", "frontend/onnx/", "passes/", "codegen/", "ir/", *LLVM],
     "frontend/report/": ["frontend/report/", "passes/", "ir/", *LLVM],
     "frontend/search/": ["frontend/search/", "frontend/compilation/", "frontend/output/", "frontend/options/", "frontend/onnx/", "passes/", "ir/", *LLVM],

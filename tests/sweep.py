@@ -32,7 +32,7 @@ OPTIONS = [
     "--allgather_bucket_size 4096",
     "--allgather_bucket_size 1MiB --reduce_bucket_size 1MiB",
     "--reduce_bucket_size 4096 --reduce_communicator own",
-    "--ignored_params bias",
+    "--ignored_params .*bias",
     "--transport mpi",
     "--transport mpi --reduce_communicator own",
     "--reshard_after_forward 2 --reduce_communicator own --max_inflight_all_gathers 1",

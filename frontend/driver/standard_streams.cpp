@@ -11,7 +11,11 @@ void openStandardStreams() {
   for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(number, F_GETFD) < 0)
       (void)open("/dev/null", number == STDIN_FILENO ? O_RDONLY : O_WRONLY); // takes the lowest free number
+}
+
+void ignoreSignalsOfWriting() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int flushStandardOutput(int code) {

@@ -2,10 +2,10 @@
 
 #include "frontend/onnx/folding.h"
 #include "frontend/onnx/traced_graph.h"
+#include "ir/name_pattern.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/Regex.h"
 #include <set>
 
 namespace fsdpc {
@@ -310,19 +310,16 @@ std::string listed(llvm::ArrayRef<std::string> names) {
 llvm::Error acceptChanged(std::vector<LostParameter> &lost, const MissingParameters &missing, llvm::StringRef text) {
   if (text.empty())
     return llvm::Error::success();
-  llvm::Regex regex(("^(" + text + ")$").str());
-  std::string why;
-  if (!regex.isValid(why))
-    return llvm::createStringError("--accept_changed '" + text + "' is not a regular expression: " + why);
-  const size_t before = lost.size();
-  llvm::erase_if(lost, [&](const LostParameter &one) { return regex.match(one.name); });
-  bool matches = lost.size() < before ||
-                 llvm::any_of(missing.foldedBatchNorms, [&](const std::string &name) { return regex.match(name); });
-  if (matches)
-    return llvm::Error::success();
-  std::string known = lost.empty() ? " (the exporter changed none)" : "; changed are, for one, '" + lost[0].name + "'";
-  return llvm::createStringError("--accept_changed '" + text + "' matches no parameter that the exporter changed" +
-                                 known);
+  llvm::Expected<NamePattern> pattern = NamePattern::make("accept_changed", text);
+  if (!pattern)
+    return pattern.takeError();
+  std::vector<std::string> names = missing.foldedBatchNorms;
+  for (const LostParameter &one : lost)
+    names.push_back(one.name);
+  if (llvm::none_of(names, [&](const std::string &name) { return pattern->matches(name); }))
+    return pattern->matchesNone("parameter that the exporter changed", names);
+  llvm::erase_if(lost, [&](const LostParameter &one) { return pattern->matches(one.name); });
+  return llvm::Error::success();
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "frontend/onnx/training_modes.h"
 #include "frontend/onnx/translate_graph.h"
 #include "frontend/onnx/unsupported.h"
+#include "ir/usage_error.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -73,6 +74,13 @@ llvm::Error removeControlFlow(OnnxModel &model, const ImportOptions &options) {
   return expandFunctions(model);
 }
 
+/// Faults of the file name it; those of the command line need not.
+llvm::Error of(llvm::StringRef path, llvm::Error error) {
+  if (error.isA<UsageError>())
+    return error;
+  return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
+}
+
 /// `isCompiled`: else the parameters alone matter, and a file whose loops need more options is looked at as it is.
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
                                                    ImportedModel &imported, bool isCompiled) {
@@ -89,7 +97,7 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   }
   llvm::Expected<RecoveredParameters> recovered = recoverParameters({*imported.model, options, imported.remarks});
   if (!recovered)
-    return llvm::createStringError(path + ": " + llvm::toString(recovered.takeError()));
+    return of(path, recovered.takeError());
   imported.parameters = recovered->parameters;
   llvm::append_range(imported.notes, imported.model->notes);
   llvm::append_range(imported.notes, describeUnreadInputs(*imported.model));
@@ -123,7 +131,7 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
   if (!recovered)
     return recovered.takeError();
   if (llvm::Error error = refuseLost(*imported.model))
-    return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
+    return of(path, std::move(error));
   llvm::append_range(imported.notes, restoreTrainingModes(*imported.model, options.trainMode));
   imported.hasTrainingModes = hasTrainingModes(*imported.model);
   if (std::string nodes = unsupportedNodes(*imported.model); !nodes.empty())

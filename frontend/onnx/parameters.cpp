@@ -4,7 +4,8 @@
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/use_role.h"
 #include "frontend/onnx/without_signature.h"
-#include "llvm/Support/Regex.h"
+#include "ir/name_pattern.h"
+#include "ir/usage_error.h"
 #include <algorithm>
 
 namespace fsdpc {
@@ -118,39 +119,8 @@ llvm::Error tieParameters(const Repair &repair, RecoveredParameters &recovered, 
   return llvm::Error::success();
 }
 
-/// A regular expression of an option; one that matches no name is a mistake.
-class NamePattern {
-public:
-  static llvm::Expected<NamePattern> make(llvm::StringRef option, llvm::StringRef text) {
-    NamePattern pattern;
-    pattern.option = option.str();
-    pattern.text = text.str();
-    pattern.regex = llvm::Regex(text);
-    std::string why;
-    if (!text.empty() && !pattern.regex.isValid(why))
-      return llvm::createStringError("--" + option + " '" + text + "' is not a regular expression: " + why);
-    return pattern;
-  }
-  bool isGiven() const { return !text.empty(); }
-  bool matches(llvm::StringRef name) {
-    bool isMatch = isGiven() && regex.match(name);
-    matched |= isMatch;
-    return isMatch;
-  }
-  llvm::Error checkMatched() const {
-    if (isGiven() && !matched)
-      return llvm::createStringError("--" + option + " '" + text + "' matches no parameter");
-    return llvm::Error::success();
-  }
-
-private:
-  std::string option, text;
-  llvm::Regex regex;
-  bool matched = false;
-};
-
 /// Float buffers and constants that the user names become parameters.
-void promote(const Repair &repair, RecoveredParameters &recovered, NamePattern &trainable) {
+void promote(const Repair &repair, RecoveredParameters &recovered, const NamePattern &trainable) {
   GraphIndex index(repair.model.graph());
   for (int i : index.initializersByFirstRead()) {
     const onnx::TensorProto &tensor = index.graph.initializer(i);
@@ -166,6 +136,16 @@ void promote(const Repair &repair, RecoveredParameters &recovered, NamePattern &
     recovered.parameters.push_back(makeParameter(repair.model, index, tensor, recovered.roles[i]));
     recovered.origins.push_back("--trainable");
   }
+}
+
+/// An expression that matches no parameter is a mistake.
+llvm::Error checkMatched(const NamePattern &pattern, llvm::ArrayRef<Parameter> parameters) {
+  std::vector<std::string> names;
+  for (const Parameter &parameter : parameters)
+    if (!parameter.isBuffer)
+      names.push_back(parameter.name);
+  const bool isMatched = llvm::any_of(names, [&](const std::string &name) { return pattern.matches(name); });
+  return pattern.isGiven() && !isMatched ? pattern.matchesNone("parameter", names) : llvm::Error::success();
 }
 
 llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered) {
@@ -184,14 +164,14 @@ llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered
     }
     bool isTrainable = trainable->matches(parameter.name), isFrozen = frozen->matches(parameter.name);
     if (isTrainable && isFrozen)
-      return llvm::createStringError("parameter '" + parameter.name + "' matches both --trainable and --frozen");
+      return llvm::make_error<UsageError>("parameter '" + parameter.name + "' matches both --trainable and --frozen");
     parameter.trainable = trainable->isGiven() ? isTrainable : !isFrozen;
   }
   if (!trainable->isGiven())
     findTracedApart(repair.model, recovered.parameters);
-  if (llvm::Error error = trainable->checkMatched())
+  if (llvm::Error error = checkMatched(*trainable, recovered.parameters))
     return error;
-  return frozen->checkMatched();
+  return checkMatched(*frozen, recovered.parameters);
 }
 
 llvm::Error checkNames(const RecoveredParameters &recovered) {

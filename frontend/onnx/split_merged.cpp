@@ -34,8 +34,8 @@ public:
     mergesNothing = !signature.known() && holdsEqualVectors(repair.model, index);
   }
 
-  /// Rewrites the graph; the index is stale afterwards.
-  void run() {
+  /// Rewrites the graph; the index is stale afterwards. Errors: a file of weights that cannot be read.
+  llvm::Error run() {
     std::vector<Candidate> candidates = mergedReads();
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.read->node, a.read->input) < std::pair(b.read->node, b.read->input);
@@ -46,7 +46,10 @@ public:
     });
     for (const Candidate &candidate : candidates)
       assign(candidate);
+    if (!unread.empty())
+      return llvm::createStringError(unread);
     edit.apply();
+    return llvm::Error::success();
   }
 
 private:
@@ -163,12 +166,11 @@ private:
     auto [known, isNew] = uniform.try_emplace(tensor.name(), true);
     if (!isNew)
       return known->second;
-    llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
-    llvm::Expected<bool> same = source ? source->isUniform() : llvm::Expected<bool>(source.takeError());
+    llvm::Expected<bool> same = fsdpc::isUniform(repair.model, tensor, /*ifAbsent=*/true);
     if (same)
       known->second = *same;
     else
-      llvm::consumeError(same.takeError());
+      unread = llvm::toString(same.takeError());
     return known->second;
   }
 
@@ -406,6 +408,7 @@ private:
   llvm::StringSet<> made;
   llvm::StringMap<bool> ofFormula;
   llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
+  std::string unread;            ///< why one could not be read; empty: all could
   LayerBiases biases{index};
   GraphEdit edit{repair.model.graph()};
 };
@@ -416,8 +419,7 @@ llvm::Error splitMerged(const Repair &repair) {
   if (repair.options.keepShared)
     return llvm::Error::success();
   GraphIndex index(repair.model.graph());
-  Splitter(repair, index).run();
-  return llvm::Error::success();
+  return Splitter(repair, index).run();
 }
 
 } // namespace fsdpc

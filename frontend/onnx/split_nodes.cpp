@@ -52,14 +52,17 @@ public:
   }
 
   /// Statements that others stand for. Parameters that stay missing because it is not known who reads them.
-  std::vector<std::string> splitStatements() {
+  /// Errors: a file of weights that cannot be read.
+  llvm::Expected<std::vector<std::string>> splitStatements() {
+    std::string unread;
     LostValues lost = findLostValues(index, signature, traced, [&](const onnx::TensorProto &tensor) {
-      llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
-      llvm::Expected<bool> isUniform = source ? source->isUniform() : llvm::Expected<bool>(source.takeError());
-      bool result = isUniform && *isUniform;
-      llvm::consumeError(isUniform.takeError());
-      return result;
+      llvm::Expected<bool> result = isUniform(repair.model, tensor, /*ifAbsent=*/false);
+      if (!result)
+        unread = llvm::toString(result.takeError());
+      return result && *result;
     });
+    if (!unread.empty())
+      return llvm::createStringError(unread);
     for (const LostValue &value : lost.values) {
       for (const LostStatement &statement : value.statements)
         copyStatement(value, statement);
@@ -280,9 +283,11 @@ llvm::Expected<std::vector<std::string>> splitMergedNodes(const Repair &repair) 
     return std::vector<std::string>();
   if (!missingParameters(graph, signature).empty())
     NodeCopier(repair).splitParts();
-  std::vector<std::string> ambiguous = NodeCopier(repair).splitStatements();
-  if (!ambiguous.empty())
-    repair.remarks.push_back(std::to_string(ambiguous.size()) + " parameters, '" + ambiguous.front() +
+  llvm::Expected<std::vector<std::string>> ambiguous = NodeCopier(repair).splitStatements();
+  if (!ambiguous)
+    return ambiguous.takeError();
+  if (!ambiguous->empty())
+    repair.remarks.push_back(std::to_string(ambiguous->size()) + " parameters, '" + ambiguous->front() +
                              "' the first, were merged with others because their values were equal, and the file does "
                              "not tell which nodes read them");
   return ambiguous;

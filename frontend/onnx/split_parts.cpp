@@ -23,13 +23,17 @@ public:
       graphOutputs.insert(output.name());
   }
 
-  void run() {
+  /// Errors: a file of weights that cannot be read.
+  llvm::Error run() {
     if (missing.empty() || !traced.known())
-      return;
+      return llvm::Error::success();
     for (int i = 0; i < index.graph.node_size(); ++i)
       if (const onnx::TensorProto *tensor = parameterTakenApart(i))
         splitReaders(i, *tensor);
+    if (!unread.empty())
+      return llvm::createStringError(unread);
     edit.apply();
+    return llvm::Error::success();
   }
 
 private:
@@ -80,10 +84,10 @@ private:
       return false;
     auto [known, isNew] = uniform.try_emplace(tensor.name(), false);
     if (isNew) {
-      llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
-      llvm::Expected<bool> same = source ? source->isUniform() : llvm::Expected<bool>(source.takeError());
+      llvm::Expected<bool> same = isUniform(repair.model, tensor, /*ifAbsent=*/false);
       known->second = same && *same;
-      llvm::consumeError(same.takeError());
+      if (!same)
+        unread = llvm::toString(same.takeError());
     }
     return !known->second;
   }
@@ -113,15 +117,14 @@ private:
   TracedGraph traced;
   llvm::StringSet<> missing, made, graphOutputs;
   llvm::StringMap<bool> uniform;
+  std::string unread; ///< why an initializer could not be read; empty: all could
   GraphEdit edit;
 };
 
 } // namespace
 
 llvm::Error splitMergedParts(const Repair &repair) {
-  if (!repair.options.keepShared)
-    PartSplitter(repair).run();
-  return llvm::Error::success();
+  return repair.options.keepShared ? llvm::Error::success() : PartSplitter(repair).run();
 }
 
 } // namespace fsdpc

@@ -214,4 +214,11 @@ llvm::Expected<bool> TensorSource::isTransposeOf(const TensorSource &other, int6
   return true;
 }
 
+llvm::Expected<bool> isUniform(const OnnxModel &model, const onnx::TensorProto &tensor, bool ifAbsent) {
+  if (isAbsent(model, tensor))
+    return ifAbsent;
+  llvm::Expected<TensorSource> source = TensorSource::open(model, tensor);
+  return source ? source->isUniform() : llvm::Expected<bool>(source.takeError());
+}
+
 } // namespace fsdpc

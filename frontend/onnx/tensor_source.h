@@ -54,4 +54,7 @@ private:
   int64_t count = 0, width = 0, rawWidth = 0;
 };
 
+/// Are all elements of an initializer one value? `ifAbsent`: the answer where its data are not there.
+llvm::Expected<bool> isUniform(const OnnxModel &model, const onnx::TensorProto &tensor, bool ifAbsent);
+
 } // namespace fsdpc

@@ -12,8 +12,6 @@
 
 namespace fsdpc {
 
-char UsageError::ID = 0;
-
 namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }

@@ -5,9 +5,9 @@
 // are --x, --no_x, --x=true, values may begin with `-`, the last of a repeated option wins, lists grow.
 #pragma once
 
+#include "ir/usage_error.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Error.h"
 #include <map>
 #include <optional>
 #include <set>
@@ -45,18 +45,6 @@ struct OptionRow {
 };
 
 llvm::ArrayRef<OptionRow> optionTable();
-
-/// A fault of the command line: exit 2.
-class UsageError : public llvm::ErrorInfo<UsageError> {
-public:
-  static char ID;
-  explicit UsageError(std::string message) : message(std::move(message)) {}
-  void log(llvm::raw_ostream &out) const override { out << message; }
-  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
-
-private:
-  std::string message;
-};
 
 /// Values after parsing, validated against the schema.
 class OptionValues {

@@ -51,10 +51,10 @@ constexpr OptionRow rows[] = {
      "which "
      "the log says, and with warn stderr too"},
 
-    {"trainable", text, "", "REGEX", "parameters", "exactly these are trained"},
-    {"frozen", text, "", "REGEX", "parameters", "these are not trained"},
+    {"trainable", text, "", "REGEX", "parameters", "exactly those whose whole names match are trained"},
+    {"frozen", text, "", "REGEX", "parameters", "those whose whole names match are not trained"},
     {"accept_changed", text, "", "REGEX", "parameters",
-     "parameters that the exporter changed beyond recovery train as they stand in the file"},
+     "those whose whole names match and that the exporter changed beyond recovery train as they stand in the file"},
     {"tie", list, "", "A=B", "parameters", "two parameters are one"},
     {"no_tie", boolean, "false", "", "parameters", "shared and copied parameters of different modules become separate"},
     {"keep_shared", boolean, "false", "", "parameters", "initializers merged because they were equal stay one"},
@@ -78,7 +78,8 @@ constexpr OptionRow rows[] = {
     {"transformer_cls_to_wrap", list, "", "CLASS", "sharding", "transformer_based_wrap: modules of these classes"},
     {"min_num_params", integer, "100000000", "N", "sharding", "size_based_wrap: parameters of a unit"},
     {"wrap_pattern", text, "", "REGEX", "sharding", "manual: modules whose whole path matches, e.g. layers[.][0-9]+"},
-    {"ignored_params", text, "", "REGEX", "sharding", "whole on every rank, gradients all-reduced"},
+    {"ignored_params", text, "", "REGEX", "sharding",
+     "parameters whose whole names match: whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
      "activation_checkpointing, accumulation, param_dtype, reduce_dtype, "

@@ -1,10 +1,10 @@
 #include "frontend/options/resolve.h"
 
+#include "ir/name_pattern.h"
 #include "ir/op.h"
 #include "passes/support/precision.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/Regex.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -207,18 +207,15 @@ bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const
   return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) { return isSo(unit.choices); });
 }
 
-llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name) {
-  std::string problem;
-  if (!values.text(name).empty() && !llvm::Regex(values.text(name)).isValid(problem))
-    return usage("--" + name + " " + values.text(name) + ": " + problem);
-  return llvm::Error::success();
+llvm::Error checkPattern(llvm::StringRef option, llvm::StringRef text) {
+  return NamePattern::make(option, text).takeError();
 }
 
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   if (llvm::Error error = atLeastOne(values, "micro_batch_size", int64_t(1) << 31))
     return error;
   for (llvm::StringRef name : {"trainable", "frozen", "accept_changed"})
-    if (llvm::Error error = checkRegex(values, name))
+    if (llvm::Error error = checkPattern(name, values.text(name)))
       return error;
   ImportOptions options;
   options.microBatchSize = values.integer("micro_batch_size");

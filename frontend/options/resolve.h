@@ -55,8 +55,8 @@ llvm::Error checkRange(llvm::StringRef name, double value, llvm::StringRef optio
 /// `-` was `_`.
 llvm::Error checkPassNames(RunnerOptions &options, const Module &module);
 
-/// The option's value, if there is one, is a regular expression.
-llvm::Error checkRegex(const OptionValues &values, llvm::StringRef name);
+/// What is given for --option, if anything, is a regular expression.
+llvm::Error checkPattern(llvm::StringRef option, llvm::StringRef text);
 
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values);
 

@@ -1,7 +1,6 @@
 // --auto_wrap_policy with what belongs to it, --ignored_params and --unit.
 #include "frontend/options/resolve.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Regex.h"
 
 namespace fsdpc {
 
@@ -50,9 +49,6 @@ llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::Stri
     return usage("REGEX:KEY=VALUE,... is expected");
   UnitOverride result;
   result.pattern = pattern.str();
-  std::string problem;
-  if (!llvm::Regex(("^(" + pattern + ")$").str()).isValid(problem))
-    return usage(problem);
   for (llvm::StringRef setting : llvm::split(settings, ',')) {
     auto [name, value] = setting.split('=');
     if (!setting.contains('='))
@@ -92,12 +88,14 @@ llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
     if (llvm::Error error = checkPolicyOption(values, option, policy))
       return error;
   for (llvm::StringRef name : {"wrap_pattern", "ignored_params"})
-    if (llvm::Error error = checkRegex(values, name))
+    if (llvm::Error error = checkPattern(name, values.text(name)))
       return error;
   options.transformerClsToWrap = values.list("transformer_cls_to_wrap").vec();
   options.wrapPattern = values.text("wrap_pattern").str();
   options.ignoredParams = values.text("ignored_params").str();
   for (llvm::StringRef text : values.list("unit")) {
+    if (llvm::Error error = checkPattern("unit", text.rsplit(':').first))
+      return error;
     llvm::Expected<UnitOverride> parsed = unitOverride(values, text);
     if (!parsed)
       return usage("--unit " + text + ": " + llvm::toString(parsed.takeError()));

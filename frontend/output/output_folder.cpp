@@ -3,6 +3,7 @@
 #include "frontend/options/option_schema.h"
 #include "frontend/output/interrupted_folder.h"
 #include "frontend/output/owned_files.h"
+#include "ir/write_file.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/Twine.h"
@@ -191,18 +192,7 @@ llvm::Error OutputFolder::write(llvm::StringRef name, llvm::StringRef text) {
   llvm::Expected<std::string> path = pathOf(name);
   if (!path)
     return path.takeError();
-  std::error_code code;
-  llvm::raw_fd_ostream out(*path, code);
-  if (code)
-    return fileError(*path, code);
-  out << text;
-  out.close();
-  if (out.has_error()) {
-    code = out.error();
-    out.clear_error();
-    return fileError(*path, code);
-  }
-  return llvm::Error::success();
+  return writeFile(*path, text);
 }
 
 llvm::Error OutputFolder::copyFrom(llvm::StringRef sourceTree, llvm::StringRef relativePath) {
@@ -254,17 +244,7 @@ llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
     llvm::outs() << text;
     return llvm::Error::success();
   }
-  std::error_code code;
-  llvm::raw_fd_ostream out(path, code);
-  if (code)
-    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
-  out << text;
-  out.close();
-  if (!out.has_error())
-    return llvm::Error::success();
-  code = out.error();
-  out.clear_error();
-  return fileError(path, code);
+  return writeFile(path, text);
 }
 
 } // namespace fsdpc

@@ -1,8 +1,10 @@
 #include "frontend/tools/reduce.h"
 
 #include "frontend/compilation/compilation.h"
+#include "frontend/output/output_folder.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
+#include "ir/write_file.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -115,7 +117,8 @@ public:
     if (std::error_code code = llvm::sys::fs::createTemporaryFile("fsdpc-reduce", "fsir", descriptor, file))
       return llvm::createStringError("reduce: no temporary file: " + code.message());
     llvm::FileRemover remover(file);
-    llvm::raw_fd_ostream(descriptor, /*shouldClose=*/true) << toText(module);
+    if (llvm::Error error = writeFile(descriptor, file, toText(module)))
+      return error;
     llvm::SmallVector<llvm::StringRef, 8> arguments(command.begin(), command.end());
     arguments.push_back(file);
     std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(""), llvm::StringRef("")};
@@ -133,19 +136,6 @@ private:
   std::string path;
   std::vector<std::string> command;
 };
-
-llvm::Error writeResult(llvm::StringRef path, const Module &module) {
-  if (path.empty() || path == "-") {
-    llvm::outs() << toText(module);
-    return llvm::Error::success();
-  }
-  std::error_code code;
-  llvm::raw_fd_ostream out(path, code);
-  if (code)
-    return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
-  out << toText(module);
-  return llvm::Error::success();
-}
 
 } // namespace
 
@@ -179,7 +169,7 @@ llvm::Error reduceFile(llvm::StringRef input, llvm::ArrayRef<std::string> check,
   if (!reduction)
     return reduction.takeError();
   llvm::errs() << "reduced after " << reduction->checks << " checks\n";
-  return writeResult(output, *reduction->module);
+  return writeText(output, toText(*reduction->module));
 }
 
 } // namespace fsdpc

@@ -1,9 +1,10 @@
 // Modules that the user asked to wrap: by class or by a pattern on their paths.
+#include "ir/name_pattern.h"
+#include "ir/usage_error.h"
 #include "passes/graph/unit_plan.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/Regex.h"
 #include <set>
 
 namespace fsdpc {
@@ -89,25 +90,25 @@ llvm::Expected<std::vector<std::string>> findModulesOfClasses(llvm::ArrayRef<Use
         isFound = true;
       }
     if (!isFound)
-      return llvm::createStringError("--transformer_cls_to_wrap " + className +
-                                     ": no module with parameters is of this class; there are " +
-                                     listClasses(modules, classes));
+      return llvm::make_error<UsageError>("--transformer_cls_to_wrap " + className +
+                                          ": no module with parameters is of this class; there are " +
+                                          listClasses(modules, classes));
   }
   return innermost(parameters, wrapped);
 }
 
 llvm::Expected<std::vector<std::string>> findModulesByPattern(llvm::ArrayRef<UsedParameter> parameters,
-                                                              llvm::StringRef pattern) {
-  llvm::Regex regex(("^(" + pattern + ")$").str());
+                                                              llvm::StringRef text) {
+  llvm::Expected<NamePattern> pattern = NamePattern::make("wrap_pattern", text);
+  if (!pattern)
+    return pattern.takeError();
   std::set<std::string> modules = modulesAround(parameters);
   llvm::StringSet<> wrapped;
   for (const std::string &path : modules)
-    if (regex.match(path))
+    if (pattern->matches(path))
       wrapped.insert(path);
   if (wrapped.empty())
-    return llvm::createStringError("--wrap_pattern " + pattern +
-                                   ": the whole path of no module with parameters matches; there are " +
-                                   listed(std::vector<std::string>(modules.begin(), modules.end())));
+    return pattern->matchesNone("module with parameters", std::vector<std::string>(modules.begin(), modules.end()));
   return innermost(parameters, wrapped);
 }
 

@@ -1,36 +1,36 @@
 // What the user says about single units and parameters, written over what the options say about all.
+#include "ir/name_pattern.h"
+#include "ir/usage_error.h"
 #include "passes/graph/unit_plan.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/Regex.h"
 
 namespace fsdpc {
 
 namespace {
 
 template <class Items>
-std::string namesOf(const Items &items) {
+std::vector<std::string> namesOf(const Items &items) {
   std::vector<std::string> names;
   for (const auto &item : items)
     names.push_back(item.name);
-  return listed(names);
+  return names;
 }
 
 llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued, const UnitOverride &override) {
-  llvm::Regex regex("^(" + override.pattern + ")$");
+  llvm::Expected<NamePattern> pattern = NamePattern::make("unit", override.pattern);
+  if (!pattern)
+    return pattern.takeError();
   bool isMatched = false;
   for (Unit &unit : units) {
-    if (continued.contains(unit.name) || !regex.match(unit.name))
+    if (continued.contains(unit.name) || !pattern->matches(unit.name))
       continue;
     isMatched = true;
     for (const UnitChoice *choice : override.made)
       choice->copy(override.choices, unit.choices);
   }
-  if (!isMatched)
-    return llvm::createStringError("--unit " + override.pattern + ": the whole name of no unit matches; there are " +
-                                   namesOf(units));
-  return llvm::Error::success();
+  return isMatched ? llvm::Error::success() : pattern->matchesNone("unit", namesOf(units));
 }
 
 /// Can the choice change anything for a unit of this strategy?
@@ -47,34 +47,36 @@ bool isUsed(const Unit &unit, const UnitChoice &choice) {
 
 /// Once all strategies are known: a choice that none of its units has a use for is a mistake.
 llvm::Error checkEffects(llvm::ArrayRef<Unit> units, const UnitOverride &override) {
-  llvm::Regex regex("^(" + override.pattern + ")$");
+  llvm::Expected<NamePattern> pattern = NamePattern::make("unit", override.pattern);
+  if (!pattern)
+    return pattern.takeError();
   for (const UnitChoice *choice : override.made) {
     std::string without;
     bool isEffective = false;
     for (const Unit &unit : units)
-      if (regex.match(unit.name)) {
+      if (pattern->matches(unit.name)) {
         isEffective |= isUsed(unit, *choice);
         without = unit.name + " is " + spelled(unit.choices.strategy);
       }
     if (!isEffective)
-      return llvm::createStringError("--unit " + override.pattern + ": " + choice->name + " changes nothing, " +
-                                     without);
+      return llvm::make_error<UsageError>(
+          ("--unit " + override.pattern + ": " + choice->name + " changes nothing, " + without).str());
   }
   return llvm::Error::success();
 }
 
-llvm::Error ignoreParameters(Module &module, llvm::StringRef pattern) {
-  if (pattern.empty())
+llvm::Error ignoreParameters(Module &module, llvm::StringRef text) {
+  if (text.empty())
     return llvm::Error::success();
-  llvm::Regex regex(pattern);
+  llvm::Expected<NamePattern> pattern = NamePattern::make("ignored_params", text);
+  if (!pattern)
+    return pattern.takeError();
   bool isMatched = false;
   for (Parameter &parameter : module.parameters) {
-    parameter.ignored = regex.match(parameter.name);
+    parameter.ignored = pattern->matches(parameter.name);
     isMatched |= parameter.ignored;
   }
-  return isMatched ? llvm::Error::success()
-                   : llvm::createStringError("--ignored_params " + pattern + ": no parameter matches; there are " +
-                                             namesOf(module.parameters));
+  return isMatched ? llvm::Error::success() : pattern->matchesNone("parameter", namesOf(module.parameters));
 }
 
 } // namespace

@@ -4,7 +4,7 @@
     odd_parameters.py FOLDER
 
 Three blocks around one width. Tied: the first block's matrix is used again behind the last, and inside the second. Frozen: by
---frozen 'frozen'. Unused: spare.weight leads nowhere; late.weight leads to an output that is not the loss. Integer: a permutation
+--frozen '.*frozen.*'. Unused: spare.weight leads nowhere; late.weight leads to an output that is not the loss. Integer: a permutation
 of features. 0-d: a gate per block. Mixed dtypes: a float64 bias.
 """
 import pathlib, sys

@@ -1,0 +1,7 @@
+#include "ir/usage_error.h"
+
+namespace fsdpc {
+
+char UsageError::ID = 0;
+
+} // namespace fsdpc

@@ -1,0 +1,36 @@
+#include "ir/write_file.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+namespace fsdpc {
+
+namespace {
+
+llvm::Error fault(llvm::StringRef path, std::error_code code) {
+  return llvm::createStringError(path + ": " + llvm::Twine(code.message()));
+}
+
+llvm::Error writeAndClose(llvm::raw_fd_ostream &out, llvm::StringRef path, llvm::StringRef text) {
+  out << text;
+  out.close();
+  if (!out.has_error())
+    return llvm::Error::success();
+  const std::error_code code = out.error();
+  out.clear_error(); // a stream with an error that nobody asked for ends the process
+  return fault(path, code);
+}
+
+} // namespace
+
+llvm::Error writeFile(llvm::StringRef path, llvm::StringRef text) {
+  std::error_code code;
+  llvm::raw_fd_ostream out(path, code);
+  return code ? fault(path, code) : writeAndClose(out, path, text);
+}
+
+llvm::Error writeFile(int descriptor, llvm::StringRef path, llvm::StringRef text) {
+  llvm::raw_fd_ostream out(descriptor, /*shouldClose=*/true);
+  return writeAndClose(out, path, text);
+}
+
+} // namespace fsdpc
