@@ -11,41 +11,43 @@ void unaryOp(NodeTranslation &t) {
   t.setOutput(0, t.unary(op, t.input(0)));
 }
 
-Value *isNegative(NodeTranslation &t, Value *x) { return t.binary(Op::less, x, 0.0); }
+// At 0, where zero biases and padding put many values, derivatives are PyTorch's: those of the branch for x <= 0.
 
-/// alpha * (e^x - 1) where x < 0. The exponential never sees a positive x, so that what is not chosen stays finite.
+Value *isPositive(NodeTranslation &t, Value *x) { return t.binary(Op::less, t.constantLike(x, 0), x); }
+
+/// alpha * (e^x - 1) where x <= 0. The exponential never sees a positive x, so that what is not chosen stays finite.
 Value *exponentialBelowZero(NodeTranslation &t, Value *x, double alpha) {
-  Value *grown = t.unary(Op::exp, t.binary(Op::minimum, x, 0.0));
+  Value *grown = t.unary(Op::exp, t.select(isPositive(t, x), t.constantLike(x, 0), x));
   return t.binary(Op::mul, t.binary(Op::sub, grown, 1), alpha);
 }
 
 void elu(NodeTranslation &t) {
   Value *x = t.input(0);
-  t.setOutput(0, t.select(isNegative(t, x), exponentialBelowZero(t, x, t.real("alpha", 1)), x));
+  t.setOutput(0, t.select(isPositive(t, x), x, exponentialBelowZero(t, x, t.real("alpha", 1))));
 }
 
 void celu(NodeTranslation &t) {
   Value *x = t.input(0);
   double alpha = t.real("alpha", 1);
   Value *below = exponentialBelowZero(t, t.binary(Op::mul, x, 1 / alpha), alpha);
-  t.setOutput(0, t.select(isNegative(t, x), below, x));
+  t.setOutput(0, t.select(isPositive(t, x), x, below));
 }
 
 void selu(NodeTranslation &t) {
   Value *x = t.input(0);
   Value *below = exponentialBelowZero(t, x, t.real("alpha", 1.67326319217681884765625));
-  Value *chosen = t.select(isNegative(t, x), below, x);
+  Value *chosen = t.select(isPositive(t, x), x, below);
   t.setOutput(0, t.binary(Op::mul, chosen, t.real("gamma", 1.05070102214813232421875)));
 }
 
 void leakyRelu(NodeTranslation &t) {
   Value *x = t.input(0);
-  t.setOutput(0, t.select(isNegative(t, x), t.binary(Op::mul, x, t.real("alpha", 0.01)), x));
+  t.setOutput(0, t.select(isPositive(t, x), x, t.binary(Op::mul, x, t.real("alpha", 0.01))));
 }
 
 void pRelu(NodeTranslation &t) {
   Value *x = t.input(0);
-  t.setOutput(0, t.select(isNegative(t, x), t.binary(Op::mul, x, t.input(1)), x));
+  t.setOutput(0, t.select(isPositive(t, x), x, t.binary(Op::mul, x, t.input(1))));
 }
 
 void thresholdedRelu(NodeTranslation &t) {
@@ -66,7 +68,7 @@ void shrink(NodeTranslation &t) {
 /// clamp(alpha * x + beta, 0, 1)
 Value *hardSigmoidOf(NodeTranslation &t, Value *x, double alpha, double beta) {
   Value *line = t.binary(Op::add, t.binary(Op::mul, x, alpha), beta);
-  return t.binary(Op::minimum, t.binary(Op::maximum, line, 0.0), 1);
+  return t.unary(Op::relu, t.atMost(line, t.constantLike(line, 1)));
 }
 
 void hardSigmoid(NodeTranslation &t) {

@@ -48,13 +48,18 @@ void modulo(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::sub, t.input(0), t.binary(Op::mul, quotient, t.input(1))));
 }
 
+/// The upper bound wins where it is below the lower one. Where they are known not to be so, the lower one comes last:
+/// backward tells from the result what a relu has cut off, and keeps nothing for it.
 void clip(NodeTranslation &t) {
-  Value *x = t.input(0);
-  if (t.hasInput(1))
-    x = t.binary(Op::maximum, x, t.input(1));
-  if (t.hasInput(2))
-    x = t.binary(Op::minimum, x, t.input(2));
-  t.setOutput(0, x);
+  Value *x = t.input(0), *low = t.hasInput(1) ? t.input(1) : nullptr, *high = t.hasInput(2) ? t.input(2) : nullptr;
+  std::optional<HostTensor> least = t.knownTensor(low), most = t.knownTensor(high);
+  const bool areOrdered =
+      least && most && least->values.size() == 1 && most->values.size() == 1 && least->values[0] <= most->values[0];
+  if (low && !areOrdered)
+    x = t.atLeast(x, low);
+  if (high)
+    x = t.atMost(x, high);
+  t.setOutput(0, areOrdered ? t.atLeast(x, low) : x);
 }
 
 void castTo(NodeTranslation &t) {

@@ -201,6 +201,15 @@ Value *NodeTranslation::select(Value *condition, Value *yes, Value *no) {
   return make(Op::select, {broadcast(condition, shape), broadcast(yes, shape), broadcast(no, shape)});
 }
 
+Value *NodeTranslation::atLeast(Value *x, Value *bound) {
+  const Dense *known = constantOf(bound);
+  if (known && known->storedElements() == 1 && known->at(0) == 0 && isFloat(x->type().dtype()))
+    return unary(Op::relu, x);
+  return select(binary(Op::lessEqual, x, bound), bound, x);
+}
+
+Value *NodeTranslation::atMost(Value *x, Value *bound) { return select(binary(Op::lessEqual, bound, x), bound, x); }
+
 Value *NodeTranslation::cast(Value *x, DType dtype) {
   return x->type().dtype() == dtype ? x : make(Op::cast, {x}, CastAttributes{dtype});
 }

@@ -127,6 +127,10 @@ public:
   Value *binary(Op op, Value *a, double b) { return binary(op, a, constantLike(a, b)); }
   Value *unary(Op op, Value *x) { return make(op, {x}); }
   Value *select(Value *condition, Value *yes, Value *no);
+  /// x within bounds that broadcast to it; NaN stays NaN. Where x is a bound the bound is the result, whose derivative
+  /// is 0: PyTorch's clamp, hardtanh, relu6 and hardsigmoid do the same, while max and min share a tie.
+  Value *atLeast(Value *x, Value *bound);
+  Value *atMost(Value *x, Value *bound);
   Value *cast(Value *x, DType dtype);
   Value *broadcast(Value *x, llvm::ArrayRef<int64_t> shape);
   Value *reshape(Value *x, llvm::ArrayRef<int64_t> shape);

@@ -69,7 +69,7 @@ Value *RecurrentActivation::of(NodeTranslation &t, Value *x) const {
   if (name == "affine")
     return lineOf(t, x, alpha, beta);
   if (name == "hardsigmoid")
-    return t.binary(Op::minimum, t.binary(Op::maximum, lineOf(t, x, alpha, beta), 0.0), 1);
+    return t.unary(Op::relu, t.atMost(lineOf(t, x, alpha, beta), t.constantLike(x, 1)));
   if (name == "leakyrelu")
     return t.select(t.binary(Op::less, x, 0.0), t.binary(Op::mul, x, alpha), x);
   if (name == "thresholdedrelu")
@@ -175,7 +175,7 @@ Value *RecurrentNode::gate(Value *all, int64_t axis, int64_t g, int64_t count) {
 }
 
 Value *RecurrentNode::clipped(Value *x) {
-  return clip > 0 ? t.binary(Op::minimum, t.binary(Op::maximum, x, -clip), clip) : x;
+  return clip > 0 ? t.atMost(t.atLeast(x, t.constantLike(x, -clip)), t.constantLike(x, clip)) : x;
 }
 
 Value *RecurrentNode::product(Value *x, Value *w) { return t.make(Op::matmul, {x, w}, MatmulAttributes{false, true}); }
