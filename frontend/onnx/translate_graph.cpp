@@ -98,7 +98,7 @@ private:
       return nullptr;
     }
     Value *value =
-        makeConstant(builder, Type(dense->dtype(), shapeOf(tensor)), state.folding.shared(std::move(*dense)));
+        makeConstant(builder, Type(dense->dtype(), shapeOf(tensor)), state.constants.shared(std::move(*dense)));
     value->setName(tensor.name());
     return value;
   }

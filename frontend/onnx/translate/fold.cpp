@@ -152,7 +152,7 @@ Value *makeConstant(Builder &builder, Type type, Dense value) {
   return builder.constant(std::move(type), std::move(value));
 }
 
-Dense Folding::shared(Dense value) {
+Dense ConstantFolder::shared(Dense value) {
   if (value.isSplat() || value.storedElements() < smallestShared)
     return value;
   const size_t hash = llvm::xxh3_64bits(value.bytes());
@@ -163,7 +163,7 @@ Dense Folding::shared(Dense value) {
   return byHash.emplace(hash, std::move(value))->second;
 }
 
-llvm::SmallVector<Value *, 2> Folding::fold(Builder &builder, Node *node) {
+llvm::SmallVector<Value *, 2> ConstantFolder::fold(Builder &builder, Node *node) {
   llvm::SmallVector<Value *, 2> results;
   if (!mayFold(*node))
     return results;

@@ -10,7 +10,7 @@ namespace fsdpc {
 
 /// Folds the nodes of one function. Exporters write a mask anew for every layer: what an equal node over equal
 /// constants gave is what the next one gives, so that time and memory do not grow with the layers.
-class Folding {
+class ConstantFolder {
 public:
   /// If only constants (or broadcasts of constants) decide a node that has just been built, removes it and returns
   /// constants in place of its results; empty if it has to stay. Values that are all one become splats; a large value

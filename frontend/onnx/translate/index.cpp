@@ -117,7 +117,7 @@ void topK(NodeTranslation &t) {
     t.reject("K is " + llvm::Twine(attributes.k) + ", axis " + llvm::Twine(axis) + " has " +
              llvm::Twine(x->type().dim(axis)) + " elements");
   Node *node = t.makeNode(Op::topK, {t.moveAxis(x, axis, last)}, attributes);
-  llvm::SmallVector<Value *, 2> results = t.state.folding.fold(t.state.builder, node);
+  llvm::SmallVector<Value *, 2> results = t.state.constants.fold(t.state.builder, node);
   if (results.empty())
     results = {node->result(0), node->result(1)};
   for (unsigned i = 0; i < 2; ++i)

@@ -167,13 +167,13 @@ Node *NodeTranslation::makeNode(Op op, llvm::ArrayRef<Value *> operands, std::un
 
 Value *NodeTranslation::make(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes) {
   Node *built = makeNode(op, operands, std::move(attributes));
-  llvm::SmallVector<Value *, 2> folded = state.folding.fold(state.builder, built);
+  llvm::SmallVector<Value *, 2> folded = state.constants.fold(state.builder, built);
   return folded.empty() ? built->result() : folded.front();
 }
 
 Value *NodeTranslation::constant(Type type, double splat) { return state.builder.constant(std::move(type), splat); }
 Value *NodeTranslation::constant(Type type, Dense value) {
-  return makeConstant(state.builder, std::move(type), state.folding.shared(std::move(value)));
+  return makeConstant(state.builder, std::move(type), state.constants.shared(std::move(value)));
 }
 
 Value *NodeTranslation::integerTensor(llvm::ArrayRef<int64_t> values) {

@@ -41,7 +41,7 @@ public:
   Builder &builder;
   const TrainMode trainMode;
   const bool syncBatchNorm;
-  Folding folding;
+  ConstantFolder constants;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
   /// Counts what a node makes of more than a handful of nodes or elements of sequences: rejects what grows beyond 2^22.
