@@ -29,7 +29,8 @@ extern const Pass eliminateCommon;
 /// absorbed into its layout, and keys that were copied for each query of a group are read where they were.
 extern const Pass recognizePatterns;
 
-/// Removes nodes without effect whose results are unused, in every function, and state that nothing reads.
+/// Removes nodes without effect whose results are unused, in every function. States stay, read or not: parameters are
+/// saved and scalars set by name.
 extern const Pass eliminateDead;
 
 /// Decides how parameters start that have no values (Parameter::hasValue) and of which nothing else says so, as
@@ -312,9 +313,8 @@ extern const Pass insertFrees;
 
 // ---------------------------------------------------------------------------------------------------- planned
 
-/// Gives every buffer a space and an offset from exact live ranges over all functions, states first; adds the ordering
-/// edges (`after`) that reuse across streams needs, explicit copies where a pack's part cannot be computed in place,
-/// and workspaces.
+/// Gives every buffer a space and an offset from exact live ranges over all functions, states first; adds workspaces
+/// and the ordering edges (`after`) that reuse across streams needs.
 extern const Pass planMemory;
 
 /// Gives every start the event it has to await, where the target orders streams by events.

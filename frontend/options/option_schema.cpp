@@ -377,6 +377,8 @@ std::string helpText() {
     group = row.group;
     std::string left = "  --" + row.name.str() + (row.values.empty() ? "" : " " + row.values.str());
     out << llvm::left_justify(left, 44) << (left.size() >= 44 ? "  " : "") << row.help;
+    if (row.name == "unit")
+      out << llvm::join(unitKeys(), ", ");
     if (!row.defaultValue.empty())
       out << " [" << row.defaultValue << ']';
     out << '\n';

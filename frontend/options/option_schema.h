@@ -84,6 +84,9 @@ private:
 
 std::string helpText();
 
+/// What --unit may give for a unit, as it spells them (ir/choices.h).
+std::vector<std::string> unitKeys();
+
 /// The first word of a command line, where it is not a model.
 llvm::ArrayRef<llvm::StringRef> subcommands();
 

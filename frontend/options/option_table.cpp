@@ -81,9 +81,7 @@ constexpr OptionRow rows[] = {
     {"ignored_params", text, "", "REGEX", "sharding",
      "parameters whose whole names match: whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
-     "for units whose whole name matches: strategy, reshard_after_forward, forward_prefetch, backward_prefetch, "
-     "activation_checkpointing, accumulation, param_dtype, reduce_dtype, "
-     "offload_params; the last one counts"},
+     "for units whose whole names match; the last one counts; keys: "},
     {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
      "when backward gathers the next unit"},
     {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},

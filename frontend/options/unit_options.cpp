@@ -17,13 +17,12 @@ llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
   std::replace(key.begin(), key.end(), '-', '_');
   llvm::StringRef plain = key;
   plain.consume_front("fsdp_");
-  llvm::SmallVector<llvm::StringRef, 12> keys;
-  for (const UnitChoice &choice : unitChoices()) {
+  for (const UnitChoice &choice : unitChoices())
     if (keyOf(choice) == plain)
       return &choice;
-    keys.push_back(keyOf(choice));
-  }
-  return usage("'" + key + "' is not one of " + llvm::join(keys, ", ") + didYouMean(plain, keys));
+  const std::vector<std::string> keys = unitKeys();
+  return usage("'" + key + "' is not one of " + llvm::join(keys, ", ") +
+               didYouMean(plain, llvm::SmallVector<llvm::StringRef, 12>(keys.begin(), keys.end())));
 }
 
 /// As the text form spells it.
@@ -79,6 +78,13 @@ llvm::Error checkPolicyOption(const OptionValues &values, llvm::StringRef option
 }
 
 } // namespace
+
+std::vector<std::string> unitKeys() {
+  std::vector<std::string> keys;
+  for (const UnitChoice &choice : unitChoices())
+    keys.push_back(keyOf(choice).str());
+  return keys;
+}
 
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
   options.autoWrapPolicy = values.text("auto_wrap_policy").str();

@@ -1,8 +1,4 @@
-// The predicted step: when every node runs, on which stream, and what every collective waits for.
-//
-// One list simulation over program order. The compute stream takes its nodes in order. A collective starts when its
-// operand is made, its `after` tokens are there, its stream (a FIFO) is free and, where the host does not run ahead,
-// the program has come to its start. A wait joins the streams. All ranks are alike, so nobody waits for a late rank.
+// The predicted step: when every node runs, on which stream, and what every collective waits for (how: simulate.cpp).
 // Times are microseconds from the start of the function.
 #pragma once
 
@@ -64,7 +60,7 @@ struct Timeline {
   double copyExposedMicroseconds = 0;      ///< of one training step: compute stood still for copies
 };
 
-/// Requires stage async or planned. Linear in the number of nodes.
+/// Requires stage async or planned.
 Timeline simulate(const Module &planned, const CostModel &model);
 
 /// "memory: free %fc1.p.full of fc1" for people and plan.json: the reason and what it is about.

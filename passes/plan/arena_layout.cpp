@@ -1,6 +1,47 @@
+// arena_layout: offsets for the buffers of one arena.
+//
+// The problem. Two buffers whose live ranges meet must lie apart; two others may share bytes. The arena should be low.
+// The lowest arena is the problem of dynamic storage allocation, which is NP-hard, so both algorithms here are greedy.
+// A live range is an interval of node positions, counted over all functions. What a step leaves to the next has two:
+// from its start to the end of the step, and from the beginning of the step to its last use (Buffer::carriedUntil).
+// plan_memory.cpp calls layOut once per memory space; permanent buffers (states, inputs, constants) have their places
+// by then, below the others. A result that is written over its operand is one buffer with it (live_ranges.cpp).
+//
+// The idea. Up to largestFirstLimit buffers, the largest is placed first. Each takes the lowest aligned offset at which
+// it overlaps no placed buffer that it meets: large buffers find nothing in their way, small ones fill the gaps. More
+// buffers are placed in order of their begin, as an allocator at run time would do it: a buffer that has ended gives
+// its bytes to a free list, and a new one takes the smallest hole that holds it, or else the arena grows. That order
+// has no place for a live range that goes on in the next step. So the buffers that have one lie side by side at the
+// bottom. While all of them are away, the bottom is a hole for buffers that begin and end in between.
+//
+// Example: a part of micro_step, shortened, as tests/passes/plan_memory.fsir plans it (cpu, alignment 64).
+//
+//   %first.p.full.future = all_gather.start %first.p ... : future<f32[128]> on(comm) at(private+0x900)
+//   %second.p.full.future = all_gather.start %second.p ... : future<f32[128]> on(comm) at(private+0xb00)
+//   %0 = matmul %x, %first.weight : f32[6,7] on(compute) ... work(640 private+0x680)
+//   %2 = free %first.p.full : token on(compute)
+//   %second.frozen.full.future = all_gather.start ... after(%2) : future<f32[64]> on(comm) at(private+0x900)
+//
+// States and inputs lie below 0x680. No larger buffer meets the four that are placed here. The workspace has 640 bytes
+// and goes first, to 0x680. %first.p.full has 512 bytes and meets it: 0x900. %second.p.full meets both: 0xb00.
+// %second.frozen.full has 256 bytes. It meets %second.p.full and the workspace of the next matmul, at 0x680 again;
+// %first.p.full is freed by then. So the lowest gap is at 0x900. plan_memory.cpp adds the order, after(%2).
+//
+// What is checked. Nothing is proved here. passes/check knows no live ranges; on every compile of the whole pipeline it
+// runs the functions through an exact map of bytes. ArenaMemory::occupy rejects a buffer outside its arena or over one
+// that is in use (S6), and one that no edge orders behind the free (S5). tests/mutation moves buffers ("overlapping
+// offsets", "overlapping workspace", "wrong place"); at least 98 % of the faults of each class must be rejected.
+// tests/unit/arena_layout_test.cpp compares all pairs of random buffers under both algorithms, and checks the alignment
+// and that the height is at most twice the most bytes that live at once, plus one alignment.
+//
+// Cost, with n buffers. Largest first is O(n^2): a buffer looks through all that are placed. The limit of 3000 keeps
+// that below 4.5 million comparisons. Best fit is O(n log n), for the sort and a few map operations per buffer, but for
+// one search: FreeList::erase is linear in the holes of one size. Live buffers separate the holes, so there is at most
+// one hole more than buffers that live at once.
 #include "passes/plan/arena_layout.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -82,8 +123,7 @@ private:
   std::multimap<int64_t, int64_t> bySize;
 };
 
-/// Buffers in order of time. What one step leaves to the next keeps the bottom of the arena to itself, except for
-/// buffers that come and go while it is away.
+/// Buffers in order of time; at the bottom, those that one step leaves to the next.
 class BestFit {
 public:
   BestFit(llvm::ArrayRef<Buffer *> buffers, int64_t alignment)

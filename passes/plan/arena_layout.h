@@ -10,8 +10,7 @@ struct ArenaLayout {
   int64_t heightBytes = 0;
 };
 
-/// Up to a few thousand buffers: the largest first, each at the lowest offset where it meets nobody (quadratic, tight).
-/// Beyond: in order of time, each in the smallest hole that holds it.
+/// Largest first up to a few thousand buffers, in order of time beyond: arena_layout.cpp says how.
 ArenaLayout layOut(llvm::ArrayRef<Buffer *> buffers, int64_t alignmentBytes);
 
 } // namespace fsdpc

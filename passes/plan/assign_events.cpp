@@ -1,3 +1,49 @@
+// assign_events: which events order the streams of a device, and which waits the device need not carry out.
+//
+// The problem. Transfers (collectives, and copies between the device and its host) run on streams of their own beside
+// the compute stream. On a target that orders streams by events, only an awaited event holds a start back. A start that
+// awaits too little sends bytes that are not written yet, or overwrites bytes that are still read. A start that awaits
+// too much loses overlap, and every wait that is carried out may stall the compute stream.
+//
+// The idea. The pass goes by places, not by values: memory is reused across functions and steps, and no token tells of
+// that. It walks the nodes in the order of the calls and numbers compute nodes and waits; the number is a Moment. For
+// each stream it keeps, by ranges of bytes, the moment of the last touch and of the last write. A transfer's touches
+// count at the moment at which compute has waited for it. A start needs the latest of these moments of other streams:
+// the last write to its source, the last touch of its result and of its workspace. Compute is a FIFO, so an event
+// recorded there covers all before it, and the latest moment that a stream knows of tells whether its start needs an
+// event at all. Streams of transfers are FIFOs too, so the wait for one start covers the starts before it. A wait is
+// `implied` until a compute node, or a start of another stream, touches what its transfer writes or writes what it
+// reads. Then a wait is carried out: of those in conflict the one that was started last, or one that covers it.
+//
+// A step is walked three times. The first walk leaves the touches of the step before. The second assigns events. The
+// third finds the waits that only the next step needs. Functions that do not run in every step, and all functions if a
+// step has several micro-steps, are walked once, between joins of all streams.
+//
+// Example: a part of micro_step, shortened, as tests/passes/assign_events.fsir compiles it for cuda.
+//
+//   %second.p.full.future = all_gather.start %second.p ... : future<f32[128]> on(comm) at(window+0x300)
+//   %0 = matmul %x, %first.weight, %first.bias : f32[6,7] on(compute) ... record(1)
+//   %second.p.full = wait %second.p.full.future : f32[128] on(compute) at(window+0x300) implied
+//   %second.frozen.full.future = all_gather.start %second.frozen ... on(comm) at(window+0x500) await(1)
+//   %second.frozen.full = wait %second.frozen.full.future : f32[64] on(compute) at(window+0x500)
+//   %3 = matmul %2, %second.weight, %second.bias : f32[6,7] on(compute) ...
+//
+// The first gather awaits nothing: comm has awaited event 0 of the prologue, and since then compute has neither written
+// %second.p nor touched the bytes at window+0x300. The second gather overwrites %first.weight at window+0x500, so it
+// awaits the matmul that reads it. The last matmul reads views of both gathers; the wait for the later start covers the
+// earlier one.
+//
+// What is checked. passes/check/event_order shares only ir/ with this pass. On every compile of the whole pipeline for
+// such a target it proves with vector clocks: any two accesses to one byte are ordered if one of them writes. verify()
+// checks that events match (V21). That no event is superfluous is tested, not proved: tests/mutation/needed_events.cpp
+// drops each event and each wait that is carried out, one at a time, and event_order must object. The faults of
+// tests/mutation/mutate_events.cpp must all be rejected; event_oracle.cpp judges them by comparing all pairs.
+//
+// Cost. With t operands and results, the maps take O(t log t): a touch erases the ranges it covers and leaves at most
+// three. The search for conflicts is linear in t: a node is compared with at most 64 pending waits (mostUnneeded) of
+// each stream of transfers; where a 65th comes, the oldest is carried out or covered, needed or not. Not bounded so is
+// a start: it visits every range under its source, result and workspace. The worst case is the product of starts and of
+// the pieces in which other streams touched that memory.
 #include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -97,8 +143,7 @@ struct StartOrder {
   bool isBehindOrAt(StartOrder other) const { return inFirst >= other.inFirst && inLater >= other.inLater; }
 };
 
-/// What a walk is for. What a step has to wait for of the one before shows in the second, and which of its waits only
-/// the step behind it needs, in the third: there those that are carried out anyway are known from the start.
+/// What a walk is for. In the third, the waits that are carried out anyway are known from the start.
 enum class Walk { learn, decide, needWaits };
 
 /// Walks functions in the order in which they run.

@@ -1,3 +1,49 @@
+// live_ranges: which buffers a rank holds, and from which node to which.
+//
+// The problem. plan_memory gives every buffer an offset, and buffers may share bytes unless their live ranges meet. A
+// value is not a buffer: views, reshapes and waits are names of one, the parts of a pack lie inside the pack, an
+// optimizer writes over its state, and a carried argument is a result of an earlier function or of the step before. A
+// range that ends too early corrupts values, and one that ends too late costs memory.
+//
+// The idea. The nodes of all functions are numbered in order of issue. One walk begins a buffer at the first node with
+// a result in it (BufferAnalysis tells), which for a pack is the node of its first part, and ends it at its free.
+// insert_frees has put the free behind the last reader; a transfer counts as reading until its wait. What has no free
+// lives until the end of the step or, in eval_step and export, of the function. States, inputs and constants are
+// permanent. What a step leaves to the next lives in two intervals (Buffer::carriedUntil). A workspace has no free: it
+// ends at the first free, or the return, behind its node or behind the wait of its transfer, because plan_memory can
+// make other streams wait for the token of that free. A second walk over each function lets a result take over the
+// buffer of an operand: the target must be able to write it there, size, space and class must be equal, the node must
+// read that buffer once, and only frees may stand between the node and the free of the buffer. States, arguments and
+// constants are never taken over.
+//
+// Example: micro_step of tests/passes/plan_memory.fsir before plan_memory, shortened, with positions in front.
+//
+//   0  %p = read @first.p                                              : f32[64]          on(compute)
+//   1  %f = all_gather.start %p over(@shard) ranks(2) id(1)            : future<f32[128]> on(comm)
+//   2  %w = wait %f                                                    : f32[128]         on(compute)
+//   3  %v = view %w                                                    : f32[5,7]         on(compute)
+//   4  %b = view %w offset(64)                                         : f32[7]           on(compute)
+//   5  %y = matmul %x, %v                                              : f32[6,7]         on(compute)
+//   6  %z = fused %y, %b body(s0 = add a0, a1; s1 = relu s0; yield s1) : f32[6,7]         on(compute)
+//   7  free %y                                                                            on(compute)
+//   8  free %w                                                                            on(compute)
+//
+// %f lives in 1..8; %w, %v and %b are names of its buffer. The workspace of the matmul lives in 5..7. %z takes over the
+// buffer of %y, which so lives from 5 to the free of %z in backward. %p is a name of the permanent buffer of @first.p.
+//
+// What is checked. checkPlanned (passes/check), which every compile to a plan runs, includes no header of a pass. It
+// runs the planned functions through an exact map of bytes. If layOut makes use of a range that ends too early, it
+// reports an overlap (S6), a missing order (S5), or memory that holds another version (S9). verify() checks that
+// aliases, parts of packs and carried arguments lie in their buffers (V20). To neither a range that ends too late is a
+// fault. plan_memory.fsir expects one place for %y and %z, and sharding_faults in tests/accept.py limits the gathered
+// bytes at the peak of full_shard plans to those of about two units.
+//
+// Cost: O((n + e) d + t c) for nodes of bounded size, with n nodes, e operands and results, chains of at most d
+// aliases, t results that take over an operand, and c results of the functions of a step. A free names its buffer, so
+// nothing searches for a last use, and no two buffers are compared. The target is asked about each pair of a result and
+// an operand, and each yes looks at all operands again; a fused loop has at most 48 steps, and a pack is never written
+// over an operand. The c is takeOver, which looks through the names of all results; where micro_step returns gradients,
+// c grows with the number of segments. liveBytes sums differences at the ends of ranges in O(n + number of buffers).
 #include "passes/plan/live_ranges.h"
 
 #include "ir/carried.h"
@@ -233,7 +279,7 @@ private:
     untilWait.erase(found);
   }
 
-  /// A workspace has no free of its own: the next one's token says that its node is done.
+  /// At a free, or where the function ends.
   void endWorkspaces(int64_t position) {
     for (size_t index : untilFree)
       ranges.buffers[index].end = position;
@@ -257,7 +303,7 @@ private:
     reuseInPlace(function, analysis);
   }
 
-  /// What the next step takes and what this one leaves are one buffer.
+  /// The range of the argument becomes the second interval of the buffer.
   void joinSteps(const CarriedOver &carried) {
     Buffer &taken = ranges.buffers[ranges.bufferOfRoot.lookup(carried.argument->value.get())];
     size_t index = ranges.bufferOfRoot.lookup(carried.future);
@@ -274,7 +320,7 @@ private:
         buffer.end = position;
   }
 
-  /// A node's result takes over the memory of an operand that dies there, where the target can write in place.
+  /// A walk of its own, because it asks where buffers end.
   void reuseInPlace(Function &function, const BufferAnalysis &analysis) {
     for (Node *node : function) {
       llvm::SmallDenseSet<size_t, 4> taken;

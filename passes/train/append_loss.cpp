@@ -84,7 +84,6 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
   return site;
 }
 
-/// Builds the loss inside one function (micro_step, eval_step or prologue), over that function's copies of the values.
 /// Below the cast that made an output f32: losses take 16-bit scores as they are.
 Value *beforeCast(Value *output) {
   Node *cast = output->definer();
@@ -93,6 +92,7 @@ Value *beforeCast(Value *output) {
   return widens ? cast->operand(0) : output;
 }
 
+/// Builds the loss inside one function (micro_step, eval_step or prologue), over that function's copies of the values.
 class LossBuilder {
 public:
   LossBuilder(Function &function, const LossOptions &options, int64_t microBatchSize)

@@ -113,7 +113,7 @@ private:
     return covered == size;
   }
 
-  /// Asked before anything changes: the order of nodes is numbered anew after every change.
+  /// Asked before anything changes: after an insertion `isBefore` may number all nodes of the function anew.
   static size_t lastPadded(llvm::ArrayRef<Part> parts) {
     size_t last = 0;
     for (size_t i = 1; i < parts.size(); ++i)

@@ -1,3 +1,47 @@
+// The problem: activation checkpointing within a budget. Backward reads what forward made. A value that stays until
+// then takes memory. A value that is freed takes the time to recompute it. A run is a stretch of forward nodes of one
+// unit (forward_runs.h). There are up to 2^n ways to recompute some of its n nodes, and all runs of a model share one
+// budget. So savedPoints finds a few good choices for each run, and a knapsack (saved_budget.h) picks one of them for
+// each run.
+//
+// The idea. Products, convolutions and attention count as expensive. The search is over sets of expensive nodes that
+// must stay: all sets of up to eight such nodes; of more, nine sets from none to all, most time per byte first. A
+// minimum cut (support/min_cut.h) decides about the rest. Its source is what is at hand: nodes that must stay, and
+// values from outside the run. Its sink is backward. To keep results costs their bytes. Nodes on the sink's side are
+// recomputed. Of all minimum cuts, the one nearest to the sink recomputes the fewest nodes. The cut knows bytes only,
+// so each choice is then measured: no memory counts twice in a run, an elementwise node costs what its loop moves to
+// and from memory, views and broadcasts cost nothing. A run that may offload has each choice a second time, with its
+// bytes on the host; that takes what computing does not hide of two copies. Beaten choices are dropped.
+//
+// An example, shortened from SavedPoints.KeepEverythingOrTheProductsOrTheInputAlone (tests/unit/saved_budget_test.cpp):
+//
+//     unit @block1 forward {
+//       %h = matmul %x, %w                : f32[4,32]   // %x: the result of @block0
+//       %g = gelu %h                      : f32[4,32]
+//       %z = matmul %g, %v                : f32[4,8]
+//       %y = add %x, %z                   : f32[4,8]    // read by the head, and by its backward
+//     }
+//     unit @block1 backward {
+//       %dv = matmul %g, %dy transpose_a  : f32[32,8]
+//       %dh = gelu_grad %h, %dg           : f32[4,32]
+//       %dw = matmul %x, %dh transpose_a  : f32[8,32]
+//     }
+//
+// To keep everything takes 1152 bytes: %h, %g and %y (%x counts in @block0). Where %h must stay, the cut recomputes %g:
+// 640 bytes. Where it need not, %h and %g are recomputed from %x: 128 bytes. Nobody needs %z again.
+//
+// What is checked. A poor choice costs time or memory, never a value: the checker (check/check_schedule.h) holds the
+// plan to the values of the train module, and tests/program/same_bits_recompute.test compares gradients and weights
+// with those of a program that keeps everything, byte for byte. min_cut_test compares 300 random graphs with all their
+// cuts. saved_budget_test compares the knapsack with all combinations of four runs' choices, and checks of 101 budgets
+// that more never takes longer and none is exceeded. No test compares a run's choices with all its subsets. The cut may
+// miss the fewest bytes: two views of one value from outside the run count twice in it.
+//
+// What it costs. A run of n nodes with m operands takes at most 256 cuts (nine with more than eight expensive nodes).
+// Each is Dinic's algorithm on V vertices and E edges, both O(n + m): O(V^2 E) at worst. To measure is linear in
+// operands and uses, but for walks along views and over the uses of what comes from outside. Equal layers pay it once:
+// runs of one signatureOf share a search. The knapsack takes runs x choices x steps: at most 4096 steps, fewer where
+// runs x steps would pass 2^25.
 #include "passes/train/saved_points.h"
 
 #include "ir/ops/attention.h"

@@ -18,12 +18,8 @@ struct SavedPoint {
 /// arXiv 2205.05198, section 5).
 bool isExpensive(const Node &node);
 
-/// The choices that no other beats in both bytes and time, the fastest first: it keeps everything.
-///
-/// For each set of expensive nodes that stay (all sets of up to eight nodes; of more, those that keep the most time per
-/// byte), what else stays is the minimum cut between what forward has at hand and what backward reads, each value
-/// weighing its bytes: so cheap nodes are computed again wherever that saves memory.
-/// Time is the target's; elementwise nodes cost what their loop moves in from and out to other loops.
+/// The choices that no other beats in both bytes and time, the fastest first: it takes no time. How they are found:
+/// saved_points.cpp. Time is the target's.
 /// A run that may offload has every choice a second time, with what stays on the host: copied there while the run's
 /// forward computes, and back while its backward does, which takes twice as long.
 std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target);

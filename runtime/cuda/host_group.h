@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace fsdpc::rt {
 
@@ -18,5 +19,8 @@ public:
   virtual void gatherToRoot(const void *mine, std::int64_t bytes, void *all) = 0;
   virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
 };
+
+/// How many ranks give the same name: those of one host, which share its cores. Collective.
+int ranksOfHost(HostGroup &group, const std::string &hostName);
 
 } // namespace fsdpc::rt

@@ -17,11 +17,11 @@
 namespace fsdpc::rt {
 namespace {
 
-/// What the host computes with for one rank: its cores are shared by the ranks of its devices.
-int hostThreads(int wanted) {
-  int devices = 1;
-  checkCuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
-  const int share = static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, devices);
+/// What the host computes with for one rank: its cores are shared by its ranks, however many devices each of them sees.
+int hostThreads(int wanted, HostGroup &group) {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranksOfHost(group, name);
   return wanted > 0 ? wanted : std::max(1, share);
 }
 
@@ -55,7 +55,7 @@ CudaPlatform::~CudaPlatform() {
 Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
   context.rank = context.batchRank = rank();
   context.worldSize = worldSize();
-  context.threads = hostThreads(options.threads);
+  context.threads = hostThreads(options.threads, *group);
   context.device = &device;
   // A rank alone waits for nobody: its device may take what it takes.
   device.timeoutSeconds = worldSize() > 1 ? options.timeoutSeconds : std::numeric_limits<double>::infinity();

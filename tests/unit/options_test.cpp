@@ -1,6 +1,7 @@
 // The options schema: how options are spelled, what is refused and with which hint, configs, and the JSON that
 // reproduces a compile.
 #include "frontend/options/option_schema.h"
+#include "ir/choices.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -244,6 +245,11 @@ TEST(OptionsConfig, ReadsJson) {
   EXPECT_DOUBLE_EQ(values.real("lr"), 0.5);
   EXPECT_FALSE(values.flag("forward_prefetch"));
   EXPECT_THAT(values.list("dim"), ElementsAre("a=1"));
+}
+
+TEST(OptionsHelp, NamesWhatUnitsMayBeGiven) {
+  EXPECT_EQ(unitKeys().size(), unitChoices().size());
+  EXPECT_THAT(helpText(), testing::HasSubstr("keys: " + llvm::join(unitKeys(), ", ") + "\n"));
 }
 
 TEST(OptionsConfig, CountsWhereItStands) {
