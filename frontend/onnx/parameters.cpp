@@ -140,12 +140,17 @@ void promote(const Repair &repair, RecoveredParameters &recovered, const NamePat
 
 /// An expression that matches no parameter is a mistake.
 llvm::Error checkMatched(const NamePattern &pattern, llvm::ArrayRef<Parameter> parameters) {
+  if (!pattern.isGiven())
+    return llvm::Error::success();
   std::vector<std::string> names;
-  for (const Parameter &parameter : parameters)
-    if (!parameter.isBuffer)
-      names.push_back(parameter.name);
-  const bool isMatched = llvm::any_of(names, [&](const std::string &name) { return pattern.matches(name); });
-  return pattern.isGiven() && !isMatched ? pattern.matchesNone("parameter", names) : llvm::Error::success();
+  for (const Parameter &parameter : parameters) {
+    if (parameter.isBuffer)
+      continue;
+    if (pattern.matches(parameter.name))
+      return llvm::Error::success();
+    names.push_back(parameter.name);
+  }
+  return pattern.matchesNone("parameter", names);
 }
 
 llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered) {

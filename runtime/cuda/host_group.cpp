@@ -2,9 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <unistd.h>
 #include <vector>
 
 namespace fsdpc::rt {
+
+std::string nameOfHost() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
 
 int ranksOfHost(HostGroup &group, const std::string &hostName) {
   std::array<char, 256> mine = {};

@@ -20,6 +20,9 @@ public:
   virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
 };
 
+/// As the host calls itself; another host may not know it by that name.
+std::string nameOfHost();
+
 /// How many ranks give the same name: those of one host, which share its cores. Collective.
 int ranksOfHost(HostGroup &group, const std::string &hostName);
 

@@ -19,9 +19,7 @@ namespace {
 
 /// What the host computes with for one rank: its cores are shared by its ranks, however many devices each of them sees.
 int hostThreads(int wanted, HostGroup &group) {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranksOfHost(group, name);
+  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranksOfHost(group, nameOfHost());
   return wanted > 0 ? wanted : std::max(1, share);
 }
 

@@ -192,12 +192,6 @@ void sendAtOnce(const Socket &socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-std::string nameOfHost() {
-  char name[256] = "localhost";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 /// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place. Its own
 /// name may be one that a host does not know.
 bool readMeetingFile(MeetingPoint &point) {
