@@ -56,9 +56,9 @@ Node *Builder::clone(const Node &node, llvm::ArrayRef<Value *> operands) {
   Node *copy = create(node.op(), operands, node.attributes() ? node.attributes()->clone() : nullptr);
   copy->section = node.section;
   copy->unit = node.unit;
-  copy->outline = node.outline;
-  copy->stream = node.stream;
-  copy->workspaceBytes = node.workspaceBytes;
+  copy->schedule.outline = node.schedule.outline;
+  copy->schedule.stream = node.schedule.stream;
+  copy->schedule.workspaceBytes = node.schedule.workspaceBytes;
   copy->source = node.source;
   for (unsigned i = 0; i < node.resultCount(); ++i)
     copy->result(i)->setName(node.result(i)->name());

@@ -58,6 +58,26 @@ constexpr Spelling<DType> spellings<DType>[] = {
     {DType::f16, "fp16"},
 };
 template <>
+constexpr Spelling<WrapPolicy> spellings<WrapPolicy>[] = {{WrapPolicy::automatic, "auto"},
+                                                          {WrapPolicy::transformerBased, "transformer_based_wrap"},
+                                                          {WrapPolicy::sizeBased, "size_based_wrap"},
+                                                          {WrapPolicy::manual, "manual"},
+                                                          {WrapPolicy::none, "no_wrap"}};
+template <>
+constexpr Spelling<LossKind> spellings<LossKind>[] = {
+    {LossKind::crossEntropy, "cross_entropy"},
+    {LossKind::nll, "nll"},
+    {LossKind::mse, "mse"},
+    {LossKind::l1, "l1"},
+    {LossKind::bceWithLogits, "bce_with_logits"},
+    {LossKind::model, "model"},
+};
+template <>
+constexpr Spelling<LossReduction> spellings<LossReduction>[] = {
+    {LossReduction::mean, "mean"},
+    {LossReduction::sum, "sum"},
+};
+template <>
 constexpr Spelling<bool> spellings<bool>[] = {{true, "on"}, {false, "off"}};
 using Kind = ReshardAfterForward::Kind;
 template <>
@@ -73,11 +93,23 @@ struct PlainType<std::optional<T>> {
   using type = T;
 };
 
+/// What a row says for people and for options.
+struct Said {
+  llvm::StringRef option, help;
+  llvm::StringRef synonyms = {}, optionDefault = {};
+  Matters matters = Matters::always;
+};
+
 template <auto field>
-constexpr UnitChoice row(llvm::StringRef name) {
+constexpr UnitChoice row(llvm::StringRef name, Said said) {
   using Field = std::remove_cvref_t<decltype(std::declval<UnitChoices>().*field)>;
   using T = typename PlainType<Field>::type;
   return {name,
+          said.option,
+          said.help,
+          said.synonyms,
+          said.optionDefault,
+          said.matters,
           [](const UnitChoices &choices) {
             if constexpr (std::is_same_v<Field, T>)
               return spelled(choices.*field);
@@ -90,20 +122,68 @@ constexpr UnitChoice row(llvm::StringRef name) {
               choices.*field = *value;
             return value.has_value();
           },
-          [](const UnitChoices &from, UnitChoices &to) { to.*field = from.*field; }, choiceValues<T>};
+          [](const UnitChoices &from, UnitChoices &to) { to.*field = from.*field; },
+          choiceValues<T>,
+          choiceSpellings<T>,
+          std::is_same_v<T, bool> || std::is_same_v<T, Offload>,
+          std::is_same_v<T, ReshardAfterForward>};
 }
 
+constexpr llvm::StringLiteral dtypeSynonyms = "float32=fp32|bfloat16=bf16|float16=fp16";
+
 constexpr UnitChoice rows[] = {
-    row<&UnitChoices::strategy>("strategy"),
-    row<&UnitChoices::reshardAfterForward>("reshard_after_forward"),
-    row<&UnitChoices::forwardPrefetch>("forward_prefetch"),
-    row<&UnitChoices::backwardPrefetch>("backward_prefetch"),
-    row<&UnitChoices::activationCheckpointing>("activation_checkpointing"),
-    row<&UnitChoices::accumulation>("accumulation"),
-    row<&UnitChoices::offload>("offload"),
-    row<&UnitChoices::offloadActivations>("offload_activations"),
-    row<&UnitChoices::paramDType>("param_dtype"),
-    row<&UnitChoices::reduceDType>("reduce_dtype"),
+    row<&UnitChoices::strategy>(
+        "strategy",
+        {.option = "strategy",
+         .help = "who owns parameters, gradients and state; auto: the fastest plan within memory_budget, searched for",
+         .synonyms = "1=full_shard|zero3=full_shard|2=shard_grad_op|zero2=shard_grad_op|3=no_shard|ddp=no_shard|"
+                     "4=hybrid_shard|hsdp=hybrid_shard|5=hybrid_shard_zero2|zero1=shard_optimizer|auto"}),
+    row<&UnitChoices::reshardAfterForward>(
+        "reshard_after_forward",
+        {.option = "reshard_after_forward",
+         .help = "when forward frees a gathered unit; N: keep it in groups of N ranks; default: the last unit stays",
+         .matters = Matters::gatheredPerUse}),
+    row<&UnitChoices::forwardPrefetch>("forward_prefetch", {.option = "forward_prefetch",
+                                                            .help = "gather the next unit while this one computes",
+                                                            .optionDefault = "true",
+                                                            .matters = Matters::gatheredInStep}),
+    row<&UnitChoices::backwardPrefetch>("backward_prefetch", {.option = "backward_prefetch",
+                                                              .help = "when backward gathers the next unit",
+                                                              .optionDefault = "backward_pre",
+                                                              .matters = Matters::gatheredPerUse}),
+    row<&UnitChoices::activationCheckpointing>(
+        "activation_checkpointing",
+        {.option = "activation_checkpointing",
+         .help = "what backward computes again instead of keeping it: full: all but what units get from each other; "
+                 "selective: all but that and what products, attention and convolutions give; budget: what takes least "
+                 "time within activation_memory_budget"}),
+    row<&UnitChoices::accumulation>(
+        "accumulation",
+        {.option = "accumulation",
+         .help = "with several micro-steps: reduce gradients in each; keep_gradients: whole until the last, reduced "
+                 "once; keep_parameters: whole over all, gathered once"}),
+    row<&UnitChoices::offload>("offload",
+                               {.option = "offload_params",
+                                .help = "parameter shards, gradients and optimizer state in the host's memory, and the "
+                                        "optimizer steps there",
+                                .optionDefault = "false"}),
+    row<&UnitChoices::offloadActivations>("offload_activations",
+                                          {.option = "offload_activations",
+                                           .help = "what forward leaves to backward waits in the host's memory",
+                                           .optionDefault = "false"}),
+    row<&UnitChoices::paramDType>("param_dtype",
+                                  {.option = "param_dtype",
+                                   .help = "what parameters are gathered in and activations computed in; default: what "
+                                           "mixed_precision says",
+                                   .synonyms = dtypeSynonyms,
+                                   .optionDefault = "fp32"}),
+    row<&UnitChoices::reduceDType>(
+        "reduce_dtype",
+        {.option = "reduce_dtype",
+         .help = "what gradients are sent and summed over ranks in (torch's default is the param_dtype); cpu adds in "
+                 "fp32 and rounds the sum, NCCL adds in this type; sums over micro-steps are fp32",
+         .synonyms = dtypeSynonyms,
+         .optionDefault = "fp32"}),
 };
 
 } // namespace
@@ -138,15 +218,20 @@ std::optional<T> choiceFrom(llvm::StringRef text) {
 }
 
 template <class T>
-std::string choiceValues() {
-  if constexpr (std::is_same_v<T, ReshardAfterForward>) {
-    return choiceValues<Kind>() + " or a number of ranks";
-  } else {
-    std::string text;
+llvm::SmallVector<llvm::StringRef, 6> choiceSpellings() {
+  llvm::SmallVector<llvm::StringRef, 6> texts;
+  if constexpr (std::is_same_v<T, ReshardAfterForward>)
+    return choiceSpellings<Kind>();
+  else
     for (const auto &row : spellings<T>)
-      text += (text.empty() ? "" : ", ") + row.text.str();
-    return text;
-  }
+      texts.push_back(row.text);
+  return texts;
+}
+
+template <class T>
+std::string choiceValues() {
+  const std::string texts = llvm::join(choiceSpellings<T>(), ", ");
+  return std::is_same_v<T, ReshardAfterForward> ? texts + " or a number of ranks" : texts;
 }
 
 template std::string spelled(const Strategy &);
@@ -155,6 +240,9 @@ template std::string spelled(const BackwardPrefetch &);
 template std::string spelled(const ActivationCheckpointing &);
 template std::string spelled(const Accumulation &);
 template std::string spelled(const Offload &);
+template std::string spelled(const WrapPolicy &);
+template std::string spelled(const LossKind &);
+template std::string spelled(const LossReduction &);
 template std::string spelled(const DType &);
 template std::string spelled(const bool &);
 template std::string choiceValues<Strategy>();
@@ -163,6 +251,9 @@ template std::string choiceValues<BackwardPrefetch>();
 template std::string choiceValues<ActivationCheckpointing>();
 template std::string choiceValues<Accumulation>();
 template std::string choiceValues<Offload>();
+template std::string choiceValues<WrapPolicy>();
+template std::string choiceValues<LossKind>();
+template std::string choiceValues<LossReduction>();
 template std::string choiceValues<DType>();
 template std::string choiceValues<bool>();
 template std::optional<Strategy> choiceFrom(llvm::StringRef);
@@ -171,6 +262,9 @@ template std::optional<BackwardPrefetch> choiceFrom(llvm::StringRef);
 template std::optional<ActivationCheckpointing> choiceFrom(llvm::StringRef);
 template std::optional<Accumulation> choiceFrom(llvm::StringRef);
 template std::optional<Offload> choiceFrom(llvm::StringRef);
+template std::optional<WrapPolicy> choiceFrom(llvm::StringRef);
+template std::optional<LossKind> choiceFrom(llvm::StringRef);
+template std::optional<LossReduction> choiceFrom(llvm::StringRef);
 template std::optional<DType> choiceFrom(llvm::StringRef);
 template std::optional<bool> choiceFrom(llvm::StringRef);
 

@@ -45,6 +45,16 @@ enum class Offload : uint8_t {
   params,    ///< the shards of its parameters too: the optimizer steps on the host, to which gradients are copied
 };
 
+/// What a unit is: what the model repeats; modules of the classes or with the paths that are given; modules of at least
+/// so many parameters; or everything.
+enum class WrapPolicy : uint8_t { automatic, transformerBased, sizeBased, manual, none };
+
+/// What a step trains on; `model`: the graph computes it.
+enum class LossKind : uint8_t { crossEntropy, nll, mse, l1, bceWithLogits, model };
+
+/// What a loss makes of its terms: `mean` is over what counts in the whole global batch.
+enum class LossReduction : uint8_t { mean, sum };
+
 /// Choices that each unit has. An optional that is empty: as Decisions, or the options of the compile, say.
 struct UnitChoices {
   Strategy strategy = Strategy::fullShard;
@@ -72,15 +82,36 @@ struct Decisions {
   double offloadActivations = 0;
 };
 
-/// One field of UnitChoices.
+/// For which units a choice can change anything: what their placement (passes/shard/placement.h) has.
+enum class Matters : uint8_t {
+  always,
+  gatheredPerUse, ///< parameters are gathered for each use
+  gatheredInStep, ///< no whole copy outlives the step
+  split,          ///< parameters are split over ranks
+  whole,          ///< they are not
+  splitInReplica, ///< they are split within replicas
+};
+
+/// One field of UnitChoices, with all that is said of it: the text form, options, --unit, configs, help and errors
+/// derive from these rows. A new choice is a field, a row, and the pass that reads it.
 struct UnitChoice {
-  llvm::StringRef name; ///< as in the text form and in --unit
+  llvm::StringRef name;   ///< in the text form
+  llvm::StringRef option; ///< on the command line, in --unit and in configs
+  llvm::StringRef help;
+  llvm::StringRef synonyms; ///< that the option takes too: "zero3=full_shard|..."
+  /// Of the option, where the field is empty unless a unit says something: Decisions or PipelineOptions have what holds
+  /// for the others. Empty where every unit has a value.
+  llvm::StringRef optionDefault;
+  Matters matters;
   /// As the text form spells the value; empty where an optional is.
   std::string (*print)(const UnitChoices &);
   /// False if there is no such value; then nothing has changed.
   bool (*read)(llvm::StringRef text, UnitChoices &);
   void (*copy)(const UnitChoices &from, UnitChoices &to);
-  std::string (*values)(); ///< choiceValues of its type
+  std::string (*values)(); ///< for people: "reduce, keep_gradients, ..."
+  llvm::SmallVector<llvm::StringRef, 6> (*spellings)();
+  bool isFlag;      ///< the option is a boolean
+  bool takesNumber; ///< beside its spellings
 
   bool isDefault(const UnitChoices &choices) const { return print(choices) == print(UnitChoices()); }
 };
@@ -98,7 +129,11 @@ std::string spelled(const T &value);
 template <class T>
 std::optional<T> choiceFrom(llvm::StringRef text);
 
-/// All spellings, for people: "reduce, keep_gradients, ...".
+/// All spellings; of ReshardAfterForward those that are no number.
+template <class T>
+llvm::SmallVector<llvm::StringRef, 6> choiceSpellings();
+
+/// The same for people: "reduce, keep_gradients, ...".
 template <class T>
 std::string choiceValues();
 

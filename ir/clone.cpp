@@ -13,14 +13,7 @@ using ValueMap = llvm::DenseMap<const Value *, Value *>;
 void copyFields(const Node &from, Node &to) {
   to.section = from.section;
   to.unit = from.unit;
-  to.outline = from.outline;
-  to.stream = from.stream;
-  to.workspaceBytes = from.workspaceBytes;
-  to.workspace = from.workspace;
-  to.saving = from.saving;
-  to.records = from.records;
-  to.implied = from.implied;
-  to.awaits = from.awaits;
+  to.schedule = from.schedule;
   to.source = from.source;
 }
 
@@ -69,7 +62,7 @@ std::unique_ptr<Module> clone(const Module &module) {
   copy->units = module.units;
   copy->outlines = module.outlines;
   copy->classes = module.classes;
-  copy->settings = module.settings;
+  copy->facts = module.facts;
   copy->parameters = module.parameters;
   copy->replaceStates(module.states);
   for (const std::unique_ptr<Function> &function : module.functions)

@@ -1,8 +1,9 @@
 // A module: parameters, units, state, functions. It carries its stage; verify.h checks the rules of that stage.
 #pragma once
 
-#include "ir/choices.h"
+#include "ir/facts.h"
 #include "ir/node.h"
+#include "ir/stage.h"
 #include "llvm/ADT/StringMap.h"
 #include <deque>
 #include <map>
@@ -11,10 +12,6 @@
 namespace fsdpc {
 
 class Module;
-
-enum class Stage : uint8_t { graph, train, sharded, async, planned };
-llvm::StringRef nameOf(Stage stage);
-std::optional<Stage> stageFromName(llvm::StringRef name);
 
 /// The functions a module may have. `forward` exists in the graph stage only; the others from train on.
 /// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order;
@@ -195,10 +192,6 @@ struct MeshAxis {
   int64_t rankOf(int64_t rank, int64_t member) const { return rank + (member - memberOf(rank)) * stride; }
 };
 
-/// A setting of planned modules whose order on the device is that of events: their `records`, `awaits` and waits that
-/// are not implied are all that orders the streams.
-inline constexpr llvm::StringRef eventsSetting = "ordered_by_events";
-
 class Module {
 public:
   std::string name = "model";
@@ -213,8 +206,7 @@ public:
   std::vector<std::string> outlines; ///< names of section bodies that are printed once
   /// Module path ("h.0.attn") -> name of its class, where the file says so. From the import to assignUnits.
   std::map<std::string, std::string> classes;
-  /// What later stages and the program need: loss, loss_reduction, labels, optimizer, ...
-  std::map<std::string, std::string> settings;
+  Facts facts;
 
   std::vector<Parameter> parameters;
   Parameter *parameter(llvm::StringRef name);

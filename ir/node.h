@@ -109,6 +109,20 @@ private:
   Use *firstUse = nullptr;
 };
 
+/// How a node is carried out: what scheduling and planning have decided, and what it computes does not depend on.
+struct NodeSchedule {
+  Saving saving = Saving::keep; ///< of forward nodes, from selectSaved until it has been carried out
+  int32_t outline = -1;         ///< index into Module::outlines: this section is printed once for several units
+  Stream stream = Stream::none; ///< from the async stage on
+  int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
+  Place workspace;
+  int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
+  int32_t awaits = -1;  ///< the event after which this start may begin; -1: what its stream has waited for is enough
+  /// Of a wait: a later one for its stream comes before anything touches what this one is for, so it need not be
+  /// carried out.
+  bool implied = false;
+};
+
 class Node {
 public:
   ~Node();
@@ -153,19 +167,10 @@ public:
   /// Results must be unused.
   void erase();
 
-  Section section;              ///< where it stands
-  int32_t unit = -1;            ///< to which unit it belongs (a prefetched gather stands in another unit's section)
-  int32_t outline = -1;         ///< index into Module::outlines: this section is printed once for several units
-  Stream stream = Stream::none; ///< from the async stage on
-  int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
-  Place workspace;
-  Saving saving = Saving::keep; ///< of forward nodes, from selectSaved until it has been carried out
-  int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
-  /// Of a wait: the next one for its stream comes before anything touches what this one is for, so it need not be
-  /// carried out.
-  bool implied = false;
-  int32_t awaits = -1; ///< the event after which this start may begin; -1: what its stream has waited for is enough
-  std::string source;  ///< the ONNX node it comes from, for messages; may be empty
+  Section section;   ///< where it stands
+  int32_t unit = -1; ///< to which unit it belongs (a prefetched gather stands in another unit's section)
+  NodeSchedule schedule;
+  std::string source; ///< the ONNX node it comes from, for messages; may be empty
 
 private:
   friend class Function;

@@ -1,15 +1,36 @@
 // The op table: one constant descriptor per op says everything the compiler knows about its meaning.
 //
 // A descriptor has: operands and attributes, the shape rule (`infer`), the value in f64 (`evaluate`), the derivative
-// (`vjp` or notDifferentiable) and the cost. Printer, parser, verifier, equality and evaluator are generic over it. How
-// an op is emitted is the target's business (codegen/<target>/emitters).
+// (`vjp` or notDifferentiable), what it costs, the stages it may stand in, where the batch comes out, which of its
+// results are sums; elementwise ops, their text in C++. Printer, parser, verifier, equality, evaluator and passes are
+// generic over it. How other ops are emitted is the target's business (codegen/<target>/emitters).
 #pragma once
 
+#include "ir/batch_position.h"
 #include "ir/node.h"
+#include "ir/stage.h"
 #include "llvm/ADT/FunctionExtras.h"
 #include "llvm/Support/Error.h"
 
 namespace fsdpc {
+
+/// Nodes of one class run at one rate (passes/cost/hardware.h). `product`: matmul. `softmax`: also the losses over
+/// classes. `loop`: fused and elementwise nodes. `reduce`: also pooling. `move`: transposes, gathers, concatenations,
+/// everything else that only copies. `none`: takes no time, or is a transfer. `unknown`: a descriptor has to say.
+enum class ComputeClass : uint8_t {
+  product,
+  convolution,
+  attention,
+  normalization,
+  softmax,
+  loop,
+  reduce,
+  move,
+  optimizer,
+  none,
+  unknown
+};
+inline constexpr size_t computeClassCount = 9; ///< of those that have a rate
 
 class Builder;
 struct EvaluateContext; // ir/eval/evaluate.h
@@ -53,6 +74,19 @@ using ScalarFunction = double (*)(const double *arguments, DType dtype);
 using VjpFunction = void (*)(VjpContext &);
 using CostFunction = Cost (*)(const Node &);
 
+using AccumulateFunction = std::unique_ptr<AttributesBase> (*)(const Node &);
+
+/// How the loops that programs have for elementwise nodes compute one element.
+struct ElementBody {
+  /// C++ over the arguments {0}, {1}, ..., which are texts of values of one type; {T} is the result's type. The
+  /// runtime's functions are in `scalar::`.
+  llvm::StringRef text = {};
+  llvm::StringRef integerText = {}; ///< where the arguments are integers; empty: as for floats
+  double operations = 1; ///< vector instructions of one element: polynomials for transcendentals, ten rounds for Philox
+  bool wraps = false;    ///< arithmetic on small integers is done in int: the result wraps to its own width
+  bool isExact = false;  ///< an argument or its negative: there is nothing to round
+};
+
 struct OpInfo {
   llvm::StringRef name; ///< in text
   llvm::StringRef doc;  ///< one sentence: result in terms of operands; constraints (C1), (C2), ...
@@ -64,6 +98,12 @@ struct OpInfo {
   ScalarFunction scalar = nullptr; ///< elementwise ops: the value of one element
   VjpFunction vjp = nullptr;       ///< never null: notDifferentiable where there is none
   CostFunction cost = nullptr;     ///< never null
+  ComputeClass computeClass = ComputeClass::unknown;
+  Stages stages = {};        ///< where it may stand
+  BatchRule batch = nullptr; ///< null: it stands in no graph with a batch, or the batch is lost
+  int firstSum = -1;         ///< the first result that is a sum, so that 16 bits may accumulate in f32; -1: none is
+  AccumulateFunction accumulateInF32 = nullptr; ///< then: the attributes with which they do
+  ElementBody element = {};                     ///< elementwise ops
 
   bool has(OpTrait trait) const { return traits & trait; }
   unsigned minOperands() const;
@@ -99,7 +139,7 @@ inline bool isWrittenInPlace(const Node &node, unsigned result, unsigned operand
 
 /// A derivative rule's view: given cotangents of the results, it sets cotangents of the operands by building nodes.
 ///
-/// Convention (design.md, "Shapes and the batch"): the cotangent of a value is the derivative of the one global loss
+/// Convention (ir/README.md, R7): the cotangent of a value is the derivative of the one global loss
 /// with respect to this rank's value. Values without a cotangent (null) do not influence the loss.
 struct VjpContext {
   Builder &builder;

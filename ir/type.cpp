@@ -33,6 +33,12 @@ std::optional<int64_t> checkedElements(llvm::ArrayRef<int64_t> shape) {
   return product;
 }
 
+std::optional<int64_t> checkedBytes(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  std::optional<int64_t> elements = checkedElements(shape);
+  return elements && *elements <= mostBytes / byteSize(dtype) ? std::optional(*elements * byteSize(dtype))
+                                                              : std::nullopt;
+}
+
 Type Type::token() {
   Type type;
   type.typeKind = Kind::token;

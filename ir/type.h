@@ -19,6 +19,7 @@ int64_t byteSize(DType dtype);
 llvm::StringRef nameOf(DType dtype);
 std::optional<DType> dtypeFromName(llvm::StringRef name);
 inline bool isFloat(DType dtype) { return dtype <= DType::f16; }
+inline bool isHalf(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; } ///< a float of 16 bits
 inline bool isInteger(DType dtype) { return dtype >= DType::i64 && dtype <= DType::u8; }
 
 using Shape = llvm::SmallVector<int64_t, 4>;
@@ -26,8 +27,16 @@ using Shape = llvm::SmallVector<int64_t, 4>;
 /// Product of the dims; nullopt when it does not fit in int64_t. 1 for a scalar.
 std::optional<int64_t> checkedElements(llvm::ArrayRef<int64_t> shape);
 
+/// Bytes of a tensor; nullopt above mostBytes, which no machine has. Whoever multiplies bytes by a small number, or
+/// adds up those of a module, need not fear an overflow.
+inline constexpr int64_t mostBytes = int64_t(1) << 46;
+std::optional<int64_t> checkedBytes(DType dtype, llvm::ArrayRef<int64_t> shape);
+
+/// The least multiple that is not below `value`, which is 0 or more.
+inline int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
 /// A tensor; a tensor that a collective will deliver (future); or a pure ordering edge (token).
-/// Shapes are those of one rank and one micro-step, dims >= 0, product checked when the type is made.
+/// Shapes are those of one rank and one micro-step, dims >= 0, bytes checked when the type is made.
 class Type {
 public:
   enum class Kind : uint8_t { tensor, future, token };

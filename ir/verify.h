@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ir/module.h"
-#include "ir/op.h"
 #include "llvm/Support/Error.h"
 
 namespace fsdpc {
@@ -10,8 +9,5 @@ namespace fsdpc {
 /// Success, or the first broken invariant, quoting its label (V1).. as listed in ir/README.md, with function, node and
 /// op.
 llvm::Error verify(const Module &module);
-
-/// May nodes of this op stand in a module of this stage? (V12)
-bool mayStandIn(Op op, Stage stage);
 
 } // namespace fsdpc

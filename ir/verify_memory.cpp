@@ -5,6 +5,7 @@
 #include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "ir/verify_rules.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -244,7 +245,8 @@ llvm::Error PlaceChecker::checkPlaced(const Node &node) {
     if (bytes != 0 && !fits(node.result(i)->place, bytes))
       return broken("V19", node, "result " + llvm::Twine(i) + " has no place");
   }
-  if (node.workspaceBytes < 0 || (node.workspaceBytes > 0 && !fits(node.workspace, node.workspaceBytes)))
+  if (node.schedule.workspaceBytes < 0 ||
+      (node.schedule.workspaceBytes > 0 && !fits(node.schedule.workspace, node.schedule.workspaceBytes)))
     return broken("V19", node, "its workspace has no place");
   return checkSpaces(node);
 }
@@ -260,17 +262,17 @@ llvm::Error PlaceChecker::checkSpaces(const Node &node) const {
     return value->type().bytes() != 0 && !value->type().isToken() && (value->place.space == Space::host) != onHost;
   };
   for (const Value *operand : node.operands())
-    if (!isAlias && isWrong(operand, reloads || node.stream == Stream::host))
+    if (!isAlias && isWrong(operand, reloads || node.schedule.stream == Stream::host))
       return broken("V22", node, nameIn(*node.function(), operand) + " lies on the other side of the host's border");
   for (unsigned i = 0; i < node.resultCount(); ++i)
-    if (!isAlias && isWrong(node.result(i), offloads || node.stream == Stream::host))
+    if (!isAlias && isWrong(node.result(i), offloads || node.schedule.stream == Stream::host))
       return broken("V22", node, "result " + llvm::Twine(i) + " lies on the other side of the host's border");
   return llvm::Error::success();
 }
 
 llvm::Error PlaceChecker::checkAlias(const Node &node) {
   if (node.op() == Op::read) {
-    const State &state = *module.state(node.get<StateAttributes>().state.name);
+    const State &state = *stateOf(node);
     return liesAt(node.result(), state.place, 0) ? llvm::Error::success()
                                                  : broken("V20", node, "a read lies where its state lies");
   }
@@ -332,14 +334,14 @@ llvm::Error checkEvents(const Module &module) {
   for (const std::unique_ptr<Function> &function : module.functions)
     for (const Node *node : *function) {
       const bool starts = infoOf(*node).has(startsTransfer);
-      if ((starts && node->records >= 0) || (!starts && node->awaits >= 0))
+      if ((starts && node->schedule.records >= 0) || (!starts && node->schedule.awaits >= 0))
         return broken("V21", *node, "compute nodes record events and starts await them");
-      if (node->implied && node->op() != Op::wait)
+      if (node->schedule.implied && node->op() != Op::wait)
         return broken("V21", *node, "only a wait can be implied by another");
-      if (node->records >= 0 && !recorders.try_emplace(node->records, node).second)
-        return broken("V21", *node, "event " + llvm::Twine(node->records) + " is recorded twice");
-      if (node->awaits >= 0)
-        waiters.try_emplace(node->awaits, node);
+      if (node->schedule.records >= 0 && !recorders.try_emplace(node->schedule.records, node).second)
+        return broken("V21", *node, "event " + llvm::Twine(node->schedule.records) + " is recorded twice");
+      if (node->schedule.awaits >= 0)
+        waiters.try_emplace(node->schedule.awaits, node);
     }
   for (const auto &[event, waiter] : waiters)
     if (!recorders.contains(event))

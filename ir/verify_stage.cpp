@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
+#include "ir/reserved_names.h"
 #include "ir/verify.h"
 #include "ir/verify_rules.h"
 #include "llvm/ADT/STLExtras.h"
@@ -11,58 +12,13 @@ namespace fsdpc::rules {
 
 namespace {
 
-struct Stages {
-  Stage first = Stage::graph;
-  Stage last = Stage::planned;
-};
-
-Stages stagesOf(Op op) {
-  switch (op) {
-  case Op::write:
-  case Op::tap:
-  case Op::sgd:
-  case Op::adam:
-  case Op::adadelta:
-  case Op::adagrad:
-  case Op::rmsprop:
-  case Op::squareSum:
-  case Op::clipNorm:
-  case Op::spikeGuard:
-  case Op::adjustLossScale: return {Stage::train, Stage::planned};
-  case Op::batchSum:
-  case Op::updateStatistics: return {Stage::train, Stage::train};
-  case Op::stopGradient:
-  case Op::batchNorm: return {Stage::graph, Stage::train};
-  case Op::batchStatistics:
-  case Op::batchNormGrad: return {Stage::train, Stage::planned};
-  case Op::view:
-  case Op::pack:
-  case Op::copy:
-  case Op::takeShard:
-  case Op::free:
-  case Op::fused: return {Stage::sharded, Stage::planned};
-  case Op::allGather:
-  case Op::reduceScatter:
-  case Op::allReduce: return {Stage::sharded, Stage::sharded};
-  case Op::allGatherStart:
-  case Op::reduceScatterStart:
-  case Op::allReduceStart:
-  case Op::offloadStart:
-  case Op::reloadStart:
-  case Op::stash:
-  case Op::unstash:
-  case Op::wait: return {Stage::async, Stage::planned};
-  default: return {};
-  }
-}
-
 llvm::Error checkOp(const Module &module, const Node &node) {
   if (addedOperand(node) && module.stage < Stage::sharded)
     return broken("V12", node,
                   infoOf(node).name + " adds no operand in stage " + nameOf(module.stage) + ", only from sharded on");
-  if (mayStandIn(node.op(), module.stage))
+  if (infoOf(node).stages.contain(module.stage))
     return llvm::Error::success();
-  auto [first, last] = stagesOf(node.op());
+  auto [first, last] = infoOf(node).stages;
   std::string message = (infoOf(node).name + " is not allowed in stage " + nameOf(module.stage) + ", only ").str();
   if (last == Stage::planned)
     return broken("V12", node, message + "from " + nameOf(first) + " on");
@@ -89,9 +45,10 @@ llvm::Error checkStream(const Module &module, const Node &node) {
   bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
   Stream stream = reduces ? Stream::reduce : communicates ? Stream::comm : copies ? Stream::copy : Stream::compute;
   // Optimizers, and only they, have implementations for both.
-  if (node.stream == Stream::host && infoOf(node).has(inPlace))
+  if (node.schedule.stream == Stream::host && infoOf(node).has(inPlace))
     return llvm::Error::success();
-  return node.stream == stream ? llvm::Error::success() : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
+  return node.schedule.stream == stream ? llvm::Error::success()
+                                        : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
 }
 
 /// The slots of a segment lie in it one behind the other, and the ranks' shards make up the whole.
@@ -178,7 +135,7 @@ llvm::Error checkGradients(const Module &module, const Node &ret) {
   const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
   for (unsigned i = 0; i < ret.operandCount(); ++i) {
     llvm::StringRef name = names[i];
-    if (!name.consume_front("grad."))
+    if (!name.consume_front(names::gradientPrefix))
       continue;
     const State *state = module.state(name);
     if (!state || !state->trainable || (state->role != StateRole::parameter && state->role != StateRole::segment))
@@ -194,7 +151,7 @@ llvm::Error checkGradients(const Module &module, const Node &ret) {
 
 /// Marks are for what forward computes and backward can compute again from it.
 llvm::Error checkSaving(const Module &module, const Node &node) {
-  if (node.saving == Saving::keep)
+  if (node.schedule.saving == Saving::keep)
     return llvm::Error::success();
   bool isMarkable = infoOf(node).has(pure) && node.section.phase == Phase::forward;
   if (isMarkable && module.stage <= Stage::sharded && node.function()->kind() == FunctionKind::microStep)
@@ -236,8 +193,3 @@ llvm::Error checkStage(const Module &module) {
 }
 
 } // namespace fsdpc::rules
-
-bool fsdpc::mayStandIn(Op op, Stage stage) {
-  auto [first, last] = rules::stagesOf(op);
-  return stage >= first && stage <= last;
-}

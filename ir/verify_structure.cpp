@@ -11,11 +11,7 @@ namespace fsdpc::rules {
 
 namespace {
 
-bool hasBytes(const Type &type) {
-  std::optional<int64_t> elements = checkedElements(type.shape());
-  int64_t bytes;
-  return elements && !__builtin_mul_overflow(*elements, byteSize(type.dtype()), &bytes);
-}
+bool hasBytes(const Type &type) { return checkedBytes(type.dtype(), type.shape()).has_value(); }
 
 llvm::Error checkUnique(llvm::StringRef kind, llvm::StringRef name, llvm::StringSet<> &seen) {
   if (name.empty())
@@ -188,7 +184,7 @@ llvm::Error StructureChecker::checkIndices(const Node &node) {
   auto inside = [](int32_t index, size_t size) { return index >= -1 && index < static_cast<int64_t>(size); };
   if (!inside(node.unit, module.units.size()) || !inside(node.section.unit, module.units.size()))
     return broken("V6", node, "its unit does not exist");
-  if (!inside(node.outline, module.outlines.size()))
+  if (!inside(node.schedule.outline, module.outlines.size()))
     return broken("V6", node, "its outline does not exist");
   return llvm::Error::success();
 }

@@ -12,9 +12,9 @@
 namespace fsdpc {
 
 struct LossOptions {
-  std::string kind;                 ///< cross_entropy, nll, mse, l1, bce_with_logits, model
-  std::string output;               ///< graph output the loss reads; empty: the first float output
-  std::string reduction = "mean";   ///< mean, sum
+  LossKind kind = LossKind::model;
+  std::string output; ///< graph output the loss reads; empty: the first float output
+  LossReduction reduction = LossReduction::mean;
   std::optional<int64_t> classAxis; ///< default: -1 up to rank 3, else 1
   int64_t ignoreIndex = -100;
   double labelSmoothing = 0;
@@ -77,7 +77,7 @@ struct PipelineOptions {
   bool sumsRanksFirst = false;
   /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
   int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
-  std::string autoWrapPolicy = "auto";           ///< auto, transformer_based_wrap, size_based_wrap, manual, no_wrap
+  WrapPolicy autoWrapPolicy = WrapPolicy::automatic;
   std::vector<std::string> transformerClsToWrap; ///< transformer_based_wrap: class names, in full or their ends
   std::string wrapPattern;                       ///< manual: regular expression of whole module paths
   std::string ignoredParams;                     ///< regular expression of parameters that stay whole everywhere

@@ -15,12 +15,13 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &canonicalize,
       &eliminateDead,
       &initializeParameters, // how those start that the file has no values for
-      &evenPads,             // where the target's library knows no others
-      &keyRandomness,        // masks that do not depend on the number of ranks
-      &alignShapes,          // elementwise chains that can become one loop
-      &assignUnits,          // an attribute that derivatives inherit
-      &insertCasts,          // where 16 bits are computed in
-      &fuseBiases,           // the product adds it, before it rounds
+      // from here on passes ask for options and the target: firstPassOfAPlan
+      &evenPads,      // where the target's library knows no others
+      &keyRandomness, // masks that do not depend on the number of ranks
+      &alignShapes,   // elementwise chains that can become one loop
+      &assignUnits,   // an attribute that derivatives inherit
+      &insertCasts,   // where 16 bits are computed in
+      &fuseBiases,    // the product adds it, before it rounds
       // train: one step, every parameter at hand
       &appendLoss,
       &expandBatchStatistics, // what batch norms normalise with, and how running statistics move
@@ -55,6 +56,8 @@ llvm::ArrayRef<const Pass *> pipeline() {
   };
   return passes;
 }
+
+const Pass &firstPassOfAPlan() { return evenPads; }
 
 const Pass *findPass(llvm::StringRef name) {
   for (const Pass *pass : pipeline())

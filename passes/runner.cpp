@@ -25,8 +25,6 @@ void InternalError::log(llvm::raw_ostream &out) const {
 
 namespace {
 
-constexpr llvm::StringLiteral lastPassSetting = "last_pass";
-
 class Runner {
 public:
   Runner(Module &module, const PassContext &context, const RunnerOptions &options, std::vector<PassTime> &times)
@@ -41,7 +39,7 @@ public:
     for (size_t i = firstPass(*passes); i < passes->size(); ++i) {
       const Pass *pass = (*passes)[i];
       Stage before = module.stage;
-      if (options.stopAfter && pass->to > *options.stopAfter)
+      if (pass == options.stopBefore || (options.stopAfter && pass->to > *options.stopAfter))
         break;
       if (before != pass->from || llvm::is_contained(options.skip, pass->name))
         continue;
@@ -51,7 +49,7 @@ public:
           observer(before, module);
       }
       if (options.only.empty())
-        module.settings[lastPassSetting.str()] = std::to_string(i) + " " + pass->name.str();
+        module.facts.lastPass = std::to_string(i) + " " + pass->name.str();
       if (llvm::Error error = runOne(*pass))
         return error;
     }
@@ -63,10 +61,9 @@ public:
 private:
   /// A saved module says which pass of the pipeline it has seen last; one written by hand begins its stage.
   size_t firstPass(llvm::ArrayRef<const Pass *> passes) const {
-    auto last = module.settings.find(lastPassSetting.str());
-    if (!options.only.empty() || last == module.settings.end())
+    if (!options.only.empty() || module.facts.lastPass.empty())
       return 0;
-    auto [number, name] = llvm::StringRef(last->second).split(' ');
+    auto [number, name] = llvm::StringRef(module.facts.lastPass).split(' ');
     size_t index;
     bool known = !number.getAsInteger(10, index) && index < passes.size() && passes[index]->name == name;
     return known ? index + 1 : 0;

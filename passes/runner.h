@@ -8,6 +8,7 @@ namespace fsdpc {
 
 struct RunnerOptions {
   std::optional<Stage> stopAfter;       ///< --compile_to
+  const Pass *stopBefore = nullptr;     ///< a later call with the module goes on with this pass
   std::vector<std::string> only;        ///< --passes: exactly these, in this order
   std::vector<std::string> skip;        ///< --skip
   std::vector<std::string> printBefore; ///< --print_ir_before

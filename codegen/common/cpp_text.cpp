@@ -57,8 +57,6 @@ static std::string integerLiteral(DType dtype, int64_t value) {
   return (cppType(dtype) + "{" + llvm::Twine(value) + "}").str();
 }
 
-bool isHalf(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
 std::string cppLiteral(DType dtype, double value) {
   switch (dtype) {
   case DType::f32:

@@ -15,8 +15,6 @@ std::string cppLiteral(DType dtype, double value);
 std::string cppLiteral(const Dense &dense, int64_t index);
 /// A number for a parameter of type double.
 std::string cppDouble(double value);
-/// Is it a float of 16 bits?
-bool isHalf(DType dtype);
 /// float, double, Bfloat16, Float16, std::int64_t, std::int32_t, std::uint8_t, bool
 llvm::StringRef cppType(DType dtype);
 /// Of an element that is computed with: 16-bit floats are computed with in float.

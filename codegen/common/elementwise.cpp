@@ -37,60 +37,37 @@ Nest nestOf(const Node &node, llvm::ArrayRef<int64_t> shape) {
 
 namespace {
 
-std::string binary(const Step &step, llvm::StringRef symbol, llvm::ArrayRef<std::string> a) {
-  std::string text = a[0] + " " + symbol.str() + " " + a[1];
-  // Arithmetic on small integers is done in int; it wraps to its own width.
-  return step.dtype == DType::u8 || step.dtype == DType::i32
-             ? "static_cast<" + cppType(step.dtype).str() + ">(" + text + ")"
-             : text;
-}
-
-std::string function(llvm::StringRef name, llvm::ArrayRef<std::string> a) {
-  return ("scalar::" + name + "(").str() + llvm::join(a, ", ") + ")";
-}
-
-/// Does the op give an element that one of its arguments was, or its negative? Then there is nothing to round.
-bool isExact(Op op) {
-  return op == Op::select || op == Op::maximum || op == Op::minimum || op == Op::neg || op == Op::abs || op == Op::relu;
-}
-
-std::string exactText(const Step &step, DType dtype, llvm::ArrayRef<std::string> a) {
-  bool isFloatStep = isFloat(dtype);
-  switch (step.op) {
-  case Op::constant: return cppLiteral(step.dtype, step.literal);
-  case Op::add: return binary(step, "+", a);
-  case Op::sub: return binary(step, "-", a);
-  case Op::mul: return binary(step, "*", a);
-  case Op::div: return isFloatStep ? binary(step, "/", a) : function("div", a);
-  case Op::neg: return step.dtype == DType::u8 ? "static_cast<std::uint8_t>(-(" + a[0] + "))" : "-(" + a[0] + ")";
-  case Op::pow: return function(isFloatStep ? "pow" : "integerPow", a);
-  case Op::maximum: return function("max", a);
-  case Op::minimum: return function("min", a);
-  case Op::equal: return a[0] + " == " + a[1];
-  case Op::less: return a[0] + " < " + a[1];
-  case Op::lessEqual: return a[0] + " <= " + a[1];
-  case Op::logicalAnd: return a[0] + " & " + a[1];
-  case Op::logicalOr: return a[0] + " | " + a[1];
-  case Op::logicalXor: return a[0] + " != " + a[1];
-  case Op::logicalNot: return "!" + a[0];
-  case Op::isNan: return a[0] + " != " + a[0];
-  case Op::select: return a[0] + " ? " + a[1] + " : " + a[2];
-  case Op::cast: return "scalar::cast<" + cppValueType(step.dtype).str() + ">(" + a[0] + ")";
-  // Operands are x and dy; the kernel's derivatives take dy first.
-  case Op::geluGrad: return function("geluGrad", {a[1], a[0]});
-  case Op::geluTanhGrad: return function("geluTanhGrad", {a[1], a[0]});
-  case Op::geluTanh: return function("geluTanh", a);
-  case Op::siluGrad: return function("siluGrad", {a[1], a[0]});
-  default:
-    return function(infoOf(step.op).name, a); // neg, abs, exp, ...: the runtime's scalar functions have our names
+/// Replaces {0}, {1}, ... by the arguments and {T} by the type.
+std::string filledIn(llvm::StringRef text, llvm::ArrayRef<std::string> arguments, llvm::StringRef type) {
+  std::string result;
+  while (!text.empty()) {
+    auto [before, rest] = text.split('{');
+    result += before;
+    if (rest.empty())
+      break;
+    auto [place, after] = rest.split('}');
+    unsigned index;
+    result += place.getAsInteger(10, index) ? type : llvm::StringRef(arguments[index]);
+    text = after;
   }
+  return result;
+}
+
+std::string exactText(const Step &step, DType dtype, llvm::ArrayRef<std::string> arguments) {
+  if (step.op == Op::constant)
+    return cppLiteral(step.dtype, step.literal);
+  const ElementBody &body = infoOf(step.op).element;
+  const bool isInteger = !isFloat(dtype) && !body.integerText.empty();
+  std::string text = filledIn(isInteger ? body.integerText : body.text, arguments, cppValueType(step.dtype));
+  const bool wraps = body.wraps && (step.dtype == DType::u8 || step.dtype == DType::i32);
+  return wraps ? "static_cast<" + cppType(step.dtype).str() + ">(" + text + ")" : text;
 }
 
 } // namespace
 
 std::string stepText(const Step &step, DType dtype, llvm::ArrayRef<std::string> arguments) {
   std::string text = exactText(step, dtype, arguments);
-  bool rounds = isHalf(step.dtype) && !isExact(step.op) && !(step.op == Op::cast && dtype == step.dtype);
+  bool rounds = isHalf(step.dtype) && !infoOf(step.op).element.isExact && !(step.op == Op::cast && dtype == step.dtype);
   return rounds ? "roundedTo" + cppType(step.dtype).str() + "(" + text + ")" : text;
 }
 

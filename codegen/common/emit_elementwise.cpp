@@ -36,26 +36,12 @@ std::optional<std::string> unsupportedFused(const Node &node) {
   return std::nullopt;
 }
 
-constexpr Emitter elementwiseEmitter = {emitOne, Elements::arithmetic};
-
 } // namespace
 
 namespace emitters {
 
-const Emitter neg = elementwiseEmitter, abs = elementwiseEmitter, sign = elementwiseEmitter, exp = elementwiseEmitter,
-              log = elementwiseEmitter, log1p = elementwiseEmitter, sqrt = elementwiseEmitter,
-              rsqrt = elementwiseEmitter, tanh = elementwiseEmitter, erf = elementwiseEmitter,
-              sigmoid = elementwiseEmitter, relu = elementwiseEmitter, sin = elementwiseEmitter,
-              cos = elementwiseEmitter, atan = elementwiseEmitter, floor = elementwiseEmitter,
-              ceil = elementwiseEmitter, round = elementwiseEmitter, gelu = elementwiseEmitter,
-              geluTanh = elementwiseEmitter, geluGrad = elementwiseEmitter, geluTanhGrad = elementwiseEmitter,
-              silu = elementwiseEmitter, siluGrad = elementwiseEmitter, logicalNot = elementwiseEmitter,
-              isNan = elementwiseEmitter, add = elementwiseEmitter, sub = elementwiseEmitter, mul = elementwiseEmitter,
-              div = elementwiseEmitter, mod = elementwiseEmitter, pow = elementwiseEmitter,
-              maximum = elementwiseEmitter, minimum = elementwiseEmitter, equal = elementwiseEmitter,
-              less = elementwiseEmitter, lessEqual = elementwiseEmitter, logicalAnd = elementwiseEmitter,
-              logicalOr = elementwiseEmitter, logicalXor = elementwiseEmitter, select = elementwiseEmitter,
-              cast = elementwiseEmitter, randomUniform = elementwiseEmitter;
+const Emitter elementwise = {emitOne, Elements::arithmetic};
+const Emitter randomUniform = {emitOne, Elements::arithmetic};
 const Emitter fused = {emitFused, Elements::arithmetic, unsupportedFused};
 
 } // namespace emitters

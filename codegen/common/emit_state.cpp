@@ -3,6 +3,7 @@
 #include "codegen/common/program_text.h"
 #include "ir/carried.h"
 #include "ir/op.h"
+#include "ir/queries.h"
 
 namespace fsdpc {
 
@@ -23,7 +24,7 @@ void emitReshape(SectionWriter &writer, const Node &node) { emitMove(writer, nod
 void emitCopyNode(SectionWriter &writer, const Node &node) { emitMove(writer, node, "copy"); }
 
 void emitRead(SectionWriter &writer, const Node &node) {
-  const State *state = writer.program.module.state(node.get<StateAttributes>().state.name);
+  const State *state = stateOf(node);
   const Value *value = node.result();
   if (!state || !state->place.isPlaced() || state->place == value->place) {
     writer.define(value, "read");
@@ -35,7 +36,7 @@ void emitRead(SectionWriter &writer, const Node &node) {
 }
 
 void emitWrite(SectionWriter &writer, const Node &node) {
-  const State *state = writer.program.module.state(node.get<StateAttributes>().state.name);
+  const State *state = stateOf(node);
   const Value *value = node.operand(0);
   if (!state || state->place == value->place)
     return;
@@ -127,7 +128,7 @@ void emitReturn(SectionWriter &, const Node &) {}
 
 /// As program_info.cpp has it.
 llvm::StringRef channelOf(const Node &start) {
-  return start.stream == Stream::reduce ? "Channel::reduce" : "Channel::comm";
+  return start.schedule.stream == Stream::reduce ? "Channel::reduce" : "Channel::comm";
 }
 
 /// `after 2 frees`: the edges that order the reuse of memory. On cpu they hold anyway, since a start is issued by the
@@ -136,8 +137,9 @@ std::string edgesComment(const SectionWriter &writer, const Node &node) {
   if (writer.program.dialect.hasEvents())
     return "";
   size_t count = node.afterTokens().size();
-  return count == 0 || node.outline >= 0 ? ""
-                                         : " // after " + std::to_string(count) + (count == 1 ? " free" : " frees");
+  return count == 0 || node.schedule.outline >= 0
+             ? ""
+             : " // after " + std::to_string(count) + (count == 1 ? " free" : " frees");
 }
 
 std::string collective(SectionWriter &writer, const Node &start) {
@@ -149,7 +151,9 @@ std::string copyText(SectionWriter &writer, const Node &start) {
 }
 
 std::string staging(SectionWriter &writer, const Node &node) {
-  return node.workspaceBytes == 0 ? "nullptr" : "c.at<std::byte>(" + writer.placeAt("staging", node.workspace) + ")";
+  return node.schedule.workspaceBytes == 0
+             ? "nullptr"
+             : "c.at<std::byte>(" + writer.placeAt("staging", node.schedule.workspace) + ")";
 }
 
 /// tickets[3] = reduceScatterStart(c, 3, W + 0x40, t5, 32, DType::f32, nullptr);
@@ -171,8 +175,8 @@ std::string startText(SectionWriter &writer, const Node &start, const std::strin
 /// offloadStart(c, copies[3], t5, t6, 4096);
 void emitCopyStart(SectionWriter &writer, const Node &node) {
   std::string from = writer.use(node.operand(0)), to = writer.define(node.result(), "arrives");
-  if (node.awaits >= 0 && writer.program.dialect.hasEvents())
-    writer.line("await(c, Channel::copy, " + writer.event(node.awaits) + ");");
+  if (node.schedule.awaits >= 0 && writer.program.dialect.hasEvents())
+    writer.line("await(c, Channel::copy, " + writer.event(node.schedule.awaits) + ");");
   llvm::StringRef function = node.op() == Op::offloadStart ? "offloadStart" : "reloadStart";
   writer.line(function + "(c, " + copyText(writer, node) + ", " + from + ", " + to + ", " +
               llvm::Twine(node.operand(0)->type().bytes()) + ");" + edgesComment(writer, node));
@@ -181,14 +185,14 @@ void emitCopyStart(SectionWriter &writer, const Node &node) {
 void emitStart(SectionWriter &writer, const Node &node) {
   std::string source = writer.place(node.operand(0)), destination = writer.define(node.result(), "arrives");
   std::string index = collective(writer, node);
-  if (node.awaits >= 0 && writer.program.dialect.hasEvents())
-    writer.line("await(c, " + channelOf(node) + ", " + writer.event(node.awaits) + ");");
+  if (node.schedule.awaits >= 0 && writer.program.dialect.hasEvents())
+    writer.line("await(c, " + channelOf(node) + ", " + writer.event(node.schedule.awaits) + ");");
   writer.line(startText(writer, node, index, source, destination) + edgesComment(writer, node));
 }
 
 /// Where a value lies after its function has ended: in the state that it was read from or written to, if there is one.
 Place placeBetweenSteps(const Module &module, const Value *value) {
-  auto placeOf = [&](const Node *node) { return module.state(node->get<StateAttributes>().state.name)->place; };
+  auto placeOf = [&](const Node *node) { return stateOf(*node)->place; };
   if (value->definer() && value->definer()->op() == Op::read)
     return placeOf(value->definer());
   for (const Use *use = value->uses(); use; use = use->next())
@@ -208,7 +212,7 @@ void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, 
 void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
   assert(start && "a future comes from a start of this step or of the one before");
-  const bool isCarriedOut = !node.implied || !writer.program.dialect.hasEvents();
+  const bool isCarriedOut = !node.schedule.implied || !writer.program.dialect.hasEvents();
   if (startsCollective(*start)) {
     std::string index = collective(writer, *start);
     if (waitsForStepBefore(node, *start))
@@ -244,7 +248,7 @@ void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kern
   if (node.get<OptimizerAttributes>().copies)
     text += ", " + writer.define(node.result(node.resultCount() - 1));
   text += ");";
-  if (node.stream == Stream::host && !writer.program.dialect.hostIsDevice()) {
+  if (node.schedule.stream == Stream::host && !writer.program.dialect.hostIsDevice()) {
     std::string task = "hostTasks[" + writer.hole("int", "task", llvm::Twine(writer.program.hostTaskOf(node))) + "]";
     text = "onHost(c, " + task + ", [=](const Context &c) { host::" + text + " });";
   }

@@ -41,8 +41,11 @@ const Emitter &emitterOf(Op op);
 /// Why the target cannot emit the node; nullopt if it can.
 std::optional<std::string> unsupportedBy(const Dialect &dialect, const Node &node);
 
-/// The families, one file each. Names are the enumerators of ops.def, so that the table can be expanded from it.
+/// The families, one file each. Names are the enumerators of ops.def, so that the table can be expanded from it;
+/// elementwise ops have one emitter, which takes their text from the op table.
 namespace emitters {
+extern const Emitter elementwise;
+#define ELEMENTWISE_OP(enumerator, text, info)
 #define OP(enumerator, text, info) extern const Emitter enumerator;
 #include "ir/ops.def"
 } // namespace emitters

@@ -5,6 +5,7 @@ namespace fsdpc {
 
 const Emitter &emitterOf(Op op) {
   static const Emitter *const table[] = {
+#define ELEMENTWISE_OP(enumerator, text, info) &emitters::elementwise,
 #define OP(enumerator, text, info) &emitters::enumerator,
 #include "ir/ops.def"
   };
@@ -51,7 +52,7 @@ std::optional<std::string> unsupportedBy(const Dialect &dialect, const Node &nod
 }
 
 int64_t ownScratchBytes(const Dialect &dialect, const Node &node) {
-  return node.workspaceBytes - widenedBytes(dialect, node);
+  return node.schedule.workspaceBytes - widenedBytes(dialect, node);
 }
 
 bool isGeneratedLoop(const Node &node) {

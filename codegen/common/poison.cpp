@@ -53,8 +53,8 @@ public:
         start(*node);
       else
         compute(*node);
-      if (node->records >= 0)
-        recordedAt[node->records] = now + freesBehind(*node);
+      if (node->schedule.records >= 0)
+        recordedAt[node->schedule.records] = now + freesBehind(*node);
     }
   }
 
@@ -71,8 +71,8 @@ public:
 private:
   static int64_t freesBehind(const Node &node) {
     int64_t count = 0;
-    for (const Node *next = node.next();
-         next && next->op() == Op::free && next->section == node.section && next->outline == node.outline;
+    for (const Node *next = node.next(); next && next->op() == Op::free && next->section == node.section &&
+                                         next->schedule.outline == node.schedule.outline;
          next = next->next())
       ++count;
     return count;
@@ -92,23 +92,23 @@ private:
       return wait(node);
     for (unsigned i = 0; i < node.resultCount(); ++i)
       claim(extentOf(*node.result(i)), nullptr);
-    claim({node.workspace, node.workspaceBytes}, nullptr);
+    claim({node.schedule.workspace, node.schedule.workspaceBytes}, nullptr);
   }
 
   void start(const Node &node) {
-    Moment &known = behind[laneOf(node.stream)];
-    if (node.awaits >= 0)
-      known = std::max(known, recordedAt.lookup(node.awaits));
+    Moment &known = behind[laneOf(node.schedule.stream)];
+    if (node.schedule.awaits >= 0)
+      known = std::max(known, recordedAt.lookup(node.schedule.awaits));
     startedAt[&node] = ++startCount;
     claim(extentOf(*node.result(0)), &node);
-    claim({node.workspace, node.workspaceBytes}, &node);
+    claim({node.schedule.workspace, node.schedule.workspaceBytes}, &node);
   }
 
   /// A collective has ended, as compute knows, when it or a later one of its stream has been waited for.
   void wait(const Node &node) {
     const Node *start = startOf(node.operand(0));
-    std::vector<const Node *> &pending = running[laneOf(start->stream)];
-    if (node.implied)
+    std::vector<const Node *> &pending = running[laneOf(start->schedule.stream)];
+    if (node.schedule.implied)
       pending.push_back(start);
     else
       llvm::erase_if(pending, [&](const Node *other) { return startedAt.lookup(other) <= startedAt.lookup(start); });
@@ -118,7 +118,7 @@ private:
     return llvm::any_of(running, [&](const std::vector<const Node *> &pending) {
       return llvm::any_of(pending, [&](const Node *start) {
         return overlap(extent, extentOf(*start->operand(0))) || overlap(extent, extentOf(*start->result(0))) ||
-               overlap(extent, {start->workspace, start->workspaceBytes});
+               overlap(extent, {start->schedule.workspace, start->schedule.workspaceBytes});
       });
     });
   }
@@ -142,7 +142,7 @@ private:
         entry = previous;
     while (entry != freed.end() && entry->first.first == extent.place.space && entry->first.second < end) {
       const auto [key, range] = *entry;
-      if (start && range.moment > behind[laneOf(start->stream)])
+      if (start && range.moment > behind[laneOf(start->schedule.stream)])
         excluded.insert(range.node);
       entry = freed.erase(entry);
       if (key.second < begin)

@@ -4,6 +4,7 @@
 #include "codegen/common/program_text.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -209,7 +210,7 @@ void InfoWriter::fillResults(FunctionKind kind, Table &table, llvm::StringMap<ch
   const std::vector<std::string> &names = ret->get<ReturnAttributes>().names;
   for (unsigned i = 0; i < ret->operandCount(); ++i) {
     const Value *value = ret->operand(i);
-    bool isGradient = llvm::StringRef(names[i]).starts_with("grad.");
+    bool isGradient = llvm::StringRef(names[i]).starts_with(names::gradientPrefix);
     if (isGradient || !value->type().isTensor() || !seen.try_emplace(names[i]).second)
       continue;
     table.row({cppString(names[i]), cppDType(value->type().dtype()), shapeText(value->type().shape()),
@@ -225,7 +226,7 @@ void InfoWriter::fillCollectives() {
     int64_t bytes = std::max(node->operand(0)->type().bytes(), node->result()->type().bytes());
     collectives.row({cppString(name), cppString(unit), cppString(std::to_string(attributes.id)), std::to_string(bytes),
                      std::to_string(program.axisOf(attributes.over.name)),
-                     node->stream == Stream::reduce ? "Channel::reduce" : "Channel::comm",
+                     node->schedule.stream == Stream::reduce ? "Channel::reduce" : "Channel::comm",
                      predictedText(info.collectiveTimes, node, node)});
   }
 }

@@ -19,13 +19,13 @@ ProgramText::ProgramText(const Module &module, const EmitInfo &info, const Diale
 void ProgramText::collectCollectives() {
   for (const std::unique_ptr<Function> &function : module.functions) {
     for (const Node *node : *function) {
-      events = std::max(events, node->records + 1);
+      events = std::max(events, node->schedule.records + 1);
       if (startsCollective(*node)) {
         collectiveIndex[node] = static_cast<int>(collectiveNodes.size());
         collectiveNodes.push_back(node);
       } else if (infoOf(*node).has(startsTransfer)) {
         copyIndex[node] = static_cast<int>(copyIndex.size());
-      } else if (node->stream == Stream::host) {
+      } else if (node->schedule.stream == Stream::host) {
         hostTaskIndex[node] = static_cast<int>(hostTaskIndex.size());
       }
     }

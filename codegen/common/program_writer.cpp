@@ -105,8 +105,8 @@ void ProgramWriter::cutIntoPieces(const Function &function) {
     writer.reset();
   };
   for (const Node *node : function) {
-    bool continues = first && node->section == first->section && node->outline == first->outline;
-    const bool isFull = node->outline < 0 && nodes >= nodesPerPiece && node->op() != Op::free;
+    bool continues = first && node->section == first->section && node->schedule.outline == first->schedule.outline;
+    const bool isFull = node->schedule.outline < 0 && nodes >= nodesPerPiece && node->op() != Op::free;
     if (!continues || isFull) {
       finish();
       first = node;
@@ -127,7 +127,7 @@ void ProgramWriter::addPiece(const Function &function, const Node &first, const 
   piece.section = first.section;
   piece.first = &first;
   piece.last = &last;
-  piece.outline = first.outline;
+  piece.outline = first.schedule.outline;
   piece.body = std::move(body);
   pieces.push_back(std::move(piece));
 }

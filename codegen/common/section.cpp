@@ -29,15 +29,15 @@ void SectionWriter::write(const Node &node) {
     flushRecord();
   int64_t copies = widenedBytes(program.dialect, node);
   current = copies > 0 ? &node : nullptr;
-  copyOffsetBytes = node.workspaceBytes - copies;
+  copyOffsetBytes = node.schedule.workspaceBytes - copies;
   unnamed = program.info.nodeRanges ? &node : nullptr;
   emitterOf(node.op()).emit(*this, node);
   for (const std::string &statement : std::exchange(narrowings, {}))
     line(statement);
   current = nullptr;
   unnamed = nullptr;
-  if (node.records >= 0 && program.dialect.hasEvents())
-    unrecorded = node.records;
+  if (node.schedule.records >= 0 && program.dialect.hasEvents())
+    unrecorded = node.schedule.records;
   if (!program.info.poisonsFreed)
     flushRecord();
 }
@@ -122,7 +122,7 @@ bool SectionWriter::isWidened(const Value *value) const { return current && isHa
 
 /// f32(c, P + 0x400), of the next copy.
 std::string SectionWriter::copyPlace(const Value *value) {
-  Place place = current->workspace;
+  Place place = current->schedule.workspace;
   place.offsetBytes += copyOffsetBytes;
   copyOffsetBytes += toMultiple(value->type().withDType(DType::f32).bytes());
   return "f32(c, " + placeAt("copy", place) + ")";
@@ -165,7 +165,7 @@ std::string SectionWriter::workspace(const Node &node) {
   int64_t bytes = ownScratchBytes(program.dialect, node);
   if (bytes == 0)
     return "{}";
-  return "scratch(c, " + placeAt("scratch", node.workspace) + ", " + std::to_string(bytes) + ")";
+  return "scratch(c, " + placeAt("scratch", node.schedule.workspace) + ", " + std::to_string(bytes) + ")";
 }
 
 void SectionWriter::call(llvm::StringRef kernel, llvm::StringRef shape, llvm::ArrayRef<std::string> arguments) {

@@ -2,7 +2,9 @@
 
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
+#include "runtime/cpu/kernels/scratch_sizes.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <dnnl.h>
 
 // oneDNN brings OpenMP's runtime with it; nothing else here needs it, so it is not linked by name.
@@ -101,8 +103,6 @@ dnnl_memory_desc_t matrices(int64_t batch, int64_t rows, int64_t columns, bool t
               : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front());
 }
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 /// The three tensors of a pass: plain and as oneDNN is asked.
 struct ConvolutionMemories {
   dnnl_memory_desc_t any[3]; ///< x, w, y
@@ -150,7 +150,7 @@ bool describeConvolution(const ConvolutionConfig &config, const ConvolutionMemor
 } // namespace
 
 std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
-  if (config.batch * config.m * config.n * config.k == 0)
+  if (llvm::is_contained({config.batch, config.m, config.n, config.k}, 0))
     return 0;
   LibraryThreads limit(threads);
   Describer describer;
@@ -188,42 +188,34 @@ std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads
   for (int i = 0; i < 3; ++i) {
     const dnnl_memory_desc_t *chosen = dnnl_primitive_desc_query_md(description.get(), queries[i], 0);
     if (!dnnl_memory_desc_equal(chosen, &memories.plain[i]))
-      bytes += roundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(chosen)), 64);
+      bytes += llvm::alignTo(dnnl_memory_desc_get_size(chosen), 64);
   }
   return bytes;
 }
 
 int64_t attentionScratchBytes(const Node &node) {
-  constexpr int64_t queryBlock = 48, panelColumns = 32, line = 16;
   const auto &attributes = node.get<AttentionAttributes>();
   bool isGrad = node.op() == Op::attentionGrad;
   const Type &k = node.operand(isGrad ? 2 : 1)->type(), &v = node.operand(isGrad ? 3 : 2)->type();
-  int64_t keys = k.dim(attributes.sequenceFirst ? 1 : 2), width = k.dim(3), valueWidth = v.dim(3);
-  auto padded = [](int64_t columns) { return roundUp(columns, panelColumns); };
-  int64_t floats = roundUp(width * padded(keys), line);
-  if (isGrad)
-    floats += roundUp(keys * padded(width), line) + roundUp(valueWidth * padded(keys), line) +
-              queryBlock * (padded(width) + padded(valueWidth) + 2 * padded(keys));
-  else
-    floats += roundUp(keys * padded(valueWidth), line) + queryBlock * padded(keys);
-  return floats * 4;
+  const int64_t keys = k.dim(attributes.sequenceFirst ? 1 : 2), width = k.dim(3), valueWidth = v.dim(3);
+  const int64_t floats = isGrad ? rt::scratch_sizes::AttentionGradLayout(keys, width, valueWidth).size
+                                : rt::scratch_sizes::AttentionLayout(keys, width, valueWidth).size;
+  return floats * int64_t{sizeof(float)};
 }
 
 int64_t normGradScratchBytes(const Node &node) {
-  constexpr int64_t parts = 16;
   const Type &x = node.operand(1)->type();
-  int64_t sums = node.op() == Op::layerNormGrad ? 2 : 1;
-  return parts * sums * productOf(x.shape().drop_front(node.get<NormAttributes>().axis)) * 12;
+  const int64_t columns = productOf(x.shape().drop_front(node.get<NormAttributes>().axis));
+  return rt::scratch_sizes::normGradBytes(columns, node.op() == Op::layerNormGrad ? 2 : 1);
 }
 
 int64_t scatterAddScratchBytes(const Node &node) {
-  constexpr int64_t narrow = 8; // as isNarrow in runtime/cpu/kernels/index.cpp
   const Type &sum = node.result()->type();
   if (!isFloat(sum.dtype()) || sum.dtype() == DType::f64)
     return 0;
-  int64_t axis = node.get<ScatterAddAttributes>().axis;
-  int64_t size = sum.dim(axis), inner = productOf(sum.shape().drop_front(axis + 1));
-  return inner <= narrow ? size * inner * 8 : (size + node.operand(0)->type().elements()) * 4;
+  const int64_t axis = node.get<ScatterAddAttributes>().axis;
+  return rt::scratch_sizes::scatterAddBytes(sum.dim(axis), node.operand(0)->type().elements(),
+                                            productOf(sum.shape().drop_front(axis + 1)));
 }
 
 } // namespace fsdpc

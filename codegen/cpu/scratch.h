@@ -10,7 +10,7 @@ std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads);
 /// Includes room for tensors in oneDNN's own layouts.
 std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads);
 
-/// As runtime/cpu/kernels/attention.h counts them, for one thread. `node` is an attention or attention_grad.
+/// For one thread. `node` is an attention or attention_grad.
 int64_t attentionScratchBytes(const Node &node);
 int64_t normGradScratchBytes(const Node &node);
 int64_t scatterAddScratchBytes(const Node &node);

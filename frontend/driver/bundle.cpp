@@ -2,10 +2,12 @@
 
 #include "codegen/emit.h"
 #include "frontend/output/build_program.h"
+#include "frontend/output/installation.h"
 #include "frontend/report/plan_json.h"
 #include "frontend/report/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/cost/peak.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -22,30 +24,16 @@ std::string sha256Of(llvm::StringRef text) {
   return llvm::toHex(hasher.final(), true);
 }
 
-std::string setting(const Module &module, const std::string &key) {
-  auto found = module.settings.find(key);
-  return found == module.settings.end() ? std::string() : found->second;
-}
-
 std::string planHash(const Compilation &compilation) { return sha256Of(compilation.stageText.at(Stage::planned)); }
-
-int64_t settingInteger(const Module &module, const std::string &key) {
-  int64_t value = 0;
-  (void)llvm::StringRef(setting(module, key)).getAsInteger(10, value);
-  return value;
-}
 
 /// Labels of a class loss index the classes of the scores. The graph may have losses of its own, over other labels.
 int64_t classCount(const Module &module) {
   const Function *step = module.function(FunctionKind::evalStep);
-  const Value *labels = step->argument(setting(module, "labels"));
+  const Value *labels = step->argument(module.facts.labels);
   for (Node *node : *step) {
     if (node->op() != Op::crossEntropy && node->op() != Op::nll)
       continue;
-    const Value *own = node->operand(1);
-    while (own->definer() && infoOf(*own->definer()).has(aliasesOperand))
-      own = own->definer()->operand(0);
-    if (own == labels)
+    if (aliasRoot(node->operand(1)) == labels)
       return node->operand(0)->type().dim(-1);
   }
   return 0;
@@ -85,17 +73,19 @@ std::string optionsForShell(const OptionValues &values) {
 }
 
 EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, const MemoryReport &memory,
-                  const Timeline &timeline, const ExternalLayout &layout) {
+                  const Timeline &timeline, const ExternalLayout &layout, llvm::StringRef resources) {
   const Module &module = *compilation.module;
   EmitInfo info;
+  info.resources = resources.str();
   info.planHash = planHash(compilation);
   info.compileCommand = optionsForShell(values);
   info.settingsJson = values.toJson(false);
   info.microBatchSize = compilation.options.microBatchSize;
   info.seed = compilation.options.seed;
-  info.optimizer = setting(module, "optimizer");
-  info.loss = setting(module, "loss");
-  info.lossIsMean = setting(module, "loss_reduction") == "mean";
+  const Facts &facts = module.facts;
+  info.optimizer = facts.optimizer;
+  info.loss = facts.loss ? spelled(*facts.loss) : "";
+  info.lossIsMean = facts.lossReduction == LossReduction::mean;
   info.plainMpi = values.text("transport") == "mpi";
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
@@ -107,18 +97,16 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   info.poisonsFreed = values.text("test_build") != "off";
   info.cudaGraph = values.text("cuda_graph").str();
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
-  info.labels = setting(module, "labels");
-  info.shiftedLabels = setting(module, "shifted_labels");
-  info.isClassification = info.loss == "cross_entropy" || info.loss == "nll";
+  info.labels = facts.labels;
+  info.shiftedLabels = facts.shiftedLabels;
+  info.isClassification = facts.loss == LossKind::crossEntropy || facts.loss == LossKind::nll;
   if (info.isClassification) {
-    info.ignoreIndex = settingInteger(module, "ignore_index");
+    info.ignoreIndex = facts.ignoreIndex.value_or(0);
     info.classes = classCount(module);
   }
-  for (Space space : allSpaces) {
-    std::string key = "arena_" + nameOf(space).str();
-    if (int64_t bytes = settingInteger(module, key + "_bytes"); bytes > 0 || space != Space::host)
-      info.arenas.push_back({space, bytes, settingInteger(module, key + "_used_bytes")});
-  }
+  for (Space space : allSpaces)
+    if (int64_t bytes = facts.arenaBytes(space); bytes > 0 || space != Space::host)
+      info.arenas.push_back({space, bytes, facts.arena(space).usedBytes.value_or(0)});
   for (size_t i = 0; i < memoryClassCount; ++i)
     info.memoryClasses.push_back({nameOf(static_cast<MemoryClass>(i)).str(), memory.byClass[i]});
   for (const ExternalLayout::Entry &entry : layout.entries)
@@ -215,8 +203,10 @@ std::string strategiesOf(const Module &module) {
 
 } // namespace
 
-SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values) {
+SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values,
+                                        llvm::StringRef resources) {
   SchedulePageOptions options;
+  options.resources = resources.str();
   options.title = compilation.module->name;
   options.planHash = planHash(compilation);
   const Hardware &hardware = compilation.machine.predicting.hardware;
@@ -237,14 +227,18 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   printInitialValues(compilation, llvm::outs());
   if (values.flag("dry_run"))
     return llvm::Error::success();
+  llvm::Expected<const Installation &> own = installation();
+  if (!own)
+    return own.takeError();
   llvm::Expected<OutputFolder> folder = OutputFolder::create(values.text("output"), input);
   if (!folder)
     return folder.takeError();
   llvm::Expected<ExternalLayout> layout = writeModelFiles(compilation, *folder, input);
   if (!layout)
     return layout.takeError();
-  llvm::Expected<std::vector<EmittedFile>> files = emitProgram(
-      module, emitInfo(compilation, values, memory, timeline, *layout), dialectOf(compilation.target->name()));
+  llvm::Expected<std::vector<EmittedFile>> files =
+      emitProgram(module, emitInfo(compilation, values, memory, timeline, *layout, own->resources),
+                  dialectOf(compilation.target->name()));
   if (!files)
     return files.takeError();
   std::vector<std::string> sources;
@@ -254,13 +248,13 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
     if (llvm::StringRef(file.name).ends_with(".cpp") || llvm::StringRef(file.name).ends_with(".cu"))
       sources.push_back(file.name);
   }
-  for (const std::string &file : runtimeFiles(FSDPC_SOURCE_DIR, compilation.target->name()))
-    if (llvm::Error error = folder->copyFrom(FSDPC_SOURCE_DIR, file))
+  for (const std::string &file : runtimeFiles(own->resources, compilation.target->name()))
+    if (llvm::Error error = folder->copyFrom(own->resources, file))
       return error;
   if (llvm::Error error = folder->write("plan.json", planJson(module, memory, timeline)))
     return error;
   llvm::Expected<std::string> page =
-      schedulePage(module, *compilation.target, timeline, schedulePageOptions(compilation, values));
+      schedulePage(module, *compilation.target, timeline, schedulePageOptions(compilation, values, own->resources));
   if (!page)
     return page.takeError();
   if (llvm::Error error = folder->write("schedule.html", *page))

@@ -7,8 +7,8 @@
 
 namespace fsdpc {
 
-/// Arguments without the program's name. Prints errors to stderr and returns the exit code of interface.md: 0, 1, 2
-/// or 70.
+/// Arguments without the program's name. Prints errors to stderr and returns the exit code: 0, 1 (the model or the
+/// file), 2 (the command line) or 70 (our own fault).
 int runCompiler(llvm::ArrayRef<std::string> arguments);
 
 } // namespace fsdpc

@@ -81,7 +81,7 @@ private:
         return dim.takeError();
       shape.push_back(*dim);
     }
-    if (!checkedElements(shape) || *checkedElements(shape) > (int64_t(1) << 59))
+    if (!checkedBytes(*dtype, shape))
       return modelError("input '" + value.name() + "' is too large");
     return GraphInput{value.name(), Type(*dtype, shape)};
   }

@@ -1,6 +1,7 @@
 #include "frontend/onnx/model_loss.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 
 namespace fsdpc {
 
@@ -86,16 +87,15 @@ void appendModelLoss(Module &module, Builder &builder, llvm::SmallVectorImpl<Val
     std::optional<LossEnd> end = lossEnd(builder, results[i]);
     if (!end) {
       llvm::StringRef source = results[i]->definer()->source;
-      module.settings["model_loss_error"] = "output '" + names[i] + "' looks like a loss, but node '" +
-                                            source.split('|').second.str() +
-                                            "' that computes it is neither a mean nor a sum";
+      module.facts.modelLossError = "output '" + names[i] + "' looks like a loss, but node '" +
+                                    source.split('|').second.str() + "' that computes it is neither a mean nor a sum";
       continue;
     }
-    module.settings.erase("model_loss_error");
-    module.settings["model_loss"] = end->isMean ? "mean" : "sum";
-    module.settings["model_loss_output"] = names[i];
+    module.facts.modelLossError.clear();
+    module.facts.modelLoss = end->isMean ? LossReduction::mean : LossReduction::sum;
+    module.facts.modelLossOutput = names[i];
     results.append({builder.cast(end->terms, DType::f32), end->counts});
-    names.insert(names.end(), {"loss_terms", "loss_counts"});
+    names.insert(names.end(), {names::lossTerms.str(), names::lossCounts.str()});
     return;
   }
 }

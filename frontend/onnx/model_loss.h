@@ -6,7 +6,7 @@
 namespace fsdpc {
 
 /// Looks at the graph outputs of one float element for a loss and how it ends: a mean, a sum, or sum / count. Appends
-/// loss_terms and loss_counts to the results and fills Module::settings, as import.h says.
+/// loss_terms and loss_counts to the results and fills Module::facts, as import.h says.
 void appendModelLoss(Module &module, Builder &builder, llvm::SmallVectorImpl<Value *> &results,
                      std::vector<std::string> &names);
 

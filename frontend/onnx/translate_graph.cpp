@@ -6,6 +6,7 @@
 #include "frontend/onnx/translate/fold.h"
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
+#include "ir/reserved_names.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -173,6 +174,10 @@ private:
       Value *value = valueOf(output.name()).tensor;
       if (!value && faults.empty())
         faults += "\n  nothing computes the output '" + output.name() + "' as a tensor";
+      if (names::isLossPart(output.name()))
+        faults += "\n  the output '" + output.name() +
+                  "' has a name that the compiler gives itself; export the model with another one "
+                  "(torch.onnx.export: output_names)";
       results.push_back(value);
       resultNames.push_back(output.name());
     }

@@ -1,10 +1,11 @@
 // The one options schema: parsing, --help, did-you-mean, the config reader, OUT/options.json and the README's table
 // come from it.
 //
-// Rules (interface.md): `-` and `_` are the same in names, an `fsdp_` prefix is accepted, choices ignore case, booleans
+// Rules: `-` and `_` are the same in names, an `fsdp_` prefix is accepted, choices ignore case, booleans
 // are --x, --no_x, --x=true, values may begin with `-`, the last of a repeated option wins, lists grow.
 #pragma once
 
+#include "ir/choices.h"
 #include "ir/usage_error.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -42,6 +43,7 @@ struct OptionRow {
   bool isAboutThisRun = false;
   /// Choices that may be given without a value mean this one; `--no_NAME` is then the default.
   llvm::StringRef bareValue = {};
+  Matters matters = Matters::always; ///< to plans whose units are placed so; given for others it is an error
 };
 
 llvm::ArrayRef<OptionRow> optionTable();

@@ -1,5 +1,8 @@
 #include "frontend/options/option_schema.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include <deque>
+
 namespace fsdpc {
 
 namespace {
@@ -8,7 +11,9 @@ constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::intege
                      text = OptionKind::text, choice = OptionKind::choice, list = OptionKind::list,
                      lines = OptionKind::lines;
 
-// Names are normative: interface.md section 1. Only what works is listed.
+constexpr llvm::StringLiteral unitGroup = "sharding";
+
+// Names are normative. Only what works is listed; what units choose comes from unitChoices() and begins its group.
 constexpr OptionRow rows[] = {
     {"world_size", integer, "1", "N", "job", "ranks the program is for"},
     {"micro_batch_size", integer, "1", "B", "job", "samples per rank and micro-step; binds dim 0 of the inputs"},
@@ -64,15 +69,24 @@ constexpr OptionRow rows[] = {
      "how they start. file: with the file's values; where these are absent as the file's training info says, else by "
      "rules. keep: as file, but nothing may be absent. default: by training info, else by rules. random: by rules"},
 
-    {"strategy", choice, "full_shard",
-     "full_shard|shard_grad_op|no_shard|hybrid_shard|hybrid_shard_zero2|shard_optimizer|1=full_shard|zero3=full_shard|"
-     "2=shard_grad_op|zero2=shard_grad_op|3=no_shard|ddp=no_shard|4=hybrid_shard|hsdp=hybrid_shard|"
-     "5=hybrid_shard_zero2|zero1=shard_optimizer|auto",
-     "sharding", "who owns parameters, gradients and state; auto: the fastest plan within memory_budget, searched for"},
-    {"data_parallel_shard_degree", integer, "-1", "N", "sharding", "hybrid: ranks of one replica; -1: what is left"},
-    {"data_parallel_replicate_degree", integer, "1", "N", "sharding", "hybrid: replicas"},
-    {"reshard_after_forward", text, "default", "default|always|never|N", "sharding",
-     "when forward frees a gathered unit; N: keep it in groups of N ranks; default: the last unit stays"},
+    {"data_parallel_shard_degree",
+     integer,
+     "-1",
+     "N",
+     "sharding",
+     "hybrid: ranks of one replica; -1: what is left",
+     false,
+     {},
+     Matters::splitInReplica},
+    {"data_parallel_replicate_degree",
+     integer,
+     "1",
+     "N",
+     "sharding",
+     "hybrid: replicas",
+     false,
+     {},
+     Matters::splitInReplica},
     {"auto_wrap_policy", choice, "auto", "auto|transformer_based_wrap|size_based_wrap|manual|no_wrap", "sharding",
      "what a unit is"},
     {"transformer_cls_to_wrap", list, "", "CLASS", "sharding", "transformer_based_wrap: modules of these classes"},
@@ -82,26 +96,38 @@ constexpr OptionRow rows[] = {
      "parameters whose whole names match: whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole names match; the last one counts; keys: "},
-    {"backward_prefetch", choice, "backward_pre", "backward_pre|backward_post|no_prefetch", "sharding",
-     "when backward gathers the next unit"},
-    {"forward_prefetch", boolean, "true", "", "sharding", "gather the next unit while this one computes"},
-    {"max_inflight_all_gathers", integer, "2", "N", "sharding", "gathered units held at once, the one in use included"},
-    {"accumulation", choice, "reduce", "reduce|keep_gradients|keep_parameters|keep_both", "sharding",
-     "with several micro-steps: reduce gradients in each; keep_gradients: whole until the last, reduced once; "
-     "keep_parameters: whole over all, gathered once"},
+    {"max_inflight_all_gathers",
+     integer,
+     "2",
+     "N",
+     "sharding",
+     "gathered units held at once, the one in use included",
+     false,
+     {},
+     Matters::gatheredPerUse},
     {"overlap_comm", boolean, "true", "", "sharding", "off: every collective is waited for where it starts"},
-    {"allgather_bucket_size", text, "0", "BYTES", "sharding", "what is gathered at once, at most; 0: a unit"},
-    {"reduce_bucket_size", text, "0", "BYTES", "sharding", "what whole units reduce at once, at most; 0: a unit"},
+    {"allgather_bucket_size",
+     text,
+     "0",
+     "BYTES",
+     "sharding",
+     "what is gathered at once, at most; 0: a unit",
+     false,
+     {},
+     Matters::split},
+    {"reduce_bucket_size",
+     text,
+     "0",
+     "BYTES",
+     "sharding",
+     "what whole units reduce at once, at most; 0: a unit",
+     false,
+     {},
+     Matters::whole},
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
     {"mixed_precision", choice, "no", "no|bf16|fp16", "sharding",
      "the param_dtype; gradients are summed, masters and optimizer state kept in fp32"},
-    {"param_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
-     "what parameters are gathered in and activations computed in; default: what mixed_precision says"},
-    {"reduce_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
-     "what gradients are sent and summed over ranks in (torch's default is the param_dtype); cpu adds in fp32 and "
-     "rounds "
-     "the sum, NCCL adds in this type; sums over micro-steps are fp32"},
     {"output_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
      "of the model's float outputs, as predict writes them and the loss reads them"},
     {"buffer_dtype", choice, "", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
@@ -113,19 +139,11 @@ constexpr OptionRow rows[] = {
      "are rounded where they meet one (torch then refuses to mix types)"},
     {"keep_low_precision_grads", boolean, "false", "", "sharding",
      "norm and optimizer read gradients in the reduce_dtype, without an fp32 copy; the numbers are the same"},
-    {"activation_checkpointing", choice, "none", "none|full|selective|budget", "sharding",
-     "what backward computes again instead of keeping it: full: all but what units get from each other; selective: all "
-     "but that and what products, attention and convolutions give; budget: what takes least time within "
-     "activation_memory_budget"},
     {"activation_memory_budget", real, "", "0..1", "sharding",
      "of activation_checkpointing budget: the share of activations that is kept; default: 0.5, or as much as "
      "memory_budget allows"},
-    {"offload_params", boolean, "false", "", "sharding",
-     "parameter shards, gradients and optimizer state in the host's memory, and the optimizer steps there"},
     {"offload_optimizer", boolean, "false", "", "sharding",
      "optimizer state in the host's memory, copied to the device and back around each unit's step"},
-    {"offload_activations", boolean, "false", "", "sharding",
-     "what forward leaves to backward waits in the host's memory"},
     {"offload_share", real, "", "0..1", "sharding",
      "of what the three above name, what goes to the host: that of the first units, what is made first; default: all, "
      "or "
@@ -194,8 +212,39 @@ constexpr OptionRow rows[] = {
     {"version", boolean, "false", "", "looking inside", "of fsdpc", true},
 };
 
+/// A choice of units as an option of all of them. Its texts stay.
+OptionRow optionOf(const UnitChoice &choice, std::deque<std::string> &texts) {
+  OptionRow row{choice.option, OptionKind::choice, choice.optionDefault, "", unitGroup, choice.help};
+  row.matters = choice.matters;
+  if (row.defaultValue.empty())
+    row.defaultValue = texts.emplace_back(choice.print(UnitChoices()));
+  row.kind = choice.isFlag ? OptionKind::boolean : choice.takesNumber ? OptionKind::text : OptionKind::choice;
+  if (choice.isFlag)
+    return row;
+  llvm::SmallVector<llvm::StringRef, 6> values = choice.spellings();
+  if (choice.takesNumber)
+    values.push_back("N");
+  if (!choice.synonyms.empty())
+    values.push_back(choice.synonyms);
+  row.values = texts.emplace_back(llvm::join(values, "|"));
+  return row;
+}
+
 } // namespace
 
-llvm::ArrayRef<OptionRow> optionTable() { return rows; }
+llvm::ArrayRef<OptionRow> optionTable() {
+  static std::deque<std::string> texts;
+  static const std::vector<OptionRow> table = [] {
+    std::vector<OptionRow> all;
+    for (const OptionRow &row : rows) {
+      if (row.group == unitGroup && all.back().group != unitGroup)
+        for (const UnitChoice &choice : unitChoices())
+          all.push_back(optionOf(choice, texts));
+      all.push_back(row);
+    }
+    return all;
+  }();
+  return table;
+}
 
 } // namespace fsdpc

@@ -110,20 +110,21 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
 llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &module) {
   LossOptions loss;
   if (values.text("loss").empty() && module.stage == Stage::graph) {
-    if (!module.settings.count("model_loss"))
+    if (!module.facts.modelLoss)
       return usage("--loss is required: the graph does not compute one (cross_entropy, nll, mse, l1, bce_with_logits)");
     values.resolve("loss", "model");
   }
-  loss.kind = values.text("loss").str();
+  if (!values.text("loss").empty())
+    loss.kind = choiceOf<LossKind>(values, "loss");
   loss.output = values.text("loss_output").str();
-  loss.reduction = values.text("loss_reduction").str();
+  loss.reduction = choiceOf<LossReduction>(values, "loss_reduction");
   if (!values.text("class_axis").empty())
     loss.classAxis = values.integer("class_axis");
   loss.ignoreIndex = values.integer("ignore_index");
   loss.labelSmoothing = values.real("label_smoothing");
   loss.labels = values.text("labels").str();
-  if (loss.labelSmoothing != 0 && loss.kind != "cross_entropy")
-    return usage("--label_smoothing: changes nothing for --loss " + loss.kind);
+  if (loss.labelSmoothing != 0 && loss.kind != LossKind::crossEntropy)
+    return usage("--label_smoothing: changes nothing for --loss " + spelled(loss.kind));
   if (llvm::Error error =
           checkRange("label_smoothing", loss.labelSmoothing, "label_smoothing", values.text("label_smoothing")))
     return error;
@@ -185,7 +186,7 @@ llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &option
     return usage("--no_cast_forward_inputs: changes nothing for --param_dtype fp32");
   if (options.bufferDType == DType::f32 && !computesLow)
     return usage("--buffer_dtype fp32: changes nothing for --param_dtype fp32");
-  if (options.outputDType != DType::f32 && options.loss.kind == "model")
+  if (options.outputDType != DType::f32 && options.loss.kind == LossKind::model)
     return usage("--output_dtype " + values.text("output_dtype") +
                  ": the graph computes the loss, which stays fp32, with --loss model");
   if (options.keepLowPrecisionGrads && !reducesLow)
@@ -288,8 +289,8 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
     return error;
   options.attentionByLibrary = values.text("attention") == "cudnn";
   options.minNumParams = values.integer("min_num_params");
-  if (changed(values, "min_num_params") && options.autoWrapPolicy != "size_based_wrap")
-    return usage("--min_num_params: changes nothing for --auto_wrap_policy " + options.autoWrapPolicy);
+  if (changed(values, "min_num_params") && options.autoWrapPolicy != WrapPolicy::sizeBased)
+    return usage("--min_num_params: changes nothing for --auto_wrap_policy " + spelled(options.autoWrapPolicy));
   return options;
 }
 

@@ -10,33 +10,34 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// An option that some strategies have no use for.
-struct StrategyOption {
-  llvm::StringRef name;
-  bool (*isUsed)(const Placement &);
-};
+/// Is a choice of some use to units that are placed so?
+bool mattersTo(Matters matters, const Placement &row) {
+  switch (matters) {
+  case Matters::always: return true;
+  case Matters::gatheredPerUse: return row.copy == WholeCopy::perUse;
+  case Matters::gatheredInStep: return row.copy != WholeCopy::always;
+  case Matters::split: return row.split != Split::none;
+  case Matters::whole: return row.split == Split::none;
+  case Matters::splitInReplica: return row.split == Split::shard;
+  }
+  llvm_unreachable("all are above");
+}
 
-bool gathersPerUse(const Placement &row) { return row.copy == WholeCopy::perUse; }
-bool gathersInSteps(const Placement &row) { return row.copy != WholeCopy::always; }
-bool isSplit(const Placement &row) { return row.split != Split::none; }
-bool isWhole(const Placement &row) { return row.split == Split::none; }
-bool isHybrid(const Placement &row) { return row.split == Split::shard; }
-
-constexpr StrategyOption strategyOptions[] = {
-    {"data_parallel_shard_degree", isHybrid}, {"data_parallel_replicate_degree", isHybrid},
-    {"reshard_after_forward", gathersPerUse}, {"allgather_bucket_size", isSplit},
-    {"reduce_bucket_size", isWhole},          {"forward_prefetch", gathersInSteps},
-    {"backward_prefetch", gathersPerUse},     {"max_inflight_all_gathers", gathersPerUse},
-};
+bool isHybrid(const Placement &row) { return mattersTo(Matters::splitInReplica, row); }
 
 Unit unitOf(Strategy strategy) { return {.choices = {.strategy = strategy}}; }
 
-bool accumulationIsUsed(const OptionValues &values) {
-  Unit unit = unitOf(choiceOf<Strategy>(values, "strategy"));
-  unit.choices.reshardAfterForward =
-      choiceFrom<ReshardAfterForward>(values.text("reshard_after_forward").lower()).value_or(ReshardAfterForward());
-  return values.integer("gradient_accumulation_steps") > 1 &&
-         changesAnything(choiceOf<Accumulation>(values, "accumulation"), unit);
+/// What is chosen for all units. An optional has its default elsewhere (Decisions, PipelineOptions), and a flag is
+/// several options together.
+llvm::Error readChoices(const OptionValues &values, UnitChoices &choices) {
+  for (const UnitChoice &choice : unitChoices())
+    if (choice.optionDefault.empty() && !choice.read(values.text(choice.option).lower(), choices))
+      return usage("--" + choice.option + " " + values.text(choice.option) + ": " + choice.values() + " is expected");
+  return llvm::Error::success();
+}
+
+bool accumulationIsUsed(const UnitChoices &choices, int64_t microSteps) {
+  return microSteps > 1 && changesAnything(choices.accumulation, Unit{.choices = choices});
 }
 
 llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
@@ -51,10 +52,10 @@ llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
 llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOptions &options, bool unitsDiffer) {
   const Unit unit = unitOf(options.choices.strategy);
   const std::string strategy = "--strategy " + spelled(options.choices.strategy);
-  for (const StrategyOption &option : strategyOptions)
-    if (!unitsDiffer && changed(values, option.name) && !option.isUsed(placementOf(unit)))
+  for (const OptionRow &option : optionTable())
+    if (!unitsDiffer && !mattersTo(option.matters, placementOf(unit)) && changed(values, option.name))
       return usage("--" + option.name + ": changes nothing for " + strategy);
-  if (!unitsDiffer && changed(values, "accumulation") && !accumulationIsUsed(values))
+  if (!unitsDiffer && changed(values, "accumulation") && !accumulationIsUsed(options.choices, options.microSteps))
     return usage("--accumulation " + spelled(options.choices.accumulation) + ": changes nothing for " + strategy);
   return isHybrid(placementOf(unit)) ? requireDegree(values, strategy) : llvm::Error::success();
 }
@@ -123,7 +124,6 @@ constexpr double defaultShareKept = 0.5;
 
 /// A budget that is said needs a unit that has one.
 llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &options) {
-  options.choices.activationCheckpointing = choiceOf<ActivationCheckpointing>(values, "activation_checkpointing");
   auto hasBudget = [](const UnitChoices &choices) {
     return choices.activationCheckpointing == ActivationCheckpointing::budget;
   };
@@ -164,11 +164,13 @@ llvm::StringRef defaultOf(llvm::StringRef name) {
 }
 
 void dropWithoutEffect(OptionValues &values) {
-  const Placement placement = placementOf(unitOf(choiceOf<Strategy>(values, "strategy")));
-  for (const StrategyOption &option : strategyOptions)
-    if (!option.isUsed(placement))
-      values.resolve(option.name, defaultOf(option.name).str());
-  if (!accumulationIsUsed(values))
+  UnitChoices choices;
+  llvm::consumeError(readChoices(values, choices)); // what is wrong is refused when the plan is made
+  const Placement placement = placementOf(unitOf(choices.strategy));
+  for (const OptionRow &option : optionTable())
+    if (!mattersTo(option.matters, placement))
+      values.resolve(option.name, option.defaultValue.str());
+  if (!accumulationIsUsed(choices, values.integer("gradient_accumulation_steps")))
     values.resolve("accumulation", defaultOf("accumulation").str());
   if (values.integer("world_size") == 1)
     for (llvm::StringRef name : {"reduce_dtype", "keep_low_precision_grads"})
@@ -191,12 +193,8 @@ llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name
 }
 
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options) {
-  options.choices.strategy = choiceOf<Strategy>(values, "strategy");
-  llvm::StringRef reshard = values.text("reshard_after_forward");
-  std::optional<ReshardAfterForward> kept = choiceFrom<ReshardAfterForward>(reshard.lower());
-  if (!kept)
-    return usage("--reshard_after_forward " + reshard + ": " + choiceValues<ReshardAfterForward>() + " is expected");
-  options.choices.reshardAfterForward = *kept;
+  if (llvm::Error error = readChoices(values, options.choices))
+    return error;
   if (llvm::Error error = hybridOptions(values, options))
     return error;
   if (llvm::Error error = bytesOf(values, "allgather_bucket_size").moveInto(options.allGatherBucketBytes))
@@ -215,7 +213,6 @@ llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options
     return error;
   if (llvm::Error error = checkpointingOptions(values, options))
     return error;
-  options.choices.accumulation = choiceOf<Accumulation>(values, "accumulation");
   bool unitsAccumulate = llvm::any_of(options.unitOverrides, [](const UnitOverride &unit) {
     return llvm::is_contained(unit.made, unitChoice("accumulation"));
   });

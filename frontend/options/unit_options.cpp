@@ -6,10 +6,6 @@ namespace fsdpc {
 
 namespace {
 
-/// What a unit's choice is called on the command line: where its state lies is several options there, and one of them
-/// may be said of units.
-llvm::StringRef keyOf(const UnitChoice &choice) { return choice.name == "offload" ? "offload_params" : choice.name; }
-
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
 llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
@@ -18,7 +14,7 @@ llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
   llvm::StringRef plain = key;
   plain.consume_front("fsdp_");
   for (const UnitChoice &choice : unitChoices())
-    if (keyOf(choice) == plain)
+    if (choice.option == plain)
       return &choice;
   const std::vector<std::string> keys = unitKeys();
   return usage("'" + key + "' is not one of " + llvm::join(keys, ", ") +
@@ -27,10 +23,10 @@ llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
 
 /// As the text form spells it.
 llvm::Expected<std::string> unitValue(const OptionValues &values, const UnitChoice &choice, llvm::StringRef value) {
-  llvm::StringRef key = keyOf(choice);
+  llvm::StringRef key = choice.option;
   if (key == "strategy" && value.equals_insensitive("auto"))
     return usage("strategy=auto: is for all units, --strategy auto");
-  if (key == "reshard_after_forward")
+  if (choice.takesNumber)
     return value.lower();
   llvm::Expected<std::string> checked = OptionValues::checked(key, value);
   if (!checked)
@@ -82,12 +78,12 @@ llvm::Error checkPolicyOption(const OptionValues &values, llvm::StringRef option
 std::vector<std::string> unitKeys() {
   std::vector<std::string> keys;
   for (const UnitChoice &choice : unitChoices())
-    keys.push_back(keyOf(choice).str());
+    keys.push_back(choice.option.str());
   return keys;
 }
 
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options) {
-  options.autoWrapPolicy = values.text("auto_wrap_policy").str();
+  options.autoWrapPolicy = choiceOf<WrapPolicy>(values, "auto_wrap_policy");
   for (auto [option, policy] :
        {std::pair<llvm::StringRef, llvm::StringRef>{"transformer_cls_to_wrap", "transformer_based_wrap"},
         {"wrap_pattern", "manual"}})

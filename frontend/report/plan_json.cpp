@@ -45,13 +45,8 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
   for (size_t i = 0; i < memoryClassCount; ++i)
     byClass[nameOf(static_cast<MemoryClass>(i))] = memory.byClass[i];
   llvm::json::Object spaces;
-  for (llvm::StringRef space : {"private", "window", "host"}) {
-    int64_t bytes = 0;
-    auto found = module.settings.find(("arena_" + space + "_bytes").str());
-    if (found != module.settings.end())
-      (void)llvm::StringRef(found->second).getAsInteger(10, bytes);
-    spaces[space] = bytes;
-  }
+  for (Space space : allSpaces)
+    spaces[nameOf(space)] = module.facts.arenaBytes(space);
   llvm::json::Array live;
   for (const LiveValue &value : memory.peakLive)
     live.push_back(llvm::json::Object{{"value", value.value}, {"bytes", value.bytes}});

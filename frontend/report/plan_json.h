@@ -1,4 +1,4 @@
-// OUT/plan.json (schema fsdpc.plan/1, interface.md section 2) with the predicted timeline.
+// OUT/plan.json (schema fsdpc.plan/1) with the predicted timeline.
 #pragma once
 
 #include "ir/module.h"

@@ -64,7 +64,7 @@ void writeTransfer(llvm::json::OStream &json, const Module &module, const Timeli
       json.attribute("value", start.operand(0)->name());
     json.attribute("op", infoOf(start).name.split('.').first);
     json.attribute("unit", unitName(module, start.unit));
-    json.attribute("stream", nameOf(start.stream));
+    json.attribute("stream", nameOf(start.schedule.stream));
     json.attribute("issued_us", transfer.issuedMicroseconds);
     json.attribute("begin_us", transfer.beginMicroseconds);
     json.attribute("end_us", transfer.endMicroseconds);
@@ -142,7 +142,7 @@ std::string csvField(llvm::StringRef text) {
 void writeRow(llvm::raw_ostream &out, const Module &module, llvm::StringRef function, llvm::StringRef id,
               const TimelineCollective &transfer) {
   const Node &start = *transfer.start;
-  out << formatv("{0},{1},{2},{3},{4},{5:F3},{6:F3},{7:F3},{8},{9}\n", function, nameOf(start.stream),
+  out << formatv("{0},{1},{2},{3},{4},{5:F3},{6:F3},{7:F3},{8},{9}\n", function, nameOf(start.schedule.stream),
                  infoOf(start).name.split('.').first, id, csvField(unitName(module, start.unit)),
                  transfer.beginMicroseconds, transfer.endMicroseconds, transfer.exposedMicroseconds,
                  csvField(hiddenBehindText(transfer)), csvField(whyNotEarlier(transfer)));
@@ -192,7 +192,7 @@ void writeFunctionEvents(llvm::json::OStream &json, const Module &module, const 
     for (const TimelineCollective &transfer : *transfers) {
       const Node &start = *transfer.start;
       const std::string text = transferText(start);
-      writeEvent(json, text, start.stream, from + transfer.beginMicroseconds, from + transfer.endMicroseconds,
+      writeEvent(json, text, start.schedule.stream, from + transfer.beginMicroseconds, from + transfer.endMicroseconds,
                  unitName(module, start.unit), whyNotEarlier(transfer));
       if (transfer.exposedMicroseconds > 0)
         writeEvent(json, "wait for " + text, Stream::compute, from + transfer.waitMicroseconds,

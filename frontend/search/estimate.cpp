@@ -5,6 +5,7 @@
 #include "ir/clone.h"
 #include "ir/ops/attributes.h"
 #include "passes/cost/timeline.h"
+#include "passes/pipeline.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -76,10 +77,17 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
     if (llvm::Error error = settleShares(*this, values))
       return error;
   Compilation compilation;
-  compilation.module = clone(*graph);
+  compilation.module = clone(*(prepared ? prepared : graph));
   if (llvm::Error error = resolveOptions(values, compilation))
     return error;
   PassContext context{compilation.options, *compilation.target, compilation.remarks};
+  if (!prepared) {
+    RunnerOptions common;
+    common.stopBefore = &firstPassOfAPlan();
+    if (llvm::Error error = runPasses(*compilation.module, context, common, compilation.times))
+      return error;
+    prepared = clone(*compilation.module);
+  }
   if (llvm::Error error = runPasses(*compilation.module, context, {}, compilation.times))
     return error;
   Estimate estimate;

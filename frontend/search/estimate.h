@@ -42,7 +42,9 @@ public:
   llvm::Expected<Estimate> plan(OptionValues values) const;
 
 private:
-  std::unique_ptr<Module> graph; ///< as imported; each plan begins with a copy
+  std::unique_ptr<Module> graph; ///< as imported
+  /// Behind the passes that every plan has in common, from the first plan on; each begins with a copy.
+  mutable std::unique_ptr<Module> prepared;
 };
 
 /// Every strategy that can be planned for, from the most memory to the least.

@@ -3,6 +3,7 @@
 #include "ir/builder.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "passes/support/clone.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -72,7 +73,7 @@ void dropResults(Module &module, size_t begin, size_t end) {
       }
     Builder builder(*function, old);
     builder.inherit(*old);
-    builder.ret(values, names)->stream = old->stream;
+    builder.ret(values, names)->schedule.stream = old->schedule.stream;
     old->erase();
   }
 }
@@ -152,7 +153,7 @@ void replaceByConstants(Module &module, size_t begin, size_t end) {
       if (!result->hasUses())
         continue;
       Value *constant = builder.constant(result->type(), ordinaryNumber(result->type().dtype()));
-      constant->definer()->stream = node->stream;
+      constant->definer()->schedule.stream = node->schedule.stream;
       constant->setName(result->name());
       result->replaceAllUsesWith(constant);
     }
@@ -328,7 +329,9 @@ llvm::StringSet<> namedStates(const Module &module) {
       names.insert(node.get<TapAttributes>().parameter.name);
     if (node.op() == Op::ret)
       for (const std::string &result : node.get<ReturnAttributes>().names)
-        names.insert(llvm::StringRef(result).starts_with("grad.") ? result.substr(5) : result);
+        names.insert(llvm::StringRef(result).starts_with(names::gradientPrefix)
+                         ? result.substr(names::gradientPrefix.size())
+                         : result);
   });
   return names;
 }

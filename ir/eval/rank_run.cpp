@@ -2,6 +2,7 @@
 
 #include "ir/carried.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc {
@@ -60,7 +61,7 @@ void RankRun::tap(llvm::StringRef parameter, const HostTensor &value) {
 }
 
 void RankRun::stash(llvm::StringRef segment, const HostTensor &value) {
-  stashes[segment.str()] = results["grad." + segment.str()] = std::make_shared<const HostTensor>(value);
+  stashes[segment.str()] = results[(names::gradientPrefix + segment).str()] = std::make_shared<const HostTensor>(value);
 }
 
 const HostTensor &RankRun::stashed(llvm::StringRef segment, const Type &type) {

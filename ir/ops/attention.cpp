@@ -1,6 +1,7 @@
 // Scaled dot product attention and its derivative, which recomputes the probabilities instead of keeping S x S numbers.
 #include "ir/ops/attention.h"
 
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
 #include <limits>
@@ -238,6 +239,40 @@ Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   return costWithFlops(node, scores * perScore * (attributes.causal ? 0.5 : 1));
 }
 
+// ---- where the batch comes out
+
+/// As an axis of the scores [batch, heads, queries, keys]; -1 for what the scores sum over.
+int64_t scoreAxis(const Node &node, unsigned operand, int64_t axis) {
+  if (operand == 3)
+    return axis + 4 - node.operand(3)->type().rank();
+  if (node.get<AttentionAttributes>().sequenceFirst && (axis == 1 || axis == 2))
+    axis = 3 - axis;
+  if (axis < 2)
+    return axis;
+  return operand == 0 && axis == 2 ? 2 : -1;
+}
+
+/// Where the samples of the operand are in the scores. A head of k or v is that of a group of heads there.
+BatchFact batchOfScores(const Node &node, unsigned operand, BatchFact fact) {
+  if (!hasPosition(fact))
+    return fact;
+  fact = onAxis(fact, scoreAxis(node, operand, fact.position.axis));
+  int64_t headAxis = node.get<AttentionAttributes>().sequenceFirst ? 2 : 1;
+  if (hasPosition(fact) && fact.position.axis == 1 && (operand == 1 || operand == 2))
+    fact.position.inner *= node.operand(0)->type().dim(headAxis) / node.operand(operand)->type().dim(headAxis);
+  return fact;
+}
+
+BatchFact batchOfAttention(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned result) {
+  BatchFact scores;
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    scores = join(scores, batchOfScores(node, i, operands[i]));
+  int64_t axis = scores.position.axis;
+  bool isSwapped = node.get<AttentionAttributes>().sequenceFirst && (axis == 1 || axis == 2);
+  int64_t logSumAxis = axis < 3 ? axis : -1; // keys are summed over
+  return onAxis(scores, result == 0 && isSwapped ? 3 - axis : logSumAxis);
+}
+
 } // namespace
 
 const OpInfo attentionInfo = {
@@ -258,6 +293,9 @@ const OpInfo attentionInfo = {
     .evaluate = evaluateAttention,
     .vjp = differentiateAttention,
     .cost = [](const Node &node) { return costOfAttention(node, 0, 2); },
+    .computeClass = ComputeClass::attention,
+    .stages = everyStage,
+    .batch = batchOfAttention,
 };
 
 const OpInfo attentionGradInfo = {
@@ -271,6 +309,9 @@ const OpInfo attentionGradInfo = {
     .evaluate = evaluateAttentionGrad,
     .vjp = notDifferentiable,
     .cost = [](const Node &node) { return costOfAttention(node, 1, 5); },
+    .computeClass = ComputeClass::attention,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 bool isAttention(const Node &node) { return node.op() == Op::attention || node.op() == Op::attentionGrad; }

@@ -2,6 +2,7 @@
 // all samples. Statistics are f32, or f64 for x of f64, whatever 16 bits x has.
 #include "ir/ops/batch_norm.h"
 
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -222,6 +223,9 @@ Cost channelCost(const Node &node) {
   return costWithFlops(node, operations * static_cast<double>(node.operand(0)->type().elements()));
 }
 
+/// Of x, all but the channels.
+int64_t axisOfBatchNorm(const Node &, unsigned operand, int64_t axis) { return operand == 0 && axis != 1 ? axis : -1; }
+
 } // namespace
 
 Type batchStatisticType(const Type &x) { return Type(x.dtype() == DType::f64 ? DType::f64 : DType::f32, {x.dim(1)}); }
@@ -253,6 +257,9 @@ const OpInfo batchNormInfo = {
     .evaluate = evaluateBatchNorm,
     .vjp = differentiateBatchNorm,
     .cost = channelCost<4>,
+    .computeClass = ComputeClass::move,
+    .stages = untilTrain,
+    .batch = batchByAxis<axisOfBatchNorm>,
 };
 
 const OpInfo batchNormGradInfo = {
@@ -266,6 +273,8 @@ const OpInfo batchNormGradInfo = {
     .evaluate = evaluateBatchNormGrad,
     .vjp = notDifferentiable,
     .cost = channelCost<4>,
+    .computeClass = ComputeClass::reduce,
+    .stages = fromTrain,
 };
 
 const OpInfo batchStatisticsInfo = {
@@ -277,6 +286,8 @@ const OpInfo batchStatisticsInfo = {
     .evaluate = evaluateBatchStatistics,
     .vjp = differentiateBatchStatistics,
     .cost = channelCost<4>,
+    .computeClass = ComputeClass::reduce,
+    .stages = fromTrain,
 };
 
 const OpInfo updateStatisticsInfo = {
@@ -291,6 +302,8 @@ const OpInfo updateStatisticsInfo = {
     .evaluate = evaluateUpdateStatistics,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = onlyTrain,
 };
 
 } // namespace fsdpc

@@ -210,6 +210,8 @@ const OpInfo batchSumInfo = {
     .evaluate = evaluateBatchSum,
     .vjp = differentiateBatchSum,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = onlyTrain,
 };
 
 const OpInfo allGatherInfo = {
@@ -224,6 +226,8 @@ const OpInfo allGatherInfo = {
     .evaluate = evaluateGather<allGatherInfo>,
     .vjp = notDifferentiable,
     .cost = costOfGather,
+    .computeClass = ComputeClass::none,
+    .stages = onlySharded,
 };
 
 const OpInfo takeShardInfo = {
@@ -237,6 +241,8 @@ const OpInfo takeShardInfo = {
     .evaluate = evaluateTakeShard,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = fromSharded,
 };
 
 const OpInfo reduceScatterInfo = {
@@ -251,6 +257,8 @@ const OpInfo reduceScatterInfo = {
     .evaluate = evaluateScatter<reduceScatterInfo>,
     .vjp = notDifferentiable,
     .cost = costOfScatter,
+    .computeClass = ComputeClass::none,
+    .stages = onlySharded,
 };
 
 const OpInfo allReduceInfo = {
@@ -264,6 +272,8 @@ const OpInfo allReduceInfo = {
     .evaluate = evaluateReduce<allReduceInfo>,
     .vjp = notDifferentiable,
     .cost = costOfReduce,
+    .computeClass = ComputeClass::none,
+    .stages = onlySharded,
 };
 
 const OpInfo allGatherStartInfo = {
@@ -276,6 +286,8 @@ const OpInfo allGatherStartInfo = {
     .evaluate = evaluateGather<allGatherStartInfo>,
     .vjp = notDifferentiable,
     .cost = costOfGather,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo reduceScatterStartInfo = {
@@ -288,6 +300,8 @@ const OpInfo reduceScatterStartInfo = {
     .evaluate = evaluateScatter<reduceScatterStartInfo>,
     .vjp = notDifferentiable,
     .cost = costOfScatter,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo allReduceStartInfo = {
@@ -300,6 +314,8 @@ const OpInfo allReduceStartInfo = {
     .evaluate = evaluateReduce<allReduceStartInfo>,
     .vjp = notDifferentiable,
     .cost = costOfReduce,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo waitInfo = {
@@ -312,6 +328,8 @@ const OpInfo waitInfo = {
     .evaluate = evaluateWait,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 } // namespace fsdpc

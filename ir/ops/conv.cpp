@@ -1,5 +1,6 @@
 // Convolution and its two derivatives. All three run over the same products x * w, each adding to another of x, w, y:
 // the op is linear in x and in w.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include "ir/ops/window.h"
 
@@ -195,6 +196,9 @@ Cost costOfConvolution(const Node &node, const Type &w, const Type &y) {
   return costWithFlops(node, 2 * productsPerOutput * static_cast<double>(y.elements()));
 }
 
+/// Channels and positions are summed over, or mixed by the window.
+int64_t axisOfConvolution(const Node &, unsigned operand, int64_t axis) { return operand == 0 && axis == 0 ? 0 : -1; }
+
 } // namespace
 
 const OpInfo convolutionInfo = {
@@ -215,6 +219,9 @@ const OpInfo convolutionInfo = {
     .evaluate = evaluateConvolution,
     .vjp = differentiateConvolution,
     .cost = [](const Node &node) { return costOfConvolution(node, node.operand(1)->type(), node.result()->type()); },
+    .computeClass = ComputeClass::convolution,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfConvolution>,
 };
 
 const OpInfo convolutionGradInputInfo = {
@@ -229,6 +236,9 @@ const OpInfo convolutionGradInputInfo = {
     .evaluate = evaluateGradInput,
     .vjp = differentiateGradInput,
     .cost = [](const Node &node) { return costOfConvolution(node, node.operand(1)->type(), node.operand(0)->type()); },
+    .computeClass = ComputeClass::convolution,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 const OpInfo convolutionGradWeightInfo = {
@@ -243,6 +253,11 @@ const OpInfo convolutionGradWeightInfo = {
     .evaluate = evaluateGradWeight,
     .vjp = notDifferentiable,
     .cost = [](const Node &node) { return costOfConvolution(node, node.result()->type(), node.operand(1)->type()); },
+    .computeClass = ComputeClass::convolution,
+    .stages = everyStage,
+    .batch = losesBatch,
+    .firstSum = 0,
+    .accumulateInF32 = accumulateInF32<ConvolutionAttributes>,
 };
 
 } // namespace fsdpc

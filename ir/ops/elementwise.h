@@ -4,6 +4,7 @@
 // and 1.
 #pragma once
 
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 #include <type_traits>
@@ -73,8 +74,9 @@ void binaryVjp(VjpContext &context) {
 
 /// The descriptor of an elementwise op; `scalar` is a captureless lambda.
 template <auto scalar>
-constexpr OpInfo elementwiseOp(llvm::StringRef name, llvm::StringRef doc, llvm::ArrayRef<llvm::StringRef> operandNames,
-                               InferFunction infer, VjpFunction vjp, uint32_t moreTraits = noTraits) {
+constexpr OpInfo elementwiseOp(llvm::StringRef name, ElementBody element, llvm::StringRef doc,
+                               llvm::ArrayRef<llvm::StringRef> operandNames, InferFunction infer, VjpFunction vjp,
+                               uint32_t moreTraits = noTraits) {
   return {.name = name,
           .doc = doc,
           .operandNames = operandNames,
@@ -83,7 +85,11 @@ constexpr OpInfo elementwiseOp(llvm::StringRef name, llvm::StringRef doc, llvm::
           .evaluate = evaluateWith<scalar>,
           .scalar = scalar,
           .vjp = vjp,
-          .cost = costOfTypes};
+          .cost = costOfTypes,
+          .computeClass = ComputeClass::loop,
+          .stages = everyStage,
+          .batch = keepsBatch,
+          .element = element};
 }
 
 } // namespace fsdpc

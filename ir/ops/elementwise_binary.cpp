@@ -127,21 +127,23 @@ constexpr OpInfo withCastAttributes(OpInfo info) {
 } // namespace
 
 constinit const OpInfo addInfo = elementwiseOp<[](const double *a, DType) { return a[0] + a[1]; }>(
-    "add", "a + b. (C1) a and b have one type. (C2) They are numbers.", namesAB, inferSame<addInfo, number>,
-    binaryVjp<cotangentItself, cotangentItself>, commutative);
+    "add", {.text = "{0} + {1}", .wraps = true}, "a + b. (C1) a and b have one type. (C2) They are numbers.", namesAB,
+    inferSame<addInfo, number>, binaryVjp<cotangentItself, cotangentItself>, commutative);
 
 constinit const OpInfo subInfo = elementwiseOp<[](const double *a, DType) { return a[0] - a[1]; }>(
-    "sub", "a - b. (C1) a and b have one type. (C2) They are numbers.", namesAB, inferSame<subInfo, number>,
+    "sub", {.text = "{0} - {1}", .wraps = true}, "a - b. (C1) a and b have one type. (C2) They are numbers.", namesAB,
+    inferSame<subInfo, number>,
     binaryVjp<cotangentItself, [](const BinaryVjp &v) { return v.builder.unary(Op::neg, v.dy); }>);
 
 constinit const OpInfo mulInfo = elementwiseOp<[](const double *a, DType) { return a[0] * a[1]; }>(
-    "mul", "a * b. (C1) a and b have one type. (C2) They are numbers.", namesAB, inferSame<mulInfo, number>,
+    "mul", {.text = "{0} * {1}", .wraps = true}, "a * b. (C1) a and b have one type. (C2) They are numbers.", namesAB,
+    inferSame<mulInfo, number>,
     binaryVjp<[](const BinaryVjp &v) { return v.builder.mul(v.dy, v.b); },
               [](const BinaryVjp &v) { return v.builder.mul(v.dy, v.a); }>,
     commutative);
 
 constinit const OpInfo divInfo = elementwiseOp<divScalar>(
-    "div",
+    "div", {.text = "{0} / {1}", .integerText = "scalar::div({0}, {1})", .operations = 4},
     "a / b; integers truncate toward zero, and 0 divides to 0. (C1) a and b have one type. (C2) They are numbers.",
     namesAB, inferSame<divInfo, number>,
     binaryVjp<[](const BinaryVjp &v) { return v.builder.div(v.dy, v.b); },
@@ -152,7 +154,7 @@ constinit const OpInfo divInfo = elementwiseOp<divScalar>(
 
 // a = b * trunc(a / b) + y, so the derivative by b is -trunc(a / b) = (y - a) / b.
 constinit const OpInfo modInfo =
-    elementwiseOp<modScalar>("mod",
+    elementwiseOp<modScalar>("mod", {.text = "scalar::mod({0}, {1})"},
                              "Remainder of a / b: with the sign of a for floats, of b for integers (0 where b is 0). "
                              "(C1) a and b have one type. "
                              "(C2) They are numbers.",
@@ -161,13 +163,14 @@ constinit const OpInfo modInfo =
                                return b.mul(v.dy, b.div(b.sub(v.y, v.a), v.b));
                              }>);
 
-constinit const OpInfo powInfo =
-    elementwiseOp<powScalar>("pow", "a to the power b. (C1) a and b have one type. (C2) They are numbers.", namesAB,
-                             inferSame<powInfo, number>, binaryVjp<powBaseRule, powExponentRule>);
+constinit const OpInfo powInfo = elementwiseOp<powScalar>(
+    "pow", {.text = "scalar::pow({0}, {1})", .integerText = "scalar::integerPow({0}, {1})", .operations = 30},
+    "a to the power b. (C1) a and b have one type. (C2) They are numbers.", namesAB, inferSame<powInfo, number>,
+    binaryVjp<powBaseRule, powExponentRule>);
 
 constinit const OpInfo maximumInfo = elementwiseOp<[](const double *a, DType) {
   return a[1] < a[0] || std::isnan(a[0]) ? a[0] : a[1];
-}>("max",
+}>("max", {.text = "scalar::max({0}, {1})", .isExact = true},
    "The larger of a and b, NaN if one is NaN; a tie gives each half of the cotangent. (C1) a and b have one type. (C2) "
    "They are numbers.",
    namesAB, inferSame<maximumInfo, number>,
@@ -177,7 +180,7 @@ constinit const OpInfo maximumInfo = elementwiseOp<[](const double *a, DType) {
 
 constinit const OpInfo minimumInfo =
     elementwiseOp<[](const double *a, DType) { return a[0] < a[1] || std::isnan(a[0]) ? a[0] : a[1]; }>(
-        "min",
+        "min", {.text = "scalar::min({0}, {1})", .isExact = true},
         "The smaller of a and b, NaN if one is NaN; a tie gives each half of the cotangent. (C1) a and b have one "
         "type. (C2) "
         "They are numbers.",
@@ -187,44 +190,44 @@ constinit const OpInfo minimumInfo =
         commutative);
 
 constinit const OpInfo equalInfo = elementwiseOp<[](const double *a, DType) { return a[0] == a[1] ? 1.0 : 0.0; }>(
-    "equal", "a == b as bool. (C1) a and b have one type.", namesAB, inferPredicate<equalInfo, any>, notDifferentiable,
-    commutative);
+    "equal", {.text = "{0} == {1}"}, "a == b as bool. (C1) a and b have one type.", namesAB,
+    inferPredicate<equalInfo, any>, notDifferentiable, commutative);
 
 constinit const OpInfo lessInfo = elementwiseOp<[](const double *a, DType) { return a[0] < a[1] ? 1.0 : 0.0; }>(
-    "less", "a < b as bool. (C1) a and b have one type. (C2) They are numbers.", namesAB,
+    "less", {.text = "{0} < {1}"}, "a < b as bool. (C1) a and b have one type. (C2) They are numbers.", namesAB,
     inferPredicate<lessInfo, number>, notDifferentiable);
 
 constinit const OpInfo lessEqualInfo = elementwiseOp<[](const double *a, DType) { return a[0] <= a[1] ? 1.0 : 0.0; }>(
-    "less_equal", "a <= b as bool. (C1) a and b have one type. (C2) They are numbers.", namesAB,
+    "less_equal", {.text = "{0} <= {1}"}, "a <= b as bool. (C1) a and b have one type. (C2) They are numbers.", namesAB,
     inferPredicate<lessEqualInfo, number>, notDifferentiable);
 
 constinit const OpInfo logicalAndInfo =
     elementwiseOp<[](const double *a, DType) { return a[0] != 0 && a[1] != 0 ? 1.0 : 0.0; }>(
-        "and", "Both. (C1) a and b have one type. (C2) They are bool.", namesAB, inferSame<logicalAndInfo, boolean>,
-        notDifferentiable, commutative);
+        "and", {.text = "{0} & {1}"}, "Both. (C1) a and b have one type. (C2) They are bool.", namesAB,
+        inferSame<logicalAndInfo, boolean>, notDifferentiable, commutative);
 
 constinit const OpInfo logicalOrInfo =
     elementwiseOp<[](const double *a, DType) { return a[0] != 0 || a[1] != 0 ? 1.0 : 0.0; }>(
-        "or", "One or both. (C1) a and b have one type. (C2) They are bool.", namesAB,
+        "or", {.text = "{0} | {1}"}, "One or both. (C1) a and b have one type. (C2) They are bool.", namesAB,
         inferSame<logicalOrInfo, boolean>, notDifferentiable, commutative);
 
 constinit const OpInfo logicalXorInfo =
     elementwiseOp<[](const double *a, DType) { return (a[0] != 0) != (a[1] != 0) ? 1.0 : 0.0; }>(
-        "xor", "Exactly one. (C1) a and b have one type. (C2) They are bool.", namesAB,
+        "xor", {.text = "{0} != {1}"}, "Exactly one. (C1) a and b have one type. (C2) They are bool.", namesAB,
         inferSame<logicalXorInfo, boolean>, notDifferentiable, commutative);
 
 constinit const OpInfo selectInfo = elementwiseOp<[](const double *a, DType) { return a[0] != 0 ? a[1] : a[2]; }>(
-    "select",
+    "select", {.text = "{0} ? {1} : {2}", .isExact = true},
     "yes where the condition holds, else no; what is not chosen gets a cotangent of exactly 0. (C1) The condition is "
     "bool of "
     "the operands' shape. (C2) yes and no have one type.",
     namesSelect, inferSelect, selectVjp);
 
 constinit const OpInfo castInfo =
-    withCastAttributes(elementwiseOp<castScalar>("cast",
+    withCastAttributes(elementwiseOp<castScalar>("cast", {.text = "scalar::cast<{T}>({0})"},
                                                  "x in dtype `to`: bool is x != 0, integers truncate toward zero and "
                                                  "wrap. Cotangents flow between floats only. (C1) The "
-                                                 "result's bytes fit in 63 bits.",
+                                                 "result's bytes fit in memory.",
                                                  namesX, inferCast, castVjp));
 
 } // namespace fsdpc

@@ -169,6 +169,9 @@ Cost fusedCost(const Node &node) {
 constexpr llvm::StringRef namesSeedStep[] = {"seed", "step"};
 constexpr llvm::StringRef namesMany[] = {"x..."};
 
+/// Random numbers belong to whoever meets them.
+BatchFact belongsToReader(const Node &, llvm::ArrayRef<BatchFact>, unsigned) { return {}; }
+
 } // namespace
 
 llvm::SmallVector<int64_t, 2> immediatesOf(const RandomUniformAttributes &random) {
@@ -200,21 +203,30 @@ constinit const OpInfo randomUniformInfo = {
     .infer = inferRandomUniform,
     .evaluate = evaluateRandomUniform,
     .vjp = notDifferentiable,
-    .cost = costOfTypes};
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = belongsToReader,
+    .element = {.operations = 40},
+};
 
 // Made after autodiff, so it needs no derivative.
-constinit const OpInfo fusedInfo = {.name = "fused",
-                                    .doc = "The body's yields, per element of `shape`, over operands broadcast to it. "
-                                           "(C1) The body takes as many operands as "
-                                           "given. (C2) Each broadcasts to `shape`. (C3) Steps are elementwise ops, "
-                                           "constants or random_uniform over earlier "
-                                           "values, of the dtype their op gives. (C4) Yields name existing values.",
-                                    .operandNames = namesMany,
-                                    .traits = pure,
-                                    .makeAttributes = makeAttributes<FusedAttributes>,
-                                    .infer = inferFused,
-                                    .evaluate = evaluateFused,
-                                    .vjp = notDifferentiable,
-                                    .cost = fusedCost};
+constinit const OpInfo fusedInfo = {
+    .name = "fused",
+    .doc = "The body's yields, per element of `shape`, over operands broadcast to it. "
+           "(C1) The body takes as many operands as "
+           "given. (C2) Each broadcasts to `shape`. (C3) Steps are elementwise ops, "
+           "constants or random_uniform over earlier "
+           "values, of the dtype their op gives. (C4) Yields name existing values.",
+    .operandNames = namesMany,
+    .traits = pure,
+    .makeAttributes = makeAttributes<FusedAttributes>,
+    .infer = inferFused,
+    .evaluate = evaluateFused,
+    .vjp = notDifferentiable,
+    .cost = fusedCost,
+    .computeClass = ComputeClass::loop,
+    .stages = fromSharded,
+};
 
 } // namespace fsdpc

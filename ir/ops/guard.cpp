@@ -247,6 +247,8 @@ const OpInfo squareSumInfo = {
     .evaluate = evaluateSquareSum,
     .vjp = notDifferentiable,
     .cost = costOfSquareSum,
+    .computeClass = ComputeClass::move,
+    .stages = fromTrain,
 };
 
 const OpInfo clipNormInfo = {
@@ -264,6 +266,8 @@ const OpInfo clipNormInfo = {
     .evaluate = evaluateClipNorm,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = fromTrain,
 };
 
 const OpInfo spikeGuardInfo = {
@@ -282,6 +286,8 @@ const OpInfo spikeGuardInfo = {
     .evaluate = evaluateSpikeGuard,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = fromTrain,
 };
 
 const OpInfo adjustLossScaleInfo = {
@@ -302,6 +308,8 @@ const OpInfo adjustLossScaleInfo = {
     .evaluate = evaluateAdjustLossScale,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = fromTrain,
 };
 
 } // namespace fsdpc

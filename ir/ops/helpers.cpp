@@ -26,9 +26,7 @@ llvm::Error addResult(const OpInfo &info, llvm::StringRef constraint, DType dtyp
   for (int64_t dim : shape)
     if (dim < 0)
       return constraintError(info.name, constraint, "the result's shape " + shapeText(shape) + " has a negative dim");
-  std::optional<int64_t> elements = checkedElements(shape);
-  int64_t bytes;
-  if (!elements || __builtin_mul_overflow(*elements, byteSize(dtype), &bytes))
+  if (!checkedBytes(dtype, shape))
     return constraintError(info.name, constraint, "the result's shape " + shapeText(shape) + " has too many elements");
   results.push_back(Type(dtype, shape));
   return llvm::Error::success();

@@ -24,6 +24,13 @@ template <class A>
 std::unique_ptr<AttributesBase> makeAttributes() {
   return std::make_unique<Attributes<A>>();
 }
+/// For OpInfo::accumulateInF32.
+template <class A>
+std::unique_ptr<AttributesBase> accumulateInF32(const Node &node) {
+  A attributes = node.get<A>();
+  attributes.wide = true;
+  return std::make_unique<Attributes<A>>(std::move(attributes));
+}
 template <class A>
 const A &attributesOf(const AttributesBase *attributes) {
   assert(attributes && attributes->typeId() == Attributes<A>::id() && "attribute struct of another op");
@@ -35,7 +42,7 @@ const A &attributesOf(const AttributesBase *attributes) {
 /// (C0): the operand count fits the descriptor's names and every operand is a tensor. First line of every `infer`,
 /// except for ops that take futures or tokens.
 llvm::Error checkOperands(const OpInfo &info, llvm::ArrayRef<Type> operands);
-/// Appends the result type, or fails when a dim is negative or the bytes do not fit in int64_t.
+/// Appends the result type, or fails when a dim is negative or there are more than mostBytes.
 llvm::Error addResult(const OpInfo &info, llvm::StringRef constraint, DType dtype, llvm::ArrayRef<int64_t> shape,
                       llvm::SmallVectorImpl<Type> &results);
 /// 0 <= axis < rank.

@@ -30,6 +30,8 @@ const OpInfo offloadStartInfo = {
     .evaluate = evaluateCopy,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo reloadStartInfo = {
@@ -41,6 +43,8 @@ const OpInfo reloadStartInfo = {
     .evaluate = evaluateCopy,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 } // namespace fsdpc

@@ -4,6 +4,7 @@
 // data that no shape rule can see: here a gathered element is then NaN (0 for integers) and a scattered one is dropped.
 #include "ir/ops/index.h"
 
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 #include <limits>
@@ -264,59 +265,111 @@ void cumulativeSumVjp(VjpContext &context) {
 constexpr llvm::StringRef namesGather[] = {"x", "indices"};
 constexpr llvm::StringRef namesScatter[] = {"indices", "updates"};
 
+// ---- where the batch comes out
+
+/// Gather: `axis` of x makes room for the axes of the indices.
+int64_t axisOfGather(const Node &node, unsigned operand, int64_t axis) {
+  int64_t gathered = node.get<AxisAttributes>().axis;
+  if (operand == 1)
+    return gathered + axis;
+  if (axis == gathered)
+    return -1;
+  return axis < gathered ? axis : axis - 1 + node.operand(1)->type().rank();
+}
+
+int64_t axisOfGatherNd(const Node &node, unsigned operand, int64_t axis) {
+  const Type &indices = node.operand(1)->type();
+  int64_t batchDims = node.get<GatherNdAttributes>().batchDims, depth = indices.dim(-1);
+  if (operand == 1)
+    return axis < indices.rank() - 1 ? axis : -1;
+  if (axis < batchDims)
+    return axis;
+  return axis < batchDims + depth ? -1 : axis - batchDims - depth + indices.rank() - 1;
+}
+
+int64_t axisOfScatterAdd(const Node &node, unsigned operand, int64_t axis) {
+  int64_t first = node.get<ScatterAddAttributes>().axis, count = node.operand(0)->type().rank();
+  if (operand == 0 || (axis >= first && axis < first + count))
+    return -1;
+  return axis < first ? axis : axis - count + 1;
+}
+
+bool sumsAlong(const Node &node, int64_t axis) { return axis == node.get<CumulativeSumAttributes>().axis; }
+
 } // namespace
 
 constinit const OpInfo gatherInfo = {
     .name = "gather",
     .doc = "x with `axis` replaced by the axes of indices: the rows of x they name, negative ones from the end. (C1) 0 "
            "<= axis < "
-           "rank of x. (C2) indices are i64 or i32. (C3) The result's bytes fit in 63 bits.",
+           "rank of x. (C2) indices are i64 or i32. (C3) The result's bytes fit in memory.",
     .operandNames = namesGather,
     .traits = pure,
     .makeAttributes = makeAttributes<AxisAttributes>,
     .infer = inferGather,
     .evaluate = evaluateGather,
     .vjp = gatherVjp,
-    .cost = costOfSelection};
+    .cost = costOfSelection,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfGather>,
+};
 
-constinit const OpInfo scatterAddInfo = {.name = "scatter_add",
-                                         .doc = "Zeros with `size` elements on `axis`, where the rows of updates are "
-                                                "added at the places that indices name: what gather "
-                                                "does to cotangents. (C1) indices are i64 or i32. (C2) updates have "
-                                                "the dims of indices from `axis` on. (C3) The "
-                                                "result's bytes fit in 63 bits.",
-                                         .operandNames = namesScatter,
-                                         .traits = pure,
-                                         .makeAttributes = makeAttributes<ScatterAddAttributes>,
-                                         .infer = inferScatterAdd,
-                                         .evaluate = evaluateScatterAdd,
-                                         .vjp = scatterAddVjp,
-                                         .cost = costOfTypes};
+constinit const OpInfo scatterAddInfo = {
+    .name = "scatter_add",
+    .doc = "Zeros with `size` elements on `axis`, where the rows of updates are "
+           "added at the places that indices name: what gather "
+           "does to cotangents. (C1) indices are i64 or i32. (C2) updates have "
+           "the dims of indices from `axis` on. (C3) The "
+           "result's bytes fit in memory.",
+    .operandNames = namesScatter,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ScatterAddAttributes>,
+    .infer = inferScatterAdd,
+    .evaluate = evaluateScatterAdd,
+    .vjp = scatterAddVjp,
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfScatterAdd>,
+    .firstSum = 0,
+    .accumulateInF32 = accumulateInF32<ScatterAddAttributes>,
+};
 
-constinit const OpInfo gatherNdInfo = {.name = "gather_nd",
-                                       .doc = "What each tuple along the last axis of indices picks from x, after "
-                                              "batch_dims leading axes that both share. (C1) "
-                                              "indices are i64 or i32. (C2) The batch dims agree and leave an axis in "
-                                              "each. (C3) A tuple has 1 to rank of x minus "
-                                              "batch_dims entries. (C4) The result's bytes fit in 63 bits.",
-                                       .operandNames = namesGather,
-                                       .traits = pure,
-                                       .makeAttributes = makeAttributes<GatherNdAttributes>,
-                                       .infer = inferGatherNd,
-                                       .evaluate = evaluateGatherNd,
-                                       .vjp = gatherNdVjp,
-                                       .cost = costOfSelection};
+constinit const OpInfo gatherNdInfo = {
+    .name = "gather_nd",
+    .doc = "What each tuple along the last axis of indices picks from x, after "
+           "batch_dims leading axes that both share. (C1) "
+           "indices are i64 or i32. (C2) The batch dims agree and leave an axis in "
+           "each. (C3) A tuple has 1 to rank of x minus "
+           "batch_dims entries. (C4) The result's bytes fit in memory.",
+    .operandNames = namesGather,
+    .traits = pure,
+    .makeAttributes = makeAttributes<GatherNdAttributes>,
+    .infer = inferGatherNd,
+    .evaluate = evaluateGatherNd,
+    .vjp = gatherNdVjp,
+    .cost = costOfSelection,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfGatherNd>,
+};
 
-constinit const OpInfo cumulativeSumInfo = {.name = "cumulative_sum",
-                                            .doc = "Sums of x along `axis` up to each element, from the end if "
-                                                   "`reverse`, without the element itself if `exclusive`. (C1) 0 "
-                                                   "<= axis < rank. (C2) x is a number.",
-                                            .operandNames = namesX,
-                                            .traits = pure,
-                                            .makeAttributes = makeAttributes<CumulativeSumAttributes>,
-                                            .infer = inferCumulativeSum,
-                                            .evaluate = evaluateCumulativeSum,
-                                            .vjp = cumulativeSumVjp,
-                                            .cost = costOfTypes};
+constinit const OpInfo cumulativeSumInfo = {
+    .name = "cumulative_sum",
+    .doc = "Sums of x along `axis` up to each element, from the end if "
+           "`reverse`, without the element itself if `exclusive`. (C1) 0 "
+           "<= axis < rank. (C2) x is a number.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<CumulativeSumAttributes>,
+    .infer = inferCumulativeSum,
+    .evaluate = evaluateCumulativeSum,
+    .vjp = cumulativeSumVjp,
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<sumsAlong>,
+};
 
 } // namespace fsdpc

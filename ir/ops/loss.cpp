@@ -1,4 +1,5 @@
 // Losses over class labels: one term per position; sums, means and sample weights are made of other ops.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
 #include <limits>
@@ -207,6 +208,11 @@ Cost costOfScores(const Node &node, unsigned scores) {
   return costWithFlops(node, 4 * static_cast<double>(node.operand(scores)->type().elements()));
 }
 
+/// The classes are summed over.
+int64_t axisOfTerms(const Node &node, unsigned, int64_t axis) {
+  return axis < node.operand(0)->type().rank() - 1 ? axis : -1;
+}
+
 } // namespace
 
 const OpInfo crossEntropyInfo = {
@@ -225,6 +231,9 @@ const OpInfo crossEntropyInfo = {
     .evaluate = evaluateCrossEntropy,
     .vjp = differentiateCrossEntropy,
     .cost = [](const Node &node) { return costOfScores(node, 0); },
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfTerms>,
 };
 
 const OpInfo crossEntropyGradInfo = {
@@ -239,6 +248,9 @@ const OpInfo crossEntropyGradInfo = {
     .evaluate = evaluateCrossEntropyGrad,
     .vjp = notDifferentiable,
     .cost = [](const Node &node) { return costOfScores(node, 1); },
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 const OpInfo nllInfo = {
@@ -255,6 +267,9 @@ const OpInfo nllInfo = {
     .evaluate = evaluateNll,
     .vjp = differentiateNll,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfTerms>,
 };
 
 const OpInfo nllGradInfo = {
@@ -269,6 +284,9 @@ const OpInfo nllGradInfo = {
     .evaluate = evaluateNllGrad,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 } // namespace fsdpc

@@ -1,4 +1,5 @@
 // matmul: the product of the last two dims, over batch dims in front, perhaps with a bias for every row.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -131,6 +132,19 @@ Cost matmulCost(const Node &node) {
                        2.0 * static_cast<double>(node.result()->type().elements()) * static_cast<double>(own.innerA));
 }
 
+/// `axis` of an operand, as an axis of the result; -1 for the summed one.
+int64_t axisOfProduct(const Node &node, unsigned operand, int64_t axis) {
+  const auto &own = node.get<MatmulAttributes>();
+  int64_t rank = node.operand(operand)->type().rank(), resultRank = node.result()->type().rank();
+  if (operand == 2)
+    return resultRank - 1;
+  if (axis < rank - 2)
+    return axis;
+  bool isFirst = axis == rank - 2;
+  bool isKept = operand == 0 ? isFirst != own.transposeA : isFirst == own.transposeB;
+  return isKept ? (operand == 0 ? resultRank - 2 : resultRank - 1) : -1;
+}
+
 } // namespace
 
 constinit const OpInfo matmulInfo = {
@@ -140,7 +154,7 @@ constinit const OpInfo matmulInfo = {
            "other. The bias is added to every row, before the sum is rounded. (C1) Ranks are 2 or more. (C2) The inner "
            "dims agree. (C3) The batch "
            "dims agree, or one operand has none. (C4) The "
-           "operands have one dtype, not bool. (C5) The result's bytes fit in 63 bits. (C6) A "
+           "operands have one dtype, not bool. (C5) The result's bytes fit in memory. (C6) A "
            "bias has the result's dtype and one element per column; the inner dim is not 0.",
     .operandNames = matmulNames,
     .traits = pure,
@@ -148,6 +162,12 @@ constinit const OpInfo matmulInfo = {
     .infer = inferMatmul,
     .evaluate = evaluateMatmul,
     .vjp = matmulVjp,
-    .cost = matmulCost};
+    .cost = matmulCost,
+    .computeClass = ComputeClass::product,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfProduct>,
+    .firstSum = 0,
+    .accumulateInF32 = accumulateInF32<MatmulAttributes>,
+};
 
 } // namespace fsdpc

@@ -1,6 +1,7 @@
 // layer_norm, rms_norm and their derivatives.
 #include "ir/ops/norm.h"
 
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -233,6 +234,11 @@ Cost normCost(const Node &node) {
 bool isNorm(const Node &node) { return node.op() == Op::layerNorm || node.op() == Op::rmsNorm; }
 bool isNormGrad(const Node &node) { return node.op() == Op::layerNormGrad || node.op() == Op::rmsNormGrad; }
 
+/// Of x, what is before the axes that are normalized.
+int64_t axisOfNorm(const Node &node, unsigned operand, int64_t axis) {
+  return operand == 0 && axis < node.get<NormAttributes>().axis ? axis : -1;
+}
+
 } // namespace
 
 Value *addedOperand(const Node &node) {
@@ -266,6 +272,9 @@ const OpInfo layerNormInfo = {
     .evaluate = evaluateLayerNorm,
     .vjp = differentiateNorm<Op::layerNormGrad>,
     .cost = normCost<8>,
+    .computeClass = ComputeClass::normalization,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfNorm>,
 };
 
 const OpInfo layerNormGradInfo = {
@@ -281,6 +290,11 @@ const OpInfo layerNormGradInfo = {
     .evaluate = evaluateLayerNormGrad,
     .vjp = notDifferentiable,
     .cost = normCost<16>,
+    .computeClass = ComputeClass::normalization,
+    .stages = everyStage,
+    .batch = losesBatch,
+    .firstSum = 1,
+    .accumulateInF32 = accumulateInF32<NormAttributes>,
 };
 
 const OpInfo rmsNormInfo = {
@@ -295,6 +309,9 @@ const OpInfo rmsNormInfo = {
     .evaluate = evaluateRmsNorm,
     .vjp = differentiateNorm<Op::rmsNormGrad>,
     .cost = normCost<5>,
+    .computeClass = ComputeClass::normalization,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfNorm>,
 };
 
 const OpInfo rmsNormGradInfo = {
@@ -308,6 +325,11 @@ const OpInfo rmsNormGradInfo = {
     .evaluate = evaluateRmsNormGrad,
     .vjp = notDifferentiable,
     .cost = normCost<10>,
+    .computeClass = ComputeClass::normalization,
+    .stages = everyStage,
+    .batch = losesBatch,
+    .firstSum = 1,
+    .accumulateInF32 = accumulateInF32<NormAttributes>,
 };
 
 } // namespace fsdpc

@@ -17,8 +17,6 @@ namespace fsdpc {
 
 namespace {
 
-bool isHalf(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
 /// Which of OptimizerAttributes an op understands.
 struct Understood {
   bool momentum = false, nesterov = false, decoupled = false, centered = false;
@@ -254,6 +252,8 @@ const OpInfo sgdInfo = {
     .evaluate = evaluateSgd,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
 };
 
 const OpInfo adamInfo = {
@@ -274,6 +274,8 @@ const OpInfo adamInfo = {
     .evaluate = evaluateAdam,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
 };
 
 const OpInfo adadeltaInfo = {
@@ -293,6 +295,8 @@ const OpInfo adadeltaInfo = {
     .evaluate = evaluateAdadelta,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
 };
 
 const OpInfo adagradInfo = {
@@ -310,6 +314,8 @@ const OpInfo adagradInfo = {
     .evaluate = evaluateAdagrad,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
 };
 
 const OpInfo rmspropInfo = {
@@ -331,6 +337,8 @@ const OpInfo rmspropInfo = {
     .evaluate = evaluateRmsprop,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
 };
 
 } // namespace fsdpc

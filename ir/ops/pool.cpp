@@ -1,4 +1,5 @@
 // Pooling and its derivatives.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include "ir/ops/window.h"
 #include <cmath>
@@ -194,6 +195,8 @@ Cost costPerWindow(const Node &node, const Type &y) {
   return costWithFlops(node, window * static_cast<double>(y.elements()));
 }
 
+bool poolsAlong(const Node &, int64_t axis) { return axis >= 2; }
+
 } // namespace
 
 const OpInfo maxPoolInfo = {
@@ -214,6 +217,9 @@ const OpInfo maxPoolInfo = {
     .evaluate = evaluateMaxPool,
     .vjp = differentiateMaxPool,
     .cost = [](const Node &node) { return costPerWindow(node, node.result()->type()); },
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<poolsAlong>,
 };
 
 const OpInfo maxPoolGradInfo = {
@@ -229,6 +235,9 @@ const OpInfo maxPoolGradInfo = {
     .evaluate = evaluateMaxPoolGrad,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 const OpInfo averagePoolInfo = {
@@ -243,6 +252,9 @@ const OpInfo averagePoolInfo = {
     .evaluate = evaluateAveragePool,
     .vjp = differentiateAveragePool,
     .cost = [](const Node &node) { return costPerWindow(node, node.result()->type()); },
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<poolsAlong>,
 };
 
 const OpInfo averagePoolGradInfo = {
@@ -257,6 +269,9 @@ const OpInfo averagePoolGradInfo = {
     .evaluate = evaluateAveragePoolGrad,
     .vjp = notDifferentiable,
     .cost = [](const Node &node) { return costPerWindow(node, node.operand(0)->type()); },
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 } // namespace fsdpc

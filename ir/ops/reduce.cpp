@@ -1,4 +1,5 @@
 // Reductions over axes: sum, max, min, product; and arg_max.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 #include <cmath>
@@ -140,66 +141,104 @@ Cost reduceCost(const Node &node) {
   return costWithFlops(node, static_cast<double>(node.operand(0)->type().elements()));
 }
 
+// ---- where the batch comes out
+
+BatchFact batchOfReduce(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  const auto &own = node.get<ReduceAttributes>();
+  return reducedBatch(operands[0], own.axes, own.keepDims);
+}
+
+BatchFact batchOfArgMax(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  return reducedBatch(operands[0], {node.get<AxisAttributes>().axis}, false);
+}
+
 } // namespace
 
-constinit const OpInfo reduceSumInfo = {.name = "reduce_sum",
-                                        .doc = "Sums over `axes`, which stay as size 1 if keep_dims; 0 over nothing. "
-                                               "(C1) axes ascend and lie in the rank. (C2) x is a "
-                                               "number.",
-                                        .operandNames = namesX,
-                                        .traits = pure,
-                                        .makeAttributes = makeAttributes<ReduceAttributes>,
-                                        .infer = inferReduce<reduceSumInfo, true>,
-                                        .evaluate = evaluateReduceSum,
-                                        .vjp = reduceSumVjp,
-                                        .cost = reduceCost};
+constinit const OpInfo reduceSumInfo = {
+    .name = "reduce_sum",
+    .doc = "Sums over `axes`, which stay as size 1 if keep_dims; 0 over nothing. "
+           "(C1) axes ascend and lie in the rank. (C2) x is a "
+           "number.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ReduceAttributes>,
+    .infer = inferReduce<reduceSumInfo, true>,
+    .evaluate = evaluateReduceSum,
+    .vjp = reduceSumVjp,
+    .cost = reduceCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchOfReduce,
+    .firstSum = 0,
+    .accumulateInF32 = accumulateInF32<ReduceAttributes>,
+};
 
-constinit const OpInfo reduceMaxInfo = {.name = "reduce_max",
-                                        .doc = "Largest element over `axes`, NaN if there is one; elements that tie "
-                                               "share the cotangent evenly. (C1) axes ascend and lie "
-                                               "in the rank. (C2) x is a number. (C3) None of the axes is empty.",
-                                        .operandNames = namesX,
-                                        .traits = pure,
-                                        .makeAttributes = makeAttributes<ReduceAttributes>,
-                                        .infer = inferReduce<reduceMaxInfo, false>,
-                                        .evaluate = evaluateReduceMax,
-                                        .vjp = reduceExtremumVjp,
-                                        .cost = reduceCost};
+constinit const OpInfo reduceMaxInfo = {
+    .name = "reduce_max",
+    .doc = "Largest element over `axes`, NaN if there is one; elements that tie "
+           "share the cotangent evenly. (C1) axes ascend and lie "
+           "in the rank. (C2) x is a number. (C3) None of the axes is empty.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ReduceAttributes>,
+    .infer = inferReduce<reduceMaxInfo, false>,
+    .evaluate = evaluateReduceMax,
+    .vjp = reduceExtremumVjp,
+    .cost = reduceCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchOfReduce,
+};
 
-constinit const OpInfo reduceMinInfo = {.name = "reduce_min",
-                                        .doc = "Smallest element over `axes`, NaN if there is one; elements that tie "
-                                               "share the cotangent evenly. (C1) axes ascend and lie "
-                                               "in the rank. (C2) x is a number. (C3) None of the axes is empty.",
-                                        .operandNames = namesX,
-                                        .traits = pure,
-                                        .makeAttributes = makeAttributes<ReduceAttributes>,
-                                        .infer = inferReduce<reduceMinInfo, false>,
-                                        .evaluate = evaluateReduceMin,
-                                        .vjp = reduceExtremumVjp,
-                                        .cost = reduceCost};
+constinit const OpInfo reduceMinInfo = {
+    .name = "reduce_min",
+    .doc = "Smallest element over `axes`, NaN if there is one; elements that tie "
+           "share the cotangent evenly. (C1) axes ascend and lie "
+           "in the rank. (C2) x is a number. (C3) None of the axes is empty.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ReduceAttributes>,
+    .infer = inferReduce<reduceMinInfo, false>,
+    .evaluate = evaluateReduceMin,
+    .vjp = reduceExtremumVjp,
+    .cost = reduceCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchOfReduce,
+};
 
-constinit const OpInfo reduceProdInfo = {.name = "reduce_prod",
-                                         .doc = "Product over `axes`; 1 over nothing; the derivative is exact where "
-                                                "elements are 0. (C1) axes ascend and lie in the rank. "
-                                                "(C2) x is a number.",
-                                         .operandNames = namesX,
-                                         .traits = pure,
-                                         .makeAttributes = makeAttributes<ReduceAttributes>,
-                                         .infer = inferReduce<reduceProdInfo, true>,
-                                         .evaluate = evaluateReduceProd,
-                                         .vjp = reduceProdVjp,
-                                         .cost = reduceCost};
+constinit const OpInfo reduceProdInfo = {
+    .name = "reduce_prod",
+    .doc = "Product over `axes`; 1 over nothing; the derivative is exact where "
+           "elements are 0. (C1) axes ascend and lie in the rank. "
+           "(C2) x is a number.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ReduceAttributes>,
+    .infer = inferReduce<reduceProdInfo, true>,
+    .evaluate = evaluateReduceProd,
+    .vjp = reduceProdVjp,
+    .cost = reduceCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchOfReduce,
+};
 
-constinit const OpInfo argMaxInfo = {.name = "arg_max",
-                                     .doc = "Index (i64) of the first largest element along `axis`, which goes away. "
-                                            "(C1) 0 <= axis < rank. (C2) The axis is not "
-                                            "empty. (C3) The result's bytes fit in 63 bits.",
-                                     .operandNames = namesX,
-                                     .traits = pure,
-                                     .makeAttributes = makeAttributes<AxisAttributes>,
-                                     .infer = inferArgMax,
-                                     .evaluate = evaluateArgMax,
-                                     .vjp = notDifferentiable,
-                                     .cost = reduceCost};
+constinit const OpInfo argMaxInfo = {
+    .name = "arg_max",
+    .doc = "Index (i64) of the first largest element along `axis`, which goes away. "
+           "(C1) 0 <= axis < rank. (C2) The axis is not "
+           "empty. (C3) The result's bytes fit in memory.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<AxisAttributes>,
+    .infer = inferArgMax,
+    .evaluate = evaluateArgMax,
+    .vjp = notDifferentiable,
+    .cost = reduceCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchOfArgMax,
+};
 
 } // namespace fsdpc

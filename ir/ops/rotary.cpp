@@ -5,6 +5,7 @@
 //     y[j + D/2] = x[j + D/2] * cos[j + D/2] + x[j]       * sin[j + D/2]
 // so the derivative is the transpose of R: the sines change sign and places. Where both halves of cos and sin are
 // equal, as they are for angles, that is R with -sin, the rotation back; nothing here needs it to be so.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -70,6 +71,15 @@ void differentiateRotary(VjpContext &context) {
       context.builder.create(Op::rotary, {dy, node.operand(1), node.operand(2)}, back)->result();
 }
 
+/// Elements of a vector are mixed; the angles of a vector may be those of its sample.
+BatchFact batchOfRotary(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  const Type &type = node.result()->type();
+  BatchFact fact = operands[0];
+  for (unsigned i = 1; i <= 2; ++i)
+    fact = join(fact, broadcastBatch(operands[i], node.operand(i)->type(), type));
+  return hasPosition(fact) && fact.position.axis == type.rank() - 1 ? lostBatch : fact;
+}
+
 } // namespace
 
 const OpInfo rotaryInfo = {
@@ -89,6 +99,9 @@ const OpInfo rotaryInfo = {
           constexpr double flopsPerElement = 3;
           return costWithFlops(node, flopsPerElement * static_cast<double>(node.result()->type().elements()));
         },
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchOfRotary,
 };
 
 } // namespace fsdpc

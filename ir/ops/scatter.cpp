@@ -3,6 +3,7 @@
 // Several tuples may name one row. They are taken in the order of the tuples, so that without a reduction the last one
 // stays. Its derivative is torch's: every update that names a row gets the cotangent of that row, also one that another
 // update replaced; elements that tie for the largest or smallest share evenly.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include "ir/ops/index.h"
 
@@ -162,6 +163,16 @@ void scatterNdVjp(VjpContext &context) {
 
 constexpr llvm::StringRef namesScatterNd[] = {"x", "indices", "updates"};
 
+int64_t axisOfScatterNd(const Node &node, unsigned operand, int64_t axis) {
+  int64_t batchDims = node.get<ScatterNdAttributes>().batchDims, tupleRank = node.operand(1)->type().rank();
+  int64_t depth = node.operand(1)->type().dim(-1);
+  if (axis < batchDims)
+    return axis;
+  if (operand == 0)
+    return axis < batchDims + depth ? -1 : axis;
+  return operand == 1 || axis < tupleRank - 1 ? -1 : axis - (tupleRank - 1) + batchDims + depth;
+}
+
 } // namespace
 
 constinit const OpInfo scatterNdInfo = {
@@ -170,7 +181,7 @@ constinit const OpInfo scatterNdInfo = {
            "share, is replaced by its row of updates or, with a `reduction`, is their sum, product, largest or "
            "smallest with it, in the order of the tuples; NaN wins. (C1) indices are i64 or i32. (C2) The batch dims "
            "agree and leave an axis in each. (C3) A tuple has 1 to rank of x minus batch_dims entries. (C4) updates "
-           "are what gather_nd would pick; the result's bytes fit in 63 bits. (C5) reduction is none, add, mul, max "
+           "are what gather_nd would pick; the result's bytes fit in memory. (C5) reduction is none, add, mul, max "
            "or min; all but none take numbers.",
     .operandNames = namesScatterNd,
     .traits = pure,
@@ -178,6 +189,10 @@ constinit const OpInfo scatterNdInfo = {
     .infer = inferScatterNd,
     .evaluate = evaluateScatterNd,
     .vjp = scatterNdVjp,
-    .cost = costOfTypes};
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchByAxis<axisOfScatterNd>,
+};
 
 } // namespace fsdpc

@@ -1,5 +1,6 @@
 // Ops that make or move elements without computing: constant, iota, broadcast, reshape, stop_gradient,
 // transpose, concat.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -199,6 +200,57 @@ void concatVjp(VjpContext &context) {
 
 constexpr llvm::StringRef namesMany[] = {"x..."};
 
+// ---- where the batch comes out
+
+/// In row-major order the sample of element f is (f / stride) % samples, whatever the shape: finds the axis where that
+/// is so.
+BatchFact batchAtStride(int64_t stride, int64_t samples, llvm::ArrayRef<int64_t> shape) {
+  auto found = [samples](size_t axis, int64_t inner) {
+    return BatchFact{BatchFact::Kind::found, {static_cast<int64_t>(axis), samples, inner}};
+  };
+  Shape strides = rowMajorStrides(shape);
+  auto fits = [&](size_t axis) {
+    return stride % strides[axis] == 0 && shape[axis] % (stride / strides[axis] * samples) == 0;
+  };
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] == samples && strides[axis] == stride)
+      return found(axis, 1);
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] != 0 && fits(axis))
+      return found(axis, stride / strides[axis]);
+  return samples == 1 && !shape.empty() ? found(0, std::max<int64_t>(shape[0], 1)) : lostBatch;
+}
+
+BatchFact batchOfReshape(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  const Type &from = node.operand(0)->type();
+  const BatchPosition &position = operands[0].position;
+  if (!hasPosition(operands[0]) || from.elements() == 0)
+    return lostBatch;
+  const int64_t stride = productOf(from.shape(), position.axis + 1, from.rank()) * position.inner;
+  return batchAtStride(stride, position.samples, node.result()->type().shape());
+}
+
+BatchFact batchOfBroadcast(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  return broadcastBatch(operands[0], node.operand(0)->type(), node.result()->type());
+}
+
+int64_t transposedAxis(const Node &node, unsigned, int64_t axis) {
+  const Shape &permutation = node.get<TransposeAttributes>().permutation;
+  return llvm::find(permutation, axis) - permutation.begin();
+}
+
+/// Along the axis of the batch, every part must hold whole runs of all samples.
+BatchFact batchOfConcat(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned result) {
+  BatchFact fact = keepsBatch(node, operands, result);
+  if (!hasPosition(fact) || fact.position.axis != node.get<AxisAttributes>().axis)
+    return fact;
+  int64_t period = fact.position.samples * fact.position.inner;
+  for (const Value *operand : node.operands())
+    if (operand->type().dim(fact.position.axis) % period != 0)
+      return lostBatch;
+  return fact;
+}
+
 } // namespace
 
 constinit const OpInfo constantInfo = {
@@ -210,31 +262,45 @@ constinit const OpInfo constantInfo = {
     .infer = inferConstant,
     .evaluate = evaluateConstant,
     .vjp = notDifferentiable,
-    .cost = costNothing};
+    .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = everyStage,
+    .batch = losesBatch,
+};
 
-constinit const OpInfo iotaInfo = {.name = "iota",
-                                   .doc = "start + step * coordinate on `axis`. (C1) 0 <= axis < rank. (C2) The dtype "
-                                          "is no bool. (C3) `shape` has no negative "
-                                          "dim.",
-                                   .operandNames = {},
-                                   .traits = pure,
-                                   .makeAttributes = makeAttributes<IotaAttributes>,
-                                   .infer = inferIota,
-                                   .evaluate = evaluateIota,
-                                   .vjp = notDifferentiable,
-                                   .cost = costOfTypes};
+constinit const OpInfo iotaInfo = {
+    .name = "iota",
+    .doc = "start + step * coordinate on `axis`. (C1) 0 <= axis < rank. (C2) The dtype "
+           "is no bool. (C3) `shape` has no negative "
+           "dim.",
+    .operandNames = {},
+    .traits = pure,
+    .makeAttributes = makeAttributes<IotaAttributes>,
+    .infer = inferIota,
+    .evaluate = evaluateIota,
+    .vjp = notDifferentiable,
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = losesBatch,
+};
 
-constinit const OpInfo broadcastInfo = {.name = "broadcast",
-                                        .doc = "x repeated along new leading axes and along axes of size 1. (C1) "
-                                               "Right-aligned, each dim of x is that of `shape` or "
-                                               "1. (C2) `shape` has no negative dim.",
-                                        .operandNames = namesX,
-                                        .traits = pure,
-                                        .makeAttributes = makeAttributes<ShapeAttributes>,
-                                        .infer = inferBroadcast,
-                                        .evaluate = evaluateBroadcast,
-                                        .vjp = broadcastVjp,
-                                        .cost = costOfTypes};
+constinit const OpInfo broadcastInfo = {
+    .name = "broadcast",
+    .doc = "x repeated along new leading axes and along axes of size 1. (C1) "
+           "Right-aligned, each dim of x is that of `shape` or "
+           "1. (C2) `shape` has no negative dim.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<ShapeAttributes>,
+    .infer = inferBroadcast,
+    .evaluate = evaluateBroadcast,
+    .vjp = broadcastVjp,
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchOfBroadcast,
+};
 
 constinit const OpInfo reshapeInfo = {
     .name = "reshape",
@@ -245,41 +311,59 @@ constinit const OpInfo reshapeInfo = {
     .infer = inferReshape,
     .evaluate = evaluateReshape,
     .vjp = reshapeVjp,
-    .cost = costNothing};
+    .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = everyStage,
+    .batch = batchOfReshape,
+};
 
-constinit const OpInfo stopGradientInfo = {.name = "stop_gradient",
-                                           .doc = "x itself. No gradient flows back through it: PyTorch's detach(). "
-                                                  "The pass differentiate removes it.",
-                                           .operandNames = namesX,
-                                           .traits = pure | aliasesOperand,
-                                           .infer = inferStopGradient,
-                                           .evaluate = evaluateReshape,
-                                           .vjp = notDifferentiable,
-                                           .cost = costNothing};
+constinit const OpInfo stopGradientInfo = {
+    .name = "stop_gradient",
+    .doc = "x itself. No gradient flows back through it: PyTorch's detach(). "
+           "The pass differentiate removes it.",
+    .operandNames = namesX,
+    .traits = pure | aliasesOperand,
+    .infer = inferStopGradient,
+    .evaluate = evaluateReshape,
+    .vjp = notDifferentiable,
+    .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = untilTrain,
+    .batch = keepsBatch,
+};
 
-constinit const OpInfo transposeInfo = {.name = "transpose",
-                                        .doc = "x with its axes in another order: dim i of the result is dim "
-                                               "permutation[i] of x. (C1) `permutation` names each axis "
-                                               "of x once.",
-                                        .operandNames = namesX,
-                                        .traits = pure,
-                                        .makeAttributes = makeAttributes<TransposeAttributes>,
-                                        .infer = inferTranspose,
-                                        .evaluate = evaluateTranspose,
-                                        .vjp = transposeVjp,
-                                        .cost = costOfTypes};
+constinit const OpInfo transposeInfo = {
+    .name = "transpose",
+    .doc = "x with its axes in another order: dim i of the result is dim "
+           "permutation[i] of x. (C1) `permutation` names each axis "
+           "of x once.",
+    .operandNames = namesX,
+    .traits = pure,
+    .makeAttributes = makeAttributes<TransposeAttributes>,
+    .infer = inferTranspose,
+    .evaluate = evaluateTranspose,
+    .vjp = transposeVjp,
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchByAxis<transposedAxis>,
+};
 
 constinit const OpInfo concatInfo = {
     .name = "concat",
     .doc = "The operands one after the other along `axis`. (C1) There is at least one. (C2) 0 <= axis < rank. (C3) "
            "They have one "
-           "dtype and the same dims beside `axis`. (C4) The result's bytes fit in 63 bits.",
+           "dtype and the same dims beside `axis`. (C4) The result's bytes fit in memory.",
     .operandNames = namesMany,
     .traits = pure,
     .makeAttributes = makeAttributes<AxisAttributes>,
     .infer = inferConcat,
     .evaluate = evaluateConcat,
     .vjp = concatVjp,
-    .cost = costOfTypes};
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchOfConcat,
+};
 
 } // namespace fsdpc

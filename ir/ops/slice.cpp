@@ -1,4 +1,5 @@
 // slice and pad: each is the other's derivative.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -130,6 +131,36 @@ void padVjp(VjpContext &context) {
   context.operandCotangents[0] = context.builder.create(Op::slice, {dy}, back)->result();
 }
 
+// ---- where the batch comes out
+
+/// A part of the axis that starts with sample 0 and ends with the last; or every step-th neighbour of each sample.
+BatchFact batchOfSlice(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  BatchFact fact = operands[0];
+  if (!hasPosition(fact))
+    return fact;
+  BatchPosition &position = fact.position;
+  const auto &slice = node.get<SliceAttributes>();
+  const int64_t start = slice.starts[position.axis], size = slice.sizes[position.axis],
+                step = slice.steps[position.axis];
+  if (start == 0 && size == node.operand(0)->type().dim(position.axis) && step == 1)
+    return fact;
+  const int64_t period = position.samples * position.inner;
+  if (step < 1 || position.inner % step != 0 || start % period >= step || size % (period / step) != 0)
+    return lostBatch;
+  position.inner /= step;
+  return fact;
+}
+
+BatchFact batchOfPad(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
+  const BatchFact &fact = operands[0];
+  if (!hasPosition(fact))
+    return fact;
+  const auto &pad = node.get<PadAttributes>();
+  const int64_t axis = fact.position.axis, period = fact.position.samples * fact.position.inner;
+  const bool keepsOrder = pad.interior[axis] == 0 && pad.before[axis] % period == 0 && pad.after[axis] % period == 0;
+  return keepsOrder ? fact : lostBatch;
+}
+
 } // namespace
 
 constinit const OpInfo sliceInfo = {
@@ -143,19 +174,27 @@ constinit const OpInfo sliceInfo = {
     .infer = inferSlice,
     .evaluate = evaluateSlice,
     .vjp = sliceVjp,
-    .cost = costOfSelection};
+    .cost = costOfSelection,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchOfSlice,
+};
 
 constinit const OpInfo padInfo = {
     .name = "pad",
     .doc = "x with `before` and `after` elements of `value` around it and `interior` ones between neighbours, per "
            "axis. (C1) All "
-           "three have one entry per axis. (C2) None is negative. (C3) The result's bytes fit in 63 bits.",
+           "three have one entry per axis. (C2) None is negative. (C3) The result's bytes fit in memory.",
     .operandNames = namesX,
     .traits = pure,
     .makeAttributes = makeAttributes<PadAttributes>,
     .infer = inferPad,
     .evaluate = evaluatePad,
     .vjp = padVjp,
-    .cost = costOfTypes};
+    .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = everyStage,
+    .batch = batchOfPad,
+};
 
 } // namespace fsdpc

@@ -1,4 +1,5 @@
 // softmax, log_softmax and their derivatives.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
 #include <limits>
@@ -124,6 +125,8 @@ Cost costOfLines(const Node &node) {
   return costWithFlops(node, 5 * static_cast<double>(node.result()->type().elements()));
 }
 
+bool normalizesAlong(const Node &node, int64_t axis) { return axis == node.get<AxisAttributes>().axis; }
+
 } // namespace
 
 const OpInfo softmaxInfo = {
@@ -136,6 +139,9 @@ const OpInfo softmaxInfo = {
     .evaluate = evaluateForward<false>,
     .vjp = [](VjpContext &context) { differentiate(context, Op::softmaxGrad); },
     .cost = costOfLines,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<normalizesAlong>,
 };
 
 const OpInfo softmaxGradInfo = {
@@ -150,6 +156,9 @@ const OpInfo softmaxGradInfo = {
     .evaluate = evaluateSoftmaxGrad,
     .vjp = notDifferentiable,
     .cost = costOfLines,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 const OpInfo logSoftmaxInfo = {
@@ -162,6 +171,9 @@ const OpInfo logSoftmaxInfo = {
     .evaluate = evaluateForward<true>,
     .vjp = [](VjpContext &context) { differentiate(context, Op::logSoftmaxGrad); },
     .cost = costOfLines,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<normalizesAlong>,
 };
 
 const OpInfo logSoftmaxGradInfo = {
@@ -176,6 +188,9 @@ const OpInfo logSoftmaxGradInfo = {
     .evaluate = evaluateLogSoftmaxGrad,
     .vjp = notDifferentiable,
     .cost = costOfLines,
+    .computeClass = ComputeClass::softmax,
+    .stages = everyStage,
+    .batch = losesBatch,
 };
 
 } // namespace fsdpc

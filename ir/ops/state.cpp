@@ -194,6 +194,8 @@ const OpInfo readInfo = {
     .evaluate = evaluateRead,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = everyStage,
 };
 
 const OpInfo writeInfo = {
@@ -206,6 +208,8 @@ const OpInfo writeInfo = {
     .evaluate = evaluateWrite,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = fromTrain,
 };
 
 const OpInfo viewInfo = {
@@ -220,6 +224,8 @@ const OpInfo viewInfo = {
     .evaluate = evaluateView,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = fromSharded,
 };
 
 const OpInfo packInfo = {
@@ -235,6 +241,8 @@ const OpInfo packInfo = {
     .evaluate = evaluatePack,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = fromSharded,
 };
 
 const OpInfo copyInfo = {
@@ -246,6 +254,8 @@ const OpInfo copyInfo = {
     .evaluate = evaluateCopy,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::move,
+    .stages = fromSharded,
 };
 
 const OpInfo freeInfo = {
@@ -256,6 +266,8 @@ const OpInfo freeInfo = {
     .evaluate = evaluateNothing,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = fromSharded,
 };
 
 const OpInfo tapInfo = {
@@ -268,6 +280,8 @@ const OpInfo tapInfo = {
     .evaluate = evaluateTap,
     .vjp = notDifferentiable,
     .cost = costOfTypes,
+    .computeClass = ComputeClass::none,
+    .stages = fromTrain,
 };
 
 const OpInfo stashInfo = {
@@ -282,6 +296,8 @@ const OpInfo stashInfo = {
     .evaluate = evaluateStash,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo unstashInfo = {
@@ -295,6 +311,8 @@ const OpInfo unstashInfo = {
     .evaluate = evaluateUnstash,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = fromAsync,
 };
 
 const OpInfo retInfo = {
@@ -307,6 +325,8 @@ const OpInfo retInfo = {
     .evaluate = evaluateNothing,
     .vjp = notDifferentiable,
     .cost = costNothing,
+    .computeClass = ComputeClass::none,
+    .stages = everyStage,
 };
 
 } // namespace fsdpc

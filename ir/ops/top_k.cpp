@@ -1,4 +1,5 @@
 // top_k: the k largest or smallest elements of every row, in order.
+#include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
 #include <algorithm>
@@ -68,6 +69,8 @@ Cost topKCost(const Node &node) {
   return costWithFlops(node, elements * std::log2(2.0 + static_cast<double>(node.get<TopKAttributes>().k)));
 }
 
+bool selectsAlong(const Node &node, int64_t axis) { return axis == node.operand(0)->type().rank() - 1; }
+
 } // namespace
 
 constinit const OpInfo topKInfo = {
@@ -75,13 +78,17 @@ constinit const OpInfo topKInfo = {
     .doc =
         "The k largest elements along the last axis, largest first, and where they were (i64); the smallest, smallest "
         "first, if `smallest`. Of equal ones the first comes first, and NaN counts as the largest. (C1) x is numbers "
-        "with an axis. (C2) 1 <= k <= elements of that axis. (C3) The results' bytes fit in 63 bits.",
+        "with an axis. (C2) 1 <= k <= elements of that axis. (C3) The results' bytes fit in memory.",
     .operandNames = namesX,
     .traits = pure,
     .makeAttributes = makeAttributes<TopKAttributes>,
     .infer = inferTopK,
     .evaluate = evaluateTopK,
     .vjp = topKVjp,
-    .cost = topKCost};
+    .cost = topKCost,
+    .computeClass = ComputeClass::reduce,
+    .stages = everyStage,
+    .batch = batchUnlessMixed<selectsAlong>,
+};
 
 } // namespace fsdpc

@@ -157,22 +157,22 @@ std::string planText(const Node &node) {
     places.push_back(node.result(i)->place);
     placed |= places.back().isPlaced();
   }
-  if (node.stream != Stream::none)
-    out << space << "on(" << nameOf(node.stream) << ')';
+  if (node.schedule.stream != Stream::none)
+    out << space << "on(" << nameOf(node.schedule.stream) << ')';
   // Places stand in one column, whatever the stream.
-  if (node.stream != Stream::none && placed)
-    out.indent(nameOf(Stream::compute).size() - nameOf(node.stream).size());
+  if (node.schedule.stream != Stream::none && placed)
+    out.indent(nameOf(Stream::compute).size() - nameOf(node.schedule.stream).size());
   if (placed)
     out << space << "at(" << list(places, placeText) << ')';
-  if (node.workspaceBytes != 0 || node.workspace.isPlaced())
-    out << space << "work(" << node.workspaceBytes << (node.workspace.isPlaced() ? " " + placeText(node.workspace) : "")
-        << ')';
-  if (node.awaits >= 0)
-    out << space << "await(" << node.awaits << ')';
-  if (node.implied)
+  if (node.schedule.workspaceBytes != 0 || node.schedule.workspace.isPlaced())
+    out << space << "work(" << node.schedule.workspaceBytes
+        << (node.schedule.workspace.isPlaced() ? " " + placeText(node.schedule.workspace) : "") << ')';
+  if (node.schedule.awaits >= 0)
+    out << space << "await(" << node.schedule.awaits << ')';
+  if (node.schedule.implied)
     out << space << "implied";
-  if (node.records >= 0)
-    out << space << "record(" << node.records << ')';
+  if (node.schedule.records >= 0)
+    out << space << "record(" << node.schedule.records << ')';
   if (!node.source.empty())
     out << space << "from(" << quoted(node.source) << ')';
   return text;
@@ -236,8 +236,8 @@ NodeColumns NodePrinter::columns(const Node &node, const ValueNames &names) {
          << list(node.afterTokens(), [&](const std::unique_ptr<Use> &use) { return names.of(use->value()); }) << ')';
   if (node.unit != node.section.unit)
     code << " unit(" << unitName(node.unit) << ')';
-  if (node.saving != Saving::keep)
-    code << " save(" << nameOf(node.saving) << ')';
+  if (node.schedule.saving != Saving::keep)
+    code << " save(" << nameOf(node.schedule.saving) << ')';
   columns.plan = planText(node);
   return columns;
 }

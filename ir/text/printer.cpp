@@ -59,8 +59,9 @@ void ModulePrinter::writeHeader() {
   if (module.microSteps != 1)
     out << " micro_steps(" << module.microSteps << ')';
   out << '\n';
-  for (const auto &[key, value] : module.settings)
-    out << "setting " << wordOrString(key) << ' ' << quoted(value) << '\n';
+  for (const Fact &fact : factList())
+    if (std::optional<std::string> value = fact.print(module.facts, fact.argument))
+      out << "setting " << fact.name << ' ' << quoted(*value) << '\n';
   writeDecisions();
   for (const Unit &unit : module.units)
     writeUnit(unit);
@@ -197,9 +198,9 @@ void ModulePrinter::openSection(const Node &node) {
     out << "  unit " << nodes.unitName(node.section.unit);
   if (node.section.phase != Phase::none)
     out << ' ' << nameOf(node.section.phase);
-  if (node.outline != -1) {
-    bool known = node.outline >= 0 && static_cast<size_t>(node.outline) < module.outlines.size();
-    out << " as(" << symbol(known ? module.outlines[node.outline] : "outline that does not exist") << ')';
+  if (node.schedule.outline != -1) {
+    bool known = node.schedule.outline >= 0 && static_cast<size_t>(node.schedule.outline) < module.outlines.size();
+    out << " as(" << symbol(known ? module.outlines[node.schedule.outline] : "outline that does not exist") << ')';
   }
   out << " {\n";
 }
@@ -236,10 +237,10 @@ void ModulePrinter::writeFunction(const Function &function) {
   bool inSection = false;
   for (Node *node : function) {
     const Node *before = node->previous();
-    if (!before || before->section != node->section || before->outline != node->outline) {
+    if (!before || before->section != node->section || before->schedule.outline != node->schedule.outline) {
       flushRun(inSection ? "    " : "  ");
       out << (inSection ? "  }\n" : "");
-      inSection = node->section != Section() || node->outline != -1;
+      inSection = node->section != Section() || node->schedule.outline != -1;
       if (inSection)
         openSection(*node);
     }

@@ -229,7 +229,7 @@ bool Reader::readClause(NodeText &node) {
     return parenthesized([&] {
       for (Stream stream : {Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
         if (acceptWord(nameOf(stream))) {
-          node.stream = stream;
+          node.schedule.stream = stream;
           return true;
         }
       return failHere("expected compute, comm, reduce, copy or host");
@@ -237,19 +237,21 @@ bool Reader::readClause(NodeText &node) {
   if (clause.isWord("at"))
     return parenthesized([&] { return commaSeparated([&] { return readPlace(node.places.emplace_back()); }); });
   if (clause.isWord("work"))
-    return parenthesized(
-        [&] { return readInteger(node.workspaceBytes) && (token.isPunctuation(')') || readPlace(node.workspace)); });
+    return parenthesized([&] {
+      return readInteger(node.schedule.workspaceBytes) &&
+             (token.isPunctuation(')') || readPlace(node.schedule.workspace));
+    });
   if (clause.isWord("save"))
     return parenthesized([&] {
-      node.saving = Saving::recompute;
+      node.schedule.saving = Saving::recompute;
       return acceptWord(nameOf(Saving::recompute)) || failHere("expected recompute");
     });
   if (clause.isWord("implied"))
-    return node.implied = true;
+    return node.schedule.implied = true;
   if (clause.isWord("record"))
-    return parenthesized([&] { return readEvent(node.records); });
+    return parenthesized([&] { return readEvent(node.schedule.records); });
   if (clause.isWord("await"))
-    return parenthesized([&] { return readEvent(node.awaits); });
+    return parenthesized([&] { return readEvent(node.schedule.awaits); });
   if (clause.isWord("from"))
     return parenthesized([&] { return readString(node.source); });
   llvm::SmallVector<llvm::StringRef> names = {"after",  "unit",  "on",      "at",   "work",
@@ -295,14 +297,8 @@ bool Reader::finishNode(NodeText &node, Section section, int32_t outline) {
   Node *made = Builder(*function).createWithTypes(node.op, node.operands, std::move(node.attributes), node.types);
   made->section = section;
   made->unit = node.unit.value_or(section.unit);
-  made->outline = outline;
-  made->stream = node.stream;
-  made->workspaceBytes = node.workspaceBytes;
-  made->workspace = node.workspace;
-  made->records = node.records;
-  made->awaits = node.awaits;
-  made->implied = node.implied;
-  made->saving = node.saving;
+  made->schedule = node.schedule;
+  made->schedule.outline = outline;
   made->source = std::move(node.source);
   for (Value *token : node.after)
     made->addAfter(token);

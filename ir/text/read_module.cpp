@@ -81,7 +81,12 @@ bool Reader::readSetting() {
   std::string key, value;
   if (!readWordOrString(key) || !readString(value))
     return false;
-  return module->settings.emplace(key, value).second || fail(at, "setting " + key + " stands here twice");
+  const Fact *fact = llvm::find_if(factList(), [&](const Fact &row) { return row.name == key; });
+  if (fact == factList().end())
+    return fail(at, "there is no setting " + key);
+  if (fact->print(module->facts, fact->argument))
+    return fail(at, "setting " + key + " stands here twice");
+  return fact->read(value, module->facts, fact->argument) || fail(at, "setting " + key + ": not a value of it");
 }
 
 bool Reader::readClass() {

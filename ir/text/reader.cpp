@@ -163,10 +163,8 @@ bool Reader::readTensorType(Type &type) {
     return false;
   if (llvm::any_of(dims, [](int64_t dim) { return dim < 0; }))
     return fail(at, "a dim is negative");
-  std::optional<int64_t> elements = checkedElements(dims);
-  int64_t bytes;
-  if (!elements || __builtin_mul_overflow(*elements, byteSize(dtype), &bytes))
-    return fail(at, "the tensor's bytes do not fit in 64 bits");
+  if (!checkedBytes(dtype, dims))
+    return fail(at, "no memory has as many bytes as the tensor");
   type = Type(dtype, dims);
   return true;
 }

@@ -24,13 +24,8 @@ struct NodeText {
   std::unique_ptr<AttributesBase> attributes;
   Fields fields;
   std::optional<int32_t> unit;
-  Stream stream = Stream::none;
   llvm::SmallVector<Place, 2> places;
-  int64_t workspaceBytes = 0;
-  Place workspace;
-  int32_t records = -1, awaits = -1;
-  bool implied = false;
-  Saving saving = Saving::keep;
+  NodeSchedule schedule;
   std::string source;
   /// Elements of a constant: their dtype may be that of the result, which comes later.
   struct Elements {

@@ -11,7 +11,6 @@ namespace {
 
 /// Nodes that the loss terms or an output with samples need.
 llvm::DenseSet<const Node *> neededNodes(const Module &module, const Function &forward) {
-  auto loss = module.settings.find("model_loss_output");
   llvm::DenseSet<const Node *> needed;
   llvm::SmallVector<const Node *, 16> open;
   auto need = [&](const Value *value) {
@@ -20,7 +19,7 @@ llvm::DenseSet<const Node *> neededNodes(const Module &module, const Function &f
   };
   const Node &ret = *forward.returnNode();
   for (unsigned i = 0; i < ret.operandCount(); ++i) {
-    bool isLoss = loss != module.settings.end() && ret.get<ReturnAttributes>().names[i] == loss->second;
+    bool isLoss = ret.get<ReturnAttributes>().names[i] == module.facts.modelLossOutput;
     if (ret.operand(i)->type().rank() > 0 && !isLoss)
       need(ret.operand(i));
   }

@@ -2,10 +2,9 @@
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 
 namespace fsdpc {
-
-Node *laterOf(Node *a, Node *b) { return !a || (b && a->isBefore(b)) ? b : a; }
 
 llvm::StringMap<Node *> lastReaders(const Function &function) {
   llvm::StringMap<Node *> last;
@@ -20,7 +19,7 @@ llvm::StringMap<Node *> lastReaders(const Function &function) {
         if (infoOf(*user).has(aliasesOperand))
           names.push_back(user->result());
         else
-          reader = laterOf(reader, infoOf(*user).has(startsTransfer) ? user->result()->uses()->user() : user);
+          reader = laterOf(reader, infoOf(*user).has(startsTransfer) ? waitOf(*user) : user);
       }
   }
   return last;

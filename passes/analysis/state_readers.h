@@ -10,7 +10,4 @@ namespace fsdpc {
 /// collective reads its operand, on other ranks too, until its wait.
 llvm::StringMap<Node *> lastReaders(const Function &function);
 
-/// The later of two nodes of a function; null comes first.
-Node *laterOf(Node *a, Node *b);
-
 } // namespace fsdpc

@@ -6,12 +6,6 @@ namespace fsdpc::check {
 
 namespace {
 
-int64_t bytesSetting(const Module &module, const std::string &name) {
-  auto found = module.settings.find(name);
-  int64_t bytes;
-  return found == module.settings.end() || llvm::StringRef(found->second).getAsInteger(10, bytes) ? -1 : bytes;
-}
-
 llvm::Error faultAt(Fault kind, const Node *node, const llvm::Twine &message) {
   return node ? fault(kind, *node, message) : fault(kind, message);
 }
@@ -30,7 +24,7 @@ Buffer Buffer::of(const Value *value, CollectiveIndex writtenBy) {
 
 ArenaMemory::ArenaMemory(const Module &module) {
   for (Space space : allSpaces)
-    arenaBytes[indexOf(space)] = bytesSetting(module, ("arena_" + nameOf(space) + "_bytes").str());
+    arenaBytes[indexOf(space)] = module.facts.arena(space).bytes.value_or(-1);
 }
 
 std::string ArenaMemory::describe(const Buffer &buffer) {

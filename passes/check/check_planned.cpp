@@ -42,8 +42,8 @@ llvm::Error CollectiveOrder::checkStream(const Node &node) const {
   bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
   bool copies = node.op() == Op::offloadStart || node.op() == Op::reloadStart;
   Stream stream = reduces ? Stream::reduce : communicates ? Stream::comm : copies ? Stream::copy : Stream::compute;
-  bool mayBeOnHost = infoOf(node).has(inPlace) && node.stream == Stream::host;
-  if (node.op() == Op::ret || node.stream == stream || mayBeOnHost)
+  bool mayBeOnHost = infoOf(node).has(inPlace) && node.schedule.stream == Stream::host;
+  if (node.op() == Op::ret || node.schedule.stream == stream || mayBeOnHost)
     return llvm::Error::success();
   return fault(Fault::collectiveOrder, node, llvm::Twine("it must run on(") + nameOf(stream) + ")");
 }
@@ -108,7 +108,7 @@ llvm::Error checkPlanned(const Module &planned) {
   for (const Sequence &sequence : sequencesOf(planned))
     if (llvm::Error error = MemoryWalk(planned).run(sequence))
       return error;
-  return planned.settings.count(std::string(eventsSetting)) ? checkEvents(planned) : llvm::Error::success();
+  return planned.facts.isOrderedByEvents ? checkEvents(planned) : llvm::Error::success();
 }
 
 } // namespace fsdpc

@@ -1,5 +1,7 @@
 // checkAgainstTrain: both modules as terms, step by step, compared where a function ends.
 #include "passes/check/check_schedule.h"
+
+#include "ir/reserved_names.h"
 #include "passes/check/fault.h"
 #include "passes/check/layout.h"
 #include "passes/check/meanings.h"
@@ -92,7 +94,7 @@ llvm::Error Comparison::compareResults(const Function &trainFunction) {
     if (llvm::Error error = compareAccumulators())
       return error;
   for (const StepMeaning::Result &result : expected.results) // in this order, so that messages are the same every time
-    if (llvm::StringRef name = result.name; name.consume_front("grad.") && gradients.contains(name))
+    if (llvm::StringRef name = result.name; name.consume_front(names::gradientPrefix) && gradients.contains(name))
       return fault(Fault::gradientContribution, *plannedFunction,
                    "the gradient of parameter '" + name + "' is not " +
                        (planned.microSteps > 1 ? "accumulated" : "returned"));

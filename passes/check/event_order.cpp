@@ -46,8 +46,8 @@ private:
     for (Node *node : function) {
       if (llvm::Error error = runNode(*node))
         return error;
-      if (node->records >= 0)
-        events[node->records] = endOfLast(computeQueue);
+      if (node->schedule.records >= 0)
+        events[node->schedule.records] = endOfLast(computeQueue);
     }
     if (standsAlone)
       joinAll();
@@ -72,9 +72,9 @@ private:
   }
 
   llvm::Error runStart(const Node &start) {
-    const size_t queue = queueOf(start.stream);
-    if (start.awaits >= 0)
-      known[queue].join(events.lookup(start.awaits));
+    const size_t queue = queueOf(start.schedule.stream);
+    if (start.schedule.awaits >= 0)
+      known[queue].join(events.lookup(start.schedule.awaits));
     if (llvm::Error error = access(start, queue))
       return error;
     ends[&start] = endOfLast(queue);
@@ -89,13 +89,13 @@ private:
     if (!ends.contains(start))
       if (llvm::Error error = runFirstStart(wait, *start))
         return error;
-    if (!wait.implied)
+    if (!wait.schedule.implied)
       known[computeQueue].join(ends.lookup(start));
     return llvm::Error::success();
   }
 
   llvm::Error runFirstStart(const Node &wait, const Node &start) {
-    const size_t queue = queueOf(start.stream);
+    const size_t queue = queueOf(start.schedule.stream);
     advance(queue);
     const Value *arrives = wait.operand(0);
     if (llvm::Error error = write(wait, arrives->place, arrives->type().bytes(), queue))
@@ -158,8 +158,8 @@ private:
       if (isPlaced(operand))
         if (llvm::Error error = read(node, operand->place, operand->type().bytes(), queue))
           return error;
-    if (node.workspaceBytes > 0)
-      if (llvm::Error error = write(node, node.workspace, node.workspaceBytes, queue))
+    if (node.schedule.workspaceBytes > 0)
+      if (llvm::Error error = write(node, node.schedule.workspace, node.schedule.workspaceBytes, queue))
         return error;
     for (unsigned i = 0; i < node.resultCount(); ++i)
       if (isPlaced(node.result(i)))
@@ -171,8 +171,8 @@ private:
   llvm::Error read(const Node &node, Place place, int64_t bytes, size_t queue) {
     if (const Node *other = unordered(place, bytes, queue, /*writes=*/false))
       return fault(Fault::useBeforeWait, node,
-                   "no event orders its reading after what writes there on the stream " + nameOf(other->stream) + ": " +
-                       textOf(*other));
+                   "no event orders its reading after what writes there on the stream " +
+                       nameOf(other->schedule.stream) + ": " + textOf(*other));
     accesses.read(place, bytes, queue, {count[queue], &node});
     return llvm::Error::success();
   }
@@ -180,8 +180,8 @@ private:
   llvm::Error write(const Node &node, Place place, int64_t bytes, size_t queue) {
     if (const Node *other = unordered(place, bytes, queue, /*writes=*/true))
       return fault(Fault::missingEdge, node,
-                   "no event orders its writing after what uses that memory on the stream " + nameOf(other->stream) +
-                       ": " + textOf(*other));
+                   "no event orders its writing after what uses that memory on the stream " +
+                       nameOf(other->schedule.stream) + ": " + textOf(*other));
     accesses.write(place, bytes, queue, {count[queue], &node});
     return llvm::Error::success();
   }

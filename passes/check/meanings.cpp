@@ -1,6 +1,7 @@
 #include "passes/check/meanings.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "passes/check/fault.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -19,7 +20,7 @@ LogicalName logicalName(const State &state) {
 } // namespace
 
 const State *ownerOfGradient(const Module &module, llvm::StringRef name, StateRole role) {
-  const State *state = name.consume_front("grad.") ? module.state(name) : nullptr;
+  const State *state = name.consume_front(names::gradientPrefix) ? module.state(name) : nullptr;
   return state && state->role == role ? state : nullptr;
 }
 
@@ -168,7 +169,7 @@ void StepMeaning::readState(const Node &node) {
 void StepMeaning::readStash(const Node &node) {
   llvm::StringRef segment = node.get<StateAttributes>().state.name;
   stashes[segment] = of(node.operand(0));
-  results.push_back({("grad." + segment).str(), of(node.operand(0))});
+  results.push_back({(names::gradientPrefix + segment).str(), of(node.operand(0))});
 }
 
 llvm::Error StepMeaning::readUnstash(const Node &node) {

@@ -61,7 +61,7 @@ llvm::Error MemoryWalk::checkUses(const Node &node) const {
 
 /// The device does not reach the host's memory, nor the other way round: copies lead across, and nothing else.
 llvm::Error MemoryWalk::checkSpaces(const Node &node) const {
-  const bool onHost = node.stream == Stream::host;
+  const bool onHost = node.schedule.stream == Stream::host;
   auto isAcross = [](const Value *value, bool host) {
     return value->place.isPlaced() && value->type().bytes() != 0 && (value->place.space == Space::host) != host;
   };
@@ -170,13 +170,13 @@ llvm::Error MemoryWalk::define(const Node &node, const Value *result, Collective
 }
 
 llvm::Expected<int32_t> MemoryWalk::placeWorkspace(const Node &node, CollectiveIndex collective) {
-  if (node.workspaceBytes == 0)
+  if (node.schedule.workspaceBytes == 0)
     return -1;
-  if (node.workspaceBytes < 0)
+  if (node.schedule.workspaceBytes < 0)
     return fault(Fault::wrongPlace, node, "its workspace has fewer than no bytes");
   Buffer buffer{.kind = Buffer::Kind::workspace,
-                .place = node.workspace,
-                .bytes = node.workspaceBytes,
+                .place = node.schedule.workspace,
+                .bytes = node.schedule.workspaceBytes,
                 .node = &node,
                 .writtenBy = collective};
   return memory.occupy(buffer, &node);
@@ -323,7 +323,7 @@ CollectiveIndex MemoryWalk::startCollective(const Node &start) {
   RankGroup group;
   if (infoOf(start).has(collective))
     group = RankGroup::of(module.axis(start.get<CollectiveAttributes>().over.name));
-  return memory.clocks.startCollective(start.stream, group, ready, arrived);
+  return memory.clocks.startCollective(start.schedule.stream, group, ready, arrived);
 }
 
 llvm::Error MemoryWalk::runStart(const Node &node) {

@@ -39,7 +39,7 @@ llvm::Error MemoryWalk::takeFromStepBefore(const CarriedOver &over) {
     return fault(Fault::useBeforeWait, *over.taker,
                  "nothing returns the carried '" + over.argument->name + "' that could go on into the next step");
   RankGroup group = RankGroup::of(module.axis(over.start->get<CollectiveAttributes>().over.name));
-  CollectiveIndex collective = memory.clocks.startCollective(over.start->stream, group, 0, {});
+  CollectiveIndex collective = memory.clocks.startCollective(over.start->schedule.stream, group, 0, {});
   Holding holding{-1, 0, 0, collective};
   const Value *value = over.argument->value.get();
   if (value->type().bytes() != 0) {

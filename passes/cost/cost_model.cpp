@@ -8,46 +8,18 @@ namespace fsdpc {
 
 namespace {
 
-/// Vector instructions of one element of an elementwise op: polynomials for transcendentals, ten rounds for Philox.
-double operationsOf(Op op) {
-  switch (op) {
-  case Op::exp:
-  case Op::log:
-  case Op::log1p:
-  case Op::sin:
-  case Op::cos:
-  case Op::atan:
-  case Op::tanh:
-  case Op::sigmoid:
-  case Op::erf: return 16;
-  case Op::gelu:
-  case Op::geluTanh:
-  case Op::silu:
-  case Op::siluGrad: return 20;
-  case Op::geluGrad:
-  case Op::geluTanhGrad:
-  case Op::pow: return 30;
-  case Op::randomUniform: return 40;
-  case Op::div:
-  case Op::sqrt:
-  case Op::rsqrt: return 4;
-  default: return 1;
-  }
-}
-
 double loopOperations(const Node &node) {
   auto elements = static_cast<double>(node.result()->type().elements());
   if (node.op() != Op::fused)
-    return elements * operationsOf(node.op());
+    return elements * infoOf(node).element.operations;
   double perElement = 0;
   for (const Expression::Step &step : node.get<FusedAttributes>().body.steps)
-    perElement += operationsOf(step.op);
+    perElement += infoOf(step.op).element.operations;
   return elements * perElement;
 }
 
-bool isHalf(const Node &node) {
-  return node.operandCount() > 0 && !node.operand(0)->type().isToken() &&
-         byteSize(node.operand(0)->type().dtype()) == 2;
+bool computesInHalf(const Node &node) {
+  return node.operandCount() > 0 && !node.operand(0)->type().isToken() && isHalf(node.operand(0)->type().dtype());
 }
 
 /// batch_sum, before it is one: what selection among values to save asks about.
@@ -111,58 +83,8 @@ double slowedDown(const Link &link, double bytes) {
 } // namespace
 
 std::optional<ComputeClass> computeClassOf(const Node &node) {
-  const OpInfo &info = infoOf(node);
-  if (info.has(collective) || info.has(startsTransfer) || info.has(aliasesOperand))
-    return std::nullopt;
-  switch (node.op()) {
-  case Op::read:
-  case Op::write:
-  case Op::wait:
-  case Op::free:
-  case Op::pack:
-  case Op::tap:
-  case Op::stash:
-  case Op::unstash:
-  case Op::ret:
-  case Op::constant: return std::nullopt;
-  case Op::matmul: return ComputeClass::product;
-  case Op::convolution:
-  case Op::convolutionGradInput:
-  case Op::convolutionGradWeight: return ComputeClass::convolution;
-  case Op::attention:
-  case Op::attentionGrad: return ComputeClass::attention;
-  case Op::softmax:
-  case Op::softmaxGrad:
-  case Op::logSoftmax:
-  case Op::logSoftmaxGrad:
-  case Op::crossEntropy:
-  case Op::crossEntropyGrad:
-  case Op::nll:
-  case Op::nllGrad: return ComputeClass::softmax;
-  case Op::layerNorm:
-  case Op::layerNormGrad:
-  case Op::rmsNorm:
-  case Op::rmsNormGrad: return ComputeClass::normalization;
-  case Op::batchStatistics:
-  case Op::batchNormGrad:
-  case Op::reduceSum:
-  case Op::reduceMax:
-  case Op::reduceMin:
-  case Op::reduceProd:
-  case Op::argMax:
-  case Op::topK:
-  case Op::cumulativeSum:
-  case Op::maxPool:
-  case Op::maxPoolGrad:
-  case Op::averagePool:
-  case Op::averagePoolGrad: return ComputeClass::reduce;
-  case Op::sgd:
-  case Op::adam:
-  case Op::adadelta:
-  case Op::adagrad:
-  case Op::rmsprop: return ComputeClass::optimizer;
-  default: return node.op() == Op::fused || isElementwise(node) ? ComputeClass::loop : ComputeClass::move;
-  }
+  const ComputeClass own = infoOf(node).computeClass;
+  return own == ComputeClass::none ? std::nullopt : std::optional(own);
 }
 
 double CostModel::nodeMicroseconds(const Node &node) const {
@@ -171,11 +93,11 @@ double CostModel::nodeMicroseconds(const Node &node) const {
     return 0;
   const ComputeRate &rate = hardware.rateOf(*computeClass);
   Cost cost = infoOf(node).cost(node);
-  if (node.stream == Stream::host && hardware.host.computeBytesPerMicrosecond > 0)
+  if (node.schedule.stream == Stream::host && hardware.host.computeBytesPerMicrosecond > 0)
     return hardware.host.alphaMicroseconds +
            (cost.bytesRead + cost.bytesWritten) / hardware.host.computeBytesPerMicrosecond;
   double flops = *computeClass == ComputeClass::loop ? loopOperations(node) : cost.flops;
-  double flopsPerMicrosecond = isHalf(node) ? rate.halfFlopsPerMicrosecond : rate.flopsPerMicrosecond;
+  double flopsPerMicrosecond = computesInHalf(node) ? rate.halfFlopsPerMicrosecond : rate.flopsPerMicrosecond;
   double roofline = std::max(flops / (flopsPerMicrosecond * static_cast<double>(threads)),
                              (cost.bytesRead + cost.bytesWritten) / rate.bytesPerMicrosecond);
   return std::max(hardware.floorMicroseconds, rate.overheadMicroseconds + roofline);

@@ -5,7 +5,7 @@
 // operations per microsecond (10^6 per microsecond = 10^12 per second).
 #pragma once
 
-#include "ir/node.h"
+#include "ir/op.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <optional>
@@ -14,21 +14,6 @@
 
 namespace fsdpc {
 
-/// Nodes of one class run at one rate. `product`: matmul. `softmax`: also the losses over classes. `loop`: fused and
-/// elementwise nodes. `reduce`: also pooling. `move`: transposes, gathers, concatenations, everything else that only
-/// copies.
-enum class ComputeClass : uint8_t {
-  product,
-  convolution,
-  attention,
-  normalization,
-  softmax,
-  loop,
-  reduce,
-  move,
-  optimizer
-};
-inline constexpr size_t computeClassCount = 9;
 llvm::StringRef nameOf(ComputeClass computeClass);
 
 /// microseconds = overhead + max(flops / flopsPerMicrosecond, bytes / bytesPerMicrosecond), a roofline on the node as

@@ -152,7 +152,7 @@ private:
       ++gatheredUnits;
     running.push_back(entry);
     if (model.inlineStreams)
-      queued[static_cast<size_t>(start.stream)].push_back(entry);
+      queued[static_cast<size_t>(start.schedule.stream)].push_back(entry);
     else
       begin(collective);
   }
@@ -160,7 +160,7 @@ private:
   /// The earliest moment that all constraints allow, and the one that was satisfied last.
   void begin(TimelineCollective &collective) {
     const Node &start = *collective.start;
-    auto stream = static_cast<size_t>(start.stream);
+    auto stream = static_cast<size_t>(start.schedule.stream);
     double operand = readyTime(start.operand(0));
     double token = 0;
     const Node *freed = nullptr;
@@ -223,7 +223,7 @@ private:
   }
 
   void finish(TimelineCollective &collective, double from) {
-    auto stream = static_cast<size_t>(collective.start->stream);
+    auto stream = static_cast<size_t>(collective.start->schedule.stream);
     collective.beginMicroseconds = from;
     collective.endMicroseconds = from + model.microseconds(*collective.start);
     freeAt[stream] = collective.endMicroseconds;
@@ -240,7 +240,7 @@ private:
       collective.wait = &node;
       collective.waitMicroseconds = clock;
       if (model.inlineStreams)
-        runQueued(queued[static_cast<size_t>(start->stream)], found->second);
+        runQueued(queued[static_cast<size_t>(start->schedule.stream)], found->second);
       else
         collective.exposedMicroseconds = std::max(0.0, collective.endMicroseconds - clock);
       clock = std::max(clock, collective.endMicroseconds);

@@ -1,5 +1,6 @@
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/graph/unit_plan.h"
 #include "passes/passes.h"
 #include "llvm/ADT/DenseMap.h"
@@ -27,7 +28,7 @@ bool isRepeatable(const Node &node) {
 const State *parameterState(const Node &node) {
   if (node.op() != Op::read)
     return nullptr;
-  const State *state = node.function()->module()->state(node.get<StateAttributes>().state.name);
+  const State *state = stateOf(node);
   return state && state->role == StateRole::parameter ? state : nullptr;
 }
 
@@ -71,9 +72,9 @@ std::vector<UsedParameter> usedParameters(const Function &function) {
 }
 
 /// Gives every node its unit and the function an order in which each unit's nodes stand together.
-class Placement {
+class SectionAssigner {
 public:
-  Placement(Function &function, const UnitPlan &plan) : function(function), plan(plan) {}
+  SectionAssigner(Function &function, const UnitPlan &plan) : function(function), plan(plan) {}
   void run();
 
 private:
@@ -96,7 +97,7 @@ private:
 };
 
 /// Where the node would stand if nothing it needs came later; -1: wherever what comes before it stands.
-int32_t Placement::wishOf(const Node &node) {
+int32_t SectionAssigner::wishOf(const Node &node) {
   llvm::StringRef scope = scopeOf(node);
   int32_t block = plan.blockAround(scope), wish = -1;
   for (const Value *operand : node.operands()) {
@@ -116,7 +117,7 @@ int32_t Placement::wishOf(const Node &node) {
 }
 
 /// What a module does behind units inside it stands where the module goes on, if it does.
-int32_t Placement::continuationFrom(int32_t block, int32_t unit) {
+int32_t SectionAssigner::continuationFrom(int32_t block, int32_t unit) {
   auto found = block < 0 || unit <= block ? plan.continuations.end() : plan.continuations.find(block);
   if (found == plan.continuations.end())
     return unit;
@@ -125,7 +126,7 @@ int32_t Placement::continuationFrom(int32_t block, int32_t unit) {
 }
 
 /// Never before what it depends on: so the units' sections can stand one behind the other.
-void Placement::chooseUnits() {
+void SectionAssigner::chooseUnits() {
   for (Node *node : function) {
     if (isSource(*node) || node->op() == Op::ret)
       continue;
@@ -141,7 +142,7 @@ void Placement::chooseUnits() {
 }
 
 /// The source's result for users in `unit`: moved or copied to right before its first user there.
-Value *Placement::sourceFor(Node *source, int32_t unit, Node *user) {
+Value *SectionAssigner::sourceFor(Node *source, int32_t unit, Node *user) {
   bool isFirst = sources.try_emplace({source, -1}, source->result()).second;
   if (!isFirst && !isRepeatable(*source))
     return source->result();
@@ -159,7 +160,7 @@ Value *Placement::sourceFor(Node *source, int32_t unit, Node *user) {
   return entry->second = here->result();
 }
 
-void Placement::moveSources(Node *node) {
+void SectionAssigner::moveSources(Node *node) {
   for (unsigned i = 0; i < node->operandCount(); ++i)
     if (Node *definer = node->operand(i)->definer(); definer && isSource(*definer))
       if (Value *value = sourceFor(definer, node->op() == Op::ret ? latest : node->unit, node);
@@ -167,7 +168,7 @@ void Placement::moveSources(Node *node) {
         node->setOperand(i, value);
 }
 
-void Placement::reorder() {
+void SectionAssigner::reorder() {
   std::vector<Node *> order;
   for (Node *node : function)
     if (isSource(*node))
@@ -184,7 +185,7 @@ void Placement::reorder() {
     moveSources(ret);
 }
 
-void Placement::run() {
+void SectionAssigner::run() {
   chooseUnits();
   reorder();
 }
@@ -233,7 +234,7 @@ llvm::Error run(Module &module, const PassContext &context) {
   if (!plan)
     return plan.takeError();
   module.units = plan->units;
-  Placement(*forward, *plan).run();
+  SectionAssigner(*forward, *plan).run();
   assignParameters(module, *plan);
   limitOffload(module, context.options.offloadShare);
   module.classes.clear();

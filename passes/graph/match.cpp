@@ -1,6 +1,7 @@
 #include "passes/graph/match.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
@@ -72,7 +73,7 @@ GradientPaths::GradientPaths(const Function &function) {
   for (const Node *node : function) {
     bool isReached = llvm::any_of(node->operands(), [&](const Value *operand) { return reached.contains(operand); });
     if (node->op() == Op::read) {
-      const State *state = function.module()->state(node->get<StateAttributes>().state.name);
+      const State *state = stateOf(*node);
       const Parameter *parameter = state ? function.module()->parameter(state->name) : nullptr;
       isReached = state && state->role == StateRole::parameter && (!parameter || parameter->trainable);
     }

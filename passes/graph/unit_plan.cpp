@@ -210,13 +210,13 @@ int64_t totalElements(llvm::ArrayRef<UsedParameter> parameters) {
 llvm::Expected<UnitPlan> planUnits(llvm::ArrayRef<UsedParameter> parameters,
                                    const std::map<std::string, std::string> &classes, const PipelineOptions &options) {
   Planner planner(parameters, options);
-  llvm::StringRef policy = options.autoWrapPolicy;
-  if (policy == "no_wrap" || parameters.empty()) {
+  const WrapPolicy policy = options.autoWrapPolicy;
+  if (policy == WrapPolicy::none || parameters.empty()) {
     planner.asOne();
-  } else if (policy == "size_based_wrap") {
+  } else if (policy == WrapPolicy::sizeBased) {
     planner.bySize(options.minNumParams, /*largeAlone=*/false);
-  } else if (policy == "transformer_based_wrap" || policy == "manual") {
-    bool byClass = policy == "transformer_based_wrap";
+  } else if (policy == WrapPolicy::transformerBased || policy == WrapPolicy::manual) {
+    bool byClass = policy == WrapPolicy::transformerBased;
     llvm::Expected<std::vector<std::string>> blocks =
         byClass ? findModulesOfClasses(parameters, classes, options.transformerClsToWrap)
                 : findModulesByPattern(parameters, options.wrapPattern);

@@ -51,8 +51,6 @@ namespace {
 
 constexpr size_t largestFirstLimit = 3000;
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 ArenaLayout largestFirst(llvm::ArrayRef<Buffer *> buffers, int64_t alignment) {
   std::vector<size_t> order(buffers.size());
   for (size_t i = 0; i < order.size(); ++i)

@@ -216,9 +216,9 @@ private:
       touch(operand, Stream::compute, now, false);
     for (unsigned i = 0; i < node.resultCount(); ++i)
       touch(node.result(i), Stream::compute, now, true);
-    if (node.workspaceBytes > 0) {
-      touched.set(node.workspace, node.workspaceBytes, Stream::compute, now);
-      written.set(node.workspace, node.workspaceBytes, Stream::compute, now);
+    if (node.schedule.workspaceBytes > 0) {
+      touched.set(node.schedule.workspace, node.schedule.workspaceBytes, Stream::compute, now);
+      written.set(node.schedule.workspace, node.schedule.workspaceBytes, Stream::compute, now);
     }
     // The host waits for what it is handed, and enqueues everything else later.
     if (node.op() == Op::tap)
@@ -234,7 +234,7 @@ private:
     const Value *source = start.operand(0), *complete = wait.result();
     auto meets = [&](Place place, int64_t bytes, bool writes) {
       return overlap(place, bytes, complete->place, complete->type().bytes()) ||
-             overlap(place, bytes, start.workspace, start.workspaceBytes) ||
+             overlap(place, bytes, start.schedule.workspace, start.schedule.workspaceBytes) ||
              (writes && overlap(place, bytes, source->place, source->type().bytes()));
     };
     for (const Value *operand : node.operands())
@@ -243,14 +243,14 @@ private:
     for (unsigned i = 0; i < node.resultCount(); ++i)
       if (!node.result(i)->type().isToken() && meets(node.result(i)->place, node.result(i)->type().bytes(), true))
         return true;
-    return meets(node.workspace, node.workspaceBytes, true);
+    return meets(node.schedule.workspace, node.schedule.workspaceBytes, true);
   }
 
   /// Waits that the node cannot do without; a start is behind those of its own stream anyway.
   void needWaits(const Node &node) {
     for (size_t stream = 0; stream < unneeded.size(); ++stream) {
       const std::vector<Pending> &waits = unneeded[stream];
-      if (infoOf(node).has(startsTransfer) && laneOf(node.stream) == stream)
+      if (infoOf(node).has(startsTransfer) && laneOf(node.schedule.stream) == stream)
         continue;
       for (size_t last = lastNeeded(stream, node); last < waits.size(); last = lastNeeded(stream, node))
         need(stream, last);
@@ -281,7 +281,7 @@ private:
   /// It is carried out, and with it all that were started before on its stream have ended: from then on, not before.
   void need(size_t lane, size_t i) {
     const Pending wait = unneeded[lane][coveringOf(lane, i)];
-    wait.node->implied = false;
+    wait.node->schedule.implied = false;
     ended[lane] = {std::max(ended[lane].inFirst, wait.order.inFirst),
                    std::max(ended[lane].inLater, wait.order.inLater)};
     llvm::erase_if(unneeded[lane], [&](const Pending &other) {
@@ -301,7 +301,7 @@ private:
                                 [&](const Pending &other) {
                                   const bool isCovered =
                                       other.moment > wait.moment && wait.order.isBehindOrAt(other.order);
-                                  other.node->implied |= isCovered;
+                                  other.node->schedule.implied |= isCovered;
                                   return isCovered;
                                 }),
                  others.end());
@@ -332,9 +332,9 @@ private:
     const Node *start = startOf(node.operand(0));
     assert(start && "a future comes from a start of this step or of the one before");
     const Moment now = advance(node);
-    const bool wasNeeded = walkIs == Walk::decide && !node.implied;
-    node.implied = node.implied || walkIs != Walk::needWaits;
-    const size_t lane = laneOf(start->stream);
+    const bool wasNeeded = walkIs == Walk::decide && !node.schedule.implied;
+    node.schedule.implied = node.schedule.implied || walkIs != Walk::needWaits;
+    const size_t lane = laneOf(start->schedule.stream);
     if (unneeded[lane].size() == mostUnneeded)
       need(lane, 0);
     StartOrder order = starts.lookup(start);
@@ -342,13 +342,13 @@ private:
       order.inFirst = ++startCount;
     if (!ended[lane].isBehindOrAt(order)) {
       unneeded[lane].push_back({&node, start, now, order, wasNeeded});
-      if (walkIs == Walk::needWaits && !node.implied)
+      if (walkIs == Walk::needWaits && !node.schedule.implied)
         need(lane, unneeded[lane].size() - 1);
     }
-    touch(node.result(), start->stream, now, true);
-    touch(start->operand(0), start->stream, now, false);
-    if (start->workspaceBytes > 0)
-      touched.set(start->workspace, start->workspaceBytes, start->stream, now);
+    touch(node.result(), start->schedule.stream, now, true);
+    touch(start->operand(0), start->schedule.stream, now, false);
+    if (start->schedule.workspaceBytes > 0)
+      touched.set(start->schedule.workspace, start->schedule.workspaceBytes, start->schedule.stream, now);
   }
 
   void start(Node &node) {
@@ -357,19 +357,20 @@ private:
     starts[&node] = {startCount, startCount};
     const Value *source = node.operand(0), *result = node.result();
     auto inEffect = [&](Moment moment) { return effective[moment]; };
-    Moment needed = written.latest(source->place, source->type().bytes(), node.stream, inEffect);
-    needed = std::max(needed, touched.latest(result->place, result->type().bytes(), node.stream, inEffect));
-    needed = std::max(needed, touched.latest(node.workspace, node.workspaceBytes, node.stream, inEffect));
-    Moment &knows = known[laneOf(node.stream)];
+    Moment needed = written.latest(source->place, source->type().bytes(), node.schedule.stream, inEffect);
+    needed = std::max(needed, touched.latest(result->place, result->type().bytes(), node.schedule.stream, inEffect));
+    needed = std::max(
+        needed, touched.latest(node.schedule.workspace, node.schedule.workspaceBytes, node.schedule.stream, inEffect));
+    Moment &knows = known[laneOf(node.schedule.stream)];
     if (needed <= knows)
       return;
     knows = needed;
     if (walkIs != Walk::decide)
       return;
-    int32_t &event = nodes[static_cast<size_t>(needed)]->records;
+    int32_t &event = nodes[static_cast<size_t>(needed)]->schedule.records;
     if (event < 0)
       event = eventCount++;
-    node.awaits = event;
+    node.schedule.awaits = event;
   }
 
   Walk walkIs = Walk::learn;
@@ -390,7 +391,7 @@ private:
 llvm::Error run(Module &module, const PassContext &context) {
   if (!context.target.ordersByEvents())
     return llvm::Error::success();
-  module.settings[eventsSetting.str()] = "";
+  module.facts.isOrderedByEvents = true;
   EventAssigner assigner(module);
   if (module.microSteps > 1) { // functions that follow themselves begin and end joined, as the others do
     for (Function *function : inCallOrder(module)) {

@@ -48,6 +48,7 @@
 
 #include "ir/carried.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/analysis/buffers.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -108,7 +109,6 @@ MemoryClass classOf(const Value &root) {
   const Node *definer = source.definer();
   if (!definer)
     return MemoryClass::gradients;
-  const Module &module = *definer->function()->module();
   switch (definer->op()) {
   case Op::allGatherStart:
   case Op::allGather: return MemoryClass::gathered;
@@ -118,7 +118,7 @@ MemoryClass classOf(const Value &root) {
   case Op::reduceScatter: return MemoryClass::gradients;
   case Op::allReduceStart:
   case Op::allReduce: return sumsGradients(*definer) ? MemoryClass::gradients : MemoryClass::communication;
-  case Op::read: return classOfCopy(classOf(*module.state(definer->get<StateAttributes>().state.name)));
+  case Op::read: return classOfCopy(classOf(*stateOf(*definer)));
   case Op::constant: return &source == &root ? MemoryClass::other : MemoryClass::activations;
   default: return MemoryClass::activations;
   }
@@ -213,7 +213,7 @@ private:
       ranges.buffers[indexOf(analysis.bufferOf(node.operand(0)).root, analysis)].end = position;
       endWorkspaces(position);
     }
-    if (node.workspaceBytes > 0)
+    if (node.schedule.workspaceBytes > 0)
       addWorkspace(node, position);
   }
 
@@ -239,7 +239,7 @@ private:
     buffer.begin = buffer.permanent ? 0 : position;
     buffer.roots = {root};
     buffer.place = root->place;
-    if (node.op() == Op::offloadStart || node.stream == Stream::host)
+    if (node.op() == Op::offloadStart || node.schedule.stream == Stream::host)
       buffer.space = Space::host;
     ranges.bufferOfRoot[root] = add(std::move(buffer));
   }
@@ -258,10 +258,10 @@ private:
     Buffer buffer;
     buffer.name = "workspace of " + infoOf(node).name.str();
     buffer.definer = &node;
-    buffer.bytes = node.workspaceBytes;
+    buffer.bytes = node.schedule.workspaceBytes;
     buffer.memoryClass = infoOf(node).has(startsTransfer) ? MemoryClass::communication : MemoryClass::workspace;
     buffer.begin = position;
-    buffer.place = node.workspace;
+    buffer.place = node.schedule.workspace;
     size_t index = add(std::move(buffer));
     ranges.bufferOfWorkspace[&node] = index;
     if (infoOf(node).has(startsTransfer))

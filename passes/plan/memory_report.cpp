@@ -12,14 +12,6 @@ namespace {
 
 constexpr size_t listedValues = 10;
 
-int64_t settingBytes(const Module &module, llvm::StringRef key) {
-  auto found = module.settings.find(key.str());
-  int64_t bytes = 0;
-  if (found != module.settings.end())
-    (void)llvm::StringRef(found->second).getAsInteger(10, bytes);
-  return bytes;
-}
-
 /// Position with the most live bytes, the first of them.
 int64_t peakPosition(const LiveRanges &ranges) {
   const std::vector<int64_t> live = ranges.liveBytes();
@@ -95,9 +87,9 @@ int64_t savedUnitInputBytes(const Module &module) {
       continue;
     for (Value *operand : node->operands()) {
       const Node *definer = operand->definer();
-      bool crosses = definer && definer->section.unit != node->section.unit && definer->stream == Stream::compute &&
-                     definer->section.phase == Phase::forward && operand->type().isTensor() &&
-                     definer->op() != Op::read;
+      bool crosses = definer && definer->section.unit != node->section.unit &&
+                     definer->schedule.stream == Stream::compute && definer->section.phase == Phase::forward &&
+                     operand->type().isTensor() && definer->op() != Op::read;
       if (crosses)
         largest[node->section.unit] = std::max(largest[node->section.unit], operand->type().bytes());
     }
@@ -128,8 +120,8 @@ int64_t theoreticalMinimum(const Module &module, const LiveRanges &ranges) {
 MemoryReport reportMemory(const Module &module, const Target &target) {
   LiveRanges ranges(module, target);
   MemoryReport report;
-  report.totalBytes = settingBytes(module, "arena_private_bytes") + settingBytes(module, "arena_window_bytes");
-  report.hostBytes = settingBytes(module, "arena_host_bytes");
+  report.totalBytes = module.facts.arenaBytes(Space::privateSpace) + module.facts.arenaBytes(Space::window);
+  report.hostBytes = module.facts.arenaBytes(Space::host);
   describePeak(module, ranges, peakPosition(ranges), report);
   report.theoreticalMinBytes = theoreticalMinimum(module, ranges);
   return report;

@@ -18,7 +18,7 @@ struct MemoryReport {
   std::array<int64_t, memoryClassCount> byClass = {}; ///< at the peak; adds up to liveAtPeakBytes
   std::string peakFunction, peakNode, peakUnit;
   std::vector<LiveValue> peakLive; ///< largest first
-  int64_t theoreticalMinBytes = 0; ///< interface.md: state + two largest gathered units + largest unit's gradients +
+  int64_t theoreticalMinBytes = 0; ///< state + two largest gathered units + largest unit's gradients +
                                    ///< saved unit inputs + largest unit's live values
 };
 

@@ -33,7 +33,7 @@ std::string signatureOf(const SectionRun &run) {
         out << field << '=' << value << ';';
     for (unsigned i = 0; i < node->resultCount(); ++i)
       out << node->result(i)->type() << ':' << nameOf(node->result(i)->place.space) << ',';
-    out << node->workspaceBytes << '\n';
+    out << node->schedule.workspaceBytes << '\n';
   }
   return text;
 }
@@ -68,7 +68,7 @@ void outline(Module &module, Function &function) {
                               std::to_string(index));
     for (SectionRun &run : runs)
       for (Node *node : run.nodes)
-        node->outline = index;
+        node->schedule.outline = index;
   }
 }
 

@@ -11,8 +11,6 @@ namespace fsdpc {
 
 namespace {
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 class Planner {
 public:
   Planner(Module &module, const Target &target) : module(module), target(target) {}
@@ -20,7 +18,7 @@ public:
   void run() {
     for (const std::unique_ptr<Function> &function : module.functions)
       for (Node *node : *function)
-        node->workspaceBytes = target.workspaceBytes(*node);
+        node->schedule.workspaceBytes = target.workspaceBytes(*node);
     LiveRanges ranges(module, target);
     for (Space space : allSpaces)
       placeArena(ranges, space);
@@ -54,9 +52,7 @@ private:
       moving[i]->place = {space, base + layout.offsets[i]};
     if (layout.heightBytes > 0)
       used = base + layout.heightBytes;
-    std::string key = "arena_" + nameOf(space).str();
-    module.settings[key + "_used_bytes"] = std::to_string(used);
-    module.settings[key + "_bytes"] = std::to_string(roundUp(used, target.arenaGranuleBytes()));
+    module.facts.arena(space) = {used, roundUp(used, target.arenaGranuleBytes())};
   }
 
   static void placeValue(Value *value, Place base, int64_t offsetBytes) {
@@ -80,7 +76,7 @@ private:
         placeValue(node->result(i), placeOf(ref.root), ref.offsetBytes);
       }
       if (auto workspace = ranges.bufferOfWorkspace.find(node); workspace != ranges.bufferOfWorkspace.end())
-        node->workspace = ranges.buffers[workspace->second].place;
+        node->schedule.workspace = ranges.buffers[workspace->second].place;
     }
   }
 
@@ -92,7 +88,7 @@ private:
       if (node->op() == Op::free) {
         release(node->operand(0)->place, node->operand(0)->type().bytes(), node->result());
         for (Node *user : scratchUsers)
-          release(user->workspace, user->workspaceBytes, node->result());
+          release(user->schedule.workspace, user->schedule.workspaceBytes, node->result());
         scratchUsers.clear();
         continue;
       }
@@ -100,13 +96,13 @@ private:
       for (unsigned i = 0; i < node->resultCount(); ++i)
         if (!node->result(i)->type().isToken())
           claim(node->result(i)->place, node->result(i)->type().bytes(), starts);
-      if (node->workspaceBytes > 0) {
-        claim(node->workspace, node->workspaceBytes, starts);
+      if (node->schedule.workspaceBytes > 0) {
+        claim(node->schedule.workspace, node->schedule.workspaceBytes, starts);
         if (!starts)
           scratchUsers.push_back(node);
       }
       Node *start = node->op() == Op::wait ? node->operand(0)->definer() : nullptr;
-      if (start && start->workspaceBytes > 0)
+      if (start && start->schedule.workspaceBytes > 0)
         scratchUsers.push_back(start);
     }
   }

@@ -2,6 +2,7 @@
 // nobody reads what it overwrites.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/analysis/state_readers.h"
 #include "passes/passes.h"
 #include "passes/schedule/collective_ids.h"
@@ -75,7 +76,7 @@ private:
   static const Node *writeOfDelivery(const Node &node) {
     if (node.op() != Op::allGatherStart)
       return nullptr;
-    const Node *wait = node.result()->uses()->user();
+    const Node *wait = waitOf(node);
     const Use *use = wait->result()->uses();
     return use && use->user()->op() == Op::write ? use->user() : nullptr;
   }
@@ -88,8 +89,8 @@ private:
   }
 
   bool updatesOnHost(const Node &node) const {
-    const Node *read = infoOf(node).has(inPlace) ? node.operand(0)->definer() : nullptr;
-    return read && read->op() == Op::read && module.state(read->get<StateAttributes>().state.name)->onHost;
+    const State *state = infoOf(node).has(inPlace) ? stateReadBy(*node.operand(0)) : nullptr;
+    return state && state->onHost;
   }
 
   static void standBefore(Node &node, Node &user) {
@@ -114,7 +115,7 @@ private:
     const Node &ret = *step.returnNode();
     for (unsigned i = 0; i < ret.operandCount(); ++i) {
       llvm::StringRef name = ret.get<ReturnAttributes>().names[i], segment = name;
-      Node *reader = segment.consume_front(gradientPrefix) ? readerOf(*ret.operand(i)) : nullptr;
+      Node *reader = segment.consume_front(names::gradientPrefix) ? readerOf(*ret.operand(i)) : nullptr;
       if (!reader)
         continue;
       Builder builder(step);
@@ -122,7 +123,7 @@ private:
       builder.inherit(*reader);
       builder.setSection(ret.operand(i)->definer()->section);
       StateAttributes attributes{{segment.str()}, {}, DType::f32};
-      builder.create(Op::stash, {ret.operand(i)}, std::move(attributes))->stream = Stream::compute;
+      builder.create(Op::stash, {ret.operand(i)}, std::move(attributes))->schedule.stream = Stream::compute;
       stashed.insert(name);
     }
     eraseResults(step, [&](llvm::StringRef name) { return stashed.contains(name); });
@@ -152,9 +153,10 @@ private:
       Builder builder(tap, user);
       builder.inherit(*user);
       const Type &type = argument.value->type();
-      StateAttributes attributes{{argument.name.substr(gradientPrefix.size())}, Shape(type.shape()), type.dtype()};
+      StateAttributes attributes{
+          {argument.name.substr(names::gradientPrefix.size())}, Shape(type.shape()), type.dtype()};
       Node *node = builder.create(Op::unstash, {}, std::move(attributes));
-      node->stream = Stream::compute;
+      node->schedule.stream = Stream::compute;
       node->result()->setName(argument.name);
       argument.value->replaceAllUsesWith(node->result());
     }

@@ -2,6 +2,8 @@
 // and what the program does between steps, hide it.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
+#include "ir/reserved_names.h"
 #include "passes/passes.h"
 #include "passes/schedule/collective_ids.h"
 
@@ -25,13 +27,9 @@ public:
 private:
   /// One buffer serves both steps, so the first must free it. A copy from the host would have to be carried as well.
   bool canBeCarried(const Node &start) const {
-    const Node *read = start.operand(0)->definer();
-    bool isPrefetched = module.prefetchesForward(start.unit);
-    return isPrefetched && read && read->op() == Op::read && isFreed(*waitOf(start)) &&
-           !module.state(read->get<StateAttributes>().state.name)->onHost;
+    const State *state = stateReadBy(*start.operand(0));
+    return module.prefetchesForward(start.unit) && state && !state->onHost && isFreed(*waitOf(start));
   }
-
-  static Node *waitOf(const Node &start) { return start.result()->uses()->user(); }
 
   static bool isFreed(const Node &wait) {
     for (Use *use = wait.result()->uses(); use; use = use->next())
@@ -43,7 +41,7 @@ private:
   /// In `update`, also where the state was written before: what taps gather in between would be a unit too many.
   void carry(Node &start) {
     Node *read = start.operand(0)->definer();
-    std::string name = "next." + read->get<StateAttributes>().state.name;
+    std::string name = names::nextPrefix.str() + read->get<StateAttributes>().state.name;
     Value *argument = step.addArgument(ArgumentKind::carry, name, start.result()->type());
     Node *next = startBehindUpdate(start, *read);
     next->result()->setName(start.result()->name());

@@ -1,5 +1,6 @@
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/analysis/buffers.h"
 #include "passes/passes.h"
 #include "llvm/ADT/DenseSet.h"
@@ -60,7 +61,7 @@ private:
     if (!buffers.stateOf(root).empty() || isPermanent(root))
       return;
     // The comm stream reads a collective's operand until the wait, which may come after whoever else reads it.
-    Node *reader = infoOf(*node).has(startsTransfer) ? node->result()->uses()->user() : node;
+    Node *reader = infoOf(*node).has(startsTransfer) ? waitOf(*node) : node;
     Node *&last = lastUse[root];
     if (!last || last->isBefore(reader))
       last = reader;
@@ -76,13 +77,13 @@ private:
     builder.setSource("");
     // A future's buffer is freed under the name that its wait gave it.
     Value *freed = root->type().isFuture() ? root->uses()->user()->result() : root;
-    builder.create(Op::free, {freed})->stream = Stream::compute;
+    builder.create(Op::free, {freed})->schedule.stream = Stream::compute;
   }
 
   /// Carried to this function for its end only.
   void freeUnread(Value *argument) {
     Builder builder(function, function.front());
-    builder.create(Op::free, {argument})->stream = Stream::compute;
+    builder.create(Op::free, {argument})->schedule.stream = Stream::compute;
   }
 
   Function &function;

@@ -2,6 +2,7 @@
 // host, and around the time between forward and backward.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/analysis/buffers.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
@@ -18,9 +19,9 @@ bool isAlias(const Node &node) { return node.op() == Op::wait || infoOf(node).ha
 /// The started copy and its wait, at the builder's position.
 Value *copyAcross(Builder &builder, Op start, Value *value, llvm::StringRef suffix) {
   Node *started = builder.create(start, {value});
-  started->stream = Stream::copy;
+  started->schedule.stream = Stream::copy;
   Node *wait = builder.create(Op::wait, {started->result()});
-  wait->stream = Stream::compute;
+  wait->schedule.stream = Stream::compute;
   if (!value->name().empty()) {
     wait->result()->setName((value->name() + suffix).str());
     started->result()->setName((value->name() + suffix + ".future").str());
@@ -34,14 +35,14 @@ Value *reload(Builder &builder, Value *value) { return copyAcross(builder, Op::r
 /// Every node finds its operands on its own side.
 class BorderCrosser {
 public:
-  explicit BorderCrosser(Function &function) : function(function), module(*function.module()) {}
+  explicit BorderCrosser(Function &function) : function(function) {}
 
   void run() {
     for (Node *node : function) {
       if (node->op() == Op::read || isAlias(*node))
         follow(*node);
       else if (node->op() == Op::write)
-        cross(*node, 0, stateOf(*node).onHost);
+        cross(*node, 0, stateOf(*node)->onHost);
       else if (updatesOnHost(*node))
         computeOnHost(*node);
       else if (node->op() != Op::free)
@@ -51,10 +52,8 @@ public:
   }
 
 private:
-  const State &stateOf(const Node &node) const { return *module.state(node.get<StateAttributes>().state.name); }
-
   void follow(Node &node) {
-    const bool isHost = node.op() == Op::read ? stateOf(node).onHost : onHost.contains(node.operand(0));
+    const bool isHost = node.op() == Op::read ? stateOf(node)->onHost : onHost.contains(node.operand(0));
     if (!isHost)
       return;
     onHost.insert(node.result());
@@ -82,7 +81,7 @@ private:
   bool updatesOnHost(const Node &node) const { return infoOf(node).has(inPlace) && onHost.contains(node.operand(0)); }
 
   void computeOnHost(Node &node) {
-    node.stream = Stream::host;
+    node.schedule.stream = Stream::host;
     for (unsigned i = 0; i < node.operandCount(); ++i)
       cross(node, i, true);
     for (unsigned i = 0; i < node.resultCount(); ++i)
@@ -123,7 +122,6 @@ private:
   }
 
   Function &function;
-  const Module &module;
   llvm::DenseSet<const Value *> onHost;
   llvm::DenseMap<Value *, Value *> hostCopies;
 };
@@ -173,7 +171,7 @@ private:
 
   void collect() {
     for (Node *node : step) {
-      if (node->section.phase != Phase::forward || node->stream != Stream::compute)
+      if (node->section.phase != Phase::forward || node->schedule.stream != Stream::compute)
         continue;
       for (unsigned i = 0; i < node->resultCount(); ++i)
         if (Value *root = rootOf(*node->result(i)))
@@ -191,10 +189,8 @@ private:
     return isOwn ? root : nullptr;
   }
 
-  static Node *later(Node *a, Node *b) { return !a || a->isBefore(b) ? b : a; }
-
   static void add(Node &definer, Value &value, Saved &saved) {
-    saved.lastInForward = later(saved.lastInForward, &definer);
+    saved.lastInForward = laterOf(saved.lastInForward, &definer);
     for (Use *use = value.uses(); use; use = use->next()) {
       Node *user = use->user();
       if (user->op() == Op::ret || user->op() == Op::free || user->op() == Op::pack) {
@@ -204,7 +200,7 @@ private:
         if (!saved.firstInBackward || user->isBefore(saved.firstInBackward))
           saved.firstInBackward = user;
       } else {
-        saved.lastInForward = later(saved.lastInForward, user);
+        saved.lastInForward = laterOf(saved.lastInForward, user);
       }
     }
   }

@@ -1,6 +1,7 @@
 // Decides when collectives run, within the bound on gathered units. It only moves nodes: starts up, waits of reductions
 // down.
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/schedule/collective_ids.h"
 #include "passes/shard/placement.h"
@@ -46,12 +47,6 @@ private:
   }
 
   const Unit &unitOf(const Node &node) const { return module.units[node.unit]; }
-
-  static Node *waitOf(Node &start) {
-    Node *wait = start.result()->uses()->user();
-    assert(wait->op() == Op::wait && "a future is waited for");
-    return wait;
-  }
 
   int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
 
@@ -179,9 +174,8 @@ private:
   /// Is what the micro-steps have summed summed over ranks?
   bool sumsAccumulator(const Node &node) const {
     bool reduces = node.op() == Op::reduceScatterStart || node.op() == Op::allReduceStart;
-    const Node *read = reduces ? node.operand(0)->definer() : nullptr;
-    return read && read->op() == Op::read &&
-           module.state(read->get<StateAttributes>().state.name)->role == StateRole::accumulator;
+    const State *state = reduces ? stateReadBy(*node.operand(0)) : nullptr;
+    return state && state->role == StateRole::accumulator;
   }
 
   /// The next segment's accumulator is reduced while this one's is used.

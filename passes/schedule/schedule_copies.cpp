@@ -2,6 +2,7 @@
 // unit. It only moves nodes: starts of reloads up, waits of offloads down.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
 #include "passes/support/section_runs.h"
@@ -48,8 +49,6 @@ private:
     return node.op() == Op::read || (start && startsCopy(*start));
   }
 
-  static Node *waitOf(const Node &start) { return start.result()->uses()->user(); }
-
   static bool isRead(const Node *node) { return node && node->op() == Op::read; }
 
   void walk() {
@@ -67,7 +66,7 @@ private:
       firstOfRun.resize(std::max(firstOfRun.size(), runOf.lookup(node) + 1), staying.size());
       staying.push_back(node);
       reached.push_back(now);
-      const bool isComputed = node->stream == Stream::compute || node->stream == Stream::host;
+      const bool isComputed = node->schedule.stream == Stream::compute || node->schedule.stream == Stream::host;
       now += isComputed ? target.costMicroseconds(*node) : 0;
     }
   }

@@ -22,12 +22,12 @@ void split(Function &function, Node &node, Op start, int64_t id, Stream stream) 
   attributes.id = id;
   Node *started = builder.create(start, node.operands(), attributes);
   started->unit = node.unit;
-  started->stream = stream;
+  started->schedule.stream = stream;
   if (!node.result()->name().empty())
     started->result()->setName(node.result()->name().str() + ".future");
   Node *wait = builder.create(Op::wait, {started->result()});
   wait->unit = node.unit;
-  wait->stream = Stream::compute;
+  wait->schedule.stream = Stream::compute;
   wait->result()->setName(node.result()->name());
   node.result()->replaceAllUsesWith(wait->result());
   node.erase();
@@ -41,7 +41,7 @@ llvm::Error run(Module &module, const PassContext &) {
       if (std::optional<Op> start = startOf(node->op()))
         split(*function, *node, *start, id++, start == Op::allGatherStart ? Stream::comm : reductions);
       else
-        node->stream = Stream::compute;
+        node->schedule.stream = Stream::compute;
     }
   module.stage = Stage::async;
   return llvm::Error::success();

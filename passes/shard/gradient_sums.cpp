@@ -26,7 +26,7 @@ GradientSums::GradientSums(const Module &module, const ShardedStates &states, Ac
                            const PipelineOptions &options)
     : module(module), states(states), accumulators(accumulators), sumsRanksFirst(options.sumsRanksFirst) {
   for (const Node *node : *module.function(FunctionKind::update))
-    readsLowPrecision |= infoOf(*node).has(inPlace) && hasSixteenBits(node->operand(1)->type().dtype());
+    readsLowPrecision |= infoOf(*node).has(inPlace) && isHalf(node->operand(1)->type().dtype());
 }
 
 Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
@@ -38,7 +38,7 @@ Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::
     parts.push_back(isRounded ? part : beforeRounding(builder, part, segment.type.dtype()));
     attributes.offsets.push_back(slot.offsetElements);
   }
-  return named(builder.create(Op::pack, parts, attributes)->result(), gradientPrefix + segment.name + ".full");
+  return named(builder.create(Op::pack, parts, attributes)->result(), names::gradientPrefix + segment.name + ".full");
 }
 
 /// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
@@ -56,7 +56,7 @@ Value *GradientSums::scattered(Builder &builder, const State &segment, Value *su
   if (segment.over.empty())
     return sum;
   return named(builder.create(Op::reduceScatter, {sum}, overAxis(module, segment.over))->result(),
-               gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
+               names::gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
 }
 
 /// The others hold the same share and sum it.
@@ -65,7 +65,7 @@ Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, 
   if (replicas.empty())
     return share;
   return named(builder.create(Op::allReduce, {share}, overAxis(module, replicas))->result(),
-               gradientPrefix + segment.name);
+               names::gradientPrefix + segment.name);
 }
 
 Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
@@ -96,7 +96,7 @@ Value *GradientSums::accumulated(Builder &builder, const State &segment) const {
 Value *GradientSums::gradient(Builder &builder, const State &segment) const {
   if (accumulators.areNeeded())
     return accumulated(builder, segment);
-  return builder.function().addArgument(ArgumentKind::carry, (gradientPrefix + segment.name).str(),
+  return builder.function().addArgument(ArgumentKind::carry, (names::gradientPrefix + segment.name).str(),
                                         segment.type.withDType(states.reducedType(segment)));
 }
 

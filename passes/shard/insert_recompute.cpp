@@ -18,7 +18,7 @@ public:
     for (Node *node : step) {
       if (runOf.lookup(node) == firstOfRun.size())
         firstOfRun.push_back(node);
-      if (node->saving == Saving::recompute)
+      if (node->schedule.saving == Saving::recompute)
         marked[runOf.lookup(node)].push_back(node);
     }
     for (const auto &[ofRun, nodes] : marked)
@@ -26,7 +26,7 @@ public:
         insert(nodes, *firstOfRun[*reader]);
     for (const auto &[ofRun, nodes] : marked)
       for (Node *node : nodes)
-        node->saving = Saving::keep;
+        node->schedule.saving = Saving::keep;
   }
 
 private:

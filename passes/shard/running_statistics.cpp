@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t slotAlignmentBytes = 128;
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 /// The write of each buffer that a step moves.
 llvm::StringMap<Node *> writesOf(const Function &step) {
   llvm::StringMap<Node *> writes;

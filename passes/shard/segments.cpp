@@ -13,8 +13,6 @@ constexpr int64_t slotAlignmentBytes = 128;
 // A gather of their own for the parameters that backward needs pays if it spares at least this part of the unit.
 constexpr int64_t sparedPart = 4;
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 /// What parameters of one segment have in common.
 struct Kind {
   bool isWhole = false;

@@ -105,7 +105,7 @@ private:
     for (size_t i = 0; i < oldNames.size(); ++i) {
       Value *value = ret->operand(static_cast<unsigned>(i));
       llvm::StringRef parameter = oldNames[i];
-      if (!parameter.consume_front(gradientPrefix)) {
+      if (!parameter.consume_front(names::gradientPrefix)) {
         values.push_back(value);
         names.push_back(oldNames[i]);
         continue;
@@ -121,7 +121,7 @@ private:
           continue;
         }
         values.push_back(gradientSums.reduced(builder, segment, local));
-        names.push_back(gradientPrefix.str() + segment.name);
+        names.push_back(names::gradientPrefix.str() + segment.name);
       }
     ret->erase();
     for (Node *sum : sums)
@@ -168,11 +168,11 @@ private:
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
       Value *shard = gradientSums.gradient(builder, segment);
-      Value *full = gather(builder, shard, segment, gradientPrefix.str() + segment.name + ".full");
+      Value *full = gather(builder, shard, segment, names::gradientPrefix.str() + segment.name + ".full");
       for (const SegmentSlot &slot : segment.slots) {
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
         Value *view = builder.create(Op::view, {full}, attributes)->result();
-        view->setName(gradientPrefix.str() + slot.parameter);
+        view->setName(names::gradientPrefix.str() + slot.parameter);
         Value *wide = builder.cast(view, segment.type.dtype());
         builder.create(Op::tap, {unscaled(builder, wide, unscale)}, TapAttributes{{slot.parameter}});
       }

@@ -11,7 +11,7 @@ namespace {
 bool isReadInBackward(const Node &read) {
   for (const Use *use = read.result()->uses(); use; use = use->next()) {
     const Node &user = *use->user();
-    bool isRead = user.op() == Op::cast ? isReadInBackward(user) : user.saving == Saving::recompute;
+    bool isRead = user.op() == Op::cast ? isReadInBackward(user) : user.schedule.saving == Saving::recompute;
     if (isRead || user.section.phase == Phase::backward)
       return true;
   }
@@ -81,7 +81,7 @@ void ShardedStates::collectReduced() {
   const Node &ret = *module.function(FunctionKind::microStep)->returnNode();
   const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
   for (size_t i = 0; i < names.size(); ++i)
-    if (llvm::StringRef parameter = names[i]; parameter.consume_front(gradientPrefix))
+    if (llvm::StringRef parameter = names[i]; parameter.consume_front(names::gradientPrefix))
       reducedIn[parameter] = ret.operand(static_cast<unsigned>(i))->type().dtype();
 }
 

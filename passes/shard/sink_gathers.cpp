@@ -41,6 +41,7 @@
 // reshapes. Uses are reached from their gather, and their order is a comparison of numbers (Node::isBefore), since no
 // node moves while uses are collected.
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/shard/placement.h"
 #include "passes/support/clone.h"
@@ -90,17 +91,18 @@ private:
     return shard.definer() && shard.definer()->op() == Op::read ? shard.definer() : nullptr;
   }
 
-  /// The gather's operand identifies what is gathered: a state, or a carried gradient shard.
-  std::string keyOf(const Node &gather) {
-    Value *shard = gather.operand(0);
-    if (Node *read = shard->definer(); read && read->op() == Op::read)
-      return read->get<StateAttributes>().state.name;
-    return shard->name().str();
+  /// What is gathered: a state, whichever read it comes from, or a carried gradient.
+  using Key = const void *;
+
+  static Key keyOf(const Node &gather) {
+    const Value *shard = gather.operand(0);
+    const State *state = stateReadBy(*shard);
+    return state ? static_cast<Key>(state) : shard;
   }
 
   void collect(Node &gather) {
     obsolete.push_back(&gather);
-    std::string key = keyOf(gather);
+    const Key key = keyOf(gather);
     sources[key] = &gather;
     // Each site gets views and reshapes of its own.
     llvm::SmallVector<Value *, 8> aliases = {gather.result()};
@@ -115,12 +117,8 @@ private:
 
   /// The unit whose segment is gathered; null for gradients.
   const Unit *unitOf(const Node &gather) const {
-    const Node *read = gather.operand(0)->definer();
-    if (!read || read->op() != Op::read)
-      return nullptr;
-    const Module &module = *function.module();
-    const State &state = *module.state(read->get<StateAttributes>().state.name);
-    return state.role == StateRole::accumulator ? nullptr : unitByName.lookup(state.unit);
+    const State *state = stateReadBy(*gather.operand(0));
+    return !state || state->role == StateRole::accumulator ? nullptr : unitByName.lookup(state->unit);
   }
 
   bool livesToBackward(const Node &gather) const {
@@ -128,7 +126,7 @@ private:
     return unit && placementOf(*unit).copy == WholeCopy::forwardToBackward;
   }
 
-  void add(const std::string &key, Use *use) {
+  void add(Key key, Use *use) {
     Node *user = use->user();
     Site &site = sites[{key, livesToBackward(*sources.lookup(key)) ? 0 : runOf.lookup(user)}];
     site.uses.push_back(use);
@@ -138,7 +136,7 @@ private:
       site.lastUser = user;
   }
 
-  void materialize(const std::string &key, Site &site) {
+  void materialize(Key key, Site &site) {
     Node &source = *sources.lookup(key);
     Builder builder(function, site.firstUser);
     builder.inherit(*site.firstUser);
@@ -148,7 +146,8 @@ private:
       shard = builder.clone(*read, {})->result();
     Node *gather = builder.create(Op::allGather, {shard}, source.get<CollectiveAttributes>());
     gather->unit = source.unit;
-    shard->setName(key);
+    if (const State *state = stateReadBy(*shard))
+      shard->setName(state->name);
     if (Node *read = readOf(*shard)) {
       read->unit = source.unit;
       read->section = site.firstUser->section;
@@ -232,7 +231,7 @@ private:
 
   /// For units with a reshard group.
   void reshardToSmallerGroups() {
-    llvm::StringMap<Node *> kept; ///< segment -> take_shard behind its last use in forward
+    llvm::DenseMap<const State *, Node *> kept; ///< segment -> take_shard behind its last use in forward
     for (Node *node : function) {
       if (node->op() != Op::allGather)
         continue;
@@ -240,11 +239,11 @@ private:
       std::string axis = unit ? axisOfReshard(*function.module(), *unit) : "";
       if (axis.empty())
         continue;
-      std::string key = keyOf(*node);
+      const State *segment = stateReadBy(*node->operand(0));
       if (node->section.phase == Phase::forward)
-        kept[key] = freeOf(*node);
-      else if (Node *free = kept.lookup(key))
-        gatherPart(*node, partOf(*free, key, axis));
+        kept[segment] = freeOf(*node);
+      else if (Node *free = kept.lookup(segment))
+        gatherPart(*node, partOf(*free, segment->name, axis));
     }
   }
 
@@ -255,13 +254,13 @@ private:
     return nullptr;
   }
 
-  Node *partOf(Node &free, const std::string &key, const std::string &axis) {
+  Node *partOf(Node &free, llvm::StringRef segment, const std::string &axis) {
     Node *&part = parts[&free];
     if (!part) {
       Builder builder(function, &free);
       builder.inherit(free);
       part = builder.create(Op::takeShard, {free.operand(0)}, overAxis(*function.module(), axis));
-      part->result()->setName(key + ".part");
+      part->result()->setName((segment + ".part").str());
     }
     return part;
   }
@@ -278,8 +277,8 @@ private:
   llvm::DenseMap<Node *, Node *> parts; ///< free -> the take_shard before it
   llvm::DenseMap<const Node *, size_t> runOf;
   llvm::StringMap<const Unit *> unitByName;
-  llvm::StringMap<Node *> sources;
-  llvm::MapVector<std::pair<std::string, size_t>, Site, std::map<std::pair<std::string, size_t>, unsigned>> sites;
+  llvm::DenseMap<Key, Node *> sources;
+  llvm::MapVector<std::pair<Key, size_t>, Site> sites; ///< by what is gathered and the run that reads it
   std::vector<Node *> obsolete;
 };
 

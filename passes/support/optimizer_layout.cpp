@@ -1,5 +1,7 @@
 #include "passes/support/optimizer_layout.h"
 
+#include "ir/queries.h"
+
 #include "llvm/Support/ErrorHandling.h"
 
 namespace fsdpc {
@@ -77,7 +79,7 @@ OptimizerLayout optimizerLayout(const Module &train) {
     layout.op = node->op();
     layout.attributes = node->get<OptimizerAttributes>();
     for (unsigned i = 2; i < node->operandCount() - 2 * layout.attributes.guarded; ++i) {
-      const State &state = *train.state(node->operand(i)->definer()->get<StateAttributes>().state.name);
+      const State &state = *stateReadBy(*node->operand(i));
       if (state.role == StateRole::optimizer) {
         layout.fields.push_back(state.field);
         layout.initialState = state.initialValue;

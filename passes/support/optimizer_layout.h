@@ -4,11 +4,10 @@
 
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "passes/support/update_guard.h"
 
 namespace fsdpc {
-
-inline constexpr llvm::StringLiteral gradientPrefix = "grad."; ///< results that are gradients of states are named so
 
 struct OptimizerLayout {
   Op op;

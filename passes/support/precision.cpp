@@ -12,6 +12,4 @@ DType reduceDTypeOf(const Module &module, int32_t unit, const PipelineOptions &o
   return (unit < 0 ? std::nullopt : module.units[unit].choices.reduceDType).value_or(options.reduceDType);
 }
 
-bool hasSixteenBits(DType dtype) { return isFloat(dtype) && byteSize(dtype) == 2; }
-
 } // namespace fsdpc

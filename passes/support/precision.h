@@ -12,7 +12,4 @@ DType paramDTypeOf(const Module &module, int32_t unit, const PipelineOptions &op
 /// What the gradients of the unit's f32 parameters are sent and summed over ranks in. f32 where one rank is all.
 DType reduceDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
 
-/// A floating type of 16 bits.
-bool hasSixteenBits(DType dtype);
-
 } // namespace fsdpc

@@ -1,15 +1,16 @@
 #include "passes/support/update_guard.h"
 
 #include "ir/ops/guard.h"
+#include "ir/reserved_names.h"
 #include "passes/support/clone.h"
 
 namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral lossName = "loss", maxNorm = "max_norm", lossScale = "loss_scale",
-                              goodSteps = "loss_scale_good_steps", hysteresisLeft = "loss_scale_hysteresis",
-                              optimizerStep = "optimizer_step", spikeLimit = "spike_zscore";
+constexpr llvm::StringLiteral maxNorm = "max_norm", lossScale = "loss_scale", goodSteps = "loss_scale_good_steps",
+                              hysteresisLeft = "loss_scale_hysteresis", optimizerStep = "optimizer_step",
+                              spikeLimit = "spike_zscore";
 constexpr llvm::StringLiteral historyOfNorms[] = {"norm_mean", "norm_variance", "norm_count"};
 
 void addScalar(Module &module, llvm::StringRef name, DType dtype, double initialValue) {
@@ -83,10 +84,10 @@ Value *unscaled(Builder &builder, Value *gradient, Value *unscale) {
 GuardBuilder::GuardBuilder(Builder &builder, const UpdateGuard &guard, llvm::ArrayRef<Value *> accumulators)
     : builder(builder), guard(guard) {
   const Module &module = builder.module();
-  Value *returned = resultValue(*module.function(FunctionKind::microStep), lossName);
+  Value *returned = resultValue(*module.function(FunctionKind::microStep), names::loss);
   assert(returned && "micro_step returns the loss");
   llvm::SmallVector<Value *, 8> operands(accumulators);
-  Value *loss = builder.function().addArgument(ArgumentKind::carry, lossName, returned->type());
+  Value *loss = builder.function().addArgument(ArgumentKind::carry, names::loss, returned->type());
   operands.push_back(builder.cast(loss, DType::f32));
   if (guard.clip.bounded)
     operands.push_back(builder.readState(*module.state(maxNorm)));

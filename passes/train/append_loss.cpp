@@ -1,8 +1,8 @@
 // The loss, made global: terms are weighted per sample, summed here, and summed over ranks by batch_sum; a mean divides
-// by a count that depends on labels only, so the prologue knows it before the first backward (design.md, "Shapes and
-// the batch").
+// by a count that depends on labels only, so the prologue knows it before the first backward (ir/README.md, R7).
 #include "ir/ops/attributes.h"
 #include "ir/ops/helpers.h"
+#include "ir/reserved_names.h"
 #include "passes/analysis/shifted_labels.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
@@ -12,9 +12,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringLiteral sampleWeightName = "sample_weight";
-
-bool isClassLoss(llvm::StringRef kind) { return kind == "cross_entropy" || kind == "nll"; }
+bool isClassLoss(LossKind kind) { return kind == LossKind::crossEntropy || kind == LossKind::nll; }
 
 /// The loss as resolved: an in-graph loss brings its own reduction.
 struct LossRequest {
@@ -31,14 +29,13 @@ struct LossSite {
 
 llvm::Expected<LossSite> findModelLoss(const Module &module, const Function &forward) {
   LossSite site;
-  site.output = resultValue(forward, "loss_terms");
-  site.counts = resultValue(forward, "loss_counts");
+  site.output = resultValue(forward, names::lossTerms);
+  site.counts = resultValue(forward, names::lossCounts);
   if (site.output && site.counts)
     return site;
-  auto why = module.settings.find("model_loss_error");
+  llvm::StringRef why = module.facts.modelLossError;
   return llvm::createStringError(
-      "--loss model: " +
-      (why != module.settings.end() ? why->second : "the graph has no scalar output that is a loss") +
+      "--loss model: " + (why.empty() ? "the graph has no scalar output that is a loss" : why) +
       "; a loss over the graph's outputs is chosen with --loss cross_entropy, nll, mse, l1 or bce_with_logits");
 }
 
@@ -63,7 +60,7 @@ std::string resultName(const Function &forward, const Value *value) {
 }
 
 llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forward, const LossOptions &options) {
-  if (options.kind == "model")
+  if (options.kind == LossKind::model)
     return findModelLoss(module, forward);
   LossSite site;
   llvm::Expected<Value *> output = findOutput(forward, options.output);
@@ -72,7 +69,7 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
   site.output = *output;
   int64_t rank = site.output->type().rank();
   if (rank == 0)
-    return llvm::createStringError("--loss " + options.kind +
+    return llvm::createStringError("--loss " + spelled(options.kind) +
                                    ": the output is a scalar; if the graph computes the loss, use --loss model");
   if (!isClassLoss(options.kind))
     return site;
@@ -87,7 +84,7 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
 /// Below the cast that made an output f32: losses take 16-bit scores as they are.
 Value *beforeCast(Value *output) {
   Node *cast = output->definer();
-  bool widens = cast && cast->op() == Op::cast && hasSixteenBits(cast->operand(0)->type().dtype()) &&
+  bool widens = cast && cast->op() == Op::cast && isHalf(cast->operand(0)->type().dtype()) &&
                 output->type().dtype() == DType::f32;
   return widens ? cast->operand(0) : output;
 }
@@ -116,7 +113,7 @@ public:
     int64_t batch = microBatchSize;
     if (shape.empty() || shape[0] % batch != 0)
       return llvm::createStringError("--loss: dim 0 of the loss terms is not the batch of " + llvm::Twine(batch));
-    Value *weight = inputNamed(sampleWeightName, Type(DType::f32, {batch}));
+    Value *weight = inputNamed(names::sampleWeight, Type(DType::f32, {batch}));
     if (shape.size() == 1 && shape[0] == batch)
       return weight;
     Shape column = {batch};
@@ -148,9 +145,9 @@ public:
     Node *definer = output->definer();
     int64_t last = output->type().rank() - 1;
     // nll of log_softmax is cross entropy of its operand, without the log-probabilities in memory.
-    bool fromLogSoftmax = options.kind == "nll" && definer && definer->op() == Op::logSoftmax &&
+    bool fromLogSoftmax = options.kind == LossKind::nll && definer && definer->op() == Op::logSoftmax &&
                           definer->get<AxisAttributes>().axis == classAxis;
-    if (options.kind == "cross_entropy" || fromLogSoftmax) {
+    if (options.kind == LossKind::crossEntropy || fromLogSoftmax) {
       Value *logits = classLast(fromLogSoftmax ? definer->operand(0) : output, classAxis);
       return builder.create(Op::crossEntropy, {logits, labelValues}, attributes)->result(0);
     }
@@ -160,13 +157,13 @@ public:
 
   Value *elementTerms(Value *output, Value *target) {
     output = builder.cast(output, target->type().dtype());
-    if (options.kind == "bce_with_logits") {
+    if (options.kind == LossKind::bceWithLogits) {
       Value *loss = builder.sub(builder.unary(Op::relu, output), builder.mul(output, target));
       Value *decay = builder.unary(Op::exp, builder.unary(Op::neg, builder.unary(Op::abs, output)));
       return builder.add(loss, builder.unary(Op::log1p, decay));
     }
     Value *difference = builder.sub(output, target);
-    return options.kind == "l1" ? builder.unary(Op::abs, difference) : builder.mul(difference, difference);
+    return options.kind == LossKind::l1 ? builder.unary(Op::abs, difference) : builder.mul(difference, difference);
   }
 
 private:
@@ -183,24 +180,24 @@ private:
 Type labelType(const LossSite &site, const LossOptions &options) {
   Type type = site.output->type();
   if (!isClassLoss(options.kind))
-    return hasSixteenBits(type.dtype()) ? type.withDType(DType::f32) : type; // what data files have
+    return isHalf(type.dtype()) ? type.withDType(DType::f32) : type; // what data files have
   Shape shape(type.shape());
   shape.erase(shape.begin() + site.classAxis);
   return Type(DType::i64, shape);
 }
 
-/// What the loss adds may be there already, for the graph's own use: then as the loss takes it.
+/// Labels may be there already, for the graph's own use: then as the loss takes them.
 llvm::Error checkInputs(const Function &forward, const LossSite &site, const LossRequest &request) {
   const LossOptions &options = request.options;
-  if (Value *weight = forward.argument(sampleWeightName);
-      weight && weight->type() != Type(DType::f32, {request.microBatchSize}))
-    return llvm::createStringError("the graph has an input 'sample_weight' of " + toString(weight->type()) +
-                                   ": that name is the program's own, for the weight of each sample; export the model "
-                                   "with another one");
-  const Value *labels = options.kind == "model" ? nullptr : forward.argument(options.labels);
+  for (const Argument &argument : forward.arguments())
+    if (names::isReserved(argument.name))
+      return llvm::createStringError("the graph has an input '" + argument.name +
+                                     "': that name is the program's own; export the model with another one "
+                                     "(torch.onnx.export: input_names)");
+  const Value *labels = options.kind == LossKind::model ? nullptr : forward.argument(options.labels);
   if (!labels || labels->type() == labelType(site, options))
     return llvm::Error::success();
-  return llvm::createStringError("--loss " + options.kind + " compares '" + resultName(forward, site.output) +
+  return llvm::createStringError("--loss " + spelled(options.kind) + " compares '" + resultName(forward, site.output) +
                                  "' with labels of " + toString(labelType(site, options)) +
                                  ", and the graph has an input '" + options.labels + "' of " +
                                  toString(labels->type()) +
@@ -219,7 +216,7 @@ llvm::Expected<LossSums> buildSums(LossBuilder &loss, const LossSite &site, cons
   Value *output = values.lookup(site.output);
   Value *terms = nullptr;
   Value *counts = nullptr;
-  if (options.kind == "model") {
+  if (options.kind == LossKind::model) {
     terms = output;
     counts = values.lookup(site.counts);
   } else {
@@ -247,16 +244,16 @@ llvm::Expected<LossSums> buildSums(LossBuilder &loss, const LossSite &site, cons
 llvm::Error buildPrologue(Module &module, const Function &forward, const LossSite &site, const LossRequest &request) {
   Function &prologue = *module.addFunction(FunctionKind::prologue);
   ValueMap values;
-  if (request.options.kind == "model")
+  if (request.options.kind == LossKind::model)
     cloneBody(forward, prologue, values);
   LossBuilder loss(prologue, request.options, request.microBatchSize);
-  if (request.options.reduction == "sum") {
+  if (request.options.reduction == LossReduction::sum) {
     loss.builder.ret({}, {});
   } else {
     llvm::Expected<LossSums> sums = buildSums(loss, site, values, request.options, false, true);
     if (!sums)
       return sums.takeError();
-    loss.builder.ret({loss.overBatch(sums->count)}, {"count"});
+    loss.builder.ret({loss.overBatch(sums->count)}, {names::count.str()});
   }
   eraseDeadNodes(prologue);
   eraseUnusedArguments(prologue);
@@ -273,11 +270,11 @@ llvm::Error buildMicroStep(Module &module, const Function &forward, const LossSi
   if (!sums)
     return sums.takeError();
   Value *global = loss.overBatch(sums->loss);
-  if (request.options.reduction == "mean") {
-    Value *count = step.addArgument(ArgumentKind::carry, "count", Type(DType::f32, {}));
+  if (request.options.reduction == LossReduction::mean) {
+    Value *count = step.addArgument(ArgumentKind::carry, names::count, Type(DType::f32, {}));
     global = loss.builder.div(global, count);
   }
-  loss.builder.ret({global, sums->loss}, {"loss", "loss_sum"});
+  loss.builder.ret({global, sums->loss}, {names::loss.str(), names::lossSum.str()});
   eraseDeadNodes(step);
   eraseUnusedArguments(step);
   return llvm::Error::success();
@@ -349,7 +346,7 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
   if (!sums)
     return sums.takeError();
   llvm::SmallVector<Value *, 6> results = {loss.overBatch(sums->loss), loss.overBatch(sums->count)};
-  std::vector<std::string> names = {"loss_sum", "count"};
+  std::vector<std::string> resultNames = {names::lossSum.str(), names::count.str()};
   if (isClassLoss(options.kind)) {
     Value *labels = step.argument(options.labels);
     Value *output = loss.classLast(values.lookup(site.output), site.classAxis);
@@ -361,16 +358,16 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
     Value *counted = loss.builder.mul(loss.valid(labels), *weights);
     results.push_back(loss.overBatch(loss.total(loss.builder.mul(hits, counted))));
     results.push_back(results[1]);
-    names.insert(names.end(), {"correct", "total"});
+    resultNames.insert(resultNames.end(), {names::correct.str(), names::total.str()});
   }
   const std::vector<std::string> &outputs = forward.returnNode()->get<ReturnAttributes>().names;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (llvm::StringRef(outputs[i]).starts_with("loss_terms") || llvm::StringRef(outputs[i]).starts_with("loss_counts"))
+    if (names::isLossPart(outputs[i]))
       continue;
     results.push_back(values.lookup(forward.returnNode()->operand(static_cast<unsigned>(i))));
-    names.push_back("output." + outputs[i]);
+    resultNames.push_back((names::outputPrefix + outputs[i]).str());
   }
-  loss.builder.ret(results, names);
+  loss.builder.ret(results, resultNames);
   eraseDeadNodes(step);
   eraseUnusedArguments(step);
   return rejectRandomness(step);
@@ -379,12 +376,12 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
 llvm::Error run(Module &module, const PassContext &context) {
   LossRequest request{context.options.loss, context.options.graphSamples()};
   const LossOptions &options = request.options;
-  if (auto reduction = module.settings.find("model_loss");
-      options.kind == "model" && reduction != module.settings.end())
-    request.options.reduction = reduction->second;
+  Facts &facts = module.facts;
+  if (options.kind == LossKind::model && facts.modelLoss)
+    request.options.reduction = *facts.modelLoss;
   Function &forward = *module.function(FunctionKind::forward);
-  if (std::string shifted = options.kind == "model" ? shiftedLabels(forward) : ""; !shifted.empty())
-    module.settings["shifted_labels"] = shifted;
+  if (options.kind == LossKind::model)
+    facts.shiftedLabels = shiftedLabels(forward);
   llvm::Expected<LossSite> site = findLossSite(module, forward, options);
   if (!site)
     return site.takeError();
@@ -397,11 +394,11 @@ llvm::Error run(Module &module, const PassContext &context) {
   if (llvm::Error error = buildEvalStep(module, forward, *site, request))
     return error;
   std::erase_if(module.functions, [](const auto &function) { return function->kind() == FunctionKind::forward; });
-  module.settings["loss"] = options.kind;
-  module.settings["loss_reduction"] = options.reduction;
-  module.settings["labels"] = options.labels;
+  facts.loss = options.kind;
+  facts.lossReduction = options.reduction;
+  facts.labels = options.labels;
   if (isClassLoss(options.kind))
-    module.settings["ignore_index"] = std::to_string(options.ignoreIndex);
+    facts.ignoreIndex = options.ignoreIndex;
   module.mesh = {{"shard", context.options.worldSize}};
   module.microSteps = context.options.microSteps;
   module.stage = Stage::train;

@@ -12,8 +12,8 @@ std::vector<const Parameter *> trainedParameters(const Module &module) {
   std::vector<const Parameter *> trained;
   const Function &step = *module.function(FunctionKind::microStep);
   for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
-    if (llvm::StringRef(name).starts_with(gradientPrefix))
-      trained.push_back(module.parameter(llvm::StringRef(name).drop_front(gradientPrefix.size())));
+    if (llvm::StringRef(name).starts_with(names::gradientPrefix))
+      trained.push_back(module.parameter(llvm::StringRef(name).drop_front(names::gradientPrefix.size())));
   return trained;
 }
 
@@ -27,11 +27,11 @@ std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Paramet
   const Function &step = *module.function(FunctionKind::microStep);
   std::vector<Value *> gradients;
   for (const Parameter *parameter : trained) {
-    std::string name = gradientPrefix.str() + parameter->name;
+    std::string name = names::gradientPrefix.str() + parameter->name;
     const Type &type = resultValue(step, name)->type();
     Value *sum = builder.function().addArgument(ArgumentKind::carry, name, type);
     builder.setSection(unitSection(module, *parameter, Phase::update));
-    gradients.push_back(widened && hasSixteenBits(type.dtype()) ? builder.cast(sum, parameter->type.dtype()) : sum);
+    gradients.push_back(widened && isHalf(type.dtype()) ? builder.cast(sum, parameter->type.dtype()) : sum);
   }
   builder.setSection({});
   return gradients;
@@ -135,7 +135,7 @@ llvm::Error run(Module &module, const PassContext &context) {
       all.push_back(&parameter);
   appendExport(module, byUnit(module, all));
   orderFunctions(module);
-  module.settings["optimizer"] = context.options.optimizer.kind;
+  module.facts.optimizer = context.options.optimizer.kind;
   return llvm::Error::success();
 }
 

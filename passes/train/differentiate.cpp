@@ -2,6 +2,7 @@
 // value has several uses. The derivative of a node stands in the node's unit, phase backward.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
 #include "passes/support/optimizer_layout.h"
@@ -101,7 +102,7 @@ private:
 Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
   Value *scale = readLossScale(builder);
   Value *one = scale ? builder.cast(scale, lossSum->type().dtype()) : builder.constant(lossSum->type(), 1);
-  Value *count = step.argument("count");
+  Value *count = step.argument(names::count);
   return count ? builder.div(one, count) : one;
 }
 
@@ -120,8 +121,8 @@ Value *summand(const Module &module, const Parameter &parameter, Value *local, c
 void returnGradients(Module &module, Function &step, const llvm::StringMap<Value *> &gradients,
                      const PipelineOptions &options) {
   Node *ret = step.returnNode();
-  llvm::SmallVector<Value *, 8> values = {resultValue(step, "loss")};
-  std::vector<std::string> names = {"loss"};
+  llvm::SmallVector<Value *, 8> values = {resultValue(step, names::loss)};
+  std::vector<std::string> names = {names::loss.str()};
   Builder builder(step, ret);
   for (const Parameter &parameter : module.parameters) {
     Value *local = gradients.lookup(parameter.name);
@@ -130,9 +131,9 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
     builder.inherit(*local->definer());
     builder.setPhase(Phase::backward);
     Value *global = builder.create(Op::batchSum, {summand(module, parameter, local, options)})->result();
-    global->setName(gradientPrefix.str() + parameter.name);
+    global->setName(names::gradientPrefix.str() + parameter.name);
     values.push_back(global);
-    names.push_back(gradientPrefix.str() + parameter.name);
+    names.push_back(names::gradientPrefix.str() + parameter.name);
   }
   ret->erase();
   builder.setInsertionPoint(nullptr);

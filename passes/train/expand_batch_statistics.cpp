@@ -1,5 +1,6 @@
 #include "ir/ops/attributes.h"
 #include "ir/ops/batch_norm.h"
+#include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
 #include "llvm/ADT/StringMap.h"
@@ -87,9 +88,7 @@ private:
 
   /// Statistics that the model holds as constants move nowhere.
   llvm::Error update(const Node &norm, Value *running, Value *statistic, double momentum) {
-    const Node *read = running->definer();
-    const State *state =
-        read && read->op() == Op::read ? step.module()->state(read->get<StateAttributes>().state.name) : nullptr;
+    const State *state = stateReadBy(*running);
     if (!state || state->role != StateRole::buffer)
       return llvm::Error::success();
     auto [user, isFirst] = users.try_emplace(state->name, &norm);

@@ -45,6 +45,7 @@
 #include "passes/train/saved_points.h"
 
 #include "ir/ops/attention.h"
+#include "ir/queries.h"
 #include "passes/support/min_cut.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -70,13 +71,6 @@ int64_t bytesOf(const Node &node) {
   for (unsigned i = 0; i < node.resultCount(); ++i)
     bytes += node.result(i)->type().bytes();
   return bytes;
-}
-
-/// The value whose memory it is.
-Value *rootOf(Value *value) {
-  while (value->definer() && isAlias(*value->definer()))
-    value = value->definer()->operand(0);
-  return value;
 }
 
 /// Arguments, states and constants are there in any case.
@@ -202,7 +196,7 @@ private:
   bool isInside(const Value &value) const { return value.definer() && indexOf.contains(value.definer()); }
 
   static int64_t costToKeep(Value &value) {
-    Value &root = *rootOf(&value);
+    Value &root = *aliasRoot(&value);
     return isAlwaysThere(root) || isReadInBackward(root) ? 0 : root.type().bytes();
   }
 
@@ -217,7 +211,7 @@ private:
     llvm::DenseSet<Value *> kept;
     // What another run keeps for its own backward costs this one nothing.
     auto keep = [&](Value *value) {
-      Value *root = rootOf(value);
+      Value *root = aliasRoot(value);
       bool isThere = isInside(*root) ? point.recomputed[indexOf.lookup(root->definer())] : costToKeep(*root) == 0;
       if (!isThere && !isAlwaysThere(*root) && kept.insert(root).second)
         point.bytes += root->type().bytes();
@@ -328,7 +322,7 @@ std::string signatureOf(const ForwardRun &run, const Target &target) {
       auto [number, isNew] = numbers.try_emplace(operand, numbers.size());
       out << ' ' << number->second;
       if (isNew)
-        out << operand->type() << isAlwaysThere(*rootOf(const_cast<Value *>(operand))) << isReadInBackward(*operand);
+        out << operand->type() << isAlwaysThere(*aliasRoot(const_cast<Value *>(operand))) << isReadInBackward(*operand);
     }
     for (unsigned k = 0; k < node.resultCount(); ++k) {
       numbers.try_emplace(node.result(k), numbers.size());

@@ -8,7 +8,7 @@ namespace {
 bool isReadByMarked(const Node &node) {
   for (unsigned i = 0; i < node.resultCount(); ++i)
     for (const Use *use = node.result(i)->uses(); use; use = use->next())
-      if (use->user()->saving == Saving::recompute)
+      if (use->user()->schedule.saving == Saving::recompute)
         return true;
   return false;
 }
@@ -19,7 +19,7 @@ void markAll(const ForwardRun &run, bool keepsExpensive) {
     Node &node = *run.nodes[i];
     bool isWanted = run.mayRecompute[i] && !(keepsExpensive && isExpensive(node));
     if (isWanted && (run.readByBackward[i] || isReadByMarked(node)))
-      node.saving = Saving::recompute;
+      node.schedule.saving = Saving::recompute;
   }
 }
 
@@ -34,7 +34,7 @@ void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const Pas
   for (size_t i = 0; i < runs.size(); ++i)
     for (size_t k = 0; k < runs[i].nodes.size(); ++k)
       if (choices[i]->recomputed[k])
-        runs[i].nodes[k]->saving = Saving::recompute;
+        runs[i].nodes[k]->schedule.saving = Saving::recompute;
   if (llvm::none_of(runs, [](const ForwardRun &run) { return run.mayOffload; }))
     return;
   for (const ForwardRun &run : runs)

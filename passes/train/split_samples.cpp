@@ -2,6 +2,7 @@
 // a step sums over samples is summed in one balanced binary tree that the tree over ranks continues.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
+#include "ir/reserved_names.h"
 #include "passes/passes.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/MathExtras.h"
@@ -146,9 +147,8 @@ private:
   /// Values of samples are returned side by side. A number per sample, or the model's own loss of it, has no place in a
   /// result and nobody reads it.
   void splitReturn(Node &ret) {
-    const std::map<std::string, std::string> &settings = builder.module().settings;
-    auto loss = settings.find("model_loss_output");
-    std::string lossOutput = loss == settings.end() ? "" : "output." + loss->second;
+    const Facts &facts = builder.module().facts;
+    std::string lossOutput = facts.modelLossOutput.empty() ? "" : (names::outputPrefix + facts.modelLossOutput).str();
     llvm::SmallVector<Value *, 8> values;
     std::vector<std::string> names;
     for (unsigned i = 0; i < ret.operandCount(); ++i) {

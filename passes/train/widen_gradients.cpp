@@ -14,37 +14,7 @@ Node *widenedBy(Value *value) {
     value = value->uses()->user()->result();
   Node *user = value->hasOneUse() ? value->uses()->user() : nullptr;
   bool widens = user && user->op() == Op::cast && user->result()->type().dtype() == DType::f32;
-  return widens && hasSixteenBits(value->type().dtype()) ? user : nullptr;
-}
-
-/// The first of the node's results that `wide` makes f32; -1: the op does not know it.
-int firstSum(const Node &node) {
-  switch (node.op()) {
-  case Op::matmul:
-  case Op::reduceSum:
-  case Op::scatterAdd:
-  case Op::convolutionGradWeight: return 0;
-  case Op::layerNormGrad:
-  case Op::rmsNormGrad: return 1;
-  default: return -1;
-  }
-}
-
-template <class A>
-std::unique_ptr<AttributesBase> widened(const Node &node) {
-  A attributes = node.get<A>();
-  attributes.wide = true;
-  return std::make_unique<Attributes<A>>(std::move(attributes));
-}
-
-std::unique_ptr<AttributesBase> wideAttributes(const Node &node) {
-  switch (node.op()) {
-  case Op::matmul: return widened<MatmulAttributes>(node);
-  case Op::reduceSum: return widened<ReduceAttributes>(node);
-  case Op::scatterAdd: return widened<ScatterAddAttributes>(node);
-  case Op::convolutionGradWeight: return widened<ConvolutionAttributes>(node);
-  default: return widened<NormAttributes>(node);
-  }
+  return widens && isHalf(value->type().dtype()) ? user : nullptr;
 }
 
 /// Every sum of the node is rounded and at once f32 again, or not read at all.
@@ -62,7 +32,7 @@ bool allAreWidened(const Node &node, unsigned first) {
 void widen(Function &function, Node &node, unsigned first) {
   Builder builder(function, &node);
   builder.inherit(node);
-  Node *wide = builder.create(node.op(), node.operands(), wideAttributes(node));
+  Node *wide = builder.create(node.op(), node.operands(), infoOf(node).accumulateInF32(node));
   for (unsigned i = 0; i < node.resultCount(); ++i) {
     wide->result(i)->setName(node.result(i)->name());
     Node *cast = i >= first && node.result(i)->hasUses() ? widenedBy(node.result(i)) : nullptr;
@@ -89,7 +59,7 @@ void dropRoundTrips(Function &step) {
   for (Node *node : step) {
     Node *widening =
         node->op() == Op::cast && node->section.phase == Phase::backward ? node->operand(0)->definer() : nullptr;
-    bool isBack = widening && widening->op() == Op::cast && hasSixteenBits(node->result()->type().dtype()) &&
+    bool isBack = widening && widening->op() == Op::cast && isHalf(node->result()->type().dtype()) &&
                   widening->result()->type().dtype() == DType::f32 &&
                   widening->operand(0)->type() == node->result()->type();
     if (isBack)
@@ -109,7 +79,7 @@ llvm::Error run(Module &module, const PassContext &) {
       builder.inherit(*widening);
       widening->result()->replaceAllUsesWith(builder.reshape(node->operand(0), widening->result()->type().shape()));
     }
-    int first = node->section.phase == Phase::backward ? firstSum(*node) : -1;
+    int first = node->section.phase == Phase::backward ? infoOf(*node).firstSum : -1;
     if (first >= 0 && allAreWidened(*node, static_cast<unsigned>(first)))
       widen(step, *node, static_cast<unsigned>(first));
   }

@@ -1,7 +1,7 @@
 // A data set: named fields, each a run of equally large samples in one or more files, read by slice.
 //
 // Every supported format comes down to this: in each file the samples of a field lie one after the other from some byte
-// on. Nothing is copied into memory as a whole. Formats are recognised by extension or magic (interface.md section 4):
+// on. Nothing is copied into memory as a whole. Formats are recognised by extension or magic:
 //
 //   safetensors  fields are the tensors, dim 0 is the sample; several files are read as one, in the order of their
 //   names tokens       llm.c .bin, fields `tokens` (the first T of T + 1 tokens) and `labels` (the last T); sample s

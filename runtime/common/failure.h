@@ -1,4 +1,4 @@
-// The one exception type of the runtime: an exit code of interface.md section 3 and one message for the user.
+// The one exception type of the runtime: an exit code and one message for the user.
 //
 // `main` catches it, prints the message and the closing line `fsdpc: exit=<code> rank=<r> ...`, and ends the run with
 // the code.

@@ -13,7 +13,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Options of optimizers that interface.md names; those the program has no scalar for are compiled in.
+/// Options of optimizers; those the program has no scalar for are compiled in.
 constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "eps",       "weight_decay",
                                                  "momentum",   "nesterov",    "dampening", "rho",
                                                  "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",

@@ -1,4 +1,4 @@
-// Command line of an emitted program (interface.md section 3).
+// Command line of an emitted program.
 //
 // One table, `optionTable()`, holds every option: parsing, the list of `--help`, "did you mean" and the settings in the
 // log come from it. The program's own scalars (learning rate, betas, ...) are added to it from ProgramInfo::scalars.

@@ -1,7 +1,7 @@
 // The collectives an emitted program calls, and what their completion means.
 //
 // Each collective is started and waited for. `wait` returns when (a) this rank's result is complete AND (b) no rank
-// reads this rank's operand any more, so the memory of the operand may be reused at once (design.md section 2, rule 3).
+// reads this rank's operand any more, so the memory of the operand may be reused at once (ir/README.md, R3).
 // Sums over ranks are one balanced binary tree in rank order, ((r0+r1)+(r2+r3))+..., in every transport and collective,
 // so a result has the same bits on every rank, in every run, on every transport.
 //

@@ -3,7 +3,7 @@
 // A start enqueues an NCCL call on the stream of its channel, straight from the operand's place to the result's;
 // `await` before it makes that stream wait for compute, `wait` makes compute wait for the collective. The host waits
 // for neither. When a collective has ended on a rank's stream, NCCL reads this rank's operand no more, so its memory is
-// free for compute behind the wait (design.md section 2, rule 3).
+// free for compute behind the wait (ir/README.md, R3).
 #pragma once
 
 #include "runtime/common/address.h"

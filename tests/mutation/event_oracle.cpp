@@ -107,8 +107,8 @@ private:
       touch(operation, operand, false);
     for (unsigned i = 0; i < node.resultCount(); ++i)
       touch(operation, node.result(i), true);
-    if (node.workspaceBytes > 0)
-      operation.extents.push_back({node.workspace, node.workspaceBytes, true});
+    if (node.schedule.workspaceBytes > 0)
+      operation.extents.push_back({node.schedule.workspace, node.schedule.workspaceBytes, true});
     return operation;
   }
 
@@ -124,8 +124,8 @@ private:
       }
     for (const Node *node : function) {
       runNode(*node);
-      if (node->records >= 0 && lastOn[0])
-        recorded[node->records] = *lastOn[0];
+      if (node->schedule.records >= 0 && lastOn[0])
+        recorded[node->schedule.records] = *lastOn[0];
     }
     if (alone)
       join();
@@ -147,9 +147,9 @@ private:
   void runNode(const Node &node) {
     if (infoOf(node).has(startsTransfer)) {
       Operation start = operationOf(node);
-      if (auto event = recorded.find(node.awaits); node.awaits >= 0 && event != recorded.end())
+      if (auto event = recorded.find(node.schedule.awaits); node.schedule.awaits >= 0 && event != recorded.end())
         start.after.push_back(event->second);
-      started[&node] = enqueue(1 + laneOf(node.stream), std::move(start));
+      started[&node] = enqueue(1 + laneOf(node.schedule.stream), std::move(start));
     } else if (node.op() == Op::wait) {
       runWait(node);
     } else if (node.op() != Op::free && node.op() != Op::ret && node.op() != Op::read && node.op() != Op::write &&
@@ -165,9 +165,9 @@ private:
     if (!started.contains(start)) {
       Operation first{"first " + toText(*start), {}, {}};
       touch(first, wait.operand(0), true);
-      started[start] = enqueue(1 + laneOf(start->stream), std::move(first));
+      started[start] = enqueue(1 + laneOf(start->schedule.stream), std::move(first));
     }
-    if (!wait.implied)
+    if (!wait.schedule.implied)
       enqueue(0, {"wait", {}, {started[start]}});
   }
 

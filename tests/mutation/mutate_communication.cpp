@@ -108,15 +108,15 @@ std::optional<std::string> doubleReduce(Module &module, Random &random) {
   builder.inherit(*wait);
   CollectiveAttributes over = (*start)->get<CollectiveAttributes>();
   Node *again = builder.create(Op::allReduceStart, {once}, over);
-  again->stream = (*start)->stream;
-  again->workspaceBytes = (*start)->workspaceBytes;
-  if (again->workspaceBytes > 0)
-    again->workspace = freshPlace(module, Space::privateSpace, again->workspaceBytes);
+  again->schedule.stream = (*start)->schedule.stream;
+  again->schedule.workspaceBytes = (*start)->schedule.workspaceBytes;
+  if (again->schedule.workspaceBytes > 0)
+    again->schedule.workspace = freshPlace(module, Space::privateSpace, again->schedule.workspaceBytes);
   for (const std::unique_ptr<Use> &token : (*start)->afterTokens())
     again->addAfter(token->value());
   Node *secondWait = builder.create(Op::wait, {again->result()});
   again->result()->place = secondWait->result()->place = place;
-  secondWait->stream = Stream::compute;
+  secondWait->schedule.stream = Stream::compute;
   std::vector<Use *> uses;
   for (Use *use = once->uses(); use; use = use->next())
     if (use->user() != again)
@@ -192,7 +192,7 @@ std::optional<std::string> startEarly(Module &module, Random &random) {
   Builder builder(*(*start)->function(), before);
   Node *early = builder.clone(**start, (*start)->operands());
   early->result()->place = (*start)->result()->place;
-  early->workspace = (*start)->workspace;
+  early->schedule.workspace = (*start)->schedule.workspace;
   (*start)->result()->replaceAllUsesWith(early->result());
   (*start)->erase();
   renumber(module);
@@ -217,16 +217,16 @@ std::optional<std::string> skipCopy(Module &module, Random &random) {
 
 std::optional<std::string> changeStream(Module &module, Random &random) {
   std::optional<Node *> node =
-      random.pick(nodesWhere(module, [](const Node &node) { return node.stream != Stream::none; }));
+      random.pick(nodesWhere(module, [](const Node &node) { return node.schedule.stream != Stream::none; }));
   if (!node)
     return std::nullopt;
   std::string what = toText(**node);
   std::vector<Stream> others;
   for (Stream stream : {Stream::none, Stream::compute, Stream::comm, Stream::reduce, Stream::copy, Stream::host})
-    if (stream != (*node)->stream)
+    if (stream != (*node)->schedule.stream)
       others.push_back(stream);
-  (*node)->stream = *random.pick(others);
-  return "on(" + nameOf((*node)->stream).str() + ") instead: " + what;
+  (*node)->schedule.stream = *random.pick(others);
+  return "on(" + nameOf((*node)->schedule.stream).str() + ") instead: " + what;
 }
 
 } // namespace fsdpc::mutation

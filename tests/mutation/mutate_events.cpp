@@ -9,15 +9,15 @@ namespace {
 
 using What = std::optional<std::string>;
 
-bool recordsEvent(const Node &node) { return node.records >= 0; }
-bool isCarriedOut(const Node &node) { return node.op() == Op::wait && !node.implied; }
-bool awaitsEvent(const Node &node) { return node.awaits >= 0; }
+bool recordsEvent(const Node &node) { return node.schedule.records >= 0; }
+bool isCarriedOut(const Node &node) { return node.op() == Op::wait && !node.schedule.implied; }
+bool awaitsEvent(const Node &node) { return node.schedule.awaits >= 0; }
 
 /// A compute node that may record an event, other than `node`, of the same function.
 std::vector<Node *> otherRecorders(const Module &module, const Node &node) {
   return nodesWhere(module, [&](const Node &other) {
-    return other.function() == node.function() && other.stream == Stream::compute && other.records < 0 &&
-           other.op() != Op::ret && !isStart(other);
+    return other.function() == node.function() && other.schedule.stream == Stream::compute &&
+           other.schedule.records < 0 && other.op() != Op::ret && !isStart(other);
   });
 }
 
@@ -28,9 +28,10 @@ What dropEventAt(Module &module, size_t which) {
   if (which >= recorders.size())
     return std::nullopt;
   Node *recorder = recorders[which];
-  for (Node *waiter : nodesWhere(module, [&](const Node &node) { return node.awaits == recorder->records; }))
-    waiter->awaits = -1;
-  recorder->records = -1;
+  for (Node *waiter :
+       nodesWhere(module, [&](const Node &node) { return node.schedule.awaits == recorder->schedule.records; }))
+    waiter->schedule.awaits = -1;
+  recorder->schedule.records = -1;
   return "no event of '" + toText(*recorder) + "'";
 }
 
@@ -43,7 +44,7 @@ What dropDeviceWaitAt(Module &module, size_t which) {
   std::vector<Node *> waits = nodesWhere(module, isCarriedOut);
   if (which >= waits.size())
     return std::nullopt;
-  waits[which]->implied = true;
+  waits[which]->schedule.implied = true;
   return "not carried out: '" + toText(*waits[which]) + "'";
 }
 
@@ -58,7 +59,7 @@ What moveRecord(Module &module, Random &random) {
   std::optional<Node *> other = recorder ? random.pick(otherRecorders(module, **recorder)) : std::nullopt;
   if (!other)
     return std::nullopt;
-  std::swap((*recorder)->records, (*other)->records);
+  std::swap((*recorder)->schedule.records, (*other)->schedule.records);
   return "recorded by '" + toText(**other) + "'";
 }
 
@@ -66,19 +67,19 @@ What moveRecord(Module &module, Random &random) {
 What moveAwait(Module &module, Random &random) {
   std::optional<Node *> waiter = random.pick(nodesWhere(module, awaitsEvent));
   std::optional<Node *> other =
-      random.pick(nodesWhere(module, [](const Node &node) { return isStart(node) && node.awaits < 0; }));
+      random.pick(nodesWhere(module, [](const Node &node) { return isStart(node) && node.schedule.awaits < 0; }));
   if (!waiter || !other)
     return std::nullopt;
-  std::swap((*waiter)->awaits, (*other)->awaits);
+  std::swap((*waiter)->schedule.awaits, (*other)->schedule.awaits);
   return "awaited by '" + toText(**other) + "'";
 }
 
 What swapEvents(Module &module, Random &random) {
   std::vector<Node *> waiters = nodesWhere(module, awaitsEvent);
   std::optional<Node *> a = random.pick(waiters), b = random.pick(waiters);
-  if (!a || (*a)->awaits == (*b)->awaits)
+  if (!a || (*a)->schedule.awaits == (*b)->schedule.awaits)
     return std::nullopt;
-  std::swap((*a)->awaits, (*b)->awaits);
+  std::swap((*a)->schedule.awaits, (*b)->schedule.awaits);
   return "'" + toText(**a) + "' and '" + toText(**b) + "' await each other's events";
 }
 

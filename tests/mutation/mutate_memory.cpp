@@ -134,7 +134,7 @@ What dropEdge(Module &module, Random &random) {
   Builder builder(*(*start)->function(), *start);
   Node *again = builder.clone(**start, (*start)->operands());
   again->result()->place = (*start)->result()->place;
-  again->workspace = (*start)->workspace;
+  again->schedule.workspace = (*start)->schedule.workspace;
   for (Value *token : tokens)
     again->addAfter(token);
   (*start)->result()->replaceAllUsesWith(again->result());
@@ -172,10 +172,10 @@ What overlapWorkspace(Module &module, Random &random) {
                (*node)->op() != Op::read && (*node)->op() != Op::ret && (*node)->op() != Op::pack;
   if (!works)
     return std::nullopt;
-  if ((*node)->workspaceBytes == 0)
-    (*node)->workspaceBytes = 64;
-  (*node)->workspace = (*value)->place;
-  (*node)->workspace.offsetBytes += static_cast<int64_t>(random.below((*value)->type().bytes()));
+  if ((*node)->schedule.workspaceBytes == 0)
+    (*node)->schedule.workspaceBytes = 64;
+  (*node)->schedule.workspace = (*value)->place;
+  (*node)->schedule.workspace.offsetBytes += static_cast<int64_t>(random.below((*value)->type().bytes()));
   return "scratch over an operand or result: " + toText(**node);
 }
 
@@ -232,11 +232,10 @@ What misplace(Module &module, Random &random) {
     return "state " + state.name + " moved without its reads";
   }
   case 1: {
-    std::string &setting = module.settings[random.coin() ? "arena_private_bytes" : "arena_window_bytes"];
-    int64_t bytes = std::stoll(setting);
+    std::optional<int64_t> &bytes = module.facts.arena(random.coin() ? Space::privateSpace : Space::window).bytes;
     // Arenas are rounded up to pages: less than what is used.
-    setting = std::to_string(bytes / 2);
-    return "an arena of " + setting + " bytes";
+    bytes = *bytes / 2;
+    return "an arena of " + std::to_string(*bytes) + " bytes";
   }
   case 2: {
     std::optional<Value *> value = random.pick(values);

@@ -80,8 +80,8 @@ What applyTwice(Node &copy) {
   Node *again =
       insertCompute(copy.op(), operands, copy.attributes() ? copy.attributes()->clone() : nullptr, copy, copy.next());
   again->result()->place = copy.result()->place;
-  again->workspace = copy.workspace;
-  again->workspaceBytes = copy.workspaceBytes;
+  again->schedule.workspace = copy.schedule.workspace;
+  again->schedule.workspaceBytes = copy.schedule.workspaceBytes;
   replaceUsesBehind(*copy.result(), *again->result(), *again);
   return "twice: " + toText(copy);
 }

@@ -280,7 +280,7 @@ What readOldVersion(Module &module, Random &random) {
     builder.inherit(**write);
     Node *old =
         builder.create(Op::read, {}, StateAttributes{{state->name}, Shape(state->type.shape()), state->type.dtype()});
-    old->stream = Stream::compute;
+    old->schedule.stream = Stream::compute;
     old->result()->place = state->place;
     (*write)->setOperand(0, old->result());
     return "writes what it was: " + what;

@@ -37,9 +37,9 @@ Node *waitOf(const Node &start) {
 }
 
 Place freshPlace(Module &module, Space space, int64_t bytes) {
-  std::string &setting = module.settings["arena_" + nameOf(space).str() + "_bytes"];
-  int64_t end = (std::stoll(setting.empty() ? "0" : setting) + 63) / 64 * 64;
-  setting = std::to_string(end + bytes);
+  std::optional<int64_t> &arenaBytes = module.facts.arena(space).bytes;
+  const int64_t end = roundUp(arenaBytes.value_or(0), 64);
+  arenaBytes = end + bytes;
   return {space, end};
 }
 
@@ -54,7 +54,7 @@ Node *insertCompute(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<Att
   Builder builder(*like.function(), position);
   builder.inherit(like);
   Node *node = builder.create(op, operands, std::move(attributes));
-  node->stream = Stream::compute;
+  node->schedule.stream = Stream::compute;
   return node;
 }
 

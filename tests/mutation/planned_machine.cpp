@@ -17,7 +17,7 @@ constexpr size_t laneCount = 4;
 size_t laneOf(const Node &node) {
   if (!infoOf(node).has(startsTransfer))
     return 0;
-  return node.stream == Stream::reduce ? 2 : node.stream == Stream::copy ? 3 : 1;
+  return node.schedule.stream == Stream::reduce ? 2 : node.schedule.stream == Stream::copy ? 3 : 1;
 }
 
 /// One call of a function by every rank.
@@ -314,7 +314,7 @@ private:
     const Node &start = *collective.start;
     const Value &result = *start.result(), &source = *start.operand(0);
     spoil(rank, result.place, Rank::tensorType(result).bytes());
-    spoil(rank, start.workspace, start.workspaceBytes);
+    spoil(rank, start.schedule.workspace, start.schedule.workspaceBytes);
     Lane &lane = lanes[rank][laneIndex];
     for (int64_t member = 0; member < axis.size; ++member) {
       lane.unread.push_back(member);
@@ -351,7 +351,7 @@ private:
       return;
     for (const Value *operand : node.operands())
       access(rank, operand->place, operand->type().bytes(), /*writes=*/false);
-    access(rank, node.workspace, node.workspaceBytes, /*writes=*/true);
+    access(rank, node.schedule.workspace, node.schedule.workspaceBytes, /*writes=*/true);
     for (unsigned i = 0; i < node.resultCount(); ++i)
       access(rank, node.result(i)->place, node.result(i)->type().bytes(), /*writes=*/true);
     if (node.op() == Op::write)
@@ -368,7 +368,7 @@ private:
                    : results == Results::hashes ? hashOfSum(lane.read, start, type.bytes(), part)
                                                 : sumOf(lane.read, start, type, part);
     llvm::copy(result, ranks[rank].at(start.result()->place));
-    ranks[rank].spoil(start.workspace, start.workspaceBytes);
+    ranks[rank].spoil(start.schedule.workspace, start.schedule.workspaceBytes);
     order.begin(actorOf(rank, laneIndex));
     finished[{static_cast<int64_t>(rank), {collective.call, &start}}] = order.end();
     lane.hasBegun = false;

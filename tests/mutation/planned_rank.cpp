@@ -144,8 +144,8 @@ void Rank::clearGaps(const Node &pack) {
 void Rank::compute(const Node &node) {
   bool inPlace =
       isElementwise(node) || node.op() == Op::fused || node.op() == Op::copy || infoOf(node).has(OpTrait::inPlace);
-  if (node.workspaceBytes > 0)
-    spoil(node.workspace, node.workspaceBytes);
+  if (node.schedule.workspaceBytes > 0)
+    spoil(node.schedule.workspace, node.schedule.workspaceBytes);
   for (unsigned i = 0; i < node.resultCount(); ++i) {
     bool isOver = llvm::any_of(llvm::seq(node.operandCount()), [&](unsigned operand) {
       return (inPlace || isRowWrittenOver(node, i, operand)) && node.operand(operand)->place == node.result(i)->place;
@@ -154,8 +154,8 @@ void Rank::compute(const Node &node) {
       spoil(node.result(i)->place, node.result(i)->type().bytes());
   }
   results == Results::values ? evaluate(node) : leaveHashes(node);
-  if (node.workspaceBytes > 0)
-    spoil(node.workspace, node.workspaceBytes);
+  if (node.schedule.workspaceBytes > 0)
+    spoil(node.schedule.workspace, node.schedule.workspaceBytes);
 }
 
 void Rank::evaluate(const Node &node) {

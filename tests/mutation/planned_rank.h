@@ -24,9 +24,9 @@ public:
   Rank(const Module &module, int64_t index, Random &random, Results results)
       : module(module), index(index), random(random), results(results) {
     for (Space space : allSpaces) {
-      auto setting = module.settings.find("arena_" + nameOf(space).str() + "_bytes");
+      const std::optional<int64_t> arenaBytes = module.facts.arena(space).bytes;
       Bytes &arena = arenas[indexOf(space)];
-      arena.resize(setting == module.settings.end() ? 0 : std::stoll(setting->second) + slack);
+      arena.resize(arenaBytes ? *arenaBytes + slack : 0);
       spoil({space, 0}, static_cast<int64_t>(arena.size()));
     }
     for (const State &state : module.states)

@@ -94,7 +94,7 @@ Program compile(const Row &row) {
   llvm::ExitOnError orExit(program.name + ": ");
   OptionValues values = orExit(OptionValues::parse(words));
   Compilation compilation = orExit(compileModule(words[0], values));
-  program.hasEvents = compilation.module->settings.count(std::string(eventsSetting)) != 0;
+  program.hasEvents = compilation.module->facts.isOrderedByEvents;
   program.text = toText(*compilation.module);
   program.planned = orExit(parse(llvm::MemoryBufferRef(program.text, "planned")));
   program.train = orExit(parse(llvm::MemoryBufferRef(compilation.stageText[Stage::train], "train")));

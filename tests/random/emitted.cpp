@@ -159,9 +159,9 @@ std::vector<std::string> optionsOf(const Choices &choices) {
     add("reduce_dtype", "bf16");
   if (own.keepLowPrecisionGrads)
     options.push_back("--keep_low_precision_grads");
-  add("loss", own.loss.kind);
-  if (own.loss.kind != "model")
-    add("loss_reduction", own.loss.reduction);
+  add("loss", spelled(own.loss.kind));
+  if (own.loss.kind != LossKind::model)
+    add("loss_reduction", spelled(own.loss.reduction));
   if (own.loss.classAxis) {
     add("class_axis", std::to_string(*own.loss.classAxis));
     add("ignore_index", std::to_string(own.loss.ignoreIndex));
@@ -179,8 +179,8 @@ std::vector<std::string> optionsOf(const Choices &choices) {
       options.push_back(std::string("--") + name);
   if (own.optimizer.maxNorm)
     add("max_norm", doubleText(*own.optimizer.maxNorm));
-  add("auto_wrap_policy", own.autoWrapPolicy);
-  if (own.autoWrapPolicy == "size_based_wrap")
+  add("auto_wrap_policy", spelled(own.autoWrapPolicy));
+  if (own.autoWrapPolicy == WrapPolicy::sizeBased)
     add("min_num_params", std::to_string(own.minNumParams));
   options.push_back(own.decisions.forwardPrefetch ? "--forward_prefetch" : "--no_forward_prefetch");
   add("backward_prefetch", spelled(own.decisions.backwardPrefetch));

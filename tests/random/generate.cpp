@@ -165,12 +165,12 @@ void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results)
     output = maker.make(Op::concat, results, AxisAttributes{1}, {0, 2});
   }
   const LossOptions &loss = choices.options.loss;
-  if (loss.kind == "cross_entropy" || loss.kind == "nll")
+  if (loss.kind == LossKind::crossEntropy || loss.kind == LossKind::nll)
     output = scores(output, loss.classAxis == 1);
-  if (loss.kind == "nll")
+  if (loss.kind == LossKind::nll)
     output = maker.make(Op::logSoftmax, {output}, AxisAttributes{loss.classAxis == 1 ? 1 : output.rank() - 1}, {0, 4});
   output.value->setName(tensorName(999999, 0));
-  if (loss.kind == "model")
+  if (loss.kind == LossKind::model)
     return returnModelLoss(output);
   Tensor side = maker.floats.back();
   // Sample by sample, a result that has rows and no samples in it is refused (passes/analysis/samples_apart.h).
@@ -209,13 +209,14 @@ OptimizerOptions chooseOptimizer(Random &random) {
 
 LossOptions chooseLoss(Random &random) {
   LossOptions loss;
-  loss.kind = random.pick({"mse", "mse", "l1", "bce_with_logits", "cross_entropy", "cross_entropy", "nll", "model"});
-  loss.reduction = random.pick({"mean", "mean", "sum"});
-  if (loss.kind == "cross_entropy" || loss.kind == "nll") {
+  loss.kind = random.pick({LossKind::mse, LossKind::mse, LossKind::l1, LossKind::bceWithLogits, LossKind::crossEntropy,
+                           LossKind::crossEntropy, LossKind::nll, LossKind::model});
+  loss.reduction = random.pick({LossReduction::mean, LossReduction::mean, LossReduction::sum});
+  if (loss.kind == LossKind::crossEntropy || loss.kind == LossKind::nll) {
     loss.classAxis = random.pick({-1, 1});
     loss.ignoreIndex = random.pick({-100, 1});
   }
-  if (loss.kind == "cross_entropy")
+  if (loss.kind == LossKind::crossEntropy)
     loss.labelSmoothing = random.pick({0.0, 0.125});
   return loss;
 }
@@ -249,8 +250,9 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   // Programs take a loss scale in fp16 only.
   if (!options.emittable && random.chance(0.2))
     pipeline.optimizer.lossScale = LossScaleOptions{.initial = 16, .window = 1};
-  pipeline.autoWrapPolicy = random.pick({"auto", "auto", "size_based_wrap", "no_wrap"});
-  if (pipeline.autoWrapPolicy == "size_based_wrap")
+  pipeline.autoWrapPolicy =
+      random.pick({WrapPolicy::automatic, WrapPolicy::automatic, WrapPolicy::sizeBased, WrapPolicy::none});
+  if (pipeline.autoWrapPolicy == WrapPolicy::sizeBased)
     pipeline.minNumParams = random.pick({1, 20, 60});
   using Prefetch = BackwardPrefetch;
   using Recompute = ActivationCheckpointing;
@@ -270,8 +272,8 @@ std::unique_ptr<Module> generate(uint64_t seed, const Choices &choices, const Ge
   auto module = std::make_unique<Module>();
   module->name = "random";
   module->addFunction(FunctionKind::forward);
-  if (choices.options.loss.kind == "model")
-    module->settings["model_loss"] = choices.options.loss.reduction;
+  if (choices.options.loss.kind == LossKind::model)
+    module->facts.modelLoss = choices.options.loss.reduction;
   GraphWriter writer(*module, choices, options, seed);
   writer.addInputs();
   std::vector<Tensor> results;

@@ -32,7 +32,7 @@ int64_t classCount(const Module &train, llvm::StringRef labels) {
 
 void fillLabels(HostTensor &tensor, Random &random, const Module &train, const LossOptions &loss) {
   if (isFloat(tensor.type.dtype()))
-    return fillGrid(tensor, random, 1, loss.kind == "bce_with_logits" ? 1 : 64);
+    return fillGrid(tensor, random, 1, loss.kind == LossKind::bceWithLogits ? 1 : 64);
   int64_t classes = classCount(train, loss.labels);
   for (double &value : tensor.values)
     value = static_cast<double>(random.chance(0.15) && loss.ignoreIndex < 0 ? loss.ignoreIndex : random.below(classes));

@@ -42,7 +42,7 @@ std::unique_ptr<AttributesBase> rebatchedAttributes(const Node &node, int64_t fa
 std::unique_ptr<Module> rebatched(const Module &graph, int64_t factor) {
   auto result = std::make_unique<Module>();
   result->name = graph.name;
-  result->settings = graph.settings;
+  result->facts = graph.facts;
   result->units = graph.units;
   result->parameters = graph.parameters;
   for (const State &state : graph.states)

@@ -155,12 +155,12 @@ struct LossTerms {
   }
 };
 
-double elementTerm(const std::string &kind, double output, double label) {
-  if (kind == "mse")
+double elementTerm(LossKind kind, double output, double label) {
+  if (kind == LossKind::mse)
     return (output - label) * (output - label);
-  if (kind == "l1")
+  if (kind == LossKind::l1)
     return std::fabs(output - label);
-  assert(kind == "bce_with_logits" && "the other losses are of classes, or the model's own");
+  assert(kind == LossKind::bceWithLogits && "the other losses are of classes, or the model's own");
   return std::max(output, 0.0) - output * label + std::log1p(std::exp(-std::fabs(output)));
 }
 
@@ -172,7 +172,7 @@ double classTerm(const LossOptions &loss, llvm::ArrayRef<double> scores, int64_t
     sum += std::exp(score - largest);
     total += score;
   }
-  if (loss.kind == "nll")
+  if (loss.kind == LossKind::nll)
     return -scores[label];
   double normaliser = largest + std::log(sum), classes = static_cast<double>(scores.size());
   return normaliser - (1 - loss.labelSmoothing) * scores[label] - loss.labelSmoothing * total / classes;
@@ -200,7 +200,7 @@ LossTerms classTerms(const LossOptions &loss, const HostTensor &output, const Ho
 
 LossTerms lossTerms(const LossOptions &loss, const Tensors &results, const Tensors &samples) {
   LossTerms terms;
-  if (loss.kind == "model") {
+  if (loss.kind == LossKind::model) {
     for (auto [term, count] : llvm::zip_equal(results.at("loss_terms").values, results.at("loss_counts").values))
       terms.add(term, count);
     return terms;
@@ -310,7 +310,7 @@ llvm::Expected<double> GraphReference::lossAt(const std::string &name, llvm::Arr
     LossTerms terms = lossTerms(choices.options.loss, (*results)[part], rows[part]);
     all.add(terms.sum, terms.count);
   }
-  return choices.options.loss.reduction == "sum" ? all.sum : all.sum / all.count;
+  return choices.options.loss.reduction == LossReduction::sum ? all.sum : all.sum / all.count;
 }
 
 llvm::Expected<Tensors> GraphReference::evaluationOutputs() {

@@ -60,7 +60,7 @@ PipelineOptions optionsOf(const Cut &cut, const std::string &optimizer = "adamw"
   options.choices.strategy = cut.strategy;
   options.choices.accumulation = cut.accumulation;
   options.shardDegree = cut.strategy == Strategy::hybridShard ? 2 : -1;
-  options.loss.kind = "cross_entropy";
+  options.loss.kind = LossKind::crossEntropy;
   options.optimizer.kind = optimizer;
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0.01}, {"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-3}};
   return options;

@@ -88,9 +88,9 @@ TEST(AssignUnits, BySizeWhereNothingRepeats) {
 
 TEST(AssignUnits, Policies) {
   PipelineOptions options;
-  options.autoWrapPolicy = "no_wrap";
+  options.autoWrapPolicy = WrapPolicy::none;
   EXPECT_EQ(unitsOf({{"a.weight", 8}, {"b.weight", 8}}, options), (Names{"model: a.weight b.weight"}));
-  options.autoWrapPolicy = "size_based_wrap";
+  options.autoWrapPolicy = WrapPolicy::sizeBased;
   options.minNumParams = 16;
   EXPECT_EQ(unitsOf({{"a.weight", 8}, {"b.weight", 8}, {"c.weight", 20}, {"d.weight", 1}}, options),
             (Names{"a_to_b: a.weight b.weight", "c: c.weight", "d: d.weight"}));

@@ -88,7 +88,7 @@ std::unique_ptr<Module> compile(const Cut &cut, Stage stage) {
   options.microBatchSize = samples / (cut.ranks * cut.microSteps);
   options.choices.strategy = cut.strategy;
   options.shardDegree = cut.strategy == Strategy::hybridShard ? 2 : -1;
-  options.loss.kind = "cross_entropy";
+  options.loss.kind = LossKind::crossEntropy;
   options.optimizer.kind = "sgd";
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0}, {"momentum", 0}, {"dampening", 0}};
   auto module = makeNet(cut);

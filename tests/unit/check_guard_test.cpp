@@ -36,7 +36,7 @@ Program program() {
   PipelineOptions options;
   options.worldSize = 4;
   options.microBatchSize = 3;
-  options.loss.kind = "cross_entropy";
+  options.loss.kind = LossKind::crossEntropy;
   options.optimizer.kind = "sgd";
   options.optimizer.scalars = {{"lr", 0.1}};
   options.optimizer.maxNorm = 1;

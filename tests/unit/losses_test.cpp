@@ -32,8 +32,8 @@ protected:
     std::tie(tested, ranks) = GetParam();
     options.worldSize = ranks;
     options.microBatchSize = globalBatch / ranks;
-    options.loss.kind = tested.kind;
-    options.loss.reduction = tested.reduction;
+    options.loss.kind = *choiceFrom<LossKind>(tested.kind);
+    options.loss.reduction = *choiceFrom<LossReduction>(tested.reduction);
     options.loss.labelSmoothing = tested.labelSmoothing;
     options.optimizer.kind = "sgd";
     options.optimizer.scalars = {{"lr", 0.1}};

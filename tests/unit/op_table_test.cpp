@@ -16,6 +16,12 @@ TEST(OpTable, EveryOpHasAllItsParts) {
     EXPECT_TRUE(info.vjp);
     EXPECT_TRUE(info.cost);
     EXPECT_EQ(info.has(elementwise), info.scalar != nullptr);
+    EXPECT_NE(info.computeClass, ComputeClass::unknown);
+    EXPECT_LE(info.stages.first, info.stages.last);
+    EXPECT_EQ(info.has(elementwise), !info.element.text.empty());
+    EXPECT_EQ(info.firstSum >= 0, info.accumulateInF32 != nullptr);
+    EXPECT_TRUE(info.batch || !info.stages.contain(Stage::graph) || info.maxOperands() == 0 || op == Op::ret)
+        << "an op of graphs says where the batch of its operands comes out";
     EXPECT_FALSE(info.has(startsTransfer) && info.has(pure));
     for (llvm::StringRef operand : info.operandNames.drop_back(info.operandNames.empty() ? 0 : 1))
       EXPECT_FALSE(operand.ends_with("...")) << "only the last operand may be many";

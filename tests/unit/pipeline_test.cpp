@@ -48,7 +48,7 @@ protected:
     PipelineOptions options;
     options.worldSize = ranks;
     options.microBatchSize = 12 / ranks;
-    options.loss.kind = "cross_entropy";
+    options.loss.kind = LossKind::crossEntropy;
     options.optimizer.kind = optimizer;
     options.optimizer.scalars = {{"lr", 0.1},   {"weight_decay", 0.01}, {"beta1", 0.9},    {"beta2", 0.99},
                                  {"eps", 1e-3}, {"rho", 0.9},           {"momentum", 0.9}, {"alpha", 0.9}};

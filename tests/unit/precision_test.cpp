@@ -59,7 +59,7 @@ PipelineOptions optionsOf(DType param, DType reduce) {
   options.microBatchSize = 4;
   options.paramDType = param;
   options.reduceDType = reduce;
-  options.loss.kind = "cross_entropy";
+  options.loss.kind = LossKind::crossEntropy;
   options.optimizer.kind = "sgd";
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0.01}};
   return options;

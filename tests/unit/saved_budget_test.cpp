@@ -46,7 +46,7 @@ public:
     graph.b.ret({graph.b.matmul(x, graph.parameter("head.w", {width, 3}))}, {"y"});
     PipelineOptions options;
     options.microBatchSize = samples;
-    options.loss.kind = "cross_entropy";
+    options.loss.kind = LossKind::crossEntropy;
     graph.runBlindly({&appendLoss, &differentiate}, options);
     runs = forwardRuns(*graph.module.function(FunctionKind::microStep));
   }

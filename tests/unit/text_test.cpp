@@ -134,8 +134,11 @@ TEST(Text, HandWrittenLayoutIsFree) {
 TEST(Text, TablesPrintAsTheyWereRead) {
   std::string text =
       "module @\"odd name\" stage(planned) mesh(replicate = 2 stride 4, shard = 4)\n"
-      "setting \"a key\" \"a \\22value\\22\"\n"
+      "setting arena_window_used_bytes \"70\"\n"
+      "setting labels \"a \\22value\\22\"\n"
       "setting loss \"mse\"\n"
+      "setting loss_reduction \"sum\"\n"
+      "setting ordered_by_events \"\"\n"
       "decisions max_inflight_all_gathers(3) no_forward_prefetch backward_prefetch(backward_post) "
       "no_overlap_comm own_reduce_communicator\n"
       "unit @layers.0 source(name_scopes) strategy(shard_grad_op) reshard_after_forward(never)\n"
@@ -255,15 +258,19 @@ constexpr BrokenText brokenModules[] = {
     {"module @m stage(graph) garbage", "a module has no 'garbage'"},
     {"module @m stage(graph)\ngarbage", "expected setting"},
     {"module @m stage(graph)\n\x01", "no token starts"},
-    {"module @m stage(graph)\nsetting a \"1\"\nsetting a \"2\"", "twice"},
+    {"module @m stage(graph)\nsetting loss \"l1\"\nsetting loss \"mse\"", "twice"},
+    {"module @m stage(graph)\nsetting colour \"1\"", "no setting colour"},
+    {"module @m stage(graph)\nsetting loss \"L1\"", "setting loss: not a value"},
+    {"module @m stage(graph)\nsetting ignore_index \"none\"", "setting ignore_index: not a value"},
+    {"module @m stage(planned)\nsetting arena_private_bytes \"-1\"", "setting arena_private_bytes: not a value"},
     {"module @m stage(graph)\nunit @u\nunit @u", "declared twice"},
     {"module @m stage(graph)\noutline @u\noutline @u", "declared twice"},
     {"module @m stage(graph)\nstate @s scalar : f64[]\nstate @s scalar : f64[]", "declared twice"},
     {"module @m stage(graph)\nstate @s thing : f64[]", "expected the state's role"},
     {"module @m stage(graph)\nstate @s scalar : f65[]", "expected an element type"},
     {"module @m stage(graph)\nstate @s scalar : f64[-1]", "a dim is negative"},
-    {"module @m stage(graph)\nstate @s scalar : f64[4294967296,4294967296]", "do not fit"},
-    {"module @m stage(graph)\nstate @s scalar : f64[4611686018427387904]", "do not fit"},
+    {"module @m stage(graph)\nstate @s scalar : f64[4294967296,4294967296]", "no memory has as many bytes"},
+    {"module @m stage(graph)\nstate @s scalar : f64[4611686018427387904]", "no memory has as many bytes"},
     {"module @m stage(graph)\nstate @s scalar : f64[] init(1e999)", "an f64 can hold"},
     {"module @m stage(graph)\nstate @s scalar : f64[] init(x)", "expected a number"},
     {"module @m stage(graph)\nstate @s scalar : f64[] at(window-4)", "expected '+'"},

@@ -10,10 +10,10 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// Queries per block: whole tiles of the product kernel; the scores of a block stay in cache up to a few thousand keys.
-constexpr std::int64_t queryBlock = 48;
-
-std::int64_t roundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+// A block of queries is whole tiles of the product kernel, and its scores stay in cache up to a few thousand keys.
+using scratch_sizes::AttentionGradLayout;
+using scratch_sizes::AttentionLayout;
+using scratch_sizes::queryBlock;
 
 /// Addresses of one head: element (s, d) is data[s * rowStride + d].
 template <class T>
@@ -102,32 +102,12 @@ float dot(const float *a, const float *b, std::int64_t count) {
   return sum;
 }
 
-/// Offsets in floats, each a multiple of 64 bytes; the last one is the size.
-struct ForwardLayout {
-  std::int64_t values, scores, size;
-  explicit ForwardLayout(const AttentionShape &s) {
-    values = roundUp(s.queryWidth * paddedColumns(s.keys), 16);
-    scores = values + roundUp(s.keys * paddedColumns(s.valueWidth), 16);
-    size = scores + queryBlock * paddedColumns(s.keys);
-  }
-};
-
-struct BackwardLayout {
-  std::int64_t keyRows, values, queries, outputs, scores, slopes, size;
-  explicit BackwardLayout(const AttentionShape &s) {
-    keyRows = roundUp(s.queryWidth * paddedColumns(s.keys), 16);
-    values = keyRows + roundUp(s.keys * paddedColumns(s.queryWidth), 16);
-    queries = values + roundUp(s.valueWidth * paddedColumns(s.keys), 16);
-    outputs = queries + queryBlock * paddedColumns(s.queryWidth);
-    scores = outputs + queryBlock * paddedColumns(s.valueWidth);
-    slopes = scores + queryBlock * paddedColumns(s.keys);
-    size = slopes + queryBlock * paddedColumns(s.keys);
-  }
-};
+AttentionLayout layoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
+AttentionGradLayout gradLayoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
 
 void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q, const float *k, const float *v,
                  const float *mask, float *o, float *lse, float *scratchFloats) {
-  const ForwardLayout layout(shape);
+  const AttentionLayout layout = layoutOf(shape);
   float *const packedKeys = scratchFloats;
   float *const packedValues = scratchFloats + layout.values;
   float *const scores = scratchFloats + layout.scores;
@@ -205,7 +185,7 @@ struct BackwardOperands {
 
 /// What all queries of the group read of k and v.
 void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head, float *scratchFloats) {
-  const BackwardLayout layout(shape);
+  const AttentionGradLayout layout = gradLayoutOf(shape);
   const auto keys = keyHead(shape, operands.k, shape.queryWidth, head);
   const auto values = keyHead(shape, operands.v, shape.valueWidth, head);
   packColumns(keys.data, keys.rowStride, shape.queryWidth, shape.keys, scratchFloats);
@@ -216,7 +196,7 @@ void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std
 /// dq of one head of q, and its part of dk and dv: the first head of a group overwrites them, the others add.
 void backwardHead(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head,
                   float *scratchFloats) {
-  const BackwardLayout layout(shape);
+  const AttentionGradLayout layout = gradLayoutOf(shape);
   float *const packedKeys = scratchFloats;                     // k^T, for scores
   float *const packedKeyRows = scratchFloats + layout.keyRows; // k, for dq
   float *const packedValues = scratchFloats + layout.values;   // v^T, for dp
@@ -293,8 +273,8 @@ void forEachHead(const Context &c, std::int64_t heads, std::int64_t scratchBytes
 
 } // namespace
 
-std::int64_t attentionScratchBytes(const AttentionShape &shape) { return ForwardLayout(shape).size * 4; }
-std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return BackwardLayout(shape).size * 4; }
+std::int64_t attentionScratchBytes(const AttentionShape &shape) { return layoutOf(shape).size * 4; }
+std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return gradLayoutOf(shape).size * 4; }
 
 void attention(const Context &c, const AttentionShape &shape, const float *q, const float *k, const float *v,
                const float *mask, float *o, float *lse, Workspace workspace) {

@@ -3,6 +3,7 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/index_range.h"
+#include "runtime/cpu/kernels/scratch_sizes.h"
 #include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
@@ -18,7 +19,7 @@ void copyRow(const T *from, T *to, std::int64_t count) {
 }
 
 /// Rows so narrow that sums of all of them in f64 cost less than finding the updates of one.
-bool isNarrow(const GatherShape &shape) { return shape.inner <= 8; }
+bool isNarrow(const GatherShape &shape) { return shape.inner <= scratch_sizes::narrowRow; }
 
 template <class Index>
 void addNarrowRows(const GatherShape &shape, const Index *indices, const float *updates, float *x, double *sums) {
@@ -142,9 +143,7 @@ void gather(const Context &c, const GatherShape &shape, const T *x, const Index 
 }
 
 std::int64_t scatterAddScratchBytes(const GatherShape &shape) {
-  if (isNarrow(shape))
-    return shape.size * shape.inner * static_cast<std::int64_t>(sizeof(double));
-  return (shape.size + shape.count) * static_cast<std::int64_t>(sizeof(std::int32_t));
+  return scratch_sizes::scatterAddBytes(shape.size, shape.count, shape.inner);
 }
 
 template <class T, class Index>

@@ -10,7 +10,7 @@ namespace fsdpc::rt {
 /// y = x at the indices. T is an unsigned integer of the element's size.
 template <class T, class Index>
 void gather(const Context &c, const GatherShape &shape, const T *x, const Index *indices, T *y);
-/// Scratch of a scatterAdd of f32, bytes; as scatterAddScratchBytes in codegen/cpu/scratch.cpp. Other types need none.
+/// Scratch of a scatterAdd of f32, bytes. Other types need none.
 std::int64_t scatterAddScratchBytes(const GatherShape &shape);
 /// x [outer, size, inner] = the sums of the updates of each index, in the order of the indices. Up to eight
 /// f32 are added as such, more in f64, eight at a time as a tree before, and rounded once: off by at most 7 * 2^-24 of

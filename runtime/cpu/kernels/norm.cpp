@@ -2,6 +2,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/scratch_sizes.h"
 #include "runtime/cpu/kernels/vector_math.h"
 #include "runtime/cpu/kernels/wide_sum.h"
 
@@ -9,8 +10,7 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// dgamma and dbeta are summed in so many parts of the rows, whatever the number of threads.
-constexpr std::int64_t gradientParts = 16;
+using scratch_sizes::gradientParts; // whatever the number of threads
 
 /// The row that is normalised: x, or x + residual if there is one, which is stored in `sum`.
 const float *addResidual(const float *x, const float *residual, std::int64_t columns, float *sum) {
@@ -130,11 +130,6 @@ void sumParts(const double *parts, std::int64_t count, std::int64_t stride, std:
 
 /// Rows that are added in f32 before f64 takes over.
 constexpr std::int64_t gradientRows = 16;
-
-/// Bytes of the sums of all parts: each has `width` in f64, and as many in f32 for the rows that are under way.
-std::int64_t partsBytes(std::int64_t width) {
-  return gradientParts * width * static_cast<std::int64_t>(sizeof(double) + sizeof(float));
-}
 
 /// Calls row(i, sums) for every row, in order within a part, which adds to `width` sums that are zero every
 /// gradientRows rows. Returns what all parts come to: [gradientParts, width].
@@ -282,7 +277,9 @@ void layerNorm(const Context &c, const NormShape &shape, const float *x, const f
   });
 }
 
-std::int64_t layerNormGradScratchBytes(const NormShape &shape) { return partsBytes(2 * shape.columns); }
+std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
+  return scratch_sizes::normGradBytes(shape.columns, 2);
+}
 
 void layerNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                    const float *mean, const float *rstd, const float *addend, float *dx, float *dgamma, float *dbeta,
@@ -311,7 +308,7 @@ void rmsNorm(const Context &c, const NormShape &shape, const float *x, const flo
   });
 }
 
-std::int64_t rmsNormGradScratchBytes(const NormShape &shape) { return partsBytes(shape.columns); }
+std::int64_t rmsNormGradScratchBytes(const NormShape &shape) { return scratch_sizes::normGradBytes(shape.columns, 1); }
 
 void rmsNormGrad(const Context &c, const NormShape &shape, const float *dy, const float *x, const float *gamma,
                  const float *rstd, const float *addend, float *dx, float *dgamma, Workspace workspace) {

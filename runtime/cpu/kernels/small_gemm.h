@@ -7,14 +7,14 @@
 // products are.
 #pragma once
 
+#include "runtime/cpu/kernels/scratch_sizes.h"
+
 #include <cstdint>
 
 namespace fsdpc::rt {
 
-inline constexpr std::int64_t panelColumns = 32;
-constexpr std::int64_t paddedColumns(std::int64_t columns) {
-  return (columns + panelColumns - 1) / panelColumns * panelColumns;
-}
+using scratch_sizes::paddedColumns;
+using scratch_sizes::panelColumns;
 
 /// Packs B[k, n], b[k * rowStride + n], into panels at `packed` (k * paddedColumns(n) floats).
 void packRows(const float *b, std::int64_t rowStride, std::int64_t k, std::int64_t n, float *packed);

@@ -15,6 +15,7 @@
 #include "runtime/cuda/kernels/attention.h"
 
 #include "runtime/cuda/kernels/attention_softmax.h"
+#include "runtime/cuda/kernels/scratch_sizes.h"
 
 namespace fsdpc::rt {
 
@@ -340,7 +341,7 @@ namespace {
 
 /// Deltas, and with a mask shifts and factors.
 std::int64_t scratchBytes(const AttentionShape &shape, bool hasMask) {
-  return (hasMask ? 3 : 1) * shape.batch * shape.heads * shape.queries * static_cast<std::int64_t>(sizeof(float));
+  return scratch_sizes::attentionGradBytes(shape.batch * shape.heads * shape.queries, hasMask);
 }
 
 } // namespace

@@ -8,8 +8,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/cuda/kernels/block.h"
-
-#include <algorithm>
+#include "runtime/cuda/kernels/scratch_sizes.h"
 
 namespace fsdpc::rt {
 
@@ -24,17 +23,8 @@ struct AddSumPairs {
   }
 };
 
-constexpr std::int64_t shortRun = 32; ///< from here on a run is wide enough for a warp
 constexpr int runThreads = 256;
-constexpr unsigned columns = 32, lanes = 8; ///< of a block for short runs
-
-/// As channelSumsScratchBytes in codegen/cuda/scratch.cpp: into how many a channel is cut.
-std::int64_t chunksOf(const ChannelShape &shape) {
-  constexpr std::int64_t enoughBlocks = 1024, leastElements = 4096;
-  const std::int64_t blocks = shape.inner < shortRun ? (shape.channels + columns - 1) / columns : shape.channels;
-  const std::int64_t most = (shape.outer * shape.inner + leastElements - 1) / leastElements;
-  return std::max<std::int64_t>(1, std::min({most, enoughBlocks / std::max<std::int64_t>(1, blocks), shape.outer}));
-}
+constexpr unsigned columns = scratch_sizes::shortRunColumns, lanes = 8; ///< of a block for short runs
 
 template <class T>
 struct OfDeviations {
@@ -167,8 +157,8 @@ void sumChannels(const Context &c, const ChannelShape &shape, const Terms &terms
   if (workspace.bytes < channelSumsScratchBytes(shape))
     throw Failure(ExitCode::internal, "sums over channels have less scratch than they need");
   SumPair *const partial = reinterpret_cast<SumPair *>(workspace.data);
-  const std::int64_t chunks = chunksOf(shape);
-  if (shape.inner < shortRun) {
+  const std::int64_t chunks = scratch_sizes::channelChunks(shape.outer, shape.channels, shape.inner);
+  if (shape.inner < scratch_sizes::shortRun) {
     Grid grid = gridFor(c, (shape.channels + columns - 1) / columns * chunks, 1);
     grid.threads = dim3(columns, lanes);
     launch(c, grid, sumShortRuns<Terms>, shape, chunks, terms, partial);
@@ -183,7 +173,8 @@ void sumChannels(const Context &c, const ChannelShape &shape, const Terms &terms
 } // namespace
 
 std::int64_t channelSumsScratchBytes(const ChannelShape &shape) {
-  return chunksOf(shape) * shape.channels * static_cast<std::int64_t>(sizeof(SumPair));
+  static_assert(sizeof(SumPair) == 2 * sizeof(double));
+  return scratch_sizes::channelSumsBytes(shape.outer, shape.channels, shape.inner);
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/cuda/kernels/block.h"
+#include "runtime/cuda/kernels/scratch_sizes.h"
 
 #include <algorithm>
 
@@ -182,17 +183,11 @@ __global__ void inputGradient(Backward<T> b) {
 
 // ---- dgamma and dbeta
 
-constexpr int columnLanes = 8; ///< threads that share a column of a block
-constexpr int columnWidth = 4; ///< columns of a thread
+constexpr int columnLanes = 8;                              ///< threads that share a column of a block
+constexpr int columnWidth = scratch_sizes::normColumnWidth; ///< columns of a thread
+static_assert(scratch_sizes::normBlockColumns == warpLanes * columnWidth);
 
-/// As many chunks of rows as keep a large device busy, but none of few rows only.
-std::int64_t chunksOf(const NormShape &shape) {
-  constexpr std::int64_t blocks = 512, mostChunks = 128, fewRows = 32;
-  constexpr std::int64_t blockColumns = warpLanes * columnWidth;
-  const std::int64_t columnBlocks = std::max<std::int64_t>(1, (shape.columns + blockColumns - 1) / blockColumns);
-  const std::int64_t wanted = std::min({blocks / columnBlocks, mostChunks, (shape.rows + fewRows - 1) / fewRows});
-  return std::max<std::int64_t>(1, wanted);
-}
+std::int64_t chunksOf(const NormShape &shape) { return scratch_sizes::normGradChunks(shape.rows, shape.columns); }
 
 /// partial[chunk] = the chunk's dgamma and, if centered, its dbeta.
 template <bool centered, int width, class T>
@@ -303,7 +298,7 @@ void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *ga
 }
 
 std::int64_t layerNormGradScratchBytes(const NormShape &shape) {
-  return chunksOf(shape) * 2 * shape.columns * static_cast<std::int64_t>(sizeof(float));
+  return scratch_sizes::normGradBytes(shape.rows, shape.columns, 2);
 }
 
 template <class T, class G>
@@ -321,7 +316,7 @@ void rmsNorm(const Context &c, const NormShape &shape, const T *x, const T *gamm
 }
 
 std::int64_t rmsNormGradScratchBytes(const NormShape &shape) {
-  return chunksOf(shape) * shape.columns * static_cast<std::int64_t>(sizeof(float));
+  return scratch_sizes::normGradBytes(shape.rows, shape.columns, 1);
 }
 
 template <class T, class G>

@@ -1,0 +1,29 @@
+#include "ir/queries.h"
+
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+
+namespace fsdpc {
+
+State *stateOf(const Node &node) { return node.function()->module()->state(node.get<StateAttributes>().state.name); }
+
+State *stateReadBy(const Value &value) {
+  const Node *definer = value.definer();
+  return definer && definer->op() == Op::read ? stateOf(*definer) : nullptr;
+}
+
+Node *waitOf(const Node &start) {
+  const Value *future = start.result();
+  assert(future->type().isFuture() && future->hasOneUse() && "a future is waited for once");
+  return future->uses()->user();
+}
+
+Value *aliasRoot(Value *value) {
+  while (value->definer() && infoOf(*value->definer()).has(aliasesOperand))
+    value = value->definer()->operand(0);
+  return value;
+}
+
+Node *laterOf(Node *a, Node *b) { return !a || (b && a->isBefore(b)) ? b : a; }
+
+} // namespace fsdpc
