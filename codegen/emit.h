@@ -41,6 +41,7 @@ struct PredictedTime {
 
 /// What the program says about itself and the module does not hold.
 struct EmitInfo {
+  std::string resources;      ///< the folder that has codegen/templates/
   std::string planHash;       ///< hex digest of the planned module
   std::string compileCommand; ///< its options as a shell takes them, for messages that say how to compile again
   std::string settingsJson;   ///< the resolved compile options, one JSON object
@@ -85,7 +86,7 @@ const Dialect &dialectOf(llvm::StringRef target);
 llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const EmitInfo &info,
                                                      const Dialect &dialect);
 
-/// The runtime sources of a bundle, relative to the source tree; they go to the same path below OUT/.
-std::vector<std::string> runtimeFiles(llvm::StringRef sourceTree, llvm::StringRef target);
+/// The runtime sources of a bundle, relative to the folder that has runtime/; they go to the same path below OUT/.
+std::vector<std::string> runtimeFiles(llvm::StringRef resources, llvm::StringRef target);
 
 } // namespace fsdpc

@@ -2,7 +2,7 @@
 #
 #   %fsdpc              the compiler                  %exits N command...   the command must exit with status N
 #   %fixtures %samples  those folders                 %mpirun -n N ...      as in tests/run.sh
-#   %gpu                the folder tests/gpu
+#   %gpu                the folder tests/gpu          %root %build      the repository, and where it was built
 #   %program LINK FIXTURE N ...   compiles once for all tests (program/Inputs/program.py); %data, %check, %faults: beside it
 #   %s %t %T            lit's own: this file, a scratch name, a scratch folder
 #   FileCheck, not, split-file                        from LLVM 19
@@ -34,6 +34,8 @@ config.environment["FILECHECK_OPTS"] = "--dump-input-filter=error"
 
 config.substitutions += [
     ("%fsdpc", str(build / "fsdpc")),
+    ("%build", str(build)),
+    ("%root", str(root)),
     ("%exits", str(root / "tests/exits.sh")),
     ("%fixtures", str(root / "tests/fixtures")),
     ("%samples", str(root / "samples")),

@@ -46,8 +46,7 @@ llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const
   files.push_back({"program_info.cpp", programInfoText(program)});
   for (EmittedFile &file : dialect.moreFiles(program))
     files.push_back(std::move(file));
-  std::string buildFile =
-      (FSDPC_SOURCE_DIR + llvm::Twine("/codegen/templates/") + dialect.name() + "/CMakeLists.txt").str();
+  std::string buildFile = (info.resources + "/codegen/templates/" + dialect.name() + "/CMakeLists.txt").str();
   auto text = llvm::MemoryBuffer::getFile(buildFile, /*IsText=*/true);
   if (!text)
     return llvm::createStringError(text.getError(), "cannot read " + buildFile + ": " + text.getError().message());
@@ -55,11 +54,11 @@ llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const
   return files;
 }
 
-std::vector<std::string> runtimeFiles(llvm::StringRef sourceTree, llvm::StringRef target) {
+std::vector<std::string> runtimeFiles(llvm::StringRef resources, llvm::StringRef target) {
   std::vector<std::string> files;
   for (const std::string &folder :
        {std::string("runtime/common"), ("runtime/" + target).str(), ("runtime/" + target + "/kernels").str()}) {
-    llvm::SmallString<256> path(sourceTree);
+    llvm::SmallString<256> path(resources);
     llvm::sys::path::append(path, folder);
     std::error_code error;
     for (llvm::sys::fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {

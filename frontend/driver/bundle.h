@@ -11,6 +11,7 @@ namespace fsdpc {
 llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input);
 
 /// What the page of a compilation at stage planned says about it.
-SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values);
+SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values,
+                                        llvm::StringRef resources);
 
 } // namespace fsdpc

@@ -2,6 +2,7 @@
 
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/compile.h"
+#include "frontend/output/installation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/report/schedule_format.h"
 #include "frontend/search/estimate.h"
@@ -141,7 +142,10 @@ llvm::Error simulateModel(OptionValues &values) {
   llvm::StringRef format = values.text("schedule_format").empty() ? "text" : values.text("schedule_format");
   if (format != "html")
     return writeText(values.text("output"), scheduleText(*compilation->module, timeline, format));
-  SchedulePageOptions options = schedulePageOptions(*compilation, values);
+  llvm::Expected<const Installation &> own = installation();
+  if (!own)
+    return own.takeError();
+  SchedulePageOptions options = schedulePageOptions(*compilation, values, own->resources);
   if (llvm::Error error = readProfiles(values, options))
     return error;
   llvm::Expected<std::string> page = schedulePage(*compilation->module, *compilation->target, timeline, options);
@@ -154,8 +158,9 @@ llvm::Error checkFrontend(const OptionValues &values) {
   llvm::StringRef testBuild = values.text("test_build");
   const bool isForDevice = testBuild == "off" || testBuild == "loopback";
   if (values.text("attention") == "cudnn" && values.text("emit") == "program" && isForDevice)
-    return usage("--attention cudnn: this fsdpc was built without the headers of cuDNN's frontend: tests/setup.sh "
-                 "--with_cuda gets them, then configure and build it again; or --emit src, and build the source where "
+    return usage("--attention cudnn: this fsdpc was built without the headers of cuDNN's frontend: "
+                 "runtime/cuda/toolkit.sh --install gets them, then configure and build it again; or --emit src, and "
+                 "build the source where "
                  "they are");
 #endif
   return llvm::Error::success();

@@ -1,5 +1,6 @@
 #include "frontend/output/build_program.h"
 
+#include "frontend/output/installation.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -36,60 +37,40 @@ llvm::Error run(llvm::ArrayRef<std::string> command, const std::string &log) {
                                  (output ? (*output)->getBuffer().str() : ""));
 }
 
-/// Everything that differs between the ways to build a program; flags are separated by |.
-struct Toolchain {
-  const char *compiler, *flags, *libraries, *linkFlags;
-};
-
-llvm::Expected<Toolchain> cpuToolchain(const BuildOptions &options) {
-  const bool isTest = options.testBuild == "on";
-  return Toolchain{FSDPC_HOST_COMPILER, isTest ? FSDPC_PROGRAM_FLAGS "|-DFSDPC_TEST_BUILD" : FSDPC_PROGRAM_FLAGS,
-                   isTest ? FSDPC_TEST_RUNTIME_LIBRARY : FSDPC_RUNTIME_LIBRARY, FSDPC_LINK_FLAGS};
-}
-
-llvm::Expected<Toolchain> cudaToolchain(const BuildOptions &options) {
-  if (options.testBuild == "on")
-    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_EMULATED_PROGRAM_FLAGS, FSDPC_EMULATED_RUNTIME_LIBRARY,
-                     FSDPC_EMULATED_LINK_FLAGS};
-  if (options.testBuild == "emulated_loopback")
-    return Toolchain{FSDPC_HOST_COMPILER, FSDPC_EMULATED_PROGRAM_FLAGS, FSDPC_EMULATED_LOOPBACK_LIBRARIES,
-                     FSDPC_EMULATED_LINK_FLAGS};
-#if defined(FSDPC_CUDA_COMPILER)
-  if (options.testBuild == "loopback")
-    return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS "|-DFSDPC_RANKS_ARE_THREADS",
-                     FSDPC_CUDA_LOOPBACK_LIBRARIES, FSDPC_CUDA_LINK_FLAGS};
-  return Toolchain{FSDPC_CUDA_COMPILER, FSDPC_CUDA_PROGRAM_FLAGS, FSDPC_CUDA_RUNTIME_LIBRARY,
-                   FSDPC_CUDA_LINK_FLAGS "|" FSDPC_NCCL_LIBRARY};
-#else
+llvm::Expected<const Toolchain &> toolchainFor(const BuildOptions &options) {
+  llvm::Expected<const Installation &> own = installation();
+  if (!own)
+    return own.takeError();
+  const bool isTest = options.testBuild != "off";
+  auto found = own->toolchains.find(isTest ? options.target + "." + options.testBuild : options.target);
+  if (found != own->toolchains.end())
+    return found->second;
+  if (isTest)
+    return llvm::createStringError("--test_build " + options.testBuild + ": this fsdpc has no such build of --target " +
+                                   options.target + "; the build tree has them all, but for those that need nvcc");
   return llvm::createStringError("this fsdpc was built without a CUDA compiler (nvcc): --emit src writes the source of "
                                  "the program, which builds where there is one");
-#endif
-}
-
-void appendFlags(std::vector<std::string> &command, llvm::StringRef flags) {
-  llvm::SmallVector<llvm::StringRef, 16> parts;
-  flags.split(parts, '|', -1, false);
-  for (llvm::StringRef part : parts)
-    command.push_back(part.str());
 }
 
 } // namespace
 
 bool buildsCudaPrograms() {
-#if defined(FSDPC_CUDA_COMPILER)
-  return llvm::sys::fs::can_execute(FSDPC_CUDA_COMPILER);
-#else
-  return false;
-#endif
+  llvm::Expected<const Installation &> own = installation();
+  if (!own) {
+    llvm::consumeError(own.takeError());
+    return false;
+  }
+  auto found = own->toolchains.find("cuda");
+  return found != own->toolchains.end() && llvm::sys::fs::can_execute(found->second.compiler);
 }
 
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options) {
-  llvm::Expected<Toolchain> toolchain = options.target == "cpu" ? cpuToolchain(options) : cudaToolchain(options);
+  llvm::Expected<const Toolchain &> toolchain = toolchainFor(options);
   if (!toolchain)
     return toolchain.takeError();
   const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER");
-  for (const char *name : {launcher, toolchain->compiler})
-    if (name)
+  for (llvm::StringRef name : {llvm::StringRef(launcher ? launcher : ""), llvm::StringRef(toolchain->compiler)})
+    if (!name.empty())
       if (llvm::Error error = requireCompiler(name))
         return error;
   std::string root = folder.workingPath().str();
@@ -100,7 +81,7 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
     if (launcher)
       command.push_back(launcher);
     command.push_back(toolchain->compiler);
-    appendFlags(command, toolchain->flags);
+    llvm::append_range(command, toolchain->flags);
     objects.push_back(root + "/" + source + ".o");
     for (const std::string &argument :
          {std::string("-I") + root, std::string("-c"), root + "/" + source, std::string("-o"), objects.back()})
@@ -122,8 +103,8 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
       return llvm::createStringError(message);
   std::vector<std::string> link = {toolchain->compiler, "-o", root + "/train"};
   llvm::append_range(link, objects);
-  appendFlags(link, toolchain->libraries);
-  appendFlags(link, toolchain->linkFlags);
+  llvm::append_range(link, toolchain->libraries);
+  llvm::append_range(link, toolchain->linkFlags);
   if (llvm::Error error = run(link, root + "/train.log"))
     return error;
   for (const std::string &object : objects)

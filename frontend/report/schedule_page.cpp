@@ -33,17 +33,9 @@ int64_t nanoseconds(double microseconds) { return std::llround(microseconds * 10
 /// The streams that have a lane, in the order of their lanes. What the host computes, the compute stream waits for.
 constexpr Stream lanes[] = {Stream::compute, Stream::comm, Stream::reduce, Stream::copy};
 
-int64_t laneOf(const Node &start) { return llvm::find(lanes, start.stream) - std::begin(lanes); }
+int64_t laneOf(const Node &start) { return llvm::find(lanes, start.schedule.stream) - std::begin(lanes); }
 
 int64_t idOf(const Node &start) { return startsCollective(start) ? start.get<CollectiveAttributes>().id : -1; }
-
-int64_t settingBytes(const Module &module, llvm::StringRef key) {
-  int64_t bytes = 0;
-  auto found = module.settings.find(key.str());
-  if (found != module.settings.end())
-    (void)llvm::StringRef(found->second).getAsInteger(10, bytes);
-  return bytes;
-}
 
 class ScheduleWriter {
 public:
@@ -280,7 +272,7 @@ json::Object ScheduleWriter::memoryJson() const {
     peakName += " %" + peak->result()->name().str();
   return json::Object{
       {"permanent_bytes", curve.permanentBytes},
-      {"arena_bytes", settingBytes(module, "arena_private_bytes") + settingBytes(module, "arena_window_bytes")},
+      {"arena_bytes", module.facts.arenaBytes(Space::privateSpace) + module.facts.arenaBytes(Space::window)},
       {"time_ns", std::move(time)},
       {"bytes", std::move(bytes)},
       {"peak",
@@ -330,8 +322,8 @@ json::Value ScheduleWriter::write() {
       {"memory", memoryJson()}};
 }
 
-llvm::Expected<std::string> readPart(llvm::StringRef name) {
-  std::string path = (FSDPC_SOURCE_DIR "/frontend/report/schedule_page/" + name).str();
+llvm::Expected<std::string> readPart(llvm::StringRef resources, llvm::StringRef name) {
+  std::string path = (resources + "/frontend/report/schedule_page/" + name).str();
   auto text = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!text)
     return llvm::createStringError(text.getError(), "cannot read " + path + ": " + text.getError().message());
@@ -371,12 +363,12 @@ llvm::Expected<std::string> schedulePage(const Module &planned, const Target &ta
       return llvm::createStringError(file + ": " + toString(parsed.takeError()));
     profiles += (profiles.empty() ? "" : ",") + text;
   }
-  llvm::Expected<std::string> page = readPart("page.html");
+  llvm::Expected<std::string> page = readPart(options.resources, "page.html");
   if (!page)
     return page.takeError();
   // The parts first: their text holds no marks, the model's may.
   for (llvm::StringRef name : {"style.css", "model.js", "view.js", "page.js"}) {
-    llvm::Expected<std::string> part = readPart(name);
+    llvm::Expected<std::string> part = readPart(options.resources, name);
     if (!part)
       return part.takeError();
     if (name.ends_with(".css"))

@@ -11,6 +11,7 @@
 namespace fsdpc {
 
 struct SchedulePageOptions {
+  std::string resources; ///< the folder that has frontend/report/schedule_page/
   std::string title;
   std::string planHash; ///< profiles of other plans are refused
   /// What the head of the page says about the compile: (term, value).

@@ -1,6 +1,7 @@
 #include "frontend/tools/calibrate.h"
 
 #include "frontend/compilation/machine.h"
+#include "frontend/output/installation.h"
 #include "passes/cost/fit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -14,22 +15,28 @@ namespace fsdpc {
 
 namespace {
 
-llvm::Error mpirunFailed(const llvm::Twine &why) {
-  return llvm::createStringError("calibrate: mpirun " FSDPC_CALIBRATION_PROGRAM ": " + why);
+llvm::Error mpirunFailed(const llvm::Twine &program, const llvm::Twine &why) {
+  return llvm::createStringError("calibrate: mpirun " + program + ": " + why);
 }
 
 /// What the calibration program prints on `ranks` ranks.
 llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llvm::StringRef> transport) {
+  llvm::Expected<const Installation &> own = installation();
+  if (!own)
+    return own.takeError();
+  const std::string &program = own->calibration;
+  if (program.empty())
+    return llvm::createStringError("calibrate: this build of fsdpc has no calibration program");
   llvm::ErrorOr<std::string> launcher = llvm::sys::findProgramByName("mpirun");
   if (!launcher)
-    return mpirunFailed("no mpirun in PATH");
+    return mpirunFailed(program, "no mpirun in PATH");
   llvm::SmallString<128> output, log;
   for (llvm::SmallString<128> *path : {&output, &log})
     if (std::error_code code = llvm::sys::fs::createTemporaryFile("fsdpc-calibrate", "txt", *path))
       return llvm::createStringError("a temporary file: " + code.message());
   llvm::FileRemover removeOutput(output), removeLog(log);
   std::string count = std::to_string(ranks);
-  llvm::SmallVector<llvm::StringRef, 8> command = {"mpirun", "-n", count, FSDPC_CALIBRATION_PROGRAM};
+  llvm::SmallVector<llvm::StringRef, 8> command = {"mpirun", "-n", count, program};
   if (transport)
     command.push_back(*transport);
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), output.str(), log.str()};
@@ -37,7 +44,8 @@ llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llv
   int code = llvm::sys::ExecuteAndWait(*launcher, command, std::nullopt, redirects, 0, 0, &problem);
   auto text = llvm::MemoryBuffer::getFile(code == 0 ? output : log);
   if (code != 0 || !text)
-    return mpirunFailed("exit " + llvm::Twine(code) + " " + problem + (text ? "\n" + (*text)->getBuffer() : ""));
+    return mpirunFailed(program,
+                        "exit " + llvm::Twine(code) + " " + problem + (text ? "\n" + (*text)->getBuffer() : ""));
   return readSamples((*text)->getBuffer());
 }
 

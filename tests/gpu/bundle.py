@@ -21,8 +21,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/gpu")]
 import accept, fixture_sets, json, models  # noqa: E402  its compile options and reader are this script's too
 
 MOST_BYTES = 60 << 20
-TOOLKIT = pathlib.Path(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
-HAS_FRONTEND = bool(subprocess.run([ROOT / "tests/cuda_toolkit.sh", "--print_frontend"], text=True, stdout=subprocess.PIPE).stdout.strip())
+TOOLKIT = pathlib.Path(subprocess.run([ROOT / "runtime/cuda/toolkit.sh", "--print"], text=True, stdout=subprocess.PIPE).stdout.strip())
+HAS_FRONTEND = bool(subprocess.run([ROOT / "runtime/cuda/toolkit.sh", "--print_frontend"], text=True, stdout=subprocess.PIPE).stdout.strip())
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", f"-I{TOOLKIT / 'include'}"]
 JOBS = max(2, (os.cpu_count() or 2) // 2)
 

@@ -104,7 +104,9 @@ std::string emitted(llvm::StringRef text, llvm::StringRef file) {
   auto module = parse(llvm::MemoryBufferRef(text, "test.fsir"));
   if (!module)
     return llvm::toString(module.takeError());
-  auto files = emitProgram(**module, EmitInfo(), dialectOf("cpu"));
+  EmitInfo info;
+  info.resources = FSDPC_SOURCE_DIR;
+  auto files = emitProgram(**module, info, dialectOf("cpu"));
   if (!files)
     return llvm::toString(files.takeError());
   for (const EmittedFile &entry : *files)

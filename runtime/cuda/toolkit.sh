@@ -2,9 +2,9 @@
 # The CUDA toolkit that programs are built with: that of the machine, else one put together from pinned packages. And the headers of
 # cuDNN's frontend, which toolkits come without: those of the machine, else the pinned ones, in a folder of their own.
 #
-#   tests/cuda_toolkit.sh --print            only print the toolkit's folder; nothing where there is none. CMakeLists.txt asks this
-#   tests/cuda_toolkit.sh --print_frontend   only print the folder of cudnn_frontend.h; nothing where there is none. So does it this
-#   tests/cuda_toolkit.sh --install          fetch them (about 1.2 GB, and 12 MB) into
+#   runtime/cuda/toolkit.sh --print            only print the toolkit's folder; nothing where there is none. CMakeLists.txt asks this
+#   runtime/cuda/toolkit.sh --print_frontend   only print the folder of cudnn_frontend.h; nothing where there is none. So does it this
+#   runtime/cuda/toolkit.sh --install          fetch them (about 1.2 GB, and 12 MB) into
 #                                            ${FSDPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsdpc} unless there are some
 #
 # FSDPC_CUDA=DIR is the toolkit in DIR; FSDPC_CUDA=packages that of the packages, whatever the machine has.
@@ -127,7 +127,7 @@ case ${1:-} in
       [[ -n $(toolkit) ]] || install
       [[ -n $(frontend) ]] || install_frontend
     fi
-    echo "setup: the CUDA toolkit is in $(toolkit), cuDNN's frontend in $(frontend)"
+    echo "toolkit: the CUDA toolkit is in $(toolkit), cuDNN's frontend in $(frontend)"
     ;;
-  *) echo "cuda_toolkit.sh: --print, --print_frontend or --install" >&2 && exit 2 ;;
+  *) echo "toolkit.sh: --print, --print_frontend or --install" >&2 && exit 2 ;;
 esac

@@ -1,0 +1,32 @@
+// What this fsdpc needs beside itself: the sources that it copies into outputs, and how programs are built. All of it
+// is found from the executable's own place, so an installed fsdpc can be moved, and its build tree deleted.
+//
+// `toolchains.json` stands beside the executable (build tree) or in ../share/fsdpc (installed); CMakeLists.txt writes
+// both. `{here}` in it is its folder.
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fsdpc {
+
+/// How programs of one kind are built.
+struct Toolchain {
+  std::string compiler;
+  std::vector<std::string> flags, libraries, linkFlags;
+};
+
+struct Installation {
+  std::string resources;   ///< holds runtime/, codegen/templates/ and frontend/report/schedule_page/
+  std::string calibration; ///< the program that `fsdpc calibrate` runs
+  /// By target, or target.test_build: "cpu", "cpu.on", "cuda.emulated_loopback", ...
+  std::map<std::string, Toolchain> toolchains;
+};
+
+/// Read once. An error names the file that is missing or broken.
+llvm::Expected<const Installation &> installation();
+
+} // namespace fsdpc
