@@ -95,7 +95,7 @@ struct PlainType<std::optional<T>> {
 
 /// What a row says for people and for options.
 struct Said {
-  llvm::StringRef option, help;
+  llvm::StringRef option, help, before;
   llvm::StringRef synonyms = {}, optionDefault = {};
   Matters matters = Matters::always;
 };
@@ -136,19 +136,23 @@ constexpr UnitChoice rows[] = {
         "strategy",
         {.option = "strategy",
          .help = "who owns parameters, gradients and state; auto: the fastest plan within memory_budget, searched for",
+         .before = "data_parallel_shard_degree",
          .synonyms = "1=full_shard|zero3=full_shard|2=shard_grad_op|zero2=shard_grad_op|3=no_shard|ddp=no_shard|"
                      "4=hybrid_shard|hsdp=hybrid_shard|5=hybrid_shard_zero2|zero1=shard_optimizer|auto"}),
     row<&UnitChoices::reshardAfterForward>(
         "reshard_after_forward",
         {.option = "reshard_after_forward",
          .help = "when forward frees a gathered unit; N: keep it in groups of N ranks; default: the last unit stays",
+         .before = "auto_wrap_policy",
          .matters = Matters::gatheredPerUse}),
     row<&UnitChoices::forwardPrefetch>("forward_prefetch", {.option = "forward_prefetch",
                                                             .help = "gather the next unit while this one computes",
+                                                            .before = "max_inflight_all_gathers",
                                                             .optionDefault = "true",
                                                             .matters = Matters::gatheredInStep}),
     row<&UnitChoices::backwardPrefetch>("backward_prefetch", {.option = "backward_prefetch",
                                                               .help = "when backward gathers the next unit",
+                                                              .before = "forward_prefetch",
                                                               .optionDefault = "backward_pre",
                                                               .matters = Matters::gatheredPerUse}),
     row<&UnitChoices::activationCheckpointing>(
@@ -156,25 +160,30 @@ constexpr UnitChoice rows[] = {
         {.option = "activation_checkpointing",
          .help = "what backward computes again instead of keeping it: full: all but what units get from each other; "
                  "selective: all but that and what products, attention and convolutions give; budget: what takes least "
-                 "time within activation_memory_budget"}),
+                 "time within activation_memory_budget",
+         .before = "activation_memory_budget"}),
     row<&UnitChoices::accumulation>(
         "accumulation",
         {.option = "accumulation",
          .help = "with several micro-steps: reduce gradients in each; keep_gradients: whole until the last, reduced "
-                 "once; keep_parameters: whole over all, gathered once"}),
+                 "once; keep_parameters: whole over all, gathered once",
+         .before = "overlap_comm"}),
     row<&UnitChoices::offload>("offload",
                                {.option = "offload_params",
                                 .help = "parameter shards, gradients and optimizer state in the host's memory, and the "
                                         "optimizer steps there",
+                                .before = "offload_optimizer",
                                 .optionDefault = "false"}),
     row<&UnitChoices::offloadActivations>("offload_activations",
                                           {.option = "offload_activations",
                                            .help = "what forward leaves to backward waits in the host's memory",
+                                           .before = "offload_share",
                                            .optionDefault = "false"}),
     row<&UnitChoices::paramDType>("param_dtype",
                                   {.option = "param_dtype",
                                    .help = "what parameters are gathered in and activations computed in; default: what "
                                            "mixed_precision says",
+                                   .before = "reduce_dtype",
                                    .synonyms = dtypeSynonyms,
                                    .optionDefault = "fp32"}),
     row<&UnitChoices::reduceDType>(
@@ -182,6 +191,7 @@ constexpr UnitChoice rows[] = {
         {.option = "reduce_dtype",
          .help = "what gradients are sent and summed over ranks in (torch's default is the param_dtype); cpu adds in "
                  "fp32 and rounds the sum, NCCL adds in this type; sums over micro-steps are fp32",
+         .before = "output_dtype",
          .synonyms = dtypeSynonyms,
          .optionDefault = "fp32"}),
 };

@@ -98,6 +98,7 @@ struct UnitChoice {
   llvm::StringRef name;   ///< in the text form
   llvm::StringRef option; ///< on the command line, in --unit and in configs
   llvm::StringRef help;
+  llvm::StringRef before;   ///< the option that follows it in --help and in command lines
   llvm::StringRef synonyms; ///< that the option takes too: "zero3=full_shard|..."
   /// Of the option, where the field is empty unless a unit says something: Decisions or PipelineOptions have what holds
   /// for the others. Empty where every unit has a value.

@@ -30,7 +30,7 @@ struct LossScaleOptions {
 };
 
 struct OptimizerOptions {
-  std::string kind = "adamw"; ///< adamw, adam, sgd, adadelta, adagrad, rmsprop
+  std::string kind = "adamw"; ///< adamw, adam, sgd, adadelta, adagrad, rmsprop, lion
   std::map<std::string, double>
       scalars; ///< resolved: lr, weight_decay, beta1, beta2, eps, momentum, dampening, rho, alpha, lr_decay
   bool nesterov = false;

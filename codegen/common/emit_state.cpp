@@ -312,6 +312,17 @@ void emitAdagrad(SectionWriter &writer, const Node &node) {
   emitOptimizer(writer, node, "adagrad", fields, {p, g, sum}, {0, 1});
 }
 
+void emitLion(SectionWriter &writer, const Node &node) {
+  std::string p = writer.operand(node, 0), g = writer.operand(node, 1), m = writer.operand(node, 2);
+  unsigned next = firstNumber(node);
+  CppFields fields;
+  fields.text("lr", writer.operand(node, next))
+      .text("beta1", writer.operand(node, next + 1))
+      .text("beta2", writer.operand(node, next + 2))
+      .text("weightDecay", writer.operand(node, next + 3));
+  emitOptimizer(writer, node, "lion", fields, {p, g, m}, {0, 1});
+}
+
 void emitRmsprop(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<OptimizerAttributes>();
   std::string p = writer.operand(node, 0), g = writer.operand(node, 1), square = writer.operand(node, 2);
@@ -373,6 +384,7 @@ const Emitter adam = {emitAdam, Elements::any, floatState};
 const Emitter adadelta = {emitAdadelta, Elements::any, floatState};
 const Emitter adagrad = {emitAdagrad, Elements::any, floatState};
 const Emitter rmsprop = {emitRmsprop, Elements::any, floatState};
+const Emitter lion = {emitLion, Elements::any, floatState};
 
 } // namespace emitters
 

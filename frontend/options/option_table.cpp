@@ -1,5 +1,6 @@
 #include "frontend/options/option_schema.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <deque>
 
@@ -13,7 +14,8 @@ constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::intege
 
 constexpr llvm::StringLiteral unitGroup = "sharding";
 
-// Names are normative. Only what works is listed; what units choose comes from unitChoices() and begins its group.
+// Names are normative. Only what works is listed; what units choose comes from unitChoices(), each before the option
+// that it names.
 constexpr OptionRow rows[] = {
     {"world_size", integer, "1", "N", "job", "ranks the program is for"},
     {"micro_batch_size", integer, "1", "B", "job", "samples per rank and micro-step; binds dim 0 of the inputs"},
@@ -36,12 +38,12 @@ constexpr OptionRow rows[] = {
     {"label_smoothing", real, "0", "X", "loss", "of cross_entropy"},
     {"labels", text, "labels", "NAME", "loss", "name of the label input that the loss adds"},
 
-    {"optimizer", choice, "adamw", "adamw|adam|sgd|adadelta|adagrad|rmsprop", "optimizer",
-     "torch semantics and defaults"},
+    {"optimizer", choice, "adamw", "adamw|adam|sgd|adadelta|adagrad|rmsprop|lion", "optimizer",
+     "torch semantics and defaults; lion: those of its paper"},
     {"lr", real, "", "X", "optimizer", "default: torch's for the optimizer"},
-    {"betas", text, "0.9,0.999", "B1,B2", "optimizer", "adam, adamw"},
+    {"betas", text, "0.9,0.999", "B1,B2", "optimizer", "adam, adamw; lion: 0.9,0.99"},
     {"eps", real, "", "X", "optimizer", "adam, adamw, adadelta, adagrad, rmsprop"},
-    {"weight_decay", real, "", "X", "optimizer", "decoupled for adamw, L2 otherwise"},
+    {"weight_decay", real, "", "X", "optimizer", "decoupled for adamw and lion, L2 otherwise"},
     {"momentum", real, "0", "X", "optimizer", "sgd, rmsprop; 0: no momentum buffer"},
     {"dampening", real, "0", "X", "optimizer", "sgd"},
     {"nesterov", boolean, "false", "", "optimizer", "sgd"},
@@ -230,18 +232,27 @@ OptionRow optionOf(const UnitChoice &choice, std::deque<std::string> &texts) {
   return row;
 }
 
+/// The row, behind the choices that say they come before it.
+void add(const OptionRow &row, std::vector<OptionRow> &table, std::deque<std::string> &texts) {
+  for (const UnitChoice &choice : unitChoices())
+    if (choice.before == row.name)
+      add(optionOf(choice, texts), table, texts);
+  table.push_back(row);
+}
+
 } // namespace
 
 llvm::ArrayRef<OptionRow> optionTable() {
   static std::deque<std::string> texts;
   static const std::vector<OptionRow> table = [] {
     std::vector<OptionRow> all;
-    for (const OptionRow &row : rows) {
-      if (row.group == unitGroup && all.back().group != unitGroup)
-        for (const UnitChoice &choice : unitChoices())
-          all.push_back(optionOf(choice, texts));
-      all.push_back(row);
-    }
+    for (const OptionRow &row : rows)
+      add(row, all, texts);
+    assert(llvm::all_of(unitChoices(),
+                        [&](const UnitChoice &choice) {
+                          return llvm::any_of(all, [&](const OptionRow &row) { return row.name == choice.option; });
+                        }) &&
+           "every choice says which option it comes before");
     return all;
   }();
   return table;

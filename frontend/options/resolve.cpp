@@ -13,7 +13,8 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// torch.optim's defaults, per optimizer; an option that is not in the row changes nothing for it.
+/// torch.optim's defaults, and for lion its authors', per optimizer; an option that is not in the row changes nothing
+/// for it.
 struct OptimizerDefaults {
   llvm::StringRef kind;
   llvm::SmallVector<std::pair<llvm::StringRef, llvm::StringRef>, 6> scalars;
@@ -38,6 +39,7 @@ llvm::ArrayRef<OptimizerDefaults> optimizerDefaults() {
         {"weight_decay", "0"},
         {"momentum", "0"},
         {"centered", "false"}}},
+      {"lion", {{"lr", "0.0001"}, {"betas", "0.9,0.99"}, {"weight_decay", "0"}}},
   };
   return rows;
 }

@@ -294,7 +294,7 @@ struct LossAttributes {
   }
 };
 
-/// sgd, adam, adadelta, adagrad, rmsprop: what decides which state exists. Scalars are operands.
+/// sgd, adam, adadelta, adagrad, rmsprop, lion: what decides which state exists. Scalars are operands.
 struct OptimizerAttributes {
   bool momentum = false;  ///< sgd, rmsprop: has a momentum buffer
   bool nesterov = false;  ///< sgd

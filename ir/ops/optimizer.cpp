@@ -1,5 +1,6 @@
-// Optimizers: the updates of torch.optim (single tensor, maximize=False), element by element, so they work on whole
-// parameters and on shards alike. Which state exists is decided by attributes; every number is an operand.
+// Optimizers: the updates of torch.optim (single tensor, maximize=False) and of Lion (Chen et al., Symbolic Discovery
+// of Optimization Algorithms, arXiv 2302.06675), element by element, so they work on whole parameters and on shards
+// alike. Which state exists is decided by attributes; every number is an operand.
 //
 // Results lie over operands: result 0 over p (operand 0), result i >= 1 over operand i + 1; operand 1 is the gradient.
 //
@@ -51,6 +52,8 @@ Layout adagradLayout(const OptimizerAttributes &attributes) { return {1, 4, true
 Layout rmspropLayout(const OptimizerAttributes &attributes) {
   return {size_t{1} + attributes.momentum + attributes.centered, size_t{4} + attributes.momentum, false, attributes};
 }
+
+Layout lionLayout(const OptimizerAttributes &attributes) { return {1, 4, false, attributes}; }
 
 llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, Understood understood) {
   if ((attributes.momentum && !understood.momentum) || (attributes.nesterov && !understood.nesterov) ||
@@ -220,6 +223,18 @@ void evaluateRmsprop(EvaluateContext &context) {
   }
 }
 
+void evaluateLion(EvaluateContext &context) {
+  Step step(context, lionLayout(context.get<OptimizerAttributes>()));
+  const double lr = step.scalar(0), beta1 = step.scalar(1), beta2 = step.scalar(2), weightDecay = step.scalar(3);
+  for (size_t i = 0; i < step.elements(); ++i) {
+    const double g = step.gradient(i), average = step.state(0, i);
+    const double direction = beta1 * average + (1 - beta1) * g;
+    const double sign = direction > 0 ? 1 : direction < 0 ? -1 : direction;
+    step.setParameter(i, step.parameter(i) * (1 - lr * weightDecay) - lr * sign);
+    step.setState(0, i, beta2 * average + (1 - beta2) * g);
+  }
+}
+
 /// About ten operations per element of each tensor that is kept.
 Cost costOfOptimizer(const Node &node) { return costWithFlops(node, 10 * costOfTypes(node).flops); }
 
@@ -228,6 +243,7 @@ constexpr llvm::StringRef sgdNames[] = {"p", "g", "states_and_numbers..."};
 constexpr llvm::StringRef adamNames[] = {"p", "g", "exp_avg", "exp_avg_sq", "copy_and_numbers..."};
 constexpr llvm::StringRef adadeltaNames[] = {"p", "g", "square_avg", "acc_delta", "copy_and_numbers..."};
 constexpr llvm::StringRef adagradNames[] = {"p", "g", "sum", "copy_and_numbers..."};
+constexpr llvm::StringRef lionNames[] = {"p", "g", "exp_avg", "copy_and_numbers..."};
 constexpr llvm::StringRef rmspropNames[] = {"p", "g", "square_avg", "states_and_numbers..."};
 
 } // namespace
@@ -335,6 +351,25 @@ const OpInfo rmspropInfo = {
     .makeAttributes = makeAttributes<OptimizerAttributes>,
     .infer = infer<rmspropInfo, rmspropLayout, Understood{.momentum = true, .centered = true}>,
     .evaluate = evaluateRmsprop,
+    .vjp = notDifferentiable,
+    .cost = costOfOptimizer,
+    .computeClass = ComputeClass::optimizer,
+    .stages = fromTrain,
+};
+
+const OpInfo lionInfo = {
+    .name = "lion",
+    .doc =
+        "p' = (1 - lr * weight_decay) * p - lr * sign(beta1 * m + (1 - beta1) * g), m' = beta2 * m + (1 - beta2) * g; "
+        "the sign of 0 is 0. Results p', exp_avg' (m'). (C1) as many operands as named. (C2) p, g and the state have "
+        "one float type; g may have 16 bits where p is f32. (C3) numbers are f64[], with guarded scale is f32[] and "
+        "applies bool[]. (C4) no attribute of another optimizer is set. (C6) The copy has p's shape and a 16-bit "
+        "float type.",
+    .operandNames = lionNames,
+    .traits = inPlace,
+    .makeAttributes = makeAttributes<OptimizerAttributes>,
+    .infer = infer<lionInfo, lionLayout, Understood{}>,
+    .evaluate = evaluateLion,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
     .computeClass = ComputeClass::optimizer,

@@ -47,6 +47,8 @@ OptimizerLayout unguardedLayout(const OptimizerOptions &options) {
   if (options.kind == "adagrad")
     return {
         Op::adagrad, {}, {"sum"}, {"lr", "lr_decay", "eps", "weight_decay", "step"}, options.initialAccumulatorValue};
+  if (options.kind == "lion")
+    return {Op::lion, {}, {"exp_avg"}, {"lr", "beta1", "beta2", "weight_decay"}};
   assert((options.kind == "adam" || options.kind == "adamw") && "the options schema lists the optimizers");
   OptimizerLayout layout{
       Op::adam, {}, {"exp_avg", "exp_avg_sq"}, {"lr", "beta1", "beta2", "eps", "weight_decay", "step"}};

@@ -219,6 +219,30 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
   });
 }
 
+template <class T, class G>
+void lion(const Context &c, std::int64_t count, const LionScalars &s, const T *p, const G *g, const T *m, T *pOut,
+          T *mOut, LowPrecision copy) {
+  const T keep = static_cast<T>(1 - *s.lr * *s.weightDecay), lr = static_cast<T>(-*s.lr);
+  const T beta1 = static_cast<T>(*s.beta1), weight1 = static_cast<T>(1 - *s.beta1);
+  const T beta2 = static_cast<T>(*s.beta2), weight2 = static_cast<T>(1 - *s.beta2);
+  const T scale = scaleOf<T>(s.guard);
+  const auto compute = [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T slope = elementAs<T>(g[i]) * scale, old = m[i];
+      const T direction = old * beta1 + weight1 * slope;
+      const T sign = direction > 0 ? T(1) : direction < 0 ? T(-1) : direction;
+      mOut[i] = old * beta2 + weight2 * slope;
+      pOut[i] = p[i] * keep + lr * sign;
+    }
+  };
+  parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
+    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
+      compute(begin, end);
+    roundInto(pOut, begin, end, copy);
+  });
+}
+
 #define FSDPC_OPTIMIZERS(T, G)                                                                                         \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
                     LowPrecision);                                                                                     \
@@ -229,7 +253,9 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
                         T *, LowPrecision);                                                                            \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, LowPrecision);
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision);                                       \
+  template void lion(const Context &, std::int64_t, const LionScalars &, const T *, const G *, const T *, T *, T *,    \
+                     LowPrecision);
 FSDPC_OPTIMIZERS(float, float)
 FSDPC_OPTIMIZERS(float, Bfloat16)
 FSDPC_OPTIMIZERS(float, Float16)

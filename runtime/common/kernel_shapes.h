@@ -106,6 +106,11 @@ struct RmspropScalars {
   UpdateGuard guard = {};
 };
 
+struct LionScalars {
+  const double *lr, *beta1, *beta2, *weightDecay;
+  UpdateGuard guard = {};
+};
+
 /// A tensor, or this rank's part of several: f32, or floats of 16 bits.
 struct FloatRun {
   const void *data;

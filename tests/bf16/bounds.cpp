@@ -80,7 +80,8 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::adam:
   case Op::adadelta:
   case Op::adagrad:
-  case Op::rmsprop: return Rule::optimizer;
+  case Op::rmsprop:
+  case Op::lion: return Rule::optimizer;
   case Op::clipNorm:
   case Op::spikeGuard:
   case Op::adjustLossScale: return Rule::numbers;

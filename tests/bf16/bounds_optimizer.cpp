@@ -135,12 +135,29 @@ Errors errorsOfRmsprop(const Node &node, llvm::ArrayRef<const HostTensor *> oper
   return errors;
 }
 
+/// Where the direction is nearer to 0 than its error, the sign is any.
+Errors errorsOfLion(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+  const Numbers numbers = numbersOf(node, operands, 3);
+  const Tracked lr = asFloat(numbers.at(0)), keep = asFloat(1 - numbers.at(0) * numbers.at(3));
+  Errors errors(2);
+  for (size_t i = 0; i < operands[0]->values.size(); ++i) {
+    const Tracked slope = gradientOf(operands, numbers, i), old = operands[2]->values[i];
+    const Tracked direction = old * asFloat(numbers.at(1)) + asFloat(1 - numbers.at(1)) * slope;
+    const bool isSure = std::fabs(direction.value) > direction.error;
+    const Tracked step = lr * Tracked(direction.value < 0 ? -1 : 1);
+    errors[0].push_back((Tracked(operands[0]->values[i]) * keep - step).error + (isSure ? 0 : 2 * numbers.at(0)));
+    errors[1].push_back((old * asFloat(numbers.at(2)) + asFloat(1 - numbers.at(2)) * slope).error);
+  }
+  return errors;
+}
+
 Errors errorsOfTensors(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
   switch (node.op()) {
   case Op::adam: return errorsOfAdam(node, operands);
   case Op::adadelta: return errorsOfAdadelta(node, operands);
   case Op::adagrad: return errorsOfAdagrad(node, operands);
   case Op::rmsprop: return errorsOfRmsprop(node, operands);
+  case Op::lion: return errorsOfLion(node, operands);
   default: return errorsOfSgd(node, operands);
   }
 }

@@ -4,11 +4,12 @@ meta.json, as ../fixtures/README.md describes them.
 
     make.py [NAME...]
 
-Run by hand, where there are torch, onnx, onnxscript and safetensors. Every number of a reference is PyTorch's, computed in float64 from the
-exported float32 weights: losses of four steps and after them, gradients of the first, parameters after the last. Seeds are fixed.
+Run by hand, where there are torch, lion_pytorch, onnx, onnxscript and safetensors. Every number of a reference is PyTorch's, computed in float64 from the
+exported float32 weights: losses of four steps (lion: a hundred) and after them, gradients of the first, parameters after the last. Seeds are fixed.
 """
 import copy, json, pathlib, re, sys, tempfile, warnings
 
+import lion_pytorch
 import numpy as np
 import onnx
 import onnx.numpy_helper
@@ -20,7 +21,6 @@ from torch.nn import functional as F
 import models
 
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS = 4
 EXPORTED_ROWS = 2               # the file's fixed batch: that of one of two ranks
 EXACT_ZERO = 1e-10              # of the largest gradient, in float64
 PATH = re.compile(r'File "[^"]*?/((?:site-packages/|tests/exports/)?)([^"/]+(?:/[^"/]+)*)"')
@@ -72,7 +72,8 @@ def loss_of(case, output, labels):
 
 def optimizer_of(case, parameters):
     settings = {k: v for k, v in case.optimizer.items() if k != "kind"}
-    return {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[case.optimizer["kind"]](parameters, **settings)
+    kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "lion": lion_pytorch.Lion}
+    return kinds[case.optimizer["kind"]](parameters, **settings)
 
 
 def trained(case, module, inputs, labels, dtype, batch_statistics):
@@ -84,13 +85,13 @@ def trained(case, module, inputs, labels, dtype, batch_statistics):
     parameters = {name: p for name, p in module.named_parameters() if not (case.absent and re.fullmatch(case.absent, name))}
     optimizer = optimizer_of(case, parameters.values())
     losses, gradients, buffers = [], {}, {}
-    for step in range(STEPS + 1):
-        if step == STEPS:
+    for step in range(case.steps + 1):
+        if step == case.steps:
             buffers = {n: b.clone() for n, b in module.named_buffers() if "running" in n}
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(case, module(*values), labels)
         losses.append(loss.item())
-        if step == STEPS:
+        if step == case.steps:
             break
         loss.backward()
         if step == 0:

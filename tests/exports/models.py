@@ -22,6 +22,7 @@ class Case:
     training: bool = False          # the mode the module is exported in
     arguments: dict = dataclasses.field(default_factory=dict)   # of torch.onnx.export
     optimizer: dict = dataclasses.field(default_factory=lambda: SGD)
+    steps: int = 4
     options: list = dataclasses.field(default_factory=list)     # of fsdpc
     rows: dict = dataclasses.field(default_factory=dict)        # parameter -> its rows in the file, where not all are there
     absent: str = ""                # regex: parameters that the exporter drops and training keeps at zero
@@ -30,6 +31,7 @@ class Case:
 
 SGD = {"kind": "sgd", "lr": 0.1, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
 ADAMW = {"kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-5, "weight_decay": 0.1}
+LION = {"kind": "lion", "lr": 0.002, "betas": [0.9, 0.99], "weight_decay": 0.1}
 UNOPTIMIZED = {"optimize": False}
 
 
@@ -470,3 +472,7 @@ def shifted_loss():
     labels = tokens(5)
     labels[0, 3], labels[2, 1:3] = -100, -100
     return Net(), {"ids": tokens(), "labels": labels}
+
+@export("Lion, for a hundred steps", loss="mse", optimizer=LION, steps=100)
+def lion():
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, CLASSES)), {"x": numbers(WIDTH)}

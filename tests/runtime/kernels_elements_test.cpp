@@ -349,6 +349,21 @@ TEST(KernelsOptimizer, SgdFollowsTorch) {
   }
 }
 
+TEST(KernelsOptimizer, LionStepsBySigns) {
+  OptimizerCase test;
+  test.run(
+      [&](int) {
+        lion(contextOf(), 1001,
+             {.lr = given(0.01), .beta1 = given(0.9), .beta2 = given(0.99), .weightDecay = given(0.1)}, test.p.data(),
+             test.g.data(), test.states[0].data(), test.p.data(), test.states[0].data());
+      },
+      [](int, double &p, double g, double &m, double &, double &) {
+        const double direction = 0.9 * m + 0.1 * g;
+        p = p * (1 - 0.01 * 0.1) - 0.01 * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+        m = 0.99 * m + 0.01 * g;
+      });
+}
+
 TEST(KernelsOptimizer, AdadeltaAdagradAndRmspropFollowTorch) {
   OptimizerCase adadeltaCase;
   adadeltaCase.run(

@@ -181,6 +181,22 @@ OP_TEST(adagrad, FollowsItsRuleForSeveralSteps) {
                   });
 }
 
+OP_TEST(lion, StepsBySignsAlone) {
+  std::vector<Numbers> results = Optimizer{Op::lion, {}, {0.1, 0.5, 0.75, 0}}({{1, 1}, {8, 0}, {-4, 0}}, 1);
+  expectNear(results[0], {1 - 0.1, 1}); // of 0.5 * -4 + 0.5 * 8, and of 0
+  expectNear(results[1], {0.75 * -4 + 0.25 * 8, 0});
+}
+
+OP_TEST(lion, FollowsItsRuleForSeveralSteps) {
+  const double lr = 0.02, beta1 = 0.8, beta2 = 0.95, decay = 0.3;
+  Numbers averages(2, 0);
+  expectFourSteps({Op::lion, {}, {lr, beta1, beta2, decay}}, 1, [&](size_t i, double, double p, double g) {
+    const double direction = averages[i] + (1 - beta1) * (g - averages[i]);
+    averages[i] += (1 - beta2) * (g - averages[i]);
+    return p - lr * decay * p - std::copysign(lr, direction);
+  });
+}
+
 OP_TEST(rmsprop, DividesByTheRootOfTheAverageSquare) {
   std::vector<Numbers> results = Optimizer{Op::rmsprop, {}, {0.1, 0.75, 0.5, 0}}({{1, 1}, {3, -4}, {0, 0}}, 1);
   expectNear(results[0], {1 - 0.3 / 2, 1 + 0.4 / 2.5});
@@ -255,6 +271,7 @@ TEST(GuardedOptimizers, ScaleTheGradientOrLeaveEverythingAsItWas) {
   check(Op::adadelta, {}, 2, 4, false);
   check(Op::adagrad, {}, 1, 4, true);
   check(Op::rmsprop, {.momentum = true, .centered = true}, 3, 5, false);
+  check(Op::lion, {}, 1, 4, false);
 }
 
 /// What an optimizer takes with these attributes.
@@ -303,6 +320,7 @@ TEST(OptimizerConstraints, OfOperandsAreReportedByLabel) {
   expectConstraints(Op::adam, {.decoupled = true}, operandTypes(4, 5, true), 4);
   expectConstraints(Op::adadelta, {}, operandTypes(4, 4, false), 4);
   expectConstraints(Op::adagrad, {}, operandTypes(3, 4, true), 3);
+  expectConstraints(Op::lion, {}, operandTypes(3, 4, false), 3);
   expectConstraints(Op::adam, {.guarded = true}, operandTypes(4, 5, true), 4);
   expectConstraints(Op::sgd, {.guarded = true}, operandTypes(2, 2, false), 2);
   expectConstraints(Op::rmsprop, {}, operandTypes(3, 4, false), 3);

@@ -181,7 +181,7 @@ TEST_P(Pipeline, AStepThatIsNotFiniteChangesNothingInAnyStage) {
 
 INSTANTIATE_TEST_SUITE_P(RanksAndOptimizers, Pipeline,
                          testing::Combine(testing::Values(1, 2, 3, 4),
-                                          testing::Values("adamw", "sgd", "adadelta", "adagrad", "rmsprop")));
+                                          testing::Values("adamw", "sgd", "adadelta", "adagrad", "rmsprop", "lion")));
 
 TEST_F(Pipeline, IsRightWithoutAnyOptionalPass) {
   PipelineOptions two = options(2, "adam");

@@ -26,6 +26,6 @@
 namespace fsdpc::rt {
 
 // Here the host is the device.
-using host::adadelta, host::adagrad, host::adam, host::rmsprop, host::sgd;
+using host::adadelta, host::adagrad, host::adam, host::lion, host::rmsprop, host::sgd;
 
 } // namespace fsdpc::rt

@@ -122,6 +122,29 @@ struct AdagradRule {
   }
 };
 
+template <class T>
+struct LionRule {
+  struct Factors {
+    T keep, beta1, weight1, beta2, weight2, lr;
+  };
+  LionScalars scalars;
+
+  __device__ Factors factors() const {
+    return {static_cast<T>(1 - *scalars.lr * *scalars.weightDecay),
+            static_cast<T>(*scalars.beta1),
+            static_cast<T>(1 - *scalars.beta1),
+            static_cast<T>(*scalars.beta2),
+            static_cast<T>(1 - *scalars.beta2),
+            static_cast<T>(-*scalars.lr)};
+  }
+  __device__ T next(const Factors &f, T parameter, T gradient, T (&state)[1]) const {
+    const T direction = state[0] * f.beta1 + f.weight1 * gradient;
+    const T sign = direction > 0 ? T(1) : direction < 0 ? T(-1) : direction;
+    state[0] = state[0] * f.beta2 + f.weight2 * gradient;
+    return parameter * f.keep + f.lr * sign;
+  }
+};
+
 /// State: average square, momentum buffer, average gradient.
 template <class T>
 struct RmspropRule {
@@ -309,6 +332,13 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
   run(c, count, tensors, RmspropRule<T>{scalars, momentumBufferOut != nullptr, averageGradientOut != nullptr});
 }
 
+template <class T, class G>
+void lion(const Context &c, std::int64_t count, const LionScalars &scalars, const T *parameter, const G *gradient,
+          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision) {
+  const Tensors<T, G, 1> tensors = {parameter, gradient, {average}, parameterOut, {averageOut}, lowPrecision};
+  run(c, count, tensors, LionRule<T>{scalars});
+}
+
 #define FSDPC_OPTIMIZERS(T, G)                                                                                         \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
                     LowPrecision);                                                                                     \
@@ -319,7 +349,9 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
                         T *, LowPrecision);                                                                            \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, LowPrecision);
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision);                                       \
+  template void lion(const Context &, std::int64_t, const LionScalars &, const T *, const G *, const T *, T *, T *,    \
+                     LowPrecision);
 FSDPC_OPTIMIZERS(float, float)
 FSDPC_OPTIMIZERS(float, Bfloat16)
 FSDPC_OPTIMIZERS(float, Float16)

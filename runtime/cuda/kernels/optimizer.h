@@ -45,4 +45,8 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
              LowPrecision lowPrecision = {});
 
+template <class T, class G>
+void lion(const Context &c, std::int64_t count, const LionScalars &scalars, const T *parameter, const G *gradient,
+          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision = {});
+
 } // namespace fsdpc::rt
