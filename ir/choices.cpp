@@ -107,6 +107,7 @@ constexpr UnitChoice row(llvm::StringRef name, Said said) {
   return {name,
           said.option,
           said.help,
+          said.before,
           said.synonyms,
           said.optionDefault,
           said.matters,

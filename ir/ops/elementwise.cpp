@@ -8,6 +8,7 @@ bool isOfKind(DType dtype, ElementKind kind) {
   switch (kind) {
   case ElementKind::any: return true;
   case ElementKind::number: return dtype != DType::boolean;
+  case ElementKind::integer: return isInteger(dtype);
   case ElementKind::floating: return isFloat(dtype);
   case ElementKind::boolean: return dtype == DType::boolean;
   }
@@ -18,6 +19,7 @@ llvm::StringRef nameOf(ElementKind kind) {
   switch (kind) {
   case ElementKind::any: return "anything";
   case ElementKind::number: return "a number";
+  case ElementKind::integer: return "integer";
   case ElementKind::floating: return "float";
   case ElementKind::boolean: return "bool";
   }

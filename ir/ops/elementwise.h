@@ -11,7 +11,7 @@
 
 namespace fsdpc {
 
-enum class ElementKind : uint8_t { any, number, floating, boolean };
+enum class ElementKind : uint8_t { any, number, integer, floating, boolean };
 
 /// (C1) operands of one type; (C2) its dtype is of this kind. The result has `resultDType`, or the operands' without
 /// one.

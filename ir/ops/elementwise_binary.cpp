@@ -216,6 +216,12 @@ constinit const OpInfo logicalXorInfo =
         "xor", {.text = "{0} != {1}"}, "Exactly one. (C1) a and b have one type. (C2) They are bool.", namesAB,
         inferSame<logicalXorInfo, boolean>, notDifferentiable, commutative);
 
+constinit const OpInfo bitAndInfo = elementwiseOp<[](const double *a, DType) {
+  return static_cast<double>(static_cast<int64_t>(a[0]) & static_cast<int64_t>(a[1]));
+}>("bit_and", {.text = "{0} & {1}", .wraps = true},
+   "The bits that both have, of two's complement. (C1) a and b have one type. (C2) They are integers.", namesAB,
+   inferSame<bitAndInfo, integer>, notDifferentiable, commutative);
+
 constinit const OpInfo selectInfo = elementwiseOp<[](const double *a, DType) { return a[0] != 0 ? a[1] : a[2]; }>(
     "select", {.text = "{0} ? {1} : {2}", .isExact = true},
     "yes where the condition holds, else no; what is not chosen gets a cotangent of exactly 0. (C1) The condition is "

@@ -48,6 +48,7 @@ double roundingsOf(Op op) {
   case Op::logicalOr:
   case Op::logicalXor:
   case Op::logicalNot:
+  case Op::bitAnd:
   case Op::isNan: return 0;
   case Op::add:
   case Op::sub:

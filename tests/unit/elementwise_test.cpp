@@ -234,6 +234,13 @@ OP_TEST(logicalXor, IsExactlyOne) {
   expectNear(apply(Op::logicalXor, {{0, 0, 1, 1}, {0, 1, 0, 1}}, DType::boolean), {0, 1, 1, 0});
 }
 
+OP_TEST(bitAnd, HasTheBitsOfBoth) {
+  expectNear(apply(Op::bitAnd, {{6, 5, -1, -8}, {3, 8, 77, 13}}, DType::i64), {2, 0, 77, 8});
+  expectNear(apply(Op::bitAnd, {{255, 7}, {129, 4}}, DType::u8), {129, 4});
+  EXPECT_EQ(inferMessage(Op::bitAnd, {Type(DType::f32, {2}), Type(DType::f32, {2})}),
+            "bit_and: (C2) elements must be integer: f32[2]");
+}
+
 // ---- select, cast
 
 OP_TEST(select, GivesExactZerosToWhatIsNotChosen) {

@@ -69,6 +69,11 @@ const TextCase cases[] = {
          INTS("b", "3") "c = BitwiseAnd(a, b) d = "
                         "BitwiseXor(c, b) e = BitwiseOr(d, b) n = BitwiseNot(e) f = Cast<to = 1>(n) y = Mul(x, f) }",
      {0, -4, -8}},
+    {"BitwiseAndOfComputedNumbers",
+     "(float[1,3] x) => (float[1,3] y) { " INTS("b", "2") "h = Constant<value = float {0.5}>() s = Add(x, h) i = "
+                                                          "Cast<to = 7>(s) c = BitwiseAnd(i, b) f = Cast<to = 1>(c) "
+                                                          "y = Add(x, f) }",
+     {0, 1, 4}},
     {"ModTruncating",
      "(float[1,2] x) => (float[1,2] y) { " INTS("a", "-5, 5") INTS("b", "3, -3") "m = Mod<fmod = 1>(a, b) "
                                                                                  "f = Cast<to = 1>(m) y = Mul(x, f) }",

@@ -67,6 +67,8 @@ Value *constantOfIntegers(NodeTranslation &t, Type type, const std::vector<int64
   return t.constant(type, Dense::fromDoubles(type.dtype(), std::vector<double>(values.begin(), values.end())));
 }
 
+bool isKnown(NodeTranslation &t, Value *x) { return t.constantOf(x) || t.knownTensor(x); }
+
 template <auto combine>
 void bitwise(NodeTranslation &t) {
   Shape shape = t.broadcastShape(t.input(0)->type().shape(), t.input(1)->type().shape());
@@ -81,6 +83,14 @@ int64_t bitAnd(int64_t a, int64_t b) { return a & b; }
 int64_t bitOr(int64_t a, int64_t b) { return a | b; }
 int64_t bitXor(int64_t a, int64_t b) { return a ^ b; }
 
+/// Of bits that are known the result is exact, of others up to 53 of them.
+void bitwiseAnd(NodeTranslation &t) {
+  if (isKnown(t, t.input(0)) && isKnown(t, t.input(1)))
+    bitwise<bitAnd>(t);
+  else
+    t.setOutput(0, t.binary(Op::bitAnd, t.input(0), t.input(1)));
+}
+
 void bitNot(NodeTranslation &t) {
   std::vector<int64_t> values = knownIntegers(t, t.input(0));
   for (int64_t &value : values)
@@ -89,7 +99,7 @@ void bitNot(NodeTranslation &t) {
 }
 
 constexpr TranslationRow rows[] = {
-    {"BitwiseAnd", bitwise<bitAnd>}, {"BitwiseNot", bitNot}, {"BitwiseOr", bitwise<bitOr>},
+    {"BitwiseAnd", bitwiseAnd},      {"BitwiseNot", bitNot}, {"BitwiseOr", bitwise<bitOr>},
     {"BitwiseXor", bitwise<bitXor>}, {"Compress", compress}, {"NonZero", nonZero},
 };
 
