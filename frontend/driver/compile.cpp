@@ -30,11 +30,27 @@ llvm::Error checkPlan(const Compilation &compilation) {
 llvm::Error chooseStrategy(const Module &module, OptionValues &values) {
   if (module.stage != Stage::graph || !module.units.empty())
     return llvm::make_error<UsageError>("--strategy auto: the units of this stage are decided already");
-  llvm::Expected<JointSearch> search = searchJointly(Estimator::of(module), values);
+  llvm::Expected<Candidate> asked = Candidate::of(values);
+  if (!asked)
+    return asked.takeError();
+  llvm::Expected<JointSearch> search = searchJointly(Estimator::of(module), *asked);
   if (!search)
     return search.takeError();
-  printSearch(*search, **memoryBudget(values), llvm::errs());
-  values = std::move(search->points[search->winner].values);
+  printSearch(*search, *asked->budgetBytes, llvm::errs());
+  values = search->points[search->winner].plan.values();
+  return llvm::Error::success();
+}
+
+/// Resolves in `values` the shares that --memory_budget leaves open.
+llvm::Error chooseShares(const Module &module, OptionValues &values) {
+  llvm::Expected<Candidate> plan = Candidate::of(values);
+  if (!plan)
+    return plan.takeError();
+  if (!searchesShares(*plan))
+    return llvm::Error::success();
+  if (llvm::Error error = settleShares(Estimator::of(module), *plan))
+    return error;
+  values = plan->values();
   return llvm::Error::success();
 }
 
@@ -60,8 +76,8 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   if (values.text("strategy") == "auto")
     if (llvm::Error error = chooseStrategy(*result.module, values))
       return error;
-  if (searchesShares(values) && result.module->stage == Stage::graph && runner->only.empty())
-    if (llvm::Error error = settleShares(Estimator::of(*result.module), values))
+  if (result.module->stage == Stage::graph && runner->only.empty())
+    if (llvm::Error error = chooseShares(*result.module, values))
       return error;
   if (llvm::Error error = resolveOptions(values, result))
     return error;

@@ -43,8 +43,6 @@ std::vector<std::string> gatheringUnits(const Module &planned) {
   return names;
 }
 
-bool isHybrid(llvm::StringRef strategy) { return strategy.starts_with("hybrid"); }
-
 } // namespace
 
 SentBytes sentPerStep(const Module &planned) {
@@ -72,10 +70,11 @@ Estimator Estimator::of(const Module &graph) {
   return estimator;
 }
 
-llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
-  if (searchesShares(values))
-    if (llvm::Error error = settleShares(*this, values))
+llvm::Expected<Estimate> Estimator::plan(Candidate candidate) const {
+  if (searchesShares(candidate))
+    if (llvm::Error error = settleShares(*this, candidate))
       return error;
+  OptionValues values = candidate.values();
   Compilation compilation;
   compilation.module = clone(*(prepared ? prepared : graph));
   if (llvm::Error error = resolveOptions(values, compilation))
@@ -91,10 +90,11 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
   if (llvm::Error error = runPasses(*compilation.module, context, {}, compilation.times))
     return error;
   Estimate estimate;
-  estimate.strategy = values.text("strategy").str();
+  estimate.strategy = candidate.strategy;
   estimate.worldSize = compilation.options.worldSize;
   estimate.microBatchSize = compilation.options.microBatchSize;
-  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid(estimate.strategy))
+  const bool isHybrid = placementOf(Unit{.choices = {.strategy = candidate.strategy}}).split == Split::shard;
+  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid)
     estimate.shardDegree = axis->size;
   estimate.memory = reportMemory(*compilation.module, *compilation.target);
   estimate.sent = sentPerStep(*compilation.module);
@@ -105,27 +105,11 @@ llvm::Expected<Estimate> Estimator::plan(OptionValues values) const {
   return estimate;
 }
 
-std::vector<std::string> knownStrategies() {
-  std::vector<std::string> strategies;
+std::vector<Strategy> knownStrategies() {
+  std::vector<Strategy> strategies;
   for (const Placement &row : placements())
-    strategies.push_back(spelled(row.strategy));
+    strategies.push_back(row.strategy);
   return strategies;
-}
-
-bool choosePlan(OptionValues &values, llvm::StringRef strategy, int64_t worldSize) {
-  bool hasDegrees = values.given("data_parallel_shard_degree") || values.given("data_parallel_replicate_degree");
-  values.resolve("strategy", strategy.str());
-  values.resolve("world_size", std::to_string(worldSize));
-  dropWithoutEffect(values);
-  if (!isHybrid(strategy) || hasDegrees)
-    return true;
-  for (int64_t degree : {8, 4, 2})
-    if (worldSize > degree && worldSize % degree == 0) {
-      values.resolve("data_parallel_shard_degree", std::to_string(degree));
-      values.resolve("data_parallel_replicate_degree", std::to_string(worldSize / degree));
-      return true;
-    }
-  return false;
 }
 
 std::string bytesText(int64_t bytes) {

@@ -1,7 +1,7 @@
 // What plans cost without emitting any: memory of one rank and bytes sent, for several strategies and world sizes.
 #pragma once
 
-#include "frontend/options/option_schema.h"
+#include "frontend/search/candidate.h"
 #include "ir/module.h"
 #include "passes/plan/memory_report.h"
 
@@ -20,7 +20,7 @@ struct SentBytes {
 SentBytes sentPerStep(const Module &planned);
 
 struct Estimate {
-  std::string strategy;
+  Strategy strategy = Strategy::fullShard;
   int64_t worldSize = 1;
   int64_t microBatchSize = 1;
   int64_t shardDegree = 0; ///< ranks of one replica; 0: the strategy has no such choice
@@ -38,8 +38,9 @@ public:
   /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
   static llvm::Expected<Estimator> read(llvm::StringRef input, const OptionValues &values);
 
-  /// The plan for these options, which must import the model as those of `read` do (same micro-batch, dims, ...).
-  llvm::Expected<Estimate> plan(OptionValues values) const;
+  /// The plan of a candidate, which must import the model as the options of `read` do (same micro-batch, dims, ...).
+  /// Shares that it leaves open are found first (share_search.h).
+  llvm::Expected<Estimate> plan(Candidate candidate) const;
 
 private:
   std::unique_ptr<Module> graph; ///< as imported
@@ -48,12 +49,7 @@ private:
 };
 
 /// Every strategy that can be planned for, from the most memory to the least.
-std::vector<std::string> knownStrategies();
-
-/// Sets strategy and world size, for a hybrid strategy without degrees groups of 8 ranks, else 4, else 2, and to their
-/// defaults what the strategy has no use for.
-/// False if the ranks cannot be cut into such groups.
-bool choosePlan(OptionValues &values, llvm::StringRef strategy, int64_t worldSize);
+std::vector<Strategy> knownStrategies();
 
 /// "1.25 GiB"
 std::string bytesText(int64_t bytes);

@@ -2,7 +2,6 @@
 #include "frontend/compilation/compilation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/search/estimate.h"
-#include "frontend/search/memory_budget.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -27,20 +26,23 @@ llvm::Expected<std::vector<int64_t>> worldSizes(const OptionValues &values) {
   return sizes;
 }
 
-llvm::Expected<std::vector<std::string>> strategies(const OptionValues &values) {
+llvm::Expected<std::vector<Strategy>> strategies(const OptionValues &values) {
   llvm::ArrayRef<std::string> asked = values.list("strategies");
   if (values.text("strategy") == "auto")
     return usage("--strategy auto: estimate shows all strategies, and chooses none");
   if (asked.empty() && values.given("strategy"))
-    return std::vector<std::string>{values.text("strategy").str()};
+    return std::vector<Strategy>{choiceOf<Strategy>(values, "strategy")};
   if (asked.empty() || (asked.size() == 1 && asked[0] == "all"))
     return knownStrategies();
-  std::vector<std::string> result;
+  std::vector<Strategy> result;
   for (llvm::StringRef name : asked) {
     llvm::Expected<std::string> checked = OptionValues::checked("strategy", name);
     if (!checked)
       return checked.takeError();
-    result.push_back(*checked);
+    std::optional<Strategy> strategy = choiceFrom<Strategy>(*checked);
+    if (!strategy)
+      return usage("--strategies " + name + ": estimate chooses none; all shows each");
+    result.push_back(*strategy);
   }
   return result;
 }
@@ -49,8 +51,8 @@ std::string labelOf(const Estimate &estimate) {
   if (estimate.worldSize == 1)
     return "any";
   if (estimate.shardDegree == 0)
-    return estimate.strategy;
-  return llvm::formatv("{0} {1}x{2}", estimate.strategy, estimate.worldSize / estimate.shardDegree,
+    return spelled(estimate.strategy);
+  return llvm::formatv("{0} {1}x{2}", spelled(estimate.strategy), estimate.worldSize / estimate.shardDegree,
                        estimate.shardDegree)
       .str();
 }
@@ -136,7 +138,7 @@ llvm::json::Value toJson(const Estimate &estimate) {
   for (size_t i = 0; i < memoryClassCount; ++i)
     byClass[nameOf(static_cast<MemoryClass>(i))] = estimate.memory.byClass[i];
   return llvm::json::Object{
-      {"strategy", estimate.strategy},
+      {"strategy", spelled(estimate.strategy)},
       {"world_size", estimate.worldSize},
       {"shard_degree", estimate.shardDegree},
       {"memory", llvm::json::Object{{"total_bytes", estimate.memory.totalBytes},
@@ -155,14 +157,14 @@ struct Plans {
   std::vector<std::string> failures;
 };
 
-void planOne(const Estimator &estimator, OptionValues values, llvm::StringRef strategy, int64_t worldSize,
-             Plans &plans) {
-  std::string what = strategy.str() + " on " + std::to_string(worldSize) + " ranks: ";
-  if (!choosePlan(values, strategy, worldSize)) {
+void planOne(const Estimator &estimator, const Candidate &asked, Strategy strategy, int64_t worldSize, Plans &plans) {
+  std::string what = spelled(strategy) + " on " + std::to_string(worldSize) + " ranks: ";
+  std::optional<Candidate> candidate = asked.with(strategy, worldSize);
+  if (!candidate) {
     plans.failures.push_back(what + "they cannot be cut into groups of 8, 4 or 2");
     return;
   }
-  llvm::Expected<Estimate> estimate = estimator.plan(std::move(values));
+  llvm::Expected<Estimate> estimate = estimator.plan(std::move(*candidate));
   if (estimate)
     plans.estimates.push_back(std::move(*estimate));
   else
@@ -193,23 +195,23 @@ llvm::Error runEstimate(const OptionValues &values) {
   llvm::Expected<std::vector<int64_t>> sizes = worldSizes(values);
   if (!sizes)
     return sizes.takeError();
-  llvm::Expected<std::vector<std::string>> names = strategies(values);
-  if (!names)
-    return names.takeError();
-  llvm::Expected<std::optional<int64_t>> budget = memoryBudget(values);
-  if (!budget)
-    return budget.takeError();
+  llvm::Expected<std::vector<Strategy>> chosen = strategies(values);
+  if (!chosen)
+    return chosen.takeError();
+  llvm::Expected<Candidate> asked = Candidate::of(values);
+  if (!asked)
+    return asked.takeError();
   llvm::Expected<Estimator> estimator = Estimator::read(values.positional()[1], values);
   if (!estimator)
     return estimator.takeError();
   Plans plans;
   for (int64_t size : *sizes)
-    for (llvm::StringRef name : *names) {
+    for (Strategy strategy : *chosen) {
       // One rank alone holds everything, whatever the strategy.
-      if (size > 1 || name == names->front())
-        planOne(*estimator, values, size > 1 ? name : "full_shard", size, plans);
+      if (size > 1 || strategy == chosen->front())
+        planOne(*estimator, *asked, size > 1 ? strategy : Strategy::fullShard, size, plans);
     }
-  return report(plans, values, *budget);
+  return report(plans, values, asked->budgetBytes);
 }
 
 } // namespace fsdpc

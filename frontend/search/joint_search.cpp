@@ -1,10 +1,9 @@
 #include "frontend/search/joint_search.h"
 
-#include "frontend/search/memory_budget.h"
 #include "frontend/search/share_search.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/Regex.h"
+#include <functional>
 
 namespace fsdpc {
 
@@ -13,50 +12,46 @@ namespace {
 /// Less is no reason to prefer a plan: predictions are not that exact.
 constexpr double worthwhile = 0.002;
 
-/// What may be varied once a strategy is chosen, each value in turn.
+/// What may be varied once a strategy is chosen: each value in turn, until one wins.
 struct Knob {
-  llvm::StringRef option;
-  llvm::SmallVector<llvm::StringRef, 3> values;
+  bool isFixed;
+  llvm::SmallVector<std::function<void(Candidate &)>, 3> turns;
 };
 
-llvm::ArrayRef<Knob> knobs() {
-  static const Knob rows[] = {{"max_inflight_all_gathers", {"3", "4", "1"}},
-                              {"reduce_communicator", {"own"}},
-                              {"allgather_bucket_size", {"67108864", "16777216"}},
-                              {"reduce_bucket_size", {"67108864", "16777216"}},
-                              {"accumulation", {"keep_gradients", "keep_parameters", "keep_both"}}};
-  return rows;
+template <auto field, class T>
+Knob knob(const Candidate &asked, std::initializer_list<T> values) {
+  Knob result{asked.isGiven<field>(), {}};
+  for (T value : values)
+    result.turns.push_back([value](Candidate &plan) { plan.*field = value; });
+  return result;
 }
 
-bool isUseless(const Knob &knob, const OptionValues &asked) {
-  bool isOneMicroStep = asked.integer("gradient_accumulation_steps") == 1;
-  return asked.given(knob.option) || (knob.option == "accumulation" && isOneMicroStep);
+std::vector<Knob> knobsFor(const Candidate &asked) {
+  std::vector<Knob> knobs = {
+      knob<&Candidate::maxInflightAllGathers, int64_t>(asked, {3, 4, 1}),
+      knob<&Candidate::ownReduceCommunicator>(asked, {true}),
+      knob<&Candidate::allGatherBucketBytes, int64_t>(asked, {64 << 20, 16 << 20}),
+      knob<&Candidate::reduceBucketBytes, int64_t>(asked, {64 << 20, 16 << 20}),
+      knob<&Candidate::accumulation>(
+          asked, {Accumulation::keepGradients, Accumulation::keepParameters, Accumulation::keepBoth})};
+  knobs.back().isFixed |= asked.microSteps == 1;
+  return knobs;
 }
 
-/// What is said of a point: options that the search may change and has.
-constexpr llvm::StringLiteral searched[] = {"strategy",
-                                            "data_parallel_shard_degree",
-                                            "activation_checkpointing",
-                                            "activation_memory_budget",
-                                            "offload_activations",
-                                            "offload_optimizer",
-                                            "offload_params",
-                                            "offload_share",
-                                            "max_inflight_all_gathers",
-                                            "reduce_communicator",
-                                            "allgather_bucket_size",
-                                            "reduce_bucket_size",
-                                            "accumulation"};
+/// One way to use the host's memory.
+struct Offloading {
+  bool Candidate::*flag;
+  bool isGiven;
+};
 
 class Searcher {
 public:
-  Searcher(const Estimator &model, const OptionValues &asked, int64_t budget)
-      : model(model), asked(asked), budget(budget) {}
+  Searcher(const Estimator &model, const Candidate &asked) : model(model), asked(asked), budget(*asked.budgetBytes) {}
 
   llvm::Expected<JointSearch> run() {
     // One rank alone holds everything, whatever the strategy.
-    for (const std::string &strategy : knownStrategies())
-      if (asked.integer("world_size") > 1 || strategy == "full_shard")
+    for (Strategy strategy : knownStrategies())
+      if (asked.worldSize > 1 || strategy == Strategy::fullShard)
         tryStrategy(strategy);
     if (result.points.empty())
       return lastError ? std::move(lastError) : llvm::createStringError("--strategy auto: nothing can be planned");
@@ -76,57 +71,65 @@ public:
   }
 
 private:
-  void tryStrategy(llvm::StringRef strategy) {
-    OptionValues values = asked;
-    if (!choosePlan(values, strategy, asked.integer("world_size")))
+  bool mayChooseCheckpointing() const { return !asked.isGiven<&Candidate::checkpointing>(); }
+
+  void tryStrategy(Strategy strategy) {
+    std::optional<Candidate> candidate = asked.with(strategy, asked.worldSize);
+    if (!candidate)
       return;
-    std::optional<size_t> plain = plan(values);
-    bool mayRecompute = !asked.given("activation_checkpointing");
-    if (!plain || fits(*plain) || !mayRecompute)
+    std::optional<size_t> plain = plan(*candidate);
+    if (!plain || fits(*plain) || !mayChooseCheckpointing())
       return;
-    for (llvm::StringRef mode : {"selective", "full", "budget"}) {
-      values.resolve("activation_checkpointing", mode.str());
-      plan(values);
+    for (ActivationCheckpointing mode :
+         {ActivationCheckpointing::selective, ActivationCheckpointing::full, ActivationCheckpointing::budget}) {
+      candidate->checkpointing = mode;
+      plan(*candidate);
     }
   }
 
   /// Beside the plan that is best so far: the same without what backward computes again, or with it, and what does not
   /// fit on the host. Where nothing fits, the smallest plan decides.
   void tryOffload() {
-    const OptionValues base = result.points[result.winner].values;
-    const bool isWanted = !fits(result.winner) || base.text("activation_checkpointing") != "none";
+    const Candidate base = result.points[result.winner].plan;
+    const bool isWanted = !fits(result.winner) || base.checkpointing != ActivationCheckpointing::none;
     if (!isWanted)
       return;
-    llvm::SmallVector<std::string, 2> modes = {base.text("activation_checkpointing").str()};
-    if (modes[0] != "none" && !asked.given("activation_checkpointing"))
-      modes.push_back("none");
-    for (llvm::StringRef option : {"offload_optimizer", "offload_activations", "offload_params"}) {
-      bool isIncluded = base.flag(option) || (option == "offload_optimizer" && base.flag("offload_params"));
-      if (asked.given(option) || isIncluded)
+    llvm::SmallVector<ActivationCheckpointing, 2> modes = {base.checkpointing};
+    if (modes[0] != ActivationCheckpointing::none && mayChooseCheckpointing())
+      modes.push_back(ActivationCheckpointing::none);
+    const Offloading ways[] = {
+        {&Candidate::offloadsOptimizer, asked.isGiven<&Candidate::offloadsOptimizer>() || base.offloadsParams},
+        {&Candidate::offloadsActivations, asked.isGiven<&Candidate::offloadsActivations>()},
+        {&Candidate::offloadsParams, asked.isGiven<&Candidate::offloadsParams>()}};
+    for (const Offloading &way : ways) {
+      if (way.isGiven || base.*way.flag)
         continue;
-      for (const std::string &mode : modes) {
-        OptionValues values = base;
-        values.resolve("activation_checkpointing", mode);
-        if (mode != "budget")
-          values.resolve("activation_memory_budget", defaultOf("activation_memory_budget").str());
-        values.resolve(option, "true");
-        if (!asked.given("offload_share"))
-          values.resolve("offload_share", defaultOf("offload_share").str());
-        plan(std::move(values));
-      }
+      for (ActivationCheckpointing mode : modes)
+        plan(offloaded(base, way, mode));
     }
   }
 
-  /// The index of the new point; nothing if these options cannot be planned.
-  std::optional<size_t> plan(OptionValues values) {
-    if (searchesShares(values))
-      if (llvm::Error error = settleShares(model, values))
+  Candidate offloaded(const Candidate &base, const Offloading &way, ActivationCheckpointing mode) const {
+    Candidate changed = base;
+    changed.checkpointing = mode;
+    if (mode != ActivationCheckpointing::budget)
+      changed.keptShare = std::nullopt;
+    changed.*way.flag = true;
+    if (!asked.isGiven<&Candidate::offloadShare>())
+      changed.offloadShare = std::nullopt;
+    return changed;
+  }
+
+  /// The index of the new point; nothing if this candidate cannot be planned.
+  std::optional<size_t> plan(Candidate candidate) {
+    if (searchesShares(candidate))
+      if (llvm::Error error = settleShares(model, candidate))
         return refused(std::move(error));
-    llvm::Expected<Estimate> estimate = model.plan(values);
+    llvm::Expected<Estimate> estimate = model.plan(candidate);
     if (!estimate)
       return refused(estimate.takeError());
-    std::string choices = describe(values);
-    result.points.push_back({std::move(choices), std::move(values), std::move(*estimate)});
+    std::string choices = candidate.describe(asked);
+    result.points.push_back({std::move(choices), std::move(candidate), std::move(*estimate)});
     return result.points.size() - 1;
   }
 
@@ -134,18 +137,6 @@ private:
     llvm::consumeError(std::move(lastError));
     lastError = std::move(error);
     return std::nullopt;
-  }
-
-  std::string describe(const OptionValues &values) const {
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    llvm::ListSeparator space(" ");
-    for (llvm::StringRef name : searched)
-      if (name == "strategy" || (values.text(name) != asked.text(name) && values.text(name) != defaultOf(name)))
-        out << space << "--" << name << (values.text(name) == "true" ? "" : " " + values.text(name).str());
-    for (llvm::StringRef unit : values.list("unit").drop_front(asked.list("unit").size()))
-      out << space << "--unit '" << unit << '\'';
-    return text;
   }
 
   bool fits(size_t point) const { return result.points[point].estimate.memory.totalBytes <= budget; }
@@ -180,7 +171,7 @@ private:
   /// Where gathering again costs time, the first units stay gathered from forward to backward: as many as fit.
   void keepUnitsGathered() {
     const SearchPoint base = result.points[result.winner];
-    bool regathers = base.estimate.strategy == "full_shard" || base.estimate.strategy == "hybrid_shard";
+    bool regathers = base.plan.strategy == Strategy::fullShard || base.plan.strategy == Strategy::hybridShard;
     const std::vector<std::string> &units = base.estimate.units;
     if (!regathers || base.estimate.exposedMicroseconds < worthwhile * base.estimate.stepMicroseconds || units.empty())
       return;
@@ -188,9 +179,9 @@ private:
     for (size_t step = llvm::bit_floor(units.size()); step > 0; step /= 2) {
       if (most + step > units.size())
         continue;
-      OptionValues values = base.values;
-      values.append("unit", patternOf(llvm::ArrayRef(units).take_front(most + step)) + ":reshard_after_forward=never");
-      std::optional<size_t> point = plan(std::move(values));
+      Candidate kept = base.plan;
+      kept.keptUnits = llvm::ArrayRef(units).take_front(most + step).vec();
+      std::optional<size_t> point = plan(std::move(kept));
       if (point && fits(*point)) {
         most += step;
         wins(point);
@@ -198,28 +189,21 @@ private:
     }
   }
 
-  static std::string patternOf(llvm::ArrayRef<std::string> units) {
-    std::vector<std::string> escaped;
-    for (const std::string &unit : units)
-      escaped.push_back(llvm::Regex::escape(unit));
-    return llvm::join(escaped, "|");
-  }
-
   void turnKnobs() {
-    for (const Knob &knob : knobs()) {
-      if (isUseless(knob, asked))
+    for (const Knob &knob : knobsFor(asked)) {
+      if (knob.isFixed)
         continue;
-      for (llvm::StringRef value : knob.values) {
-        OptionValues values = result.points[result.winner].values;
-        values.resolve(knob.option, value.str());
-        if (wins(plan(std::move(values))))
+      for (const auto &turn : knob.turns) {
+        Candidate turned = result.points[result.winner].plan;
+        turn(turned);
+        if (wins(plan(std::move(turned))))
           break;
       }
     }
   }
 
   const Estimator &model;
-  const OptionValues &asked;
+  const Candidate &asked;
   const int64_t budget;
   JointSearch result;
   llvm::Error lastError = llvm::Error::success();
@@ -249,13 +233,10 @@ std::vector<size_t> paretoPoints(const JointSearch &search) {
 
 } // namespace
 
-llvm::Expected<JointSearch> searchJointly(const Estimator &model, const OptionValues &values) {
-  llvm::Expected<std::optional<int64_t>> budget = memoryBudget(values);
-  if (!budget)
-    return budget.takeError();
-  if (!*budget)
+llvm::Expected<JointSearch> searchJointly(const Estimator &model, const Candidate &asked) {
+  if (!asked.budgetBytes)
     return llvm::make_error<UsageError>("--strategy auto: --memory_budget BYTES is required, e.g. 16GiB");
-  return Searcher(model, values, **budget).run();
+  return Searcher(model, asked).run();
 }
 
 void printSearch(const JointSearch &search, int64_t budgetBytes, llvm::raw_ostream &out) {

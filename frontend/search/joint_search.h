@@ -12,7 +12,7 @@ namespace fsdpc {
 /// One plan that was made.
 struct SearchPoint {
   std::string choices; ///< as options: "--strategy full_shard --activation_checkpointing selective"
-  OptionValues values;
+  Candidate plan;
   Estimate estimate;
 };
 
@@ -28,7 +28,7 @@ struct JointSearch {
 /// fastest plan that fits is then varied: units that stay gathered until backward (as many as fit), depth of prefetch,
 /// buckets, a communicator for reductions, what stays whole between micro-steps. Errors: no --memory_budget, nothing
 /// that can be planned.
-llvm::Expected<JointSearch> searchJointly(const Estimator &model, const OptionValues &values);
+llvm::Expected<JointSearch> searchJointly(const Estimator &model, const Candidate &asked);
 
 /// The points that no other beats in both memory and time, and why the winner won.
 void printSearch(const JointSearch &search, int64_t budgetBytes, llvm::raw_ostream &out);

@@ -5,9 +5,6 @@
 
 namespace fsdpc {
 
-/// --memory_budget in bytes, if there is one. Errors are UsageErrors.
-llvm::Expected<std::optional<int64_t>> memoryBudget(const OptionValues &values);
-
 /// Error if the planned module needs more than the budget in `values`. What would help is found by planning the model
 /// of `input` with other options, not guessed.
 llvm::Error checkMemoryBudget(const Compilation &compilation, const OptionValues &values, llvm::StringRef input);

@@ -1,33 +1,20 @@
 #include "frontend/search/share_search.h"
 
-#include "frontend/search/memory_budget.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Format.h"
 
 namespace fsdpc {
 
 namespace {
 
-std::string shareText(int part, int parts) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", static_cast<double>(part) / parts);
-  return text;
-}
-
-bool isOpen(const OptionValues &values, llvm::StringRef share) {
-  return values.text(share).empty() && !values.text("memory_budget").empty();
-}
-
-bool keepsByBudget(const OptionValues &values) {
-  return values.text("activation_checkpointing") == "budget" && isOpen(values, "activation_memory_budget");
+bool keepsByBudget(const Candidate &plan) {
+  return plan.checkpointing == ActivationCheckpointing::budget && plan.budgetBytes && !plan.keptShare;
 }
 
 /// With activation_checkpointing budget it is the compiler that says which activations go.
-bool offloadsByBudget(const OptionValues &values) {
-  bool offloadsActivations = values.flag("offload_activations") && values.text("activation_checkpointing") != "budget";
-  bool offloads = offloadsActivations || values.flag("offload_params") || values.flag("offload_optimizer");
-  return offloads && isOpen(values, "offload_share");
+bool offloadsByBudget(const Candidate &plan) {
+  bool offloadsActivations = plan.offloadsActivations && plan.checkpointing != ActivationCheckpointing::budget;
+  bool offloads = offloadsActivations || plan.offloadsParams || plan.offloadsOptimizer;
+  return offloads && plan.budgetBytes && !plan.offloadShare;
 }
 
 class ShareSearch {
@@ -35,35 +22,33 @@ public:
   ShareSearch(const Estimator &model, int64_t budgetBytes) : model(model), budgetBytes(budgetBytes) {}
 
   /// The most that is kept, in 64ths.
-  llvm::Error settleKept(OptionValues &values) const {
-    constexpr int parts = 64;
-    return settle(values, "activation_memory_budget", parts, [](int part) { return shareText(part, parts); });
+  llvm::Error settleKept(Candidate &plan) const {
+    return settle(plan, 64, [](Candidate &changed, double share) { changed.keptShare = share; });
   }
 
   /// The least that goes, in 16ths.
-  llvm::Error settleOffloaded(OptionValues &values) const {
-    constexpr int parts = 16;
-    return settle(values, "offload_share", parts, [](int part) { return shareText(parts - part, parts); });
+  llvm::Error settleOffloaded(Candidate &plan) const {
+    return settle(plan, 16, [](Candidate &changed, double share) { changed.offloadShare = 1 - share; });
   }
 
-  llvm::Error settleBoth(OptionValues &values) const {
+  llvm::Error settleBoth(Candidate &plan) const {
     constexpr int parts = 4;
-    std::optional<OptionValues> best;
+    std::optional<Candidate> best;
     Estimate bestPlan;
     for (int part = 0; part <= parts; ++part) {
-      OptionValues tried = values;
-      tried.resolve("offload_share", shareText(part, parts));
+      Candidate tried = plan;
+      tried.offloadShare = static_cast<double>(part) / parts;
       if (llvm::Error error = settleKept(tried))
         return error;
-      llvm::Expected<Estimate> plan = model.plan(tried);
-      if (!plan)
-        return plan.takeError();
-      if (!best || isBetter(*plan, bestPlan)) {
+      llvm::Expected<Estimate> estimate = model.plan(tried);
+      if (!estimate)
+        return estimate.takeError();
+      if (!best || isBetter(*estimate, bestPlan)) {
         best = std::move(tried);
-        bestPlan = std::move(*plan);
+        bestPlan = std::move(*estimate);
       }
     }
-    values = std::move(*best);
+    plan = std::move(*best);
     return llvm::Error::success();
   }
 
@@ -76,17 +61,16 @@ private:
     return fits(a) ? a.stepMicroseconds < b.stepMicroseconds : a.memory.totalBytes < b.memory.totalBytes;
   }
 
-  /// Resolves the option to the last of `parts` steps with which the plan fits, if the first does. Each needs no less
-  /// memory than the one before.
-  llvm::Error settle(OptionValues &values, llvm::StringRef option, int parts,
-                     llvm::function_ref<std::string(int)> text) const {
+  /// Gives the plan the last of `parts` + 1 shares, from 0 to 1, with which it fits, if it does with the first. Each
+  /// needs no less memory than the one before.
+  llvm::Error settle(Candidate &plan, int parts, llvm::function_ref<void(Candidate &, double)> give) const {
     auto isEnough = [&](int part) -> llvm::Expected<bool> {
-      OptionValues changed = values;
-      changed.resolve(option, text(part));
-      llvm::Expected<Estimate> plan = model.plan(std::move(changed));
-      if (!plan)
-        return plan.takeError();
-      return fits(*plan);
+      Candidate changed = plan;
+      give(changed, static_cast<double>(part) / parts);
+      llvm::Expected<Estimate> estimate = model.plan(std::move(changed));
+      if (!estimate)
+        return estimate.takeError();
+      return fits(*estimate);
     };
     llvm::Expected<bool> isFirstEnough = isEnough(0);
     if (!isFirstEnough)
@@ -100,7 +84,7 @@ private:
         return isStillEnough.takeError();
       most += *isStillEnough ? step : 0;
     }
-    values.resolve(option, text(most));
+    give(plan, static_cast<double>(most) / parts);
     return llvm::Error::success();
   }
 
@@ -110,16 +94,13 @@ private:
 
 } // namespace
 
-bool searchesShares(const OptionValues &values) { return keepsByBudget(values) || offloadsByBudget(values); }
+bool searchesShares(const Candidate &plan) { return keepsByBudget(plan) || offloadsByBudget(plan); }
 
-llvm::Error settleShares(const Estimator &model, OptionValues &values) {
-  llvm::Expected<std::optional<int64_t>> budget = memoryBudget(values);
-  if (!budget)
-    return budget.takeError();
-  ShareSearch search(model, **budget);
-  if (keepsByBudget(values) && offloadsByBudget(values))
-    return search.settleBoth(values);
-  return keepsByBudget(values) ? search.settleKept(values) : search.settleOffloaded(values);
+llvm::Error settleShares(const Estimator &model, Candidate &plan) {
+  ShareSearch search(model, *plan.budgetBytes);
+  if (keepsByBudget(plan) && offloadsByBudget(plan))
+    return search.settleBoth(plan);
+  return keepsByBudget(plan) ? search.settleKept(plan) : search.settleOffloaded(plan);
 }
 
 } // namespace fsdpc
