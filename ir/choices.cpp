@@ -18,12 +18,12 @@ template <class T>
 constexpr std::nullptr_t spellings = nullptr;
 template <>
 constexpr Spelling<Strategy> spellings<Strategy>[] = {
-    {Strategy::noShard, "no_shard"},
-    {Strategy::shardOptimizer, "shard_optimizer"},
-    {Strategy::hybridShardZero2, "hybrid_shard_zero2"},
-    {Strategy::shardGradOp, "shard_grad_op"},
-    {Strategy::hybridShard, "hybrid_shard"},
     {Strategy::fullShard, "full_shard"},
+    {Strategy::shardGradOp, "shard_grad_op"},
+    {Strategy::noShard, "no_shard"},
+    {Strategy::hybridShard, "hybrid_shard"},
+    {Strategy::hybridShardZero2, "hybrid_shard_zero2"},
+    {Strategy::shardOptimizer, "shard_optimizer"},
 };
 template <>
 constexpr Spelling<BackwardPrefetch> spellings<BackwardPrefetch>[] = {
