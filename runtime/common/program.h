@@ -14,11 +14,8 @@
 
 namespace fsdpc::rt {
 
-class Communicator;  // runtime/cpu/communicator.h
 class GradientStash; // runtime/common/gradient_stash.h
-struct Device;       // runtime/cuda/device.h
 class Profile;       // runtime/common/profile.h
-class Stream;        // runtime/cpu/stream.h
 
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8, boolean };
 
@@ -344,6 +341,9 @@ public:
   virtual void end() = 0;
 };
 
+/// What a target adds to the context of a program; each has one of its own.
+struct TargetContext {};
+
 /// What the functions of a program run in. Fixed after start-up.
 struct Context {
   std::byte *privateArena = nullptr;
@@ -351,14 +351,10 @@ struct Context {
   std::byte *hostArena = nullptr;
   int rank = 0;
   int worldSize = 1;
-  int batchRank = 0;              ///< whose samples are computed: microStep * worldSize + rank
-  int threads = 1;                ///< compute threads of this rank
-  DeviceMemory *memory = nullptr; ///< null: the arenas are the host's memory
-  Device *device = nullptr;       ///< of the cuda target: streams, events, communicators
-  Communicator *communicator = nullptr;
-  Stream *commStream = nullptr;        ///< where collectives run: a worker thread, or inline
-  Stream *copyStream = nullptr;        ///< where copies to and from the host's arena run; null without such an arena
-  Stream *reduceStream = nullptr;      ///< where reductions run that have a communicator of their own; else null
+  int batchRank = 0;                   ///< whose samples are computed: microStep * worldSize + rank
+  int threads = 1;                     ///< compute threads of this rank
+  DeviceMemory *memory = nullptr;      ///< null: the arenas are the host's memory
+  TargetContext *target = nullptr;     ///< streams, communicators: the target casts it to its own
   Tap *tap = nullptr;                  ///< set around tapGradients and exportWeights
   GradientStash *stash = nullptr;      ///< set in steps whose gradients are saved
   Profile *profile = nullptr;          ///< --profile; null without

@@ -263,7 +263,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
       checkOutputs(program, options);
   });
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
-  context.device ? requireHostStreams(options) : requireDevice(options);
+  context.memory ? requireHostStreams(options) : requireDevice(options);
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;

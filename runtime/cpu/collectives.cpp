@@ -2,6 +2,7 @@
 
 #include "runtime/common/profile.h"
 #include "runtime/cpu/communicator.h"
+#include "runtime/cpu/cpu_context.h"
 
 namespace fsdpc::rt {
 namespace {
@@ -19,9 +20,10 @@ CollectiveRequest makeRequest(const Context &context, CollectiveOp op, int colle
 }
 
 Ticket start(Context &context, const CollectiveRequest &request) {
-  Communicator &communicator = *context.communicator;
+  const CpuContext &own = cpuOf(context);
+  Communicator &communicator = *own.communicator;
   const bool reduces = communicator.channelOf(request.collective) == Channel::reduce;
-  return communicator.start(reduces ? *context.reduceStream : *context.commStream, request);
+  return communicator.start(reduces ? *own.reduceStream : *own.commStream, request);
 }
 
 Ticket startSum(Context &context, CollectiveRequest &request, std::int64_t elements, DType dtype, void *staging) {
@@ -51,7 +53,7 @@ Ticket allReduceStart(Context &context, int collective, Place source, void *dest
   return startSum(context, request, elements, dtype, staging);
 }
 
-void wait(Context &context, Ticket ticket) { context.communicator->wait(ticket); }
+void wait(Context &context, Ticket ticket) { cpuOf(context).communicator->wait(ticket); }
 
 void discard(Context &context, Ticket &ticket) {
   if (ticket.sequence != 0)

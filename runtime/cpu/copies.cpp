@@ -1,5 +1,6 @@
 #include "runtime/cpu/copies.h"
 
+#include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/stream.h"
 
 #include <cstring>
@@ -9,7 +10,7 @@ namespace fsdpc::rt {
 namespace {
 
 void start(const Context &context, Copy &copy, const void *from, void *to, std::int64_t bytes) {
-  copy.event = context.copyStream->enqueue([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
+  copy.event = cpuOf(context).copyStream->enqueue([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
 }
 
 } // namespace
@@ -22,6 +23,6 @@ void reloadStart(const Context &context, Copy &copy, const void *from, void *to,
   start(context, copy, from, to, bytes);
 }
 
-void wait(const Context &context, const Copy &copy) { context.copyStream->synchronize(copy.event); }
+void wait(const Context &context, const Copy &copy) { cpuOf(context).copyStream->synchronize(copy.event); }
 
 } // namespace fsdpc::rt

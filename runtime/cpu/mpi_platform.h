@@ -7,6 +7,7 @@
 #include "runtime/common/platform.h"
 #include "runtime/cpu/arena.h"
 #include "runtime/cpu/communicator.h"
+#include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/cpu_share.h"
 #include "runtime/cpu/kernels/matmul.h"
 #include "runtime/cpu/mpi_window.h"
@@ -69,6 +70,7 @@ private:
   std::unique_ptr<Stream> commStream_;
   std::unique_ptr<Stream> reduceStream_; ///< null unless some collective runs there
   std::unique_ptr<Stream> copyStream_;   ///< null without an arena for the host
+  CpuContext own_;
   Context context_;
 };
 

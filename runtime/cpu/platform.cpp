@@ -85,7 +85,7 @@ MpiPlatform::~MpiPlatform() {
   copyStream_.reset();
   communicator_.reset();
 #if defined(FSDPC_TEST_BUILD)
-  if (program_ && context_.communicator)
+  if (program_ && context_.target)
     reportChangedBytes();
 #endif
   sharedWindows_.reset();
@@ -105,10 +105,11 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   context_.rank = context_.batchRank = rank_;
   context_.worldSize = worldSize_;
   context_.threads = options.threads > 0 ? options.threads : share.rankCores;
-  context_.communicator = communicator_.get();
-  context_.commStream = commStream_.get();
-  context_.reduceStream = reduceStream_.get();
-  context_.copyStream = copyStream_.get();
+  own_.communicator = communicator_.get();
+  own_.commStream = commStream_.get();
+  own_.reduceStream = reduceStream_.get();
+  own_.copyStream = copyStream_.get();
+  context_.target = &own_;
   if (omp_set_num_threads)
     omp_set_num_threads(context_.threads);
   attemptTogether(world_, [&] { requireThreads(context_.threads - 1); });

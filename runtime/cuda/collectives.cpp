@@ -9,7 +9,7 @@ namespace fsdpc::rt {
 namespace {
 
 cudaStream_t streamOf(const Context &context, const CollectiveInfo &info) {
-  return context.device->channels[static_cast<std::size_t>(info.channel)];
+  return deviceOf(context).channels[static_cast<std::size_t>(info.channel)];
 }
 
 int membersOf(ncclComm_t communicator) {
@@ -22,7 +22,7 @@ int membersOf(ncclComm_t communicator) {
 /// each launch of the graph leaves anew.
 template <class Enqueue>
 Ticket start(Context &context, int collective, const char *what, const Enqueue &enqueue) {
-  Device &device = *context.device;
+  Device &device = deviceOf(context);
   const auto index = static_cast<std::size_t>(collective);
   const CollectiveInfo &info = programCollectives()[index];
   const cudaStream_t stream = streamOf(context, info);
@@ -80,7 +80,7 @@ Ticket allReduceStart(Context &context, int collective, Place source, void *dest
 }
 
 void wait(Context &context, Ticket ticket) {
-  const Device &device = *context.device;
+  const Device &device = deviceOf(context);
   if (ticket.sequence <= device.joinedSequence)
     return;
   const CollectiveState &state = device.collectives[static_cast<std::size_t>(ticket.collective)];
@@ -94,7 +94,7 @@ void discard(Context &context, Ticket &ticket) {
   if (ticket.sequence != 0)
     wait(context, ticket);
   ticket = {};
-  context.device->leftoversDiscarded = true;
+  deviceOf(context).leftoversDiscarded = true;
 }
 
 void createEvents(const Context &, std::span<Event> events) {
@@ -103,19 +103,19 @@ void createEvents(const Context &, std::span<Event> events) {
 }
 
 void record(const Context &context, Event &event) {
-  checkCuda(cudaEventRecord(event.handle, context.device->compute), "cudaEventRecord");
-  event.joins = context.device->joins;
+  checkCuda(cudaEventRecord(event.handle, deviceOf(context).compute), "cudaEventRecord");
+  event.joins = deviceOf(context).joins;
 }
 
 void await(const Context &context, Channel channel, const Event &event) {
-  if (event.joins != context.device->joins)
+  if (event.joins != deviceOf(context).joins)
     return;
-  checkCuda(cudaStreamWaitEvent(context.device->channels[static_cast<std::size_t>(channel)], event.handle, 0),
+  checkCuda(cudaStreamWaitEvent(deviceOf(context).channels[static_cast<std::size_t>(channel)], event.handle, 0),
             "cudaStreamWaitEvent");
 }
 
 void returnChannels(const Context &context) {
-  const Device &device = *context.device;
+  const Device &device = deviceOf(context);
   for (cudaStream_t channel : device.channels) {
     checkCuda(cudaEventRecord(device.joined, channel), "cudaEventRecord");
     checkCuda(cudaStreamWaitEvent(device.compute, device.joined, 0), "cudaStreamWaitEvent");
@@ -123,7 +123,7 @@ void returnChannels(const Context &context) {
 }
 
 void forkChannels(const Context &context) {
-  const Device &device = *context.device;
+  const Device &device = deviceOf(context);
   checkCuda(cudaEventRecord(device.joined, device.compute), "cudaEventRecord");
   for (cudaStream_t channel : device.channels)
     checkCuda(cudaStreamWaitEvent(channel, device.joined, 0), "cudaStreamWaitEvent");
@@ -132,7 +132,7 @@ void forkChannels(const Context &context) {
 void joinStreams(const Context &context) {
   returnChannels(context);
   forkChannels(context);
-  noteJoined(*context.device);
+  noteJoined(deviceOf(context));
 }
 
 } // namespace fsdpc::rt

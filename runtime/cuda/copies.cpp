@@ -5,10 +5,10 @@ namespace fsdpc::rt {
 namespace {
 
 void start(const Context &context, Copy &copy, const void *from, void *to, std::int64_t bytes, cudaMemcpyKind kind) {
-  const cudaStream_t stream = context.device->channels[static_cast<std::size_t>(Channel::copy)];
+  const cudaStream_t stream = deviceOf(context).channels[static_cast<std::size_t>(Channel::copy)];
   checkCuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream), "cudaMemcpyAsync");
   checkCuda(cudaEventRecord(copy.ended.handle, stream), "cudaEventRecord");
-  copy.ended.joins = context.device->joins;
+  copy.ended.joins = deviceOf(context).joins;
 }
 
 } // namespace
@@ -27,8 +27,8 @@ void reloadStart(const Context &context, Copy &copy, const void *from, void *to,
 }
 
 void wait(const Context &context, const Copy &copy) {
-  if (copy.ended.joins == context.device->joins)
-    checkCuda(cudaStreamWaitEvent(context.device->compute, copy.ended.handle, 0), "cudaStreamWaitEvent");
+  if (copy.ended.joins == deviceOf(context).joins)
+    checkCuda(cudaStreamWaitEvent(deviceOf(context).compute, copy.ended.handle, 0), "cudaStreamWaitEvent");
 }
 
 } // namespace fsdpc::rt

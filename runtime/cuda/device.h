@@ -38,8 +38,8 @@ struct CollectiveState {
   cudaEvent_t completed = nullptr; ///< the last one has ended; for streams to wait for
 };
 
-/// What Context::device points to. Streams wait for each other through events only.
-struct Device {
+/// The context of the cuda target. Streams wait for each other through events only.
+struct Device : TargetContext {
   cudaStream_t compute = nullptr;
   std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
   int multiprocessors = 1;
@@ -62,6 +62,8 @@ struct Device {
   unsigned long long *indexFault = nullptr; ///< where kernels tell of an index outside its axis (index_faults.h)
   Tuner *tuner = nullptr; ///< chooses the algorithms of products; null: each takes the library's favourite
 };
+
+inline Device &deviceOf(const Context &context) { return *static_cast<Device *>(context.target); }
 
 /// For order alone, without times. Throws Failure{internal}.
 cudaEvent_t makeEvent();

@@ -65,9 +65,9 @@ void StagedMemory::copyBatch() {
   for (const std::size_t end = batchEnds[nextBatch++]; nextKept < end; ++nextKept) {
     const Kept &one = kept[nextKept];
     checkCuda(cudaMemcpyAsync(context.at<std::byte>(one.to), one.slot.data, static_cast<std::size_t>(one.bytes),
-                              cudaMemcpyHostToDevice, context.device->compute),
+                              cudaMemcpyHostToDevice, deviceOf(context).compute),
               "cudaMemcpyAsync");
-    recordForHost(*context.device, one.slot.copied, context.device->compute);
+    recordForHost(deviceOf(context), one.slot.copied, deviceOf(context).compute);
   }
 }
 
@@ -79,7 +79,7 @@ void StagedMemory::store(Place to, std::int64_t bytes) {
   }
   Slot &slot = slots[next];
   next = (next + 1) % slots.size();
-  cudaStream_t stream = context.device->compute;
+  cudaStream_t stream = deviceOf(context).compute;
   checkCuda(
       cudaMemcpyAsync(context.at<std::byte>(to), slot.data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream),
       "cudaMemcpyAsync");
@@ -88,20 +88,20 @@ void StagedMemory::store(Place to, std::int64_t bytes) {
 
 void StagedMemory::copyTo(Slot &slot, const void *from, std::int64_t bytes) {
   reserve(slot, std::max<std::int64_t>(bytes, 64));
-  cudaStream_t stream = context.device->compute;
+  cudaStream_t stream = deviceOf(context).compute;
   checkCuda(cudaMemcpyAsync(slot.data, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream),
             "cudaMemcpyAsync");
-  recordForHost(*context.device, slot.copied, stream);
+  recordForHost(deviceOf(context), slot.copied, stream);
 }
 
 const std::byte *StagedMemory::loadFrom(const void *from, std::int64_t bytes) {
   copyTo(loaded, from, bytes);
-  synchronize(*context.device, loaded.copied);
+  synchronize(deviceOf(context), loaded.copied);
   return loaded.data;
 }
 
 const std::byte *StagedMemory::fetched(std::size_t which) {
-  synchronize(*context.device, pending[which].copied);
+  synchronize(deviceOf(context), pending[which].copied);
   return pending[which].data;
 }
 
@@ -116,15 +116,15 @@ void tap(const Context &context, int parameter, const void *data, std::int64_t b
 void stash(const Context &context, int segment, const void *data, std::int64_t bytes) {
   if (context.stash)
     checkCuda(cudaMemcpyAsync(context.stash->of(segment), data, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                              context.device->compute),
+                              deviceOf(context).compute),
               "cudaMemcpyAsync");
 }
 
 void unstash(const Context &context, int segment, void *data, std::int64_t bytes) {
   // The gradient may still lie here from before: whoever reads too early must not find it by chance.
-  checkCuda(cudaMemsetAsync(data, 0xff, static_cast<std::size_t>(bytes), context.device->compute), "cudaMemsetAsync");
+  checkCuda(cudaMemsetAsync(data, 0xff, static_cast<std::size_t>(bytes), deviceOf(context).compute), "cudaMemsetAsync");
   checkCuda(cudaMemcpyAsync(data, context.stash->of(segment), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
-                            context.device->compute),
+                            deviceOf(context).compute),
             "cudaMemcpyAsync");
 }
 

@@ -4,7 +4,7 @@ namespace fsdpc::rt {
 
 void enqueue(const Context &context, HostTask &task) {
   const auto call = [](void *stored) { static_cast<HostTask *>(stored)->run(); };
-  checkCuda(cudaLaunchHostFunc(context.device->compute, call, &task), "cudaLaunchHostFunc");
+  checkCuda(cudaLaunchHostFunc(deviceOf(context).compute, call, &task), "cudaLaunchHostFunc");
 }
 
 } // namespace fsdpc::rt

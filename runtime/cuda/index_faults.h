@@ -16,7 +16,7 @@ struct IndexFaults {
   static constexpr int indexBits = 40, axisBits = 4;
 };
 
-inline IndexFaults indexFaults(const Context &c, int node) { return {c.device->indexFault, node}; }
+inline IndexFaults indexFaults(const Context &c, int node) { return {deviceOf(c).indexFault, node}; }
 
 /// Throws Failure{corrupt} if a kernel has told of an index. What it enqueued must have ended.
 void requireNoIndexFault(const Device &device);

@@ -31,13 +31,13 @@ void launchOn(cudaStream_t stream, const Grid &grid, void (*kernel)(Parameters..
 /// On the compute stream.
 template <class... Parameters, class... Arguments>
 void launch(const Context &c, const Grid &grid, void (*kernel)(Parameters...), Arguments &&...arguments) {
-  launchOn(c.device->compute, grid, kernel, std::forward<Arguments>(arguments)...);
+  launchOn(deviceOf(c).compute, grid, kernel, std::forward<Arguments>(arguments)...);
 }
 
 /// A grid-stride loop over `count` elements: enough blocks to fill the device, no more than there is work for.
 inline Grid gridFor(const Context &c, std::int64_t count, unsigned threads = 256) {
   const std::int64_t needed = (count + threads - 1) / threads;
-  const std::int64_t most = std::int64_t{c.device->multiprocessors} * 16;
+  const std::int64_t most = std::int64_t{deviceOf(c).multiprocessors} * 16;
   return {dim3(static_cast<unsigned>(std::max<std::int64_t>(1, std::min(needed, most)))), dim3(threads)};
 }
 

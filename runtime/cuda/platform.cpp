@@ -54,7 +54,7 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.rank = context.batchRank = rank();
   context.worldSize = worldSize();
   context.threads = hostThreads(options.threads, *group);
-  context.device = &device;
+  context.target = &device;
   // A rank alone waits for nobody: its device may take what it takes.
   device.timeoutSeconds = worldSize() > 1 ? options.timeoutSeconds : std::numeric_limits<double>::infinity();
   device.allowsTf32 = program.allowTf32;

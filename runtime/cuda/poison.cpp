@@ -7,7 +7,7 @@ namespace fsdpc::rt {
 void poison(const Context &context, Place place, std::int64_t bytes) {
   if (poisonsFreedMemory())
     checkCuda(cudaMemsetAsync(context.at<std::byte>(place), poisonByte, static_cast<std::size_t>(bytes),
-                              context.device->compute),
+                              deviceOf(context).compute),
               "cudaMemsetAsync");
 }
 

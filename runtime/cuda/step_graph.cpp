@@ -18,7 +18,7 @@ void StepGraph::record(const std::function<void()> &step) {
 }
 
 std::optional<std::string> StepGraph::capture(const std::function<void()> &step) {
-  Device &device = *context.device;
+  Device &device = deviceOf(context);
   joinStreams(context);
   const auto unseen = device.progress->withoutLooking();
   device.progress->beginCapture();
@@ -53,7 +53,7 @@ std::optional<std::string> StepGraph::capture(const std::function<void()> &step)
 }
 
 void StepGraph::launch() {
-  Device &device = *context.device;
+  Device &device = deviceOf(context);
   checkCuda(cudaGraphLaunch(executable, device.compute), "cudaGraphLaunch");
   for (std::size_t i = 0; i < collectives.size(); ++i)
     device.progress->given(device.progress->ofCaptured(i), ++device.sequence, collectives[i]);

@@ -48,16 +48,16 @@ void StepTape::clear() {
 /// For a trace the moments are to be the host's clock: it looks at it when the device has nothing to do.
 void StepTape::begin() {
   if (withSections)
-    synchronizeCompute(*context.device);
+    synchronizeCompute(deviceOf(context));
   originMoment = ProfileClock::now();
-  checkCuda(cudaEventRecord(origin, context.device->compute), "cudaEventRecord");
+  checkCuda(cudaEventRecord(origin, deviceOf(context).compute), "cudaEventRecord");
 }
 
 void StepTape::note(cudaStream_t stream, ProfileClock::time_point &moment) {
   if (notes.size() == events.size())
     return;
   cudaEvent_t event = events[notes.size()];
-  recordForHost(*context.device, event, stream);
+  recordForHost(deviceOf(context), event, stream);
   notes.push_back({event, &moment});
 }
 
@@ -66,12 +66,12 @@ void StepTape::beginSection(int section) {
     return;
   SectionRecord &record = sectionRecords.emplace_back();
   record.section = section;
-  note(context.device->compute, record.begin);
+  note(deviceOf(context).compute, record.begin);
 }
 
 void StepTape::endSection() {
   if (withSections)
-    note(context.device->compute, sectionRecords.back().end);
+    note(deviceOf(context).compute, sectionRecords.back().end);
 }
 
 CollectiveRecord *StepTape::add(int collective) {
@@ -85,7 +85,7 @@ CollectiveRecord *StepTape::add(int collective) {
 CollectiveRecord *StepTape::begins(int collective, cudaStream_t stream) {
   CollectiveRecord *record = add(collective);
   if (record && withSections)
-    note(context.device->compute, record->started);
+    note(deviceOf(context).compute, record->started);
   if (record)
     note(stream, record->begun);
   return record;
@@ -104,18 +104,18 @@ CollectiveRecord *StepTape::waitBegins(int collective) {
   if (!record)
     record = add(collective);
   if (record)
-    note(context.device->compute, record->waitEntered);
+    note(deviceOf(context).compute, record->waitEntered);
   return record;
 }
 
 void StepTape::waitEnds(CollectiveRecord *record) {
   if (record)
-    note(context.device->compute, record->waitLeft);
+    note(deviceOf(context).compute, record->waitLeft);
 }
 
 void StepTape::read() {
   for (const Note &note : notes) {
-    synchronize(*context.device, note.event);
+    synchronize(deviceOf(context), note.event);
     float milliseconds = 0;
     checkCuda(cudaEventElapsedTime(&milliseconds, origin, note.event), "cudaEventElapsedTime");
     *note.moment = originMoment + std::chrono::duration_cast<ProfileClock::duration>(

@@ -76,7 +76,7 @@ private:
 
   void take(const std::vector<Region> &regions) {
 #ifdef FSDPC_RECORD_DEVICE
-    rt::synchronizeCompute(*context.device);
+    rt::synchronizeCompute(rt::deviceOf(context));
 #endif
     for (const Region &region : regions) {
       const std::byte *from = context.at<std::byte>(region.place);

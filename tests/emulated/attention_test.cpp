@@ -172,10 +172,10 @@ TEST(CudaAttention, QueriesWhoseKeysAreAllHiddenByAFiniteNumberMatchLoops) {
 TEST(CudaAttention, TheSizeOfTheDeviceDoesNotChangeABit) {
   const AttentionCase test = caseOf<Bfloat16>(
       {.batch = 2, .heads = 2, .queries = 130, .keys = 130, .queryWidth = 32, .valueWidth = 32, .causal = true});
-  Device device = *contextOf().device;
+  Device device = deviceOf(contextOf());
   device.multiprocessors = 132;
   Context c = contextOf();
-  c.device = &device;
+  c.target = &device;
   EXPECT_TRUE(resultsOf<Bfloat16>(test) == resultsOf<Bfloat16>(test, c));
 }
 

@@ -44,7 +44,7 @@ AttentionResults resultsOf(const AttentionCase &test) {
   backward(dO.data(), q.data(), k.data(), v.data(), results.o.data(), results.lse.data(), results.dq.data(),
            results.dk.data(), results.dv.data(), scratch.workspace());
   // The library launches by itself, and the test reads what it writes.
-  checkCuda(cudaStreamSynchronize(contextOf().device->compute), "the end of attention");
+  checkCuda(cudaStreamSynchronize(deviceOf(contextOf()).compute), "the end of attention");
   EXPECT_TRUE(scratch.borderIntact());
   return results;
 }

@@ -93,7 +93,7 @@ TEST(DeviceProgress, AStepThatComputesSectionBySectionGoesOnBeyondTheLimit) {
     m.device.timeoutSeconds = limitSeconds;
     std::vector<Gate> gates(parts);
     for (Gate &gate : gates)
-      runSection(m.context, 0, +[](Context &c, Gate *const &work) { work->enterOn(c.device->compute); }, &gate);
+      runSection(m.context, 0, +[](Context &c, Gate *const &work) { work->enterOn(deviceOf(c).compute); }, &gate);
     std::thread device([&] {
       for (Gate &gate : gates) {
         std::this_thread::sleep_for(pace);

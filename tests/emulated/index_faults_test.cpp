@@ -20,12 +20,12 @@ std::string faultOf(const std::function<void(const Context &)> &kernel) {
   kernel(c);
   std::string message;
   try {
-    requireNoIndexFault(*c.device);
+    requireNoIndexFault(deviceOf(c));
   } catch (const Failure &failure) {
     message = failure.what();
     EXPECT_EQ(failure.code, ExitCode::corrupt);
   }
-  *c.device->indexFault = IndexFaults::none;
+  *deviceOf(c).indexFault = IndexFaults::none;
   return message;
 }
 

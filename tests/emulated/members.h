@@ -36,7 +36,7 @@ struct Member {
     context.windowArena = static_cast<std::byte *>(window);
     context.rank = rank.rank;
     context.worldSize = rank.size;
-    context.device = &device;
+    context.target = &device;
     communicators = std::make_unique<NcclCommunicators>(program, rank.rank, id, window, windowElements * sizeof(float));
     device.communicators = communicators.get();
   }

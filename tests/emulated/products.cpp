@@ -41,9 +41,9 @@ Matmul::~Matmul() = default;
 void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t) {
   plan = std::make_unique<Plan>();
   plan->shape = shape;
-  plan->stream = c.device->compute;
-  if (c.device->tuner)
-    c.device->tuner->add(*plan);
+  plan->stream = deviceOf(c).compute;
+  if (deviceOf(c).tuner)
+    deviceOf(c).tuner->add(*plan);
   else
     plan->use(favourite);
 }
@@ -118,7 +118,7 @@ Convolution::Convolution() = default;
 Convolution::~Convolution() = default;
 
 void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t) {
-  plan.reset(new Plan{pass, shape, c.device->compute});
+  plan.reset(new Plan{pass, shape, deviceOf(c).compute});
 }
 
 namespace {
@@ -219,7 +219,7 @@ struct CudnnAttention::Plan {
   std::vector<std::byte> own;
 
   Workspace takeScratch(Workspace planned) {
-    emulated::Device::instance().enqueue(*context.device->compute, {[=] { spoil(planned); }});
+    emulated::Device::instance().enqueue(*deviceOf(context).compute, {[=] { spoil(planned); }});
     return {own.data(), static_cast<std::int64_t>(own.size())};
   }
 };

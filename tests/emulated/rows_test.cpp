@@ -215,10 +215,10 @@ TEST(Bfloat16Reductions, RunningSumsAreKeptInFloat) {
 
 /// Of every kernel that sums, with a device of so many multiprocessors.
 std::vector<float> sumsOnDeviceOf(int multiprocessors) {
-  Device device = *contextOf().device;
+  Device device = deviceOf(contextOf());
   device.multiprocessors = multiprocessors;
   Context c = contextOf();
-  c.device = &device;
+  c.target = &device;
   const std::int64_t rows = 300, columns = 200, n = rows * columns;
   const auto x = numbers(n, 1), gamma = numbers(columns, 2), dy = numbers(n, 3);
   const NormShape shape{rows, columns, 1e-5};

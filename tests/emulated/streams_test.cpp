@@ -15,7 +15,7 @@ struct OpenedDevice {
   Context context;
   OpenedDevice() {
     openDevice(device, 0);
-    context.device = &device;
+    context.target = &device;
   }
   ~OpenedDevice() { closeDevice(device); }
 };

@@ -14,7 +14,7 @@ TEST(TreeSum, AddsInTheOrderOfTheCpuTargetForAnyNumberOfRanks) {
     const std::vector<float> parts = numbers(ranks * elements, static_cast<std::uint64_t>(ranks));
     std::vector<float> sums = unwritten(elements);
     const Context c = contextOf();
-    treeSum(c, c.device->compute, parts.data(), ranks, sums.data(), elements, DType::f32);
+    treeSum(c, deviceOf(c).compute, parts.data(), ranks, sums.data(), elements, DType::f32);
     for (std::int64_t i = 0; i < elements; ++i) {
       std::vector<float> column;
       for (int rank = 0; rank < ranks; ++rank)
@@ -32,7 +32,7 @@ void checkHalves(DType dtype) {
     for (float value : numbers(ranks * elements, static_cast<std::uint64_t>(ranks)))
       parts.push_back(Half(value));
     const Context c = contextOf();
-    treeSum(c, c.device->compute, parts.data(), ranks, sums.data(), elements, dtype);
+    treeSum(c, deviceOf(c).compute, parts.data(), ranks, sums.data(), elements, dtype);
     for (std::int64_t i = 0; i < elements; ++i) {
       std::vector<float> column;
       for (int rank = 0; rank < ranks; ++rank)
@@ -51,7 +51,7 @@ TEST(TreeSum, Of16BitsIsAddedInFloatAndRoundedOnce) {
 TEST(TreeSum, OfATypeThatHasNoSumIsOurMistake) {
   const Context c = contextOf();
   std::vector<float> values(4);
-  EXPECT_THROW(treeSum(c, c.device->compute, values.data(), 2, values.data(), 2, DType::boolean), Failure);
+  EXPECT_THROW(treeSum(c, deviceOf(c).compute, values.data(), 2, values.data(), 2, DType::boolean), Failure);
 }
 
 } // namespace

@@ -37,7 +37,7 @@ inline constexpr Place prediction{Space::privateSpace, 512}, gradient{Space::pri
 } // namespace at
 
 /// The threads that act as ranks.
-class FakeWorld {
+class FakeWorld : public TargetContext {
 public:
   explicit FakeWorld(int size)
       : size(size), slots(static_cast<std::size_t>(size)), meeting(size),
@@ -76,7 +76,7 @@ private:
   std::vector<Line> heartbeatLines;
 };
 
-inline FakeWorld &worldOf(const Context &context) { return *reinterpret_cast<FakeWorld *>(context.communicator); }
+inline FakeWorld &worldOf(const Context &context) { return *static_cast<FakeWorld *>(context.target); }
 
 /// Thrown where a platform would end the process.
 struct Aborted {
@@ -96,7 +96,7 @@ public:
     context.rank = myRank;
     context.worldSize = world.size;
     context.threads = options.threads ? options.threads : 1;
-    context.communicator = reinterpret_cast<Communicator *>(&world);
+    context.target = &world;
     return context;
   }
   void barrier() override { world.sum(myRank, 0); }

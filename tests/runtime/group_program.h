@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/cpu/communicator.h"
+#include "runtime/cpu/cpu_context.h"
 #include "tests/runtime/thread_ranks.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +66,7 @@ public:
           }
       }
     }
-    context.communicator->drain();
+    cpuOf(context).communicator->drain();
     for (std::size_t i = 0; i < infos.size(); ++i)
       finish(state, static_cast<int>(i));
   }

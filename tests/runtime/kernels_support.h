@@ -41,7 +41,7 @@ inline Context contextOf(int = 1) {
     return opened;
   }();
   Context c;
-  c.device = &device;
+  c.target = &device;
   return c;
 }
 

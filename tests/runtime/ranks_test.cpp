@@ -1,5 +1,6 @@
 // Real processes: tests/steps.py runs these suites alone and under mpirun with 2, 3 and 4 ranks.
 #include "runtime/cpu/collectives.h"
+#include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/mpi_communicator.h"
 #include "runtime/cpu/mpi_platform.h"
 #include "runtime/cpu/mpi_window.h"
@@ -56,13 +57,15 @@ Results expectedResults(int rank, int ranks) {
   return expected;
 }
 
-Context contextFor(Communicator &communicator, Stream &stream, std::byte *window) {
+/// `own` outlives the context.
+Context contextFor(CpuContext &own, Communicator &communicator, Stream &stream, std::byte *window) {
   Context context;
   context.rank = communicator.rank();
   context.worldSize = communicator.worldSize();
   context.windowArena = window;
-  context.communicator = &communicator;
-  context.commStream = &stream;
+  own.communicator = &communicator;
+  own.commStream = &stream;
+  context.target = &own;
   return context;
 }
 
@@ -77,12 +80,14 @@ TEST(RanksTransports, PlainMpiAndSharedWindowsGiveTheSameBits) {
     const auto stream = std::make_unique<Stream>(mode, true);
     SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, windowBytesFor(world.worldSize()));
     SharedCommunicator shared(world.rank(), windows.controlBlock(), windows.addresses(), options);
-    Context sharedContext = contextFor(shared, *stream, windows.own.data());
+    CpuContext own;
+    Context sharedContext = contextFor(own, shared, *stream, windows.own.data());
     EXPECT_TRUE(runCollectives(sharedContext) == expected);
     // Also in pieces that do not divide the block.
     for (std::int64_t pieceBytes : {MpiCommunicator::defaultPieceBytes, std::int64_t{1000}}) {
       MpiCommunicator plain(MPI_COMM_WORLD, options, pieceBytes);
-      Context plainContext = contextFor(plain, *stream, windows.own.data());
+      CpuContext plainOwn;
+      Context plainContext = contextFor(plainOwn, plain, *stream, windows.own.data());
       EXPECT_TRUE(runCollectives(plainContext) == expected) << pieceBytes;
     }
     platform().barrier();
@@ -93,8 +98,9 @@ TEST(RanksTransports, PlainMpiAndSharedWindowsGiveTheSameBits) {
 void runGroups(GroupProgram &program, Communicator &communicator, Stream::Mode mode, std::byte *window) {
   const auto commStream = std::make_unique<Stream>(mode, true);
   const auto reduceStream = std::make_unique<Stream>(mode, true);
-  Context context = contextFor(communicator, *commStream, window);
-  context.reduceStream = reduceStream.get();
+  CpuContext own;
+  Context context = contextFor(own, communicator, *commStream, window);
+  own.reduceStream = reduceStream.get();
   RandomPause pause(static_cast<unsigned>(mode), context.rank);
   program.run(context, static_cast<unsigned>(context.worldSize), 3, pause);
   platform().barrier();
@@ -171,7 +177,8 @@ TEST(RanksTransports, ATimeOutOnPlainMpiNamesTheMissingRank) {
   // The operations that time out stay in MPI for ever; a handle of their own keeps them from others.
   MpiCommunicator &plain = *new MpiCommunicator(MPI_COMM_WORLD, options);
   const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
-  Context context = contextFor(plain, *stream, window.data());
+  CpuContext own;
+  Context context = contextFor(own, plain, *stream, window.data());
   if (world.rank() != 0) {
     float sum;
     std::vector<float> staging(world.worldSize());
@@ -193,7 +200,8 @@ TEST(RanksTransports, OnPlainMpiRanksThatComeToDifferentCollectivesSaySo) {
   MpiCommunicator plain(MPI_COMM_WORLD, options);
   const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
   std::vector<std::byte> window(64);
-  Context context = contextFor(plain, *stream, window.data());
+  CpuContext own;
+  Context context = contextFor(own, plain, *stream, window.data());
   std::vector<std::byte> all(static_cast<std::size_t>(4 * world.worldSize()));
   try {
     const int collective = world.rank() == world.worldSize() - 1 ? 3 : 5;

@@ -1,6 +1,7 @@
 // Ranks as threads of one process: each has a window, two streams and a SharedCommunicator over the same control block.
 #pragma once
 
+#include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/shared_communicator.h"
 #include "tests/runtime/tree_sum_definition.h"
 
@@ -65,9 +66,11 @@ private:
     context.windowArena = windows_[rank].data()->bytes;
     context.rank = rank;
     context.worldSize = ranks_;
-    context.communicator = &communicator;
-    context.commStream = stream.get();
-    context.reduceStream = reduceStream.get();
+    CpuContext own;
+    own.communicator = &communicator;
+    own.commStream = stream.get();
+    own.reduceStream = reduceStream.get();
+    context.target = &own;
     try {
       body(context);
     } catch (const std::exception &error) {

@@ -115,8 +115,8 @@ Convolution::~Convolution() = default;
 void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t workspaceBytes) {
   plan = std::make_unique<Plan>();
   plan->pass = pass;
-  plan->handle = cudnnHandleOf(c.device->compute);
-  plan->describe(shape, c.device->allowsTf32);
+  plan->handle = cudnnHandleOf(deviceOf(c).compute);
+  plan->describe(shape, deviceOf(c).allowsTf32);
   const std::size_t needed = plan->neededBytes();
   if (static_cast<std::int64_t>(needed) > workspaceBytes)
     throw Failure(ExitCode::memory, "cuDNN needs " + std::to_string(needed) + " bytes of scratch for a convolution, " +

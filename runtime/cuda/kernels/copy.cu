@@ -202,7 +202,7 @@ __global__ void fillElements(std::int64_t count, Bits value, Bits *to) {
 
 void setBytes(const Context &c, void *to, int value, std::int64_t bytes) {
   if (bytes > 0)
-    checkCuda(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), c.device->compute), "memset");
+    checkCuda(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), deviceOf(c).compute), "memset");
 }
 
 template <class From, class To>
@@ -235,7 +235,7 @@ template void copyStrided(const Context &, const CopyShape &, const std::uint64_
 
 void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes) {
   if (from != to && bytes > 0)
-    checkCuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, c.device->compute),
+    checkCuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, deviceOf(c).compute),
               "memcpy");
 }
 

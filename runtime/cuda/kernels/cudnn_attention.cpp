@@ -142,7 +142,7 @@ CudnnAttention::~CudnnAttention() = default;
 
 void CudnnAttention::create(const Context &c, Pass pass, const AttentionShape &shape, std::int64_t workspaceBytes) {
   plan = std::make_unique<Plan>();
-  plan->handle = cudnnHandleOf(c.device->compute);
+  plan->handle = cudnnHandleOf(deviceOf(c).compute);
   plan->graph.set_io_data_type(frontend::DataType_t::BFLOAT16)
       .set_intermediate_data_type(frontend::DataType_t::FLOAT)
       .set_compute_data_type(frontend::DataType_t::FLOAT);

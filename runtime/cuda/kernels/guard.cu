@@ -107,7 +107,7 @@ void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::i
     if (tensor.count == 0)
       continue;
     const std::int64_t chunks = (tensor.count + chunkElements - 1) / chunkElements;
-    const std::int64_t most = std::int64_t{c.device->multiprocessors} * 4;
+    const std::int64_t most = std::int64_t{deviceOf(c).multiprocessors} * 4;
     const Grid grid = {dim3(static_cast<unsigned>(std::min(chunks, most))), dim3(blockThreads)};
     tensor.visit([&]<class T>(const T *data) {
       launch(c, grid, addSquares<T>, data, tensor.count, reinterpret_cast<Word *>(sum));

@@ -280,7 +280,7 @@ void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices
   const std::int64_t columns = shape.outer * shape.inner, bytes = columns * shape.size * sizeof(T);
   if (bytes == 0)
     return;
-  checkCuda(cudaMemsetAsync(x, 0, static_cast<std::size_t>(bytes), c.device->compute), "memset");
+  checkCuda(cudaMemsetAsync(x, 0, static_cast<std::size_t>(bytes), deviceOf(c).compute), "memset");
   if (shape.count == 0)
     return;
   const std::int64_t strips = (columns + columnsOfBlock - 1) / columnsOfBlock;

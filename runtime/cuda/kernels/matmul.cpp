@@ -280,9 +280,9 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
                        .a = shape.elements,
                        .b = shape.elements,
                        .out = shape.result,
-                       .allowsTf32 = c.device->allowsTf32,
+                       .allowsTf32 = deviceOf(c).allowsTf32,
                        .workspaceBytes = workspaceBytes};
-  plan->stream = c.device->compute;
+  plan->stream = deviceOf(c).compute;
   plan->outBytes = shape.batch * shape.m * shape.n * byteSize(plan->description.out);
   plan->isZero = shape.k == 0;
   if (plan->outBytes == 0 || plan->isZero)
@@ -294,8 +294,8 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
     throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
   if (!anywhere.empty())
     plan->anywhere = handleOf(anywhere.front());
-  if (c.device->tuner)
-    c.device->tuner->add(*plan);
+  if (deviceOf(c).tuner)
+    deviceOf(c).tuner->add(*plan);
   else
     plan->use(usual.front());
 }

@@ -62,12 +62,12 @@ void scatterNd(const Context &c, const GatherNdShape &shape, Reduction reduction
   if (elements == 0)
     return;
   checkCuda(cudaMemcpyAsync(y, x, static_cast<std::size_t>(elements) * sizeof(T), cudaMemcpyDeviceToDevice,
-                            c.device->compute),
+                            deviceOf(c).compute),
             "copy");
   if (shape.count == 0)
     return;
   const std::int64_t rows = shape.rows(), columns = shape.batch * shape.inner;
-  const std::int64_t enough = std::int64_t{c.device->multiprocessors} * 2048;
+  const std::int64_t enough = std::int64_t{deviceOf(c).multiprocessors} * 2048;
   const std::int64_t parts = std::max<std::int64_t>(1, std::min({rows, shape.count, enough / columns}));
   launch(c, gridFor(c, columns * parts, threads), changeRows<T, Index>, shape, indexFaults(c, shape.node), reduction,
          rows, parts, indices, updates, y);

@@ -8,7 +8,7 @@ namespace fsdpc::rt {
 template <std::size_t words>
 void copyTable(const Context &c, const std::uint64_t (&table)[words], void *to, std::int64_t bytes) {
   checkCuda(cudaMemcpyFromSymbolAsync(to, table, static_cast<std::size_t>(bytes), 0, cudaMemcpyDeviceToDevice,
-                                      c.device->compute),
+                                      deviceOf(c).compute),
             "cudaMemcpyFromSymbolAsync");
 }
 

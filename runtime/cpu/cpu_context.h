@@ -1,0 +1,20 @@
+// What the cpu target adds to the context of a program.
+#pragma once
+
+#include "runtime/common/program.h"
+
+namespace fsdpc::rt {
+
+class Communicator; // runtime/cpu/communicator.h
+class Stream;       // runtime/cpu/stream.h
+
+struct CpuContext : TargetContext {
+  Communicator *communicator = nullptr;
+  Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
+  Stream *copyStream = nullptr;   ///< where copies to and from the host's arena run; null without such an arena
+  Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null
+};
+
+inline CpuContext &cpuOf(const Context &context) { return *static_cast<CpuContext *>(context.target); }
+
+} // namespace fsdpc::rt
