@@ -159,11 +159,13 @@ void Trainer::step(std::int64_t step) {
   last = computeStep(step);
   if (job.context.profile)
     job.context.profile->endStep();
-  window.microseconds += microsecondsBetween(begin, Clock::now());
+  const double microseconds = microsecondsBetween(begin, Clock::now());
+  window.microseconds += microseconds;
   if (const std::optional<std::string> notice = job.platform.takeNotice())
     job.log.write(JsonObject().addRaw("cuda_graph", *notice));
   if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
     ++window.measuredSteps;
+    window.measuredMicroseconds += microseconds;
     window.communicationMicroseconds += times->communicationMicroseconds;
     window.exposedMicroseconds += times->exposedMicroseconds;
     window.skewMicroseconds += times->skewMicroseconds.value_or(0);
@@ -362,7 +364,7 @@ void Trainer::logCommunication(JsonObject &line) const {
   const bool isKnown = window.measuredSteps > 0;
   const double steps = std::max(1.0, window.measuredSteps);
   const double waited = (window.exposedMicroseconds + window.skewMicroseconds) / steps;
-  addMeasured("compute_ms", window.microseconds / static_cast<double>(window.steps) - waited, isKnown);
+  addMeasured("compute_ms", window.measuredMicroseconds / steps - waited, isKnown);
   addMeasured("comm_ms", window.communicationMicroseconds / steps, isKnown);
   addMeasured("comm_exposed_ms", window.exposedMicroseconds / steps, isKnown);
   addMeasured("comm_skew_ms", window.skewMicroseconds / steps, isKnown && window.knowsSkew);

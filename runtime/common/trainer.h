@@ -31,8 +31,9 @@ private:
     double exposedMicroseconds = 0;
     double skewMicroseconds = 0;
     bool knowsSkew = true;
-    double measuredSteps = 0;
-    double productMicroseconds = 0; ///< --time_matmuls
+    double measuredSteps = 0;        ///< those whose collectives had their times taken
+    double measuredMicroseconds = 0; ///< of these steps
+    double productMicroseconds = 0;  ///< --time_matmuls
     std::int64_t samples = 0;
     std::int64_t steps = 0;
   };
