@@ -14,6 +14,11 @@ constexpr OptionKind boolean = OptionKind::boolean, integer = OptionKind::intege
 
 constexpr llvm::StringLiteral unitGroup = "sharding";
 
+constexpr OptionRow mattersIf(Matters matters, OptionRow row) {
+  row.matters = matters;
+  return row;
+}
+
 // Names are normative. Only what works is listed; what units choose comes from unitChoices(), each before the option
 // that it names.
 constexpr OptionRow rows[] = {
@@ -71,24 +76,10 @@ constexpr OptionRow rows[] = {
      "how they start. file: with the file's values; where these are absent as the file's training info says, else by "
      "rules. keep: as file, but nothing may be absent. default: by training info, else by rules. random: by rules"},
 
-    {"data_parallel_shard_degree",
-     integer,
-     "-1",
-     "N",
-     "sharding",
-     "hybrid: ranks of one replica; -1: what is left",
-     false,
-     {},
-     Matters::splitInReplica},
-    {"data_parallel_replicate_degree",
-     integer,
-     "1",
-     "N",
-     "sharding",
-     "hybrid: replicas",
-     false,
-     {},
-     Matters::splitInReplica},
+    mattersIf(Matters::splitInReplica, {"data_parallel_shard_degree", integer, "-1", "N", "sharding",
+                                        "hybrid: ranks of one replica; -1: what is left"}),
+    mattersIf(Matters::splitInReplica,
+              {"data_parallel_replicate_degree", integer, "1", "N", "sharding", "hybrid: replicas"}),
     {"auto_wrap_policy", choice, "auto", "auto|transformer_based_wrap|size_based_wrap|manual|no_wrap", "sharding",
      "what a unit is"},
     {"transformer_cls_to_wrap", list, "", "CLASS", "sharding", "transformer_based_wrap: modules of these classes"},
@@ -98,34 +89,13 @@ constexpr OptionRow rows[] = {
      "parameters whose whole names match: whole on every rank, gradients all-reduced"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
      "for units whose whole names match; the last one counts; keys: "},
-    {"max_inflight_all_gathers",
-     integer,
-     "2",
-     "N",
-     "sharding",
-     "gathered units held at once, the one in use included",
-     false,
-     {},
-     Matters::gatheredPerUse},
+    mattersIf(Matters::gatheredPerUse, {"max_inflight_all_gathers", integer, "2", "N", "sharding",
+                                        "gathered units held at once, the one in use included"}),
     {"overlap_comm", boolean, "true", "", "sharding", "off: every collective is waited for where it starts"},
-    {"allgather_bucket_size",
-     text,
-     "0",
-     "BYTES",
-     "sharding",
-     "what is gathered at once, at most; 0: a unit",
-     false,
-     {},
-     Matters::split},
-    {"reduce_bucket_size",
-     text,
-     "0",
-     "BYTES",
-     "sharding",
-     "what whole units reduce at once, at most; 0: a unit",
-     false,
-     {},
-     Matters::whole},
+    mattersIf(Matters::split, {"allgather_bucket_size", text, "0", "BYTES", "sharding",
+                               "what is gathered at once, at most; 0: a unit"}),
+    mattersIf(Matters::whole, {"reduce_bucket_size", text, "0", "BYTES", "sharding",
+                               "what whole units reduce at once, at most; 0: a unit"}),
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
      "own: reductions beside gathers, on a communicator and a stream of their own"},
     {"mixed_precision", choice, "no", "no|bf16|fp16", "sharding",

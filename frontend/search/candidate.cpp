@@ -1,6 +1,7 @@
 #include "frontend/search/candidate.h"
 
 #include "frontend/options/resolve.h"
+#include "passes/shard/placement.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Regex.h"
@@ -92,9 +93,9 @@ std::string keptUnitsText(llvm::ArrayRef<std::string> units) {
   return llvm::join(escaped, "|") + ":reshard_after_forward=never";
 }
 
-bool isHybrid(Strategy strategy) { return strategy == Strategy::hybridShard || strategy == Strategy::hybridShardZero2; }
-
 } // namespace
+
+bool isHybrid(Strategy strategy) { return placementOf(Unit{.choices = {.strategy = strategy}}).split == Split::shard; }
 
 llvm::Error Candidate::read() {
   for (const Field &field : fields)

@@ -6,6 +6,9 @@
 
 namespace fsdpc {
 
+/// Does the strategy split within replicas, so that there are degrees to choose?
+bool isHybrid(Strategy strategy);
+
 class Candidate {
 public:
   /// What is asked for. Errors are UsageErrors: a size that is none.

@@ -93,8 +93,7 @@ llvm::Expected<Estimate> Estimator::plan(Candidate candidate) const {
   estimate.strategy = candidate.strategy;
   estimate.worldSize = compilation.options.worldSize;
   estimate.microBatchSize = compilation.options.microBatchSize;
-  const bool isHybrid = placementOf(Unit{.choices = {.strategy = candidate.strategy}}).split == Split::shard;
-  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid)
+  if (const MeshAxis *axis = compilation.module->axis("shard"); axis && isHybrid(candidate.strategy))
     estimate.shardDegree = axis->size;
   estimate.memory = reportMemory(*compilation.module, *compilation.target);
   estimate.sent = sentPerStep(*compilation.module);

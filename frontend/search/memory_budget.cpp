@@ -24,7 +24,7 @@ void addStrategies(const Candidate &asked, std::vector<Remedy> &remedies) {
     if (!changed)
       continue;
     std::string change = "--strategy " + spelled(strategy);
-    if (strategy == Strategy::hybridShard || strategy == Strategy::hybridShardZero2)
+    if (isHybrid(strategy))
       change += " --data_parallel_shard_degree " + std::to_string(changed->shardDegree);
     remedies.push_back({change, std::move(*changed)});
   }
