@@ -17,8 +17,8 @@ struct EmittedFile {
 /// One memory space of one rank, as planned.
 struct ArenaUse {
   Space space = Space::privateSpace;
-  int64_t bytes = 0;     ///< a multiple of the target's granule; all of them add up to total_bytes
-  int64_t usedBytes = 0; ///< where the highest value ends
+  int64_t bytes = 0;     ///< a multiple of the target's granule; all of them sum to total_bytes
+  int64_t usedBytes = 0; ///< the end of the highest value
 };
 
 /// Bytes of one class at the peak, under its name in plan.json.
@@ -39,7 +39,7 @@ struct PredictedTime {
   double endMicroseconds = 0;
 };
 
-/// What the program says about itself and the module does not hold.
+/// Properties of the program that the module does not hold.
 struct EmitInfo {
   std::string resources;      ///< the folder that has codegen/templates/
   std::string planHash;       ///< hex digest of the planned module
@@ -56,7 +56,7 @@ struct EmitInfo {
   std::string shiftedLabels;     ///< the input of labels that the graph itself compares one position later; "": none
   std::string sampleWeight = "sample_weight";
   std::optional<int64_t> ignoreIndex; ///< of the labels that a class loss adds
-  int64_t classes = 0;                ///< integer labels lie in [0, classes); 0: not checked
+  int64_t classes = 0;                ///< integer labels are in [0, classes); 0: not checked
   std::vector<ArenaUse> arenas;
   std::vector<ClassBytes> memoryClasses;
   std::vector<OnnxDataOffset> onnxOffsets;
@@ -64,25 +64,26 @@ struct EmitInfo {
   std::string onnxDataFile;  ///< the file name OUT/model.onnx refers to
   double predictedStepMicroseconds = 0;
   double predictedExposedMicroseconds = 0;
-  double peakStepMicroseconds = 0; ///< of products, convolutions and attention at the device's full rate; 0: not known
-  /// Of the functions of a training step: when compute comes to a node, and when the collective runs that one starts.
+  double peakStepMicroseconds = 0; ///< of matmuls, convolutions and attention at the device's full rate; 0: unknown
+  /// For the functions of a training step: when compute reaches a node, and when the collective that a node starts
+  /// runs.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
   int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
-  std::string cudaGraph = "auto";  ///< "auto", "on" or "off", unless the program's --cuda_graph says otherwise
-  std::string streams = "auto";    ///< where collectives run unless the program's --streams says otherwise
-  bool allowTf32 = false;          ///< cuda: f32 products may round their operands to tf32
-  bool tune = false;               ///< cuda: products take the algorithm that was fastest
-  std::string nonFinite = "error"; ///< "error", "skip" or "warn": what follows a loss or norm that is not finite
-  bool nodeRanges = false;         ///< cuda: every statement says which node it is, for NVIDIA's profilers
-  bool poisonsFreed = false;       ///< the test build: what is freed is filled with what is no number
+  CudaGraph cudaGraph = CudaGraph::automatic; ///< unless the program's --cuda_graph overrides it
+  Streams streams = Streams::automatic;       ///< unless the program's --streams overrides it
+  bool allowTf32 = false;                     ///< cuda: f32 matmuls may round their operands to tf32
+  bool tune = false;                          ///< cuda: matmuls use the algorithm that measured fastest
+  NonFinite nonFinite = NonFinite::error;
+  bool nodeRanges = false;   ///< cuda: every statement names its node, for NVIDIA's profilers
+  bool poisonsFreed = false; ///< the test build: freed memory is filled with bytes that are not a number
 };
 
 class Dialect;
 /// "cpu" or "cuda", as Target::name.
 const Dialect &dialectOf(llvm::StringRef target);
 
-/// The program (program.cpp or program.cu), program_info.cpp, the dialect's own files and CMakeLists.txt. The module
-/// must be at stage planned. An error is the user's: an op that the target cannot emit (all of them in one message).
+/// The program (program.cpp or program.cu), program_info.cpp, the dialect's own files and CMakeLists.txt. Requires a
+/// module at stage planned. Errors are the user's: ops that the target cannot emit, all of them in one message.
 llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const EmitInfo &info,
                                                      const Dialect &dialect);
 

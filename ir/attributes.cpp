@@ -178,9 +178,8 @@ std::string symbolText(char sigil, llvm::StringRef name) {
 
 namespace {
 
-/// Collects every field as text.
-// Constants of more bytes stand for themselves in texts by a digest: texts are compared, never read back.
-constexpr size_t mostBytesInText = 64;
+// Larger constants appear in texts as a digest. Texts are compared and never read back.
+constexpr size_t maxBytesInText = 64;
 
 class TextVisitor : public AttributeVisitor {
 public:
@@ -196,7 +195,7 @@ public:
   void field(llvm::StringRef name, std::vector<std::string> &value) override { put(name, llvm::join(value, "\n")); }
   void field(llvm::StringRef name, Dense &value) override {
     std::string text = nameOf(value.dtype()).str() + (value.isSplat() ? " splat " : " ");
-    if (value.bytes().size() > mostBytesInText)
+    if (value.bytes().size() > maxBytesInText)
       text += std::to_string(value.bytes().size()) + " bytes " + llvm::toHex(llvm::BLAKE3::hash(value.bytes()));
     else
       text += llvm::toHex(value.bytes());
@@ -223,7 +222,7 @@ private:
   }
 };
 
-/// Constants apart, so that nobody looks at bytes that are shared.
+/// Keeps constants separate from the texts, so that constants with shared bytes compare without reading them.
 class ComparisonVisitor final : public TextVisitor {
 public:
   explicit ComparisonVisitor(const AttributesBase &attributes) {
@@ -236,7 +235,7 @@ public:
 
 std::vector<std::pair<std::string, std::string>> allTexts(const AttributesBase *attributes) {
   TextVisitor visitor;
-  // fields() takes the struct by reference for the reader's sake; this visitor only looks.
+  // fields() takes a mutable reference because the reader needs one. This visitor does not modify the struct.
   const_cast<AttributesBase *>(attributes)->visit(visitor);
   return std::move(visitor.fields);
 }

@@ -1,5 +1,5 @@
-// Attributes of an op: a plain struct per op with one `fields` visitor. The visitor drives printing, parsing, equality
-// and hashing, so an op writes its fields down once.
+// Attributes of an op: one plain struct per op with one `fields` visitor. The visitor drives printing, parsing,
+// equality and hashing, so each op lists its fields once.
 #pragma once
 
 #include "ir/type.h"
@@ -47,8 +47,7 @@ private:
   std::shared_ptr<const std::vector<uint8_t>> storage;
 };
 
-/// The number next to `value` that a 16-bit float type has, halves to even, beyond its range infinite; of other types
-/// `value` itself.
+/// `value` rounded to a 16-bit float type: ties to even, infinite beyond its range. For other types, `value` itself.
 double roundedTo(DType dtype, double value);
 
 /// The scalar program of a `fused` node. Step arguments index operands first, then earlier steps:
@@ -83,7 +82,7 @@ public:
   virtual void field(llvm::StringRef name, Expression &value) = 0;
 };
 
-/// Owns one op's attribute struct. Ops without attributes have none (a null pointer on the node).
+/// Owns one op's attribute struct. For ops without attributes the node holds a null pointer.
 class AttributesBase {
 public:
   virtual ~AttributesBase() = default;
@@ -109,15 +108,15 @@ public:
   T value;
 };
 
-/// (field, text) of every field that differs from the op's default, in the order of `fields`. Empty for null. Equal
-/// fields have equal texts; a large constant's is a digest.
+/// The (field, text) pairs of all fields that differ from the op's default, in the order of `fields`. Empty for null.
+/// Equal fields have equal texts. The text of a large constant is a digest.
 std::vector<std::pair<std::string, std::string>> attributeTexts(const AttributesBase *attributes);
 bool equalAttributes(const AttributesBase *a, const AttributesBase *b);
 llvm::hash_code hashAttributes(const AttributesBase *attributes);
 
-/// A double in the shortest form that reads back to the same bits; also inf, -inf, nan.
+/// The shortest text that reads back to the same bits, also for inf, -inf and nan.
 std::string doubleText(double value);
-/// @name or @"name with odd characters", % alike.
+/// @name or @"name with odd characters", likewise with %.
 std::string symbolText(char sigil, llvm::StringRef name);
 
 } // namespace fsdpc

@@ -1,4 +1,4 @@
-// Creates nodes at an insertion point; result types come from the op's shape rule.
+// Creates nodes at an insertion point. Result types come from the op's shape rule.
 #pragma once
 
 #include "ir/module.h"
@@ -8,7 +8,7 @@ namespace fsdpc {
 
 class Builder {
 public:
-  /// Inserts before `before`; null: at the end of the function.
+  /// Inserts before `before`, or at the end of the function if it is null.
   explicit Builder(Function &function, Node *before = nullptr) : target(&function), position(before) {}
 
   Function &function() const { return *target; }
@@ -17,7 +17,7 @@ public:
   void setInsertionPointAfter(Node *node) { position = node->next(); }
   Node *insertionPoint() const { return position; }
 
-  /// Given to every node created from now on.
+  /// Applies to every node created from now on.
   void setSection(Section section) {
     currentSection = section;
     currentUnit = section.unit;
@@ -25,27 +25,28 @@ public:
   Section section() const { return currentSection; }
   void setUnit(int32_t unit) { currentUnit = unit; }
   void setSource(llvm::StringRef source) { currentSource = source.str(); }
-  /// Section, unit and source of an existing node.
+  /// Takes section, unit and source from an existing node.
   void inherit(const Node &node);
   void setPhase(Phase phase) { currentSection.phase = phase; }
 
-  /// For types that user input decides: the op's shape rule may fail.
+  /// For types that depend on user input. Returns an error if the op's shape rule fails.
   llvm::Expected<Node *> tryCreate(Op op, llvm::ArrayRef<Value *> operands,
                                    std::unique_ptr<AttributesBase> attributes = nullptr);
-  /// For the compiler's own nodes: a failing shape rule is our fault and asserts with its message.
+  /// For nodes that the compiler makes. A failing shape rule is a bug in the compiler and asserts with the rule's
+  /// message.
   Node *create(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
   template <class A>
   Node *create(Op op, llvm::ArrayRef<Value *> operands, A attributes) {
     return create(op, operands,
                   std::unique_ptr<AttributesBase>(std::make_unique<Attributes<A>>(std::move(attributes))));
   }
-  /// Types given, not inferred: for the text reader.
+  /// Uses the given result types instead of inferring them. For the text reader.
   Node *createWithTypes(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes,
                         llvm::ArrayRef<Type> resultTypes);
-  /// Same op, attributes, section, stream and workspace over other operands; types inferred anew.
+  /// Copies op, attributes, section, stream and workspace onto other operands. Result types are inferred again.
   Node *clone(const Node &node, llvm::ArrayRef<Value *> operands);
 
-  // Shorthands. Binary ones take operands of equal type.
+  // Shorthands. The operands of binary ones have equal types.
   Value *unary(Op op, Value *x) { return create(op, {x})->result(); }
   Value *binary(Op op, Value *a, Value *b) { return create(op, {a, b})->result(); }
   Value *add(Value *a, Value *b) { return binary(Op::add, a, b); }
@@ -61,7 +62,7 @@ public:
   Value *reshape(Value *x, llvm::ArrayRef<int64_t> shape);         ///< x itself if it has the shape
   Value *transpose(Value *x, llvm::ArrayRef<int64_t> permutation); ///< x itself for the identity
   Value *swapLastTwo(Value *x);
-  /// Sums over `axes`; the axes stay as size 1 if keepDims. x itself without axes.
+  /// Sums over `axes`, which stay as size 1 if keepDims. Returns x itself if `axes` is empty.
   Value *reduceSum(Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
   /// Undoes a broadcast: sums x over the dims that `shape` (right-aligned) lacks or has as 1.
   Value *reduceToShape(Value *x, llvm::ArrayRef<int64_t> shape);

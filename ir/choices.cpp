@@ -13,7 +13,7 @@ struct Spelling {
   llvm::StringRef text;
 };
 
-/// Every value of a type of choices, spelled.
+/// Every value of a choice type with its spelling.
 template <class T>
 constexpr std::nullptr_t spellings = nullptr;
 template <>
@@ -78,6 +78,21 @@ constexpr Spelling<LossReduction> spellings<LossReduction>[] = {
     {LossReduction::sum, "sum"},
 };
 template <>
+constexpr Spelling<OptimizerKind> spellings<OptimizerKind>[] = {
+    {OptimizerKind::adamw, "adamw"},       {OptimizerKind::adam, "adam"},       {OptimizerKind::sgd, "sgd"},
+    {OptimizerKind::adadelta, "adadelta"}, {OptimizerKind::adagrad, "adagrad"}, {OptimizerKind::rmsprop, "rmsprop"},
+    {OptimizerKind::lion, "lion"},
+};
+template <>
+constexpr Spelling<NonFinite> spellings<NonFinite>[] = {
+    {NonFinite::error, "error"}, {NonFinite::skip, "skip"}, {NonFinite::warn, "warn"}};
+template <>
+constexpr Spelling<Streams> spellings<Streams>[] = {
+    {Streams::automatic, "auto"}, {Streams::inlined, "inline"}, {Streams::threads, "threads"}};
+template <>
+constexpr Spelling<CudaGraph> spellings<CudaGraph>[] = {
+    {CudaGraph::automatic, "auto"}, {CudaGraph::on, "on"}, {CudaGraph::off, "off"}};
+template <>
 constexpr Spelling<bool> spellings<bool>[] = {{true, "on"}, {false, "off"}};
 using Kind = ReshardAfterForward::Kind;
 template <>
@@ -93,24 +108,24 @@ struct PlainType<std::optional<T>> {
   using type = T;
 };
 
-/// What a row says for people and for options.
-struct Said {
+/// The descriptive fields of a row, for people and for options.
+struct ChoiceDescription {
   llvm::StringRef option, help, before;
   llvm::StringRef synonyms = {}, optionDefault = {};
   Matters matters = Matters::always;
 };
 
 template <auto field>
-constexpr UnitChoice row(llvm::StringRef name, Said said) {
+constexpr UnitChoice row(llvm::StringRef name, ChoiceDescription described) {
   using Field = std::remove_cvref_t<decltype(std::declval<UnitChoices>().*field)>;
   using T = typename PlainType<Field>::type;
   return {name,
-          said.option,
-          said.help,
-          said.before,
-          said.synonyms,
-          said.optionDefault,
-          said.matters,
+          described.option,
+          described.help,
+          described.before,
+          described.synonyms,
+          described.optionDefault,
+          described.matters,
           [](const UnitChoices &choices) {
             if constexpr (std::is_same_v<Field, T>)
               return spelled(choices.*field);
@@ -136,14 +151,15 @@ constexpr UnitChoice rows[] = {
     row<&UnitChoices::strategy>(
         "strategy",
         {.option = "strategy",
-         .help = "who owns parameters, gradients and state; auto: the fastest plan within memory_budget, searched for",
+         .help = "how parameters, gradients and optimizer state are sharded; auto: searches the fastest plan within "
+                 "memory_budget",
          .before = "data_parallel_shard_degree",
          .synonyms = "1=full_shard|zero3=full_shard|2=shard_grad_op|zero2=shard_grad_op|3=no_shard|ddp=no_shard|"
                      "4=hybrid_shard|hsdp=hybrid_shard|5=hybrid_shard_zero2|zero1=shard_optimizer|auto"}),
     row<&UnitChoices::reshardAfterForward>(
         "reshard_after_forward",
         {.option = "reshard_after_forward",
-         .help = "when forward frees a gathered unit; N: keep it in groups of N ranks; default: the last unit stays",
+         .help = "when forward frees a gathered unit; N: reshard it to groups of N ranks; default: keep the last unit",
          .before = "auto_wrap_policy",
          .matters = Matters::gatheredPerUse}),
     row<&UnitChoices::forwardPrefetch>("forward_prefetch", {.option = "forward_prefetch",
@@ -156,45 +172,44 @@ constexpr UnitChoice rows[] = {
                                                               .before = "forward_prefetch",
                                                               .optionDefault = "backward_pre",
                                                               .matters = Matters::gatheredPerUse}),
-    row<&UnitChoices::activationCheckpointing>(
-        "activation_checkpointing",
-        {.option = "activation_checkpointing",
-         .help = "what backward computes again instead of keeping it: full: all but what units get from each other; "
-                 "selective: all but that and what products, attention and convolutions give; budget: what takes least "
-                 "time within activation_memory_budget",
-         .before = "activation_memory_budget"}),
-    row<&UnitChoices::accumulation>(
-        "accumulation",
-        {.option = "accumulation",
-         .help = "with several micro-steps: reduce gradients in each; keep_gradients: whole until the last, reduced "
-                 "once; keep_parameters: whole over all, gathered once",
-         .before = "overlap_comm"}),
+    row<&UnitChoices::activationCheckpointing>("activation_checkpointing",
+                                               {.option = "activation_checkpointing",
+                                                .help = "what backward recomputes. full: all but the inputs of units; "
+                                                        "selective: all but those and results of matmuls, attention "
+                                                        "and convolutions; budget: what takes the least "
+                                                        "time within activation_memory_budget",
+                                                .before = "activation_memory_budget"}),
+    row<&UnitChoices::accumulation>("accumulation",
+                                    {.option = "accumulation",
+                                     .help = "with several micro-steps. reduce: reduce gradients in each; "
+                                             "keep_gradients: unsharded until the last, reduced "
+                                             "once; keep_parameters: parameters stay unsharded too, gathered once",
+                                     .before = "overlap_comm"}),
     row<&UnitChoices::offload>("offload",
                                {.option = "offload_params",
-                                .help = "parameter shards, gradients and optimizer state in the host's memory, and the "
+                                .help = "keep parameter shards, gradients and optimizer state in host memory; the "
                                         "optimizer steps there",
                                 .before = "offload_optimizer",
                                 .optionDefault = "false"}),
     row<&UnitChoices::offloadActivations>("offload_activations",
                                           {.option = "offload_activations",
-                                           .help = "what forward leaves to backward waits in the host's memory",
+                                           .help = "keep activations that backward reads in host memory",
                                            .before = "offload_share",
                                            .optionDefault = "false"}),
-    row<&UnitChoices::paramDType>("param_dtype",
-                                  {.option = "param_dtype",
-                                   .help = "what parameters are gathered in and activations computed in; default: what "
-                                           "mixed_precision says",
-                                   .before = "reduce_dtype",
-                                   .synonyms = dtypeSynonyms,
-                                   .optionDefault = "fp32"}),
+    row<&UnitChoices::paramDType>("param_dtype", {.option = "param_dtype",
+                                                  .help = "dtype of gathered parameters and activations; default: from "
+                                                          "mixed_precision",
+                                                  .before = "reduce_dtype",
+                                                  .synonyms = dtypeSynonyms,
+                                                  .optionDefault = "fp32"}),
     row<&UnitChoices::reduceDType>(
-        "reduce_dtype",
-        {.option = "reduce_dtype",
-         .help = "what gradients are sent and summed over ranks in (torch's default is the param_dtype); cpu adds in "
-                 "fp32 and rounds the sum, NCCL adds in this type; sums over micro-steps are fp32",
-         .before = "output_dtype",
-         .synonyms = dtypeSynonyms,
-         .optionDefault = "fp32"}),
+        "reduce_dtype", {.option = "reduce_dtype",
+                         .help = "dtype in which gradients are sent and summed over ranks (torch's default is the "
+                                 "param_dtype); cpu adds in "
+                                 "fp32 and rounds the sum, NCCL adds in this type; sums over micro-steps are fp32",
+                         .before = "output_dtype",
+                         .synonyms = dtypeSynonyms,
+                         .optionDefault = "fp32"}),
 };
 
 } // namespace
@@ -254,6 +269,10 @@ template std::string spelled(const Offload &);
 template std::string spelled(const WrapPolicy &);
 template std::string spelled(const LossKind &);
 template std::string spelled(const LossReduction &);
+template std::string spelled(const OptimizerKind &);
+template std::string spelled(const NonFinite &);
+template std::string spelled(const Streams &);
+template std::string spelled(const CudaGraph &);
 template std::string spelled(const DType &);
 template std::string spelled(const bool &);
 template std::string choiceValues<Strategy>();
@@ -265,6 +284,10 @@ template std::string choiceValues<Offload>();
 template std::string choiceValues<WrapPolicy>();
 template std::string choiceValues<LossKind>();
 template std::string choiceValues<LossReduction>();
+template std::string choiceValues<OptimizerKind>();
+template std::string choiceValues<NonFinite>();
+template std::string choiceValues<Streams>();
+template std::string choiceValues<CudaGraph>();
 template std::string choiceValues<DType>();
 template std::string choiceValues<bool>();
 template std::optional<Strategy> choiceFrom(llvm::StringRef);
@@ -276,6 +299,10 @@ template std::optional<Offload> choiceFrom(llvm::StringRef);
 template std::optional<WrapPolicy> choiceFrom(llvm::StringRef);
 template std::optional<LossKind> choiceFrom(llvm::StringRef);
 template std::optional<LossReduction> choiceFrom(llvm::StringRef);
+template std::optional<OptimizerKind> choiceFrom(llvm::StringRef);
+template std::optional<NonFinite> choiceFrom(llvm::StringRef);
+template std::optional<Streams> choiceFrom(llvm::StringRef);
+template std::optional<CudaGraph> choiceFrom(llvm::StringRef);
 template std::optional<DType> choiceFrom(llvm::StringRef);
 template std::optional<bool> choiceFrom(llvm::StringRef);
 

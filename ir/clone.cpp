@@ -9,7 +9,7 @@ namespace {
 
 using ValueMap = llvm::DenseMap<const Value *, Value *>;
 
-/// What is no operand, result or attribute.
+/// Copies everything except operands, results and attributes.
 void copyFields(const Node &from, Node &to) {
   to.section = from.section;
   to.unit = from.unit;

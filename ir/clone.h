@@ -1,12 +1,12 @@
-// Copies of whole modules, for whoever plans one model many times.
+// Copies of entire modules, for callers that plan one model many times.
 #pragma once
 
 #include "ir/module.h"
 
 namespace fsdpc {
 
-/// A module that prints as this one does and shares nothing with it but the bytes of constants, which nobody changes.
-/// Linear in nodes and operands, whatever the constants' size.
+/// A copy that prints identically. It shares only the bytes of constants, which are immutable. Linear in nodes and
+/// operands, independent of the size of constants.
 std::unique_ptr<Module> clone(const Module &module);
 
 } // namespace fsdpc

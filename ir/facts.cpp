@@ -51,7 +51,7 @@ Fact arenaRow(Space space, llvm::StringRef end) {
   return {("arena_" + nameOf(space) + end).str(),
           [](const Facts &facts, size_t index) { return printed(facts.arenas[index].*field); },
           [](llvm::StringRef text, Facts &facts, size_t index) {
-            // A size that is below 0 or near the end of 64 bits would overflow whoever adds to it.
+            // Rejects sizes that are negative or near the limit of 64 bits, so that sums of sizes cannot overflow.
             std::optional<int64_t> &bytes = facts.arenas[index].*field;
             return readInto(bytes, text) && *bytes >= 0 && *bytes <= int64_t(1) << 60;
           },

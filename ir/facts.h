@@ -1,5 +1,5 @@
-// What a module knows of itself besides its graph: what it is trained on, how large its memory is. Typed values, and
-// one list of them, from which the text form has its `setting` lines.
+// Properties of a module in addition to its graph: what it is trained on, how large its memory is. Typed values, and
+// one list of them, from which the `setting` lines of the text form derive.
 #pragma once
 
 #include "ir/choices.h"
@@ -11,52 +11,51 @@
 
 namespace fsdpc {
 
-/// How long one arena of a rank is.
+/// Size of one arena of a rank.
 struct ArenaSize {
-  std::optional<int64_t> usedBytes; ///< up to the end of the last value
-  std::optional<int64_t> bytes;     ///< that, rounded up to what the target maps
+  std::optional<int64_t> usedBytes; ///< end of the last value
+  std::optional<int64_t> bytes;     ///< usedBytes rounded up to the target's granule
 };
 
-/// What is not known yet is empty.
+/// Unknown facts are empty.
 struct Facts {
-  // From the import on. A graph output that is a loss has a reduction and a name; one that looks like a loss and ends
-  // in something else, a sentence that names the node.
+  // Set by the import. For a graph output that is a loss: its reduction and name. For one that looks like a loss but
+  // ends in another op: an error message that names the node.
   std::optional<LossReduction> modelLoss;
   std::string modelLossOutput;
   std::string modelLossError;
 
-  // From appendLoss on.
+  // Set by appendLoss.
   std::optional<LossKind> loss;
   std::optional<LossReduction> lossReduction;
-  std::string labels;                 ///< name of the input that has them
-  std::string shiftedLabels;          ///< of the input whose labels the graph itself moves by one
+  std::string labels;                 ///< name of the input that has the labels
+  std::string shiftedLabels;          ///< name of the input whose labels the graph itself shifts by one
   std::optional<int64_t> ignoreIndex; ///< class losses
 
-  std::string optimizer; ///< from appendOptimizer on
+  std::optional<OptimizerKind> optimizer; ///< set by appendOptimizer
 
-  // Planned.
+  // Planned stage.
   std::array<ArenaSize, std::size(allSpaces)> arenas;
-  /// The order on the device is that of events: `records`, `awaits` and waits that are not implied are all that orders
-  /// the streams.
+  /// Events order the device: only `records`, `awaits` and waits that are not implied order the streams.
   bool isOrderedByEvents = false;
 
-  std::string lastPass; ///< number and name of the pass of the pipeline that this module has seen last
+  std::string lastPass; ///< number and name of the last pipeline pass that ran on this module
 
   const ArenaSize &arena(Space space) const { return arenas[indexOf(space)]; }
   ArenaSize &arena(Space space) { return arenas[indexOf(space)]; }
-  /// 0 before there is a plan.
+  /// 0 before the module is planned.
   int64_t arenaBytes(Space space) const { return arena(space).bytes.value_or(0); }
 };
 
 /// One line of the text form.
 struct Fact {
   std::string name;
-  std::optional<std::string> (*print)(const Facts &, size_t argument); ///< nothing: not known
-  bool (*read)(llvm::StringRef text, Facts &, size_t argument);        ///< false: no such value
+  std::optional<std::string> (*print)(const Facts &, size_t argument); ///< nullopt: unknown
+  bool (*read)(llvm::StringRef text, Facts &, size_t argument);        ///< false: invalid value
   size_t argument = 0;                                                 ///< arenas: the index of the space
 };
 
-/// All of them, sorted by name.
+/// All facts, sorted by name.
 llvm::ArrayRef<Fact> factList();
 
 } // namespace fsdpc

@@ -103,7 +103,7 @@ Parameter *Module::parameter(llvm::StringRef name) {
 }
 
 const Parameter *Module::parameter(llvm::StringRef name) const {
-  // The list is filled once and then only read: the index is rebuilt when its size no longer matches.
+  // The list is filled once and then only read. The index is rebuilt when its size differs.
   if (parameterByName.size() != parameters.size()) {
     parameterByName.clear();
     for (size_t i = 0; i < parameters.size(); ++i)
@@ -156,10 +156,19 @@ const MeshAxis *Module::axis(llvm::StringRef name) const {
 }
 
 int32_t Module::unitIndex(llvm::StringRef name) const {
+  auto isCurrent = [&](auto found) {
+    return found != unitsByName.end() && static_cast<size_t>(found->second) < units.size() &&
+           units[found->second].name == name;
+  };
+  if (name.empty())
+    return -1;
+  if (auto found = unitsByName.find(name); isCurrent(found))
+    return found->second;
+  unitsByName.clear(); // passes edit `units` directly
   for (size_t i = 0; i < units.size(); ++i)
-    if (units[i].name == name)
-      return static_cast<int32_t>(i);
-  return -1;
+    unitsByName.try_emplace(units[i].name, static_cast<int32_t>(i));
+  auto found = unitsByName.find(name);
+  return found == unitsByName.end() ? -1 : found->second;
 }
 
 bool Module::prefetchesForward(int32_t unit) const {

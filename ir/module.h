@@ -1,4 +1,4 @@
-// A module: parameters, units, state, functions. It carries its stage; verify.h checks the rules of that stage.
+// A module: parameters, units, states, functions. It has a stage, and verify.h checks the rules of that stage.
 #pragma once
 
 #include "ir/facts.h"
@@ -13,9 +13,10 @@ namespace fsdpc {
 
 class Module;
 
-/// The functions a module may have. `forward` exists in the graph stage only; the others from train on.
-/// A training step calls prologue, micro_step, tap_gradients (when gradients are to be saved), update, in this order;
-/// the first two once for every micro-step (Module::microSteps): all calls of prologue come before those of micro_step.
+/// The functions that a module may have. `forward` exists only in the graph stage, the others from the train stage on.
+/// A training step calls prologue, micro_step, tap_gradients (only when gradients are to be saved) and update, in this
+/// order. prologue and micro_step are called once per micro-step (Module::microSteps). All calls of prologue precede
+/// those of micro_step.
 enum class FunctionKind : uint8_t { forward, prologue, microStep, tapGradients, update, evalStep, exportWeights };
 constexpr bool runsInEveryStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
@@ -23,10 +24,13 @@ constexpr bool runsInEveryStep(FunctionKind kind) {
 constexpr bool runsInEveryMicroStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep;
 }
+inline constexpr FunctionKind allFunctionKinds[] = {
+    FunctionKind::forward, FunctionKind::prologue, FunctionKind::microStep,    FunctionKind::tapGradients,
+    FunctionKind::update,  FunctionKind::evalStep, FunctionKind::exportWeights};
 llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step export
 
 enum class ArgumentKind : uint8_t {
-  input, ///< a tensor of the batch, by graph input's name (or labels, sample_weight); same place in all functions
+  input, ///< a tensor of the batch, named after the graph input (or labels, sample_weight); same place in all functions
   carry, ///< a result of an earlier function of the step, by the result's name
 };
 
@@ -36,8 +40,8 @@ struct Argument {
   std::unique_ptr<Value> value;
 };
 
-/// A straight line of nodes ending in one `return` node whose operands are the results, named by its attribute.
-/// Results that no later function takes are read by the runtime (loss, count, model outputs).
+/// A list of nodes without branches that ends in one `return` node. The operands of `return` are the results, named by
+/// its attribute. Results that no later function uses are read by the runtime (loss, count, model outputs).
 class Function {
 public:
   Function(Module *module, FunctionKind kind) : parent(module), functionKind(kind) {}
@@ -61,7 +65,7 @@ public:
   public:
     explicit Iterator(Node *node) : node(node), following(node ? node->next() : nullptr) {}
     Node *operator*() const { return node; }
-    /// The next node was read on arrival, so the current one may be erased or moved.
+    /// The iterator has already read the next node, so the current one may be erased or moved.
     Iterator &operator++() {
       *this = Iterator(following);
       return *this;
@@ -100,17 +104,17 @@ struct ParameterUse {
 enum class InitialKind : uint8_t { constant, uniform, normal };
 llvm::StringRef nameOf(InitialKind kind);
 
-/// How the elements of a parameter start that takes no values from a file. The program draws them: element i is a
-/// function of seed, parameter's name and i alone (runtime/common/initial_values.h).
+/// Initial values of a parameter that takes none from a file. The program draws them: element i is a function of the
+/// seed, the parameter's name and i only (runtime/common/initial_values.h).
 struct InitialValues {
   InitialKind kind = InitialKind::constant;
   double first = 0;   ///< constant: the value; uniform: the lower bound; normal: the mean
   double second = 0;  ///< uniform: the upper bound; normal: the standard deviation
-  std::string origin; ///< what says so, for people
+  std::string origin; ///< where this was found, for people
   friend bool operator==(const InitialValues &, const InitialValues &) = default;
 };
 
-/// One logical parameter of the model, whatever the strategy does with it. `name` is the recovered name.
+/// One logical parameter of the model, independent of the strategy. `name` is the recovered name.
 struct Parameter {
   std::string name;
   Type type;
@@ -121,25 +125,25 @@ struct Parameter {
   std::string recovered;   ///< what the import repaired, for people; empty: nothing
   std::vector<ParameterUse> uses;
   bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
-  std::optional<InitialValues> initial; ///< where it has no value; from initializeParameters on. None: zero
-  bool isBuffer = false; ///< running statistics: its state is a buffer, never trained and whole on every rank
-  bool ignored = false;  ///< --ignored_params: whole on every rank, whatever its unit's strategy
-  std::string unit;      ///< from assignUnits on
+  std::optional<InitialValues> initial; ///< used without a value; set by initializeParameters. Empty: zero
+  bool isBuffer = false; ///< running statistics: its state is a buffer, not trained and replicated on every rank
+  bool ignored = false;  ///< --ignored_params: replicated on every rank, whatever its unit's strategy
+  std::string unit;      ///< set by assignUnits
 };
 
 enum class StateRole : uint8_t {
-  parameter,   ///< a whole parameter (graph, train; name = parameter's name)
-  segment,     ///< this rank's part of a flat run of parameters (sharded on)
-  replica,     ///< another copy of segment `owner`: of all of it, in a 16-bit type, or both; refreshed with the segment
+  parameter,   ///< an unsharded parameter (graph, train; name = parameter's name)
+  segment,     ///< this rank's part of a flat buffer of parameters (from sharded on)
+  replica,     ///< another copy of segment `owner`: unsharded, in a 16-bit type, or both; updated with the segment
   optimizer,   ///< optimizer state of `owner` (a parameter or a segment), field e.g. exp_avg
   scalar,      ///< f64[] or i64[]: lr, beta1, ..., step, seed
-  buffer,      ///< not trained, carried over steps (running statistics)
-  accumulator, ///< what the micro-steps of a step have summed so far, zero between steps: the gradients of segment
-               ///< `owner`, whole or split like it; or, without owner, one number
+  buffer,      ///< not trained, persists over steps (running statistics)
+  accumulator, ///< the sum over the micro-steps so far, zero between steps: of the gradients of segment
+               ///< `owner`, unsharded or split like it; or, without owner, of one scalar
 };
 llvm::StringRef nameOf(StateRole role);
 
-/// Where a parameter lies in its segment.
+/// The position of a parameter in its segment.
 struct SegmentSlot {
   std::string parameter;
   int64_t offsetElements = 0;
@@ -147,48 +151,48 @@ struct SegmentSlot {
   friend bool operator==(const SegmentSlot &, const SegmentSlot &) = default;
 };
 
-/// Versioned storage that outlives a step: read and write nodes name it.
+/// Versioned storage that outlives a step. Read and write nodes refer to it by name.
 struct State {
   std::string name;
   StateRole role = StateRole::parameter;
-  Type type;         ///< of one rank: the whole parameter, or shardElements for segments and their optimizer state
-  std::string owner; ///< optimizer: the parameter or segment it belongs to
-  std::string field; ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
-  double initialValue = 0; ///< optimizer: of every element; scalar: the compiled default
+  Type type;               ///< of one rank: the full parameter, or shardElements for segments and their optimizer state
+  std::string owner;       ///< optimizer: the parameter or segment it belongs to
+  std::string field;       ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
+  double initialValue = 0; ///< optimizer: value of every element; scalar: the compiled default
   std::string unit;        ///< segments, replicas
   std::string
-      over; ///< segments, with their optimizer state, and replicas: the mesh axis they are split over; empty: whole
+      over; ///< segments, with their optimizer state, and replicas: the mesh axis they are split over; empty: unsharded
   int64_t paddedElements = 0; ///< segments: shard x size of the axis
   bool trainable = true;
-  bool onHost = false;            ///< its place is in the host's memory
+  bool onHost = false;            ///< its place is in host memory
   std::vector<SegmentSlot> slots; ///< segments and replicas: ascending, disjoint, each start aligned to 128 bytes;
                                   ///< buffers: the same from the sharded stage on
   Place place;
 
-  /// A flat run of the parameters, or buffers of the model, that its slots name.
-  bool isRun() const {
+  /// A flat buffer of the parameters, or model buffers, that its slots name.
+  bool isFlat() const {
     return role == StateRole::segment || role == StateRole::replica || (role == StateRole::buffer && !slots.empty());
   }
 };
 
-/// A part of the model that is gathered, reduced and freed at once.
+/// A part of the model whose parameters are gathered, reduced and freed together.
 struct Unit {
   std::string name = {};
   std::string source = {}; ///< how it was found: "name_scopes", "names", "size", "all"
   UnitChoices choices = {};
 };
 
-/// One way to cut the ranks into groups of equal size. The members of a group are `stride` apart: with 4 ranks, size 2
-/// and stride 1 the groups are {0, 1} and {2, 3}; with stride 2 they are {0, 2} and {1, 3}. Axes may overlap: `world`
-/// spans what `shard` and `replicate` cut.
+/// One partition of the ranks into groups of equal size. The members of a group are `stride` apart. With 4 ranks and
+/// size 2, stride 1 gives the groups {0, 1} and {2, 3}, stride 2 gives {0, 2} and {1, 3}. Axes may overlap: `world`
+/// spans the ranks of both `shard` and `replicate`.
 struct MeshAxis {
   std::string name; ///< shard, replicate, reshard, world
   int64_t size = 1;
   int64_t stride = 1;
 
-  /// Which member of its group a rank is.
+  /// The index of a rank within its group.
   int64_t memberOf(int64_t rank) const { return rank / stride % size; }
-  /// The rank that is member `member` of the group of `rank`.
+  /// The rank with index `member` in the group of `rank`.
   int64_t rankOf(int64_t rank, int64_t member) const { return rank + (member - memberOf(rank)) * stride; }
 };
 
@@ -197,14 +201,14 @@ public:
   std::string name = "model";
   Stage stage = Stage::graph;
   std::vector<MeshAxis> mesh;
-  /// Micro-steps of a step. In the train stage a module of several is evaluated on as many times more ranks: rank
-  /// k * worldSize + r has the samples of micro-step k on rank r, and batch_sum is over all of them. eval_step is not
-  /// part of a step: a batch_sum in it is over the ranks.
+  /// Number of micro-steps of a step. In the train stage a module with several is evaluated on that many times more
+  /// ranks. Rank k * worldSize + r has the samples of micro-step k on rank r, and batch_sum is over all of them.
+  /// eval_step is not part of a step, so a batch_sum in it is over the ranks only.
   int64_t microSteps = 1;
   Decisions decisions;
   std::vector<Unit> units;
   std::vector<std::string> outlines; ///< names of section bodies that are printed once
-  /// Module path ("h.0.attn") -> name of its class, where the file says so. From the import to assignUnits.
+  /// Module path ("h.0.attn") -> name of its class, where the file states it. From the import until assignUnits.
   std::map<std::string, std::string> classes;
   Facts facts;
 
@@ -224,7 +228,7 @@ public:
   Function *addFunction(FunctionKind kind);
 
   int64_t worldSize() const; ///< ranks that the mesh spans
-  /// How often a step calls the function; 0: it is not part of a step that saves nothing.
+  /// Number of calls of the function in a step that saves no gradients. 0: the function is not part of such a step.
   int64_t callsPerStep(FunctionKind kind) const {
     return runsInEveryMicroStep(kind) ? microSteps : runsInEveryStep(kind) ? 1 : 0;
   }
@@ -232,13 +236,14 @@ public:
   int32_t unitIndex(llvm::StringRef name) const;    ///< -1 if there is none
   int32_t addUnit(Unit unit);
 
-  /// The unit's own choice, else that of all. -1: of no unit.
+  /// The unit's own choice, or else the module's. A unit of -1 means no unit.
   bool prefetchesForward(int32_t unit) const;
   BackwardPrefetch backwardPrefetch(int32_t unit) const;
 
 private:
   llvm::StringMap<State *> stateByName;
   mutable llvm::StringMap<size_t> parameterByName;
+  mutable llvm::StringMap<int32_t> unitsByName; ///< entries may be stale
 };
 
 } // namespace fsdpc

@@ -9,16 +9,16 @@ namespace fsdpc {
 
 namespace {
 
-/// The operand's coordinate along one of its axes: (start + step * c) where c is the result's coordinate along `axis`,
-/// and c = 0 where that is -1.
+/// The operand's coordinate along one of its axes: (start + step * c), where c is the result's coordinate along `axis`,
+/// or 0 if `axis` is -1.
 struct AxisWalk {
   int64_t axis = 0, start = 0, step = 1;
-  int64_t interior = 1; ///< pad: the coordinate is divided by it, and is none where a rest remains
+  int64_t interior = 1; ///< pad: divides the coordinate; a remainder means that there is no operand element
 };
 
 using Walks = llvm::SmallVector<AxisWalk, 4>;
 
-/// The operand's axes in the result; none where the op does not walk along axes.
+/// One entry per axis of the operand. nullopt if the op does not map axes this way.
 std::optional<Walks> axisWalks(const Node &node) {
   const Type &from = node.operand(0)->type(), &to = node.result()->type();
   Walks walks;
@@ -53,7 +53,7 @@ ElementSources inOrder(int64_t elements) {
   return sources;
 }
 
-/// Over the axes that the shapes still have.
+/// Covers only the axes that `from` and `to` have.
 ElementSources walked(const Walks &walks, llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to) {
   Shape strides = rowMajorStrides(from);
   ElementSources sources(static_cast<size_t>(checkedElements(to).value_or(0)));

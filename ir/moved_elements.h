@@ -1,22 +1,22 @@
-// Where the elements of a value come from, for ops that only move them.
+// The origin of the elements of a value, for ops that only move elements.
 #pragma once
 
 #include "ir/node.h"
 
 namespace fsdpc {
 
-/// In row-major order, per element of a value: the flat index of the element of another value that it is; -1 where it
-/// is a constant.
+/// For each element of a value in row-major order: the flat index of its source element in another value, or -1 for a
+/// constant.
 using ElementSources = std::vector<int64_t>;
 
-/// Of the node's result among the elements of operand 0, where the op is reshape, transpose, slice, broadcast, pad,
-/// copy or cast (which changes their width only). None for other ops.
+/// Sources of the node's result in operand 0, for reshape, transpose, slice, broadcast, pad, copy and cast (which
+/// changes only the element type). nullopt for other ops.
 std::optional<ElementSources> movedElements(const Node &node);
 
-/// The same for rows along the last axis, where the op leaves that axis as it is: one entry per row.
+/// The same for rows along the last axis, one entry per row. nullopt also if the op changes that axis.
 std::optional<ElementSources> movedRows(const Node &node);
 
-/// `sources` are of a value among the elements of a second one; `further` has those of the second among a third one's.
+/// The composition: `sources` maps a value to a second one, `further` maps the second to a third.
 ElementSources composed(const ElementSources &sources, const ElementSources &further);
 
 } // namespace fsdpc

@@ -8,26 +8,26 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostShown = 6;
+constexpr size_t maxShown = 6;
 
-/// What is left of a regular expression without its operators.
+/// A regular expression without its operators.
 std::string plainText(llvm::StringRef text) {
   std::string plain;
   llvm::copy_if(text, std::back_inserter(plain), [](char c) { return !llvm::StringRef("\\^$*+?()[]{}|").contains(c); });
   return plain;
 }
 
-/// In their order if they are few, else the nearest first.
+/// All names in their order if they are few, else the nearest ones, sorted by distance.
 std::vector<std::string> nearest(llvm::ArrayRef<std::string> names, llvm::StringRef text) {
-  if (names.size() <= mostShown)
+  if (names.size() <= maxShown)
     return names.vec();
   const std::string plain = plainText(text);
   std::vector<std::pair<unsigned, size_t>> distances;
   for (size_t i = 0; i < names.size(); ++i)
     distances.emplace_back(llvm::StringRef(plain).edit_distance(names[i]), i);
-  std::partial_sort(distances.begin(), distances.begin() + mostShown, distances.end());
+  std::partial_sort(distances.begin(), distances.begin() + maxShown, distances.end());
   std::vector<std::string> shown;
-  for (size_t i = 0; i < mostShown; ++i)
+  for (size_t i = 0; i < maxShown; ++i)
     shown.push_back(names[distances[i].second]);
   return shown;
 }
@@ -40,7 +40,7 @@ llvm::Expected<NamePattern> NamePattern::make(llvm::StringRef option, llvm::Stri
   pattern.text = text.str();
   pattern.whole = llvm::Regex(("^(" + text + ")$").str());
   std::string why;
-  // On its own first: "a)(b" is none, though it would be one in parentheses.
+  // Checks the text alone first: "a)(b" is invalid, but would be valid in parentheses.
   if (!text.empty() && (!llvm::Regex(text).isValid(why) || !pattern.whole.isValid(why)))
     return llvm::make_error<UsageError>(("--" + option + " " + text + ": no regular expression: " + why).str());
   return pattern;
@@ -49,12 +49,12 @@ llvm::Expected<NamePattern> NamePattern::make(llvm::StringRef option, llvm::Stri
 llvm::Error NamePattern::matchesNone(llvm::StringRef kind, llvm::ArrayRef<std::string> names) const {
   llvm::Regex anywhere(text);
   const bool isInside = llvm::any_of(names, [&](const std::string &name) { return anywhere.match(name); });
-  std::string message = "--" + option + " " + text + ": the whole name of no " + kind.str() + " matches";
+  std::string message = "--" + option + " " + text + ": the full name of no " + kind.str() + " matches";
   if (isInside)
     message += " (did you mean '.*" + text + ".*'?)";
   if (names.empty())
     return llvm::make_error<UsageError>(message + "; there is none");
-  message += names.size() <= mostShown ? "; there are " : "; nearest of " + std::to_string(names.size()) + " are ";
+  message += names.size() <= maxShown ? "; there are " : "; nearest of " + std::to_string(names.size()) + " are ";
   return llvm::make_error<UsageError>(message + llvm::join(nearest(names, text), ", "));
 }
 

@@ -1,5 +1,5 @@
-// The one rule for regular expressions that name parameters, units or modules: they match the whole name, and one that
-// matches nothing is a mistake.
+// The one rule for regular expressions over the names of parameters, units or modules: they match the full name, and an
+// expression without a match is an error.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -11,15 +11,15 @@ namespace fsdpc {
 
 class NamePattern {
 public:
-  /// Of `--option text`; POSIX extended, as LLVM has them. Without text it matches nothing, and that is right. A
-  /// UsageError if it is no regular expression.
+  /// The pattern of `--option text`, in the POSIX extended syntax of LLVM. An empty text matches nothing and is valid.
+  /// Returns a UsageError for an invalid regular expression.
   static llvm::Expected<NamePattern> make(llvm::StringRef option, llvm::StringRef text);
 
   bool isGiven() const { return !text.empty(); }
   bool matches(llvm::StringRef name) const { return isGiven() && whole.match(name); }
 
-  /// What to say if none of `names` matches: a UsageError with the nearest of them, and with the expression to write
-  /// if it matches inside of some. `kind`: "parameter", "unit".
+  /// The error if none of `names` matches: a UsageError that lists the nearest names, and suggests an expression if the
+  /// text matches a part of some name. `kind`: "parameter", "unit".
   llvm::Error matchesNone(llvm::StringRef kind, llvm::ArrayRef<std::string> names) const;
 
 private:

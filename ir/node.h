@@ -13,11 +13,11 @@ class Function;
 class Node;
 class Value;
 
-/// Memory spaces of the `planned` stage. `window` has the same offset on every rank and peers may read it. `host` is
-/// not the device's memory: only copies, and what the host computes, touch it.
+/// Memory spaces of the `planned` stage. A value in `window` has the same offset on every rank, and peers may read it.
+/// `host` is not device memory: only copies and nodes on the host access it.
 enum class Space : uint8_t { none, privateSpace, window, host };
 inline constexpr Space allSpaces[] = {Space::privateSpace, Space::window, Space::host};
-/// Of one of allSpaces, its index there.
+/// The index of a space in allSpaces.
 inline size_t indexOf(Space space) { return static_cast<size_t>(space) - 1; }
 llvm::StringRef nameOf(Space space); // "private", "window", "host"
 
@@ -28,29 +28,29 @@ struct Place {
   friend bool operator==(const Place &, const Place &) = default;
 };
 
-/// `reduce` carries reductions where they have a communicator of their own; else they are on `comm` with everything
-/// else. `copy` carries copies between the device and its host. What is on `host` the host computes, in its place in
-/// the order of `compute`.
+/// `reduce` has the reductions if they have a separate communicator. Otherwise they are on `comm` with the other
+/// collectives. `copy` has copies between device and host. Nodes on `host` are computed by the host, at their position
+/// in the order of `compute`.
 enum class Stream : uint8_t { none, compute, comm, reduce, copy, host };
-/// The streams of transfers: nodes that are started, and waited for.
+/// The streams of transfers, which consist of a start and a wait.
 inline constexpr Stream transferStreams[] = {Stream::comm, Stream::reduce, Stream::copy};
-/// Of one of transferStreams, its index there.
+/// The index of a stream in transferStreams.
 inline size_t laneOf(Stream stream) { return static_cast<size_t>(stream) - static_cast<size_t>(Stream::comm); }
 llvm::StringRef nameOf(Stream stream);
 
-/// What part of a step a node belongs to. Derivatives carry the unit of the node they come from, with phase backward;
-/// what forward computed and backward computes again for itself has phase recompute.
+/// The part of a step that a node belongs to. A derivative has the unit of the node that it is derived from, and phase
+/// backward. A value that backward recomputes for itself has phase recompute.
 enum class Phase : uint8_t { none, forward, recompute, backward, update };
 llvm::StringRef nameOf(Phase phase);
 
-/// What becomes, between forward and backward, of results that backward reads.
+/// What happens between forward and backward to results that backward reads.
 enum class Saving : uint8_t {
-  keep,      ///< they stay where they are
-  recompute, ///< they are freed and computed again
+  keep,      ///< they stay in memory
+  recompute, ///< they are freed and recomputed
 };
 llvm::StringRef nameOf(Saving saving);
 
-/// Where a node stands in the printed program: `unit @layers.0 forward { ... }`. unit -1: outside any unit.
+/// The position of a node in the printed program: `unit @layers.0 forward { ... }`. unit -1: outside any unit.
 struct Section {
   int32_t unit = -1;
   Phase phase = Phase::none;
@@ -82,7 +82,7 @@ public:
   const Type &type() const { return valueType; }
   void setType(Type type) { valueType = std::move(type); }
   llvm::StringRef name() const { return valueName; }
-  /// May collide with other names of the function: the printer makes them unique.
+  /// May collide with other names of the function. The printer makes names unique.
   void setName(llvm::StringRef name) { valueName = name.str(); }
   /// The defining node; null for a function argument.
   Node *definer() const { return node; }
@@ -109,17 +109,16 @@ private:
   Use *firstUse = nullptr;
 };
 
-/// How a node is carried out: what scheduling and planning have decided, and what it computes does not depend on.
+/// How a node is executed. Scheduling and planning decide it. The computed value does not depend on it.
 struct NodeSchedule {
-  Saving saving = Saving::keep; ///< of forward nodes, from selectSaved until it has been carried out
+  Saving saving = Saving::keep; ///< for forward nodes, from selectSaved until it is applied
   int32_t outline = -1;         ///< index into Module::outlines: this section is printed once for several units
   Stream stream = Stream::none; ///< from the async stage on
   int64_t workspaceBytes = 0;   ///< scratch that the target's implementation of the op needs
   Place workspace;
-  int32_t records = -1; ///< the event that says, to other streams, that this compute node has ended; -1: nobody asks
-  int32_t awaits = -1;  ///< the event after which this start may begin; -1: what its stream has waited for is enough
-  /// Of a wait: a later one for its stream comes before anything touches what this one is for, so it need not be
-  /// carried out.
+  int32_t records = -1; ///< the event that this compute node records for other streams when it ends; -1: none
+  int32_t awaits = -1;  ///< the event after which this start may begin; -1: earlier waits of its stream suffice
+  /// For a wait: a later wait on the same stream precedes every use of the awaited value, so this wait is skipped.
   bool implied = false;
 };
 
@@ -135,21 +134,21 @@ public:
   Value *operand(unsigned i) const { return operandUses[i]->value(); }
   void setOperand(unsigned i, Value *value);
   void appendOperand(Value *value);
-  /// All uses of this node let go of their values; before erasing nodes that use each other.
+  /// Drops all operands and tokens. Needed before erasing nodes that use each other.
   void dropOperands();
   llvm::SmallVector<Value *, 4> operands() const;
 
   unsigned resultCount() const { return static_cast<unsigned>(resultValues.size()); }
   Value *result(unsigned i = 0) const { return resultValues[i].get(); }
 
-  /// Ordering edges: this node starts only after these tokens (`after(%t)`); printed apart from operands.
+  /// Ordering edges: this node starts only after these tokens (`after(%t)`). They are printed separately from operands.
   llvm::ArrayRef<std::unique_ptr<Use>> afterTokens() const { return afterUses; }
   void addAfter(Value *token);
 
   const AttributesBase *attributes() const { return attributeStruct.get(); }
   AttributesBase *attributes() { return attributeStruct.get(); }
   void setAttributes(std::unique_ptr<AttributesBase> attributes) { attributeStruct = std::move(attributes); }
-  /// The op's attribute struct; asserts that T is the op's.
+  /// The op's attribute struct. Asserts that T is the op's type.
   template <class T>
   const T &get() const {
     assert(attributeStruct && attributeStruct->typeId() == Attributes<T>::id() && "attribute struct of another op");
@@ -167,10 +166,10 @@ public:
   /// Results must be unused.
   void erase();
 
-  Section section;   ///< where it stands
-  int32_t unit = -1; ///< to which unit it belongs (a prefetched gather stands in another unit's section)
+  Section section;   ///< its position in the printed program
+  int32_t unit = -1; ///< the unit it belongs to (a prefetched gather is in the section of another unit)
   NodeSchedule schedule;
-  std::string source; ///< the ONNX node it comes from, for messages; may be empty
+  std::string source; ///< the ONNX node it was created from, for messages; may be empty
 
 private:
   friend class Function;

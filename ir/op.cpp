@@ -10,7 +10,7 @@ namespace fsdpc {
 
 namespace {
 
-// Pointers, not copies: descriptors are constants of other files, whose initialisation order is not fixed.
+// Pointers, not copies: descriptors are constants in other files, whose initialization order is not fixed.
 constexpr const OpInfo *infoTable[] = {
 #define OP(enumerator, text, info) &info,
 #include "ir/ops.def"

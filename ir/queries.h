@@ -1,23 +1,23 @@
-// Questions about nodes and values that many passes ask.
+// Queries about nodes and values that many passes share.
 #pragma once
 
 #include "ir/module.h"
 
 namespace fsdpc {
 
-/// What a read, write, stash or unstash is about; null in a module that names no such state (V8).
+/// The state of a read, write, stash or unstash. Null if the module has no such state (V8).
 State *stateOf(const Node &node);
 
-/// The state of which the value is the current version; null if it comes from no read.
+/// The state whose current version the value is. Null if the value is not from a read.
 State *stateReadBy(const Value &value);
 
-/// The wait for the future of a start; or the return that leaves it to the next step.
+/// The wait for the future of a start, or the return that passes it to the next step.
 Node *waitOf(const Node &start);
 
-/// The value whose memory it is, seen through reshapes and views.
+/// The value that owns the memory of `value`, through reshapes and views.
 Value *aliasRoot(Value *value);
 
-/// The later of two nodes of a function; null comes first.
+/// The later of two nodes of a function. Null counts as the earliest.
 Node *laterOf(Node *a, Node *b);
 
 } // namespace fsdpc

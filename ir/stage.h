@@ -1,4 +1,4 @@
-// The five stages of a module, and in which of them an op may stand.
+// The five stages of a module, and the range of stages that may contain an op.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -11,7 +11,7 @@ enum class Stage : uint8_t { graph, train, sharded, async, planned };
 llvm::StringRef nameOf(Stage stage);
 std::optional<Stage> stageFromName(llvm::StringRef name);
 
-/// From one stage to another, both included. The default holds none: a descriptor has to say.
+/// A range of stages, both ends included. The default is empty, so every descriptor must set it.
 struct Stages {
   Stage first = Stage::planned;
   Stage last = Stage::graph;

@@ -1,4 +1,4 @@
-// What passes may know of a target. Implemented under codegen/<target>, injected by the driver.
+// The properties of a target that passes may use. Implemented under codegen/<target>, injected by the driver.
 #pragma once
 
 #include "ir/module.h"
@@ -10,31 +10,32 @@ class Target {
 public:
   virtual ~Target() = default;
   virtual llvm::StringRef name() const = 0;
-  /// Start of every value in an arena, bytes.
+  /// Alignment of every value in an arena, in bytes.
   virtual int64_t alignmentBytes() const = 0;
-  /// Arenas are multiples of this.
+  /// Arena sizes are multiples of this.
   virtual int64_t arenaGranuleBytes() const = 0;
   /// Scratch that the target's implementation of the node needs while it runs; 0 for most.
   virtual int64_t workspaceBytes(const Node &node) const = 0;
-  /// Must this operand (or result) of a collective lie in the window space?
+  /// True if this operand (or result) of a collective must be in the window space.
   virtual bool operandInWindow(const Node &collective, unsigned operand) const = 0;
   virtual bool resultInWindow(const Node &collective) const = 0;
-  /// May a result of this node be written over operand `operand` when that operand dies here? (fused loops: same shape
-  /// and size)
+  /// True if a result of this node may overwrite operand `operand` at the operand's last use (fused loops: same shape
+  /// and size).
   virtual bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const = 0;
-  /// Does a start run on a stream of its own, ordered behind compute by nothing but the events it awaits? If not, it is
-  /// issued by the thread that computes, and has what stands above it behind it.
+  /// True if a start runs on its own stream, ordered after compute only by the events it awaits. If not, the computing
+  /// thread issues it, so it runs after everything that precedes it in the list.
   virtual bool ordersByEvents() const { return false; }
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
-  /// Predicted time that a copy of so many bytes between device and host takes from computing that lasts so long and
-  /// may run beside it.
-  virtual double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const = 0;
-  /// Why no library of the target computes this attention or attention_grad as the op means it; nullopt if one does.
+  /// Predicted time of a copy of `bytes` between device and host that is not hidden by compute of the given duration,
+  /// which may overlap with it.
+  virtual double exposedCopyMicroseconds(int64_t bytes, double overlappedMicroseconds) const = 0;
+  /// The reason why no library of the target computes this attention or attention_grad with the op's semantics. nullopt
+  /// if one does.
   virtual std::optional<std::string> whyNotByLibrary(const Node &attention) const {
     return "the target has no library for it";
   }
-  /// Does the target have an emitter for the op? An explanation if not.
+  /// Explains why the target has no emitter for the op. nullopt if it has one.
   virtual std::optional<std::string> unsupported(const Node &node) const = 0;
 };
 

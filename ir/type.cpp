@@ -35,8 +35,8 @@ std::optional<int64_t> checkedElements(llvm::ArrayRef<int64_t> shape) {
 
 std::optional<int64_t> checkedBytes(DType dtype, llvm::ArrayRef<int64_t> shape) {
   std::optional<int64_t> elements = checkedElements(shape);
-  return elements && *elements <= mostBytes / byteSize(dtype) ? std::optional(*elements * byteSize(dtype))
-                                                              : std::nullopt;
+  return elements && *elements <= maxBytes / byteSize(dtype) ? std::optional(*elements * byteSize(dtype))
+                                                             : std::nullopt;
 }
 
 Type Type::token() {

@@ -1,4 +1,4 @@
-// Element types, shapes and the three kinds of type a value can have.
+// Element types, shapes and the three kinds of value types.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -24,19 +24,19 @@ inline bool isInteger(DType dtype) { return dtype >= DType::i64 && dtype <= DTyp
 
 using Shape = llvm::SmallVector<int64_t, 4>;
 
-/// Product of the dims; nullopt when it does not fit in int64_t. 1 for a scalar.
+/// Product of the dims, 1 for a scalar. nullopt if it does not fit in int64_t.
 std::optional<int64_t> checkedElements(llvm::ArrayRef<int64_t> shape);
 
-/// Bytes of a tensor; nullopt above mostBytes, which no machine has. Whoever multiplies bytes by a small number, or
-/// adds up those of a module, need not fear an overflow.
-inline constexpr int64_t mostBytes = int64_t(1) << 46;
+/// Bytes of a tensor. nullopt above maxBytes, which no machine has. So products of bytes with small numbers, and the
+/// sum of the bytes of a module, cannot overflow.
+inline constexpr int64_t maxBytes = int64_t(1) << 46;
 std::optional<int64_t> checkedBytes(DType dtype, llvm::ArrayRef<int64_t> shape);
 
-/// The least multiple that is not below `value`, which is 0 or more.
+/// The smallest multiple that is at least `value`, which is 0 or more.
 inline int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-/// A tensor; a tensor that a collective will deliver (future); or a pure ordering edge (token).
-/// Shapes are those of one rank and one micro-step, dims >= 0, bytes checked when the type is made.
+/// A tensor, a tensor that a collective will deliver (future), or a pure ordering edge (token).
+/// Shapes are those of one rank and one micro-step. Dims are >= 0, and the size is checked on construction.
 class Type {
 public:
   enum class Kind : uint8_t { tensor, future, token };
@@ -55,10 +55,10 @@ public:
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   int64_t dim(int64_t axis) const { return dims[axis < 0 ? axis + rank() : axis]; }
   bool isScalar() const { return isTensor() && dims.empty(); }
-  /// 0 for a token; a future counts as the tensor it delivers.
+  /// 0 for a token. A future has the elements of the tensor that it delivers.
   int64_t elements() const;
   int64_t bytes() const;
-  /// The tensor a future delivers.
+  /// The tensor that a future delivers.
   Type delivered() const { return Type(elementType, dims); }
   Type withShape(llvm::ArrayRef<int64_t> shape) const { return Type(elementType, shape); }
   Type withDType(DType dtype) const { return Type(dtype, dims); }

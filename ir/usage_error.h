@@ -1,4 +1,4 @@
-// A fault of the command line, wherever it shows: in the options themselves, or once a model is read.
+// An error in the command line, detected in the options themselves or after a model is read.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-/// Exit 2.
+/// The process exits with code 2.
 class UsageError : public llvm::ErrorInfo<UsageError> {
 public:
   static char ID;

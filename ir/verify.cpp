@@ -34,7 +34,7 @@ std::string nameIn(const Function &function, const Value *value) { return ValueN
 
 llvm::Error verify(const Module &module) {
   using Check = llvm::Error (*)(const Module &);
-  static constexpr Check checks[] = {rules::checkTables, rules::checkStructure, rules::checkBorders,
+  static constexpr Check checks[] = {rules::checkTables, rules::checkStructure, rules::checkInterfaces,
                                      rules::checkStage,  rules::checkLifetimes, rules::checkPlaces,
                                      rules::checkEvents};
   for (Check check : checks)

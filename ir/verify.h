@@ -6,8 +6,7 @@
 
 namespace fsdpc {
 
-/// Success, or the first broken invariant, quoting its label (V1).. as listed in ir/README.md, with function, node and
-/// op.
+/// Success, or the first violated invariant with its label (V1).. from ir/README.md, and with function, node and op.
 llvm::Error verify(const Module &module);
 
 } // namespace fsdpc

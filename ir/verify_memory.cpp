@@ -1,7 +1,8 @@
-// (V15) to (V17), (V19) to (V21): when memory ends, where it lies, and what starts wait for.
+// (V15) to (V17), (V19) to (V21): lifetime of memory, places, and the events that starts await.
 //
-// Frees come in two steps: those of gathered buffers with the gathers (sharded), all others before the plan (async).
-// Between passes a module has none of a kind, or all: that is what (V16) asks until the planned stage asks for all.
+// Frees are inserted in two steps: those of gathered buffers with the gathers (sharded), all others before planning
+// (async). Between passes a module has none of a kind or all of them. (V16) checks this. In the planned stage it
+// requires all.
 #include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -15,16 +16,16 @@ namespace fsdpc::rules {
 
 namespace {
 
-/// Memory of the runtime, of a state or of the program: no function frees it.
+/// Memory of a state or of the program, which no function frees.
 bool isPermanent(const Value *root) {
   const Node *definer = root->definer();
   return definer && (definer->op() == Op::read || definer->op() == Op::constant);
 }
 
-/// The last function that takes a carried argument.
-using LastTakers = llvm::StringMap<FunctionKind>;
+/// The last function that uses a carried argument.
+using LastReceivers = llvm::StringMap<FunctionKind>;
 
-/// Arguments that the step before left to this one: only gathers can.
+/// Arguments that the previous step left to this one. They are always gathers.
 using CarriedGathers = llvm::DenseSet<const Value *>;
 
 struct RequiredFrees {
@@ -32,7 +33,7 @@ struct RequiredFrees {
   bool others = false;
 };
 
-/// The buffers of one function: a value and all its views and reshapes are one.
+/// The buffers of one function. A value and all its views and reshapes share one buffer.
 class Buffers {
 public:
   Buffers(const Function &function, const CarriedGathers &carriedGathers)
@@ -41,22 +42,22 @@ public:
     auto found = roots.find(value);
     return found == roots.end() ? value : found->second;
   }
-  /// (V15), and what (V16) needs to know.
-  llvm::Error walk(const LastTakers &lastTakers);
-  llvm::Error checkComplete(const LastTakers &lastTakers, RequiredFrees required) const;
+  /// Checks (V15), and collects the facts for (V16).
+  llvm::Error walk(const LastReceivers &lastReceivers);
+  llvm::Error checkComplete(const LastReceivers &lastReceivers, RequiredFrees required) const;
   RequiredFrees found() const;
 
 private:
   bool isGathered(const Value *root) const;
-  llvm::Error checkFree(const Node &node, const LastTakers &lastTakers);
-  bool takenLater(const Value *argument, const LastTakers &lastTakers) const;
+  llvm::Error checkFree(const Node &node, const LastReceivers &lastReceivers);
+  bool takenLater(const Value *argument, const LastReceivers &lastReceivers) const;
   llvm::Error checkFreed(const Value *value, RequiredFrees required) const;
 
   const Function &function;
   const CarriedGathers &carriedGathers;
   llvm::DenseMap<const Value *, const Value *> roots;
   llvm::DenseMap<const Value *, const Node *> freedBy;
-  /// May go without a free: returned, part of a pack, or written over a state.
+  /// Buffers that need no free: returned, part of a pack, or written over a state.
   llvm::DenseSet<const Value *> handedOn;
 };
 
@@ -70,29 +71,29 @@ bool Buffers::isGathered(const Value *root) const {
   return start ? start->op() == Op::allGatherStart : carriedGathers.contains(definer->operand(0));
 }
 
-bool Buffers::takenLater(const Value *argument, const LastTakers &lastTakers) const {
+bool Buffers::takenLater(const Value *argument, const LastReceivers &lastReceivers) const {
   const Argument &entry = function.arguments()[argument->resultIndex()];
-  return lastTakers.lookup(entry.name) > function.kind();
+  return lastReceivers.lookup(entry.name) > function.kind();
 }
 
-llvm::Error Buffers::checkFree(const Node &node, const LastTakers &lastTakers) {
+llvm::Error Buffers::checkFree(const Node &node, const LastReceivers &lastReceivers) {
   const Value *root = rootOf(node.operand(0));
   if (isPermanent(root))
     return broken("V15", node, "the memory of a state or a constant is never freed");
   bool input = !root->definer() && function.arguments()[root->resultIndex()].kind == ArgumentKind::input;
   if (input)
     return broken("V15", node, "an input is never freed");
-  if (!root->definer() && takenLater(root, lastTakers))
+  if (!root->definer() && takenLater(root, lastReceivers))
     return broken("V15", node, "a later function takes this carried argument");
   if (!freedBy.try_emplace(root, &node).second)
     return broken("V15", node, "the buffer was freed before");
   return llvm::Error::success();
 }
 
-llvm::Error Buffers::walk(const LastTakers &lastTakers) {
+llvm::Error Buffers::walk(const LastReceivers &lastReceivers) {
   for (Node *node : function) {
     if (node->op() == Op::free) {
-      if (llvm::Error error = checkFree(*node, lastTakers))
+      if (llvm::Error error = checkFree(*node, lastReceivers))
         return error;
       continue;
     }
@@ -126,9 +127,9 @@ llvm::Error Buffers::checkFreed(const Value *value, RequiredFrees required) cons
   return value->definer() ? broken("V16", *value->definer(), message) : broken("V16", function, message);
 }
 
-llvm::Error Buffers::checkComplete(const LastTakers &lastTakers, RequiredFrees required) const {
+llvm::Error Buffers::checkComplete(const LastReceivers &lastReceivers, RequiredFrees required) const {
   for (const Argument &argument : function.arguments())
-    if (argument.kind == ArgumentKind::carry && !takenLater(argument.value.get(), lastTakers))
+    if (argument.kind == ArgumentKind::carry && !takenLater(argument.value.get(), lastReceivers))
       if (llvm::Error error = checkFreed(argument.value.get(), required))
         return error;
   for (Node *node : function)
@@ -163,7 +164,7 @@ llvm::Error checkFutures(const Module &module) {
       if (!startsCollective(*node))
         continue;
       int64_t id = node->get<CollectiveAttributes>().id;
-      // Ids count up from 0; the two largest numbers are the set's own markers.
+      // Ids count up from 0. DenseSet reserves the two extreme values as markers.
       if (id < 0 || id > INT32_MAX || !ids.insert(id).second)
         return broken("V17", *node, "its id is missing or belongs to another collective");
     }
@@ -187,8 +188,8 @@ private:
     int64_t end;
     return place.isPlaced() && place.offsetBytes >= 0 && !__builtin_add_overflow(place.offsetBytes, bytes, &end);
   }
-  /// Nothing lies anywhere that has no bytes.
-  static bool liesAt(const Value *value, Place base, int64_t offsetBytes) {
+  /// An empty value is at every place.
+  static bool isAt(const Value *value, Place base, int64_t offsetBytes) {
     base.offsetBytes += offsetBytes;
     return value->type().bytes() == 0 || value->place == base;
   }
@@ -220,17 +221,18 @@ llvm::Error PlaceChecker::run() {
       returned[ret->get<ReturnAttributes>().names[i]] = ret->operand(i)->place;
   }
   for (const CarriedOver &carried : carriedOverSteps(module))
-    if (llvm::Error error = checkCarried(*carried.taker, *carried.argument))
+    if (llvm::Error error = checkCarried(*carried.receiver, *carried.argument))
       return error;
   return llvm::Error::success();
 }
 
-/// What no function has returned yet, a later one may: the step leaves it to the next.
+/// A result that no function has returned yet may be from a later one, if the step passes it to the next.
 llvm::Error PlaceChecker::checkCarried(const Function &function, const Argument &argument) {
   auto found = returned.find(argument.name);
-  if (found == returned.end() || liesAt(argument.value.get(), found->second, 0))
+  if (found == returned.end() || isAt(argument.value.get(), found->second, 0))
     return llvm::Error::success();
-  return broken("V20", function, "the carried argument '" + argument.name + "' lies elsewhere than the result it is");
+  return broken("V20", function,
+                "the carried argument '" + argument.name + "' is not at the address of the result that it aliases");
 }
 
 llvm::Error PlaceChecker::checkNode(const Node &node) {
@@ -251,7 +253,7 @@ llvm::Error PlaceChecker::checkPlaced(const Node &node) {
   return checkSpaces(node);
 }
 
-/// Only copies cross between the host's memory and the device's; all else works in one of the two.
+/// Only copies move data between host memory and device memory. Every other node works in one of the two.
 llvm::Error PlaceChecker::checkSpaces(const Node &node) const {
   const bool namesOnly = node.op() == Op::write || node.op() == Op::free || node.op() == Op::ret;
   if (namesOnly)
@@ -263,35 +265,38 @@ llvm::Error PlaceChecker::checkSpaces(const Node &node) const {
   };
   for (const Value *operand : node.operands())
     if (!isAlias && isWrong(operand, reloads || node.schedule.stream == Stream::host))
-      return broken("V22", node, nameIn(*node.function(), operand) + " lies on the other side of the host's border");
+      return broken("V22", node,
+                    nameIn(*node.function(), operand) +
+                        " is in host memory where device memory is needed, or vice versa");
   for (unsigned i = 0; i < node.resultCount(); ++i)
     if (!isAlias && isWrong(node.result(i), offloads || node.schedule.stream == Stream::host))
-      return broken("V22", node, "result " + llvm::Twine(i) + " lies on the other side of the host's border");
+      return broken("V22", node,
+                    "result " + llvm::Twine(i) + " is in host memory where device memory is needed, or vice versa");
   return llvm::Error::success();
 }
 
 llvm::Error PlaceChecker::checkAlias(const Node &node) {
   if (node.op() == Op::read) {
     const State &state = *stateOf(node);
-    return liesAt(node.result(), state.place, 0) ? llvm::Error::success()
-                                                 : broken("V20", node, "a read lies where its state lies");
+    return isAt(node.result(), state.place, 0) ? llvm::Error::success()
+                                               : broken("V20", node, "a read aliases its state");
   }
   if (node.op() != Op::wait && !infoOf(node).has(aliasesOperand))
     return llvm::Error::success();
-  // The shape rule has checked that the view lies inside its operand, so the product cannot overflow.
+  // The shape rule has checked that the view is inside its operand, so the multiplication cannot overflow.
   int64_t offset =
       node.op() == Op::view ? node.get<ViewAttributes>().offset * byteSize(node.result()->type().dtype()) : 0;
-  if (liesAt(node.result(), node.operand(0)->place, offset))
+  if (isAt(node.result(), node.operand(0)->place, offset))
     return llvm::Error::success();
-  return broken("V20", node, "it lies elsewhere than the memory that it is another name of");
+  return broken("V20", node, "it is not at the address of the memory that it aliases");
 }
 
 llvm::Error PlaceChecker::checkPack(const Node &node) {
   const Shape &offsets = node.get<PackAttributes>().offsets;
   int64_t width = byteSize(node.result()->type().dtype());
   for (unsigned i = 0; i < node.operandCount(); ++i)
-    if (!liesAt(node.operand(i), node.result()->place, offsets[i] * width))
-      return broken("V20", node, nameIn(*node.function(), node.operand(i)) + " does not lie in its part of the pack");
+    if (!isAt(node.operand(i), node.result()->place, offsets[i] * width))
+      return broken("V20", node, nameIn(*node.function(), node.operand(i)) + " is not in its part of the pack");
   return llvm::Error::success();
 }
 
@@ -300,11 +305,11 @@ llvm::Error PlaceChecker::checkPack(const Node &node) {
 llvm::Error checkLifetimes(const Module &module) {
   if (module.stage < Stage::sharded)
     return llvm::Error::success();
-  LastTakers lastTakers;
+  LastReceivers lastReceivers;
   for (const Function *function : inCallOrder(module))
     for (const Argument &argument : function->arguments())
       if (argument.kind == ArgumentKind::carry)
-        lastTakers[argument.name] = function->kind();
+        lastReceivers[argument.name] = function->kind();
 
   CarriedGathers carriedGathers;
   for (const CarriedOver &carried : carriedOverSteps(module))
@@ -313,14 +318,14 @@ llvm::Error checkLifetimes(const Module &module) {
   std::vector<Buffers> functions;
   RequiredFrees required = {module.stage == Stage::planned, module.stage == Stage::planned};
   for (const std::unique_ptr<Function> &function : module.functions) {
-    if (llvm::Error error = functions.emplace_back(*function, carriedGathers).walk(lastTakers))
+    if (llvm::Error error = functions.emplace_back(*function, carriedGathers).walk(lastReceivers))
       return error;
     RequiredFrees found = functions.back().found();
     required.gathered |= found.gathered;
     required.others |= found.others && module.stage >= Stage::async;
   }
   for (const Buffers &buffers : functions)
-    if (llvm::Error error = buffers.checkComplete(lastTakers, required))
+    if (llvm::Error error = buffers.checkComplete(lastReceivers, required))
       return error;
   return module.stage < Stage::async ? llvm::Error::success() : checkFutures(module);
 }

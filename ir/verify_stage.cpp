@@ -1,4 +1,4 @@
-// (V11) to (V14) and (V18): what a stage allows and demands.
+// (V11) to (V14) and (V18): rules of the stage.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
@@ -44,14 +44,14 @@ llvm::Error checkStream(const Module &module, const Node &node) {
   bool communicates = infoOf(node).has(collective), copies = infoOf(node).has(startsTransfer) && !communicates;
   bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
   Stream stream = reduces ? Stream::reduce : communicates ? Stream::comm : copies ? Stream::copy : Stream::compute;
-  // Optimizers, and only they, have implementations for both.
+  // Only optimizers have implementations for both.
   if (node.schedule.stream == Stream::host && infoOf(node).has(inPlace))
     return llvm::Error::success();
   return node.schedule.stream == stream ? llvm::Error::success()
                                         : broken("V18", node, "it must run on(" + nameOf(stream) + ")");
 }
 
-/// The slots of a segment lie in it one behind the other, and the ranks' shards make up the whole.
+/// The slots of a segment are inside it in ascending order, and the ranks' shards cover the padded elements.
 llvm::Error checkSegment(const Module &module, const State &state) {
   auto wrong = [&](const llvm::Twine &message) {
     return broken("V13", "segment " + symbolText('@', state.name) + ": " + message);
@@ -78,7 +78,7 @@ llvm::Error checkSegment(const Module &module, const State &state) {
   return llvm::Error::success();
 }
 
-/// With the slots of the segment that it repeats, whole or split like it, in its type or one of 16 bits.
+/// A replica has the slots of its segment, is unsharded or split like it, and has its type or a 16-bit type.
 bool isReplica(const Module &module, const State &state) {
   const State *owner = module.state(state.owner);
   if (!owner || owner->role != StateRole::segment || owner->slots != state.slots ||
@@ -90,7 +90,7 @@ bool isReplica(const Module &module, const State &state) {
                    : state.over.empty() && !isAlike;
 }
 
-/// The gradients of a trained segment, whole or split like it, or one number; nothing has been added yet.
+/// Accumulates the gradients of a trained segment, unsharded or split like it, or one number. Starts at zero.
 bool isAccumulator(const Module &module, const State &state) {
   if (state.initialValue != 0 || !state.slots.empty())
     return false;
@@ -100,8 +100,8 @@ bool isAccumulator(const Module &module, const State &state) {
   if (!owner || owner->role != StateRole::segment || !owner->trainable || owner->type.dtype() != state.type.dtype() ||
       state.paddedElements != owner->paddedElements)
     return false;
-  bool isWhole = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
-  return isWhole || (state.over == owner->over && state.type == owner->type);
+  bool isUnsharded = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  return isUnsharded || (state.over == owner->over && state.type == owner->type);
 }
 
 llvm::Error checkStates(const Module &module) {
@@ -111,14 +111,15 @@ llvm::Error checkStates(const Module &module) {
     if (state.role == (whole ? StateRole::segment : StateRole::parameter))
       return broken("V13", "state " + name + ": stage " + nameOf(module.stage) + " has no state of role " +
                                nameOf(state.role));
-    if (state.isRun())
+    if (state.isFlat())
       if (llvm::Error error = checkSegment(module, state))
         return error;
     if (state.role == StateRole::replica && !isReplica(module, state))
-      return broken("V13", "replica " + name + " holds not what its owner " + symbolText('@', state.owner) + " holds");
+      return broken("V13",
+                    "replica " + name + " does not hold the values of its owner " + symbolText('@', state.owner));
     if (state.role == StateRole::accumulator && (whole || !isAccumulator(module, state)))
       return broken("V13",
-                    "accumulator " + name + " begins with no zeros for the gradients of a segment, or for a number");
+                    "accumulator " + name + " must start at zero and hold gradients of a segment, or one number");
     const Parameter *parameter = module.parameter(state.name);
     if (state.role == StateRole::parameter && !module.parameters.empty() &&
         !(parameter && parameter->type == state.type))
@@ -149,7 +150,7 @@ llvm::Error checkGradients(const Module &module, const Node &ret) {
   return llvm::Error::success();
 }
 
-/// Marks are for what forward computes and backward can compute again from it.
+/// Only values that forward computes and backward can recompute may be marked.
 llvm::Error checkSaving(const Module &module, const Node &node) {
   if (node.schedule.saving == Saving::keep)
     return llvm::Error::success();
@@ -184,7 +185,7 @@ llvm::Error checkStage(const Module &module) {
     for (Node *node : *function)
       if (llvm::Error error = checkNode(module, *node))
         return error;
-    // Elsewhere a result may be called so by chance: outputs have the model's names.
+    // In other functions a result may have such a name by chance, because outputs have the model's names.
     if (function->kind() == FunctionKind::microStep)
       if (llvm::Error error = checkGradients(module, *function->returnNode()))
         return error;

@@ -1,4 +1,4 @@
-// (V1) to (V10): what holds in every stage.
+// (V1) to (V10): invariants of every stage.
 #include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -196,7 +196,7 @@ llvm::Error StructureChecker::checkOrdering(const Node &node) {
   for (unsigned i = 0; i < node.operandCount(); ++i) {
     const Type &type = node.operand(i)->type();
     if (type.isToken())
-      return broken("V7", node, "a token is no operand: it stands in after(...)");
+      return broken("V7", node, "a token is not an operand: it belongs in after(...)");
     if (type.isFuture() && node.op() != Op::wait && node.op() != Op::ret)
       return broken("V7", node, "a future is used before its wait");
   }
@@ -225,7 +225,7 @@ llvm::Error StructureChecker::checkState(const Node &node) {
   return llvm::Error::success();
 }
 
-/// What earlier functions of the step return, by name.
+/// Results of earlier functions of the step, by name.
 using Returned = llvm::StringMap<std::pair<const Function *, Type>>;
 
 llvm::Error checkCarriedType(const Function &function, const Argument &argument, const Function &producer,
@@ -237,7 +237,7 @@ llvm::Error checkCarriedType(const Function &function, const Argument &argument,
                     nameOf(producer.kind()) + " returns " + toString(type));
 }
 
-/// Of each state, the last node of a step that writes it.
+/// For each state, the last node of a step that writes it.
 llvm::StringMap<const Node *> lastWrites(const Module &module) {
   llvm::StringMap<const Node *> last;
   for (const Function *function : inCallOrder(module))
@@ -249,19 +249,20 @@ llvm::StringMap<const Node *> lastWrites(const Module &module) {
 
 /// An argument that no earlier function returns.
 llvm::Error checkCarriedOver(const CarriedOver &carried, const llvm::StringMap<const Node *> &writes) {
-  const Function &taker = *carried.taker;
-  if (!carried.future || taker.kind() > FunctionKind::update)
-    return broken("V9", taker, "no earlier function returns the carried argument '" + carried.argument->name + "'");
+  const Function &receiver = *carried.receiver;
+  if (!carried.future || receiver.kind() > FunctionKind::update)
+    return broken("V9", receiver, "no earlier function returns the carried argument '" + carried.argument->name + "'");
   if (!carried.start)
-    return broken("V9", taker, "'" + carried.argument->name + "' is left to the next step, but it gathers no state");
-  // A version that the same function has written is gathered as the value that it is: that is an edge, a read is none.
+    return broken("V9", receiver, "'" + carried.argument->name + "' is left to the next step, but it gathers no state");
+  // A version written by the same function is gathered directly from the written value, which orders the two. A read
+  // would not.
   const Node *last = writes.lookup(carried.state());
   bool isLast = last == carried.access || (carried.access->op() == Op::read &&
                                            (!last || last->function()->kind() < carried.start->function()->kind()));
   if (!isLast)
     return broken("V9", *last,
                   "'" + carried.argument->name + "' is left to the next step, but it gathers an older version");
-  return checkCarriedType(taker, *carried.argument, *carried.start->function(), carried.future->type());
+  return checkCarriedType(receiver, *carried.argument, *carried.start->function(), carried.future->type());
 }
 
 } // namespace
@@ -291,7 +292,7 @@ llvm::Error checkTables(const Module &module) {
 
 llvm::Error checkStructure(const Module &module) { return StructureChecker(module).run(); }
 
-llvm::Error checkBorders(const Module &module) {
+llvm::Error checkInterfaces(const Module &module) {
   const std::vector<CarriedOver> carriedOver = carriedOverSteps(module);
   const llvm::StringMap<const Node *> writes =
       carriedOver.empty() ? llvm::StringMap<const Node *>() : lastWrites(module);

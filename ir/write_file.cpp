@@ -16,7 +16,7 @@ llvm::Error writeAndClose(llvm::raw_fd_ostream &out, llvm::StringRef path, llvm:
   if (!out.has_error())
     return llvm::Error::success();
   const std::error_code code = out.error();
-  out.clear_error(); // a stream with an error that nobody asked for ends the process
+  out.clear_error(); // a stream with an unchecked error aborts the process
   return fault(path, code);
 }
 

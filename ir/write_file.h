@@ -1,4 +1,4 @@
-// Files that are written at once, with every fault of the disk told.
+// Writes files in one call and reports every disk error.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -6,9 +6,10 @@
 
 namespace fsdpc {
 
-/// Makes or replaces the file. An error names it and what went wrong, a full disk too: then it may hold a part.
+/// Creates or replaces the file. An error names the file and the cause, for example a full disk. The file may then be
+/// incomplete.
 llvm::Error writeFile(llvm::StringRef path, llvm::StringRef text);
-/// The same into a descriptor, which it closes; `path` is for the message.
+/// The same for a descriptor, which it closes. `path` is for the message.
 llvm::Error writeFile(int descriptor, llvm::StringRef path, llvm::StringRef text);
 
 } // namespace fsdpc

@@ -1,5 +1,4 @@
-// What the pipeline is asked for: the resolved options that passes need. Filled by the driver from the one options
-// schema.
+// The resolved options that passes need. Filled by the driver from the options schema.
 #pragma once
 
 #include "ir/choices.h"
@@ -21,16 +20,16 @@ struct LossOptions {
   std::string labels = "labels"; ///< name of the label input that the loss adds
 };
 
-/// What the loss is multiplied by, and gradients divided by again, so that 16 bits can hold them.
+/// Factor on the loss, divided out of gradients again, so that they are representable in 16 bits.
 struct LossScaleOptions {
   double initial = 65536;
   bool isDynamic = true;
-  int64_t window = 1000, hysteresis = 2; ///< as LossScaleAttributes
+  int64_t window = 1000, hysteresis = 2; ///< see LossScaleAttributes
   double minimum = 1;
 };
 
 struct OptimizerOptions {
-  std::string kind = "adamw"; ///< adamw, adam, sgd, adadelta, adagrad, rmsprop, lion
+  OptimizerKind kind = OptimizerKind::adamw;
   std::map<std::string, double>
       scalars; ///< resolved: lr, weight_decay, beta1, beta2, eps, momentum, dampening, rho, alpha, lr_decay
   bool nesterov = false;
@@ -39,53 +38,53 @@ struct OptimizerOptions {
   std::optional<double> maxNorm;      ///< of all gradients together
   bool skipsNonFinite = false;        ///< a step with a loss or norm that is not finite changes nothing
   std::optional<LossScaleOptions> lossScale;
-  /// Does every update know the global norm, and depend on it?
+  /// True if every update computes the global norm and depends on it.
   bool isGuarded() const { return maxNorm || skipsNonFinite || lossScale; }
 };
 
-/// What is said about the units whose whole names match.
+/// Choices for the units whose full names match.
 struct UnitOverride {
   std::string pattern; ///< regular expression
   UnitChoices choices;
-  std::vector<const UnitChoice *> made; ///< the fields of `choices` that are said
+  std::vector<const UnitChoice *> made; ///< the fields of `choices` that are specified
 };
 
 struct PipelineOptions {
   int64_t worldSize = 1;
   int64_t microBatchSize = 1;
-  int64_t microSteps = 1; ///< of a step: gradients are summed over them
+  int64_t microSteps = 1; ///< per step: gradients are summed over them
   uint64_t seed = 0;
-  DType paramDType = DType::f32;  ///< what the forward and backward passes compute in; masters stay f32
-  DType reduceDType = DType::f32; ///< what gradients of f32 parameters are sent and summed over ranks in
+  DType paramDType = DType::f32;  ///< type of forward and backward compute; master weights stay f32
+  DType reduceDType = DType::f32; ///< type in which gradients of f32 parameters are sent and summed over ranks
   DType outputDType = DType::f32; ///< of the model's float outputs, which losses read too
   std::optional<DType>
-      bufferDType; ///< what floating buffers are rounded to; none: what the nodes that read them compute in
+      bufferDType; ///< type that floating buffers are rounded to; none: the compute type of the nodes that read them
   bool castForwardInputs = true;      ///< float inputs are rounded to paramDType, once
   bool keepLowPrecisionGrads = false; ///< norm and optimizer read gradients in reduceDType, without a copy in f32
   LossOptions loss;
   OptimizerOptions optimizer;
 
-  UnitChoices choices;      ///< of every unit, as far as unitOverrides say nothing else
+  UnitChoices choices;      ///< of every unit, unless unitOverrides specify another
   Decisions decisions;      ///< offloadActivations follows from offloadsActivations and offloadShare
-  int64_t shardDegree = -1; ///< ranks of one replica; -1: what replicateDegree leaves
+  int64_t shardDegree = -1; ///< ranks of one replica; -1: derived from replicateDegree
   int64_t replicateDegree = 1;
-  int64_t allGatherBucketBytes = 0; ///< what is gathered at once, at most; 0: a unit
-  int64_t reduceBucketBytes = 0;    ///< what whole units reduce at once, at most; 0: a unit
-  bool attentionByLibrary = false;  ///< attention by the target's library where it can
-  bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples makes the others
-  /// --deterministic: the sums of a micro-step are over all ranks before micro-steps are added up, in every strategy.
+  int64_t allGatherBucketBytes = 0; ///< maximum size of one all_gather; 0: one per unit
+  int64_t reduceBucketBytes = 0;    ///< maximum size of one all_reduce of unsharded units; 0: one per unit
+  bool attentionByLibrary = false;  ///< use the target's library for attention where possible
+  bool splitSamples = false; ///< --deterministic world: the graph is for one sample, split_samples adds the others
+  /// --deterministic: the sums of a micro-step are over all ranks before micro-steps are summed, in every strategy.
   bool sumsRanksFirst = false;
-  /// Samples that the graph stage is for: those of a rank, or the one that split_samples copies.
+  /// The number of samples in the graph stage: those of a rank, or the one that split_samples copies.
   int64_t graphSamples() const { return splitSamples ? 1 : microBatchSize; }
   WrapPolicy autoWrapPolicy = WrapPolicy::automatic;
   std::vector<std::string> transformerClsToWrap; ///< transformer_based_wrap: class names, in full or their ends
-  std::string wrapPattern;                       ///< manual: regular expression of whole module paths
-  std::string ignoredParams;                     ///< regular expression of parameters that stay whole everywhere
-  std::vector<UnitOverride> unitOverrides;       ///< in order: of equal keys the last counts
+  std::string wrapPattern;                       ///< manual: regular expression of full module paths
+  std::string ignoredParams;                     ///< regular expression of parameters that are never sharded
+  std::vector<UnitOverride> unitOverrides;       ///< in order: for equal keys the last one applies
   int64_t minNumParams = 100000000;              ///< size_based_wrap
-  double activationMemoryBudget = 1;             ///< of units with budget: what passes/train/saved_budget.h says
-  bool offloadsActivations = false;              ///< what forward leaves to backward waits on the host
-  double offloadShare = 1;                       ///< of either: the first units, what is made first
+  double activationMemoryBudget = 1;             ///< for units with budget: see passes/train/saved_budget.h
+  bool offloadsActivations = false;              ///< values that forward leaves for backward are kept on the host
+  double offloadShare = 1;                       ///< share of either: the first units, or the values computed first
 };
 
 } // namespace fsdpc

@@ -1,25 +1,41 @@
-// What a pass is: a name, the stages it goes from and to, and a function. The runner (runner.h) does everything else.
+// A pass: a name, the stages before and after it, and a function. The runner (runner.h) does everything else.
 #pragma once
 
 #include "ir/module.h"
 #include "ir/target.h"
 #include "passes/options.h"
 #include "llvm/Support/Error.h"
+#include <array>
 
 namespace fsdpc {
 
 struct PassContext {
   const PipelineOptions &options;
   const Target &target;
-  std::vector<std::string> &remarks; ///< lines for people; the driver prints them
+  std::vector<std::string> &remarks; ///< messages for the user; the driver prints them
+};
+
+/// A set of functions of a module.
+class FunctionSet {
+public:
+  template <class... Kinds>
+    requires(std::is_same_v<Kinds, FunctionKind> && ...)
+  constexpr FunctionSet(Kinds... kinds)
+      : bits(static_cast<uint8_t>(((1u << static_cast<unsigned>(kinds)) | ... | 0u))) {}
+  constexpr bool contains(FunctionKind kind) const { return bits >> static_cast<unsigned>(kind) & 1; }
+
+private:
+  uint8_t bits;
 };
 
 struct Pass {
   llvm::StringRef name; ///< snake_case: --passes=insert_gathers
   Stage from;
   Stage to;
-  bool optional; ///< may be skipped alone and the program stays right
+  bool optional; ///< the program is still correct if this pass alone is skipped
   llvm::Error (*run)(Module &module, const PassContext &context);
+  FunctionSet functions = {};                  ///< functions that `run` requires; the runner checks them
+  std::array<llvm::StringRef, 2> results = {}; ///< results of micro_step that it requires; "": none
 };
 
 } // namespace fsdpc

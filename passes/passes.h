@@ -1,5 +1,5 @@
-// The catalogue of passes. Each has its contract here, one source file of the same stem, one line in pipeline.cpp and a
-// test file.
+// The list of passes. Each pass has its contract here, one source file of the same stem, one line in pipeline.cpp and
+// one test file.
 #pragma once
 
 #include "passes/pass.h"
@@ -8,303 +8,313 @@ namespace fsdpc {
 
 // ---------------------------------------------------------------------------------------------------- graph
 
-/// Evaluates nodes whose operands are all constants (result up to 2^20 elements) and merges equal constants.
-/// Requires: graph stage. Ensures: no pure node has only constant operands, except large broadcasts and iotas.
-/// First, so that everything after sees masks and shape arithmetic as plain constants.
+/// Evaluates nodes whose operands are all constants (result up to 2^20 elements) and merges equal constants. Requires:
+/// graph stage. Ensures: no pure node has only constant operands, except large broadcasts and iotas. Runs first, so
+/// that later passes see masks and shape arithmetic as plain constants.
 extern const Pass foldConstants;
 
-/// Brings the graph to one form: transposes of matmul operands become transpose flags, transposes and reshapes in a row
-/// become one, x*1, x+0, double neg, cast to the same type, broadcast to the same shape and slices of everything
-/// disappear.
+/// Brings the graph to a canonical form. Transposes of matmul operands become transpose flags. Consecutive transposes
+/// and consecutive reshapes are merged. x*1, x+0, double neg, casts to the same type, broadcasts to the same shape and
+/// full slices are removed.
 ///     %t = transpose %w {1,0}; %y = matmul %x, %t     ->     %y = matmul %x, %w transpose_b
-/// Requires/ensures: graph stage. Before recognizePatterns, which then has fewer shapes to know.
+/// Requires/ensures: graph stage. Runs before recognizePatterns, which then has fewer forms to match.
 extern const Pass canonicalize;
 
 /// Merges pure nodes with equal op, attributes and operands (also reads of the same state).
 extern const Pass eliminateCommon;
 
-/// Replaces decomposed forms by the composite that has a derivative of its own: LayerNorm, RMSNorm, GELU (erf and
-/// tanh), SiLU, rotary position embedding, softmax attention with its scale and mask (a constant mask that is causal
-/// becomes `causal`), before autodiff, so that no S x S matrix is kept for backward. Transposes around attention are
-/// absorbed into its layout, and keys that were copied for each query of a group are read where they were.
+/// Replaces decomposed forms by the composite op that has its own derivative: LayerNorm, RMSNorm, GELU (erf and tanh),
+/// SiLU, rotary position embedding, softmax attention with its scale and mask (a constant causal mask becomes
+/// `causal`). Runs before autodiff, so that no S x S matrix is kept for backward. Transposes around attention are
+/// absorbed into its layout. Keys that were repeated for the queries of a group are read without the repetition.
 extern const Pass recognizePatterns;
 
-/// Removes nodes without effect whose results are unused, in every function. States stay, read or not: parameters are
-/// saved and scalars set by name.
+/// Removes nodes without side effects whose results are unused, in every function. States stay even if nothing reads
+/// them: parameters are saved and scalars are set by name.
 extern const Pass eliminateDead;
 
-/// Decides how parameters start that have no values (Parameter::hasValue) and of which nothing else says so, as
-/// PyTorch's modules do, by what reads them:
-///     weight of a product or convolution     uniform +-1/sqrt(fan_in)     fan_in: products that one result sums
-///     added to such a result                 the same, by its fan_in
+/// Chooses the initial values of parameters that have none (Parameter::hasValue) and no other specification. Follows
+/// PyTorch's modules, based on the nodes that read the parameter:
+///     weight of a matmul or convolution      uniform +-1/sqrt(fan_in)     fan_in: products summed in one result
+///     bias of such a result                  the same, by its fan_in
 ///     scale and shift of a norm, a factor    1, 0, 1; the slope of a PRelu 0.25
 ///     table of an embedding, added table     normal 0, 1
-/// A table that a product reads too starts as that product's weight: normal 0, 1 would make its scores grow with the
-/// square root of the width. Anything else starts at zero, and a remark names it.
+/// A table that a matmul reads too is initialized as that matmul's weight: with normal 0, 1 its scores would grow with
+/// the square root of the width. All other parameters start at zero, and a remark names them.
 ///     parameter @w : f32[2,3] no_value     ->     parameter @w : f32[2,3] no_value initial(uniform -0.57, 0.57, ...)
-/// Requires/ensures: graph stage; nodes stay as they are. Behind recognizePatterns, so that norms are seen as such;
-/// before fuseBiases, so that a bias is an addend.
+/// Requires/ensures: graph stage; does not change nodes. Runs after recognizePatterns, so that norms are recognized,
+/// and before fuseBiases, so that a bias is still an addend.
 extern const Pass initializeParameters;
 
-/// Convolutions that pad the two sides of an axis differently, where the target has no kernel for that: what both sides
-/// have in common stays, zeros around x are the rest.
+/// Rewrites convolutions that pad the two sides of an axis differently, where the target has no kernel for that. The
+/// convolution keeps the padding that both sides share. A pad node adds the remaining zeros around x.
 ///     convolution %x, %w pads_after(1, 1)     ->     %p = pad %x after(0, 0, 1, 1); convolution %p, %w
-/// A transposed one (convolution_grad_input) computes the larger result, and what was asked for is a slice of it.
-/// Requires/ensures: graph stage. Before derivatives, which then have even pads too; behind canonicalize, to which both
-/// forms are fine.
+/// A transposed convolution (convolution_grad_input) computes the larger result, which is then sliced.
+/// Requires/ensures: graph stage. Runs before differentiate, so that derivatives have even pads too, and after
+/// canonicalize, which changes neither form.
 extern const Pass evenPads;
 
-/// Sets batch_axis of every random_uniform to the axis where the values it meets have the batch, so that a sample's
-/// dropout mask follows the sample and not its place in a rank. Where the batch shares an axis with others, the numbers
-/// are made, and compared with the ratio, in a shape in which it does not:
+/// Sets batch_axis of every random_uniform to the batch axis of the values it is combined with. The dropout mask of a
+/// sample then depends on the sample and not on its position in a rank. Where the batch shares an axis with other dims,
+/// the random numbers are generated, and compared with the ratio, in a shape with a separate batch axis:
 ///     %u = random_uniform : f32[6,4]; %d = less %u, %r     ->     %u = random_uniform batch_axis(0) : f32[2,3,4]
-///                                                                %d.0 = less %u, %r.0; %d = reshape %d.0 : bool[6,4]
-/// Where no axis has the batch, batch_axis is -1 and a remark says that the masks depend on the number of ranks.
-/// Requires/ensures: graph stage. Every random_uniform from the import says 0. After the rewrites: patterns know
-/// dropout in one shape.
+///                                                                 %d.0 = less %u, %r.0; %d = reshape %d.0 : bool[6,4]
+/// Where no axis holds the batch, batch_axis is -1 and a remark states that the masks depend on the number of ranks.
+/// Requires/ensures: graph stage. Imported random_uniform nodes have batch_axis 0. Runs after the rewrites: patterns
+/// know dropout in one shape.
 extern const Pass keyRandomness;
 
-/// Gives neighbouring elementwise nodes one shape: a node whose readers take it reshaped is computed in their shape,
-/// and its operands are reshaped instead, up to a product, whose reshape costs nothing.
+/// Gives neighbouring elementwise nodes one shape. A node whose users reshape it is computed in their shape instead.
+/// Its operands are reshaped, up to a matmul, whose reshape is free.
 ///     %b = broadcast %bias; %h = add %p, %b : f32[32,8]; %r = reshape %h : f32[4,8,8]; %y = add %r, %x
 ///     ->     %r = reshape %p : f32[4,8,8]; %b = broadcast %bias; %h = add %r, %b; %y = add %h, %x
-/// Only where more neighbours meet than part. Broadcasts keep their source, so the reshape must leave the dims alone
-/// that the source has; random numbers keep their shape.
-/// Requires/ensures: graph stage. Derivatives then stand in one shape too, and fuseElementwise finds whole chains.
+/// Applies only where this joins more neighbours than it separates. Broadcasts keep their source, so the reshape must
+/// not change the dims of the source. Random numbers keep their shape.
+/// Requires/ensures: graph stage. Derivatives then have one shape too, and fuseElementwise finds entire chains.
 extern const Pass alignShapes;
 
-/// Puts a unit on every node and parameter (planUnits in graph/unit_plan.h has the policies) and writes what the
-/// options say of each: Module::units, Parameter::unit, Parameter::ignored. A unit's nodes stand together, so units may
-/// have to be entered in another order than the model's. A module around other units has what is left of it as one
-/// unit; what it does with that behind the inner ones stands in a section of its own, a unit without parameters named
-/// .rest. A module that has units keeps them. Last in the graph stage: derivatives inherit the unit from the node they
-/// come from.
+/// Assigns a unit to every node and parameter (planUnits in graph/unit_plan.h lists the policies) and records the
+/// options of each: Module::units, Parameter::unit, Parameter::ignored. The nodes of a unit become contiguous, so units
+/// may be entered in another order than in the model. A module around other units keeps the rest of its nodes as one
+/// unit. Its nodes after the inner units form a separate section, a unit without parameters named .rest. A Module that
+/// already has units keeps them. Last pass of the graph stage: derivatives inherit the unit of the node they are
+/// derived from.
 extern const Pass assignUnits;
 
-/// With --mixed_precision bf16 or fp16, or where units say so: the forward graph in the 16-bit type wherever a
-/// parameter or a float input has a say. Parameters and their gradients stay f32; a parameter is rounded at each use,
-/// another value once, also between units of different types; positions, masks and random numbers stay as they are, the
-/// attention mask too; outputs are of outputDType. Constants are rounded here, numbers beyond the type's range to the
-/// last one within; tables as bufferDType says, and with f32 what reads one is computed in f32 and rounded. Without
-/// castForwardInputs a float input is rounded where it meets a parameter.
+/// With --mixed_precision bf16 or fp16, or where units specify it: computes the forward graph in the 16-bit type
+/// wherever a value depends on a parameter or a float input. Parameters and their gradients stay f32. A parameter is
+/// rounded at each use. Any other value is rounded once, also between units of different types. Positions, masks
+/// (including the attention mask) and random numbers keep their type. Outputs have outputDType. Constants are rounded
+/// here, and values beyond the type's range are clamped to its largest finite value. Tables are rounded to bufferDType;
+/// with f32, nodes that read one compute in f32 and round the result. Without castForwardInputs a float input is
+/// rounded where it meets a parameter.
 ///     %y = matmul %x, %w : f32[4,8]     ->     %wc = cast %w : bf16[2,8]; %y = matmul %xc, %wc : bf16[4,8]
-/// Requires/ensures: graph stage, units assigned. Before appendLoss, which reads logits as they were before they
-/// became f32. Rounding happens where the types say; later passes never add or remove one.
+/// Requires/ensures: graph stage, units assigned. Runs before appendLoss, which reads logits before their cast to f32.
+/// The types show where values are rounded; later passes never add or remove a rounding.
 extern const Pass insertCasts;
 
-/// The product adds the vector that alone is added to it, before its sum is rounded: a pass over memory less, and in 16
-/// bits a rounding less.
+/// Fuses a bias addition into the matmul, before the sum is rounded. Saves one pass over memory and, in 16 bits, one
+/// rounding. The addition must be the only use of the matmul.
 ///     %p = matmul %x, %w : f32[4,8]; %b = broadcast %bias; %y = add %p, %b     ->     %y = matmul %x, %w, %bias
-/// A reshape between product and addition that keeps the last dim stays behind the product. The product moves to where
-/// the addition stood, so the bias may be defined between the two.
-/// Requires/ensures: graph stage, units assigned; only where product and addition have one unit. Behind insertCasts, so
-/// that it is this graph whose roundings count, and before derivatives, which know products with a bias.
+/// A reshape between matmul and addition that keeps the last dim moves after the matmul. The matmul moves to the
+/// position of the addition, so the bias may be defined between the two.
+/// Requires/ensures: graph stage, units assigned; only where matmul and addition are in the same unit. Runs after
+/// insertCasts, so that the roundings of this graph count, and before differentiate, which knows matmuls with a bias.
 extern const Pass fuseBiases;
 
 // ---------------------------------------------------------------------------------------------------- train
 
-/// Adds labels and sample_weight inputs and the loss: forward becomes micro_step (loss_sum, outputs), eval_step
-/// (dropout off) and prologue (count = batch_sum of what counts). mean: loss = batch_sum(loss_sum) / count.
+/// Adds the labels and sample_weight inputs and the loss. forward becomes micro_step (loss_sum, outputs), eval_step
+/// (dropout off) and prologue (count = batch_sum of the terms that count). mean: loss = batch_sum(loss_sum) / count.
 extern const Pass appendLoss;
 
-/// Batch norms that train take the statistics of the batch, and move the running ones by them: once in micro_step,
-/// whatever is computed again later, by PyTorch's rule (unbiased variance), averaged over the ranks.
+/// Batch norms in training mode normalise with the statistics of the batch and update the running statistics: once in
+/// micro_step, even if the norm is recomputed later, by PyTorch's rule (unbiased variance), averaged over the ranks.
 ///     %y = batch_norm %x, %w, %b, %rm, %rv training momentum(0.1)
 ///     ->     %mean, %var = batch_statistics %x; %y = batch_norm %x, %w, %b, %mean, %var
 ///            %all = batch_sum (%mean / N) ranks(N); write @rm (update_statistics %rm, %all momentum(0.1))
-/// `synced` ones normalise with the statistics of the batch of all ranks: one batch_sum of mean and variance + mean^2,
-/// in f64, whose derivative is one batch_sum too. In eval_step all take the running ones.
-/// Requires/ensures: train stage, no `training` afterwards; running statistics of one norm each. Before differentiate:
-/// the loss depends on x through the statistics too. Errors: one element in a channel; running statistics of two norms.
+/// `synced` norms normalise with the statistics of the batch over all ranks: one batch_sum of mean and variance +
+/// mean^2, in f64, whose derivative is one batch_sum too. In eval_step all norms use the running statistics.
+/// Requires/ensures: train stage, no `training` afterwards; each running statistic belongs to one norm. Runs before
+/// differentiate: the loss depends on x through the statistics too. Errors: one element in a channel; running
+/// statistics shared by two norms.
 extern const Pass expandBatchStatistics;
 
 /// Reverse-mode autodiff of micro_step's loss_sum with seed 1/count (mean) or 1 (sum), times @loss_scale if the options
-/// have one, whose states it adds; one vjp per op. Every trainable parameter with a path to the loss gets `grad.<name>`
-/// = batch_sum(local gradient) as a result. Parameters without a path stay untouched; frozen ones get no gradient.
-/// Where gradients are sent in 16 bits (reduceDType, or the unit's own) the local gradient of an f32 parameter is
-/// rounded first, once, and the sum is of that type:
+/// have a loss scale, whose states this pass adds. One vjp per op. Every trainable parameter with a path to the loss
+/// gets `grad.<name>` = batch_sum(local gradient) as a result. Parameters without a path are not updated; frozen ones
+/// get no gradient. Where gradients are sent in 16 bits (reduceDType, or the unit's own setting), the local gradient of
+/// an f32 parameter is rounded once, before the sum, and the sum has that type:
 ///     %c = cast %local : bf16[2,8]; %grad.w = batch_sum %c : bf16[2,8]
 extern const Pass differentiate;
 
-/// batch_norm becomes elementwise nodes, computed in f32 and rounded at the end, so that what is beside it (relu, the
-/// sum of a residual block, what its derivative adds up) is one loop with it.
+/// Expands batch_norm into elementwise nodes, computed in f32 and rounded at the end, so that it fuses into one loop
+/// with its neighbours (relu, the sum of a residual block, the sums of its derivative).
 ///     %y = batch_norm %x, %w, %b, %mean, %var
 ///     ->     %y = (%x - broadcast %mean) * broadcast (%w * rsqrt(%var + epsilon)) + broadcast %b
-/// Requires/ensures: train stage, no batch_norm afterwards. Behind differentiate: its derivative is its own.
+/// Requires/ensures: train stage, no batch_norm afterwards. Runs after differentiate: batch_norm has its own
+/// derivative.
 extern const Pass expandBatchNorm;
 
-/// A gradient that was summed, rounded to 16 bits and made f32 again is left in f32 as it was summed: products, sums
-/// over the batch, scattered sums and the scales of norms become `wide`.
-///     %g = matmul %x, %dy : bf16[2,8]; %gw = cast %g : f32[2,8]     ->     %gw = matmul %x, %dy wide : f32[2,8]
-/// One that is sent in the 16 bits that it was summed into is left as it is, unless micro-steps add it up in f32
-/// before:
+/// Keeps in f32 a gradient that was accumulated in f32, rounded to 16 bits and cast back to f32. Matmuls, sums over the
+/// batch, scattered sums and the scales of norms become `accumulate_f32`.
+///     %g = matmul %x, %dy : bf16[2,8]; %gw = cast %g : f32[2,8]
+///     ->     %gw = matmul %x, %dy accumulate_f32 : f32[2,8]
+/// A gradient that is sent in the 16-bit type it was rounded to stays as it is, unless micro-steps accumulate it in f32
+/// first:
 ///     %gw = cast %g : f32[2,8]; %s = cast %gw : bf16[2,8]     ->     %g
-/// Requires/ensures: train stage. After differentiate; the product then writes what the reduction sends.
-extern const Pass widenGradients;
+/// Requires/ensures: train stage. Runs after differentiate. The matmul then writes the buffer that the reduction sends.
+extern const Pass promoteGradients;
 
-/// A tensor read in parts has a sum of padded parts as derivative. Where the parts tile one axis they are put side by
-/// side instead, also below reshapes; what else is added stays, in its order.
+/// The derivative of a tensor that is read in slices is a sum of padded slices. Where the slices tile one axis, they
+/// are concatenated instead, also through reshapes. Other summands stay, in their order.
 ///     %pa = pad %a; %pb = pad %b; %s = add %pa, %pb     ->     %s = concat %a, %b
-/// Requires/ensures: train stage. After differentiate, which makes these sums.
+/// Requires/ensures: train stage. Runs after differentiate, which creates these sums.
 extern const Pass combineGradients;
 
-/// With --deterministic world: computes each of the rank's B samples by nodes of its own and sums over samples in one
-/// balanced binary tree, which the tree over ranks continues. The graph came for one sample (inputs [1, ...]); inputs
-/// become [B, ...], sliced; results per sample are put side by side. What no sample enters stays one node. Samples take
-/// turns section by section, so a unit is still gathered once; a sum takes each pair as soon as it is there.
+/// With --deterministic world: computes each of the rank's B samples with separate nodes and sums over samples in one
+/// balanced binary tree, which the tree over ranks continues. The imported graph is for one sample (inputs [1, ...]).
+/// Inputs become [B, ...] and are sliced; results per sample are concatenated. Nodes that depend on no sample stay
+/// single. Samples alternate section by section, so a unit is still gathered once. A sum adds each pair as soon as both
+/// are available.
 ///     %g = matmul %dy, %x; %t = batch_sum %g
 ///     ->     %g = matmul %dy, %x; %g.1 = matmul %dy.1, %x.1; %g.2 = add %g, %g.1; %t = batch_sum %g.2
-/// Requires/ensures: train stage; B a power of two. Does nothing without the option. After differentiate, whose
-/// derivatives are then those of one sample too; before the optimizer, which sees only sums.
+/// Requires/ensures: train stage; B a power of two. Does nothing without the option. Runs after differentiate, so that
+/// derivatives are for one sample too, and before the optimizer, which sees only sums.
 extern const Pass splitSamples;
 
-/// Adds update (optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
-/// With
-/// --max_norm, --nonfinite skip or warn, or a loss scale, the update is guarded (support/update_guard.h):
+/// Adds update (the optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
+/// With --max_norm, --nonfinite skip or warn, or a loss scale, the update is guarded (support/update_guard.h):
 ///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %finite = clip_norm %a, %loss, %max_norm bounded
 ///     %applied, ... = spike_guard %norm, %finite, ...
 ///     %n, ... = adam %w, %grad.w, ..., %scale, %applied guarded; return %norm, %applied
-/// and state optimizer_step stands for step: steps that applied. A gradient that has been summed in 16 bits is made f32
-/// for norm, optimizer and tap, unless keepLowPrecisionGrads leaves the first two to read it as it is.
+/// and state optimizer_step, which counts applied steps, replaces step. A gradient that was summed in 16 bits is
+/// promoted to f32 for norm, optimizer and tap. With keepLowPrecisionGrads, norm and optimizer read it as it is.
 extern const Pass appendOptimizer;
 
-/// With --attention cudnn: attention and its derivative are marked `library` where Target::whyNotByLibrary has no
-/// objection, and are then computed by the target's library; of the others a remark says why they are not.
+/// With --attention cudnn: marks attention and its derivative `library` where Target::whyNotByLibrary has no objection.
+/// The target's library then computes them. For the others a remark states the reason.
 ///     %o, %lse = attention %q, %k, %v causal     ->     %o, %lse = attention %q, %k, %v causal library
-/// Requires/ensures: train stage. Does nothing without the option. Who computes a node shows in its scratch and its
-/// statement alone. After splitSamples, which decides how large a batch is; in the train stage because forward and
-/// derivative exist from there on, and because the checker compares the nodes of this stage with the planned ones.
+/// Requires/ensures: train stage. Does nothing without the option. The choice affects only the node's scratch and the
+/// emitted statement. Runs after splitSamples, which decides the batch size. Runs in the train stage because forward
+/// and derivative exist from there on, and because the checker compares the nodes of this stage with the planned ones.
 extern const Pass selectAttention;
 
-/// Decides what backward finds of what forward computed: in units with activation_checkpointing, nodes that it reads
-/// are marked save(recompute), unless the mode keeps them.
-///     full:      nothing of a unit is kept but what it gives to others (Chen et al., arXiv 1604.06174)
-///     selective: results of products, convolutions and attention are kept too
-///     budget:    what takes the least time to compute again within activationMemoryBudget (train/saved_budget.h);
-///                where activations may be offloaded, units whose part stays on the host say offload_activations(on)
+/// Decides which forward values are kept for backward. In units with activation_checkpointing, nodes that backward
+/// reads are marked save(recompute), unless the mode keeps them.
+///     full:      keeps only the values that other units read (Chen et al., arXiv 1604.06174)
+///     selective: also keeps the results of matmuls, convolutions and attention
+///     budget:    minimizes the recompute time within activationMemoryBudget (train/saved_budget.h); where activations
+///                may be offloaded, units whose kept values stay on the host are marked offload_activations(on)
 ///     %h = matmul %x, %w; %y = gelu %h     ->     %h = matmul %x, %w; %y = gelu %h save(recompute)
-/// Never marked: collectives, and what would need one that backward does not need anyway (a frozen parameter that no
-/// derivative reads); what other units or the runtime read; and the last run of forward, since backward begins right
-/// behind it. Requires/ensures: train stage. Changes no value; the marks are choices that insertRecompute
-/// carries out. Last of the stage: whoever changes nodes behind it would have to know the marks.
+/// Never marked: collectives; nodes whose recomputation needs a collective that backward would not need otherwise (a
+/// frozen parameter that no derivative reads); values that other units or the runtime read; and the last region of
+/// forward, since backward begins right after it.
+/// Requires/ensures: train stage. Changes no value; insertRecompute applies the marks. Last pass of the stage: a pass
+/// that changes nodes after it would have to know the marks.
 extern const Pass selectSaved;
 
 // ---------------------------------------------------------------------------------------------------- sharded
 
 /// Replaces parameter states by flat, padded, evenly split segments (shard/segments.h) and optimizer state by state of
-/// the same layout, as each unit's row of the placement table says (shard/placement.h); makes the mesh. Gathers and
-/// reductions appear in their obviously right form: a parameter's read becomes read + all_gather + view, the gradients
-/// of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end, scalar batch_sums
-/// become all_reduce; a gradient is sent in the type that its batch_sum has; update works on whole shards, and a
-/// guarded one sums squares over the ranks that a gradient is split over. What is whole on every rank (a segment
-/// without `over`, a replica) is read where it lies, its gradients are all-reduced. One rank alone holds everything and
-/// communicates nothing. With several micro-steps gradients and other sums over the batch are added to f32 accumulators
-/// (shard/accumulators.h), rounded where they are sent; update, after summing over replicas and what units keep whole,
-/// uses and clears. Where bits may not depend on the strategy, replicas are summed in every micro-step.
+/// the same layout, according to each unit's row of the placement table (shard/placement.h). Creates the mesh. Gathers
+/// and reductions are inserted in their most direct form. A parameter's read becomes read + all_gather + view. The
+/// gradients of a segment become one pack + reduce_scatter (+ all_reduce over replicas) at the function's end. Scalar
+/// batch_sums become all_reduce. A gradient is sent in the type of its batch_sum. update works on entire shards. A
+/// guarded update sums squares over the ranks that a gradient is split over. A state that is unsharded on every rank (a
+/// segment without `over`, a replica) is read directly, and its gradients are all-reduced. A single rank holds
+/// everything and needs no communication. With several micro-steps, gradients and other sums over the batch are added
+/// to f32 accumulators (shard/accumulators.h) and rounded where they are sent. update uses and clears them, after
+/// summing over replicas and reducing the gradients that units keep unsharded. Where results must be bitwise
+/// independent of the strategy, replicas are summed in every micro-step.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;
 
-/// Carries out the marks of selectSaved: what is marked is computed again right before the first part of backward that
-/// reads it, from what was kept, in a section of its own.
+/// Applies the marks of selectSaved. Marked nodes are recomputed from the kept values, in a separate section right
+/// before the first region of backward that reads them.
 ///     unit @a forward { %y = gelu %h save(recompute) }     ->     unit @a forward { %y = gelu %h }
 ///     unit @a backward { ... %y ... }                             unit @a recompute { %y.1 = gelu %h }
 ///                                                                 unit @a backward { ... %y.1 ... }
-/// Random numbers are made again from the same key, so masks are equal; every other op gives the same bits for the same
-/// operands. Requires/ensures: sharded stage, no frees; no marks afterwards. Behind shardState, so that the train stage
-/// the checker compares with knows nothing of it; before sinkGathers, which gathers once for a section and what it
-/// computes again.
+/// Random numbers are generated again from the same key, so masks are equal. Every other op is bitwise reproducible for
+/// the same operands.
+/// Requires/ensures: sharded stage, no frees; no marks afterwards. Runs after shardState, so that the train stage that
+/// the checker compares with has no recomputation, and before sinkGathers, which gathers once for a section and its
+/// recompute section.
 extern const Pass insertRecompute;
 
-/// Gives every unit's section its own gather: one all_gather right before the first use, one free right after the last,
-/// so a unit is held only while it computes; units that live until backward get one gather for all sections. A segment
-/// freed and gathered again with nothing gathered between is kept instead, from forward to backward only by default.
-/// With a reshard group, this rank's part of it is kept and backward gathers within the group:
+/// Gives every unit's section its own gather: one all_gather right before the first use and one free right after the
+/// last. A unit is then unsharded only while it computes. Units that stay unsharded until backward get one gather for
+/// all sections. A segment that is freed and gathered again with no other gather between is kept instead, from forward
+/// to backward only by default. With a reshard group, this rank's part of it is kept and backward gathers within the
+/// group:
 ///     free %f   ->   %part = take_shard %f over(@reshard_2); free %f; ... %f.1 = all_gather %part over(@reshard_2)
-/// After shardState, which gathered everything at once.
+/// Runs after shardState, which inserts the gathers without frees.
 extern const Pass sinkGathers;
 
-/// Moves each pack and the collectives that sum it up to right after the last of its gradients, and copies the parts
-/// that cannot be computed where they lie in the pack (a gathered buffer, a view, the same value twice).
+/// Moves each pack and the collectives that sum it to right after the last of its gradients. Copies the parts that
+/// cannot be computed in place in the pack (a gathered buffer, a view, the same value twice).
 extern const Pass hoistReduceScatters;
 
-/// The sum that a norm reads becomes part of the norm, and the sum that a norm's derivative goes into part of the
-/// derivative, so that neither is a pass of its own over memory. Rounded as before: not a bit changes.
+/// Fuses a sum into the norm that reads it, and the sum that reads a norm's derivative into the derivative. Neither is
+/// then a separate pass over memory. Roundings do not change, so results are bitwise identical.
 ///     %s = add %x, %r; %y, %rstd = rms_norm %s, %g     ->     %y, %rstd, %s = rms_norm %x, %g, %r
 ///     %t, %dg = rms_norm_grad %dy, %s, %g, %rstd; %ds = add %d, %t     ->     %ds, %dg = rms_norm_grad ..., %rstd, %d
-/// Within a section only. A sum stays where others read it before the norm, or another value adds to the derivative
-/// too; where an operand is a broadcast, a constant or an elementwise value that nobody else reads: then it is a step
-/// of fuseElementwise's loop; and where the target has no such kernel. Requires/ensures: sharded stage, no frees.
-/// Before fuseElementwise, which takes every sum that is left.
+/// Within a section only. A sum is not fused where other nodes read it before the norm, or where the derivative has
+/// another use; where an operand is a broadcast, a constant or an elementwise value without another use, since the sum
+/// is then part of fuseElementwise's loop; and where the target has no such kernel.
+/// Requires/ensures: sharded stage, no frees. Runs before fuseElementwise, which fuses all remaining sums.
 extern const Pass fuseResiduals;
 
-/// Elementwise chains become `fused` nodes: broadcasts, casts, constants and random numbers are absorbed, values used
-/// by more than one fused node are results. Never changes where a value is rounded.
+/// Fuses elementwise chains into `fused` nodes. Broadcasts, casts, constants and random numbers are absorbed. Values
+/// used by more than one fused node become results. Never changes where a value is rounded.
 extern const Pass fuseElementwise;
 
 // ---------------------------------------------------------------------------------------------------- async
 
-/// Collectives become start followed at once by wait; every node gets its stream: reductions `comm`, or `reduce` where
-/// they have a communicator of their own. Correct, no overlap.
+/// Splits collectives into a start immediately followed by its wait. Assigns every node its stream: reductions run on
+/// `comm`, or on `reduce` where they have a separate communicator. Correct, but without overlap.
 extern const Pass splitCollectives;
 
-/// Moves starts up and waits down: the next unit's gather starts before this unit computes (forward, and before this
-/// unit's gradients in backward), as far ahead as the bound Decisions::maxInflightAllGathers on units held for one use
-/// allows; reductions are waited for when the next one starts, since their buffer would be the third, and continue over
-/// the replicas then; replicas are waited for at the end. A unit's own prefetch choices come before the module's.
+/// Moves starts up and waits down. The next unit's gather starts before this unit computes (in forward, and before this
+/// unit's gradients in backward), as far ahead as Decisions::maxInflightAllGathers allows. That bound limits the units
+/// that are gathered for a single use. A reduction is waited for when the next one starts, since otherwise a third
+/// buffer would be needed; its continuation over the replicas starts there. Replicas are waited for at the end. A
+/// unit's own prefetch choices override the module's.
 extern const Pass scheduleComm;
 
-/// With several micro-steps: what a micro-step adds to an accumulator is added as soon as it is there, instead of at
-/// the end, so that its memory is free again.
+/// With several micro-steps: adds a micro-step's value to its accumulator as soon as it is available instead of at the
+/// end, so that its memory is freed.
 ///     %g = wait %r; ...; %s = add %acc, %g; write @u.p.grad %s     ->     %g = wait %r; %s = add %acc, %g; write ...;
 ///     ...
-/// Requires/ensures: async stage. Behind scheduleComm, which puts the waits where they hold nothing up.
-extern const Pass advanceAccumulation;
+/// Requires/ensures: async stage. Runs after scheduleComm, which places the waits where they delay nothing.
+extern const Pass hoistAccumulation;
 
-/// Moves the optimizer of each segment from update into micro_step, right behind the wait for its reduction and the
-/// last reader of what it overwrites, so that it runs while other units' gradients are still on their way; a replica's
-/// gather starts there too and is waited for at the end of the step. Gradients live no longer than their optimizer:
-/// they are stashed for a tap, which costs nothing in a step that saves none.
+/// Moves the optimizer of each segment from update into micro_step, right after the wait for its reduction and the last
+/// reader of the memory it overwrites. It then runs while other units' gradients are in flight. A replica's gather
+/// starts there too and is waited for at the end of the step. Gradients live no longer than their optimizer: they are
+/// stashed for a tap, which costs nothing in a step that saves none.
 ///     micro_step: %g = wait %r               micro_step: %g = wait %r; stash @u.p %g; %n = adam %p, %g, ...; write
 ///     tap_gradients(%g): tap %g         ->   tap_gradients: %g = unstash @u.p; tap %g
 ///     update: %n = adam %p, %g; write        update:
-/// Requires/ensures: async stage. Does nothing with several micro-steps, nor to a guarded update, which needs all
+/// Requires/ensures: async stage. Does nothing with several micro-steps or with a guarded update, which needs all
 /// gradients first.
-extern const Pass advanceUpdates;
+extern const Pass overlapOptimizer;
 
-/// Starts the first gather of a step in `update` of the step before: behind the write of its state, or first where
-/// that has moved into micro_step. All gathered units are freed by then.
+/// Starts the first gather of a step in `update` of the previous step: after the write of its state, or at the
+/// beginning where that write is in micro_step. All gathered units are freed by then.
 ///     micro_step(%x): %f = all_gather.start %u.p; wait %f    ->   micro_step(%x, %next.u.p): wait %next.u.p
 ///     update: ...; write @u.p %n; return                          update: ...; write @u.p %n;
 ///                                                                 %g = all_gather.start %n; return %g
-/// Requires/ensures: async stage. Nothing with several micro-steps, nor for a unit without forward prefetch.
-extern const Pass carryFirstGather;
+/// Requires/ensures: async stage. Does nothing with several micro-steps or for a unit without forward prefetch.
+extern const Pass prefetchAcrossSteps;
 
-/// Inserts the copies between the device and its host that units and Decisions::offloadActivations ask for, each waited
-/// for where it starts.
+/// Inserts the copies between the device and its host that units and Decisions::offloadActivations ask for. Each copy
+/// is waited for where it starts.
 ///
-/// States that say `host` (shardState has marked them): what the device reads of one it reads from a copy, and what it
-/// writes to one is copied there. An optimizer whose segment is on the host runs `on(host)`, over copies of what it
-/// takes from the device; they are made where the values are, so that gradients leave the device at once.
+/// States marked `host` (by shardState): the device reads a copy of such a state, and its writes to the state are
+/// copied to the host. An optimizer whose segment is on the host runs `on(host)`, over copies of its device operands.
+/// These copies are made where the values are computed, so that gradients leave the device immediately.
 ///
 ///   before   %p = read @u.p; %f = all_gather.start %p
 ///   after    %p = read @u.p; %c = reload.start %p on(copy); %d = wait %c; %f = all_gather.start %d
 ///
-/// Activations: what forward makes, backward reads and nobody needs for three runs of units or more. All of it where
-/// the unit that makes it, or that reads it first in backward, has offload_activations(on); where the one that makes it
-/// says nothing, the first made first, up to the share:
+/// Activations: values that forward computes, backward reads and no node uses for three regions of units or more. All
+/// of them are offloaded where the unit that computes the value, or the first unit that reads it in backward, has
+/// offload_activations(on). Where the computing unit does not specify it, values are offloaded in program order, up to
+/// the share:
 ///
 ///   before   %x = ... (forward)  ...  use %x (backward)
 ///   after    %x = ...; %c = offload.start %x; %h = wait %c  ...  %b = reload.start %h; %y = wait %b; use %y
 ///
-/// Requires/ensures: async stage. Behind every pass that places nodes, since what it inserts stands next to them;
-/// before insertFrees, which then gives back what has left the device. Values do not change.
+/// Requires/ensures: async stage. Runs after every pass that positions nodes, since the copies are inserted next to
+/// them, and before insertFrees, which then frees the offloaded buffers. Values do not change.
 extern const Pass insertOffload;
 
-/// Gives each copy time, so that one is under way while another one's data are used: starts of reloads go up, waits of
-/// offloads down, until the target's prediction of what compute does meanwhile is twice that of the copies, which take
-/// turns. At most to the beginning of the run before and the end of the run behind, and as far as what they copy, the
-/// last write of the state and the first reader allow. Moves nodes only; nothing without overlap_comm.
+/// Overlaps each copy with compute that does not need it. Starts of reloads move up and waits of offloads move down,
+/// until the predicted compute time in between is twice that of the copies, which run one after the other. A copy moves
+/// at most to the beginning of the previous region or the end of the next one, and not across the definition of the
+/// copied value, the last write of the state or the first reader. Only moves nodes; does nothing without overlap_comm.
 /// Requires/ensures: async stage.
 extern const Pass scheduleCopies;
 
@@ -313,24 +323,29 @@ extern const Pass insertFrees;
 
 // ---------------------------------------------------------------------------------------------------- planned
 
-/// Gives every buffer a space and an offset from exact live ranges over all functions, states first; adds workspaces
+/// Assigns every buffer a space and an offset from exact live ranges over all functions, states first. Adds workspaces
 /// and the ordering edges (`after`) that reuse across streams needs.
 extern const Pass planMemory;
 
-/// Gives every start the event it has to await, where the target orders streams by events.
+/// Assigns every start the event it must wait for, where the target orders streams by events.
 ///
 ///   before   %g = fused ... on(compute)                 %f = reduce_scatter.start %g ... on(comm)
 ///   after    %g = fused ... on(compute) record(3)       %f = reduce_scatter.start %g ... on(comm) await(3)
 ///
-/// A start begins behind the last compute node that wrote what it reads, or touched the memory it writes; what its
-/// stream has waited for before it need not wait for again, so every event that is left is needed. In the same way a
-/// wait is `implied` when compute waits for a later collective of the stream before anything needs it. Functions of a
-/// step follow each other, also into the next step; the others begin and end with all streams joined. Requires places
-/// (it goes by memory, so it sees what an `after` of another function could not say). Ensures V21. Last but for
-/// outlining: whoever moves a node or a place after it breaks it.
+/// A start begins after the last compute node that wrote its operand or accessed the memory it writes. It does not wait
+/// again for an event that its stream has already waited for, so every remaining event is needed. In the same way a
+/// wait is `implied` when compute waits for a later collective of the stream before any node needs the result.
+/// Functions of a step follow each other, also into the next step; other functions begin and end with all streams
+/// joined. Requires memory offsets: it works on memory accesses, so it sees orders that an `after` cannot express
+/// across functions. Ensures V21. Last pass except for outlining: a pass that moves a node or an offset after it breaks
+/// it.
 extern const Pass assignEvents;
 
 /// Marks sections of equal structure so that each body is emitted once and called with a table of addresses.
 extern const Pass outlineRepeatedUnits;
+
+// ------------------------------------------------------------------------------------------------ debugging
+/// Crashes, to test the reproducer that the compiler writes then. Not in the pipeline; train stage.
+extern const Pass crash;
 
 } // namespace fsdpc

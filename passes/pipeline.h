@@ -8,9 +8,9 @@ namespace fsdpc {
 
 /// Every pass in the order of the default pipeline; passes that run more than once appear more than once.
 llvm::ArrayRef<const Pass *> pipeline();
-/// The first pass that looks at options or the target. What those before it make of a model is the same in every plan.
+/// The first pass that uses options or the target. The result of the passes before it is the same in every plan.
 const Pass &firstPassOfAPlan();
-/// By name; null if there is none.
+/// The pass of this name; null if there is none.
 const Pass *findPass(llvm::StringRef name);
 
 } // namespace fsdpc

@@ -5,6 +5,7 @@
 #include "ir/verify.h"
 #include "ir/write_file.h"
 #include "passes/pipeline.h"
+#include "passes/support/clone.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -44,7 +45,7 @@ public:
       if (before != pass->from || llvm::is_contained(options.skip, pass->name))
         continue;
       if (pass->to != before) {
-        settleNames(module); // so that going on from the saved stage gives the same names
+        assignPrintedNames(module); // so that a compile from the saved stage produces the same names
         if (observer)
           observer(before, module);
       }
@@ -59,7 +60,8 @@ public:
   }
 
 private:
-  /// A saved module says which pass of the pipeline it has seen last; one written by hand begins its stage.
+  /// A saved module names the last pass of the pipeline that ran on it. A hand-written one begins at the start of its
+  /// stage.
   size_t firstPass(llvm::ArrayRef<const Pass *> passes) const {
     if (!options.only.empty() || module.facts.lastPass.empty())
       return 0;
@@ -72,7 +74,7 @@ private:
   llvm::Expected<std::vector<const Pass *>> selected() {
     for (const std::string &name : options.skip)
       if (const Pass *pass = findPass(name); !pass)
-        return llvm::createStringError("--skip " + name + ": there is no such pass (see --list_passes)");
+        return llvm::createStringError("--skip " + name + ": no such pass (see --list_passes)");
       else if (!pass->optional)
         return llvm::createStringError("--skip " + name + ": the program is wrong without this pass");
     if (options.only.empty())
@@ -81,7 +83,7 @@ private:
     for (const std::string &name : options.only) {
       const Pass *pass = findPass(name);
       if (!pass)
-        return llvm::createStringError("--passes " + name + ": there is no such pass (see --list_passes)");
+        return llvm::createStringError("--passes " + name + ": no such pass (see --list_passes)");
       passes.push_back(pass);
     }
     return passes;
@@ -91,11 +93,13 @@ private:
     if (llvm::is_contained(options.printBefore, pass.name))
       llvm::errs() << "// before " << pass.name << '\n' << toText(module);
     if (!options.reproducerPath.empty()) {
-      std::unique_ptr<Module> copy = clone(module); // the old one is in use until the new one is shown
+      std::unique_ptr<Module> copy = clone(module); // the old copy is in use until the new one is set
       if (options.beforePass)
         options.beforePass(pass.name, *copy);
       before = std::move(copy);
     }
+    if (llvm::Error error = checkNeeds(pass))
+      return error;
     auto begin = std::chrono::steady_clock::now();
     llvm::Error error = pass.run(module, context);
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
@@ -107,6 +111,20 @@ private:
     if (llvm::Error invalid = verify(module))
       return reportBroken(pass, std::move(invalid));
     return dump(pass);
+  }
+
+  /// Modules written by hand may lack what the passes before this one would have made.
+  llvm::Error checkNeeds(const Pass &pass) const {
+    auto lacks = [&](const llvm::Twine &what) {
+      return llvm::createStringError("pass " + pass.name + " needs " + what + ", which the module does not have");
+    };
+    for (FunctionKind kind : allFunctionKinds)
+      if (pass.functions.contains(kind) && !module.function(kind))
+        return lacks("the function " + nameOf(kind));
+    for (llvm::StringRef name : pass.results)
+      if (!name.empty() && !resultValue(*module.function(FunctionKind::microStep), name))
+        return lacks("a result '" + name + "' of micro_step");
+    return llvm::Error::success();
   }
 
   llvm::Error reportBroken(const Pass &pass, llvm::Error invalid) {
@@ -150,7 +168,7 @@ private:
   const PassContext &context;
   const RunnerOptions &options;
   std::vector<PassTime> &times;
-  std::unique_ptr<Module> before; ///< what the last pass was given, for the reproducer
+  std::unique_ptr<Module> before; ///< the input of the last pass, for the reproducer
   int number = 0;
   std::string lastDump, lastFile;
   llvm::json::Array index;

@@ -8,16 +8,16 @@ namespace fsdpc {
 
 struct RunnerOptions {
   std::optional<Stage> stopAfter;       ///< --compile_to
-  const Pass *stopBefore = nullptr;     ///< a later call with the module goes on with this pass
+  const Pass *stopBefore = nullptr;     ///< a later call with the module continues with this pass
   std::vector<std::string> only;        ///< --passes: exactly these, in this order
   std::vector<std::string> skip;        ///< --skip
   std::vector<std::string> printBefore; ///< --print_ir_before
   std::vector<std::string> printAfter;  ///< --print_ir_after
   bool printAfterAll = false;
   std::string dumpDirectory;  ///< --dump_dir: NN-<pass>.fsir where the text changed, plus index.json
-  std::string reproducerPath; ///< where the text before a failing pass goes
-  /// Shown a copy of the module before each pass, so that even a pass that dies leaves a reproducer; the copy lives
-  /// until the next one is shown or the run ends. Only with a reproducerPath.
+  std::string reproducerPath; ///< where the text before a failing pass is written
+  /// Called with a copy of the module before each pass, so that even a crashing pass leaves a reproducer. The copy
+  /// lives until the next call or the end of the run. Only with a reproducerPath.
   std::function<void(llvm::StringRef pass, const Module &before)> beforePass;
 };
 
@@ -26,16 +26,16 @@ struct PassTime {
   double milliseconds;
 };
 
-/// Called with the module as each stage leaves it: before a pass that changes the stage, and at the end (for
+/// Called with the module at the end of each stage: before a pass that changes the stage, and at the end (for
 /// OUT/stages).
 using StageObserver = std::function<void(Stage, const Module &)>;
 
-/// Runs the pipeline (or `only`) on the module, starting at the module's stage. User errors come back as they are; a
-/// module that fails verification after a pass is our fault: InternalError, with a reproducer written.
+/// Runs the pipeline (or `only`) on the module, starting at the module's stage. User errors are returned unchanged. A
+/// module that fails verification after a pass is an internal error: InternalError, with a reproducer written.
 llvm::Error runPasses(Module &module, const PassContext &context, const RunnerOptions &options,
                       std::vector<PassTime> &times, const StageObserver &observer = nullptr);
 
-/// Our own fault: exit 70.
+/// A bug in fsdpc: exit 70.
 class InternalError : public llvm::ErrorInfo<InternalError> {
 public:
   static char ID;

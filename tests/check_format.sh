@@ -1,6 +1,6 @@
 #!/bin/bash
-# Are all C++ and CUDA sources as clang-format wants them?   tests/check_format.sh [--fix]
-# codegen/templates is left out: what lies there is text of the emitted program, with holes in it.
+# Checks that all C++ and CUDA sources are formatted by clang-format.   tests/check_format.sh [--fix]
+# Skips codegen/templates, which has text of the emitted program with placeholders.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
-"""Who may include whom: holds every source file to the table below. Prints offenders; exits 0 or 1.
+"""Checks the includes of every source file against the table below. Prints offenders; exits 0 or 1.
 
-An include of ours is written from the root of the repository ("ir/node.h"), so its first part is the folder it belongs to.
+A project include is written from the root of the repository ("ir/node.h"), so its first part is the folder it belongs to.
 """
 import pathlib, re, sys
 
@@ -9,7 +9,7 @@ LLVM = ["llvm/ADT/", "llvm/Support/"]
 ONEDNN = ["dnnl.h", "dnnl.hpp", "oneapi/dnnl/"]
 EVERYTHING = ["ir/", "passes/", "codegen/", "frontend/", "runtime/", "tests/", *LLVM]
 
-# Longest matching folder rules. System headers (<vector>, <sys/mman.h>) are free for all.
+# The longest matching folder applies. System headers (<vector>, <sys/mman.h>) are allowed everywhere.
 RULES = {
     "ir/": ["ir/", *LLVM],
     "passes/": ["passes/", "ir/", *LLVM],
@@ -33,7 +33,7 @@ RULES = {
     "tests/emulated/": ["tests/emulated/", "tests/runtime/", "tests/compare/", "runtime/", "gtest/", "gmock/"],
     "tests/bench/": ["tests/bench/", "runtime/", "mpi.h", *ONEDNN],
 }
-# What has an owner, and so is no system header, whichever brackets it is written in.
+# Headers of a project or library. They are not system headers, even if included with angle brackets.
 OWNED = ("ir/", "passes/", "codegen/", "frontend/", "runtime/", "tests/", "llvm", "clang", "mlir", "onnx/", "google/", "gtest/", "gmock/",
          "mpi.h", "dnnl", "oneapi/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -54,7 +54,7 @@ def faults(path, text):
 
 
 def main():
-    # A rule that no longer matches anything would pass in silence.
+    # Otherwise a rule that no longer matches anything would pass silently.
     assert list(faults("ir/x.cpp", '#include "passes/passes.h"')) and not list(faults("ir/x.cpp", '#include <sys/mman.h>'))
     found, files = [], 0
     for top in ("frontend", "ir", "passes", "codegen", "runtime", "tests"):

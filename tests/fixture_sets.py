@@ -1,9 +1,9 @@
-"""Which fixtures of tests/fixtures a step takes."""
+"""The fixtures of tests/fixtures that a step uses."""
 import os, pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "fixtures"
 
-# Each stands for one thing in models, and is accepted in few settings; the other steps leave it out. With BatchNorm, both variants.
+# Each covers one feature of models and is accepted in few settings. Other steps skip it. With BatchNorm, both variants.
 FEW_SETTINGS = {
     "albert_tiny": ("file",),
     "dlrm_tiny": ("file",),
@@ -14,13 +14,13 @@ FEW_SETTINGS = {
     "resnet_tiny": ("file", "train"),
     "unet_tiny": ("file",),
 }
-# What the compiler does not train yet: shown, counted neither way. A line moves up when its fixture is accepted.
+# Fixtures that the compiler does not train yet: shown, counted neither way. A line moves up when its fixture is accepted.
 NOT_YET = {
 }
-# How many times as far from PyTorch's f32 run as one more of its bf16 runs the losses may be, and why.
-# lstm_tiny: PyTorch's kernel keeps gates and cell state in f32 over all steps of a sequence, and the graph has a bf16 value for each.
+# Maximum distance of the losses from PyTorch's f32 run, as a multiple of that of another PyTorch bf16 run, and why.
+# lstm_tiny: PyTorch's kernel keeps gates and cell state in f32 over all steps of a sequence. The graph has bf16 values.
 BF16_FURTHER = {"lstm_tiny": 1.2}
-# Held to the bounds of bf16 node by node, and on the emulated device.
+# Checked against the bounds of bf16 node by node, also on the emulated device.
 BF16_EVERY_NODE = ("bigmodel_tiny", "gpt2_tiny", "mlp", "mnist_cnn_nodropout")
 
 
@@ -30,7 +30,7 @@ def with_batches():
 
 
 def everywhere(wanted=()):
-    """Folders of the fixtures that every step takes; of them, those `wanted` if any are named."""
+    """Folders of the fixtures that every step uses, limited to `wanted` if any are named."""
     names = [f.parent.name for f in sorted(FOLDER.glob("*/meta.json"))]
     return [FOLDER / name for name in names if name not in FEW_SETTINGS and name not in NOT_YET and (not wanted or name in wanted)]
 
@@ -41,5 +41,5 @@ def few_settings(wanted=()):
 
 
 def wanted():
-    """Names in FSDPC_FIXTURES, which narrows a step."""
+    """Names in FSDPC_FIXTURES, which limits a step."""
     return os.environ.get("FSDPC_FIXTURES", "").split()

@@ -2,9 +2,10 @@
 # Sets everything up, builds, and runs every test; the last line is `N passed, N failed`.
 #
 #   tests/run.sh                 everything
-#   tests/run.sh build lit unit  only these steps; all: build format includes asan tsan runtime lit mutation
+#   tests/run.sh build lit unit  only these steps; all: build format includes words asan tsan runtime lit mutation
 #                                sweep acceptance random bf16 emulated cuda
-#   tests/run.sh --nightly       what is too long for every change; or only these parts: random mutation deletions other_processor
+#   tests/run.sh --nightly       tests that take too long for every change, or only these parts:
+#                                random mutation deletions other_processor
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail
@@ -20,7 +21,7 @@ export PATH=$PWD/tests/bin:/usr/bin:/bin:$PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
-# Emitted programs share the runtime's sources: in whatever folder they are built, ccache compiles each source once.
+# Emitted programs share the runtime's sources. ccache compiles each source once, whichever folder it is built in.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=${TMPDIR:-/tmp} CCACHE_NOHASHDIR=1
 
 exec /usr/bin/python3 tests/steps.py "$@"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Makes a Debian 12 machine ready to build and test fsdpc; what is there already is left alone.
+# Makes a Debian 12 machine ready to build and test fsdpc. Keeps what is already installed.
 #
 #   tests/setup.sh               install what is missing, build libonnx once (frontend/onnx/libonnx.sh)
-#   tests/setup.sh --with_cuda   and, where there is no CUDA toolkit or none of cuDNN's frontend, fetch them (runtime/cuda/toolkit.sh)
+#   tests/setup.sh --with_cuda   and, if the CUDA toolkit or cuDNN's frontend is missing, fetch them (runtime/cuda/toolkit.sh)
 set -euo pipefail
 
 packages=(
@@ -12,7 +12,7 @@ packages=(
   libgtest-dev libgmock-dev
   python3 python3-numpy python3-pip python3-setuptools python3-wheel)
 
-# Where a version manager puts other tools first on PATH, Debian's are still the ones that fit Debian's libraries.
+# Prefers Debian's tools over those of a version manager on PATH, because they match Debian's libraries.
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin:$PATH
 
 missing_packages() {

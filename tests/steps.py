@@ -1,7 +1,7 @@
 """The steps of tests/run.sh. Each counts what it ran; a step that crashes counts as one failure.
 
 Counted once each: a GoogleTest case, a lit file, a class of mutants, the sweep, an acceptance run, a random graph or program,
-the format check, the include check. A skipped case fails unless SKIPS has a reason for it; then it is printed and counted
+the format check, the include check, the check of words. A skipped case fails unless SKIPS has a reason for it; then it is printed and counted
 neither way.
 """
 import concurrent.futures, dataclasses, fixture_sets, functools, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
@@ -17,7 +17,7 @@ JOBS = max(2, min(4, (os.cpu_count() or 2) // 2))
 class Result:
     passed: int = 0
     failed: int = 0
-    note: str = ""                  # beside the counts
+    note: str = ""                  # shown next to the counts
     output: str = ""                # shown when something failed
 
     def __add__(self, other):
@@ -26,14 +26,14 @@ class Result:
 
 
 def run(command, timeout=1800, **environment):
-    """(exit status, output); a command past its time is stopped with all it started, and its status is None."""
+    """(exit status, output). A command past its time limit is stopped with its child processes, and its status is None."""
     process = subprocess.Popen([str(c) for c in command], cwd=ROOT, env={**os.environ, **environment}, text=True, errors="replace",
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
     except subprocess.TimeoutExpired:
-        # Ranks are in process groups of their own: mpirun ends them when it is asked to, not when it is killed.
+        # Ranks are in their own process groups. mpirun ends them on SIGTERM, not when it is killed.
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(process.pid, signal_number)
@@ -107,15 +107,15 @@ def gtest(program, launcher=(), ranks=1, arguments=(), **environment):
 
 
 def unit():
-    """The compiler's unit tests without the sanitizers, to try a change quickly; asan runs the same cases."""
+    """The compiler's unit tests without sanitizers, for a quick check of a change. asan runs the same cases."""
     built = check(["cmake", "--build", BUILD, "--target", "fsdpc_unit_tests"])
     return gtest(BUILD / "tests/fsdpc_unit_tests") if built.passed else built
 
 
 def asan():
     """The compiler, the runtime, kernels of both targets and an emitted program of each, under AddressSanitizer and
-    UndefinedBehaviorSanitizer. Leaks are the compiler's alone: MPI and tests of kernels never give back what they took. The
-    runtime's tests want to see a fault of memory as the signal that it is."""
+    UndefinedBehaviorSanitizer. Leaks are checked in the compiler alone, since MPI and tests of kernels never free their
+    memory. The runtime's tests expect a memory fault to arrive as a signal."""
     compiler = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=1"}
     others = {**compiler, "ASAN_OPTIONS": compiler["ASAN_OPTIONS"] + ":detect_leaks=0:handle_segv=0"}
     fixture, fsdpc = ROOT / "tests/fixtures/mlp", BUILD_ASAN / "fsdpc"
@@ -129,7 +129,7 @@ def asan():
 
 
 def tsan():
-    """What threads share, under ThreadSanitizer."""
+    """Code that threads share, under ThreadSanitizer."""
     return gtest(BUILD_ASAN / "tests/fsdpc_thread_tests")
 
 
@@ -151,20 +151,20 @@ def lit():
             return Result(0, 1, output=output)
         codes = [test["code"] for test in json.loads(report.read_text())["tests"]]
     passed = codes.count("PASS")
-    failed = len(codes) - passed # no file of ours may be unsupported, skipped or expected to fail
+    failed = len(codes) - passed # no test file may be unsupported, skipped or expected to fail
     if not failed and (status != 0 or not codes):
         failed = 1
     return Result(passed, failed, output=output if failed else "")
 
 
 def seed():
-    """Other random graphs and faults for every tree, the same ones whenever and wherever a tree is tested."""
+    """A seed for random graphs and mutants that depends only on the tree, so that every test of a tree uses the same ones."""
     status, tree = run(["git", "rev-parse", "--verify", "HEAD^{tree}"])
     return os.environ.get("FSDPC_RANDOM_SEED") or str(int(tree[:7], 16) if status == 0 else 1)
 
 
 def mutation(*options):
-    """Faults put into real programs: one class of them is one case. The table is always shown."""
+    """Errors injected into real programs. Each class is one case. The table is always shown."""
     status, output = run([BUILD / "tests/fsdpc_mutation_tests", "--seed", seed(), *options], timeout=7200)
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed", (output.rstrip().splitlines() or [""])[-1])
     if not counts:
@@ -173,22 +173,22 @@ def mutation(*options):
 
 
 def sweep():
-    """Every fixture, strategy and option set: no false alarm of the checker, and no event that nothing needs. One case."""
+    """Every fixture, strategy and option set: no false alarm of the checker, and no superfluous event. One case."""
     status, output = run(["/usr/bin/python3", "tests/sweep.py", "--jobs", JOBS, "--needed", BUILD / "tests/fsdpc_mutation_tests"])
     note = (output.rstrip().splitlines() or [""])[-1]
     return Result(1, 0, note) if status == 0 else Result(0, 1, note, output)
 
 
 HYBRID = ("--data_parallel_shard_degree", 2)
-# One unit whole on every rank, one in replicas, the others split over all ranks.
+# One unit unsharded on every rank, one in replicas, the others sharded over all ranks.
 MIXED = ("--unit", ".*([.]0|fc1|fc1_to_fc2):strategy=no_shard", "--unit", ".*([.]1|fc2|conv1_to_conv2):strategy=hybrid_shard", *HYBRID)
-# The 8 rows of the fixtures' batches in other pieces.
+# Another split of the 8 rows of the fixtures' batches.
 TWO_MICRO_STEPS = ("--micro_batch_size", 2, "--gradient_accumulation_steps", 2)
 STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
 
 
 def acceptance_settings():
-    """(world size, strategy, further compiler options); FSDPC_ACCEPTANCE=full asks for the whole product."""
+    """(world size, strategy, further compiler options). FSDPC_ACCEPTANCE=full selects all combinations."""
     full = os.environ.get("FSDPC_ACCEPTANCE") == "full"
     settings = [(n, "full_shard", ()) for n in (1, 2, 4)]
     settings += [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
@@ -212,12 +212,12 @@ def acceptance_settings():
 
 
 def few_settings():
-    """(world size, strategy) of fixtures that stand for one thing each."""
+    """(world size, strategy) of fixtures that cover one feature each."""
     return [(n, "full_shard") for n in (1, 2, 4)] + [(2, "shard_grad_op")]
 
 
 def batch_norm_settings():
-    """(world size, strategy, further compiler options, variant): what else moves or repeats batch statistics."""
+    """(world size, strategy, further compiler options, variant) of settings that affect batch statistics."""
     return [(2, "no_shard", (), "train"), (2, "shard_grad_op", ("--streams", "threads"), "train"),
             (2, "full_shard", ("--activation_checkpointing", "full"), "train")]
 
@@ -233,7 +233,7 @@ def acceptance_run(fixture, world_size, strategy, options, variant="file", fsdpc
 
 
 def acceptance():
-    """Every fixture of fixture_sets.py, and the small exports; FSDPC_FIXTURES names some of either."""
+    """Every fixture of fixture_sets.py, and the small exports. FSDPC_FIXTURES selects some of either."""
     wanted = fixture_sets.wanted()
     calls = [functools.partial(acceptance_run, fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
     calls += [functools.partial(acceptance_run, fixture, *setting, (), variant)
@@ -264,7 +264,7 @@ def export_run(name, kind):
 
 
 def random():
-    """Counts graphs and programs, some of these on the emulated device. FSDPC_RANDOM_GRAPHS and FSDPC_RANDOM_SEED: more graphs, or others."""
+    """Counts graphs and programs, some on the emulated device. FSDPC_RANDOM_GRAPHS, FSDPC_RANDOM_SEED: more or other graphs."""
     return random_run("--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500")) + random_run("--graphs", 0, "--programs", 4, "--target", "cuda")
 
 
@@ -291,7 +291,7 @@ def bf16():
     runs += [("trajectory", fixture, "cpu") for fixture in wanted
              if fixture.name not in fixture_sets.BF16_EVERY_NODE]
     runs += [("random", seed, "cpu") for seed in (3, 6)]
-    # The one kernel of the cuda target that computes in either 16-bit type itself.
+    # The only kernel of the cuda target that computes in either 16-bit type itself.
     runs += [("rounding", fixture, "cuda", "--mixed_precision", "fp16") for fixture in wanted if fixture.name == "gpt2_tiny"]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda r: bf16_run(*r), runs), Result())
@@ -319,7 +319,7 @@ def emulated_run(what, fixture, ranks, *options, **environment):
 
 def emulated():
     """The cuda target without a GPU: kernels against f64, fixtures under several interleavings of the streams, and programs
-    with one edge less. FSDPC_EMULATED=full: 20 seeds everywhere."""
+    with one synchronization edge removed. FSDPC_EMULATED=full: 20 seeds everywhere."""
     full = os.environ.get("FSDPC_EMULATED") == "full"
     often = {("mlp", 2), ("gpt2_tiny", 2)}
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
@@ -328,19 +328,19 @@ def emulated():
     runs += [("accept", fixture, 2, "--seeds", 4, "--", "--offload_params", "--offload_activations") for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
     runs += [("events", fixture, 2, "--seeds", 200, *options) for fixture in fixtures_wanted() if fixture.name == "mlp"
              for options in ((), ("--", "--offload_optimizer"))]
-    # The transport that gpu/accept.sh runs several ranks on one device with.
+    # The transport with which gpu/accept.sh runs several ranks on one device.
     runs += [("accept", fixture, ranks, "--seeds", 2, "--", "--test_build", "emulated_loopback")
              for fixture in fixtures_wanted() for ranks in (2, 4) if full or (fixture.name, ranks) in often]
     result = gtest(BUILD / "tests/fsdpc_emulated_tests")
-    # A rank that is missing is waited for on the host: no time-out of the device's.
+    # The host waits for a missing rank, so the device has no time-out.
     result += gtest(BUILD / "tests/fsdpc_loopback_tests", arguments=["--gtest_filter=-*ARankThatStartsOneAlone*"])
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda r: emulated_run(*r), runs), result)
 
 
 def cuda():
-    """Every fixture built by nvcc and started, two of them with ranks as threads, too; a machine without nvcc fails, for these
-    programs are the product."""
+    """Every fixture built by nvcc and started, two of them also with ranks as threads. Fails on a machine without nvcc, because
+    these programs are the main output of fsdpc."""
     if not (BUILD / "libfsdpc_runtime_cuda.a").exists():
         return Result(0, 1, output="build/ has no CUDA compiler: tests/setup.sh --with_cuda gets one; then configure again")
     runs = [("start", fixture, 1) for fixture in fixtures_wanted()]
@@ -350,7 +350,7 @@ def cuda():
 
 
 def gpu_bundle():
-    """What tests/gpu carries to a GPU machine, with one small fixture and model: it builds, and says that there is no device."""
+    """The bundle of tests/gpu for a GPU machine, with one small fixture and model: it builds, and reports a missing device."""
     with tempfile.TemporaryDirectory(prefix="fsdpc-bundle-") as folder:
         status, output = run(["/usr/bin/python3", "tests/gpu/bundle.py", folder, "--fixtures", "mlp", "--models", "llama_smoke"])
         for script in (["accept.sh"], ["bench.sh", "llama_smoke"]):
@@ -366,6 +366,7 @@ STEPS = {
     "build": build,
     "format": lambda: check(["tests/check_format.sh"]),
     "includes": lambda: check(["/usr/bin/python3", "tests/check_includes.py"]),
+    "words": lambda: check(["/usr/bin/python3", "tests/check_words.py"]),
     "unit": unit,
     "asan": asan,
     "tsan": tsan,
@@ -379,12 +380,12 @@ STEPS = {
     "emulated": emulated,
     "cuda": cuda,
 }
-WITHOUT_BUILD = {"build", "format", "includes"}
+WITHOUT_BUILD = {"build", "format", "includes", "words"}
 ONLY_BY_NAME = {"unit"}
 
 
 def deletions():
-    """Every statement that orders streams deleted by itself, in every fixture, and where copies, micro-steps and replicas move."""
+    """Deletes every statement that orders streams, one at a time: in every fixture, and with copies, micro-steps, replicas."""
     by_name = {fixture.name: fixture for fixture in fixtures_wanted()}
     runs = [("events", fixture, 2, "--seeds", 200) for fixture in by_name.values()]
     for options, ranks in ((("--offload_optimizer",), 2), (("--offload_params", "--offload_activations"), 2), (TWO_MICRO_STEPS, 2),
@@ -395,7 +396,7 @@ def deletions():
 
 
 def other_processor():
-    """Plans and programs as on a processor without AVX-512, where products take other scratch."""
+    """Plans and programs as on a processor without AVX-512, where matmuls need other scratch."""
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
     try:
         return lit() + runtime()
@@ -403,7 +404,7 @@ def other_processor():
         del os.environ["ONEDNN_MAX_CPU_ISA"]
 
 
-# What is too long for every change: tests/run.sh --nightly, whose results are checked in.
+# Tests that take too long for every change: tests/run.sh --nightly. Their results are checked in.
 NIGHTLY = {
     "random": lambda: random_run("--graphs", 20000, "--placements", 4),
     "mutation": lambda: mutation("--per_class", 500),
@@ -417,7 +418,7 @@ def commit():
 
 
 def record_nightly(name, tree, result, seconds):
-    """One row of tests/NIGHTLY.md: what a part gave last, and of which commit and seed. Other parts keep their rows."""
+    """Writes one row of tests/NIGHTLY.md: the last result of a part, its commit and seed. Other parts keep their rows."""
     file = ROOT / "tests/NIGHTLY.md"
     rows = dict(re.findall(r"^\| (\w+) (\|.*)$", file.read_text(), re.M)) if file.exists() else {}
     rows[name] = f"| {' | '.join(tree)} | {result.passed} | {result.failed} | {seconds:.0f} |"
@@ -440,10 +441,10 @@ def main():
         if broken and name not in WITHOUT_BUILD:
             print(f"{name}: not run, because the build failed", flush=True)
             continue
-        started, tree = time.monotonic(), (commit(), seed()) # whatever is committed meanwhile
+        started, tree = time.monotonic(), (commit(), seed()) # before any commit during the run
         try:
             result = steps[name]()
-        except Exception as error:                       # our own mistake is a failed step, not a missing last line
+        except Exception as error:                       # a bug in a step is a failed step, not a missing last line
             result = Result(0, 1, output=f"{type(error).__name__}: {error}")
         if result.output:
             print(result.output.rstrip(), flush=True)

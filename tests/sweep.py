@@ -3,11 +3,11 @@
 
     sweep.py [--fsdpc build/fsdpc] [--full] [--jobs 2] [--target cpu|cuda] [--needed PROGRAM] [FIXTURE...]
 
-By default each fixture meets every strategy on 2, 3 and 4 ranks and every option once, in turn (each option with each
-strategy over all fixtures), in turn for cpu and for cuda; --full takes the whole product, --target one of the two. A
-combination that fsdpc refuses as usage (exit 2: an option that changes nothing there) counts as neither.
---needed fsdpc_mutation_tests also drops every event of every plan for cuda, and every wait that is carried out: those
-that the checker does not miss are superfluous.
+By default each fixture is compiled with every strategy on 2, 3 and 4 ranks and with every option once, in turn (each option
+with each strategy over all fixtures), alternating between cpu and cuda. --full takes all combinations, --target one of the
+two. A combination that fsdpc refuses as usage (exit 2: an option without effect there) counts as neither.
+--needed fsdpc_mutation_tests also drops every event of every plan for cuda, and every executed wait. If the checker accepts
+a plan without one, it is superfluous.
 Prints each failure and `sweep: N compiled, R refused, F failed[; E events and waits, S superfluous]`; exits 0 or 1.
 """
 import argparse, concurrent.futures, fixture_sets, itertools, json, pathlib, re, subprocess, sys, tempfile
@@ -86,7 +86,7 @@ def combinations(fixtures, full):
     if full:
         yield from itertools.product(fixtures, STRATEGIES, (2, 3, 4, 8), OPTIONS)
         return
-    # Every pair of strategy and option set meets, and every pair of fixture and either of them; ranks turn with them.
+    # Covers every pair of strategy and option set, and every pair of fixture and either of them. Rank counts alternate.
     for i, (strategy, options) in enumerate(itertools.product(STRATEGIES, OPTIONS)):
         yield fixtures[i % len(fixtures)], strategy, (4, 2, 4, 3)[i % 4], options
     for i, (fixture, strategy) in enumerate(itertools.product(fixtures, STRATEGIES)):
@@ -103,7 +103,7 @@ def with_target(options, position, only):
 
 
 def needed_events(program, planned):
-    """(events and waits of a plan, those that nothing needs)"""
+    """(events and waits of a plan, superfluous ones)"""
     if not program or "setting ordered_by_events" not in planned.read_text():
         return 0, 0
     output = subprocess.run([program, "--needed", planned], capture_output=True, text=True, errors="replace").stdout

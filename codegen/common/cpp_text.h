@@ -1,13 +1,12 @@
-// Pieces of C++ as text. Whatever a model says (names, settings) passes through `cppString`, and only into the side
-// table.
+// Pieces of C++ as text. Strings of a model (names, settings) go through `cppString`, and only into the side table.
 #pragma once
 
 #include "ir/node.h"
 
 namespace fsdpc {
 
-/// A string literal: letters, digits and plain punctuation as they are, all else as three octal digits (never a
-/// trigraph, never an escape that runs on). Ends at a zero byte, since the program reads it as a C string.
+/// A string literal. Letters, digits and plain punctuation stay as they are, other bytes become three octal digits. So
+/// there is never a trigraph or an escape that runs on. Ends at a zero byte, since the program reads it as a C string.
 std::string cppString(llvm::StringRef text);
 /// A value of `dtype` as an expression of exactly its type in emitted code: 0.5f, scalar::infinity, std::int64_t{3},
 /// true.
@@ -17,9 +16,9 @@ std::string cppLiteral(const Dense &dense, int64_t index);
 std::string cppDouble(double value);
 /// float, double, Bfloat16, Float16, std::int64_t, std::int32_t, std::uint8_t, bool
 llvm::StringRef cppType(DType dtype);
-/// Of an element that is computed with: 16-bit floats are computed with in float.
+/// The type in which an element is computed: float for 16-bit floats.
 llvm::StringRef cppValueType(DType dtype);
-/// The function of runtime/common/address.h that makes such a pointer: f32, i64, ...
+/// The function of runtime/common/address.h that returns a pointer to such elements: f32, i64, ...
 llvm::StringRef cppAccessor(DType dtype);
 /// DType::f32, for the runtime's enum.
 std::string cppDType(DType dtype);

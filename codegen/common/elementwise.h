@@ -1,4 +1,4 @@
-// What loops and kernels over elementwise chains have in common: the dims to walk, and the text of each step.
+// Shared by loops and kernels of elementwise chains: the dims to iterate over, and the text of each step.
 #pragma once
 
 #include "ir/node.h"
@@ -6,7 +6,8 @@
 
 namespace fsdpc {
 
-/// Dims that every operand walks alike are merged: outermost first, and per operand its stride in each.
+/// The dims to iterate over, outermost first, and per operand its stride in each. Adjacent dims that every operand
+/// traverses as one are merged.
 struct Nest {
   Shape dims;
   std::vector<Shape> strides;
@@ -14,10 +15,10 @@ struct Nest {
 Nest nestOf(const Node &node, llvm::ArrayRef<int64_t> shape);
 
 /// The expression of one step over the texts of its arguments, each of cppValueType. `dtype` is that of the first
-/// argument. 16-bit floats are rounded after every step, as the IR's types say.
+/// argument. 16-bit floats are rounded after every step, as the IR's types require.
 std::string stepText(const Expression::Step &step, DType dtype, llvm::ArrayRef<std::string> arguments);
 
-/// An element as it is computed with, and back.
+/// Convert between a stored element and the type in which it is computed.
 std::string loadText(const Type &type, llvm::StringRef element);
 std::string storeText(const Type &type, llvm::StringRef value);
 

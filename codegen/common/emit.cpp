@@ -28,7 +28,7 @@ llvm::Error checkSupported(const Module &module, const Dialect &dialect) {
           message += (message.empty() ? "" : "\n") + line;
       }
   for (const State &state : module.states)
-    if (state.role == StateRole::buffer && !state.isRun())
+    if (state.role == StateRole::buffer && !state.isFlat())
       message += (message.empty() ? "" : "\n") + ("buffers cannot be emitted yet: " + state.name);
   return message.empty() ? llvm::Error::success() : llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }

@@ -1,4 +1,4 @@
-// Elementwise ops and chains of them: how their loops are written is the target's.
+// Elementwise ops and chains of them. The target writes their loops.
 #include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 

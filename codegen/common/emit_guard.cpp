@@ -1,4 +1,4 @@
-// What guards an update.
+// Ops that guard an update: norms of gradients, spike guard, loss scale.
 #include "codegen/common/emitter.h"
 #include "ir/ops/attributes.h"
 
@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostAccumulators = 8; ///< as in runtime/cuda/kernels/guard.cu
+constexpr size_t maxAccumulators = 8; ///< as in runtime/cuda/kernels/guard.cu
 
 /// squareSum(c, {{t0, 2112}, {t1, 512}}, t2);
 void emitSquareSum(SectionWriter &writer, const Node &node) {
@@ -67,9 +67,9 @@ void emitAdjustLossScale(SectionWriter &writer, const Node &node) {
 }
 
 std::optional<std::string> tooManyAccumulators(const Node &node) {
-  if (accumulatorsOf(node) <= mostAccumulators)
+  if (accumulatorsOf(node) <= maxAccumulators)
     return std::nullopt;
-  return "gradients are split in more than " + std::to_string(mostAccumulators) + " ways";
+  return "gradients are split in more than " + std::to_string(maxAccumulators) + " ways";
 }
 
 } // namespace

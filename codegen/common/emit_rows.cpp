@@ -55,11 +55,11 @@ void emitBatchNormGrad(SectionWriter &writer, const Node &node) {
   emitPlain(writer, node, "batchNormGrad", channelShape(node.operand(1)->type()), true);
 }
 
-/// What is written out before anything is emitted.
+/// For ops that the train stage lowers, so that none is left to emit.
 void emitNothing(SectionWriter &, const Node &) {}
 std::optional<std::string> writtenOut(const Node &) { return "it is written out in the train stage"; }
 
-/// The axes before the last one, padded in front to three, and how far a step along each goes in the tables.
+/// The axes before the last one, padded in front to three, and the stride of each in the tables.
 std::string rotaryShape(const Node &node) {
   const Type &x = node.operand(0)->type(), &table = node.operand(1)->type();
   Shape dims(x.shape().drop_back()), strides(broadcastStridesOf(table.shape(), x.shape()));
@@ -154,7 +154,6 @@ void emitCumulativeSum(SectionWriter &writer, const Node &node) {
   emitPlain(writer, node, "cumulativeSum", shape);
 }
 
-/// Reductions exist for numbers.
 std::optional<std::string> unsupportedReduction(const Node &node) {
   DType dtype = node.operand(0)->type().dtype();
   if (dtype == DType::boolean)

@@ -89,7 +89,7 @@ void emitConcat(SectionWriter &writer, const Node &node) {
   }
 }
 
-/// The node's number in the program's table of those with indices, for axes of these sizes.
+/// The node's index in the program's table of nodes with indices, for axes of these sizes.
 std::string indexNode(SectionWriter &writer, const Node &node, llvm::ArrayRef<int64_t> axes) {
   return writer.hole("int", "node", llvm::Twine(writer.program.indexNode(node, axes)));
 }
@@ -142,7 +142,7 @@ void emitGatherNd(SectionWriter &writer, const Node &node) {
   writer.call("gatherNd", shape, {bitsAt(from, 0), at, bitsAt(y, 0)});
 }
 
-/// What only replaces elements moves their bits.
+/// A scatter that only replaces elements moves their bits.
 void emitScatterNd(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<ScatterNdAttributes>();
   std::string shape = tupleShape(writer, node, attributes.batchDims) + ", Reduction::" + attributes.reduction;

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// A copy unless both lie at one address: then the operand's pointer under another name, or nothing.
+/// A copy, unless operand and result have the same address. Then the result is only declared as a pointer to it.
 void emitMove(SectionWriter &writer, const Node &node, llvm::StringRef comment) {
   const Value *from = node.operand(0), *to = node.result();
   if (from->place == to->place) {
@@ -56,7 +56,7 @@ void emitView(SectionWriter &writer, const Node &node) {
               ");");
 }
 
-/// Parts lie in place already; what is left is to clear the gaps between them.
+/// Copies the parts that are not in place already and clears the gaps between parts.
 void emitPack(SectionWriter &writer, const Node &node) {
   const auto &pack = node.get<PackAttributes>();
   const Value *whole = node.result();
@@ -82,7 +82,7 @@ void emitPack(SectionWriter &writer, const Node &node) {
   clear(end, pack.elements);
 }
 
-/// Which share is this rank's is known at run time only.
+/// Which shard belongs to this rank is known only at run time.
 void emitTakeShard(SectionWriter &writer, const Node &node) {
   const auto &attributes = node.get<CollectiveAttributes>();
   const MeshAxis &axis = *writer.program.module.axis(attributes.over.name);
@@ -126,13 +126,13 @@ void emitReturn(SectionWriter &, const Node &) {}
 
 // ---- collectives
 
-/// As program_info.cpp has it.
+/// The channel that program_info.cpp gives the collective.
 llvm::StringRef channelOf(const Node &start) {
   return start.schedule.stream == Stream::reduce ? "Channel::reduce" : "Channel::comm";
 }
 
-/// `after 2 frees`: the edges that order the reuse of memory. On cpu they hold anyway, since a start is issued by the
-/// thread that frees. Left out where a section stands for several, whose edges may differ.
+/// `after 2 frees`: the edges that order the reuse of memory. On cpu they always hold, since the thread that frees also
+/// issues the start. Omitted in sections that stand for several, since their edges may differ.
 std::string edgesComment(const SectionWriter &writer, const Node &node) {
   if (writer.program.dialect.hasEvents())
     return "";
@@ -190,7 +190,8 @@ void emitStart(SectionWriter &writer, const Node &node) {
   writer.line(startText(writer, node, index, source, destination) + edgesComment(writer, node));
 }
 
-/// Where a value lies after its function has ended: in the state that it was read from or written to, if there is one.
+/// Where a value is stored after its function has ended: in the state that it was read from or written to, if there is
+/// one.
 Place placeBetweenSteps(const Module &module, const Value *value) {
   auto placeOf = [&](const Node *node) { return stateOf(*node)->place; };
   if (value->definer() && value->definer()->op() == Op::read)
@@ -201,7 +202,8 @@ Place placeBetweenSteps(const Module &module, const Value *value) {
   return value->place;
 }
 
-/// What the step before starts, nobody has started before the first step, or behind an evaluation.
+/// Starts a collective that the previous step normally starts. In the first step, and after an evaluation, it has not
+/// been started.
 void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, const std::string &index) {
   std::string source = writer.placeAt("source", placeBetweenSteps(writer.program.module, start.operand(0)));
   std::string destination = writer.use(wait.operand(0));
@@ -212,14 +214,14 @@ void emitFirstStart(SectionWriter &writer, const Node &wait, const Node &start, 
 void emitWait(SectionWriter &writer, const Node &node) {
   const Node *start = writer.program.startOf(node.operand(0));
   assert(start && "a future comes from a start of this step or of the one before");
-  const bool isCarriedOut = !node.schedule.implied || !writer.program.dialect.hasEvents();
+  const bool isExecuted = !node.schedule.implied || !writer.program.dialect.hasEvents();
   if (startsCollective(*start)) {
     std::string index = collective(writer, *start);
     if (waitsForStepBefore(node, *start))
       emitFirstStart(writer, node, *start, index);
-    if (isCarriedOut)
+    if (isExecuted)
       writer.line("wait(c, tickets[" + index + "]);");
-  } else if (isCarriedOut) {
+  } else if (isExecuted) {
     writer.line("wait(c, " + copyText(writer, *start) + ");");
   }
   writer.defineAlias(node.result(), node.operand(0), "complete");
@@ -227,7 +229,7 @@ void emitWait(SectionWriter &writer, const Node &node) {
 
 // ---- optimizers
 
-/// The guard of a guarded one, which the last two operands are; the last field of its scalars.
+/// Adds the guard of a guarded optimizer as the last field of its scalars. The guard is the last two operands.
 void addGuard(SectionWriter &writer, const Node &node, CppFields &scalars) {
   if (!node.get<OptimizerAttributes>().guarded)
     return;
@@ -255,7 +257,7 @@ void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kern
   writer.line(text);
 }
 
-/// The operand that is the first number, behind p, g, the states and the copy.
+/// The index of the first scalar operand. It follows p, g, the states and the copy.
 unsigned firstNumber(const Node &node) { return node.resultCount() + 1; }
 
 void emitSgd(SectionWriter &writer, const Node &node) {
@@ -348,7 +350,7 @@ std::optional<std::string> floatState(const Node &node) {
   return std::nullopt;
 }
 
-std::optional<std::string> noneLeft(const Node &) { return "it is gone before the planned stage"; }
+std::optional<std::string> noneLeft(const Node &) { return "it does not exist in the planned stage"; }
 
 } // namespace
 

@@ -14,7 +14,7 @@ const Emitter &emitterOf(Op op) {
 
 namespace {
 
-/// Of operands, results and the steps of a fused loop.
+/// Calls `body` with the type of each operand, each result and each step of a fused loop.
 template <class Body>
 void forEachDType(const Node &node, const Body &body) {
   for (const Value *operand : node.operands())
@@ -52,14 +52,14 @@ std::optional<std::string> unsupportedBy(const Dialect &dialect, const Node &nod
 }
 
 int64_t ownScratchBytes(const Dialect &dialect, const Node &node) {
-  return node.schedule.workspaceBytes - widenedBytes(dialect, node);
+  return node.schedule.workspaceBytes - promotedBytes(dialect, node);
 }
 
 bool isGeneratedLoop(const Node &node) {
   return isElementwise(node) || node.op() == Op::fused || node.op() == Op::randomUniform;
 }
 
-int64_t widenedBytes(const Dialect &dialect, const Node &node) {
+int64_t promotedBytes(const Dialect &dialect, const Node &node) {
   if (dialect.takesHalves(node))
     return 0;
   int64_t bytes = 0;
@@ -71,7 +71,7 @@ int64_t widenedBytes(const Dialect &dialect, const Node &node) {
 }
 
 int64_t scratchWithCopies(const Dialect &dialect, const Node &node, int64_t bytes) {
-  int64_t copies = widenedBytes(dialect, node);
+  int64_t copies = promotedBytes(dialect, node);
   return copies == 0 ? bytes : toMultiple(bytes) + copies;
 }
 

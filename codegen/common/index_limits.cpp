@@ -9,9 +9,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Beyond that, which elements of an input are used where is not followed, and where parts of it are, not checked.
-constexpr int64_t mostElements = int64_t(1) << 24;
-constexpr size_t mostRanges = 4096;
+/// Inputs with more elements are followed only through nodes that keep the order of elements. Uses of parts of them are
+/// not checked.
+constexpr int64_t maxElements = int64_t(1) << 24;
+constexpr size_t maxRanges = 4096;
 
 /// A chain of nothing but casts.
 bool isCastChain(const Node &node) {
@@ -91,7 +92,7 @@ public:
         result.push_back({i, 0, limit->limit, limit->ignored});
       ++result.back().count;
     }
-    return result.size() <= mostRanges ? result : std::vector<IndexRange>();
+    return result.size() <= maxRanges ? result : std::vector<IndexRange>();
   }
 
 private:
@@ -101,12 +102,12 @@ private:
     return Limit{std::min(a->limit, b->limit), a->ignored == b->ignored ? a->ignored : std::nullopt};
   }
 
-  /// What the node makes of the part, if it only moves elements.
+  /// The node's result as a part, if the node only moves elements.
   static std::optional<Part> resultOf(const Node &node, const Part &part, const Value &input) {
     if (keepsOrder(node))
       return Part{node.result(), part.sources};
     bool isFollowed = node.resultCount() == 1 && node.result()->type().isTensor() &&
-                      node.result()->type().elements() <= mostElements && input.type().elements() <= mostElements;
+                      node.result()->type().elements() <= maxElements && input.type().elements() <= maxElements;
     std::optional<ElementSources> moved = isFollowed ? movedElements(node) : std::nullopt;
     if (!moved)
       return std::nullopt;
@@ -127,8 +128,8 @@ private:
   }
 
   int64_t rowElements;
-  std::optional<Limit> whole;               ///< of uses of the whole input
-  std::vector<std::optional<Limit>> limits; ///< of uses of parts, per element of a sample; empty: there are none
+  std::optional<Limit> whole;               ///< of uses of the entire input
+  std::vector<std::optional<Limit>> limits; ///< of uses of parts, per element of a sample; empty: none
 };
 
 } // namespace

@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-/// A position on the compute stream; later ones are larger, from one function and one step to the next.
+/// A position on the compute stream. Positions increase across functions and steps.
 using Moment = int64_t;
 
 struct Extent {
@@ -26,7 +26,7 @@ bool overlap(const Extent &a, const Extent &b) {
          a.place.offsetBytes < b.place.offsetBytes + b.bytes && b.place.offsetBytes < a.place.offsetBytes + a.bytes;
 }
 
-/// Has the last node that is no free written one of its results over what is freed?
+/// Returns whether the last node that is not a free has written one of its results over the freed memory.
 bool isTakenOver(const Node &free) {
   const Node *before = free.previous();
   while (before && before->op() == Op::free)
@@ -54,7 +54,7 @@ public:
       else
         compute(*node);
       if (node->schedule.records >= 0)
-        recordedAt[node->schedule.records] = now + freesBehind(*node);
+        recordedAt[node->schedule.records] = now + freesAfter(*node);
     }
   }
 
@@ -69,7 +69,7 @@ public:
   llvm::DenseSet<const Node *> excluded;
 
 private:
-  static int64_t freesBehind(const Node &node) {
+  static int64_t freesAfter(const Node &node) {
     int64_t count = 0;
     for (const Node *next = node.next(); next && next->op() == Op::free && next->section == node.section &&
                                          next->schedule.outline == node.schedule.outline;
@@ -104,7 +104,7 @@ private:
     claim({node.schedule.workspace, node.schedule.workspaceBytes}, &node);
   }
 
-  /// A collective has ended, as compute knows, when it or a later one of its stream has been waited for.
+  /// Compute knows that a collective has ended once it, or a later one on its stream, has been waited for.
   void wait(const Node &node) {
     const Node *start = startOf(node.operand(0));
     std::vector<const Node *> &pending = running[laneOf(start->schedule.stream)];
@@ -130,8 +130,8 @@ private:
   };
   using FreedRanges = std::map<std::pair<Space, int64_t>, Freed>;
 
-  /// Somebody takes the memory: compute behind whatever it did, or a transfer, which may come before a free that it is
-  /// not ordered behind.
+  /// The memory is reused, either by compute, after all that compute did before, or by a transfer, which may run before
+  /// a free that it is not ordered after.
   void claim(const Extent &extent, const Node *start) {
     if (extent.bytes <= 0)
       return;
@@ -155,15 +155,15 @@ private:
   llvm::function_ref<const Node *(const Value *)> startOf;
   Moment now = 0;
   FreedRanges freed;
-  llvm::DenseMap<int32_t, Moment> recordedAt; ///< by event: behind which moment it is
+  llvm::DenseMap<int32_t, Moment> recordedAt; ///< by event: the moment that it follows
   std::array<Moment, std::size(transferStreams)> behind = {};
   std::array<std::vector<const Node *>, std::size(transferStreams)> running; ///< starts whose wait was implied so far
   llvm::DenseMap<const Node *, int64_t> startedAt;
   int64_t startCount = 0;
 };
 
-/// As assignEvents walks them: functions of a step follow each other, also into the next step; the others, and those
-/// that follow themselves, begin and end with all streams joined.
+/// The order of assignEvents. The functions of a step follow each other, also into the next step. The others, and
+/// functions that follow themselves, begin and end with all streams joined.
 void walkAll(PoisonFinder &finder, const Module &module) {
   const bool followsItself = module.microSteps > 1;
   for (int step = 0; step < 2 && !followsItself; ++step)

@@ -1,14 +1,15 @@
-// Which frees the test build's program poisons: fills what they free with bytes that are no number of any type, so that
-// whoever reads a value behind its free computes something else.
+// Chooses the frees that the test build poisons. Poisoning fills the freed memory with bytes that are not a number in
+// any type, so that a read of a freed value changes the computation.
 //
-// A poisoning is a write on the compute stream where the program has none. It must not race with what the memory is
-// taken for next, and must not bring an order between streams that the program without it does not have. So where
-// events order the streams, a free stays without one if
-// - a collective on its memory may still run: its wait is implied by a later one (Node::implied);
-// - a transfer takes its memory, of this step or the next, that no event orders behind the free. Such a transfer is
-//   ordered behind another transfer alone, and may spoil the memory at any time after that.
-// Where the thread that frees also issues the transfers, all frees are poisoned but those of memory that is in use: the
-// node before has written its result over the operand that is freed.
+// Poisoning adds a write to the compute stream. The write must not race with the next use of the memory, and must not
+// add an order between streams that the program does not have without it. So where events order the streams, a free is
+// not poisoned if
+// - a collective on its memory may still run, since its wait is implied by a later one (Node::implied);
+// - a transfer of this step or the next reuses its memory, and no event orders the transfer after the free. Such a
+//   transfer is ordered only after another transfer, and may overwrite the memory at any time after that.
+//
+// Where the thread that frees also issues the transfers, all frees are poisoned except those of memory in use, where
+// the previous node has written its result over the freed operand.
 #pragma once
 
 #include "ir/module.h"
@@ -17,9 +18,9 @@
 
 namespace fsdpc {
 
-/// The nodes `free` to poison. Requires stage planned; `hasEvents` as Dialect says, `startOf` gives the start behind a
-/// future. Assumes that an event is recorded behind the frees that directly follow the node in its section, as
-/// SectionWriter prints it for such a program.
+/// Returns the `free` nodes to poison. Requires stage planned. `hasEvents` is that of the Dialect, `startOf` returns
+/// the start of a future. Assumes that an event is recorded after the frees that directly follow the node in its
+/// section, as SectionWriter prints it for such a program.
 llvm::DenseSet<const Node *> freesToPoison(const Module &module, bool hasEvents,
                                            llvm::function_ref<const Node *(const Value *)> startOf);
 

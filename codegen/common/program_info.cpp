@@ -26,8 +26,8 @@ std::string placeText(Place place) {
          std::to_string(place.offsetBytes) + "}";
 }
 
-/// The last fields of a SectionInfo or CollectiveInfo: when it begins, how long it takes. Both moments are rounded to
-/// nanoseconds, so that what follows begins where this ends.
+/// The last fields of a SectionInfo or CollectiveInfo: its begin and its duration. Begin and end are rounded to
+/// nanoseconds, so that the successor begins where this one ends.
 std::string predictedText(const llvm::DenseMap<const Node *, PredictedTime> &times, const Node *first,
                           const Node *last) {
   auto begin = times.find(first), end = times.find(last);
@@ -108,7 +108,7 @@ void InfoWriter::fillMemory() {
     memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
 }
 
-/// Rows of the table of ranges, as a span of it.
+/// Adds the ranges to the table of ranges and returns them as a span of it.
 std::string InfoWriter::rangesText(llvm::ArrayRef<IndexRange> ranges) {
   if (ranges.empty())
     return "{}";
@@ -133,7 +133,7 @@ void InfoWriter::fillInputs() {
       std::vector<IndexRange> own = ranges.lookup(argument.name);
       if (isLabels && info.ignoreIndex && info.classes > 0)
         own = {{0, type.elements() / type.dim(0), info.classes, info.ignoreIndex}};
-      // One range of everything needs no table.
+      // A single range over all elements needs no table.
       bool isOne = own.size() == 1 && own[0].count == type.elements() / type.dim(0);
       IndexRange all = isOne ? own[0] : IndexRange{};
       std::string parts = isOne ? "{}" : rangesText(own);
@@ -149,7 +149,7 @@ void InfoWriter::fillInputs() {
     }
 }
 
-/// The last fields of a ParameterInfo: how OUT/model.onnx holds it.
+/// The last fields of a ParameterInfo: how OUT/model.onnx stores it.
 std::string InfoWriter::onnxText(const Parameter &parameter) const {
   Shape permutation = parameter.permutation, fileShape = parameter.fileShape;
   llvm::ArrayRef<int64_t> dims = parameter.type.shape();
@@ -163,7 +163,7 @@ std::string InfoWriter::onnxText(const Parameter &parameter) const {
          std::to_string(onnxOffsets.lookup(parameter.name));
 }
 
-/// The last two fields of a ParameterInfo: whether OUT/weights has it, else how it starts.
+/// The last two fields of a ParameterInfo: whether OUT/weights has it, else its initialization.
 std::string startText(const Parameter &parameter) {
   std::string text = boolText(parameter.hasValue);
   if (parameter.hasValue || !parameter.initial)
@@ -231,7 +231,7 @@ void InfoWriter::fillCollectives() {
   }
 }
 
-/// matmul addmm_6, or behind the import matmul layers.0.fc|node_linear
+/// matmul addmm_6, or, if the result has no name, matmul layers.0.fc|node_linear
 std::string rangeName(const Node &node) {
   std::string text = infoOf(node).name.str();
   if (node.resultCount() > 0 && !node.result(0)->name().empty())
@@ -300,15 +300,15 @@ std::string InfoWriter::programInfo() const {
       .real("predictedExposedMicroseconds", info.predictedExposedMicroseconds)
       .text("functions", "programFunctions")
       .number("threads", info.threads, 0)
-      .text("streams", cppString(info.streams))
-      .text("cudaGraph", cppString(info.cudaGraph))
+      .text("streams", cppString(spelled(info.streams)))
+      .text("cudaGraph", cppString(spelled(info.cudaGraph)))
       .real("peakStepMicroseconds", info.peakStepMicroseconds);
   if (info.allowTf32)
     fields.text("allowTf32", "true");
   if (info.tune)
     fields.text("tune", "true");
-  if (info.nonFinite != "error")
-    fields.text("nonFinite", cppString(info.nonFinite));
+  if (info.nonFinite != NonFinite::error)
+    fields.text("nonFinite", cppString(spelled(info.nonFinite)));
   if (stashesGradients(module))
     fields.text("stashesGradients", "true");
   return fields.str();

@@ -46,7 +46,7 @@ void ProgramText::collectParameters() {
   };
   llvm::StringMap<Slot> slots;
   for (const State &state : module.states) {
-    if (!state.isRun() || state.role == StateRole::replica)
+    if (!state.isFlat() || state.role == StateRole::replica)
       continue;
     for (const SegmentSlot &slot : state.slots)
       slots[slot.parameter] = {static_cast<int>(segmentStates.size()), slot.offsetElements};

@@ -1,4 +1,4 @@
-// What the sections of one program share: numbered primitives, constants, collectives and parameters.
+// Shared by the sections of one program: numbered primitives, constants, collectives and parameters.
 #pragma once
 
 #include "codegen/common/dialect.h"
@@ -23,28 +23,29 @@ public:
   const EmitInfo &info;
   const Dialect &dialect;
 
-  /// The name of the primitive that `create` (the arguments of its create call after `c, `) makes; equal ones are one.
+  /// The name of the primitive that `create` (the arguments of its create call after `c, `) makes. Equal primitives are
+  /// created once.
   std::string primitive(llvm::StringRef type, llvm::StringRef stem, const std::string &create);
-  /// The name of the kernel that `text` defines, \x01 standing for the name: `stem` and, if need be, a number; equal
-  /// ones are one.
+  /// The name of the kernel that `text` defines: `stem` and, if needed, a number. \x01 stands for the name in `text`.
+  /// Equal kernels are defined once.
   std::string kernel(llvm::StringRef stem, const std::string &text);
-  /// The name of the table that holds these elements; equal ones are one.
+  /// The name of the table that holds these elements. Equal tables are defined once.
   std::string constantTable(const Dense &dense);
-  /// The number of a node whose indices address axes of these sizes; equal ones are one.
+  /// The index in `indexNodes` of a node whose indices address axes of these sizes. Equal entries are stored once.
   int indexNode(const Node &node, llvm::ArrayRef<int64_t> axes);
-  /// Index of a started collective in the side table, of the node that makes the future.
+  /// Index of a started collective in the side table. `start` is the node that makes the future.
   int collectiveOf(const Node &start) const { return collectiveIndex.lookup(&start); }
-  /// The number of a started copy, and of a node that the host computes.
+  /// Index of a started copy, and of a node that the host computes.
   int copyOf(const Node &start) const { return copyIndex.lookup(&start); }
   int hostTaskOf(const Node &node) const { return hostTaskIndex.lookup(&node); }
   int copyCount() const { return static_cast<int>(copyIndex.size()); }
   int hostTaskCount() const { return static_cast<int>(hostTaskIndex.size()); }
-  /// The start behind a future, also one that another function started, of this step or of the one before; null if
-  /// there is none.
+  /// The start of a future, which may be in another function, of this step or of the previous one. Null if there is
+  /// none.
   const Node *startOf(const Value *future) const;
   /// Index of a mesh axis in the side table, -1 for the empty name: no axis.
   int axisOf(llvm::StringRef name) const;
-  /// Index of a segment in the side table, which has it.
+  /// Index of a segment in the side table. Requires that the table has it.
   int segmentOf(llvm::StringRef name) const { return segmentIndex.find(name)->second; }
   /// Index of a parameter in the side table, -1 if it has no place in any segment.
   int parameterOf(llvm::StringRef name) const;
@@ -53,17 +54,17 @@ public:
   /// The generated kernels, in order of their first use.
   llvm::ArrayRef<std::string> kernels() const { return kernelTexts; }
   llvm::ArrayRef<Dense> constants() const { return constantValues; }
-  /// What messages say of nodes with indices, by number.
+  /// Names and axes of nodes with indices, for messages.
   struct IndexNode {
     std::string name;
     Shape axes;
   };
   llvm::ArrayRef<IndexNode> indexNodes() const { return indexNodeTexts; }
   int eventCount() const { return events; }
-  /// Is what the node frees to be poisoned?
+  /// Returns whether the memory that the node frees is poisoned.
   bool poisons(const Node &free) const { return poisonedFrees.contains(&free); }
   llvm::ArrayRef<const Node *> collectives() const { return collectiveNodes; }
-  /// The parameters of the side table, and where each lies.
+  /// The parameters of the side table, and where each is stored.
   struct PlacedParameter {
     const Parameter *parameter;
     int segment;
@@ -75,7 +76,7 @@ public:
   /// The sections of the side table; the writer of the functions adds them in the order of their calls.
   struct PrintedSection {
     const Node *first, *last;
-    std::vector<const Node *> named; ///< as of SectionText
+    std::vector<const Node *> named; ///< as in SectionText
   };
   std::vector<PrintedSection> sections;
 
@@ -102,13 +103,13 @@ private:
   std::vector<const State *> segmentStates;
 };
 
-/// The node of the model that the node comes from; one without is called by its op and its result.
+/// The name of the model's node that the node comes from, else its op and its result.
 std::string nameForMessages(const Node &node);
 
 /// program_info.cpp
 std::string programInfoText(const ProgramText &program);
-/// Definitions of the constants that are not one value throughout, as the bytes of their elements. `storage` stands
-/// before the type: `extern const`.
+/// Definitions of the constants that are not a single repeated value, as the bytes of their elements. `storage`
+/// precedes the type: `extern const`.
 std::string constantsText(const ProgramText &program, llvm::StringRef storage);
 
 } // namespace fsdpc

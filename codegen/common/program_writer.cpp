@@ -8,7 +8,7 @@ namespace fsdpc {
 
 namespace {
 
-// A longer run of nodes outside the repeated units is cut, so that the host compiler's time stays linear.
+// A longer sequence of nodes outside the repeated units is split, so that the host compiler's time stays linear.
 constexpr int nodesPerPiece = 400;
 
 /// The C++ name of a function of the module.
@@ -25,7 +25,7 @@ llvm::StringRef cppName(FunctionKind kind) {
   return "forward";
 }
 
-/// `Place t0, t1;`, neighbours of one type together.
+/// `Place t0, t1;`: adjacent fields of one type are declared together.
 std::string rowFields(const SectionText &body, llvm::ArrayRef<bool> inRow) {
   std::string out;
   llvm::StringRef type;
@@ -40,7 +40,7 @@ std::string rowFields(const SectionText &body, llvm::ArrayRef<bool> inRow) {
   return type.empty() ? out : out + ";\n";
 }
 
-/// Lines of code longer than the house style allows continue, indented, after a comma.
+/// Breaks lines of code that are too long after a comma and indents the continuation.
 std::string wrapped(llvm::StringRef text) {
   constexpr size_t width = 120;
   std::string out;
@@ -209,7 +209,7 @@ void ProgramWriter::writeStart(std::string &out) const {
   out += "}\n\n";
 }
 
-/// What the step before has left to the next: its memory is needed.
+/// Discards what the previous step started for the next one, since its memory is needed.
 std::string ProgramWriter::discardLeftovers() {
   std::string text;
   for (const CarriedOver &carried : carriedOverSteps(program.module))
@@ -217,7 +217,7 @@ std::string ProgramWriter::discardLeftovers() {
   return text;
 }
 
-/// Each call with its number in the table of sections, for --profile.
+/// Prints each call with its index in the table of sections, for --profile.
 void ProgramWriter::writeFunctions(std::string &out) {
   writeStart(out);
   size_t next = 0;
@@ -225,8 +225,8 @@ void ProgramWriter::writeFunctions(std::string &out) {
     const Function *function = program.module.function(kind);
     std::string discards = kind > FunctionKind::update ? discardLeftovers() : "";
     bool isEmpty = (next >= pieces.size() || pieces[next].function != function) && discards.empty();
-    // Functions of every step follow each other; the others may stand between any two steps, and those that are called
-    // several times follow themselves.
+    // Functions of every step follow each other. The others may run between any two steps, and functions that are
+    // called several times follow themselves.
     bool standsAlone = !runsInEveryStep(kind) || program.module.microSteps > 1;
     bool joins = !isEmpty && program.dialect.hasEvents() && standsAlone;
     out += "void " + cppName(kind).str() + (isEmpty ? "(Context &) {\n" : "(Context &c) {\n") + discards;

@@ -24,10 +24,10 @@ std::string SectionText::filled(llvm::ArrayRef<bool> inRow) const {
 }
 
 void SectionWriter::write(const Node &node) {
-  // What poisons freed memory has happened, too, for whoever waits for the node.
+  // The event is recorded after the freed memory has been poisoned, so that waiting for the node also waits for that.
   if (node.op() != Op::free || !program.info.poisonsFreed)
     flushRecord();
-  int64_t copies = widenedBytes(program.dialect, node);
+  int64_t copies = promotedBytes(program.dialect, node);
   current = copies > 0 ? &node : nullptr;
   copyOffsetBytes = node.schedule.workspaceBytes - copies;
   unnamed = program.info.nodeRanges ? &node : nullptr;
@@ -118,9 +118,9 @@ std::string SectionWriter::use(const Value *value) {
   return declare(value, "");
 }
 
-bool SectionWriter::isWidened(const Value *value) const { return current && isHalf(value->type().dtype()); }
+bool SectionWriter::isPromoted(const Value *value) const { return current && isHalf(value->type().dtype()); }
 
-/// f32(c, P + 0x400), of the next copy.
+/// f32(c, P + 0x400): the next f32 copy.
 std::string SectionWriter::copyPlace(const Value *value) {
   Place place = current->schedule.workspace;
   place.offsetBytes += copyOffsetBytes;
@@ -131,17 +131,17 @@ std::string SectionWriter::copyPlace(const Value *value) {
 std::string SectionWriter::operand(const Node &node, unsigned i) {
   const Value *value = node.operand(i);
   std::string name = use(value);
-  if (!isWidened(value))
+  if (!isPromoted(value))
     return name;
   std::string copy = "w" + std::to_string(nextName++);
-  line("float *const " + copy + " = widened(c, " + name + ", " + copyPlace(value) + ", " +
+  line("float *const " + copy + " = promoted(c, " + name + ", " + copyPlace(value) + ", " +
        llvm::Twine(value->type().elements()) + ");");
   return copy;
 }
 
 std::string SectionWriter::define(const Value *value, llvm::StringRef comment) {
   std::string name = declare(value, comment);
-  if (!isWidened(value))
+  if (!isPromoted(value))
     return name;
   std::string copy = "w" + std::to_string(nextName++);
   line("float *const " + copy + " = " + copyPlace(value) + ";");

@@ -1,7 +1,7 @@
-// The text of one section of a function, with holes for what may differ between equal sections.
+// The text of one section of a function, with holes for values that may differ between equal sections.
 //
-// Writing a section twice, for two units of the same structure, gives the same text; only the values of its holes
-// (addresses, indices) differ. Such sections become one function that takes a row of a table; the others have their
+// Writing a section twice, for two units of the same structure, gives the same text. Only the values of its holes
+// (addresses, indices) differ. Such sections become one function that takes a row of a table. The others have their
 // holes filled in.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace fsdpc {
 
 class ProgramText;
 
-/// What stands in a hole: a field of the row, or its value.
+/// The content of a hole: a field of the row, or its value.
 struct Hole {
   llvm::StringRef type; ///< of the row's field: Place, int, std::int64_t
   std::string name;
@@ -23,14 +23,14 @@ struct Hole {
 struct SectionText {
   std::string text; ///< hole k is written \x01<k>\x02
   std::vector<Hole> holes;
-  std::vector<const Node *> named; ///< the text says beginNode(c, k) ahead of the statements of the k-th
+  std::vector<const Node *> named; ///< the text has beginNode(c, k) before the statements of the k-th
 
-  /// With every hole filled in, or `r.<name>` for those that `inRow` marks.
+  /// The text with every hole filled in, or `r.<name>` in holes that `inRow` marks.
   std::string filled(llvm::ArrayRef<bool> inRow = {}) const;
 };
 
-/// Writes the statements of one section, node by node. Values are pointers named t0, t1, ... in order of appearance;
-/// one that another section made is declared where it is first used.
+/// Writes the statements of one section, node by node. Values are pointers named t0, t1, ... in order of appearance. A
+/// value of another section is declared where it is first used.
 class SectionWriter {
 public:
   explicit SectionWriter(ProgramText &program) : program(program) {}
@@ -48,18 +48,18 @@ public:
   void line(const llvm::Twine &text, int depth = 1);
   /// The pointer of an operand.
   std::string use(const Value *value);
-  /// That of the f32 copy, for a kernel that takes no 16-bit floats.
+  /// The pointer of an operand, or of its f32 copy for a kernel that takes no 16-bit floats.
   std::string operand(const Node &node, unsigned i);
-  /// Declares the pointer of a result; of its f32 copy, for a kernel that takes no 16-bit floats.
+  /// Declares the pointer of a result, or of its f32 copy for a kernel that takes no 16-bit floats.
   std::string define(const Value *value, llvm::StringRef comment = "");
   /// A result in the memory of `operand`: declared as the operand's pointer if both start at one address.
   std::string defineAlias(const Value *value, const Value *operand, llvm::StringRef comment);
-  /// Says that the memory of a value is free from here on, if this section names the value.
+  /// Notes that the memory of a value is free from here on, if this section names the value.
   void end(const Value *value);
-  /// The value's address, for what takes a Place.
+  /// The value's address, for functions that take a Place.
   std::string place(const Value *value);
   std::string placeAt(llvm::StringRef name, Place place);
-  /// scratch(c, P + 0x400, 99072), or {} for a node without.
+  /// scratch(c, P + 0x400, 99072), or {} for a node without scratch.
   std::string workspace(const Node &node);
   std::string hole(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value);
   /// events[3]
@@ -70,7 +70,7 @@ public:
 private:
   std::string declare(const Value *value, llvm::StringRef comment);
   void printLine(const llvm::Twine &text, int depth);
-  bool isWidened(const Value *value) const;
+  bool isPromoted(const Value *value) const;
   std::string copyPlace(const Value *value);
   void flushEnded();
   void flushRecord();
@@ -78,12 +78,12 @@ private:
   std::string ended; ///< names of values that ended since the last line
   llvm::DenseMap<const Value *, std::string> names;
   llvm::DenseMap<const Value *, std::string> places; ///< the holes of declared values
-  int32_t unrecorded = -1; ///< the event of the last node, until the frees behind it are printed; -1: none
+  int32_t unrecorded = -1; ///< the event of the last node, until the frees after it are printed; -1: none
   int nextName = 0;
-  const Node *unnamed = nullptr;       ///< with node ranges: being written, without a statement so far
-  const Node *current = nullptr;       ///< being written, if its kernel takes no 16-bit floats
-  int64_t copyOffsetBytes = 0;         ///< in its scratch: where the next f32 copy lies
-  std::vector<std::string> narrowings; ///< statements behind it
+  const Node *unnamed = nullptr;       ///< with node ranges: the node being written, until its first statement
+  const Node *current = nullptr;       ///< the node being written, if its kernel takes no 16-bit floats
+  int64_t copyOffsetBytes = 0;         ///< the offset of the next f32 copy in its scratch
+  std::vector<std::string> narrowings; ///< statements that follow it
 };
 
 } // namespace fsdpc

@@ -39,12 +39,12 @@ bool CpuDialect::takesHalves(const Node &node) const {
 
 std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   if (node.op() == Op::matmul && !scratchBytes(MatmulConfig::of(node), 1))
-    return "oneDNN has no product of these shapes";
+    return "oneDNN has no matmul of these shapes";
   bool convolves =
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && !scratchBytes(ConvolutionConfig::of(node), 1))
     return "oneDNN has no convolution of these shapes";
-  // Between f32 copies of operands and results, nothing would round it.
+  // With f32 copies of operands and results, the sum would not be rounded.
   if (addedOperand(node) && addedOperand(node)->type().dtype() != DType::f32)
     return "the sum inside " + infoOf(node).name.str() + " has to be rounded to " +
            nameOf(addedOperand(node)->type().dtype()).str() + "; an add of its own does that";

@@ -1,6 +1,6 @@
-// Elementwise chains as generated loops. Dims that every operand walks alike are merged, so most chains are one or two
-// loops; the inner one is vectorised by the compiler (`omp simd` says that elements are independent, which also holds
-// where a result lies over an operand: each element is read before it is written).
+// Elementwise chains as generated loops. Adjacent dims that every operand traverses as one are merged, so most chains
+// are one or two loops. The compiler vectorizes the inner one. `omp simd` states that elements are independent, which
+// also holds where a result overwrites an operand, since each element is read before it is written.
 #include "codegen/cpu/loops.h"
 
 #include "codegen/common/elementwise.h"
@@ -55,7 +55,7 @@ private:
   std::vector<std::string> pointers, results; ///< of operands and results
   std::vector<std::string> loads;             ///< per operand, its element
   std::vector<std::string> steps;             ///< per step, its value
-  std::vector<bool> used;                     ///< per operand: by a step that reads its elements
+  std::vector<bool> used;                     ///< per operand: whether a step reads its elements
   std::vector<size_t> randomSteps;
   llvm::StringRef counter; ///< of the inner loop
 };
@@ -108,7 +108,7 @@ std::string LoopWriter::resultIndex() const {
   return text + (text.empty() ? "" : " + ") + counter.str();
 }
 
-/// Elements of operands that the inner loop does (`inside`) or does not walk.
+/// Loads the elements of operands that do (`inside`) or do not vary in the inner loop.
 void LoopWriter::writeLoads(bool inside, int depth) {
   for (size_t i = 0; i < pointers.size(); ++i)
     if (used[i] && variesInside(i) == inside)
@@ -153,7 +153,7 @@ void LoopWriter::writeInnerLoop(llvm::StringRef from, llvm::StringRef to, int de
   writer.line("}", depth);
 }
 
-/// The inner loop in chunks, each after its random numbers.
+/// The inner loop in chunks. The random numbers of a chunk are made before its loop.
 void LoopWriter::writeRandomChunks(llvm::StringRef from, llvm::StringRef to, int depth) {
   std::string size = std::to_string(chunkElements);
   writer.line("for (std::int64_t chunk = " + from + "; chunk < " + to + "; chunk += " + size + ") {", depth);

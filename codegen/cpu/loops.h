@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-/// Prints `attributes` over the node's operands as loops, results as yielded.
+/// Prints the chain `attributes` over the node's operands as loops. The yielded values are the node's results.
 void emitHostLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes);
 
 } // namespace fsdpc

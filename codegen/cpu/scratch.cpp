@@ -17,7 +17,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Owns what oneDNN hands out.
+/// Owns a oneDNN handle.
 template <class Handle, dnnl_status_t (*destroy)(Handle)>
 class Owned {
 public:
@@ -58,7 +58,7 @@ int64_t scratchOf(const_dnnl_primitive_desc_t description) {
   return scratch ? static_cast<int64_t>(dnnl_memory_desc_get_size(scratch)) : 0;
 }
 
-/// oneDNN plans for as many threads as OpenMP would use; put back when done.
+/// Sets the number of OpenMP threads, which oneDNN plans for, and restores it when done.
 class LibraryThreads {
 public:
   explicit LibraryThreads(int threads) {
@@ -95,7 +95,7 @@ private:
   Attributes attributes;
 };
 
-/// As matmul.cpp of the runtime lays an operand out.
+/// The layout that the runtime's matmul.cpp gives an operand.
 dnnl_memory_desc_t matrices(int64_t batch, int64_t rows, int64_t columns, bool transposed, bool as3d) {
   int64_t dims[] = {batch, rows, columns};
   int64_t strides[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
@@ -103,7 +103,7 @@ dnnl_memory_desc_t matrices(int64_t batch, int64_t rows, int64_t columns, bool t
               : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front());
 }
 
-/// The three tensors of a pass: plain and as oneDNN is asked.
+/// The three tensors of a pass, in the layout that oneDNN chooses and in the plain one.
 struct ConvolutionMemories {
   dnnl_memory_desc_t any[3]; ///< x, w, y
   dnnl_memory_desc_t plain[3];

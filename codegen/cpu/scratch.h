@@ -1,13 +1,13 @@
-// How much scratch the kernels of the cpu target want, oneDNN's among them.
+// Scratch of the kernels of the cpu target, including oneDNN's.
 #pragma once
 
-#include "codegen/common/products.h"
+#include "codegen/common/matmul_config.h"
 
 namespace fsdpc {
 
 /// Bytes, for `threads` threads of this machine's kind; nullopt when oneDNN refuses the shape.
 std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads);
-/// Includes room for tensors in oneDNN's own layouts.
+/// Includes space for tensors in oneDNN's own layouts.
 std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads);
 
 /// For one thread. `node` is an attention or attention_grad.

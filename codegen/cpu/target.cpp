@@ -28,13 +28,13 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
-  double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const override {
-    return options.exposedCopyMicroseconds ? options.exposedCopyMicroseconds(bytes, besideMicroseconds) : 0;
+  double exposedCopyMicroseconds(int64_t bytes, double overlappedMicroseconds) const override {
+    return options.exposedCopyMicroseconds ? options.exposedCopyMicroseconds(bytes, overlappedMicroseconds) : 0;
   }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cpuDialect(), node); }
 
 private:
-  /// Asking oneDNN takes milliseconds, and models repeat their shapes.
+  /// Cached, since a query of oneDNN takes milliseconds and models repeat their shapes.
   template <class Config>
   int64_t scratchOf(const Config &config) const;
   int64_t attentionBytes(const Node &node) const;
@@ -47,14 +47,15 @@ private:
 template <class Config>
 int64_t CpuTarget::scratchOf(const Config &config) const {
   auto [entry, isNew] = scratchByText.try_emplace(config.name() + config.text(), 0);
-  // A program with fewer threads than planned needs no more than this: each count is asked for.
+  // A program with fewer threads than planned must not need more than this, so each count is queried.
   if (isNew)
     for (int threads = 1; threads <= options.threads; ++threads)
       entry->second = std::max(entry->second, scratchBytes(config, threads).value_or(0));
   return entry->second;
 }
 
-/// Every thread works on a head of its own: of q, and for the derivative of k, which several heads of q add to.
+/// Every thread works on its own head. Attention has one per head of q, its derivative one per head of k, which several
+/// heads of q accumulate to.
 int64_t CpuTarget::attentionBytes(const Node &node) const {
   const auto &attributes = node.get<AttentionAttributes>();
   const Type &split = node.operand(node.op() == Op::attention ? 0 : 2)->type();
@@ -84,7 +85,7 @@ bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned 
   const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
   if (from.elements() != to.elements() || byteSize(from.dtype()) != byteSize(to.dtype()))
     return false;
-  // Other kernels read an operand again after writing, or may come to.
+  // Other kernels read an operand again after writing, or may do so later.
   return node.op() == Op::fused || isElementwise(node) || isRowWrittenOver(node, result, operand) ||
          isWrittenInPlace(node, result, operand);
 }

@@ -1,7 +1,7 @@
-// Elementwise chains as kernels: a thread computes a pack of neighbouring elements, all steps of an element in
-// registers, and moves 16 bytes at a time where rows are whole packs. Dims that operands walk alike are merged first,
-// so most kernels need no coordinates at all. A pack is read before it is written and belongs to one thread, so a
-// result may lie over an operand of its own size.
+// Elementwise chains as kernels. A thread computes a pack of adjacent elements, with all steps of an element in
+// registers. It moves 16 bytes at a time where rows are multiples of packs. Adjacent dims that all operands traverse as
+// one are merged first, so most kernels need no coordinates. A pack is read before it is written and belongs to one
+// thread, so a result may overwrite an operand of its own size.
 #include "codegen/cuda/kernels.h"
 
 #include "codegen/common/elementwise.h"
@@ -43,12 +43,12 @@ private:
   std::string argument(int32_t argument) const;
   DType dtypeOf(int32_t argument) const;
   bool walksAll(size_t operand) const { return nest.strides[operand] == strides; }
-  /// Is the operand one element for a whole pack?
+  /// Returns whether the operand has one element for an entire pack.
   bool isRepeated(size_t operand) const { return !nest.dims.empty() && nest.strides[operand].back() == 0; }
   bool inPacks() const { return width > 1; }
   int stepDepth() const { return inPacks() ? 3 : 2; }
   bool drawsPacks(size_t step) const;
-  /// Small indices divide faster.
+  /// 32-bit indices divide faster.
   llvm::StringRef indexType() const { return elements < (int64_t{1} << 31) ? "std::uint32_t" : "std::int64_t"; }
   void line(std::string &text, const llvm::Twine &content, int depth) const {
     text.append(static_cast<size_t>(depth) * 2, ' ');
@@ -63,7 +63,7 @@ private:
   Shape strides;
   int64_t elements;
   int64_t width = 1;               ///< elements of a pack
-  std::vector<bool> used;          ///< per operand: by a step that reads its elements
+  std::vector<bool> used;          ///< per operand: whether a step reads its elements
   std::vector<size_t> randomSteps; ///< they read seed and step number
 };
 
@@ -82,7 +82,7 @@ void KernelWriter::findUses() {
   llvm::for_each(body.yields, use);
 }
 
-/// As many elements as the widest ones fill 16 bytes with, at most 8; 1 where an operand's neighbours lie apart.
+/// The number of elements of the widest type that fit 16 bytes, at most 8. 1 if an operand is not contiguous.
 int64_t KernelWriter::widthOfPacks() const {
   constexpr int64_t bytes = 16, most = 8;
   int64_t widest = 1;
@@ -101,14 +101,14 @@ int64_t KernelWriter::widthOfPacks() const {
   return fitting;
 }
 
-/// Does a pack take whole blocks of the generator, which gives four numbers at a time?
+/// Returns whether a pack takes complete blocks of the generator, which yields four numbers at a time.
 bool KernelWriter::drawsPacks(size_t step) const {
   const RandomUniformAttributes random = randomUniformOf(body.steps[step], shape);
   const int64_t inner = random.batchAxis < 0 ? elements : productOf(shape.drop_front(random.batchAxis + 1));
   return width % 4 == 0 && inner % 4 == 0;
 }
 
-/// The first steps by name, as far as a name can be read.
+/// The names of the first steps, so that the kernel's name stays readable.
 std::string KernelWriter::stem() const {
   constexpr size_t namedSteps = 3;
   std::string text;
@@ -156,7 +156,7 @@ std::string KernelWriter::keys() const {
   return text;
 }
 
-/// The positions that some operand needs, on the merged dims.
+/// The coordinates that some operand needs, on the merged dims.
 std::string KernelWriter::coordinates() const {
   std::string text;
   for (size_t axis = 0; axis < nest.dims.size(); ++axis) {

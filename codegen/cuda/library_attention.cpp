@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t fixedBytes = 8 << 20;
 /// More than any device has. Sums of products below it are exact as double.
-constexpr double mostScratchBytes = static_cast<double>(int64_t{1} << 42);
+constexpr double maxScratchBytes = static_cast<double>(int64_t{1} << 42);
 
 struct Dims {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
@@ -63,7 +63,7 @@ std::optional<std::string> cudnnRefuses(const Node &attention) {
     return "it is causal with " + std::to_string(dims.queries) + " queries and " + std::to_string(dims.keys) + " keys";
   if (!(attributes.scale > 0))
     return "its scale is not positive";
-  if (gradBytes(dims) > mostScratchBytes)
+  if (gradBytes(dims) > maxScratchBytes)
     return "cuDNN's derivative keeps a number for every score, and no device has that much memory";
   return std::nullopt;
 }
@@ -71,7 +71,7 @@ std::optional<std::string> cudnnRefuses(const Node &attention) {
 int64_t cudnnAttentionScratchBytes(const Node &attention) {
   if (attention.op() != Op::attentionGrad)
     return fixedBytes;
-  return static_cast<int64_t>(std::min(gradBytes(Dims(attention)), mostScratchBytes));
+  return static_cast<int64_t>(std::min(gradBytes(Dims(attention)), maxScratchBytes));
 }
 
 } // namespace fsdpc

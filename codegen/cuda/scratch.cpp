@@ -1,7 +1,7 @@
 #include "codegen/cuda/scratch.h"
 
 #include "codegen/common/emitter.h"
-#include "codegen/common/products.h"
+#include "codegen/common/matmul_config.h"
 #include "codegen/cuda/library_attention.h"
 #include "ir/ops/attention.h"
 #include "runtime/cuda/kernels/scratch_sizes.h"
@@ -11,16 +11,16 @@ namespace fsdpc {
 
 namespace {
 
-// What cuBLASLt's split-k and stream-k algorithms want for large products on Hopper; small ones do without.
-constexpr int64_t largeProductBytes = 32 << 20, smallProductBytes = 1 << 20;
-constexpr uint64_t largeProduct = uint64_t{1} << 28; ///< multiplications
+// Scratch of cuBLASLt's split-k and stream-k algorithms for large matmuls on Hopper. Small matmuls do without these.
+constexpr int64_t largeMatmulBytes = 32 << 20, smallMatmulBytes = 1 << 20;
+constexpr uint64_t largeMatmul = uint64_t{1} << 28; ///< multiplications
 
-int64_t productScratchBytes(const Node &node) {
+int64_t matmulScratchBytes(const Node &node) {
   MatmulConfig config = MatmulConfig::of(node);
   uint64_t size = 1;
   for (int64_t dim : {config.batch, config.m, config.n, config.k})
     size = llvm::SaturatingMultiply(size, static_cast<uint64_t>(dim));
-  return size == 0 ? 0 : size < largeProduct ? smallProductBytes : largeProductBytes;
+  return size == 0 ? 0 : size < largeMatmul ? smallMatmulBytes : largeMatmulBytes;
 }
 
 int64_t normGradScratchBytes(const Node &node) {
@@ -44,10 +44,10 @@ int64_t cudaScratchBytes(const Node &node) {
   if (isAttentionByLibrary(node))
     return cudnnAttentionScratchBytes(node);
   switch (node.op()) {
-  case Op::matmul: return productScratchBytes(node);
+  case Op::matmul: return matmulScratchBytes(node);
   case Op::convolution:
   case Op::convolutionGradInput:
-  case Op::convolutionGradWeight: return largeProductBytes;
+  case Op::convolutionGradWeight: return largeMatmulBytes;
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
   case Op::batchStatistics: return channelSumsScratchBytes(node.operand(0)->type());

@@ -1,7 +1,7 @@
 #include "codegen/cuda/target.h"
 
 #include "codegen/common/emitter.h"
-#include "codegen/common/products.h"
+#include "codegen/common/matmul_config.h"
 #include "codegen/cuda/dialect.h"
 #include "codegen/cuda/library_attention.h"
 #include "codegen/cuda/scratch.h"
@@ -30,14 +30,14 @@ public:
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
-  double exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const override {
-    return options.exposedCopyMicroseconds ? options.exposedCopyMicroseconds(bytes, besideMicroseconds) : 0;
+  double exposedCopyMicroseconds(int64_t bytes, double overlappedMicroseconds) const override {
+    return options.exposedCopyMicroseconds ? options.exposedCopyMicroseconds(bytes, overlappedMicroseconds) : 0;
   }
   std::optional<std::string> whyNotByLibrary(const Node &attention) const override { return cudnnRefuses(attention); }
   std::optional<std::string> unsupported(const Node &node) const override { return unsupportedBy(cudaDialect(), node); }
 
 private:
-  /// The parts of all members that this rank sums.
+  /// Space for the parts of all members that this rank sums.
   int64_t stagingBytes(const Node &start) const {
     if (!options.treeSums || start.op() == Op::allGatherStart)
       return 0;
@@ -48,8 +48,8 @@ private:
   CudaTargetOptions options;
 };
 
-/// Generated kernels, and norms what they add, read an element before the same thread writes it; other kernels read
-/// across threads.
+/// Generated kernels, and norms with an added operand, read an element before the same thread writes it. Other kernels
+/// read across threads.
 bool CudaTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {
   const Type &from = node.operand(operand)->type(), &to = node.result(result)->type();
   return from.elements() == to.elements() && byteSize(from.dtype()) == byteSize(to.dtype()) &&

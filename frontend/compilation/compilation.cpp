@@ -9,12 +9,12 @@ namespace fsdpc {
 
 namespace {
 
-/// --deterministic world compiles the graph of one sample. That a batch is that graph for each sample on its own is
-/// seen on the graph of a batch.
+/// --deterministic world compiles the graph of one sample. Imports a batch as well and checks that its graph is that
+/// graph for each sample separately.
 llvm::Error checkBatch(llvm::StringRef input, ImportOptions options, int64_t samples, const Module &one) {
   options.microBatchSize = std::max<int64_t>(samples, 2);
   llvm::Expected<ImportedModel> batch = importOnnx(input, options);
-  return batch ? checkSamplesApart(one, *batch->module) : batch.takeError();
+  return batch ? checkSeparateSamples(one, *batch->module) : batch.takeError();
 }
 
 void resolveStates(Module &module, const PipelineOptions &options) {
@@ -34,7 +34,8 @@ llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) {
 llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result) {
   if (input.ends_with(".fsir")) {
     if (changed(values, "init"))
-      return llvm::make_error<UsageError>("--init: changes nothing for a stage, whose parameters say how they start");
+      return llvm::make_error<UsageError>(
+          "--init: changes nothing for a stage, whose parameters have their initial values");
     llvm::Expected<std::unique_ptr<Module>> module = readStage(input);
     if (!module)
       return module.takeError();
@@ -52,7 +53,7 @@ llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool we
   llvm::Expected<ImportedModel> imported = importOnnx(input, *options);
   if (!imported)
     return imported.takeError();
-  // A graph without modes is one in eval mode, so asking for that is no error.
+  // A graph without modes is in eval mode, so asking for eval mode is no error.
   if (values.text("train_mode") == "train" && !imported->hasTrainingModes)
     return llvm::make_error<UsageError>(
         "--train_mode train: changes nothing: the graph has no Dropout and no BatchNormalization. Exporters leave them "

@@ -1,4 +1,4 @@
-// What one compile begins with: the module that its input holds, and what its options resolve to for this module.
+// The input of a compile: the module that its file holds, and its options as resolved for this module.
 #pragma once
 
 #include "frontend/compilation/machine.h"
@@ -22,7 +22,7 @@ struct Compilation {
 /// Fills module, imported and remarks from MODEL.onnx or STAGE.fsir.
 llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result);
 
-/// Fills options, machine and target for the module, and what they resolve in `values`.
+/// Fills options, machine and target for the module, and stores the resolved options in `values`.
 llvm::Error resolveOptions(OptionValues &values, Compilation &result);
 
 llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path);

@@ -60,8 +60,8 @@ std::string calibrationPath() {
 }
 
 bool collectivesRunInline(const OptionValues &values) {
-  if (values.text("streams") != "auto")
-    return values.text("streams") == "inline";
+  if (const Streams streams = *choiceFrom<Streams>(values.text("streams")); streams != Streams::automatic)
+    return streams == Streams::inlined;
   return static_cast<int64_t>(std::thread::hardware_concurrency()) <= values.integer("world_size");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-constexpr int64_t mostThreads = 1024;
+constexpr int64_t maxThreads = 1024;
 
 } // namespace
 
@@ -36,8 +36,8 @@ llvm::Error resolveTarget(OptionValues &values) {
   if (values.text("test_build").ends_with("loopback"))
     return usage("--test_build " + values.text("test_build") + ": is for --target cuda");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  if (values.integer("threads") < 0 || values.integer("threads") > mostThreads)
-    return usage("--threads " + values.text("threads") + ": from 0 to " + llvm::Twine(mostThreads));
+  if (values.integer("threads") < 0 || values.integer("threads") > maxThreads)
+    return usage("--threads " + values.text("threads") + ": from 0 to " + llvm::Twine(maxThreads));
   if (values.integer("threads") == 0)
     values.resolve("threads", values.text("deterministic") == "world"
                                   ? "1"
@@ -47,13 +47,13 @@ llvm::Error resolveTarget(OptionValues &values) {
 
 std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model) {
   auto costMicroseconds = [model](const Node &node) { return model.microseconds(node); };
-  auto exposedCopyMicroseconds = [model](int64_t bytes, double besideMicroseconds) {
-    return model.exposedCopyMicroseconds(bytes, besideMicroseconds);
+  auto exposedCopyMicroseconds = [model](int64_t bytes, double overlappedMicroseconds) {
+    return model.exposedCopyMicroseconds(bytes, overlappedMicroseconds);
   };
   if (values.text("target") == "cuda")
     return makeCudaTarget({values.text("deterministic") != "off", costMicroseconds, exposedCopyMicroseconds});
   CpuTargetOptions options;
-  options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), mostThreads));
+  options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), maxThreads));
   options.plainMpi = values.text("transport") == "mpi";
   options.costMicroseconds = costMicroseconds;
   options.exposedCopyMicroseconds = exposedCopyMicroseconds;

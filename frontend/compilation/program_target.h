@@ -1,4 +1,4 @@
-// What the program is for: the target that passes and the emitter ask.
+// The target of the program, which passes and the emitter query.
 #pragma once
 
 #include "frontend/options/option_schema.h"
@@ -8,10 +8,10 @@
 
 namespace fsdpc {
 
-/// What a program is for if nobody says it: "cuda" where the driver's `deviceNode` exists and this fsdpc builds such
-/// programs, else "cpu". A machine may have a device and no compiler for it, and then no program would come out.
+/// The target if none is given: "cuda" where the driver's `deviceNode` exists and this fsdpc builds such programs, else
+/// "cpu". On a machine with a device but without a compiler for it, "cuda" would produce no program.
 llvm::StringRef defaultTarget(llvm::StringRef deviceNode, bool buildsCuda);
-/// Resolves `target`, and `threads` where it has any; an option of the other target is an error.
+/// Resolves `target`, and `threads` where the target has any. An option of the other target is an error.
 llvm::Error resolveTarget(OptionValues &values);
 /// The resolved target, with costs of the machine that passes decide for.
 std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &model);

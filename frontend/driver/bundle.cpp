@@ -26,7 +26,7 @@ std::string sha256Of(llvm::StringRef text) {
 
 std::string planHash(const Compilation &compilation) { return sha256Of(compilation.stageText.at(Stage::planned)); }
 
-/// Labels of a class loss index the classes of the scores. The graph may have losses of its own, over other labels.
+/// Labels of a class loss index the classes of the scores. The graph may have its own losses, over other labels.
 int64_t classCount(const Module &module) {
   const Function *step = module.function(FunctionKind::evalStep);
   const Value *labels = step->argument(module.facts.labels);
@@ -39,7 +39,7 @@ int64_t classCount(const Module &module) {
   return 0;
 }
 
-/// What the stage that a recompile starts from has in it.
+/// Returns whether the option's effect is already in the stage that a recompile starts from.
 bool isAboutImport(llvm::StringRef option) {
   constexpr llvm::StringLiteral names[] = {"dim",    "train_mode",  "trainable",      "frozen",         "tie",
                                            "no_tie", "keep_shared", "restore_biases", "accept_changed", "init"};
@@ -55,7 +55,7 @@ std::string shellQuoted(llvm::StringRef word) {
   return quoted + "'";
 }
 
-/// Of the options that shape the result, those that are not as everybody has them.
+/// The options that shape the result and differ from their defaults.
 std::string optionsForShell(const OptionValues &values) {
   std::vector<std::string> words;
   for (const OptionRow &row : optionTable()) {
@@ -83,19 +83,19 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   info.microBatchSize = compilation.options.microBatchSize;
   info.seed = compilation.options.seed;
   const Facts &facts = module.facts;
-  info.optimizer = facts.optimizer;
+  info.optimizer = facts.optimizer ? spelled(*facts.optimizer) : "";
   info.loss = facts.loss ? spelled(*facts.loss) : "";
   info.lossIsMean = facts.lossReduction == LossReduction::mean;
   info.plainMpi = values.text("transport") == "mpi";
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
-  info.streams = values.text("streams").str();
+  info.streams = *choiceFrom<Streams>(values.text("streams"));
   info.allowTf32 = values.flag("allow_tf32");
   info.tune = values.flag("tune");
-  info.nonFinite = values.text("nonfinite").str();
+  info.nonFinite = *choiceFrom<NonFinite>(values.text("nonfinite"));
   info.nodeRanges = values.flag("node_ranges");
   info.poisonsFreed = values.text("test_build") != "off";
-  info.cudaGraph = values.text("cuda_graph").str();
+  info.cudaGraph = *choiceFrom<CudaGraph>(values.text("cuda_graph"));
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = facts.labels;
   info.shiftedLabels = facts.shiftedLabels;
@@ -125,7 +125,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
 
 /// A stage read from OUT/stages/ finds its weights and its model in OUT/. Without the model there is no layout, and the
 /// program refuses --save_onnx.
-llvm::Expected<ExternalLayout> copyFilesBeside(OutputFolder &folder, llvm::StringRef stagePath, const Module &module) {
+llvm::Expected<ExternalLayout> copyBundleFiles(OutputFolder &folder, llvm::StringRef stagePath, const Module &module) {
   llvm::SmallString<128> bundle(llvm::sys::path::parent_path(stagePath));
   if (bundle.empty())
     bundle = ".";
@@ -143,7 +143,7 @@ llvm::Expected<ExternalLayout> copyFilesBeside(OutputFolder &folder, llvm::Strin
   if (!llvm::sys::fs::exists(pathOf("model.onnx")))
     return ExternalLayout();
   llvm::Expected<ExternalLayout> layout = readRepairedLayout(pathOf("model.onnx"), module.parameters, modelDataName);
-  if (!layout) { // somebody else's
+  if (!layout) { // the model of another program
     llvm::consumeError(layout.takeError());
     return ExternalLayout();
   }
@@ -155,7 +155,7 @@ llvm::Expected<ExternalLayout> copyFilesBeside(OutputFolder &folder, llvm::Strin
 llvm::Expected<ExternalLayout> writeModelFiles(const Compilation &compilation, OutputFolder &folder,
                                                llvm::StringRef input) {
   if (!compilation.imported.model)
-    return copyFilesBeside(folder, input, *compilation.module);
+    return copyBundleFiles(folder, input, *compilation.module);
   if (llvm::any_of(compilation.imported.parameters, [](const Parameter &parameter) { return parameter.hasValue; })) {
     llvm::Expected<std::string> weights = folder.pathOf("weights/model.safetensors");
     if (!weights)
@@ -181,18 +181,18 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   return llvm::Error::success();
 }
 
-/// Nothing where all of them are in the file, as they mostly are.
+/// Prints the notes of the import, and how many parameters are drawn, if any.
 void printInitialValues(const Compilation &compilation, llvm::raw_ostream &out) {
   const Module &module = *compilation.module;
   for (const std::string &sentence : compilation.imported.notes)
     out << "note: " << sentence << '\n';
   const auto drawn = llvm::count_if(module.parameters, [](const Parameter &parameter) { return !parameter.hasValue; });
   if (drawn > 0)
-    out << "initial values: of " << module.parameters.size() - drawn << " parameters from the file, of " << drawn
+    out << "initial values: " << module.parameters.size() - drawn << " parameters from the file, " << drawn
         << " drawn by the program from its seed (plan.json says how)\n";
 }
 
-/// Of the units, each once.
+/// The strategies of the units, each once.
 std::string strategiesOf(const Module &module) {
   llvm::SmallVector<std::string, 4> strategies;
   for (const Unit &unit : module.units)

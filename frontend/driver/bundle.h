@@ -6,11 +6,10 @@
 
 namespace fsdpc {
 
-/// Requires a compilation at stage planned. Writes nothing into OUT unless everything succeeded. Prints what was
-/// decided.
+/// Requires a compilation at stage planned. Writes nothing into OUT unless everything succeeded. Prints the decisions.
 llvm::Error writeBundle(const Compilation &compilation, const OptionValues &values, llvm::StringRef input);
 
-/// What the page of a compilation at stage planned says about it.
+/// The options of the schedule page of a compilation at stage planned.
 SchedulePageOptions schedulePageOptions(const Compilation &compilation, const OptionValues &values,
                                         llvm::StringRef resources);
 

@@ -13,7 +13,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The checker trusts nothing but the two texts: what the train stage said, and what is about to be emitted.
+/// The checker relies only on two texts: that of the train stage, and that of the module to be emitted.
 llvm::Error checkPlan(const Compilation &compilation) {
   if (llvm::Error error = checkPlanned(*compilation.module))
     return error;
@@ -26,7 +26,7 @@ llvm::Error checkPlan(const Compilation &compilation) {
   return checkAgainstTrain(**module, *compilation.module);
 }
 
-/// Resolves in `values` what --strategy auto stands for, and says why.
+/// Resolves --strategy auto in `values` and prints the reason.
 llvm::Error chooseStrategy(const Module &module, OptionValues &values) {
   if (module.stage != Stage::graph || !module.units.empty())
     return llvm::make_error<UsageError>("--strategy auto: the units of this stage are decided already");
@@ -69,7 +69,7 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
     return runner.takeError();
   if (llvm::Error error = checkPassNames(*runner, *result.module))
     return error;
-  // Passes of the graph stage know no loss; whoever names passes gives one if they need it.
+  // Passes of the graph stage need no loss. With --passes, users give a loss if these passes need it.
   bool needsLoss = runner->only.empty() && (!runner->stopAfter || *runner->stopAfter > Stage::graph);
   if (!needsLoss && !values.given("loss"))
     values.resolve("loss", "model");

@@ -1,4 +1,4 @@
-// One compile, from a file to a module at the stage asked for.
+// One compile, from a file to a module at the requested stage.
 #pragma once
 
 #include "frontend/compilation/compilation.h"

@@ -11,10 +11,10 @@ namespace fsdpc {
 namespace {
 
 constexpr int internalErrorCode = 70;
-// A pass that died inside the allocator holds its lock, and printing then never ends.
-constexpr unsigned mostSeconds = 60;
+// A pass that crashed inside the allocator holds its lock, and printing then never ends.
+constexpr unsigned maxSeconds = 60;
 
-/// A signal handler reaches nothing but globals.
+/// A signal handler can reach only globals.
 struct Remembered {
   std::string path, pass;
   const Module *before = nullptr;
@@ -30,7 +30,7 @@ void writeAll(int file, llvm::StringRef text) {
   }
 }
 
-/// Runs on LLVM's stack for signals, so the stack may be at its end.
+/// Runs on LLVM's signal stack, so it also works after a stack overflow.
 void onFatalSignal(void *) {
   if (!remembered)
     return;
@@ -39,7 +39,7 @@ void onFatalSignal(void *) {
   for (llvm::StringRef part :
        {llvm::StringRef("fsdpc: internal error: pass "), llvm::StringRef(remembered->pass), llvm::StringRef(" died\n")})
     writeAll(STDERR_FILENO, part);
-  alarm(mostSeconds);
+  alarm(maxSeconds);
   const std::string text = toText(*remembered->before);
   int file = open(remembered->path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file >= 0)

@@ -1,4 +1,4 @@
-// When a pass dies (an assertion, a fault, the end of the stack), the module as it was before that pass is written out,
+// If a pass crashes (an assertion, a segmentation fault, a stack overflow), the module before that pass is written out,
 // and the exit code is 70.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace fsdpc {
 
-/// While it lives, a fatal signal writes what `remember` was last given to `path` and ends the process with exit 70.
-/// One at a time.
+/// While it exists, a fatal signal writes the module last given to `remember` to `path` and ends the process with exit
+/// code 70. Only one may exist at a time.
 class CrashReproducer {
 public:
   explicit CrashReproducer(std::string path);
@@ -16,8 +16,8 @@ public:
   CrashReproducer(const CrashReproducer &) = delete;
   CrashReproducer &operator=(const CrashReproducer &) = delete;
 
-  /// `before` must live until the next call, or `forget`. It is printed only if the pass dies: to print it before each
-  /// pass would take longer than the passes.
+  /// `before` must live until the next call, or `forget`. It is printed only if the pass crashes, since printing it
+  /// before each pass would take longer than the passes.
   void remember(llvm::StringRef pass, const Module &before);
   void forget();
 };

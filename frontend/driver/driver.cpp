@@ -23,12 +23,12 @@ namespace fsdpc {
 
 namespace {
 
-/// runtime/common/version.h says the same of programs.
+/// runtime/common/version.h has the same version for programs.
 constexpr llvm::StringLiteral version = "0.1";
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// The model, the only word beside options and `first` words of a subcommand.
+/// The model. Requires that it is the only word in addition to options and the `first` words of a subcommand.
 llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) {
   llvm::ArrayRef<std::string> words = values.positional();
   if (words.size() == first + 1)
@@ -58,12 +58,12 @@ llvm::Error inspect(const OptionValues &values) {
   return llvm::Error::success();
 }
 
-/// The train stage that belongs to OUT/stages/planned.fsir lies beside it.
+/// The train stage of OUT/stages/planned.fsir is in the same folder.
 llvm::Error checkAgainstNeighbour(const Module &planned, llvm::StringRef path) {
   llvm::SmallString<128> train(llvm::sys::path::parent_path(path));
   llvm::sys::path::append(train, "train.fsir");
   if (!llvm::sys::fs::exists(train)) {
-    llvm::outs() << "no train.fsir beside it: order and memory were checked, values were not\n";
+    llvm::outs() << "no train.fsir next to it: order and memory were checked, values were not\n";
     return llvm::Error::success();
   }
   llvm::Expected<std::unique_ptr<Module>> module = readStage(train);
@@ -91,7 +91,7 @@ llvm::Error verifyStage(const OptionValues &values) {
   return llvm::Error::success();
 }
 
-/// What was asked to be told about the schedule; nothing before it is planned.
+/// Prints the requested reports about the schedule. Does nothing before it is planned.
 llvm::Error reportSchedule(const Compilation &compilation, const OptionValues &values) {
   if (compilation.module->stage != Stage::planned)
     return llvm::Error::success();
@@ -125,7 +125,7 @@ llvm::Error readProfiles(const OptionValues &values, SchedulePageOptions &option
   return llvm::Error::success();
 }
 
-/// The predicted timeline alone, to `--output` or stdout.
+/// Writes only the predicted timeline, to `--output` or stdout.
 llvm::Error simulateModel(OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 1);
   if (!input)
@@ -134,7 +134,7 @@ llvm::Error simulateModel(OptionValues &values) {
   if (!compilation)
     return compilation.takeError();
   if (compilation->module->stage != Stage::planned)
-    return usage("simulate: needs the whole pipeline; leave out --compile_to and --passes");
+    return usage("simulate: needs the full pipeline; leave out --compile_to and --passes");
   printRemarks(*compilation, values);
   if (llvm::Error error = reportSchedule(*compilation, values))
     return error;
@@ -152,7 +152,7 @@ llvm::Error simulateModel(OptionValues &values) {
   return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
-/// A program of the device that calls cuDNN's frontend links only where its headers were there when fsdpc was built.
+/// A device program that calls cuDNN's frontend links only if its headers were present when fsdpc was built.
 llvm::Error checkFrontend(const OptionValues &values) {
 #if !defined(FSDPC_HAS_CUDNN_FRONTEND)
   llvm::StringRef testBuild = values.text("test_build");
@@ -178,7 +178,7 @@ llvm::Error compile(OptionValues &values) {
     if (bool isSame = false; !llvm::sys::fs::equivalent(values.text(name), *input, isSame) && isSame)
       return usage("--" + name + " " + values.text(name) + ": is the input and would be overwritten");
   if (!textOnly && values.text("output").empty() && !values.flag("dry_run"))
-    return usage("-o OUT: where the program goes is missing");
+    return usage("-o OUT: the output folder is missing");
   if (!textOnly && !values.flag("dry_run")) {
     if (llvm::Error error = checkFrontend(values))
       return error;
@@ -229,7 +229,7 @@ llvm::Error dispatch(OptionValues &values) {
   return compile(values);
 }
 
-/// What follows `--` belongs to CHECK, whatever it looks like.
+/// Arguments after `--` belong to CHECK, whatever they look like.
 llvm::Error reduce(llvm::ArrayRef<std::string> arguments) {
   const std::string *dashes = llvm::find(arguments, "--");
   llvm::ArrayRef<std::string> check(dashes, arguments.end());

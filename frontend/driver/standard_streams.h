@@ -1,17 +1,18 @@
-// stdout and stderr may be closed, and their reader may go away: a compile goes on all the same.
+// stdout and stderr may be closed, and their reader may exit. A compile continues nevertheless.
 #pragma once
 
 namespace fsdpc {
 
-/// First of all: a closed standard stream becomes /dev/null, so that no file gets its number and what is printed.
+/// Replaces closed standard streams by /dev/null, so that no file gets their numbers and with them the printed text.
+/// Must be called first.
 void openStandardStreams();
 
-/// A pipe without a reader and a file beyond the limit are errors of the write, which are told, and no signals. After
-/// LLVM has set its handlers, which end the process.
+/// Makes writing to a pipe without a reader, or beyond the file size limit, an error of the write, which is reported,
+/// instead of a signal. Must be called after LLVM has set its handlers, which end the process.
 void ignoreSignalsOfWriting();
 
-/// What is left for stdout goes out. Returns `code`, or 1 with a message where the output was wanted and could not be
-/// written; a reader that went away wanted no more.
+/// Flushes stdout. Returns `code`, or 1 with a message if output could not be written. A reader that has closed the
+/// pipe is no error.
 int flushStandardOutput(int code);
 
 } // namespace fsdpc

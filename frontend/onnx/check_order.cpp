@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// From a node through its inputs to a node.
+/// Edges from a node to the producers of its inputs.
 class Dependence {
 public:
   explicit Dependence(const onnx::GraphProto &graph) : graph(graph) {

@@ -1,13 +1,13 @@
-// Does every node read only what is there?
+// Checks that every node reads only names that are defined before it.
 #pragma once
 
 #include "frontend/onnx/model.h"
 
 namespace fsdpc {
 
-/// The first node of the graph that reads a name which nothing before it gives, and why: an initializer or input is
-/// missing, the nodes are in the wrong order, or they form a cycle. "" if there is none. Graphs inside of nodes are
-/// libonnx's to check.
+/// Describes the first node of the graph that reads a name that nothing before it defines, and the cause: a missing
+/// initializer or input, nodes in the wrong order, or a cycle. Returns "" if there is none. Graphs inside nodes are
+/// left to libonnx.
 std::string misplacedInput(const OnnxModel &model);
 
 } // namespace fsdpc

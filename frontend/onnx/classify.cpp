@@ -16,7 +16,7 @@ bool isFloatType(int32_t onnxType) {
   return dtype && isFloat(*dtype);
 }
 
-/// Leaves of state that PyTorch modules keep as buffers.
+/// Leaf names of the state that PyTorch modules keep as buffers.
 bool isBufferName(llvm::StringRef name) {
   static constexpr llvm::StringRef leaves[] = {"running_mean",
                                                "running_var",
@@ -41,7 +41,7 @@ bool isBufferName(llvm::StringRef name) {
   return llvm::is_contained(leaves, leafOf(name));
 }
 
-/// Words by which people and other exporters name what is trained.
+/// Words that appear in the names of trained tensors, as people and other exporters choose them.
 bool isParameterName(llvm::StringRef name) {
   std::string lower = name.lower();
   for (llvm::StringRef word : {"weight", "bias", "kernel", "gamma", "beta", "embed", "scale", "token"})
@@ -50,19 +50,19 @@ bool isParameterName(llvm::StringRef name) {
   return false;
 }
 
-bool isMatrixProduct(const onnx::NodeProto &node) {
+bool isMatmulOrConvolution(const onnx::NodeProto &node) {
   return llvm::StringSwitch<bool>(node.op_type())
       .Cases("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", true)
       .Default(false);
 }
 
-/// Is the value a matrix product or convolution, seen through what only moves elements?
-bool comesFromProduct(const GraphIndex &index, llvm::StringRef value) {
+/// True if a matmul or convolution produces the value. Looks through nodes that only move elements.
+bool comesFromMatmul(const GraphIndex &index, llvm::StringRef value) {
   for (int step = 0; step < 4; ++step) {
     const onnx::NodeProto *node = index.producer(value);
     if (!node)
       return false;
-    if (isMatrixProduct(*node))
+    if (isMatmulOrConvolution(*node))
       return true;
     bool moves = llvm::StringSwitch<bool>(node->op_type())
                      .Cases("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", true)
@@ -78,7 +78,7 @@ bool isElementwisePair(const onnx::NodeProto &node) {
   return llvm::StringSwitch<bool>(node.op_type()).Cases("Add", "Sub", "Mul", "Div", true).Default(false);
 }
 
-/// What readTensor gives of a float.
+/// One float element of readTensor's result, as a double.
 double floatAt(DType dtype, const uint8_t *element) {
   float single;
   double wide;
@@ -89,7 +89,7 @@ double floatAt(DType dtype, const uint8_t *element) {
   return wide;
 }
 
-/// An additive or logical mask: every element is 0, 1 or very negative, and more than one of them occurs.
+/// True for an additive or logical mask: every element is 0, 1 or very negative, and the elements are not all equal.
 bool looksLikeMask(const OnnxModel &model, const onnx::TensorProto &tensor) {
   constexpr int64_t largest = 1 << 22;
   if (tensor.dims_size() < 2 || elementsOf(tensor) > largest || elementsOf(tensor) < 4)
@@ -116,7 +116,7 @@ bool looksLikeMask(const OnnxModel &model, const onnx::TensorProto &tensor) {
   return isMask && varies;
 }
 
-/// Classifies one initializer after the other; names are given to the first that claims them.
+/// Classifies the initializers one by one. A name goes to the first initializer that claims it.
 class Classifier {
 public:
   Classifier(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
@@ -170,12 +170,12 @@ private:
     return with(role, InitializerKind::constant, "export metadata");
   }
 
-  /// The bias of a convolution or product that stands where the author's BatchNorm stood.
+  /// True for the bias of a convolution or matmul that replaces the author's BatchNorm.
   bool isFoldedBatchNormBias(const onnx::TensorProto &tensor) const {
     llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
     return !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
       const onnx::NodeProto &node = index.node(read);
-      bool isBias = read.input == 2 && isMatrixProduct(node);
+      bool isBias = read.input == 2 && isMatmulOrConvolution(node);
       return isBias && metadataOf(node, statementKey).contains("batch_norm");
     });
   }
@@ -204,14 +204,15 @@ private:
     return role;
   }
 
-  /// A table folded to [1, S, D], or a vector of a layer made [C, 1, 1] to broadcast.
+  /// True for a table folded to [1, S, D], or a layer's vector reshaped to [C, 1, 1] for broadcasting.
   static bool hasAddedOnes(const onnx::TensorProto &tensor, llvm::StringRef name) {
     bool isVector = llvm::count_if(tensor.dims(), [](int64_t dim) { return dim != 1; }) == 1;
     bool isOfLayer = leafOf(name) == "weight" || leafOf(name) == "bias";
     return (isVector && isOfLayer && tensor.dims_size() > 1) || (tensor.dims_size() > 2 && tensor.dims(0) == 1);
   }
 
-  /// A matrix that only matrix products read, as their second operand: a Linear weight whose Transpose was folded.
+  /// True for a matrix that is read only by matmuls, as their second operand: a Linear weight whose Transpose was
+  /// folded.
   bool isFoldedTranspose(const onnx::TensorProto &tensor) const {
     llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
     return tensor.dims_size() == 2 && !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
@@ -226,14 +227,14 @@ private:
       role.name = name.str();
   }
 
-  /// onnx::MatMul_18 read by /fc1/MatMul, and other names that stand for a value that the exporter computed.
+  /// onnx::MatMul_18 read by /fc1/MatMul, and other names for values that the exporter computed.
   InitializerRole fromFoldedName(const onnx::TensorProto &tensor, InitializerRole role) {
     llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
     if (reads.empty() || (elementsOf(tensor) < 2 && useRole(index, reads.front()) == UseRole::table))
       return with(role, InitializerKind::constant, "use");
     const InitializerRead &first = reads.front();
     const bool isTrained = (readByLayer(first) && !scalesWeight(first)) || isScaledNorm(index.node(first)) ||
-                           isBiasOfProduct(tensor, first) ||
+                           isMatmulBias(tensor, first) ||
                            llvm::any_of(reads, [&](const InitializerRead &read) { return isStandardisedWeight(read); });
     if (!isTrained) {
       bool isTable = llvm::StringRef(tensor.name()).ends_with("Gather_output_0");
@@ -244,14 +245,14 @@ private:
     if (!hasScope)
       return role;
     role.isTransposed = isFoldedTranspose(tensor);
-    role.dropsOnes = !role.isTransposed && !isMatrixProduct(index.node(first)) && hasAddedOnes(tensor, "weight");
+    role.dropsOnes = !role.isTransposed && !isMatmulOrConvolution(index.node(first)) && hasAddedOnes(tensor, "weight");
     rename(role, nameFromScope(first));
     if (role.name != tensor.name())
       role.note = (role.isTransposed ? "stored transposed as " : "stored as ") + tensor.name();
     return role;
   }
 
-  /// Is it what a BatchNormalization of its own statistics reads as data, on the way to be a convolution's weight?
+  /// True if a BatchNormalization in training mode reads it as data and the result becomes a convolution's weight.
   bool isStandardisedWeight(const InitializerRead &read) const {
     const onnx::NodeProto *node = &index.node(read);
     const onnx::AttributeProto *training = attributeOf(*node, "training_mode");
@@ -265,28 +266,30 @@ private:
     return false;
   }
 
-  /// Beside a weight that a BatchNormalization standardises stands no norm's scale but what was computed from a gain.
+  /// True for an operand of a BatchNormalization that standardises a weight: not a norm's scale, but computed from a
+  /// gain.
   bool scalesWeight(const InitializerRead &read) const {
     const onnx::NodeProto &node = index.node(read);
     return node.op_type() == "BatchNormalization" && read.input > 0 && index.initializer(node.input(0));
   }
 
-  /// Is the vector added to the product of a weight? What the exporter cut out of in_proj_bias is.
-  bool isBiasOfProduct(const onnx::TensorProto &tensor, const InitializerRead &read) const {
+  /// True if the vector is added to the matmul of a weight, like the slices that the exporter cut out of in_proj_bias.
+  bool isMatmulBias(const onnx::TensorProto &tensor, const InitializerRead &read) const {
     const onnx::NodeProto &node = index.node(read);
     if (node.op_type() != "Add" || node.input_size() != 2 || tensor.dims_size() != 1)
       return false;
     const onnx::NodeProto *product = index.producer(node.input(1 - read.input));
-    return product && product->op_type() == "MatMul" && isBehindInitializer(product->input(1));
+    return product && product->op_type() == "MatMul" && readsInitializer(product->input(1));
   }
 
-  bool isBehindInitializer(llvm::StringRef value) const {
+  bool readsInitializer(llvm::StringRef value) const {
     const onnx::NodeProto *node = index.producer(value);
     const bool isAlias = node && (node->op_type() == "Identity" || node->op_type() == "Transpose");
     return index.initializer(isAlias ? llvm::StringRef(node->input(0)) : value) != nullptr;
   }
 
-  /// The scale or the shift of a GroupNorm, which TorchScript writes as InstanceNormalization, Reshape, Mul and Add.
+  /// True for the scale or the shift of a GroupNorm. TorchScript writes GroupNorm as InstanceNormalization, Reshape,
+  /// Mul and Add.
   bool isScaledNorm(const onnx::NodeProto &node) const {
     const onnx::NodeProto *before = &node;
     for (llvm::StringRef op : {"Add", "Mul", "Reshape", "InstanceNormalization"})
@@ -298,7 +301,7 @@ private:
     return false;
   }
 
-  /// The node behind whichever input has one.
+  /// The producer of the first input that has one. Constant nodes do not count.
   const onnx::NodeProto *producerOfInputs(const onnx::NodeProto &node) const {
     for (const std::string &input : node.input())
       if (const onnx::NodeProto *producer = index.producer(input); producer && producer->op_type() != "Constant")
@@ -306,7 +309,7 @@ private:
     return nullptr;
   }
 
-  /// A matrix product, convolution, norm or embedding reads it as what it trains.
+  /// True if a matmul, convolution, norm or embedding reads it in the position of a trained operand.
   bool readByLayer(const InitializerRead &read) const {
     const onnx::NodeProto &node = index.node(read);
     bool isElementwise = isElementwisePair(node);
@@ -314,7 +317,7 @@ private:
     return use != UseRole::other && use != UseRole::mean && use != UseRole::variance && !isElementwise;
   }
 
-  /// The sibling of the bias that is added to the product, else <scope>.weight or <scope>.bias.
+  /// The sibling of the bias that is added to the matmul's result, else <scope>.weight or <scope>.bias.
   std::string nameFromScope(const InitializerRead &read) const {
     const onnx::NodeProto &node = index.node(read);
     llvm::StringRef scope = index.scopes[read.node];
@@ -344,7 +347,7 @@ private:
     // The weight of a layer may start as an identity matrix.
     const bool isLayerWeight =
         leafOf(tensor.name()) == "weight" &&
-        llvm::any_of(reads, [&](const InitializerRead &read) { return isMatrixProduct(index.node(read)); });
+        llvm::any_of(reads, [&](const InitializerRead &read) { return isMatmulOrConvolution(index.node(read)); });
     if (isBufferName(tensor.name()) || isState || (!isLayerWeight && looksLikeMask(model, tensor)))
       return with(role, InitializerKind::buffer, "name");
     bool isModuleName = isTorch || llvm::StringRef(tensor.name()).contains('.');
@@ -360,7 +363,7 @@ private:
     const onnx::NodeProto &node = index.node(read);
     if (elementsOf(tensor) < 2 || !isElementwisePair(node))
       return false;
-    bool isBias = node.op_type() == "Add" && comesFromProduct(index, node.input(1 - read.input));
+    bool isBias = node.op_type() == "Add" && comesFromMatmul(index, node.input(1 - read.input));
     return isBias || isParameterName(tensor.name());
   }
 

@@ -12,7 +12,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostListed = 20;
+constexpr size_t maxListed = 20;
 
 bool isBiasName(llvm::StringRef name) {
   llvm::StringRef leaf = leafOf(name);
@@ -21,7 +21,8 @@ bool isBiasName(llvm::StringRef name) {
 
 bool isBatchNorm(llvm::StringRef operation) { return operation.contains("batch_norm"); }
 
-/// Operations of modules that hold parameters, and leave a node unless they were merged with another's.
+/// Operations of modules that have parameters. Such an operation has a node in the file unless it was merged with
+/// another.
 bool isOfLayer(llvm::StringRef operation) {
   return llvm::StringSwitch<bool>(operation)
       .Cases("layer_norm", "native_layer_norm", "rms_norm", "group_norm", "native_group_norm", true)
@@ -60,7 +61,7 @@ public:
       } else if (!reader.empty()) {
         result.lost.push_back({name, "is read by '" + reader + "', and was merged or dropped with its equals"});
       } else if (mayBeReadAsAnother.contains(moduleOf(name))) {
-        result.lost.push_back({name, "has no value of its own: another's of equal values is read in its place"});
+        result.lost.push_back({name, "was merged with a parameter of equal values, which is read in its place"});
       } else if (isDroppedScale(name)) {
         result.lost.push_back({name, "has no node left: the exporter drops what multiplies by one or adds zero"});
       } else if (mayBeMerged(moduleOf(name))) {
@@ -73,7 +74,7 @@ public:
   }
 
 private:
-  /// By placeholder, an operation that reads it and is left in the file.
+  /// Records for each placeholder an operation that reads it and is still in the file.
   void readStatements() {
     for (int i = 0; i < index.graph.node_size(); ++i) {
       const bool isKept = index.graph.node(i).op_type() == "BatchNormalization";
@@ -92,8 +93,9 @@ private:
     }
   }
 
-  /// Parts of a parameter (a Split of in_proj_bias) that a node of another module reads, though its statement quotes
-  /// others: there was one more parameter. A quoted part was handed there: the rows of an embedding.
+  /// Finds slices of a parameter (a Split of in_proj_bias) that a node of another module reads although its statement
+  /// does not quote them. Such a reader had one more parameter. A slice that the statement quotes was passed there by
+  /// the author, like the rows of an embedding.
   void readParts() {
     llvm::StringMap<std::string> parameterOfPart;
     for (int i = 0; i < index.graph.node_size(); ++i) {
@@ -118,7 +120,8 @@ private:
     }
   }
 
-  /// Does the node's statement read the value under the name that it has in the file, or that of what made it?
+  /// True if the node's statement quotes the value, by its name in the file or by the name of the statement that made
+  /// it.
   bool quotes(int node, llvm::StringRef value) const {
     const TracedStatement *statement = statementOf(node);
     const int producer = index.producerPosition(value);
@@ -133,7 +136,7 @@ private:
         .Default(false);
   }
 
-  /// A product that stands for itself and the BatchNorm behind it: its bias is what the two make.
+  /// A matmul or convolution that also stands for the BatchNorm after it: its bias is computed from both.
   void noteFolded(const onnx::NodeProto &node) {
     hasFoldedBatchNorm = true;
     if (node.input_size() > 1)
@@ -161,7 +164,7 @@ private:
       accounted.insert(name.first());
   }
 
-  /// Modules with a module in them of which the file has a parameter.
+  /// Lists the parents of modules that have a parameter in the file.
   void listModulesInFile(llvm::ArrayRef<std::string> missing) {
     llvm::StringSet<> isMissing;
     for (const std::string &name : missing)
@@ -171,23 +174,25 @@ private:
         modulesInFile.insert(moduleOf(moduleOf(name)));
   }
 
-  /// A module that left no node was unused or merged. Where BatchNorm was folded, the convolution's statement is gone,
-  /// and with it who reads the merged: a part of a module that runs does not stand idle.
+  /// A module without nodes was unused or merged. Where BatchNorm was folded, the convolution's statement is gone, so
+  /// the quotes that would show a merge are gone too. A submodule of a module that runs is then assumed to be merged,
+  /// not unused.
   bool mayBeMerged(llvm::StringRef module) const {
     const bool isOfRunning = !moduleOf(module).empty() && hasNodes(moduleOf(module));
     return !hasNodes(module) && (hasMerged || (hasFoldedBatchNorm && isOfRunning) || isMergedBatchNorm(module));
   }
 
-  /// Two BatchNorms of one input that are equal become one, and the second one's parameters are quoted nowhere. Its
-  /// neighbours in its module are in the file, or the module around that quotes what nothing in the file makes.
+  /// Two equal BatchNorms of one input become one, and no statement quotes the parameters of the second. In such a case
+  /// a sibling module has a parameter in the file, or the module around the parent quotes a value that nothing in the
+  /// file makes.
   bool isMergedBatchNorm(llvm::StringRef module) const {
     const llvm::StringRef parent = moduleOf(module);
     return signature.isBuffer.contains((module + ".running_mean").str()) && !parent.empty() &&
            (modulesInFile.contains(parent) || scopesThatQuoteLost.contains(moduleOf(parent)));
   }
 
-  /// The one tensor of a module of its own, in a module that runs, is no layer that may stand idle: those have a
-  /// weight.
+  /// A tensor that is the only one of its module, inside a module that runs, is not an unused layer, because layers
+  /// have a weight.
   bool isDroppedScale(llvm::StringRef name) const {
     llvm::StringRef module = moduleOf(name), parent = moduleOf(module);
     const bool isOfLayer = leafOf(name).contains("weight") || isBiasName(name);
@@ -203,8 +208,8 @@ private:
           scopesThatQuoteLost.insert(index.scopes[i]);
   }
 
-  /// Does a statement read what nothing in the file makes, though its operation is a layer's or the node reads a
-  /// folded value of another name in its place?
+  /// True if a statement quotes a value that nothing in the file makes, and either the value's operation is a layer's
+  /// or the node reads a folded value of another name in its place.
   bool findMerged() {
     llvm::StringSet<> undefined;
     for (const TracedStatement &statement : traced.statements)
@@ -221,8 +226,8 @@ private:
     return false;
   }
 
-  /// The modules whose missing parameters the node may mean: its statement quotes a value that is lost, and the node
-  /// reads a parameter that the statement does not quote, or a folded one of the lost value's operation.
+  /// Notes the modules whose missing parameters the node may refer to. Its statement quotes a lost value, and the node
+  /// reads a parameter that the statement does not quote, or a folded parameter of the lost value's operation.
   void noteReadInPlaceOf(int node) {
     const TracedStatement *statement = statementOf(node);
     if (!statement)
@@ -234,7 +239,7 @@ private:
       });
     };
     for (const std::string &input : index.graph.node(node).input()) {
-      const std::string parameter = parameterBehind(input);
+      const std::string parameter = sourceParameter(input);
       if (parameter.empty())
         continue;
       if (parameter == input && !llvm::is_contained(statement->parameters, parameter) &&
@@ -247,17 +252,18 @@ private:
     }
   }
 
-  /// The parameter that an initializer holds, or that the repairs made the value from: their nodes have no statement.
-  std::string parameterBehind(llvm::StringRef value) const {
-    constexpr int mostNodes = 6;
-    for (int step = 0; step < mostNodes; ++step) {
+  /// The parameter that an initializer holds, or from which the repairs make the value. Nodes of repairs have no
+  /// statement.
+  std::string sourceParameter(llvm::StringRef value) const {
+    constexpr int maxNodes = 6;
+    for (int step = 0; step < maxNodes; ++step) {
       if (const onnx::TensorProto *tensor = index.initializer(value))
         return parameterOf(signature, *tensor);
       const int producer = index.producerPosition(value);
       if (producer < 0 || statementOf(producer) || index.graph.node(producer).input_size() == 0)
         return "";
       const onnx::NodeProto &node = index.graph.node(producer);
-      // What was computed back has a number beside the parameter.
+      // A node that recomputes a value from its parameter may also have a scalar operand.
       const onnx::TensorProto *first = index.initializer(node.input(0));
       const bool isNumber = first && node.input_size() > 1 && parameterOf(signature, *first).empty();
       value = node.input(isNumber ? 1 : 0);
@@ -302,11 +308,11 @@ private:
 };
 
 std::string listed(llvm::ArrayRef<std::string> names) {
-  std::string text = "'" + llvm::join(names.take_front(mostListed), "', '") + "'";
-  return names.size() > mostListed ? text + " and " + std::to_string(names.size() - mostListed) + " more" : text;
+  std::string text = "'" + llvm::join(names.take_front(maxListed), "', '") + "'";
+  return names.size() > maxListed ? text + " and " + std::to_string(names.size() - maxListed) + " more" : text;
 }
 
-/// Takes off `lost` what the user accepts as it is in the file.
+/// Removes from `lost` the parameters that the user accepts as they are in the file.
 llvm::Error acceptChanged(std::vector<LostParameter> &lost, const MissingParameters &missing, llvm::StringRef text) {
   if (text.empty())
     return llvm::Error::success();
@@ -347,28 +353,28 @@ llvm::Error accountForAll(const Repair &repair) {
   return acceptChanged(lost, missing, repair.options.acceptChanged);
 }
 
-void findTracedApart(OnnxModel &model, llvm::ArrayRef<Parameter> parameters) {
+void findTracedSeparately(OnnxModel &model, llvm::ArrayRef<Parameter> parameters) {
   TracedGraph traced(model.graph(), exportSignature(model.graph()));
   llvm::StringSet<> names;
   for (const TracedStatement &statement : traced.statements)
-    if (statement.isTracedApart)
+    if (statement.isTracedSeparately)
       for (const std::string &name : statement.parameters)
         names.insert(name);
   for (const Parameter &parameter : parameters)
     if (parameter.trainable && names.contains(parameter.name))
-      model.tracedApart.push_back(parameter.name);
+      model.tracedSeparately.push_back(parameter.name);
 }
 
 namespace {
 
-/// One line a name, with what `describe` says behind it; a long list is cut.
+/// One line per name, followed by the text of `describe`. A long list is cut.
 template <class T, class Describe>
 std::string listed(const std::vector<T> &all, Describe describe) {
   std::string text;
-  for (const T &one : llvm::ArrayRef(all).take_front(mostListed))
+  for (const T &one : llvm::ArrayRef(all).take_front(maxListed))
     text += "\n  " + describe(one);
-  if (all.size() > mostListed)
-    text += "\n  and " + std::to_string(all.size() - mostListed) + " more";
+  if (all.size() > maxListed)
+    text += "\n  and " + std::to_string(all.size() - maxListed) + " more";
   return text;
 }
 
@@ -386,13 +392,13 @@ llvm::Error refuseLost(const OnnxModel &model) {
         " parameters cannot be trained as the model was written, for the exporter changed them:" + lost +
         "\nexport again with torch.onnx.export(..., dynamo=True, optimize=False), which keeps parameters as they are, "
         "or train what the file holds in their place: --accept_changed REGEX");
-  if (!model.tracedApart.empty())
+  if (!model.tracedSeparately.empty())
     return llvm::createStringError(
-        std::to_string(model.tracedApart.size()) +
+        std::to_string(model.tracedSeparately.size()) +
         " parameters are read in a part of the model that stood under torch.no_grad() or torch.autocast(), and the "
         "file does not say which, so not whether they train:" +
-        listed(model.tracedApart, [](const std::string &name) { return "'" + name + "'"; }) +
-        "\nsay --frozen REGEX for those that do not train, or --trainable REGEX for all that do");
+        listed(model.tracedSeparately, [](const std::string &name) { return "'" + name + "'"; }) +
+        "\nuse --frozen REGEX for those that do not train, or --trainable REGEX for all that do");
   return llvm::Error::success();
 }
 

@@ -23,15 +23,15 @@ std::string forLine(llvm::StringRef line) {
 } // namespace
 
 /// The scalars of a chain's steps.
-struct ComputedBack::Numbers {
+struct InvertedParameters::Numbers {
   std::vector<float> values;
   std::optional<bool> areFirst; ///< unknown: either
-  std::string line;             ///< that the number stands in
+  std::string line;             ///< the source line that has the number
 };
 
 namespace {
 
-/// Steps with the numbers in every order that they may have.
+/// The chains of all possible orders of the steps and of their scalars.
 std::vector<ComputedChain> chainsWith(llvm::ArrayRef<ChainStep> steps, std::vector<float> numbers,
                                       llvm::ArrayRef<bool> areFirst, bool isLastKnown) {
   std::vector<ComputedChain> chains;
@@ -56,15 +56,15 @@ std::vector<ComputedChain> chainsWith(llvm::ArrayRef<ChainStep> steps, std::vect
 
 } // namespace
 
-llvm::Expected<RestoredOrWhy> ComputedBack::restore(const onnx::TensorProto &tensor, const Folding &folding) {
-  constexpr size_t mostSteps = 4;
+llvm::Expected<RestoredOrWhy> InvertedParameters::restore(const onnx::TensorProto &tensor, const Folding &folding) {
+  constexpr size_t maxSteps = 4;
   std::vector<ChainStep> steps;
   for (const std::string &operation : folding.computing) {
     if (invertibleOp(operation).empty())
       return RestoredOrWhy{false, whyNoInverse(operation)};
     steps.push_back({invertibleOp(operation).str(), std::nullopt, false});
   }
-  if (folding.repeats || folding.readsRows || steps.size() > mostSteps)
+  if (folding.repeats || folding.readsRows || steps.size() > maxSteps)
     return RestoredOrWhy();
   if (std::string reader = values.foreignReader(tensor, folding.parameter); !reader.empty())
     return RestoredOrWhy{false, "'" + reader + "' reads it for another parameter of equal values"};
@@ -83,9 +83,10 @@ llvm::Expected<RestoredOrWhy> ComputedBack::restore(const onnx::TensorProto &ten
                 numbers->line);
 }
 
-/// As many scalars as steps take. Other operands are shapes and axes of operations that move.
-std::optional<ComputedBack::Numbers> ComputedBack::numbersOf(const onnx::TensorProto &tensor, const Folding &folding,
-                                                             size_t needed) const {
+/// Finds `needed` scalars, one for each step that has one. Other operands are shapes and axes of operations that move
+/// elements.
+std::optional<InvertedParameters::Numbers> InvertedParameters::numbersOf(const onnx::TensorProto &tensor,
+                                                                         const Folding &folding, size_t needed) const {
   const bool hasScalarTensor = llvm::any_of(folding.moving, isScalarTensor);
   const bool hasShapes = llvm::any_of(folding.moving, [](llvm::StringRef name) { return !isScalarTensor(name); });
   Numbers numbers;
@@ -107,21 +108,21 @@ std::optional<ComputedBack::Numbers> ComputedBack::numbersOf(const onnx::TensorP
     return numbersOfLine(tensor, folding);
   if (numbers.values.size() != needed || (absent > 0 && !hasShapes))
     return std::nullopt;
-  // `1 - w` is traced as a tensor of one scalar from which w is taken, `w - 1` as the number behind w.
+  // `1 - w` is traced as a one-element tensor minus w, `w - 1` with the number after w.
   numbers.areFirst = hasScalarTensor;
   if (hasScalarTensor && needed > 1)
     numbers.areFirst.reset();
   return numbers;
 }
 
-std::optional<ComputedBack::Numbers> ComputedBack::numbersOfLine(const onnx::TensorProto &tensor,
-                                                                 const Folding &folding) const {
-  constexpr size_t mostReaders = 16;
-  for (const Read &read : values.index.consumers(tensor.name()).take_front(mostReaders)) {
+std::optional<InvertedParameters::Numbers> InvertedParameters::numbersOfLine(const onnx::TensorProto &tensor,
+                                                                             const Folding &folding) const {
+  constexpr size_t maxReaders = 16;
+  for (const Read &read : values.index.consumers(tensor.name()).take_front(maxReaders)) {
     if (withoutCallCount(values.index.scopes[read.node]) != moduleOf(folding.parameter))
       continue;
     llvm::StringRef line = sourceLine(values.index.graph.node(read.node));
-    std::optional<NumberBeside> beside = numberBeside(line, leafOf(folding.parameter));
+    std::optional<ScalarOperand> beside = findScalarOperand(line, leafOf(folding.parameter));
     if (!beside)
       continue;
     const llvm::StringRef op = beside->operation == '+'   ? "Add"
@@ -136,8 +137,8 @@ std::optional<ComputedBack::Numbers> ComputedBack::numbersOfLine(const onnx::Ten
   return std::nullopt;
 }
 
-llvm::Expected<RestoredOrWhy> ComputedBack::choose(const onnx::TensorProto &tensor, const Folding &folding,
-                                                   llvm::ArrayRef<ComputedChain> chains, llvm::StringRef line) {
+llvm::Expected<RestoredOrWhy> InvertedParameters::choose(const onnx::TensorProto &tensor, const Folding &folding,
+                                                         llvm::ArrayRef<ComputedChain> chains, llvm::StringRef line) {
   llvm::Expected<std::optional<std::vector<float>>> stored = values.floats(tensor);
   if (!stored)
     return stored.takeError();
@@ -164,15 +165,16 @@ llvm::Expected<RestoredOrWhy> ComputedBack::choose(const onnx::TensorProto &tens
       found = std::move(*back);
   }
   if (fitting.size() != 1)
-    return RestoredOrWhy{false, fitting.empty() ? "its values do not come out again" : "nothing tells in which order"};
+    return RestoredOrWhy{false, fitting.empty() ? "no order of the steps reproduces its values"
+                                                : "several orders of the steps fit"};
   note(tensor, folding.parameter, *fitting.front(), found, line);
-  computeForth(tensor, folding.parameter, *fitting.front());
+  evaluateChain(tensor, folding.parameter, *fitting.front());
   return RestoredOrWhy{true, ""};
 }
 
-/// A parameter that the file does not have gets the values found.
-void ComputedBack::note(const onnx::TensorProto &tensor, const std::string &parameter, const ComputedChain &chain,
-                        llvm::ArrayRef<float> found, llvm::StringRef line) {
+/// Makes an initializer of the values found if the file does not have the parameter, and adds a remark.
+void InvertedParameters::note(const onnx::TensorProto &tensor, const std::string &parameter, const ComputedChain &chain,
+                              llvm::ArrayRef<float> found, llvm::StringRef line) {
   const std::string steps = "'" + tensor.name() + "' (" + toString(chain) + ")";
   std::vector<std::string> &remarks = values.repair.remarks;
   if (values.parameter(parameter)) {
@@ -189,8 +191,8 @@ void ComputedBack::note(const onnx::TensorProto &tensor, const std::string &para
   remarks.push_back("'" + parameter + "' " + text);
 }
 
-void ComputedBack::computeForth(const onnx::TensorProto &tensor, const std::string &parameter,
-                                const ComputedChain &chain) {
+void InvertedParameters::evaluateChain(const onnx::TensorProto &tensor, const std::string &parameter,
+                                       const ComputedChain &chain) {
   std::string value = parameter;
   for (const ChainStep &step : chain)
     value = step.scalar ? values.edit.addScalar(step.op, value, *step.scalar, step.isScalarFirst)

@@ -1,4 +1,4 @@
-// A parameter that the file holds as the result of elementwise steps only is computed back.
+// Recovers a parameter that the file holds only as the result of invertible elementwise steps.
 #pragma once
 
 #include "frontend/onnx/computed_chain.h"
@@ -7,19 +7,20 @@
 
 namespace fsdpc {
 
-/// Done, or why not in a few words: "clamp has no inverse". "" where the metadata say nothing of use.
+/// Success, or the reason for the failure in a few words: "clamp has no inverse". The reason is "" if the metadata give
+/// none.
 struct RestoredOrWhy {
   bool isDone = false;
   std::string why;
 };
 
-/// `folded_from` names the steps, and the tensor's own name the last one. Their numbers are scalars that are still in
-/// the file, or stand beside the parameter in the source line that a reader in the parameter's module quotes. Of all
-/// orders that these allow, exactly one has to give the stored values: from the parameter where the file has it, else
-/// from what is computed back. The graph then computes forth.
-class ComputedBack {
+/// `folded_from` names the steps, and the tensor's own name is that of the last step. The scalars of the steps are
+/// still in the file, or appear next to the parameter in the source line that a reader in the parameter's module
+/// quotes. Of all orders that these allow, exactly one must reproduce the stored values: from the parameter if the file
+/// has it, else from the inverted values. The graph then computes the tensor from the parameter.
+class InvertedParameters {
 public:
-  explicit ComputedBack(FoldedValues &values) : values(values) {}
+  explicit InvertedParameters(FoldedValues &values) : values(values) {}
 
   llvm::Expected<RestoredOrWhy> restore(const onnx::TensorProto &tensor, const Folding &folding);
 
@@ -32,7 +33,7 @@ private:
                                        llvm::ArrayRef<ComputedChain> chains, llvm::StringRef line);
   void note(const onnx::TensorProto &tensor, const std::string &parameter, const ComputedChain &chain,
             llvm::ArrayRef<float> found, llvm::StringRef line);
-  void computeForth(const onnx::TensorProto &tensor, const std::string &parameter, const ComputedChain &chain);
+  void evaluateChain(const onnx::TensorProto &tensor, const std::string &parameter, const ComputedChain &chain);
 
   FoldedValues &values;
 };

@@ -12,7 +12,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostSteps = 4;
+constexpr size_t maxSteps = 4;
 
 double applyUnary(llvm::StringRef op, double x) {
   if (op == "Neg")
@@ -79,15 +79,15 @@ float distanceToNext(float x) {
 }
 
 bool givesValue(const ComputedChain &chain, float parameter, float stored) {
-  const float value = computeForth(chain, parameter);
+  const float value = evaluateChain(chain, parameter);
   if (!std::isfinite(value) || !std::isfinite(parameter))
     return false;
   if (value == stored)
     return true;
-  // What a parameter that is one rounding away gives, and what each step may round to the other side.
+  // The larger of one rounding per step and the change that a parameter one rounding away makes.
   double allowed = static_cast<double>(chain.size()) * static_cast<double>(distanceToNext(stored));
   for (float towards : {-1.0F, 1.0F}) {
-    const float other = computeForth(chain, std::nextafter(parameter, towards * std::numeric_limits<float>::max()));
+    const float other = evaluateChain(chain, std::nextafter(parameter, towards * std::numeric_limits<float>::max()));
     if (std::isfinite(other))
       allowed = std::max(allowed, std::fabs(static_cast<double>(other) - value));
   }
@@ -96,8 +96,8 @@ bool givesValue(const ComputedChain &chain, float parameter, float stored) {
 
 } // namespace
 
-// Sums and products of two floats are right in double before they are rounded.
-float computeForth(llvm::ArrayRef<ChainStep> chain, float x) {
+// Computed in double, sums and products of two floats round to the correct f32.
+float evaluateChain(llvm::ArrayRef<ChainStep> chain, float x) {
   for (const ChainStep &step : chain)
     x = static_cast<float>(apply(step, x));
   return x;
@@ -124,7 +124,7 @@ bool takesScalar(llvm::StringRef op) { return op == "Add" || op == "Sub" || op =
 
 std::vector<ComputedChain> ordersOf(llvm::ArrayRef<ChainStep> steps, bool isLastKnown) {
   std::vector<ComputedChain> orders;
-  if (steps.empty() || steps.size() > mostSteps)
+  if (steps.empty() || steps.size() > maxSteps)
     return orders;
   std::vector<size_t> order(steps.size());
   std::iota(order.begin(), order.end(), size_t{0});

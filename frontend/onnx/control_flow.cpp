@@ -9,13 +9,13 @@ namespace fsdpc {
 
 namespace {
 
-/// A graph that is being copied, with what its own names have become. The first frame is the model's graph, whose names
+/// A graph that is being copied, with the new names of its values. The first frame is the model's graph, whose names
 /// stay.
 struct Frame {
   const onnx::GraphProto *graph;
-  std::unique_ptr<ControlNode> control; ///< that the graph is a body of
+  std::unique_ptr<ControlNode> control; ///< the node that the graph is a body of
   std::string suffix;
-  int64_t repeats = 1; ///< how often the graph is copied in all, at least
+  int64_t repeats = 1; ///< the minimum number of copies of the graph in total
   int next = 0;
   llvm::StringMap<std::string> names = {};
 };
@@ -92,7 +92,7 @@ private:
     return makeControlNode(flat, node, std::move(inputs));
   }
 
-  /// Starts the next body of a node, or hands on what the last one left.
+  /// Starts the next body of a node, or passes on the results of the last one.
   void enter(std::unique_ptr<ControlNode> control) {
     Names arguments;
     const onnx::GraphProto *body = control->next(arguments);
@@ -103,7 +103,7 @@ private:
                     std::to_string(arguments.size())};
     std::string suffix = frames.back().suffix + control->suffix();
     int64_t repeats = control->surely() ? frames.back().repeats * control->surely() : 1;
-    if (repeats * (1 + body->node_size()) > mostExpandedNodes)
+    if (repeats * (1 + body->node_size()) > maxExpandedNodes)
       throw tooManyNodes();
     frames.push_back({body, std::move(control), suffix, repeats});
     for (const onnx::TensorProto &tensor : body->initializer())
@@ -144,7 +144,7 @@ private:
     }
   }
 
-  /// Names of the model's graph stay, because it may have them as outputs.
+  /// Names of the model's graph stay, because they may be its outputs.
   void addAlias(const std::string &name, const std::string &source) {
     onnx::NodeProto identity;
     identity.set_op_type("Identity");
@@ -159,7 +159,7 @@ private:
   FlatGraph flat;
   std::vector<Frame> frames;
   llvm::DenseMap<const onnx::TensorProto *, std::string> initializers;
-  llvm::DenseMap<const onnx::NodeProto *, std::string> constants; ///< that bodies hold: one for all iterations
+  llvm::DenseMap<const onnx::NodeProto *, std::string> constants; ///< of Constants in bodies: one for all iterations
 };
 
 } // namespace

@@ -15,7 +15,7 @@ const onnx::GraphProto &bodyOf(const onnx::NodeProto &node, llvm::StringRef name
   return attribute->g();
 }
 
-/// Element i of a list attribute, or the default where the list is absent.
+/// Element i of a list attribute, or the default if the list is absent.
 int64_t integerOf(const onnx::NodeProto &node, llvm::StringRef name, int64_t i) {
   const onnx::AttributeProto *attribute = attributeOf(node, name);
   return attribute && i < attribute->ints_size() ? attribute->ints(static_cast<int>(i)) : 0;
@@ -57,15 +57,15 @@ public:
     if (!input(0).empty())
       trips = known(input(0), "its trip count");
     goesOn = input(1).empty() || known(input(1), "its condition");
-    if (trips > mostIterations && input(1).empty())
+    if (trips > maxIterations && input(1).empty())
       throw tooMany(trips);
   }
 
   const onnx::GraphProto *next(Names &arguments) override {
     if (iteration >= trips || !goesOn)
       return nullptr;
-    if (iteration == mostIterations)
-      throw tooMany(std::min(trips, mostIterations + 1));
+    if (iteration == maxIterations)
+      throw tooMany(std::min(trips, maxIterations + 1));
     arguments = {flat.addConstant(iteration, false, false, "iteration" + suffix()),
                  flat.addConstant(1, true, false, "condition" + suffix())};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
@@ -104,8 +104,8 @@ private:
   }
 
   static Refusal tooMany(int64_t trips) {
-    return {"it runs " + std::to_string(trips) + (trips > mostIterations ? " times or more" : " times") +
-            "; loops of up to " + std::to_string(mostIterations) +
+    return {"it runs " + std::to_string(trips) + (trips > maxIterations ? " times or more" : " times") +
+            "; loops of up to " + std::to_string(maxIterations) +
             " iterations are unrolled. Use shorter inputs, or compute all steps at once"};
   }
 
@@ -129,8 +129,8 @@ public:
     scanned.resize(body.output_size() - carried.size());
     for (int64_t i = 0; i < scans; ++i)
       setTrips(i);
-    if (trips > mostIterations)
-      throw Refusal{"it runs " + std::to_string(trips) + " times; scans of up to " + std::to_string(mostIterations) +
+    if (trips > maxIterations)
+      throw Refusal{"it runs " + std::to_string(trips) + " times; scans of up to " + std::to_string(maxIterations) +
                     " steps are unrolled. Use shorter inputs, or compute all steps at once"};
   }
 

@@ -1,4 +1,4 @@
-// What If, Loop and Scan do, one body after the other.
+// The semantics of If, Loop and Scan, one body after the other.
 #pragma once
 
 #include "frontend/onnx/flat_graph.h"
@@ -6,19 +6,20 @@
 
 namespace fsdpc {
 
-/// One If, Loop or Scan that is being run: which body comes next, with which inputs, and what becomes of its outputs.
+/// One If, Loop or Scan that is being unrolled: the next body to copy, its inputs, and the use of its outputs.
 class ControlNode {
 public:
   ControlNode(FlatGraph &flat, const onnx::NodeProto &node, Names inputs)
       : node(node), flat(flat), inputs(std::move(inputs)) {}
   virtual ~ControlNode() = default;
-  /// The body to run now; null at the end. `arguments`: names of its inputs, in order.
+  /// The next body; null at the end. `arguments`: names of its inputs, in order.
   virtual const onnx::GraphProto *next(Names &arguments) = 0;
   virtual void take(const Names &outputs) = 0;
   /// Names of the node's outputs.
   virtual Names results() = 0;
   virtual std::string suffix() const = 0; ///< of names in the body that runs
-  /// How often the body runs at least, from the start on; 0 for what an iteration of an outer loop may not run at all.
+  /// The number of iterations, from the first one, that are certain to run; 0 for a body that an iteration of an outer
+  /// loop may skip.
   virtual int64_t surely() const { return 0; }
   const onnx::NodeProto &node;
 
@@ -28,14 +29,14 @@ protected:
     return i < inputs.size() ? inputs[i] : none;
   }
 
-  /// All tensors of one scan output beside each other along an axis of their own.
+  /// Stacks all tensors of one scan output along a new axis.
   std::string stacked(const Names &slices, int64_t axis, bool isReversed);
 
   FlatGraph &flat;
   Names inputs;
 };
 
-/// Throws a Refusal for one that cannot be unrolled. `inputs`: the names of the node's inputs in the flat graph.
+/// Throws a Refusal if the node cannot be unrolled. `inputs`: the names of the node's inputs in the flat graph.
 std::unique_ptr<ControlNode> makeControlNode(FlatGraph &flat, const onnx::NodeProto &node, Names inputs);
 
 } // namespace fsdpc

@@ -8,11 +8,11 @@ namespace fsdpc {
 
 namespace {
 
-// Converters look into small constants only: axes, scales, shapes.
+// Converters read only small constants: axes, scales, shapes.
 constexpr int64_t largestSeen = 1024;
 
-/// The model without the values of large tensors, which need not go through the converter.
-onnx::ModelProto lightCopy(OnnxModel &model) {
+/// The model without the values of large tensors, which the converter does not need.
+onnx::ModelProto shallowCopy(OnnxModel &model) {
   google::protobuf::RepeatedPtrField<onnx::TensorProto> weights;
   model.graph().mutable_initializer()->Swap(&weights);
   onnx::ModelProto copy = model.proto;
@@ -30,7 +30,7 @@ onnx::ModelProto lightCopy(OnnxModel &model) {
   return copy;
 }
 
-/// Puts the file's own tensors in the place of those that came through the converter.
+/// Replaces the tensors that went through the converter by the file's own.
 void restoreWeights(OnnxModel &model, onnx::ModelProto &converted) {
   llvm::StringMap<onnx::TensorProto *> originals;
   for (onnx::TensorProto &tensor : *model.graph().mutable_initializer())
@@ -40,8 +40,8 @@ void restoreWeights(OnnxModel &model, onnx::ModelProto &converted) {
       tensor.Swap(original);
 }
 
-/// The converter leaves Hardmax as it is, although it is along one axis from opset 13 on and over all axes behind
-/// before.
+/// The converter does not change Hardmax, although it works along one axis from opset 13 on and over all axes from
+/// `axis` on before that.
 llvm::Error refuseHardmax(const OnnxModel &model) {
   for (const onnx::NodeProto &node : model.proto.graph().node())
     if (node.op_type() == "Hardmax" && node.domain().empty())
@@ -57,8 +57,8 @@ void addText(onnx::NodeProto &node, const char *name, const char *value) {
   attribute->set_s(value);
 }
 
-/// Upsample and Resize before opset 11 divide coordinates by the scale and round down. The converter leaves that
-/// unsaid, and Resize does otherwise by default.
+/// Upsample and Resize before opset 11 divide coordinates by the scale and round down. The converter does not set the
+/// attributes for that, and the defaults of Resize differ.
 void keepCoordinates(onnx::GraphProto &model) {
   std::vector<onnx::GraphProto *> graphs = {&model};
   while (!graphs.empty()) {
@@ -90,7 +90,7 @@ llvm::Error convertOpset(OnnxModel &model) {
     return error;
   try {
     onnx::ModelProto converted =
-        onnx::version_conversion::ConvertVersion(lightCopy(model), static_cast<int>(translatedOpset));
+        onnx::version_conversion::ConvertVersion(shallowCopy(model), static_cast<int>(translatedOpset));
     restoreWeights(model, converted);
     if (opset < 11)
       keepCoordinates(*converted.mutable_graph());

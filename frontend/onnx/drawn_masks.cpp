@@ -27,18 +27,18 @@ bool isNear(double value, double expected) { return std::abs(value - expected) <
 
 bool isCastToFloat(const Node &node) { return node.op() == Op::cast && isFloat(node.result()->type().dtype()); }
 
-/// Shows every element of its operand, once or several times.
+/// True if the result holds exactly the elements of the operand, each once or several times.
 bool onlyMoves(const Node &node) { return node.op() == Op::broadcast || node.op() == Op::reshape; }
 
-/// A random value of 0 and 1.
+/// A random value whose elements are 0 or 1.
 struct Mask {
-  double rate = 0;                          ///< how often it is 1
-  Node *random = nullptr;                   ///< what draws it, uniform in [0, 1)
+  double rate = 0;                          ///< the probability of 1
+  Node *random = nullptr;                   ///< the node that draws it, uniform in [0, 1)
   llvm::SmallVector<const Node *, 4> moves; ///< between the two, from the mask back
 };
 
-/// Uniform in [0, 1), as drawn: an import scales by 1 and adds 0.
-Node *uniformBehind(const Value *value, Mask &mask) {
+/// The node that draws the value uniformly in [0, 1). The import multiplies by 1 and adds 0.
+Node *findUniform(const Value *value, Mask &mask) {
   for (int step = 0; step < longestChain; ++step) {
     Node *node = value->definer();
     if (!node || node->op() == Op::randomUniform)
@@ -59,25 +59,25 @@ bool readComparison(const Node &node, Mask &mask) {
   for (unsigned i = 0; i < 2; ++i)
     if (std::optional<double> bound = splatOf(node.operand(1 - i))) {
       mask.rate = i == 0 ? *bound : 1 - *bound;
-      mask.random = uniformBehind(node.operand(i), mask);
+      mask.random = findUniform(node.operand(i), mask);
       return mask.random;
     }
   return false;
 }
 
-/// floor(u + p) is 1 as often as p.
+/// floor(u + p) is 1 with probability p.
 bool readFloor(const Node &node, Mask &mask) {
   const Node *sum = definedBy(node.operand(0), Op::add);
   for (unsigned i = 0; sum && i < 2; ++i)
     if (std::optional<double> rate = splatOf(sum->operand(i))) {
       mask.rate = *rate;
-      mask.random = uniformBehind(sum->operand(1 - i), mask);
+      mask.random = findUniform(sum->operand(1 - i), mask);
       return mask.random;
     }
   return false;
 }
 
-std::optional<Mask> maskBehind(const Value *value) {
+std::optional<Mask> findDropoutMask(const Value *value) {
   Mask mask;
   bool isInverted = false;
   for (int step = 0; step < longestChain; ++step) {
@@ -101,7 +101,7 @@ std::optional<Mask> maskBehind(const Value *value) {
   return std::nullopt;
 }
 
-/// The value of which this one is value / rate; null if it is none.
+/// The operand x if `value` is x / rate; null otherwise.
 Value *dividedBy(const Value *value, double rate) {
   const Node *node = value->definer();
   if (!node || node->operandCount() != 2)
@@ -114,8 +114,8 @@ Value *dividedBy(const Value *value, double rate) {
   return node->op() == Op::mul && left && isNear(*left, 1 / rate) ? node->operand(1) : nullptr;
 }
 
-/// mask / rate, moved.
-std::optional<Mask> scaledMaskBehind(const Value *value) {
+/// mask / rate, possibly reshaped or broadcast.
+std::optional<Mask> findScaledDropoutMask(const Value *value) {
   llvm::SmallVector<const Node *, 4> moves;
   for (int step = 0; step < longestChain; ++step) {
     const Node *node = value->definer();
@@ -129,7 +129,7 @@ std::optional<Mask> scaledMaskBehind(const Value *value) {
   }
   const Node *node = value->definer();
   for (unsigned i = 0; node && i < node->operandCount() && node->operandCount() == 2; ++i)
-    if (std::optional<Mask> mask = maskBehind(node->operand(i));
+    if (std::optional<Mask> mask = findDropoutMask(node->operand(i));
         mask && dividedBy(value, mask->rate) == node->operand(i)) {
       moves.append(mask->moves);
       mask->moves = std::move(moves);
@@ -138,10 +138,10 @@ std::optional<Mask> scaledMaskBehind(const Value *value) {
   return std::nullopt;
 }
 
-/// Values that are x with some elements dropped and the others divided by the mask's rate.
+/// Values equal to x with some elements dropped and the others divided by the mask's rate.
 struct Dropped {
   Node *node;                            ///< reads the mask
-  llvm::SmallVector<Value *, 1> results; ///< the node's, or those of divisions behind it
+  llvm::SmallVector<Value *, 1> results; ///< the node's, or those of divisions after it
   Value *x;
   Mask mask;
   bool isScaled = true;
@@ -170,9 +170,9 @@ private:
   std::optional<Dropped> ofProduct(Node &product) const {
     for (unsigned i = 0; i < 2; ++i) {
       Value *x = product.operand(1 - i);
-      if (std::optional<Mask> mask = scaledMaskBehind(product.operand(i)))
+      if (std::optional<Mask> mask = findScaledDropoutMask(product.operand(i)))
         return Dropped{&product, {product.result()}, x, std::move(*mask)};
-      if (std::optional<Mask> mask = maskBehind(product.operand(i)))
+      if (std::optional<Mask> mask = findDropoutMask(product.operand(i)))
         return ofPlainProduct(product, x, std::move(*mask));
     }
     return std::nullopt;
@@ -192,11 +192,11 @@ private:
     return dropped;
   }
 
-  /// where(mask, x / p, 0), or the other way round.
+  /// where(mask, x / p, 0) or where(mask, 0, x / p).
   std::optional<Dropped> ofChoice(Node &choice) const {
     const bool dropsOnes = splatOf(choice.operand(1)) == 0.0;
     Value *kept = choice.operand(dropsOnes ? 2 : 1), *zeros = choice.operand(dropsOnes ? 1 : 2);
-    std::optional<Mask> mask = splatOf(zeros) == 0.0 ? maskBehind(choice.operand(0)) : std::nullopt;
+    std::optional<Mask> mask = splatOf(zeros) == 0.0 ? findDropoutMask(choice.operand(0)) : std::nullopt;
     if (!mask)
       return std::nullopt;
     mask->rate = dropsOnes ? 1 - mask->rate : mask->rate;
@@ -205,7 +205,7 @@ private:
     return ofDropoutModule(choice, {&choice, {}, kept, std::move(*mask)});
   }
 
-  /// Without the division only if the module's class says that it drops values in training alone.
+  /// A mask without the division is accepted only if the module's class shows that it drops values only in training.
   std::optional<Dropped> ofDropoutModule(Node &node, Dropped dropped) const {
     auto known = classes.find(llvm::StringRef(node.source).split('|').first.str());
     llvm::StringRef name = known == classes.end() ? "" : llvm::StringRef(known->second).rsplit('.').second;
@@ -216,7 +216,7 @@ private:
     return dropped;
   }
 
-  /// Does anything but what was found read the numbers? Then they are not a dropout's alone.
+  /// True if other nodes than those found read the random numbers. Then the numbers are not a dropout's alone.
   bool hasOtherReaders(Node &random) const {
     llvm::SmallSetVector<Node *, 16> chain;
     chain.insert(&random);
@@ -227,7 +227,7 @@ private:
           continue;
         if (!isElementwise(*user) && !onlyMoves(*user))
           return true;
-        // A dead end reads nothing.
+        // A node without users is not a reader.
         chain.insert(user);
         if (chain.size() > 4 * longestChain)
           return true;
@@ -239,15 +239,15 @@ private:
   llvm::DenseSet<const Node *> readers;
 };
 
-/// Is it what the import makes of the op?
+/// True if the node has the form that the import gives the op Dropout.
 bool isOpDropout(const Node &node) {
   const Node *keep = node.op() == Op::select ? definedBy(node.operand(0), Op::logicalNot) : nullptr;
   const Node *isDropped = keep ? definedBy(keep->operand(0), Op::less) : nullptr;
   return isDropped && definedBy(isDropped->operand(0), Op::randomUniform);
 }
 
-/// select(not(u < 1 - rate), x / rate, 0), the numbers moved to x's shape as the mask was: how the op Dropout is
-/// imported.
+/// select(not(u < 1 - rate), x / rate, 0), as the op Dropout is imported. The comparison is moved to x's shape as the
+/// mask was.
 Value *asDropout(const Dropped &dropped) {
   Builder builder(*dropped.node->function(), dropped.node);
   builder.inherit(*dropped.node);
@@ -263,7 +263,7 @@ Value *asDropout(const Dropped &dropped) {
 } // namespace
 
 void recognizeDrawnMasks(Function &forward, bool isActive) {
-  llvm::DenseMap<Value *, Value *> replaced; ///< one dropout's x may be what another leaves
+  llvm::DenseMap<Value *, Value *> replaced; ///< one dropout's x may be another's result
   for (Dropped &dropped : MaskSearch(forward).found) {
     if (isActive && (!dropped.isScaled || isOpDropout(*dropped.node)))
       continue;

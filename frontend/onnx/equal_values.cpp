@@ -1,12 +1,16 @@
 #include "frontend/onnx/equal_values.h"
 
 #include "frontend/onnx/metadata.h"
+#include "frontend/onnx/tensor_source.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include <cstring>
+#include <functional>
 
 namespace fsdpc {
 
 namespace {
-constexpr int64_t mostElements = 1 << 16;
+constexpr int64_t maxElements = 1 << 16;
 } // namespace
 
 bool holdsEqualVectors(const OnnxModel &model, const GraphIndex &index) {
@@ -14,17 +18,50 @@ bool holdsEqualVectors(const OnnxModel &model, const GraphIndex &index) {
   for (const onnx::TensorProto &tensor : index.graph.initializer()) {
     const bool isNamedVector = tensor.dims_size() == 1 && tensor.data_type() == onnx::TensorProto::FLOAT &&
                                !isExporterName(tensor.name()) && !index.consumers(tensor.name()).empty();
-    if (!isNamedVector || elementsOf(tensor) < 2 || elementsOf(tensor) > mostElements || isAbsent(model, tensor))
+    if (!isNamedVector || elementsOf(tensor) < 2 || elementsOf(tensor) > maxElements || isAbsent(model, tensor))
       continue;
     llvm::Expected<std::vector<uint8_t>> bytes = readTensor(model, tensor);
     if (!bytes) {
-      llvm::consumeError(bytes.takeError()); // whoever needs the values says so
+      llvm::consumeError(bytes.takeError()); // a reader that needs the values reports it
       continue;
     }
     if (!seen.insert(llvm::StringRef(reinterpret_cast<const char *>(bytes->data()), bytes->size())).second)
       return true;
   }
   return false;
+}
+
+bool ValueKinds::isUniform(const onnx::TensorProto &tensor) {
+  auto [known, isNew] = uniform.try_emplace(tensor.name(), true);
+  if (!isNew)
+    return known->second;
+  llvm::Expected<bool> same = fsdpc::isUniform(model, tensor, /*ifAbsent=*/true);
+  if (same)
+    known->second = *same;
+  else
+    reason = llvm::toString(same.takeError());
+  return known->second;
+}
+
+bool ValueKinds::isMonotonic(const onnx::TensorProto &tensor) {
+  constexpr int64_t minElements = 8;
+  const int64_t elements = elementsOf(tensor);
+  const bool isVector = tensor.dims_size() > 0 && tensor.dims(tensor.dims_size() - 1) == elements;
+  const bool isSingle = tensor.data_type() == onnx::TensorProto::FLOAT;
+  if (!isVector || !isSingle || elements < minElements || elements > maxElements || isAbsent(model, tensor))
+    return false;
+  auto [known, isNew] = monotonic.try_emplace(tensor.name(), false);
+  if (!isNew)
+    return known->second;
+  llvm::Expected<std::vector<uint8_t>> bytes = readTensor(model, tensor);
+  if (!bytes) {
+    llvm::consumeError(bytes.takeError());
+    return false;
+  }
+  std::vector<float> values(static_cast<size_t>(elements));
+  std::memcpy(values.data(), bytes->data(), bytes->size());
+  known->second = llvm::is_sorted(values) || llvm::is_sorted(values, std::greater<float>());
+  return known->second;
 }
 
 } // namespace fsdpc

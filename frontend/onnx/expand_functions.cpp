@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-// A body may hold ops that have bodies themselves; none is nested deeper than this.
+// Ops in a body may have bodies themselves, nested at most this deep.
 constexpr int maxRounds = 4;
 
 onnx::inliner::FunctionIdVector expandable(const OnnxModel &model) {
@@ -26,7 +26,7 @@ onnx::inliner::FunctionIdVector expandable(const OnnxModel &model) {
   return ids;
 }
 
-/// The inliner looks types up among the values only, where files need not list initializers.
+/// The inliner looks up types only among the values, where files need not list initializers.
 void listInitializerTypes(onnx::GraphProto &graph) {
   llvm::StringSet<> listed;
   for (const auto *values : {&graph.value_info(), &graph.input()})
@@ -54,7 +54,7 @@ void expandRound(OnnxModel &model, onnx::inliner::FunctionIdVector ids) {
   onnx::inliner::InlineSelectedFunctions(model.proto, *selected, nullptr);
 }
 
-/// Expanded they are read by a Gather, as embeddings are.
+/// After the expansion a Gather reads them, like embeddings.
 void noteAngleTables(OnnxModel &model) {
   for (const onnx::NodeProto &node : model.graph().node())
     if (node.op_type() == "RotaryEmbedding") {

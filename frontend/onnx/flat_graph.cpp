@@ -5,7 +5,7 @@
 namespace fsdpc {
 
 Refusal tooManyNodes() {
-  return {"unrolled, the model has more than " + std::to_string(mostExpandedNodes) +
+  return {"unrolled, the model has more than " + std::to_string(maxExpandedNodes) +
           " nodes or 2 GiB. Use shorter inputs, or fewer iterations"};
 }
 
@@ -29,7 +29,7 @@ std::string FlatGraph::unusedName(const std::string &wanted) {
 
 void FlatGraph::add(onnx::NodeProto node) {
   bytes += static_cast<int64_t>(node.ByteSizeLong());
-  if (nodes.size() >= mostExpandedNodes || bytes > mostExpandedBytes)
+  if (nodes.size() >= maxExpandedNodes || bytes > maxExpandedBytes)
     throw tooManyNodes();
   *nodes.Add() = std::move(node);
   known.add(nodes[nodes.size() - 1]);

@@ -1,4 +1,4 @@
-// The nodes that control flow is unrolled to, as they come; and what is known of their values.
+// The nodes of unrolled control flow in order of creation, with the known values among their results.
 #pragma once
 
 #include "frontend/onnx/known_values.h"
@@ -16,14 +16,14 @@ struct Refusal {
 };
 Refusal tooManyNodes();
 
-/// The graph without control flow, as it grows.
+/// The graph without control flow, while it is built.
 class FlatGraph {
 public:
   FlatGraph(OnnxModel &model, llvm::ArrayRef<GraphInput> inputs);
 
-  /// `wanted`, or that with something behind it, never to be given again.
+  /// `wanted`, or `wanted` with a suffix. Never returns the same name twice.
   std::string unusedName(const std::string &wanted);
-  /// Inputs and outputs are named by now.
+  /// The node has the final names of its inputs and outputs.
   void add(onnx::NodeProto node);
   /// A copy of a body's initializer in the model's graph; returns its name.
   std::string addInitializer(const onnx::TensorProto &tensor);

@@ -66,7 +66,7 @@ std::string FoldedValues::foreignReader(const onnx::TensorProto &tensor, llvm::S
       continue;
     llvm::StringRef scope = index.scopes[read.node];
     const bool isOutside = !isWithin(withoutCallCount(scope), moduleOf(parameter)) && !isWithin(parameter, scope);
-    // Where the module has no other parameter like it, the author computed the same twice.
+    // If the module has no other parameter like it, the author computed the same value twice.
     const bool mayBeTwo = copied.empty() && llvm::any_of(traced.statements[position].arguments, isMerged) &&
                           hasSibling(tensor, parameter);
     if (isOutside || mayBeTwo)

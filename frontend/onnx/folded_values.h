@@ -1,4 +1,5 @@
-// What the repairs of computed initializers share: the graph under edit, and where each parameter's values are.
+// Shared state of the repairs of computed initializers: the graph under edit, and the location of each parameter's
+// values.
 #pragma once
 
 #include "frontend/onnx/graph_edit.h"
@@ -18,22 +19,22 @@ public:
   const ExportSignature &signature;
   GraphEdit &edit;
 
-  /// The initializer of that name: of the file, or made since. Null if there is none.
+  /// The initializer of that name, from the file or made since. Null if there is none.
   const onnx::TensorProto *parameter(llvm::StringRef name) const;
-  /// An initializer of other name that is the parameter moved about: transposed, reshaped. Null if there is none.
+  /// An initializer under another name that holds the parameter transposed or reshaped. Null if there is none.
   const onnx::TensorProto *moved(llvm::StringRef parameter) const { return holders.lookup(parameter); }
-  /// Makes an initializer for a parameter that has none; what is read in its place.
+  /// Makes an initializer for a parameter that has none. Returns the value to read in its place.
   std::string make(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<uint8_t> bytes,
                    llvm::StringRef note);
   /// Its elements, if the file has them as f32.
   llvm::Expected<std::optional<std::vector<float>>> floats(const onnx::TensorProto &tensor) const;
-  /// A node that reads the computed tensor for another one of equal values, with which the exporter merged it: its
-  /// statement quotes a lost value of the same operation and not the tensor, or it stands outside of the parameter's
-  /// module and does not quote the tensor. "" if there is none, as where the merged have been split.
+  /// A node that reads the computed tensor in place of another tensor of equal values, with which the exporter merged
+  /// it. Its statement does not quote the tensor, and either quotes a lost value of the same operation or is outside
+  /// the parameter's module. "" if there is none, for example after merged tensors have been split.
   std::string foreignReader(const onnx::TensorProto &tensor, llvm::StringRef parameter) const;
 
 private:
-  /// Another parameter of the module, of as many elements as the tensor or not in the file.
+  /// True if the module has another parameter with the same number of elements, or one that is not in the file.
   bool hasSibling(const onnx::TensorProto &tensor, llvm::StringRef name) const;
 
   TracedGraph traced;

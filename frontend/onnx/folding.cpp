@@ -56,8 +56,8 @@ Folding foldingOf(const ExportSignature &signature, llvm::StringRef initializer,
     return moves;
   };
   for (const std::string &source : sources) {
-    // A buffer beside the parameter holds indices, or else an operation that computes is there too. It may have the
-    // name of an operation: index.
+    // A buffer among the sources holds indices, unless an operation that computes is also among them. The buffer may
+    // have the name of an operation: index.
     folding.readsRows |= signature.isBuffer.contains(source);
     if (signature.isParameter.contains(source) || signature.isBuffer.contains(source))
       continue;

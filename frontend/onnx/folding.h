@@ -1,25 +1,25 @@
-// How the exporter came from parameters to an initializer that it computed, as far as names tell: `folded_from` lists
-// all values that went into it, sorted, and traced values are named after their operation (traced_graph.h).
+// Infers from names how the exporter computed an initializer from parameters. `folded_from` lists all values that went
+// into it, sorted, and traced values are named after their operation (traced_graph.h).
 #pragma once
 
 #include "frontend/onnx/metadata.h"
 
 namespace fsdpc {
 
-/// What an operation of the tracer does with elements. What only makes indices moves none of a parameter's. A getitem
-/// may be of any operation with several results, which leaves no name of its own.
+/// The effect of a traced operation on elements. Operations that only make indices move none of a parameter's elements.
+/// A getitem may belong to any operation with several results, which leaves no name of its own.
 enum class Moves : uint8_t {
-  all,      ///< a permutation or a part of them: nothing occurs more often than before
+  all,      ///< a permutation or a subset: no element occurs more often than before
   repeated, ///< elements may occur more than once
   rows,     ///< reads rows by indices
-  computed, ///< makes other values
+  computed, ///< computes other values
 };
 Moves movesOf(llvm::StringRef operation);
 
-/// Does it leave elements out?
+/// True if the operation may leave elements out.
 bool takesPart(llvm::StringRef operation);
 
-/// Do all elements stay where they are in row-major order?
+/// True if all elements keep their row-major order.
 bool keepsOrder(llvm::StringRef operation);
 
 struct Folding {
@@ -34,11 +34,10 @@ struct Folding {
   std::string operations() const;
 };
 
-/// `sources`: of `folded_from`.
+/// `sources`: the entries of `folded_from`.
 Folding foldingOf(const ExportSignature &signature, llvm::StringRef initializer, llvm::ArrayRef<std::string> sources);
 
-/// The operation that a folded initializer is named after. Copies of it carry its name and, behind a point, whose they
-/// are.
+/// The operation that a folded initializer is named after. The name of a copy is followed by a point and its owner.
 llvm::StringRef operationOfFolded(llvm::StringRef initializer);
 
 } // namespace fsdpc

@@ -19,7 +19,7 @@ std::string idOf(const NodeOrFunction &item, llvm::StringRef name) {
   return (domain + ":" + name + (item.overload().empty() ? "" : ":" + item.overload())).str();
 }
 
-/// What one function holds itself, and what it becomes.
+/// The size of one function, by itself and after inlining.
 struct Body {
   std::string id;
   std::vector<int> calls; ///< with repetitions
@@ -58,7 +58,7 @@ private:
     return body;
   }
 
-  /// Adds up what is called before who calls it, on a stack of our own.
+  /// Sums sizes of callees before callers, on an explicit stack.
   llvm::Error visitFrom(int root) {
     std::vector<std::pair<int, size_t>> stack;
     if (bodies[root].visit == Body::unseen)
@@ -87,8 +87,8 @@ private:
     int deepest = -1;
     for (int call : body.calls) {
       const Body &callee = bodies[call];
-      body.nodes = std::min(body.nodes + callee.nodes, mostExpandedNodes + 1);
-      body.bytes = std::min(body.bytes + callee.bytes, mostExpandedBytes + 1);
+      body.nodes = std::min(body.nodes + callee.nodes, maxExpandedNodes + 1);
+      body.bytes = std::min(body.bytes + callee.bytes, maxExpandedBytes + 1);
       body.depth = std::max(body.depth, callee.depth + 1);
       if (deepest < 0 || callee.nodes > bodies[deepest].nodes)
         deepest = call;
@@ -98,8 +98,8 @@ private:
     std::string calls = body.id + ", which calls " + bodies[deepest].id;
     if (body.depth > deepestCalls)
       return fault("its local functions call each other more than " + llvm::Twine(deepestCalls) + " deep: " + calls);
-    if (body.nodes > mostExpandedNodes || body.bytes > mostExpandedBytes)
-      return fault("its local functions become more than " + llvm::Twine(mostExpandedNodes) +
+    if (body.nodes > maxExpandedNodes || body.bytes > maxExpandedBytes)
+      return fault("its local functions become more than " + llvm::Twine(maxExpandedNodes) +
                    " nodes or 2 GiB when they are inlined: " + calls);
     return llvm::Error::success();
   }

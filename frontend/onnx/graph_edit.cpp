@@ -51,7 +51,7 @@ std::string GraphEdit::addParameter(llvm::StringRef name, int32_t onnxType, llvm
 
 onnx::NodeProto &GraphEdit::addNode(llvm::StringRef op, llvm::ArrayRef<std::string> inputs) {
   onnx::NodeProto &node = newNodes.emplace_back(NewNode{insertPosition, {}}).node;
-  // Names are unique over all edits of a graph: the first input is a parameter or was made from one just before.
+  // Node names are unique over all edits of a graph, because the first input is a parameter or was just made from one.
   node.set_name(inputs.front() + "." + op.lower() + std::to_string(madeNodes++));
   node.set_op_type(op.str());
   for (const std::string &input : inputs)
@@ -99,7 +99,7 @@ std::string GraphEdit::addUnary(llvm::StringRef op, llvm::StringRef source) {
 }
 
 std::string GraphEdit::addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst) {
-  // The name of what an exporter computed, for one of a module's would train.
+  // Takes the form of a name that an exporter makes up. A tensor with a module's name would train.
   const std::string number = "/" + source.str() + ".number" + std::to_string(madeNodes++);
   addTensor(number, onnx::TensorProto::FLOAT, {},
             llvm::ArrayRef(reinterpret_cast<const uint8_t *>(&scalar), sizeof scalar), "");
@@ -207,7 +207,8 @@ void GraphEdit::apply() {
       nodes.Add()->Swap(&next->node);
     graph.mutable_node()->Swap(&nodes);
   }
-  // Names of removed initializers live on as values; only as graph inputs (IR 3) would they now have two origins.
+  // Names of removed initializers remain in use as values. Only as graph inputs (IR 3) would they now have two
+  // definitions.
   auto isGone = [&](const auto &message) { return removedInitializers.contains(message.name()); };
   auto *tensors = graph.mutable_initializer();
   tensors->erase(std::remove_if(tensors->begin(), tensors->end(), isGone), tensors->end());

@@ -11,14 +11,15 @@ class GraphEdit {
 public:
   explicit GraphEdit(onnx::GraphProto &graph) : graph(graph) {}
 
-  /// A new initializer with the values of another. Applied at once, so positions of initializers stay valid.
+  /// A new initializer with the values of another. Takes effect immediately, so positions of initializers stay valid.
   onnx::TensorProto &copyInitializer(const onnx::TensorProto &from, llvm::StringRef name, llvm::StringRef note);
   /// A new initializer of zeros.
   void addZeros(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, llvm::StringRef note);
   /// A new initializer with the values given, in the type's own bytes.
   void addTensor(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<uint8_t> bytes,
                  llvm::StringRef note);
-  /// The same for a parameter, whose bytes are those of dtypeOf(type); what is read in its place, of the type given.
+  /// The same for a parameter, whose bytes are those of dtypeOf(type). Returns the value to read in its place, of the
+  /// type given.
   std::string addParameter(llvm::StringRef name, int32_t onnxType, llvm::ArrayRef<int64_t> shape,
                            llvm::ArrayRef<uint8_t> bytes, llvm::StringRef note);
   /// New nodes from here on go in front of the node at that position; at the start of the graph before the first call.
@@ -32,28 +33,28 @@ public:
   std::string addUnary(llvm::StringRef op, llvm::StringRef source);
   /// An Identity that is marked by stopGradientKey.
   std::string addStopGradient(llvm::StringRef source);
-  /// `op` of a value and an f32 scalar, in that order unless `isScalarFirst`.
+  /// `op` of a value and an f32 scalar; the scalar is the first operand if `isScalarFirst`.
   std::string addScalar(llvm::StringRef op, llvm::StringRef source, float scalar, bool isScalarFirst);
   /// Elements [first, first + many) of axis 0.
   std::string addRows(llvm::StringRef source, int64_t first, int64_t many);
   std::string addConcat(llvm::ArrayRef<std::string> sources, int64_t axis);
   std::string addTranspose(llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
-  /// Removes initializer `name` and lets a new node make the value from another one: its dim i is
-  /// `source`'s dim permutation[i]; Identity if that is empty.
+  /// Removes initializer `name` and adds a node that makes the value from another one: its dim i is `source`'s dim
+  /// permutation[i]. The node is an Identity if `permutation` is empty.
   void replaceInitializer(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
-  /// A new value, as above.
+  /// Adds a node that makes the new value `name`, as above.
   void addAlias(llvm::StringRef name, llvm::StringRef source, llvm::ArrayRef<int64_t> permutation);
-  /// Did addAlias make the node?
+  /// True if addAlias made the node.
   static bool isAlias(const onnx::NodeProto &node);
-  /// Says what happened to an initializer in its metadata.
+  /// Records in an initializer's metadata what happened to it.
   void addNote(onnx::TensorProto &tensor, llvm::StringRef note);
-  /// A new node right behind node `position`; those of one position keep their order. Fill it before apply().
+  /// A new node right after node `position`. Nodes of one position keep their order. Fill it before apply().
   onnx::NodeProto &addNodeAfter(int position);
   void removeNode(int position) { removedNodes.push_back(position); }
   void setInput(int node, int input, llvm::StringRef value);
   bool isEmpty() const { return !changed; }
 
-  /// Removals and new nodes take effect; a GraphIndex of the graph is stale from here on.
+  /// Applies removals and new nodes. Any GraphIndex of the graph is stale afterwards.
   void apply();
 
 private:

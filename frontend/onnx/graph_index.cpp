@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-/// A value that is an initializer in other clothes.
+/// A value that is an initializer, renamed or transposed.
 struct Alias {
   int initializer = 0;
   std::string identity;
@@ -17,7 +17,7 @@ struct Alias {
 bool isTranspose(const onnx::NodeProto &node) { return domainOf(node).empty() && node.op_type() == "Transpose"; }
 bool isIdentity(const onnx::NodeProto &node) { return domainOf(node).empty() && node.op_type() == "Identity"; }
 
-/// What a Transpose of something with `before` shows of the initializer.
+/// The permutation of the initializer after one more Transpose.
 Shape composed(const Shape &before, const onnx::NodeProto &node, int64_t rank) {
   Shape result;
   const onnx::AttributeProto *permutation = attributeOf(node, "perm");

@@ -1,4 +1,4 @@
-// Who produces and who reads each value of the top graph. Valid until the graph is edited.
+// The producer and the consumers of each value of the top-level graph. Valid until the graph is edited.
 #pragma once
 
 #include "frontend/onnx/model.h"
@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-/// Input `input` of node `node` reads something.
+/// A read of a value: input `input` of node `node`.
 struct Read {
   int node = 0;
   int input = 0;
@@ -16,9 +16,9 @@ struct Read {
 struct InitializerRead {
   int node = 0;
   int input = 0;
-  std::string value; ///< what the node input names: the initializer itself or an alias of it
+  std::string value; ///< the node's input: the initializer itself or an alias of it
   std::string alias; ///< the last Identity output on the way; "" if there is none
-  Shape permutation; ///< the value's dim i is the initializer's dim permutation[i]; empty: as it is
+  Shape permutation; ///< the value's dim i is the initializer's dim permutation[i]; empty: identity
 };
 
 class GraphIndex {
@@ -31,7 +31,7 @@ public:
   const onnx::TensorProto *initializer(llvm::StringRef name) const;
   /// Position of an initializer in the file, -1 if there is none of the name.
   int initializerPosition(llvm::StringRef name) const;
-  /// Reads of one initializer by nodes other than Identity and Transpose, in node order. A graph output counts as none.
+  /// Reads of one initializer by nodes other than Identity and Transpose, in node order. Graph outputs do not count.
   llvm::ArrayRef<InitializerRead> readsOf(llvm::StringRef initializer) const;
   /// The node that produces a value; null for inputs and initializers.
   const onnx::NodeProto *producer(llvm::StringRef value) const;

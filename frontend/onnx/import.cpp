@@ -19,11 +19,11 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostNames = 8;
+constexpr size_t maxNames = 8;
 
 std::string namesText(llvm::ArrayRef<std::string> names) {
-  std::string text = llvm::join(names.take_front(mostNames), ", ");
-  return names.size() <= mostNames ? text : text + " and " + std::to_string(names.size() - mostNames) + " more";
+  std::string text = llvm::join(names.take_front(maxNames), ", ");
+  return names.size() <= maxNames ? text : text + " and " + std::to_string(names.size() - maxNames) + " more";
 }
 
 std::vector<std::string> describeAbsentData(const OnnxModel &model, llvm::ArrayRef<Parameter> parameters) {
@@ -43,7 +43,7 @@ std::vector<std::string> describeAbsentData(const OnnxModel &model, llvm::ArrayR
   return sentences;
 }
 
-/// Inputs that no node reads. The dynamo exporter makes one of two inputs that were one tensor: labels=ids.
+/// Inputs that no node reads. If two inputs were one tensor (labels=ids), the dynamo exporter reads only one of them.
 std::vector<std::string> describeUnreadInputs(const OnnxModel &model) {
   llvm::StringSet<> read;
   forEachGraph(model.graph(), [&](const onnx::GraphProto &graph) {
@@ -63,7 +63,7 @@ std::vector<std::string> describeUnreadInputs(const OnnxModel &model) {
   return sentences;
 }
 
-/// Control flow goes before parameters are looked for: what only a body reads is one too.
+/// Removes control flow before the search for parameters, because a body alone may read a parameter.
 llvm::Error removeControlFlow(OnnxModel &model, const ImportOptions &options) {
   if (!hasControlFlow(model))
     return llvm::Error::success();
@@ -74,14 +74,14 @@ llvm::Error removeControlFlow(OnnxModel &model, const ImportOptions &options) {
   return expandFunctions(model);
 }
 
-/// Faults of the file name it; those of the command line need not.
+/// Prefixes an error in the file with its path. Leaves errors in the command line as they are.
 llvm::Error of(llvm::StringRef path, llvm::Error error) {
   if (error.isA<UsageError>())
     return error;
   return llvm::createStringError(path + ": " + llvm::toString(std::move(error)));
 }
 
-/// `isCompiled`: else the parameters alone matter, and a file whose loops need more options is looked at as it is.
+/// If not `isCompiled`, only the parameters matter, and a file whose loops need more options is inspected as it is.
 llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const ImportOptions &options,
                                                    ImportedModel &imported, bool isCompiled) {
   llvm::Expected<std::shared_ptr<OnnxModel>> model = loadModel(path, options.weightsMayBeAbsent);
@@ -105,7 +105,8 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   return recovered;
 }
 
-/// What still draws in evaluation is no dropout that the import knows: that masks stay is no surprise then.
+/// Nodes that still draw random numbers in evaluation are no dropout that the import recognizes, so the user is told
+/// about them.
 std::string describeDrawn(const Module &module) {
   std::vector<std::string> names = drawingNodes(*module.function(FunctionKind::forward));
   if (names.empty())
@@ -116,7 +117,7 @@ std::string describeDrawn(const Module &module) {
          namesText(names);
 }
 
-/// Ops that ImportOptions::trainMode is about.
+/// True if the graph has ops that ImportOptions::trainMode affects.
 bool hasTrainingModes(const OnnxModel &model) {
   return llvm::any_of(model.graph().node(), [](const onnx::NodeProto &node) {
     return node.domain().empty() && (node.op_type() == "Dropout" || node.op_type() == "BatchNormalization");

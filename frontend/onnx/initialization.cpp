@@ -10,7 +10,7 @@ namespace {
 
 constexpr char statedOrigin[] = "TrainingInfoProto.initialization";
 
-/// Follows one initialization graph from its front to its end.
+/// Interprets one initialization graph in node order.
 class InitializationGraph {
 public:
   InitializationGraph(const OnnxModel &model, const onnx::GraphProto &graph) : model(model), graph(graph) {}

@@ -1,8 +1,8 @@
-// How parameters start: TrainingInfoProto.initialization, and what --init makes of it.
+// How parameters are initialized: TrainingInfoProto.initialization and --init.
 //
-// A model's training info may hold graphs whose outputs are what initializers are to be set to before training. Of such
-// a graph these nodes are understood: RandomNormal, RandomUniform, both ...Like, ConstantOfShape, Constant, Identity,
-// and initializers of its own. Seeds of nodes are not: --seed decides.
+// A model's training info may hold graphs that compute the start values of initializers. Supported in such a graph are
+// RandomNormal, RandomUniform, both ...Like, ConstantOfShape, Constant, Identity, and the graph's own initializers.
+// Seeds of nodes are ignored in favour of --seed.
 #pragma once
 
 #include "ir/attributes.h"
@@ -15,21 +15,22 @@ namespace fsdpc {
 class OnnxModel;
 struct Repair;
 
-/// What training info says of one initializer: numbers to draw, or values, or why it cannot be told.
+/// The start that training info gives one initializer: a distribution, or values, or the reason why neither can be
+/// read.
 struct StatedStart {
   std::optional<InitialValues> drawn;
-  onnx::TensorProto values; ///< where nothing is drawn
+  onnx::TensorProto values; ///< if nothing is drawn
   Shape shape;
-  std::string fault; ///< names node and op; the rest means nothing then
+  std::string fault; ///< names node and op; if set, the other fields are meaningless
 };
 
-/// Fills OnnxModel::statedStarts. What is not understood is a fault of the initializer that it is bound to; an error
-/// is a file that cannot be read.
+/// Fills OnnxModel::statedStarts. An initialization that is not understood is recorded as an error of the initializer
+/// that it is bound to. Error: a file that cannot be read.
 llvm::Error readTrainingInfo(OnnxModel &model);
 
-/// Gives parameters their start as ImportOptions::init says; hasValue must say whether the file has values. Values that
-/// training info holds take the place of the initializer's. Errors: a fault of a parameter whose start was asked for, a
-/// shape or type that is not the initializer's.
+/// Sets the start of parameters as ImportOptions::init specifies. Requires hasValue to tell whether the file has
+/// values. Values from training info replace the initializer's. Errors: an initialization that is not understood, for a
+/// parameter whose start is requested, a shape or type that is not the initializer's.
 llvm::Error chooseInitialValues(const Repair &repair, llvm::MutableArrayRef<Parameter> parameters);
 
 } // namespace fsdpc

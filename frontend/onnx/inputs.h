@@ -11,15 +11,15 @@ struct GraphInput {
   Type type;
 };
 
-/// Graph inputs that no initializer gives a value, in file order.
+/// Graph inputs without an initializer, in file order.
 std::vector<const onnx::ValueInfoProto *> dataInputs(const onnx::GraphProto &graph);
 
-/// Dim 0 of every input becomes the micro-batch size: a symbol that stands at dim 0 only, or an unnamed dim. Other
-/// symbols take their value from options.dims. Errors: all unbound dims in one message, a fixed dim 0 of another size,
-/// an unknown name in options.dims, a type that is no tensor.
+/// Binds dim 0 of every input to the micro-batch size if it is unnamed or a symbol that occurs at dim 0 only. Other
+/// symbols take their value from options.dims. Errors: unbound dims (all in one message), a fixed dim 0 of another
+/// size, an unknown name in options.dims, a type that is not a tensor.
 llvm::Expected<std::vector<GraphInput>> bindInputs(const OnnxModel &model, const ImportOptions &options);
 
-/// Dims as written: "batch", "64", or "input[1]" for one without name and size.
+/// Dims as written: "batch", "64", or "input[1]" for a dim without name and size.
 std::string dimText(const onnx::ValueInfoProto &value, int axis);
 
 } // namespace fsdpc

@@ -73,7 +73,7 @@ std::string usesText(const Parameter &parameter) {
   return llvm::join(uses, ",");
 }
 
-/// How a parameter starts.
+/// How a parameter is initialized.
 std::string startText(const Parameter &parameter) {
   if (parameter.hasValue)
     return "file";
@@ -137,7 +137,7 @@ void printOthers(const ImportedModel &imported, const llvm::StringMap<Initialize
   constants.print(out);
 }
 
-/// Modules that repeat under a number: what units are made of.
+/// Prints the numbered modules that repeat; units are made of these.
 void printBlocks(llvm::ArrayRef<Parameter> parameters, llvm::raw_ostream &out) {
   std::map<std::string, std::set<std::string>> numbers;
   for (const Parameter &parameter : parameters) {
@@ -165,7 +165,7 @@ std::string patternOf(llvm::StringRef remark) {
   return pattern;
 }
 
-/// One line per pattern, the first of its kind.
+/// Prints one line per pattern: the first remark of its kind.
 void printRemarks(llvm::ArrayRef<std::string> remarks, llvm::raw_ostream &out) {
   llvm::StringMap<int64_t> counts;
   for (const std::string &remark : remarks)
@@ -207,7 +207,7 @@ void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
   for (const std::string &sentence : imported.notes)
     out << "  " << sentence << '\n';
   printRemarks(imported.remarks, out);
-  for (const std::string &name : model.tracedApart)
+  for (const std::string &name : model.tracedSeparately)
     out << "  cannot train '" << name
         << "': it is read under torch.no_grad() or torch.autocast(), and nothing says which\n";
   for (const LostParameter &lost : model.lost)

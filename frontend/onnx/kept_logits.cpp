@@ -23,15 +23,15 @@ bool reads(const onnx::NodeProto &node, llvm::StringRef name) {
   return llvm::any_of(node.input(), [&](const std::string &input) { return input == name; });
 }
 
-/// Takes one position of [B, T, d].
+/// True if the node takes one position of [B, T, d].
 bool takesPosition(const onnx::NodeProto &node) {
   const onnx::AttributeProto *axis = attributeOf(node, "axis");
   return node.op_type() == "Gather" && domainOf(node).empty() && node.input_size() == 2 && node.input(0) != inputName &&
          axis && axis->i() == 1;
 }
 
-/// What is computed from the values in `changed`; nodes stand in topological order.
-void dropShapesBehind(onnx::GraphProto &graph, llvm::StringSet<> changed) {
+/// Drops the stated shapes of `changed` and of all values computed from them. Requires topological order.
+void dropShapesAfter(onnx::GraphProto &graph, llvm::StringSet<> changed) {
   for (const onnx::NodeProto &node : graph.node())
     if (llvm::any_of(node.input(), [&](const std::string &input) { return changed.contains(input); }))
       for (const std::string &output : node.output())
@@ -67,7 +67,7 @@ std::string keepAllLogits(OnnxModel &model) {
     changed.insert(gather->output(0));
   }
   graph.mutable_input()->DeleteSubrange(input, 1);
-  dropShapesBehind(graph, std::move(changed));
+  dropShapesAfter(graph, std::move(changed));
   return "logits of all positions are computed, as PyTorch does with logits_to_keep=0; the TorchScript exporter made "
          "that number an input and took one position, which it does not if the model's inputs are given as a tuple of "
          "tensors instead of a dict";

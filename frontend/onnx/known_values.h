@@ -1,4 +1,4 @@
-// Which values of a graph constants decide, learnt node by node while the graph is still being made.
+// Finds the values of a graph that constants determine, node by node while the graph is being built.
 #pragma once
 
 #include "frontend/onnx/inputs.h"
@@ -7,8 +7,8 @@
 
 namespace fsdpc {
 
-/// Translates nodes into a module of its own, which goes away. Float initializers of more than one element count as
-/// unknown: they are never read. Nodes that cannot be translated have unknown results.
+/// Translates nodes into a separate temporary module. Float initializers of more than one element are never read and
+/// count as unknown. Nodes that cannot be translated have unknown results.
 class KnownValues {
 public:
   KnownValues(const OnnxModel &model, llvm::ArrayRef<GraphInput> inputs);
@@ -18,11 +18,12 @@ public:
 
   /// The tensor must outlive this.
   void add(const onnx::TensorProto &initializer);
-  /// The node must outlive this; its inputs were added before.
+  /// The node must outlive this. Requires its inputs to be added before.
   void add(const onnx::NodeProto &node);
-  /// The one integer or bool of a value; none if it is not constant, not one or not an integer.
+  /// The single integer or bool of a value; nullopt if the value is not constant, has several elements or is no
+  /// integer.
   std::optional<int64_t> integer(llvm::StringRef name);
-  /// None if nothing that could be translated computes the name.
+  /// nullopt if no translated node computes the name.
   std::optional<Type> type(llvm::StringRef name);
 
 private:

@@ -7,10 +7,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Seen through Identity and Transpose nodes; "" if there is none.
-std::string initializerBehind(const GraphIndex &index, llvm::StringRef value) {
-  constexpr int mostNodes = 4;
-  for (int step = 0; step < mostNodes; ++step) {
+/// The name of the initializer, through Identity and Transpose nodes; "" if there is none.
+std::string sourceInitializer(const GraphIndex &index, llvm::StringRef value) {
+  constexpr int maxNodes = 4;
+  for (int step = 0; step < maxNodes; ++step) {
     if (index.initializerPosition(value) >= 0)
       return value.str();
     const onnx::NodeProto *node = index.producer(value);
@@ -23,7 +23,7 @@ std::string initializerBehind(const GraphIndex &index, llvm::StringRef value) {
 
 } // namespace
 
-std::string weightBeside(const GraphIndex &index, const InitializerRead &read) {
+std::string weightOfBias(const GraphIndex &index, const InitializerRead &read) {
   const onnx::NodeProto *node = &index.node(read);
   if (useRole(index, read) != UseRole::bias)
     return "";
@@ -32,14 +32,14 @@ std::string weightBeside(const GraphIndex &index, const InitializerRead &read) {
   const bool isLayer = node && llvm::StringSwitch<bool>(node->op_type())
                                    .Cases("MatMul", "Gemm", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", true)
                                    .Default(false);
-  return isLayer && node->input_size() > 1 ? initializerBehind(index, node->input(1)) : "";
+  return isLayer && node->input_size() > 1 ? sourceInitializer(index, node->input(1)) : "";
 }
 
-std::string LayerBiases::nameBeside(llvm::StringRef initializer, llvm::StringRef weight) {
+std::string LayerBiases::nameForWeight(llvm::StringRef initializer, llvm::StringRef weight) {
   if (listed.insert(initializer).second)
     for (bool isAliased : {false, true})
       for (const InitializerRead &read : index.readsOf(initializer))
-        if (std::string beside = weightBeside(index, read); read.alias.empty() != isAliased && !beside.empty())
+        if (std::string beside = weightOfBias(index, read); read.alias.empty() != isAliased && !beside.empty())
           names.try_emplace((initializer + "\n" + beside).str(), isAliased ? read.alias : initializer.str());
   return names.lookup((initializer + "\n" + weight).str());
 }

@@ -1,4 +1,4 @@
-// Reading a file and asking libonnx whether it is a valid model.
+// Reads a file and checks it with libonnx.
 #include "frontend/onnx/model.h"
 
 #include "frontend/onnx/check_order.h"
@@ -26,8 +26,8 @@ llvm::Error modelError(const OnnxModel &model, const llvm::Twine &why) {
   return llvm::createStringError(model.path + ": " + why);
 }
 
-/// The first line of a libonnx message; what follows is context for its own developers.
-/// libonnx names the node in lines of its own.
+/// The first line of a libonnx message. The rest is context for libonnx's developers. libonnx names the node in
+/// separate lines.
 std::string oneLine(llvm::StringRef message) {
   llvm::SmallVector<llvm::StringRef, 4> lines;
   message.trim().split(lines, '\n', -1, /*KeepEmpty=*/false);
@@ -91,8 +91,8 @@ llvm::Error checkTensors(const OnnxModel &model) {
   return faults.empty() ? llvm::Error::success() : modelError(model, "bad weights:" + faults);
 }
 
-/// What onnx::checker::check_model does, with the model's folder for external data, which only its form that reads the
-/// file itself knows.
+/// The same as onnx::checker::check_model, but with the model's folder for external data. In libonnx, only the overload
+/// that reads the file itself knows the folder.
 void checkWithLibrary(const OnnxModel &model) {
   onnx::checker::CheckerContext context;
   std::unordered_map<std::string, int> imports;
@@ -121,7 +121,7 @@ llvm::Error checkVersions(const OnnxModel &model) {
   return llvm::Error::success();
 }
 
-/// While it lives, absent weights are empty tensors: libonnx wants to see every file.
+/// While it lives, absent weights are empty tensors: libonnx requires every file to exist.
 class AbsentWeightsHidden {
 public:
   explicit AbsentWeightsHidden(OnnxModel &model) {
@@ -152,7 +152,7 @@ llvm::Error checkModel(OnnxModel &model) {
     AbsentWeightsHidden hidden(model);
     checkWithLibrary(model);
   } catch (const std::exception &fault) {
-    // An op that libonnx does not know stops its check; the list of all such nodes says more.
+    // libonnx's check stops at the first unknown op. The list of all such nodes is more useful.
     std::string unsupported = unsupportedNodes(model);
     if (!unsupported.empty() && llvm::StringRef(fault.what()).contains("No Op registered"))
       return modelError(model, unsupported);
@@ -161,7 +161,7 @@ llvm::Error checkModel(OnnxModel &model) {
   return llvm::Error::success();
 }
 
-/// ONNX Runtime writes this op of its own without a domain.
+/// ONNX Runtime writes this one of its own ops without a domain.
 llvm::Error nameDomains(OnnxModel &model) {
   bool found = false;
   for (onnx::NodeProto &node : *model.graph().mutable_node())

@@ -15,8 +15,8 @@ struct KnownFunction {
   llvm::StringRef file, name;
 };
 
-/// Functions of widely used libraries that were read: their backward() is the derivative of their forward(), written
-/// to keep less in memory.
+/// Functions of widely used libraries whose source was checked: their backward() is the derivative of their forward(),
+/// written to use less memory.
 constexpr KnownFunction exactFunctions[] = {
     {"transformers/models/bloom/modeling_bloom.py", "GeLUFunction"},
     {"timm/layers/activations_me.py", "SwishAutoFn"},
@@ -41,8 +41,8 @@ bool isExact(llvm::StringRef name, llvm::StringRef frame) {
   });
 }
 
-/// Of a stack trace, outermost frame first: the class whose `apply` called the `forward` of the next frame; "" if there
-/// is none. Calls of other things than a class are no torch.autograd.Function.
+/// The class whose `apply` called the `forward` of the next frame in a stack trace, outermost frame first; "" if there
+/// is none. Only calls on a class belong to a torch.autograd.Function.
 llvm::StringRef appliedFunction(llvm::StringRef trace) {
   for (size_t at = trace.find(call); at != llvm::StringRef::npos; at = trace.find(call, at + call.size())) {
     const llvm::StringRef name = lastName(trace.take_front(at));

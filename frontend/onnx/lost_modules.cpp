@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Of so many lost modules around a reader, nobody can tell which it reads.
+/// With this many lost modules around a reader, its module is ambiguous.
 constexpr size_t largestChoice = 64;
 
 size_t commonTail(llvm::StringRef a, llvm::StringRef b) {
@@ -20,7 +20,7 @@ size_t commonTail(llvm::StringRef a, llvm::StringRef b) {
   return count;
 }
 
-/// Without the components that both end in: a.layers.norm and b.layers.norm give a and b.
+/// Strips the common trailing components: a.layers.norm and b.layers.norm yield a and b.
 Substitution substitutionOf(llvm::StringRef from, llvm::StringRef to) {
   llvm::StringRef a = from, b = to;
   while (!a.empty() && !b.empty() && leafOf(a) == leafOf(b)) {
@@ -30,7 +30,7 @@ Substitution substitutionOf(llvm::StringRef from, llvm::StringRef to) {
   return a.empty() || b.empty() ? Substitution{from.str(), to.str()} : Substitution{a.str(), b.str()};
 }
 
-/// The same for modules at equal places of repeated blocks; two of one Sequential are at different places.
+/// Equal for modules at the same position of repeated blocks. Two modules of one Sequential have different positions.
 std::string placeInBlock(llvm::StringRef module) {
   return withoutDigits(moduleOf(module)) + "." + leafOf(module).str();
 }
@@ -66,8 +66,8 @@ void LostModules::listHeld() {
   }
 }
 
-/// A parameter that no statement quotes is lost, unless a node of its own module reads another of its name: those two
-/// are tied.
+/// A parameter that no statement quotes is lost, unless a node of its own module reads another parameter under this
+/// name: those two are tied.
 void LostModules::listLost() {
   for (const std::string &name : missingParameters(index.graph, signature))
     if (!traced.isMentioned(name))
@@ -90,7 +90,7 @@ void LostModules::listModules() {
       auto [known, isNew] = isWhollyLost.try_emplace(module, true);
       known->second &= lost.contains(name);
       if (lost.contains(name))
-        lostBeside[module].push_back(name);
+        lostInModule[module].push_back(name);
     }
   for (const auto &[module, isLost] : isWhollyLost)
     if (isLost)
@@ -109,7 +109,7 @@ void LostModules::listEquals() {
       ++placesWithValues[valuesOf(static_cast<int>(s))];
 }
 
-/// Equal values were one initializer before splitMerged, of which the note of each copy says the name.
+/// Equal values were one initializer before splitMerged, and the note of each copy names it.
 std::string LostModules::valuesOf(int statement) const {
   std::vector<llvm::StringRef> values;
   for (const std::string &parameter : heldBy[statement]) {
@@ -125,7 +125,8 @@ std::string LostModules::leavesText(const std::string &module) const {
   return found == leaves.end() ? "" : llvm::join(found->second, " ");
 }
 
-/// A module that left no node is like those at equal places of other blocks. "" if the file does not say.
+/// The class of a module. A module without nodes has the class of those at the same position of other blocks. "" if the
+/// file does not tell.
 std::string LostModules::classOf(llvm::StringRef module) const { return classes.lookup(placeInBlock(module)); }
 
 std::optional<Substitution> LostModules::search(llvm::ArrayRef<llvm::StringRef> readers,
@@ -150,16 +151,16 @@ std::optional<Substitution> LostModules::search(llvm::ArrayRef<llvm::StringRef> 
   return choose(module, own, candidates, ambiguous);
 }
 
-/// Lost modules like `module`, or else lost parameters beside its own, in the innermost module around `scope` that
-/// has any; how deep that is, 0 for nowhere.
+/// Collects lost modules like `module`, or else lost parameters of `module` itself, in the innermost module around
+/// `scope` that has any. Returns the depth of that module, 0 if there is none.
 size_t LostModules::nearestCandidates(llvm::StringRef scope, const std::string &module, llvm::ArrayRef<std::string> own,
                                       std::set<std::string> &candidates) const {
   auto modules = lostModules.find(leavesText(module));
-  auto beside = lostBeside.find(module);
+  auto beside = lostInModule.find(module);
   while (true) {
     if (modules != lostModules.end())
       addWithin(modules->second, scope, classOf(module), candidates);
-    if (candidates.empty() && beside != lostBeside.end() && isWithin(module, scope) && mayStandBeside(own))
+    if (candidates.empty() && beside != lostInModule.end() && isWithin(module, scope) && mayBeSibling(own))
       candidates.insert(beside->second.begin(), beside->second.end());
     if (!candidates.empty())
       return scope.empty() ? 1 : scope.count('.') + 2;
@@ -169,8 +170,8 @@ size_t LostModules::nearestCandidates(llvm::StringRef scope, const std::string &
   }
 }
 
-/// `scope` and what is below it, which are neighbours in the set but for names like `scope-2`. Modules of another
-/// class than `like` run other operations.
+/// Adds `scope` and the modules below it, which are neighbours in the set except for names like `scope-2`. Modules of
+/// another class than `like` run other operations.
 void LostModules::addWithin(const std::set<std::string> &modules, llvm::StringRef scope, const std::string &like,
                             std::set<std::string> &result) const {
   auto add = [&](const std::string &module) {
@@ -186,8 +187,8 @@ void LostModules::addWithin(const std::set<std::string> &modules, llvm::StringRe
     add(*at);
 }
 
-/// Values other than one constant are not equal by chance.
-bool LostModules::mayStandBeside(llvm::ArrayRef<std::string> own) const {
+/// Only uniform values are equal by chance.
+bool LostModules::mayBeSibling(llvm::ArrayRef<std::string> own) const {
   auto found = holder.find(own.front());
   return own.size() == 1 && found != holder.end() && isUniform(*found->second);
 }
@@ -220,7 +221,7 @@ std::optional<Substitution> LostModules::choose(const std::string &module, llvm:
 void LostModules::noteAmbiguous(const std::string &candidate, std::set<std::string> &ambiguous) const {
   if (lost.contains(candidate))
     ambiguous.insert(candidate);
-  else if (auto found = lostBeside.find(candidate); found != lostBeside.end())
+  else if (auto found = lostInModule.find(candidate); found != lostInModule.end())
     ambiguous.insert(found->second.begin(), found->second.end());
 }
 

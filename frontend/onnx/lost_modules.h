@@ -1,4 +1,4 @@
-// Which module a value belongs to whose nodes the exporter merged with those of another (lost_statements.h).
+// Finds the module of a value whose nodes the exporter merged with those of another module (lost_statements.h).
 #pragma once
 
 #include "frontend/onnx/graph_index.h"
@@ -8,32 +8,34 @@
 
 namespace fsdpc {
 
-/// A place of the twin's and the lost one's: everything within `from` is at the same place within `to`.
+/// Maps modules of the twin to those of the lost statement: everything within `from` has its counterpart at the same
+/// path within `to`.
 struct Substitution {
   std::string from, to;
 
   std::optional<std::string> apply(llvm::StringRef name) const;
 };
 
-/// What the file says of parameters that are gone, and of those that statements read. Valid as long as its sources.
+/// The parameters that the file lacks, and those that statements read. Valid as long as its sources.
 class LostModules {
 public:
   LostModules(const GraphIndex &index, const ExportSignature &signature, const TracedGraph &traced,
               const std::vector<std::vector<int>> &nodesOf,
               llvm::function_ref<bool(const onnx::TensorProto &)> isUniform);
 
-  /// Is it a parameter or buffer that nothing in the file holds and no statement quotes?
+  /// True for a parameter or buffer that nothing in the file holds and no statement quotes.
   bool isLost(llvm::StringRef parameter) const { return lost.contains(parameter); }
   /// Parameters and buffers that the nodes of a statement read.
   const std::vector<std::string> &held(int statement) const { return heldBy[statement]; }
 
-  /// The lost place that nodes in `readers` (modules) mean where they read what `own` went into: nothing if that is
-  /// ambiguous, with the parameters added to `ambiguous`; an empty substitution if no parameter is lost there.
+  /// The lost module or parameter that nodes in `readers` (modules) refer to where they read a value made from `own`.
+  /// nullopt if that is ambiguous, with the parameters added to `ambiguous`. An empty substitution if no parameter is
+  /// lost there.
   std::optional<Substitution> search(llvm::ArrayRef<llvm::StringRef> readers, llvm::ArrayRef<std::string> own,
                                      std::set<std::string> &ambiguous) const;
 
-  /// Do other modules run the statement's operation with parameters that were equal to its own? Then a call of theirs
-  /// may have been merged with it, though no parameter is lost.
+  /// True if other modules run the statement's operation with parameters that were equal to its own. Then one of their
+  /// calls may have been merged with it, though no parameter is lost.
   bool hasEquals(int statement) const { return placesWithValues.lookup(valuesOf(statement)) > 1; }
 
 private:
@@ -48,7 +50,7 @@ private:
                            std::set<std::string> &candidates) const;
   void addWithin(const std::set<std::string> &modules, llvm::StringRef scope, const std::string &like,
                  std::set<std::string> &result) const;
-  bool mayStandBeside(llvm::ArrayRef<std::string> own) const;
+  bool mayBeSibling(llvm::ArrayRef<std::string> own) const;
   std::optional<Substitution> choose(const std::string &module, llvm::ArrayRef<std::string> own,
                                      const std::set<std::string> &candidates, std::set<std::string> &ambiguous) const;
   void noteAmbiguous(const std::string &candidate, std::set<std::string> &ambiguous) const;
@@ -61,11 +63,11 @@ private:
   std::vector<std::vector<std::string>> heldBy;
   llvm::StringMap<const onnx::TensorProto *> holder;
   llvm::StringSet<> lost;
-  std::map<std::string, std::set<std::string>> leaves;        ///< by module: names of its own parameters
-  std::map<std::string, std::set<std::string>> lostModules;   ///< by names of parameters: modules without any left
-  std::map<std::string, std::vector<std::string>> lostBeside; ///< by module: its own parameters that are lost
-  llvm::StringMap<std::string> classes;                       ///< by place in a repeated block
-  llvm::StringMap<int> placesWithValues; ///< by operation and values: different parameters that have them
+  std::map<std::string, std::set<std::string>> leaves;          ///< by module: names of its own parameters
+  std::map<std::string, std::set<std::string>> lostModules;     ///< by names of parameters: modules without any left
+  std::map<std::string, std::vector<std::string>> lostInModule; ///< by module: its own parameters that are lost
+  llvm::StringMap<std::string> classes;                         ///< by position in a repeated block
+  llvm::StringMap<int> placesWithValues; ///< by operation and values: how many parameter lists have them
 };
 
 } // namespace fsdpc

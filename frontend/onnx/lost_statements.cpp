@@ -34,7 +34,7 @@ public:
   }
 
 private:
-  // ---- Who reads what is lost
+  // ---- Readers of lost values
 
   void countReaders() {
     for (const TracedStatement &statement : traced.statements) {
@@ -52,13 +52,13 @@ private:
     return producer < 0 ? -1 : traced.statementOf(producer);
   }
 
-  /// A quoted value that nothing in the file makes.
+  /// True for a quoted value that nothing in the file makes.
   bool isLostValue(llvm::StringRef name) const {
     return traced.isLost(name) && index.producerPosition(name) < 0 && index.initializerPosition(name) < 0;
   }
 
-  /// Is the value all that its statement makes? One of several results of a node (getitem_3 of a BatchNormalization)
-  /// is if nothing reads the others.
+  /// True if the value is the entire result of its statement. One of several results of a node (getitem_3 of a
+  /// BatchNormalization) counts if nothing reads the others.
   bool isResult(llvm::StringRef value, int statement) const {
     const int position = index.producerPosition(value);
     if (value == traced.statements[statement].name || tracedOperation(value) != "getitem" ||
@@ -94,7 +94,7 @@ private:
       matchInputs(s, inputs);
   }
 
-  /// One node that reads as many values as its statement reads them in the same order.
+  /// Handles a statement with one node that reads as many values as the statement, in the same order.
   bool alignInputs(int s, llvm::ArrayRef<Read> inputs) {
     std::vector<llvm::StringRef> arguments;
     for (llvm::StringRef name : traced.statements[s].arguments)
@@ -112,7 +112,7 @@ private:
     return true;
   }
 
-  /// Otherwise an input from a statement that is no argument is the lost argument of the same kind.
+  /// Otherwise, an input made by a statement that is not quoted stands for the lost argument of the same kind.
   void matchInputs(int s, llvm::ArrayRef<Read> inputs) {
     llvm::StringSet<> arguments;
     std::map<std::string, std::vector<llvm::StringRef>> lostOfKind;
@@ -150,7 +150,7 @@ private:
     value.readers.push_back(read);
   }
 
-  // ---- What a lost value is made of
+  // ---- Statements that make a lost value
 
   struct Visit {
     int statement = -1;
@@ -158,7 +158,7 @@ private:
     Substitution inherited;
   };
 
-  /// Walks from the twin of a lost value to what it reads, as far as that is lost too.
+  /// Walks from the twin of a lost value to the statements that it reads, as far as they are lost too.
   void resolve(LostValue &value) {
     constexpr int largestGuess = 64, largestWalk = 4096;
     std::map<int, LostStatement> found; // by last node: a statement comes after those that it reads
@@ -191,11 +191,11 @@ private:
       noteCallsOfOthers(value);
   }
 
-  /// Nothing that is gone made the value: it is the twin's own, or a call of a module whose other calls are in the
-  /// file. Where parameters were equal, that is not known.
+  /// No lost statement made the value: it is the twin's own, or a call of a module whose other calls are in the file.
+  /// If parameters were equal, these cases cannot be distinguished.
   void noteCallsOfOthers(const LostValue &value) {
     const TracedStatement &twin = traced.statements[value.twin];
-    // Where a reader of the twin's own value is gone, that was a step that changes nothing.
+    // If a reader of the twin's own value is gone, that reader was a step without effect.
     const bool mayBeStep = readers.lookup(twin.name) < twin.users && index.producer(twin.name);
     // A module that computes a value twice reads both itself.
     llvm::StringRef scope = index.scopes[nodesOf[value.twin].front()];
@@ -206,7 +206,7 @@ private:
       ambiguous.insert(modules.held(value.twin).begin(), modules.held(value.twin).end());
   }
 
-  /// The statements that read the producer are all in the file: the lost one read something else.
+  /// True if all statements that read the producer are in the file. The lost statement then read something else.
   bool hasNoOtherReader(int statement, int producer, llvm::StringRef value) const {
     const TracedStatement &source = traced.statements[producer];
     bool isArgument = llvm::is_contained(traced.statements[statement].arguments, source.name);
@@ -215,7 +215,7 @@ private:
            counted->second >= source.users;
   }
 
-  /// The lost statement's own parameters; false if that is ambiguous.
+  /// Finds the lost statement's own parameters. Returns false if they are ambiguous.
   bool findParameters(const LostValue &value, Visit &visit, LostStatement &statement) {
     const std::vector<std::string> &own = modules.held(visit.statement);
     if (substitute(own, visit.inherited, statement))
@@ -248,7 +248,7 @@ private:
     return true;
   }
 
-  /// Statements with parameters of their own, and those that read one of them.
+  /// Keeps statements with their own parameters, and those that depend on one of them.
   void keepNeeded(LostValue &value, std::map<int, LostStatement> &found) const {
     std::map<int, std::string> placeOf;
     for (auto &[last, statement] : found) {
@@ -265,7 +265,8 @@ private:
       value.statements.clear();
   }
 
-  /// Two values that would be one copy, and parameters that would come from two others, are ambiguous.
+  /// Drops ambiguous values: two values that would share one copy, and values with a parameter that two different
+  /// parameters would map to.
   void dropConflicts() {
     std::map<std::pair<int, std::string>, std::set<size_t>> valuesOf;
     std::map<std::string, std::set<std::string>> sourcesOf;

@@ -7,10 +7,10 @@ namespace fsdpc {
 
 namespace {
 
-/// With two candidates a read is ambiguous: more need not be known.
+/// Two candidates make a read ambiguous, so the search stops at two.
 constexpr size_t enough = 2;
 
-/// Weight or bias of a layer that has both.
+/// True for the weight or bias of a layer that has both.
 bool isOfLayer(const ExportSignature &signature, llvm::StringRef parameter) {
   llvm::StringRef leaf = leafOf(parameter);
   if (leaf != "weight" && leaf != "bias")
@@ -47,13 +47,13 @@ void MergedOperands::listMissing() {
     if (!signature.isParameter.contains(name) || traced.isMentioned(name) || isOfLayer(signature, name))
       continue;
     missingBelow[moduleOf(name).str()].push_back(name);
-    if (missingOfIdle.size() < enough && !modulesWithNodes.contains(moduleOf(name)))
-      missingOfIdle.push_back(name);
+    if (missingInUnusedModules.size() < enough && !modulesWithNodes.contains(moduleOf(name)))
+      missingInUnusedModules.push_back(name);
   }
 }
 
-/// The one operand that the statement quotes by the name of a lost value; -1 if there is none, or several. Operands
-/// stand where the statement quotes them: there are as many, and the others have the names quoted.
+/// The only operand that the statement quotes by the name of a lost value; -1 if there is none or several. Requires as
+/// many operands as quoted names, and the other operands to have the quoted names.
 int MergedOperands::lostOperand(int node) const {
   const onnx::NodeProto &proto = index.graph.node(node);
   const int position = traced.statementOf(node);
@@ -87,7 +87,8 @@ void MergedOperands::findTwin(int node) {
       isReadByAlias(read))
     return;
   std::string other = onlyCandidate(moduleOf(parameter), index.scopes[node]);
-  // The same operation on the same parameter, twice, would look alike: a neighbour of it that nothing reads does not.
+  // Applying the same operation twice to the same parameter looks the same, except if the module has another parameter
+  // that nothing reads.
   const bool isBoth = llvm::count(proto.input(), read) == 2;
   if (!isBoth && (other.empty() || moduleOf(other) != moduleOf(parameter)))
     return;
@@ -106,14 +107,14 @@ bool MergedOperands::isReadByAlias(llvm::StringRef tensor) {
 }
 
 std::string MergedOperands::onlyCandidate(llvm::StringRef tensorModule, llvm::StringRef scope) const {
-  std::set<std::string> candidates(missingOfIdle.begin(), missingOfIdle.end());
+  std::set<std::string> candidates(missingInUnusedModules.begin(), missingInUnusedModules.end());
   auto add = [&](const std::vector<std::string> &names) {
     candidates.insert(names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), enough)));
   };
   for (llvm::StringRef module : {tensorModule, scope})
     if (auto own = missingBelow.find(module.str()); own != missingBelow.end())
       add(own->second);
-  // Names below a scope are neighbours in the sorted map. Everything is below the root.
+  // Names below a scope are neighbours in the sorted map. All modules are below the root.
   const std::string below = scope.empty() ? "" : scope.str() + ".";
   for (auto at = missingBelow.lower_bound(below);
        candidates.size() < enough && at != missingBelow.end() && llvm::StringRef(at->first).starts_with(below); ++at)
@@ -121,8 +122,9 @@ std::string MergedOperands::onlyCandidate(llvm::StringRef tensorModule, llvm::St
   return candidates.size() == 1 ? *candidates.begin() : "";
 }
 
-/// Which inputs mean a lost value: all that read the stored one where the statement does not quote that too, else the
-/// one in its place. Where that cannot be told, no read of the lost value is known.
+/// Finds the inputs that refer to a lost value. If the statement does not quote the stored value, these are all inputs
+/// that read it; otherwise only the one in the lost value's position. If the inputs cannot be distinguished, no read of
+/// the lost value is recorded.
 void MergedOperands::noteReads(int node) {
   const int position = traced.statementOf(node);
   if (position < 0)

@@ -1,9 +1,9 @@
-// One stored value that a node reads as two operands, because two parameters were equal when the exporter looked.
+// One stored value that a node reads as two operands, because two parameters were equal at export time.
 //
 //   %cat = cat([%expand, %expand_1, %x], 1)        the statement
 //   Concat(expand, expand, x)                      its node; `expand` was folded from embeddings.cls_token
 //
-// %expand_1 was another parameter's: no author joins a token with itself.
+// %expand_1 came from another parameter: no author concatenates a token with itself.
 #pragma once
 
 #include "frontend/onnx/graph_index.h"
@@ -14,14 +14,14 @@ namespace fsdpc {
 
 class MergedOperands {
 public:
-  /// A lost value (%expand_1) is another parameter's where a node reads the stored one in its place and there is one
-  /// parameter only that the value can come from. Nothing in the file holds or quotes that one, and it belongs to the
-  /// stored value's module, or, where the node reads the stored value once more under its own name, to the reader's
-  /// module or one inside, or to a module that left no node. Weights and biases of a layer that has both are none.
+  /// A lost value (%expand_1) comes from another parameter if a node reads the stored value in its place and exactly
+  /// one parameter qualifies. Nothing in the file holds or quotes that parameter. It belongs to the stored value's
+  /// module, or, if the node also reads the stored value under its own name, to the reader's module or one inside it,
+  /// or to a module without nodes. Weights and biases of a layer that has both do not qualify.
   MergedOperands(const GraphIndex &index, const ExportSignature &signature, const TracedGraph &traced);
 
-  /// The parameter that the read means in place of the one that its initializer was folded from; "" if it means that
-  /// one, or several could be meant. For values that are all equal: others are equal on purpose.
+  /// The parameter that the read refers to instead of the one that its initializer was folded from. "" if it refers to
+  /// that one, or if several qualify. Only for uniform values: others are equal on purpose.
   std::string parameterOf(const InitializerRead &read) const;
 
 private:
@@ -39,8 +39,8 @@ private:
   const GraphIndex &index;
   const ExportSignature &signature;
   const TracedGraph &traced;
-  std::map<std::string, std::vector<std::string>> missingBelow; ///< by module: what nothing holds or quotes
-  std::vector<std::string> missingOfIdle;                       ///< two of modules without nodes
+  std::map<std::string, std::vector<std::string>> missingBelow; ///< by module: parameters that nothing holds or quotes
+  std::vector<std::string> missingInUnusedModules;              ///< up to two, of modules without nodes
   llvm::StringMap<bool> readByAlias;
   llvm::StringMap<Twin> twins;                        ///< by lost value
   std::map<std::pair<int, int>, std::string> meaning; ///< by node and input: the lost value

@@ -25,7 +25,7 @@ std::string scopeOfName(llvm::StringRef name) {
   return scope;
 }
 
-/// The scope that the node itself tells; none if it tells nothing.
+/// The scope recorded in the node itself; nullopt if there is none.
 std::optional<std::string> ownScope(const onnx::NodeProto &node) {
   std::vector<std::string> scopes = pythonStrings(metadataOf(node, scopesKey));
   if (scopes.size() >= 2 && !llvm::StringRef(scopes.front()).starts_with("_empty_nn_module_stack"))
@@ -38,7 +38,7 @@ std::optional<std::string> ownScope(const onnx::NodeProto &node) {
 
 using Scopes = std::vector<std::optional<std::string>>;
 
-/// Nodes are sorted, so one sweep hands scopes down any chain of nodes without one.
+/// Nodes are sorted, so one sweep passes scopes down any chain of nodes without one.
 void inheritFromProducers(const onnx::GraphProto &graph, Scopes &scopes) {
   llvm::StringMap<int> producer;
   for (int i = 0; i < graph.node_size(); ++i) {
@@ -109,7 +109,7 @@ std::map<std::string, std::string> moduleClasses(const onnx::GraphProto &graph) 
                              classes = pythonStrings(metadataOf(node, classesKey));
     if (scopes.size() != classes.size())
       continue;
-    // The first is the model itself, the last the operation.
+    // The first entry is the model itself, the last one the operation.
     for (size_t i = 1; i + 1 < scopes.size(); ++i)
       if (!scopes[i].empty())
         result.try_emplace(scopes[i], classes[i]);

@@ -1,4 +1,5 @@
-// What exporters say beside the graph: module scopes of nodes, kinds of initializers, names of all parameters.
+// Metadata that exporters write next to the graph: module scopes of nodes, kinds of initializers, names of all
+// parameters.
 #pragma once
 
 #include "frontend/onnx/model.h"
@@ -10,33 +11,33 @@ namespace fsdpc {
 
 /// The dotted module path of every node of the graph, by position: "transformer.h.0.attn". From
 /// `pkg.torch.onnx.name_scopes` (dynamo exporter: the last entry but one), else from a name like
-/// /transformer/h.0/attn/MatMul (TorchScript exporter). A node that says nothing has the scope of a producer of its
+/// /transformer/h.0/attn/MatMul (TorchScript exporter). A node without either has the scope of a producer of its
 /// inputs, else of a consumer.
 std::vector<std::string> moduleScopes(const onnx::GraphProto &graph);
 
-/// The class of every module that a node stands in, by path, from `pkg.torch.onnx.class_hierarchy` (dynamo exporter),
-/// whose elements stand beside those of the name scopes. The TorchScript exporter does not say.
+/// The class of every module that contains a node, by path, from `pkg.torch.onnx.class_hierarchy` (dynamo exporter),
+/// whose elements correspond to those of the name scopes. The TorchScript exporter does not record it.
 std::map<std::string, std::string> moduleClasses(const onnx::GraphProto &graph);
 
-/// The elements of a Python list of strings as `repr` writes it; empty if it is none.
+/// The elements of a Python list of strings as `repr` writes it; empty if the text is no list.
 std::vector<std::string> pythonStrings(llvm::StringRef text);
 
-/// Which values the exporter computed an initializer from.
+/// The values from which the exporter computed an initializer.
 constexpr llvm::StringRef foldedKey = "pkg.onnxscript.optimizer.folded_from";
 
 /// The traced statement that a node implements a part of (traced_graph.h).
 constexpr llvm::StringRef statementKey = "pkg.torch.onnx.fx_node";
-/// The modules that a node stands in, outermost first, and the statement.
+/// The modules that contain a node, outermost first, and the statement.
 constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
 
-/// Where in the author's source the statement stands.
+/// The location of the statement in the author's source.
 constexpr llvm::StringRef sourceKey = "pkg.torch.onnx.stack_trace";
 
-/// On an Identity node: no gradient flows back through it. Other programs read the node as the Identity that it is.
+/// On an Identity node: no gradient flows back through it. Other programs treat the node as a plain Identity.
 constexpr llvm::StringRef stopGradientKey = "fsdpc.stop_gradient";
 void markStopsGradient(onnx::NodeProto &node);
 
-/// What the import did to an initializer, as metadata of the initializer.
+/// How the import changed an initializer, as metadata of the initializer.
 constexpr llvm::StringRef recoveredKey = "fsdpc.recovered";
 
 /// The value of a key, or "".
@@ -48,29 +49,29 @@ llvm::StringRef metadataOf(const Message &message, llvm::StringRef key) {
   return "";
 }
 
-/// What torch.export wrote into the file.
+/// The export signature that torch.export wrote into the file.
 struct ExportSignature {
   std::vector<std::string> parameters; ///< names of all parameters, in definition order
   std::vector<std::string> buffers;
   llvm::StringSet<> isParameter, isBuffer;
-  llvm::StringMap<std::string> placeholders;            ///< of traced statements: which parameter or buffer each means
-  llvm::StringMap<std::string> placeholderOf;           ///< of parameters: the other way round
+  llvm::StringMap<std::string> placeholders;            ///< of traced statements: the parameter or buffer of each
+  llvm::StringMap<std::string> placeholderOf;           ///< of parameters: the placeholder of each
   llvm::StringSet<> otherPlaceholders;                  ///< those of inputs and constants
   llvm::StringMap<std::string> kinds;                   ///< of values: PARAMETER, BUFFER, CONSTANT_TENSOR, ...
-  llvm::StringMap<std::vector<std::string>> foldedFrom; ///< initializers that the exporter computed: from which values
+  llvm::StringMap<std::vector<std::string>> foldedFrom; ///< of initializers that the exporter computed: their sources
   bool known() const { return !parameters.empty() || !kinds.empty(); }
 };
 ExportSignature exportSignature(const onnx::GraphProto &graph);
 
-/// The parameter or buffer that the initializer is, or that the exporter computed it from; "" for none or several.
+/// The parameter or buffer that the initializer holds or was computed from; "" for none or several.
 std::string parameterOf(const ExportSignature &signature, const onnx::TensorProto &tensor);
-/// What was folded like `from` is stored like it (transposed, for instance): says so in the metadata of `copy`, which
-/// is to hold parameter `name`.
+/// Records in the metadata of `copy`, which is to hold parameter `name`, that it was folded like `from` and is stored
+/// like it (transposed, for instance).
 void copyFolding(const ExportSignature &signature, const onnx::TensorProto &from, onnx::TensorProto &copy,
                  llvm::StringRef name);
-/// Says in the metadata of an initializer which values it was computed from.
+/// Records in an initializer's metadata the values that it was computed from.
 void setFoldedFrom(onnx::TensorProto &tensor, llvm::ArrayRef<std::string> sources);
-/// Parameters and buffers of the signature that no initializer is or was computed from, in definition order.
+/// Parameters and buffers of the signature that no initializer holds or was computed from, in definition order.
 std::vector<std::string> missingParameters(const onnx::GraphProto &graph, const ExportSignature &signature);
 
 // ---- Names
@@ -82,14 +83,14 @@ bool isExporterName(llvm::StringRef name);
 llvm::StringRef moduleOf(llvm::StringRef name);
 /// "a.b.weight" -> "weight".
 llvm::StringRef leafOf(llvm::StringRef name);
-/// Is one the other or a module around it? Every module is inside "".
+/// True if `outer` is `inner` or a module around it. Every module is inside "".
 bool isWithin(llvm::StringRef inner, llvm::StringRef outer);
-/// Is it the module's path, or the end of it? TorchScript leaves out modules whose forward nobody called:
+/// True if `scope` is the module's path or a suffix of it. TorchScript omits modules whose forward is not called:
 /// self.model.decoder(x) has the scope "decoder".
 bool isScopeOf(llvm::StringRef scope, llvm::StringRef module);
-/// fc_1 and fc@1 are how exporters write a second call of fc: "a.fc_1" -> "a.fc".
+/// Exporters write a second call of fc as fc_1 or fc@1: "a.fc_1" -> "a.fc".
 llvm::StringRef withoutCallCount(llvm::StringRef scope);
-/// "layers.0.fc" -> "layers..fc": modules at equal places of repeated blocks have one.
+/// "layers.0.fc" -> "layers..fc": equal for modules at the same position of repeated blocks.
 std::string withoutDigits(llvm::StringRef scope);
 
 } // namespace fsdpc

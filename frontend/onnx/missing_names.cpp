@@ -33,7 +33,7 @@ MissingNames::MissingNames(const GraphIndex &index, const ExportSignature &signa
     : index(index), missing(missingParameters(index.graph, signature)) {
   for (size_t i = 0; i < missing.size(); ++i) {
     isMissing.insert(missing[i]);
-    // A statement that quotes the parameter settles who reads it.
+    // If a statement quotes the parameter, its reader is known.
     if (!traced.isMentioned(missing[i]))
       missingBelow[moduleOf(missing[i]).str()].push_back(i);
   }
@@ -41,7 +41,7 @@ MissingNames::MissingNames(const GraphIndex &index, const ExportSignature &signa
 
 std::string MissingNames::best(const InitializerRead &read, llvm::StringRef scope, llvm::StringRef suffix,
                                bool sameModuleOnly) const {
-  // Everything is below the root: only a reader in the root itself may mean one of the root's own parameters.
+  // All modules are below the root: only a reader in the root itself may refer to one of the root's own parameters.
   if (scope.empty() && !sameModuleOnly)
     return "";
   std::optional<size_t> best;

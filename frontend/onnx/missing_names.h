@@ -1,4 +1,4 @@
-// Parameters that the export signature lists and the file lacks, as far as no statement says who reads them.
+// Parameters that the export signature lists, the file lacks and no statement quotes.
 #pragma once
 
 #include "frontend/onnx/graph_index.h"
@@ -6,26 +6,27 @@
 
 namespace fsdpc {
 
-/// May what is read in that position go by the parameter's name? A bias is no factor, running statistics are read
-/// as such.
+/// True if a value read in that position may have the parameter's name. A bias is not a factor, and running statistics
+/// are read as statistics.
 bool fitsName(const GraphIndex &index, const InitializerRead &read, llvm::StringRef name);
 
-/// Is it what the statement's own operation trains? A GroupNorm is written as an InstanceNormalization of constants.
+/// True if it is read in the position of a parameter of the statement's operation. A GroupNorm is written as an
+/// InstanceNormalization of constants.
 bool isReadByLayer(const GraphIndex &index, const InitializerRead &read, const TracedStatement &statement);
 
 class MissingNames {
 public:
   MissingNames(const GraphIndex &index, const ExportSignature &signature, const TracedGraph &traced);
 
-  /// Does no initializer hold the parameter?
+  /// True if no initializer holds the parameter.
   bool contains(llvm::StringRef name) const { return isMissing.contains(name); }
 
-  /// The parameter below `scope` that a reader there most likely means, that no statement quotes and nobody has taken:
-  /// one of the same name as the initializer has in its own module (`suffix`), else the one with the fewest modules in
-  /// between, else the first defined. "" if there is none.
+  /// The parameter below `scope` that a reader there most likely refers to, among those that no statement quotes and
+  /// that are not taken: one of the same name as the initializer has in its own module (`suffix`), else the one with
+  /// the fewest modules in between, else the first defined. "" if there is none.
   std::string best(const InitializerRead &read, llvm::StringRef scope, llvm::StringRef suffix,
                    bool sameModuleOnly) const;
-  /// Nobody else means it.
+  /// Marks the parameter as taken, so that no other read refers to it.
   void take(llvm::StringRef name) { taken.insert(name); }
 
 private:

@@ -8,25 +8,25 @@
 
 namespace fsdpc {
 
-/// A parameter that the file names, or a function, that cannot be trained as its author wrote it.
+/// A parameter or function that the file names and that cannot be trained as its author wrote it.
 struct LostParameter {
   std::string name, why; ///< why: a few words, "was computed into 'val_31' (neg, exp)"
   bool isFunction = false;
 };
 
-/// Parsed, checked, local functions inlined. External data stays in its files.
+/// A parsed and checked model with local functions inlined. External data stays in its files.
 class OnnxModel {
 public:
   onnx::ModelProto proto;
   std::string path;                          ///< as given, for messages
-  std::string folder;                        ///< external data lies below it
+  std::string folder;                        ///< external data is below it
   bool weightsMayBeAbsent = false;           ///< ImportOptions::weightsMayBeAbsent
   llvm::StringMap<StatedStart> statedStarts; ///< by initializer; from the file's training info
   std::vector<LostParameter> lost;           ///< found by the repairs, in the order of the signature's use
-  std::vector<std::string> notes;            ///< what everybody has to know of the parameters, one sentence each
-  std::vector<std::string> tracedApart;      ///< nothing says whether they train: TracedStatement::isTracedApart
-  llvm::StringSet<> tied;                    ///< parameters that live on under the name of another
-  llvm::StringSet<> angleTables; ///< what RotaryEmbedding read as cos and sin before it was expanded: never trained
+  std::vector<std::string> notes;            ///< notes on the parameters for every user, one sentence each
+  std::vector<std::string> tracedSeparately; ///< unknown whether they train: TracedStatement::isTracedSeparately
+  llvm::StringSet<> tied;                    ///< parameters that continue under the name of another
+  llvm::StringSet<> angleTables;             ///< cos and sin tables of an expanded RotaryEmbedding: never trained
 
   const onnx::GraphProto &graph() const { return proto.graph(); }
   onnx::GraphProto &graph() { return *proto.mutable_graph(); }
@@ -34,11 +34,10 @@ public:
   int64_t opset(llvm::StringRef domain) const;
 };
 
-/// Reads and checks a file. The caller learns of unsupported ops from the translation, except where libonnx does not
-/// know an op either.
+/// Reads and checks a file. The translation reports unsupported ops, except those that libonnx does not know either.
 llvm::Expected<std::shared_ptr<OnnxModel>> loadModel(llvm::StringRef path, bool weightsMayBeAbsent);
 
-/// The node's name, or its first output's where it has none.
+/// The node's name, or its first output's if it has none.
 llvm::StringRef nameOf(const onnx::NodeProto &node);
 /// "" for ai.onnx too.
 llvm::StringRef domainOf(const onnx::NodeProto &node);
@@ -58,13 +57,13 @@ std::string typeText(int32_t onnxType);
 Shape shapeOf(const onnx::TensorProto &tensor);
 int64_t elementsOf(const onnx::TensorProto &tensor);
 
-/// Its external data lies in a file that does not exist, and that is allowed.
+/// True if its external data is in a file that does not exist, and that is allowed.
 bool isAbsent(const OnnxModel &model, const onnx::TensorProto &tensor);
-/// Where the external data of a tensor should lie, for messages: beside the model.
+/// The path where the external data of a tensor should be, for messages: next to the model.
 std::string externalFile(const OnnxModel &model, const onnx::TensorProto &tensor);
-/// Shape, payload and (for external data) file, offset and length are what they have to be.
+/// Checks the shape, the payload and (for external data) the file, offset and length.
 llvm::Error checkTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
-/// All elements, converted to dtypeOf(type). The tensor has passed checkTensor.
+/// All elements, converted to dtypeOf(type). Requires checkTensor.
 llvm::Expected<std::vector<uint8_t>> readTensor(const OnnxModel &model, const onnx::TensorProto &tensor);
 /// The bytes as the file has them, for a tensor with external data.
 llvm::Expected<std::string> readRaw(const OnnxModel &model, const onnx::TensorProto &tensor);
@@ -74,14 +73,14 @@ struct ExternalSlice {
   std::string file;
   uint64_t offset = 0, length = 0;
 };
-/// Where the bytes of a tensor with external data lie: inside the file, as many as its shape needs.
+/// The bytes of a tensor with external data. Ensures that they are inside the file and as many as its shape needs.
 llvm::Expected<ExternalSlice> externalSlice(const OnnxModel &model, const onnx::TensorProto &tensor);
-/// Of an element in raw data.
+/// Size of an element in raw data.
 int64_t rawElementBytes(int32_t onnxType);
-/// Are the bytes of raw data those of dtypeOf(type)? Others are converted.
+/// True if raw data already has the type dtypeOf(type) and needs no conversion.
 bool isStoredAsUsed(int32_t onnxType);
 std::vector<uint8_t> convertRaw(int32_t onnxType, const uint8_t *data, int64_t elements);
-/// Makes `to` a copy of the tensor's values, inline or external as `from` has them; name and metadata stay.
+/// Makes `to` a copy of the tensor's values, inline or external as in `from`. Name and metadata stay.
 void copyValues(const onnx::TensorProto &from, onnx::TensorProto &to);
 
 } // namespace fsdpc

@@ -20,7 +20,7 @@ std::optional<double> numberOf(const Value *value) {
   return node->get<ConstantAttributes>().value.at(0);
 }
 
-/// The value itself, whatever only changes its shape or float type.
+/// The value before nodes that change only its shape or float type.
 Value *throughReshapes(Value *value) {
   while (const Node *node = value->definer()) {
     bool isCast = node->op() == Op::cast && isFloat(node->operand(0)->type().dtype());
@@ -31,14 +31,14 @@ Value *throughReshapes(Value *value) {
   return value;
 }
 
-/// What is summed over everything; null if the value is no such sum.
+/// The operand of a sum over all elements; null if the value is no such sum.
 Value *summand(Value *value) {
   const Node *node = throughReshapes(value)->definer();
   bool isTotal = node && node->op() == Op::reduceSum && node->result()->type().elements() == 1;
   return isTotal ? node->operand(0) : nullptr;
 }
 
-/// A sum of counts may be kept from zero: max(sum, 1).
+/// The counts that are summed. The sum may be kept from zero: max(sum, 1).
 Value *countsBelow(Value *value) {
   const Node *node = throughReshapes(value)->definer();
   if (node && node->op() == Op::maximum)

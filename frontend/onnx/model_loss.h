@@ -5,8 +5,8 @@
 
 namespace fsdpc {
 
-/// Looks at the graph outputs of one float element for a loss and how it ends: a mean, a sum, or sum / count. Appends
-/// loss_terms and loss_counts to the results and fills Module::facts, as import.h says.
+/// Looks at the graph outputs of one float element for a loss that is a mean, a sum, or sum / count. Appends loss_terms
+/// and loss_counts to the results and fills Module::facts, as import.h describes.
 void appendModelLoss(Module &module, Builder &builder, llvm::SmallVectorImpl<Value *> &results,
                      std::vector<std::string> &names);
 

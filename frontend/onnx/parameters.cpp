@@ -52,7 +52,7 @@ Parameter makeParameter(const OnnxModel &model, const GraphIndex &index, const o
   return parameter;
 }
 
-/// Mean or variance of batch norms, and nothing else.
+/// True if it is read only as mean or variance of batch norms.
 bool areRunningStatistics(const GraphIndex &index, const onnx::TensorProto &tensor) {
   llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
   return !reads.empty() && llvm::all_of(reads, [&](const InitializerRead &read) {
@@ -103,7 +103,7 @@ llvm::Error tieParameters(const Repair &repair, RecoveredParameters &recovered, 
   if (kept->type != dropped->type || reshaped)
     return llvm::createStringError("--tie " + a + "=" + b + ": they are " + toString(kept->type) + " and " +
                                    toString(dropped->type));
-  // File dim i of the dropped one is its dim q[i]; the kept one holds that dim at inverse(p)[q[i]].
+  // File dim i of the dropped parameter is its dim q[i]. The kept parameter has that dim at inverse(p)[q[i]].
   Shape permutation;
   if (kept->permutation != dropped->permutation) {
     Shape identity = {0, 1};
@@ -119,7 +119,7 @@ llvm::Error tieParameters(const Repair &repair, RecoveredParameters &recovered, 
   return llvm::Error::success();
 }
 
-/// Float buffers and constants that the user names become parameters.
+/// Makes parameters of the float buffers and constants that the user names.
 void promote(const Repair &repair, RecoveredParameters &recovered, const NamePattern &trainable) {
   GraphIndex index(repair.model.graph());
   for (int i : index.initializersByFirstRead()) {
@@ -173,7 +173,7 @@ llvm::Error selectTrainable(const Repair &repair, RecoveredParameters &recovered
     parameter.trainable = trainable->isGiven() ? isTrainable : !isFrozen;
   }
   if (!trainable->isGiven())
-    findTracedApart(repair.model, recovered.parameters);
+    findTracedSeparately(repair.model, recovered.parameters);
   if (llvm::Error error = checkMatched(*trainable, recovered.parameters))
     return error;
   return checkMatched(*frozen, recovered.parameters);

@@ -1,4 +1,4 @@
-// The parameters of a model, and what else its initializers are.
+// The parameters of a model, and the roles of its other initializers.
 #pragma once
 
 #include "frontend/onnx/classify.h"
@@ -13,8 +13,8 @@ struct RecoveredParameters {
   llvm::StringMap<size_t> byInitializer; ///< position in `parameters`
 };
 
-/// Repairs the graph (repair.h, options.ties) and lists what is trained. Errors: a regular expression that is none or
-/// matches nothing, a parameter that is both trainable and frozen, a tie of parameters of different shapes.
+/// Repairs the graph (repair.h, options.ties) and lists the trained parameters. Errors: an invalid regular expression
+/// or one that matches nothing, a parameter that is both trainable and frozen, a tie of parameters of different shapes.
 llvm::Expected<RecoveredParameters> recoverParameters(const Repair &repair);
 
 } // namespace fsdpc

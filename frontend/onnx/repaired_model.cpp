@@ -1,4 +1,4 @@
-// OUT/model.onnx: the model as repaired, with the values of parameters in a file beside it.
+// OUT/model.onnx: the model as repaired, with the values of parameters in a file next to it.
 #include "frontend/onnx/import.h"
 
 #include "frontend/onnx/graph_index.h"
@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-// The ONNX format asks for page-aligned offsets of large tensors, so that readers can map them.
+// The ONNX format recommends page-aligned offsets for large tensors, so that readers can map them.
 constexpr int64_t pageBytes = 4096;
 constexpr int64_t smallAlignment = 64;
 
@@ -55,7 +55,7 @@ public:
         return error;
     }
     prependCasts();
-    // Older files list initializers among the inputs, which those that were split off are not.
+    // Before IR 4, initializers must also be listed among the inputs. Initializers that were split off are not.
     proto.set_ir_version(std::max<int64_t>(proto.ir_version(), 4));
     return llvm::Error::success();
   }
@@ -64,7 +64,7 @@ public:
   ExternalLayout layout;
 
 private:
-  /// Weights step aside while the rest is copied: a file may hold gigabytes of them.
+  /// Moves the weights out while the rest is copied: a file may have gigabytes of them.
   void copyAllButWeights() {
     google::protobuf::RepeatedPtrField<onnx::TensorProto> weights;
     imported.model->graph().mutable_initializer()->Swap(&weights);
@@ -86,7 +86,7 @@ private:
       readThroughCast(*written, tensor);
   }
 
-  /// Trained values are f32. What read the half-precision initializer reads a Cast of the f32 one.
+  /// Trained values are f32. Nodes that read the half-precision initializer now read a Cast of the f32 one.
   void readThroughCast(onnx::TensorProto &written, const onnx::TensorProto &tensor) {
     written.set_name(tensor.name() + ".float32");
     written.set_data_type(onnx::TensorProto::FLOAT);
@@ -140,7 +140,7 @@ llvm::Expected<ExternalLayout> writeRepairedModel(const ImportedModel &imported,
     return error;
   std::string bytes;
   if (repaired.proto.ByteSizeLong() >= (uint64_t(1) << 31) || !repaired.proto.SerializeToString(&bytes))
-    return llvm::createStringError(path + ": constants beside the parameters exceed the 2 GiB of an ONNX file");
+    return llvm::createStringError(path + ": constants other than parameters exceed the 2 GiB of an ONNX file");
   std::error_code error;
   llvm::raw_fd_ostream out(path, error);
   if (!error)
@@ -166,10 +166,10 @@ llvm::Expected<ExternalLayout> readRepairedLayout(llvm::StringRef path, llvm::Ar
     for (const onnx::StringStringEntryProto &field : tensor.external_data())
       fields[field.key()] = field.value();
     ExternalLayout::Entry entry;
-    const bool isWhole = fields["location"] == dataFileName &&
-                         !llvm::StringRef(fields["offset"]).getAsInteger(10, entry.offsetBytes) &&
-                         !llvm::StringRef(fields["length"]).getAsInteger(10, entry.bytes);
-    if (isWhole && entry.offsetBytes >= 0 && entry.bytes >= 0 &&
+    const bool isFull = fields["location"] == dataFileName &&
+                        !llvm::StringRef(fields["offset"]).getAsInteger(10, entry.offsetBytes) &&
+                        !llvm::StringRef(fields["length"]).getAsInteger(10, entry.bytes);
+    if (isFull && entry.offsetBytes >= 0 && entry.bytes >= 0 &&
         entry.bytes <= std::numeric_limits<int64_t>::max() - entry.offsetBytes)
       entries[tensor.name()] = entry;
   }

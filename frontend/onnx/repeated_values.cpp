@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Elements of the dims before and behind an axis.
+/// Number of elements in the dims before and after an axis.
 struct Around {
   int64_t outer = 1, inner = 1;
   Around(const Shape &shape, int64_t axis) {
@@ -80,7 +80,7 @@ RowsOfTable distinctRows(const DenseValues &values) {
 
 namespace {
 
-/// The row that each distinct row becomes in a window of that size; empty if the indices are no such offsets.
+/// The table row of each distinct row in a window of that size; empty if the indices are not such offsets.
 std::vector<int64_t> offsetsOf(llvm::ArrayRef<int64_t> indices, int64_t distinct, int64_t height, int64_t width) {
   const int64_t places = height * width;
   std::vector<int64_t> rows(static_cast<size_t>(distinct), -1), owners(static_cast<size_t>(distinct), -1);

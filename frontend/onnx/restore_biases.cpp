@@ -12,7 +12,7 @@ bool hasRoomForBias(const onnx::NodeProto &node, int input) {
   return takesBias && input == 1 && (node.input_size() == 2 || (node.input_size() == 3 && node.input(2).empty()));
 }
 
-/// Elements of the bias beside a weight.
+/// Number of elements of the bias for a weight.
 int64_t biasElements(const onnx::NodeProto &node, const Shape &weight) {
   if (node.op_type() == "Conv")
     return weight[0];

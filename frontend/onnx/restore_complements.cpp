@@ -1,4 +1,4 @@
-// What the exporter computed as one minus a parameter is computed from the parameter again.
+// Recomputes from the parameter what the exporter stored as one minus the parameter.
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
@@ -12,7 +12,8 @@ namespace fsdpc {
 
 namespace {
 
-/// TorchScript's constant folding tells nothing of origins, but folds only what parameters and buffers decide.
+/// TorchScript's constant folding does not record origins, but it folds only values that parameters and buffers
+/// determine.
 class Complements {
 public:
   Complements(const Repair &repair, const GraphIndex &index) : repair(repair), index(index) {}
@@ -45,9 +46,9 @@ private:
   llvm::Error restore(const onnx::TensorProto &folded, const InitializerRead &read) {
     std::vector<std::string> found;
     const std::vector<int> &parameters = parametersOf[index.scopes[read.node]];
-    // A module of the author's has a few of its own; the work stays linear where one has all.
-    constexpr size_t mostParameters = 64;
-    for (int position : llvm::ArrayRef(parameters).take_front(mostParameters)) {
+    // A module usually has few direct parameters. The limit keeps the work linear if one module has all.
+    constexpr size_t maxParameters = 64;
+    for (int position : llvm::ArrayRef(parameters).take_front(maxParameters)) {
       llvm::Expected<bool> isIt = isComplement(index.graph.initializer(position), folded);
       if (!isIt)
         return isIt.takeError();
@@ -86,7 +87,7 @@ private:
                                                "' as one minus it, and nothing tells which"});
   }
 
-  /// x * p + y * (1 - p): the parameter of `names` that weighs the other term; "" if none does.
+  /// x * p + y * (1 - p): the parameter of `names` that weights the other term; "" if none does.
   std::string parameterOfMix(const InitializerRead &read, llvm::ArrayRef<std::string> names) const {
     const onnx::NodeProto &product = index.node(read);
     if (product.op_type() != "Mul" || product.output_size() != 1)
@@ -109,7 +110,7 @@ private:
     return source->isUniform();
   }
 
-  /// Bit for bit, which a rounded difference is on every machine.
+  /// Compares bitwise: the rounded difference is the same on every machine.
   llvm::Expected<bool> isComplement(const onnx::TensorProto &parameter, const onnx::TensorProto &folded) const {
     if (shapeOf(parameter) != shapeOf(folded))
       return false;

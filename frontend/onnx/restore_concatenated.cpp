@@ -8,7 +8,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Takes a Split of biases that the exporter joined to one constant apart.
+/// Replaces a Split of biases that the exporter concatenated into one constant.
 class ConcatenatedBiases {
 public:
   explicit ConcatenatedBiases(const Repair &repair)
@@ -31,7 +31,7 @@ public:
   }
 
 private:
-  /// What a Split of no statement of its own reads: a vector that several parameters went into. Null for others.
+  /// The operand of a Split without a statement: a vector made from several parameters. Null for others.
   const onnx::TensorProto *joinedBiases(int position) const {
     const onnx::NodeProto &node = index.graph.node(position);
     if (node.op_type() != "Split" || traced.statementOf(position) >= 0 || node.input_size() == 0)
@@ -47,7 +47,7 @@ private:
                : nullptr;
   }
 
-  /// Every read of every part must be a layer's bias; else nothing changes, and the parameters stay lost.
+  /// Requires every read of every slice to be a layer's bias. Otherwise nothing changes, and the parameters stay lost.
   llvm::Error takeApart(int position, const onnx::TensorProto &joined) {
     const onnx::NodeProto &node = index.graph.node(position);
     const int64_t elements = elementsOf(joined), parts = node.output_size();
@@ -76,7 +76,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Are all parts of that size? Sizes are an initializer, or not said where they are even.
+  /// True if all slices have that size. Sizes are an initializer, or omitted if they are even.
   bool isEven(const onnx::NodeProto &node, int64_t size) const {
     if (node.input_size() < 2 || node.input(1).empty())
       return true;
@@ -124,7 +124,7 @@ private:
   TracedGraph traced;
   GraphEdit edit;
   llvm::StringSet<> missing;
-  std::map<std::string, std::string> valueOf; ///< what is read of each parameter made
+  std::map<std::string, std::string> valueOf; ///< the value to read of each parameter made
 };
 
 } // namespace

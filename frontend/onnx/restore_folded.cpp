@@ -28,7 +28,7 @@ public:
       if (llvm::Error error = restore(tensor, folded->second))
         return error;
     }
-    // What could not be computed back alone may follow from a parameter that was, from another initializer.
+    // A parameter that one initializer does not yield may have been recovered from another.
     for (const Computed &one : computed)
       if (llvm::Error error = restoreComputed(one))
         return error;
@@ -37,7 +37,7 @@ public:
   }
 
 private:
-  /// What dim 0 of the first input says; 0 where it is symbolic. Then nothing was expanded along it either.
+  /// Dim 0 of the first input; 0 if it is symbolic. Then nothing was expanded along it either.
   int64_t batchSize() const {
     for (const onnx::ValueInfoProto &input : index.graph.input()) {
       const auto &dims = input.type().tensor_type().shape();
@@ -67,12 +67,12 @@ private:
       return llvm::Error::success();
     }
     folding.parameter = parameters.front();
-    // A literal of the source is detached too, after lift_fresh_copy.
+    // A literal in the source is also detached, after lift_fresh_copy.
     if (llvm::is_contained(folding.moving, "detach") && !llvm::is_contained(folding.moving, "lift_fresh_copy")) {
       lose(folding.parameter, "was detached into '" + tensor.name() + "', where it does not train");
       return llvm::Error::success();
     }
-    // What is read by index may be computed too, which is no matter; else the values are others than the parameter's.
+    // With reads by index, the computation may be on the indices. Otherwise the values differ from the parameter's.
     bool isComputed = folding.computes && !folding.readsRows;
     if (!isComputed && folding.last != Moves::computed)
       return cutDown(tensor, folding);
@@ -104,7 +104,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// A recurrent node's operands are blocks of parameters: another repair puts those together.
+  /// A recurrent node's operands are blocks of parameters, which restoreRecurrent handles.
   bool isOfRecurrentLayer(const onnx::TensorProto &tensor) const {
     return llvm::any_of(index.readsOf(tensor.name()), [&](const InitializerRead &read) {
       llvm::StringRef op = index.node(read).op_type();
@@ -117,7 +117,7 @@ private:
       if (llvm::any_of(folding.moving, takesPart))
         repair.remarks.push_back("'" + folding.parameter + "' was stored as '" + tensor.name() +
                                  "', after a slice: what that left out is not in the file");
-      return llvm::Error::success(); // what is left are reshapes and transposes, which the classifier reads
+      return llvm::Error::success(); // only reshapes and transposes remain, which the classifier handles
     }
     if (isAbsent(repair.model, tensor)) {
       lose(folding.parameter, "is stored as '" + tensor.name() + "', whose values are absent");
@@ -132,9 +132,9 @@ private:
       splitRepeated(values);
     const Shape stored = values.shape;
     collapse(values, folding);
-    // What was expanded, and not along the batch, had fewer elements than there are.
+    // A parameter expanded along another axis than the batch had fewer elements than the initializer.
     const bool isGrown = folding.repeats && !folding.readsRows && batch != 1 && values.shape == stored;
-    // One value in several rows: as many parameters as one likes would look like that.
+    // A uniform value in several rows is ambiguous: a parameter with any number of rows would look like that.
     int64_t largest = values.shape.empty() ? 1 : *std::max_element(values.shape.begin(), values.shape.end());
     if ((values.elements() != largest || (isGrown && elements > 1)) && values.isUniform()) {
       lose(folding.parameter, "was stored as '" + tensor.name() +
@@ -148,8 +148,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// Samples that were joined with the axis behind them, [B * H, ...] of x.repeat(B, 1, 1).view(...): an axis of their
-  /// own, where the parts are equal and not of one value.
+  /// Splits samples from the axis that they were merged with, [B * H, ...] of x.repeat(B, 1, 1).view(...), if the
+  /// slices are equal and not uniform.
   void splitRepeated(DenseValues &values) const {
     const int64_t many = values.shape.empty() ? 0 : values.shape[0];
     if (batch < 2 || many <= batch || many % batch != 0)
@@ -161,8 +161,8 @@ private:
       values = std::move(split);
   }
 
-  /// Axes along which everything is equal. Of slices that hold one value only, equality proves nothing: the samples of
-  /// the batch are the one axis that no parameter has.
+  /// Collapses axes along which all slices are equal. For uniform slices equality proves nothing, except along the
+  /// samples of the batch, an axis that no parameter has.
   void collapse(DenseValues &values, const Folding &folding) const {
     for (size_t axis = 0; axis < values.shape.size(); ++axis) {
       bool isFeature = folding.last == Moves::rows && axis + 1 == values.shape.size();
@@ -175,7 +175,7 @@ private:
     }
   }
 
-  /// [positions, D] of a table as rows, with the axis of the tensor that D is.
+  /// Rows [positions, D] of a table, with the axis of the tensor that is D.
   struct FoundRows {
     RowsOfTable table;
     int64_t axis;
@@ -183,21 +183,21 @@ private:
     bool repeats() const { return table.rows.shape[0] < static_cast<int64_t>(table.indices.size()); }
   };
 
-  /// Which axis of what is left holds a row's elements: the one with which fewest elements remain.
+  /// Finds the axis that holds a row's elements: the one that leaves the fewest elements.
   static std::optional<FoundRows> findRows(const DenseValues &values, const Folding &folding) {
     const int64_t rank = static_cast<int64_t>(values.shape.size());
     std::optional<FoundRows> best;
     auto isSingle = [&](int64_t axis) { return values.shape[axis] < 2 && rank > 1 && folding.last != Moves::rows; };
-    auto tryAxis = [&](int64_t axis, int64_t mostElements) {
+    auto tryAxis = [&](int64_t axis, int64_t maxElements) {
       RowsOfTable found = distinctRows(moveAxisLast(values, axis));
       const int64_t elements = found.rows.elements();
-      if (elements <= mostElements && (!best || elements < best->table.rows.elements()))
+      if (elements <= maxElements && (!best || elements < best->table.rows.elements()))
         best = {std::move(found), axis};
     };
     for (int64_t axis = folding.last == Moves::rows ? rank - 1 : 0; axis < rank; ++axis)
       if (!isSingle(axis))
         tryAxis(axis, values.elements());
-    // Some single elements repeat by chance. Half of them do in a table of one column.
+    // Single elements may repeat by chance. In a table of one column at least half of them repeat.
     if (!best || !best->repeats())
       for (int64_t axis = 0; axis < rank; ++axis)
         if (isSingle(axis))
@@ -209,7 +209,7 @@ private:
                 llvm::ArrayRef<int64_t> stored) {
     std::optional<FoundRows> found = findRows(values, folding);
     const bool repeats = found && found->repeats();
-    // Moved about and computed: only rows that occur again prove that the last computation was on indices.
+    // After moves and computations, only repeated rows prove that the last computation was on indices.
     if (!repeats && folding.computes && folding.last != Moves::rows)
       return lose(folding.parameter, "was computed into '" + tensor.name() + "'" + folding.operations());
     if (!repeats)
@@ -219,14 +219,14 @@ private:
     replace(tensor, folding, found->table.rows, stored, lookup);
   }
 
-  /// Gives [positions, D] of a table back its place in a tensor.
+  /// Restores the tensor from the rows [positions, D] of a table.
   struct Lookup {
     std::vector<int64_t> indices;
     Shape shape;      ///< before the expansion
     int64_t axis = 0; ///< of D
   };
 
-  /// The initializer gives way to the parameter and the nodes that make the initializer's value from it: `values`
+  /// Replaces the initializer by the parameter and the nodes that make the initializer's value from it: `values`
   /// expanded to `stored`, which has the initializer's elements in their order.
   void replace(const onnx::TensorProto &tensor, const Folding &folding, const DenseValues &values,
                llvm::ArrayRef<int64_t> stored, const std::optional<Lookup> &lookup) {
@@ -235,7 +235,7 @@ private:
     Shape own = values.shape, target(stored.begin(), stored.end());
     bool isTable = folding.readsRows && !lookup;
     if (values.shape == target && !lookup)
-      return; // only dims of 1 are in excess, if any: the classifier drops them
+      return; // only extra dims of 1, if any: the classifier drops them
     while (isTable && own.size() > 2 && own.front() == 1)
       own.erase(own.begin());
     std::string value = known.make(folding.parameter, tensor.data_type(), own, values.data,
@@ -261,7 +261,7 @@ private:
     const int64_t rank = static_cast<int64_t>(positions.size());
     positions.erase(positions.begin() + lookup.axis);
     std::string value = edit.addGather(table, lookup.indices, positions);
-    // The row's elements are last; dim i of the result is dim order[i] of that.
+    // The row's elements are last. Dim i of the result is dim order[i] of that.
     for (int64_t i = 0; i < rank; ++i)
       order.push_back(i == lookup.axis ? rank - 1 : i < lookup.axis ? i : i - 1);
     return lookup.axis == rank - 1 ? value : edit.addTranspose(value, order);
@@ -281,9 +281,9 @@ private:
   const int64_t batch;
   GraphEdit edit{repair.model.graph()};
   FoldedValues known{repair, index, signature, edit};
-  ComputedBack computedBack{known};
+  InvertedParameters computedBack{known};
   ZeroState zeroState{known};
-  std::vector<Computed> computed; ///< and not restored so far
+  std::vector<Computed> computed; ///< not restored so far
 };
 
 } // namespace

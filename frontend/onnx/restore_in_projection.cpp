@@ -1,5 +1,4 @@
-// What the exporter cut out of the in_proj_weight and in_proj_bias of torch.nn.MultiheadAttention is put together
-// again.
+// Restores in_proj_weight and in_proj_bias of torch.nn.MultiheadAttention from the slices that the exporter stored.
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
@@ -12,14 +11,15 @@ namespace fsdpc {
 
 namespace {
 
-/// One of the products that make queries, keys and values, in node order.
+/// One of the matmuls that make queries, keys and values, in node order.
 struct Projection {
   const onnx::TensorProto *weight = nullptr; ///< [in, out], as MatMul reads it
   const onnx::TensorProto *bias = nullptr;   ///< null if it has none
 };
 
-/// TorchScript folds the slices of an attention whose keys are not its queries, without a word of where they come from.
-/// That the products stand in the module itself, beside its `out_proj`, and make three times its width, says it.
+/// TorchScript folds the slices of an attention whose keys are not its queries and does not record their origin. They
+/// are recognized by their matmuls, which are in the module itself, next to its `out_proj`, and have three times its
+/// width in total.
 class InProjections {
 public:
   InProjections(const Repair &repair, const GraphIndex &index) : repair(repair), index(index) {}
@@ -57,7 +57,7 @@ private:
     return projection;
   }
 
-  /// The initializer, if the exporter made it up, it is f32 and one node reads it.
+  /// The initializer, if its name is made up by the exporter, it is f32 and exactly one node reads it.
   const onnx::TensorProto *foldedOf(llvm::StringRef value, int rank) const {
     const onnx::TensorProto *tensor = index.initializer(value);
     const bool isFolded = tensor && isExporterName(value) && tensor->dims_size() == rank &&
@@ -75,8 +75,8 @@ private:
       biasRows += projection.bias ? projection.bias->dims(0) : 0;
       isSquare &= projection.weight->dims(0) == width;
     }
-    const bool isWhole = projections.size() > 1 && rows == 3 * width && (isSquare || projections.size() == 3);
-    if (!isWhole || !isFree(module))
+    const bool isFull = projections.size() > 1 && rows == 3 * width && (isSquare || projections.size() == 3);
+    if (!isFull || !isFree(module))
       return llvm::Error::success();
     if (biasRows == rows)
       if (llvm::Error error = joinBiases(module, projections, rows))
@@ -121,7 +121,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Keys or values of another width than the queries have a weight each.
+  /// If keys or values have another width than the queries, each has its own weight.
   llvm::Error nameWeights(llvm::StringRef module, llvm::ArrayRef<Projection> projections) {
     constexpr llvm::StringRef leaves[] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
     for (size_t i = 0; i < projections.size(); ++i) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr llvm::StringRef attentionOperation = "scaled_dot_product_attention";
 
-/// Is it one number, the least of f32?
+/// True for a single element with the lowest f32 value.
 llvm::Expected<bool> isLeastFloat(const OnnxModel &model, const onnx::TensorProto &tensor) {
   if (tensor.data_type() != onnx::TensorProto::FLOAT || elementsOf(tensor) != 1 || isAbsent(model, tensor))
     return false;
@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  /// Statements of attention with a node that looks for the rows that see nothing.
+  /// Finds attention statements with a node that checks for rows that see no key.
   void findGuarded() {
     for (int i = 0; i < index.graph.node_size(); ++i)
       if (const int statement = traced.statementOf(i);
@@ -57,7 +57,7 @@ private:
         guarded.insert(statement);
   }
 
-  /// What an initializer holds, or a Constant node: an export that was not optimized keeps those. Null for others.
+  /// The tensor of an initializer or of a Constant node, which an unoptimized export keeps. Null for others.
   const onnx::TensorProto *constantOf(llvm::StringRef value) const {
     const onnx::NodeProto *producer = index.producer(value);
     if (!producer)

@@ -60,8 +60,8 @@ private:
       return llvm::Error::success();
     const std::vector<std::string> parts = partsOf(parameters, input, tensor->dims_size() > 0 ? tensor->dims(0) : 0);
     const int64_t blocks = static_cast<int64_t>(parts.size() * order.size());
-    const bool isWhole = !parts.empty() && !isAbsent(repair.model, *tensor) && elementsOf(*tensor) % blocks == 0;
-    if (!isWhole) {
+    const bool isFull = !parts.empty() && !isAbsent(repair.model, *tensor) && elementsOf(*tensor) % blocks == 0;
+    if (!isFull) {
       for (const std::string &name : parameters)
         repair.model.lost.push_back({name, "was computed, with others, into '" + tensor->name() + "'"});
       return llvm::Error::success();
@@ -69,7 +69,7 @@ private:
     return split(*tensor, parts, order);
   }
 
-  /// Which layer of its module a recurrent node is: TorchScript writes one node a layer, first to last.
+  /// Numbers the recurrent nodes of each module: TorchScript writes one node per layer, first to last.
   void countLayers() {
     llvm::StringMap<int> layersOf;
     for (int i = 0; i < index.graph.node_size(); ++i) {
@@ -80,8 +80,8 @@ private:
     }
   }
 
-  /// TorchScript folds the operands without a word of where they come from. Their position says it, and torch.nn's own
-  /// names of what stands there: LSTM, GRU and RNN nodes come from nothing else.
+  /// TorchScript folds the operands and does not record their origin. It follows from their position, and their names
+  /// are torch.nn's: LSTM, GRU and RNN nodes have no other source.
   llvm::Error restoreByScope(const onnx::TensorProto &tensor, int input, llvm::ArrayRef<int64_t> order) {
     llvm::ArrayRef<InitializerRead> reads = index.readsOf(tensor.name());
     auto layer = layers.find(reads.front().node);
@@ -101,8 +101,8 @@ private:
                         (direction == 1 ? "_reverse" : ""));
     const bool isFree = llvm::none_of(parts, [&](llvm::StringRef name) { return index.initializer(name); });
     const int64_t blocks = static_cast<int64_t>(parts.size() * order.size());
-    const bool isWhole = blocks > 0 && directions <= 2 && elementsOf(tensor) % blocks == 0;
-    if (!isFree || !isWhole)
+    const bool isFull = blocks > 0 && directions <= 2 && elementsOf(tensor) % blocks == 0;
+    if (!isFree || !isFull)
       return llvm::Error::success();
     edit.insertBefore(index.consumers(tensor.name()).front().node); // a second call reads it through an Identity
     return split(tensor, parts, order);
@@ -114,7 +114,7 @@ private:
     return {input == 1 ? "weight_ih" : "weight_hh"};
   }
 
-  /// The parameters in the order in which the operand holds them; none if they are not just those.
+  /// The parameters in the order in which the operand holds them; empty if they are not exactly those of the operand.
   static std::vector<std::string> partsOf(llvm::ArrayRef<std::string> parameters, int input, int64_t directions) {
     const std::vector<llvm::StringRef> kinds = kindsOf(input);
     std::vector<std::string> parts;
@@ -128,7 +128,8 @@ private:
     return isComplete ? parts : std::vector<std::string>();
   }
 
-  /// [directions, gates * H, ...] or [directions, 2 * gates * H]: part by part, its gates in PyTorch's order.
+  /// Splits [directions, gates * H, ...] or [directions, 2 * gates * H] into parts, each with its gates in PyTorch's
+  /// order.
   llvm::Error split(const onnx::TensorProto &tensor, llvm::ArrayRef<std::string> parts, llvm::ArrayRef<int64_t> order) {
     llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
     if (!bytes)

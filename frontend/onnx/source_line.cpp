@@ -34,13 +34,13 @@ std::optional<float> numberOf(llvm::StringRef text) {
   return isNumber ? std::optional(static_cast<float>(number)) : std::nullopt;
 }
 
-/// Does the term end where the text begins?
+/// True if a term before the text ends there.
 bool endsTerm(llvm::StringRef text) {
   text = text.ltrim();
   return text.empty() || text.front() == ')' || text.front() == ',' || text.front() == ']' || text.front() == '#';
 }
 
-/// Does the term begin where the text ends?
+/// True if a term after the text begins there.
 bool beginsTerm(llvm::StringRef text) {
   const bool isStatement = text.trim() == "return";
   text = text.rtrim();
@@ -49,7 +49,7 @@ bool beginsTerm(llvm::StringRef text) {
   return text.empty() || isStatement || isAssigned || text.ends_with("(") || text.ends_with(",") || text.ends_with("[");
 }
 
-std::optional<NumberBeside> numberBehind(llvm::StringRef before, llvm::StringRef behind) {
+std::optional<ScalarOperand> numberAfter(llvm::StringRef before, llvm::StringRef behind) {
   behind = behind.ltrim();
   if (behind.empty() || !isOperation(behind.front()) || !beginsTerm(before))
     return std::nullopt;
@@ -59,10 +59,10 @@ std::optional<NumberBeside> numberBehind(llvm::StringRef before, llvm::StringRef
   const std::optional<float> number = numberOf(text);
   if (!number || !endsTerm(behind.drop_front(text.size())))
     return std::nullopt;
-  return NumberBeside{operation, *number, false};
+  return ScalarOperand{operation, *number, false};
 }
 
-std::optional<NumberBeside> numberBefore(llvm::StringRef before, llvm::StringRef behind) {
+std::optional<ScalarOperand> numberBefore(llvm::StringRef before, llvm::StringRef behind) {
   before = before.rtrim();
   if (before.empty() || !isOperation(before.back()) || !endsTerm(behind))
     return std::nullopt;
@@ -74,7 +74,7 @@ std::optional<NumberBeside> numberBefore(llvm::StringRef before, llvm::StringRef
   const std::optional<float> number = numberOf(before.drop_front(start));
   if (!number || !beginsTerm(before.take_front(start)))
     return std::nullopt;
-  return NumberBeside{operation, *number, true};
+  return ScalarOperand{operation, *number, true};
 }
 
 } // namespace
@@ -82,13 +82,13 @@ std::optional<NumberBeside> numberBefore(llvm::StringRef before, llvm::StringRef
 llvm::StringRef sourceLine(const onnx::NodeProto &node) {
   llvm::StringRef trace = metadataOf(node, sourceKey).rtrim();
   auto [frames, line] = trace.rsplit('\n');
-  // A frame whose source was not found has no line.
+  // A frame without available source has no line.
   return line.trim().starts_with("File \"") || line.empty() ? llvm::StringRef() : line.trim();
 }
 
-std::optional<NumberBeside> numberBeside(llvm::StringRef line, llvm::StringRef attribute) {
+std::optional<ScalarOperand> findScalarOperand(llvm::StringRef line, llvm::StringRef attribute) {
   const std::string name = ("self." + attribute).str();
-  std::optional<NumberBeside> found;
+  std::optional<ScalarOperand> found;
   for (size_t at = line.find(name); at != llvm::StringRef::npos; at = line.find(name, at + name.size())) {
     llvm::StringRef before = line.take_front(at), behind = line.drop_front(at + name.size());
     const bool isLonger = (!behind.empty() && isOfName(behind.front())) ||
@@ -96,7 +96,7 @@ std::optional<NumberBeside> numberBeside(llvm::StringRef line, llvm::StringRef a
     if (isLonger)
       continue;
     behind = dropConversions(behind);
-    std::optional<NumberBeside> term = numberBehind(before, behind);
+    std::optional<ScalarOperand> term = numberAfter(before, behind);
     if (!term)
       term = numberBefore(before, behind);
     if (!term || (found && !(*found == *term)))

@@ -5,14 +5,11 @@
 #include "frontend/onnx/merged_operands.h"
 #include "frontend/onnx/missing_names.h"
 #include "frontend/onnx/repair.h"
-#include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/traced_graph.h"
 #include "frontend/onnx/use_role.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
-#include <cstring>
-#include <functional>
 #include <set>
 
 namespace fsdpc {
@@ -21,7 +18,7 @@ namespace {
 
 constexpr int64_t largestMerged = 1024;
 
-/// Gives every read of a shared initializer the name of the parameter that it means.
+/// Finds for every read of a shared initializer the parameter that it refers to.
 class Splitter {
 public:
   Splitter(const Repair &repair, const GraphIndex &index)
@@ -34,20 +31,20 @@ public:
     mergesNothing = !signature.known() && holdsEqualVectors(repair.model, index);
   }
 
-  /// Rewrites the graph; the index is stale afterwards. Errors: a file of weights that cannot be read.
+  /// Rewrites the graph. The index is stale afterwards. Errors: an unreadable weights file.
   llvm::Error run() {
     std::vector<Candidate> candidates = mergedReads();
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.read->node, a.read->input) < std::pair(b.read->node, b.read->input);
     });
-    // What a constant stands for is decided last: only by what is left.
+    // Constants are resolved last, with the parameters that are left.
     std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate &candidate) {
       return !traced.known() || !parameterOf(signature, *candidate.tensor).empty();
     });
     for (const Candidate &candidate : candidates)
       assign(candidate);
-    if (!unread.empty())
-      return llvm::createStringError(unread);
+    if (!values.unread().empty())
+      return llvm::createStringError(values.unread());
     edit.apply();
     return llvm::Error::success();
   }
@@ -60,7 +57,7 @@ private:
 
   llvm::StringRef scopeOf(const InitializerRead &read) const { return index.scopes[read.node]; }
 
-  /// Which parameters the nodes of each statement read under their own names.
+  /// Lists the parameters that the nodes of each statement read under their own names.
   void listReadsOfStatements() {
     ownReads.resize(traced.statements.size());
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
@@ -71,8 +68,8 @@ private:
     }
   }
 
-  /// The statement that quotes what is read, -1 for none: the node's own, or that of a transpose before it which the
-  /// module has written (x @ weight.T) and the node's statement quotes.
+  /// The statement that quotes the value read, -1 for none: the node's own, or that of an earlier transpose that the
+  /// module wrote (x @ weight.T) and the node's statement quotes.
   int statementOfRead(const InitializerRead &read) const { return quotingStatement(read.node, read.value); }
 
   int quotingStatement(int node, llvm::StringRef value) const {
@@ -95,7 +92,7 @@ private:
     }
   }
 
-  /// Where a statement lacks a parameter, a read that does not fit its own name may mean that one.
+  /// If a parameter of the statement is missing, a read that does not fit its own name may refer to that parameter.
   bool isOwnRead(const InitializerRead &read, int statement, llvm::StringRef parameter) const {
     return fits(read, parameter) || llvm::none_of(traced.statements[statement].parameters,
                                                   [&](llvm::StringRef name) { return missing.contains(name); });
@@ -113,7 +110,7 @@ private:
           if (traced.statementOf(read.node) >= 0)
             result.push_back({&tensor, &read});
       }
-      if (reads.size() < 2 || elementsOf(tensor) < 2)
+      if (reads.size() < 2 || (elementsOf(tensor) < 2 && !isNamed(tensor)))
         continue;
       bool hasTable =
           llvm::any_of(reads, [&](const InitializerRead &read) { return useRole(index, read) == UseRole::table; });
@@ -122,6 +119,11 @@ private:
           result.push_back({&tensor, &read});
     }
     return result;
+  }
+
+  /// True if a module of the author's has the tensor: constants of one element have the exporter's names.
+  static bool isNamed(const onnx::TensorProto &tensor) {
+    return !isExporterName(tensor.name()) && llvm::StringRef(tensor.name()).contains('.');
   }
 
   bool maySplit(const onnx::TensorProto &tensor, const InitializerRead &read, bool hasTable) const {
@@ -149,8 +151,8 @@ private:
       redirect(candidate, name);
   }
 
-  /// Equal values other than one constant or what a formula makes do not come about by chance. Modules at equal places
-  /// of repeated blocks are copies of one another, which train apart; others share a parameter on purpose.
+  /// Equal values that are neither uniform nor made by a formula are not a coincidence. Modules at the same position of
+  /// repeated blocks are copies of one another that train separately. Others share a parameter on purpose.
   bool isTie(const Candidate &candidate, llvm::StringRef name) {
     llvm::StringRef own = candidate.tensor->name();
     std::string parameter = parameterOf(signature, *candidate.tensor);
@@ -158,43 +160,8 @@ private:
                        : isExporterName(own) ? scopeOf(index.readsOf(own).front()).str()
                                              : moduleOf(own).str();
     std::string other = isExporterName(name) ? scopeOf(*candidate.read).str() : moduleOf(name).str();
-    return withoutDigits(home) != withoutDigits(other) && !isUniform(*candidate.tensor) &&
-           (signature.known() || !isOfFormula(*candidate.tensor));
-  }
-
-  bool isUniform(const onnx::TensorProto &tensor) {
-    auto [known, isNew] = uniform.try_emplace(tensor.name(), true);
-    if (!isNew)
-      return known->second;
-    llvm::Expected<bool> same = fsdpc::isUniform(repair.model, tensor, /*ifAbsent=*/true);
-    if (same)
-      known->second = *same;
-    else
-      unread = llvm::toString(same.takeError());
-    return known->second;
-  }
-
-  /// Do its elements rise or fall all along? Drawn numbers do not, and what is computed from positions (time_mix of
-  /// RWKV) is computed alike in several modules. Only vectors are looked at.
-  bool isOfFormula(const onnx::TensorProto &tensor) {
-    constexpr int64_t fewest = 8, most = 1 << 16;
-    const int64_t elements = elementsOf(tensor);
-    const bool isVector = tensor.dims_size() > 0 && tensor.dims(tensor.dims_size() - 1) == elements;
-    const bool isSingle = tensor.data_type() == onnx::TensorProto::FLOAT;
-    if (!isVector || !isSingle || elements < fewest || elements > most || isAbsent(repair.model, tensor))
-      return false;
-    auto [known, isNew] = ofFormula.try_emplace(tensor.name(), false);
-    if (!isNew)
-      return known->second;
-    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(repair.model, tensor);
-    if (!bytes) {
-      llvm::consumeError(bytes.takeError());
-      return false;
-    }
-    std::vector<float> values(static_cast<size_t>(elements));
-    std::memcpy(values.data(), bytes->data(), bytes->size());
-    known->second = llvm::is_sorted(values) || llvm::is_sorted(values, std::greater<float>());
-    return known->second;
+    return withoutDigits(home) != withoutDigits(other) && !values.isUniform(*candidate.tensor) &&
+           (signature.known() || !values.isMonotonic(*candidate.tensor));
   }
 
   void noteTie(llvm::StringRef own, llvm::StringRef name) {
@@ -204,22 +171,32 @@ private:
                                "' have the same values and are one parameter (--no_tie keeps them apart)");
   }
 
-  /// The Identity's output. A name that the exporter made up stands for no other parameter if the same module reads it,
-  /// called twice, unless it is the bias of another layer in it (the parts of in_proj_bias, of zeros). Where the file
-  /// holds equal values twice, the exporter merged nothing (in training mode), and Identity nodes tell of true ties.
+  /// The name of the Identity's output. A name made up by the exporter is no other parameter if the same module, called
+  /// twice, reads it, unless it is the bias of another layer in the module (the slices of in_proj_bias, which are
+  /// zeros). If the file has equal values twice, the exporter merged nothing (in training mode), and Identity nodes are
+  /// true ties.
   std::string nameByAlias(const Candidate &candidate) {
     llvm::StringRef own = candidate.tensor->name(), alias = candidate.read->alias;
     if (!isExporterName(alias))
       return (mergesNothing ? own : alias).str();
-    if (const std::string weight = weightBeside(index, *candidate.read); !weight.empty())
-      return biases.nameBeside(own, weight);
-    const InitializerRead &first = index.readsOf(own).front();
-    return (withoutCallCount(scopeOf(*candidate.read)) == withoutCallCount(scopeOf(first)) ? own : alias).str();
+    if (const std::string weight = weightOfBias(index, *candidate.read); !weight.empty())
+      return biases.nameForWeight(own, weight);
+    return (isReadAlikeInModule(*candidate.read, own) ? own : alias).str();
   }
 
-  /// Does a node of the initializer's own module read it?
-  bool isReadAtHome(llvm::StringRef own) {
-    auto [known, isNew] = readsAtHome.try_emplace(own, false);
+  /// True if the initializer itself is the same operand of the same operation in the same module, which is then called
+  /// twice. A norm whose scale and shift are equal reads them by two operations.
+  bool isReadAlikeInModule(const InitializerRead &read, llvm::StringRef own) const {
+    llvm::ArrayRef<InitializerRead> reads = index.readsOf(own);
+    const auto *itself = llvm::find_if(reads, [](const InitializerRead &other) { return other.alias.empty(); });
+    const InitializerRead &first = itself == reads.end() ? reads.front() : *itself;
+    return withoutCallCount(scopeOf(read)) == withoutCallCount(scopeOf(first)) && read.input == first.input &&
+           index.node(read).op_type() == index.node(first).op_type();
+  }
+
+  /// True if a node of the initializer's own module reads it.
+  bool isReadByOwner(llvm::StringRef own) {
+    auto [known, isNew] = readsByOwner.try_emplace(own, false);
     if (isNew)
       known->second = llvm::any_of(index.readsOf(own), [&](const InitializerRead &read) {
         return withoutCallCount(scopeOf(read)) == withoutCallCount(moduleOf(own));
@@ -231,14 +208,14 @@ private:
     llvm::StringRef own = candidate.tensor->name(), scope = scopeOf(*candidate.read), module = moduleOf(own);
     bool isForeign = own.contains('.') && !scope.empty() && !isWithin(scope, module) && !isWithin(module, scope) &&
                      withoutCallCount(scope) != withoutCallCount(module) &&
-                     (!isScopeOf(withoutCallCount(scope), module) || isReadAtHome(own)) &&
-                     moduleOf(weightBeside(index, *candidate.read)) != module; // scopes may lack `layers.0`
+                     (!isScopeOf(withoutCallCount(scope), module) || isReadByOwner(own)) &&
+                     moduleOf(weightOfBias(index, *candidate.read)) != module; // scopes may lack `layers.0`
     std::string name = (scope + "." + leafOf(own)).str();
     return isForeign && index.initializerPosition(name) < 0 ? name : own.str();
   }
 
-  /// The innermost scope of a reader that the initializer's own name lies in.
-  std::string homeScope(const onnx::TensorProto &tensor, llvm::StringRef name) const {
+  /// The innermost scope of a reader that contains the initializer's own name.
+  std::string owningScope(const onnx::TensorProto &tensor, llvm::StringRef name) const {
     std::string best;
     bool found = false;
     for (const InitializerRead &read : index.readsOf(tensor.name())) {
@@ -251,16 +228,16 @@ private:
     return found ? best : moduleOf(name).str();
   }
 
-  /// The parameter that the read's statement quotes and none of its nodes reads under its own name.
+  /// The parameter that the read's statement quotes and that none of its nodes reads under its own name.
   std::string nameByStatement(const Candidate &candidate) {
     const InitializerRead &read = *candidate.read;
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
     int position = statementOfRead(read);
     const TracedStatement &statement = traced.statements[position];
-    // A BatchNorm that was folded into the convolution: what is read is the convolution's, with other values.
+    // The BatchNorm was folded into the convolution: the node reads the convolution's parameter, with other values.
     bool isFolded = statement.target.contains("batch_norm") && index.node(read).op_type() != "BatchNormalization";
-    // A folded value that the statement itself quotes is read as what it is, in whatever place.
-    // But where it quotes a lost value of the same operation too, two of them may have been merged.
+    // A folded value that the statement itself quotes is read as itself, in any position. But if the statement also
+    // quotes a lost value of the same operation, two values may have been merged.
     const bool mayBeTwo = llvm::any_of(statement.arguments, [&](llvm::StringRef name) {
       return name != own && traced.isLost(name) && withoutNumber(name) == withoutNumber(own);
     });
@@ -268,7 +245,7 @@ private:
                           llvm::is_contained(statement.arguments, llvm::StringRef(own));
     if (isFolded || isQuoted)
       return own;
-    if (std::string name = operands.parameterOf(read); !name.empty() && isUniform(*candidate.tensor))
+    if (std::string name = operands.parameterOf(read); !name.empty() && values.isUniform(*candidate.tensor))
       return name;
     bool isOwn = llvm::is_contained(statement.parameters, parameter);
     if (isOwn && fits(read, parameter))
@@ -288,13 +265,14 @@ private:
     return isComputed ? nameOfComputed(candidate) : previous = own + ".constant";
   }
 
-  /// Tied parameters have one placeholder: only the module that reads it tells which of them it would be.
+  /// Tied parameters have one placeholder. Only the reading module shows which of them is meant.
   std::string nameWithoutTie(const Candidate &candidate) {
     std::string name = nameBySignature(candidate);
     return missing.contains(name) ? name : candidate.tensor->name();
   }
 
-  /// May a read of the initializer mean the parameter: is it missing, or an initializer of the same shape?
+  /// True if a read of the initializer may refer to the parameter: it is missing, or an initializer of the same shape
+  /// and type.
   bool mayStandFor(const onnx::TensorProto &tensor, llvm::StringRef name) const {
     if (missing.contains(name))
       return true;
@@ -302,8 +280,8 @@ private:
     return other && shapeOf(*other) == shapeOf(tensor) && other->data_type() == tensor.data_type();
   }
 
-  /// The statement reads a value that the exporter computed: of the initializer's own parameter, or of the one that
-  /// stands at its place in the statement's module.
+  /// The statement reads a value that the exporter computed from the initializer's own parameter, or from the one at
+  /// the same position in the statement's module.
   std::string nameOfComputed(const Candidate &candidate) {
     std::string own = candidate.tensor->name(), parameter = parameterOf(signature, *candidate.tensor);
     std::string name = nameBySignature(candidate);
@@ -315,8 +293,8 @@ private:
     return isMeant && missing.contains(name) && !isTie(candidate, name) ? name : own;
   }
 
-  /// The one lost value of the statement is a parameter in another shape (scale.view(-1)), and the statement's own
-  /// module has no parameter but this one, which no statement quotes.
+  /// True if the only lost value of the statement is a parameter in another shape (scale.view(-1)), and this parameter
+  /// is the only one of the statement's own module. No statement quotes it.
   bool isAllOfModule(const Candidate &candidate, llvm::StringRef name) const {
     llvm::StringRef scope = scopeOf(*candidate.read);
     const TracedStatement &statement = traced.statements[statementOfRead(*candidate.read)];
@@ -329,7 +307,8 @@ private:
            moduleOf(name) == scope && own != parametersOf.end() && own->second.size() == 1;
   }
 
-  /// Has the module a parameter of as many elements, from which it may have computed the same values?
+  /// True if the module has a parameter with the same number of elements, from which it may have computed the same
+  /// values.
   bool mayBeComputedIn(llvm::StringRef module, const onnx::TensorProto &tensor) const {
     auto folded = signature.foldedFrom.find(tensor.name());
     if (folded == signature.foldedFrom.end() || !foldingOf(signature, tensor.name(), folded->second).computes)
@@ -345,10 +324,11 @@ private:
     const InitializerRead &read = *candidate.read;
     std::string source = parameterOf(signature, *candidate.tensor);
     llvm::StringRef own = traced.known() && !source.empty() ? source : candidate.tensor->name(), scope = scopeOf(read);
-    std::string home = homeScope(*candidate.tensor, own);
+    std::string home = owningScope(*candidate.tensor, own);
     std::string &previous = assigned[own.str() + '\n' + scope.str()];
     bool isHome = scope == home;
-    // A factor is no bias: where the initializer's own name does not fit and a missing one does, that one was merged.
+    // A factor is not a bias. If the initializer's own name does not fit and a missing parameter's does, that parameter
+    // was merged.
     const bool isForOwn = fits(read, own) || missing.best(read, moduleOf(own), leafOf(own), true).empty();
     if (isHome && previous.empty() && isForOwn)
       return previous = own.str();
@@ -365,17 +345,17 @@ private:
 
   bool fits(const InitializerRead &read, llvm::StringRef name) const { return fitsName(index, read, name); }
 
-  /// The read takes its values from initializer `name`, which is made from the shared one when first needed.
+  /// Makes the read use initializer `name`, which is created from the shared one on first use.
   void redirect(const Candidate &candidate, llvm::StringRef name) {
     const InitializerRead &read = *candidate.read;
     llvm::StringRef own = candidate.tensor->name();
-    // A constant of a layer has the shape that the layer's node needs, like what is folded: [C, 1, 1].
+    // A constant of a layer has the shape that the layer's node needs, as folded values do: [C, 1, 1].
     bool isOfLayer = signature.isParameter.contains(name) && parameterOf(signature, *candidate.tensor).empty() &&
                      candidate.tensor->dims_size() > 1;
     bool isFolded = isOfLayer || (signature.known() && signature.foldedFrom.contains(own));
     std::string value = isFolded ? (own + "." + name).str() : name.str();
     if (index.initializerPosition(value) < 0 && made.insert(value).second) {
-      // An Identity node of that name gives way to the initializer.
+      // The initializer replaces an Identity node of that name.
       if (int producer = index.producerPosition(value); producer >= 0)
         edit.removeNode(producer);
       onnx::TensorProto &copy = edit.copyInitializer(*candidate.tensor, value, ("was merged with " + own).str());
@@ -399,16 +379,14 @@ private:
   TracedGraph traced;
   MergedOperands operands;
   MissingNames missing;
-  std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of what they read
+  std::vector<int> quotes;                        ///< of Identity and Transpose nodes: the statement of their operand
   std::vector<std::vector<std::string>> ownReads; ///< of statements: parameters that are accounted for
-  llvm::StringMap<std::vector<std::string>> parametersOf; ///< by module: its own, not those of modules in it
+  llvm::StringMap<std::vector<std::string>> parametersOf; ///< by module: its own, not those of submodules
   bool mergesNothing = false;
   llvm::StringMap<std::string> assigned;
-  llvm::StringMap<bool> readsAtHome; ///< by initializer
+  llvm::StringMap<bool> readsByOwner; ///< by initializer
   llvm::StringSet<> made;
-  llvm::StringMap<bool> ofFormula;
-  llvm::StringMap<bool> uniform; ///< has the initializer one value for all elements?
-  std::string unread;            ///< why one could not be read; empty: all could
+  ValueKinds values{repair.model};
   LayerBiases biases{index};
   GraphEdit edit{repair.model.graph()};
 };

@@ -11,7 +11,7 @@ namespace {
 
 using NameMap = std::map<std::string, std::string>;
 
-/// The text with every `%name` that the map has replaced.
+/// The text with every `%name` replaced according to the map.
 std::string renameQuoted(llvm::StringRef text, const NameMap &names) {
   std::string result;
   while (!text.empty()) {
@@ -34,14 +34,14 @@ void setMetadata(onnx::NodeProto &node, llvm::StringRef key, llvm::StringRef val
       entry.set_value(value.str());
 }
 
-/// Puts copies of nodes beside them that read other parameters.
+/// Adds copies of nodes that read other parameters.
 class NodeCopier {
 public:
   explicit NodeCopier(const Repair &repair)
       : repair(repair), index(repair.model.graph()), signature(exportSignature(index.graph)),
         traced(index.graph, signature), nodesOf(nodesOfStatements(index, traced)), edit(repair.model.graph()) {}
 
-  /// Nodes of other statements that do a part of one with the same operation.
+  /// Splits nodes of other statements that also implement a part of a statement with the same operation.
   void splitParts() {
     for (const std::string &name : missingParameters(index.graph, signature))
       missing.insert(name);
@@ -51,8 +51,8 @@ public:
     applyEdits();
   }
 
-  /// Statements that others stand for. Parameters that stay missing because it is not known who reads them.
-  /// Errors: a file of weights that cannot be read.
+  /// Splits statements that others stand in for. Returns the parameters that stay missing because their readers cannot
+  /// be distinguished. Errors: an unreadable weights file.
   llvm::Expected<std::vector<std::string>> splitStatements() {
     std::string unread;
     LostValues lost = findLostValues(index, signature, traced, [&](const onnx::TensorProto &tensor) {
@@ -73,7 +73,7 @@ public:
   }
 
 private:
-  /// Takes effect at the end: nodes that are copied later are copied as they are in the file.
+  /// Takes effect at the end, so that nodes copied later are copied as they are in the file.
   void redirect(llvm::ArrayRef<Read> reads, const NameMap &copies) {
     for (const Read &read : reads)
       if (auto copy = copies.find(index.graph.node(read.node).input(read.input)); copy != copies.end())
@@ -88,7 +88,8 @@ private:
 
   // ---- Parts of statements
 
-  /// What the other statement reads where `from` reads a parameter, as far as the file lacks it.
+  /// Maps parameters that `from` reads to those that `to` reads in their positions, as far as the file lacks the
+  /// latter.
   NameMap otherParameters(const TracedStatement &from, const TracedStatement &to) const {
     NameMap result;
     if (from.arguments.size() != to.arguments.size())
@@ -130,7 +131,7 @@ private:
     return result;
   }
 
-  // ---- Whole statements
+  // ---- Entire statements
 
   void copyStatement(const LostValue &value, const LostStatement &statement) {
     auto [known, isNew] = copiesOf.try_emplace({statement.twin, statement.place});
@@ -151,14 +152,14 @@ private:
 
   struct Place {
     NameMap parameters;                    ///< of the nodes -> of their copies
-    std::string tag;                       ///< what makes the copies' names their own
+    std::string tag;                       ///< a suffix that makes the copies' names unique
     const onnx::NodeProto *like = nullptr; ///< a node whose metadata the copies take; null: their own, renamed
     std::string fromScope, toScope;
     NameMap inputs; ///< values -> values that the copies read instead
   };
 
-  /// Copies the nodes of a statement that `wanted` need and that read something else than the originals; by value the
-  /// copy of it.
+  /// Copies the nodes of a statement that `wanted` depends on and that read other values than the originals. Returns
+  /// the copy of each value.
   NameMap copyNodes(int statement, llvm::ArrayRef<int> wanted, const Place &place) {
     std::vector<int> nodes = neededNodes(statement, wanted);
     NameMap copies;
@@ -208,7 +209,7 @@ private:
     return parameter.empty() || other == place.parameters.end() ? input : initializerOf(other->second, *tensor, reader);
   }
 
-  /// The initializer of a parameter that was merged, made from the other's when first needed.
+  /// The initializer of a merged parameter, created from the other parameter's on first use.
   std::string initializerOf(const std::string &parameter, const onnx::TensorProto &from,
                             const onnx::NodeProto &reader) {
     std::string &name = madeOf[{parameter, from.name()}];

@@ -1,5 +1,5 @@
-// Parameters whose parts other modules read as theirs: the exporter takes in_proj_bias of a cross-attention apart by
-// a Split that quotes no statement, and merged it with those of the parameters that were equal.
+// Parameters whose slices other modules read as their own. The exporter splits in_proj_bias of a cross-attention by a
+// Split without a statement, and merged it with those of the parameters that were equal.
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
 #include "frontend/onnx/tensor_source.h"
@@ -23,7 +23,7 @@ public:
       graphOutputs.insert(output.name());
   }
 
-  /// Errors: a file of weights that cannot be read.
+  /// Errors: an unreadable weights file.
   llvm::Error run() {
     if (missing.empty() || !traced.known())
       return llvm::Error::success();
@@ -37,7 +37,7 @@ public:
   }
 
 private:
-  /// The parameter of which a node without a statement makes parts; null if it does something else.
+  /// The parameter that a node without a statement slices; null if the node does something else.
   const onnx::TensorProto *parameterTakenApart(int position) const {
     const onnx::NodeProto &node = index.graph.node(position);
     bool takesApart = llvm::StringSwitch<bool>(node.op_type()).Cases("Split", "Slice", "Gather", true).Default(false);
@@ -65,8 +65,8 @@ private:
       edit.removeNode(position);
   }
 
-  /// The reader's own module has a parameter of the same name, of which nothing else is left: the statement quotes a
-  /// value that is gone, and that were its parts. "" if the reader means the parameter that is taken apart.
+  /// The parameter of the same name in the reader's own module, if the file lacks it and the statement quotes a lost
+  /// value, which was its slice. "" if the reader refers to the sliced parameter itself.
   std::string parameterMeant(const Read &read, const onnx::TensorProto &tensor) {
     llvm::StringRef scope = index.scopes[read.node], parameter = tensor.name();
     int statement = traced.statementOf(read.node);
@@ -78,7 +78,7 @@ private:
     return quotesLost && missing.contains(name) && !isTie(tensor, name) ? name : "";
   }
 
-  /// Values that differ are equal on purpose, unless the modules stand at equal places of repeated blocks.
+  /// Values that are not uniform are equal on purpose, unless the modules are at the same position of repeated blocks.
   bool isTie(const onnx::TensorProto &tensor, llvm::StringRef name) {
     if (repair.options.noTie || withoutDigits(moduleOf(tensor.name())) == withoutDigits(moduleOf(name)))
       return false;

@@ -23,7 +23,7 @@ public:
     for (const onnx::TensorProto &tensor : graph.initializer())
       if (signature.isParameter.contains(parameterOf(signature, tensor)))
         trained.insert(tensor.name());
-    // Nodes are sorted: what an input depends on is known.
+    // Nodes are sorted, so the dependences of every input are known.
     for (int i = 0; i < graph.node_size(); ++i) {
       if (const TracedStatement *statement = statementOf(i)) {
         if (readsMerged(i, *statement))
@@ -55,8 +55,8 @@ private:
     return position < 0 ? nullptr : &traced.statements[position];
   }
 
-  /// Without their detach, q - z and q.detach() - z are equal, and the exporter keeps one of them: does the node read,
-  /// in place of a lost value, what another statement of the same operation made?
+  /// Without the detach, q - z and q.detach() - z are equal, and the exporter keeps only one of them. True if the node
+  /// reads, in place of a lost value, the result of another statement of the same operation.
   bool readsMerged(int position, const TracedStatement &statement) const {
     const auto &inputs = graph.node(position).input();
     return llvm::any_of(inputs, [&](const std::string &input) {
@@ -82,7 +82,7 @@ private:
     ++many;
   }
 
-  /// The node reads in place of the dropped value what was detached, which its statement does not quote.
+  /// In place of the dropped value, the node reads the detached value, which its statement does not quote.
   void stopDropped(int position, const TracedStatement &statement) {
     llvm::SmallVector<int, 2> quotes;
     bool quotesOtherLost = false;
@@ -121,7 +121,7 @@ private:
     ++many;
   }
 
-  /// Is it the value that an argument names, or a step of the statement's own on the way from one?
+  /// True if the value is an argument of the statement, or an intermediate value of the statement itself.
   bool isQuoted(int node, const TracedStatement &statement, llvm::StringRef value) const {
     if (llvm::is_contained(statement.arguments, value) ||
         llvm::is_contained(statement.parameters, parameterNamed(value)))
@@ -155,10 +155,47 @@ private:
   int many = 0;
 };
 
+/// The Sub of (a - b) + b, as an input of the Add; -1 if the node is anything else.
+int straightThroughInput(const GraphIndex &index, const onnx::NodeProto &node) {
+  if (node.op_type() != "Add" || !domainOf(node).empty() || node.input_size() != 2)
+    return -1;
+  for (int i = 0; i < 2; ++i) {
+    const onnx::NodeProto *difference = index.producer(node.input(i));
+    if (difference && difference->op_type() == "Sub" && domainOf(*difference).empty() &&
+        difference->input_size() == 2 && difference->input(1) == node.input(1 - i))
+      return i;
+  }
+  return -1;
+}
+
+/// For exports that do not record detach(). (a - b) + b is a, so it is written only to give a the derivative of b:
+/// y.hard - y.soft.detach() + y.soft, z + (q - z).detach(). In both, no gradient flows through the difference, since a
+/// is discrete in the first (straight-through estimator, Bengio et al., arXiv 1308.3432).
+void stopStraightThrough(const Repair &repair) {
+  onnx::GraphProto &graph = repair.model.graph();
+  GraphIndex index(graph);
+  GraphEdit edit(graph);
+  int many = 0;
+  for (int i = 0; i < graph.node_size(); ++i)
+    if (int input = straightThroughInput(index, graph.node(i)); input >= 0) {
+      edit.insertBefore(i);
+      edit.setInput(i, input, edit.addStopGradient(graph.node(i).input(input)));
+      ++many;
+    }
+  edit.apply();
+  if (many > 0)
+    repair.remarks.push_back("gradients stop at " + std::to_string(many) +
+                             " differences a - b that are added to b: the exporter drops the detach() of a "
+                             "straight-through estimator");
+}
+
 } // namespace
 
 llvm::Error stopGradients(const Repair &repair) {
-  Stops(repair).run();
+  if (exportSignature(repair.model.graph()).known())
+    Stops(repair).run();
+  else
+    stopStraightThrough(repair);
   return llvm::Error::success();
 }
 

@@ -37,11 +37,11 @@ llvm::Error tensorError(const TensorProto &tensor, const llvm::Twine &why) {
 
 bool isExternal(const TensorProto &tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
 
-/// What can be said of a location without looking at the file.
+/// Checks a location as far as possible without looking at the file.
 llvm::Error checkLocation(const TensorProto &tensor, llvm::StringRef location) {
   namespace path = llvm::sys::path;
   if (location.empty() || path::is_absolute(location) || location.contains('\0'))
-    return tensorError(tensor, "external data must lie in a file relative to the model, not '" + location + "'");
+    return tensorError(tensor, "external data must be in a file relative to the model, not '" + location + "'");
   for (auto part = path::begin(location), end = path::end(location); part != end; ++part)
     if (*part == "..")
       return tensorError(tensor, "external data '" + location + "' leaves the model's folder");
@@ -61,7 +61,7 @@ llvm::StringRef locationOf(const TensorProto &tensor) {
   return "";
 }
 
-/// The file of a location, which must lie in the model's folder once all links are followed.
+/// The file of a location. Requires it to be in the model's folder after all links are followed.
 llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorProto &tensor, llvm::StringRef location) {
   namespace fs = llvm::sys::fs;
   if (llvm::Error error = checkLocation(tensor, location))
@@ -84,7 +84,7 @@ llvm::Expected<std::string> containedFile(const OnnxModel &model, const TensorPr
   return file.str().str();
 }
 
-/// Elements in whatever typed field the element type uses.
+/// Number of elements in the typed field of the element type.
 int64_t typedElements(const TensorProto &tensor) {
   switch (tensor.data_type()) {
   case TensorProto::FLOAT: return tensor.float_data_size();
@@ -248,7 +248,7 @@ llvm::Error checkTensor(const OnnxModel &model, const TensorProto &tensor) {
     if (dim < 0)
       return tensorError(tensor, "negative dim " + llvm::Twine(dim));
   std::optional<int64_t> elements = checkedElements(shapeOf(tensor));
-  // Sixteen bytes cover every element type on both sides of the conversion.
+  // An element has at most sixteen bytes, before and after the conversion.
   if (!elements || *elements > (int64_t(1) << 59))
     return tensorError(tensor, "too many elements");
   if (tensor.has_segment())

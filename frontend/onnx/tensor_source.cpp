@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-/// What a cache line of the transpose holds, and more.
+/// At least as many rows as one cache line of the transpose holds.
 constexpr int64_t rowsAtOnce = 32;
 
 /// to[i * stride + r] = from[r][i] of `height` rows of `many` elements.
@@ -172,7 +172,7 @@ llvm::Expected<bool> TensorSource::isUniform() const {
   llvm::Error error = forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
     if (first == 0)
       std::copy_n(run, width, value.begin());
-    // Equal to its neighbour all along, and to the first of all.
+    // All elements equal their neighbour and the first element of the tensor.
     isSame = std::equal(value.begin(), value.end(), run) &&
              std::memcmp(run, run + width, static_cast<size_t>((many - 1) * width)) == 0;
     return isSame;

@@ -29,7 +29,7 @@ public:
   }
 
 private:
-  /// How `copy` shows `original`: a permutation, empty for the same layout; none if it holds something else.
+  /// The permutation by which `copy` holds `original`, empty for the same layout; nullopt if it holds something else.
   llvm::Expected<std::optional<Shape>> layoutOfCopy(const onnx::TensorProto &original,
                                                     const onnx::TensorProto &copy) const {
     Shape from = shapeOf(original), to = shapeOf(copy);
@@ -81,7 +81,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The copy's parameters live on under the original's name.
+  /// The copy's parameters continue under the original's name.
   void rememberTied(const onnx::TensorProto &copy) {
     repair.model.tied.insert(copy.name());
     auto folded = signature.foldedFrom.find(copy.name());
@@ -90,7 +90,7 @@ private:
         repair.model.tied.insert(source);
   }
 
-  /// Foldings of one parameter, and the parameter itself where it is also in the file.
+  /// Ties foldings of one parameter, and the parameter itself if it is also in the file.
   llvm::Error tieFoldings(llvm::ArrayRef<InitializerRole> roles) {
     llvm::StringMap<const onnx::TensorProto *> firstOf;
     for (int i : index.initializersByFirstRead()) {
@@ -116,7 +116,7 @@ private:
     return (withoutCallCount(moduleOf(role.name)) + "." + leafOf(role.name)).str();
   }
 
-  /// An embedding table and the matrix that turns features into scores.
+  /// Ties an embedding table and the matrix that maps features to scores.
   llvm::Error tieTables() {
     std::vector<const onnx::TensorProto *> tables, weights;
     for (const onnx::TensorProto &tensor : index.graph.initializer()) {
@@ -142,7 +142,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// TorchScript tells no origin: a matrix that it folded may be one that is in the file under its own name as well.
+  /// TorchScript does not record origins. A matrix that it folded may also be in the file under its own name.
   llvm::Error tieFoldedMatrices(llvm::ArrayRef<InitializerRole> roles) {
     if (signature.known())
       return llvm::Error::success();
@@ -159,7 +159,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Every tensor is read once; only those of one checksum are compared.
+  /// Reads every tensor once and compares only tensors with equal checksums.
   llvm::Error tieEqualSums(llvm::ArrayRef<const onnx::TensorProto *> originals,
                            llvm::ArrayRef<const onnx::TensorProto *> copies) {
     std::map<uint64_t, const onnx::TensorProto *> bySum;
@@ -180,7 +180,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The same for a matrix and its transpose: no order counts but that of the bytes of one element.
+  /// A checksum that is the same for a matrix and its transpose: only the byte order within elements matters.
   llvm::Expected<uint64_t> sumOf(const onnx::TensorProto &tensor) const {
     llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
     if (!source)

@@ -50,7 +50,7 @@ TracedGraph::TracedGraph(const onnx::GraphProto &graph, const ExportSignature &s
     auto [known, isNew] = byName.try_emplace(name, static_cast<int>(statements.size()));
     if (isNew) {
       statements.push_back(parseStatement(text, signature));
-      statements.back().isTracedApart = metadataOf(node, sourceKey).contains("\"<eval_with_key>");
+      statements.back().isTracedSeparately = metadataOf(node, sourceKey).contains("\"<eval_with_key>");
       for (const std::string &parameter : statements.back().parameters)
         mentioned.insert(parameter);
     }

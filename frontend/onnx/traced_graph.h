@@ -3,7 +3,7 @@
 // The dynamo exporter writes into every node the statement that it implements (`pkg.torch.onnx.fx_node`):
 //   %linear_4 : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%gelu, %p_up_weight, ...
 // Placeholders (%p_up_weight) are the names that the export signature gives parameters and buffers. Optimizations of
-// the graph change nodes and initializers, but not the quotes: they say which parameter a node read before equal ones
+// the graph change nodes and initializers, but not the quotes: they show which parameter a node read before equal ones
 // were merged, and which value before equal nodes were. Parameters that are tied in the module have one placeholder.
 #pragma once
 
@@ -14,15 +14,15 @@ namespace fsdpc {
 struct TracedStatement {
   llvm::StringRef name;                   ///< "linear_4"
   llvm::StringRef target;                 ///< "torch.ops.aten.linear.default"
-  int users = -1;                         ///< statements that read it; -1: not said
+  int users = -1;                         ///< statements that read it; -1: not specified
   std::vector<llvm::StringRef> arguments; ///< names of values, in order
   std::vector<std::string> parameters;    ///< parameters and buffers among them, under their own names, in order
-  /// torch.export traces what stands under torch.no_grad() or torch.autocast() as a graph of its own, and the exporter
-  /// puts that back in its place: such a statement comes from generated source. Which of the two it was is lost.
-  bool isTracedApart = false;
+  /// torch.export traces code under torch.no_grad() or torch.autocast() as a separate graph, and the exporter inlines
+  /// that graph again. Such a statement comes from generated source. Which of the two contexts it was is not recorded.
+  bool isTracedSeparately = false;
 };
 
-/// Valid as long as the graph's nodes and the signature are.
+/// Valid as long as the graph's nodes and the signature.
 class TracedGraph {
 public:
   TracedGraph(const onnx::GraphProto &graph, const ExportSignature &signature);
@@ -32,9 +32,10 @@ public:
   int statementOf(int node) const { return ofNode[node]; }
   /// -1 if no node of the file implements a statement of the name.
   int find(llvm::StringRef name) const;
-  /// Does a statement read the parameter?
+  /// True if a statement reads the parameter.
   bool isMentioned(llvm::StringRef parameter) const { return mentioned.contains(parameter); }
-  /// An argument that is neither a placeholder nor a statement of the file: its nodes were merged, folded or dropped.
+  /// True for an argument that is neither a placeholder nor a statement of the file: its nodes were merged, folded or
+  /// dropped.
   bool isLost(llvm::StringRef argument) const;
 
   std::vector<TracedStatement> statements; ///< in the order of their first nodes
@@ -46,14 +47,14 @@ private:
   std::vector<int> ofNode;
 };
 
-/// "layer_norm_1" -> "layer_norm": what torch.export names values by.
+/// "layer_norm_1" -> "layer_norm": the operation that torch.export names values after.
 llvm::StringRef withoutNumber(llvm::StringRef tracedName);
-/// The operation that the tracer named a value after: "expand" of expand_1; "" of val_3 and others that it did not
-/// name.
+/// The operation that the tracer named a value after: "expand" of expand_1; "" for val_3 and other values that it did
+/// not name.
 llvm::StringRef tracedOperation(llvm::StringRef valueName);
 /// "torch.ops.aten.linear.default" -> "linear".
 llvm::StringRef operationOfTarget(llvm::StringRef target);
-/// Has the operation's result the elements of its operand, in their order?
+/// True if the operation's result has the elements of its operand, in their order.
 bool keepsElements(llvm::StringRef operation);
 
 } // namespace fsdpc

@@ -8,7 +8,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The positional arguments of a statement, as written; those in brackets are one.
+/// The positional arguments of a statement, as written; a bracketed list is one argument.
 llvm::SmallVector<llvm::StringRef, 8> positionalArguments(llvm::StringRef statement) {
   llvm::SmallVector<llvm::StringRef, 8> arguments;
   llvm::StringRef text = statement.split("](args = (").second;
@@ -43,7 +43,8 @@ llvm::StringRef operationOf(llvm::StringRef statement) {
   return operationOfTarget(statement.split("[target=").second.split(']').first);
 }
 
-/// Normalised the batch by its own statistics and moved the running ones, which the node reads.
+/// True if the BatchNorm normalized the batch by the batch's statistics and updated the running ones, which the node
+/// reads.
 bool wasBatchNormInTraining(llvm::StringRef statement) {
   llvm::StringRef operation = operationOf(statement);
   if (operation != "_native_batch_norm_legit_functional" && operation != "_native_batch_norm_legit" &&
@@ -53,7 +54,7 @@ bool wasBatchNormInTraining(llvm::StringRef statement) {
   return arguments.size() > 5 && arguments[3].starts_with("%") && arguments[5] == "True";
 }
 
-/// 0 for any other statement.
+/// The dropout ratio of an attention statement; 0 for any other statement.
 double attentionDropoutOf(llvm::StringRef statement) {
   if (operationOf(statement) != "scaled_dot_product_attention")
     return 0;

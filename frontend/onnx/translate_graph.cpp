@@ -58,7 +58,7 @@ public:
       translateNode(node);
   }
 
-  /// What a name stands for; nothing (and a fault or a skipped node behind it) if there is none.
+  /// The translation of a name; empty if there is none, because of an error or a skipped node.
   Translated valueOf(llvm::StringRef name) {
     auto found = values.find(name);
     if (found != values.end())
@@ -70,7 +70,7 @@ public:
   }
 
 private:
-  /// An initializer under another name or transposed; a chain of such nodes may be long.
+  /// An initializer under another name or transposed. The chain of such nodes may be long.
   Translated valueOfWaiting(llvm::StringRef name) {
     std::vector<const onnx::NodeProto *> chain;
     for (auto next = waiting.find(name); next != waiting.end(); next = waiting.find(chain.back()->input(0)))
@@ -82,7 +82,7 @@ private:
     return values.lookup(name);
   }
 
-  /// Identity and Transpose nodes of initializers wait until something reads them: there parameters are read first.
+  /// Identity and Transpose nodes of initializers are delayed until their first use, where parameters are read.
   bool mayWait(const onnx::NodeProto &node) const {
     bool isAlias = domainOf(node).empty() && (node.op_type() == "Identity" || node.op_type() == "Transpose");
     return isAlias && node.input_size() == 1 && node.output_size() == 1 &&
@@ -104,7 +104,7 @@ private:
     return value;
   }
 
-  /// Reads a parameter in its own layout and shows it in the file's.
+  /// Reads a parameter in its own layout and converts it to the file's.
   Value *readParameter(const Parameter &parameter) {
     State state;
     state.name = parameter.name;
@@ -145,14 +145,14 @@ private:
   }
 
   void define(llvm::StringRef name, const Translated &translated) {
-    // Inputs, parameters and values that a node merely passes on keep their first name.
+    // Inputs, parameters and values that a node only passes on keep their first name.
     Value *value = translated.tensor;
     if (value && value->definer() && value->name().empty())
       value->setName(name);
     values[name] = translated;
   }
 
-  /// Outputs of a node that cannot be translated exist, without a value.
+  /// Defines the outputs of an untranslated node, without values.
   void skip(const onnx::NodeProto &node) {
     for (const std::string &output : node.output())
       values[output] = {};
@@ -170,7 +170,10 @@ private:
 
   llvm::SmallVector<Value *, 4> outputs() {
     llvm::SmallVector<Value *, 4> results;
+    llvm::StringSet<> known; // the TorchScript exporter lists a tensor once for each place of the module's result
     for (const onnx::ValueInfoProto &output : model.graph().output()) {
+      if (!known.insert(output.name()).second)
+        continue;
       Value *value = valueOf(output.name()).tensor;
       if (!value && faults.empty())
         faults += "\n  nothing computes the output '" + output.name() + "' as a tensor";
@@ -184,7 +187,7 @@ private:
     return results;
   }
 
-  /// From the end to the front, so that what only dead nodes use goes too.
+  /// Walks backwards, so that nodes used only by dead nodes are erased too.
   void eraseUnused() {
     for (Node *node = function.back(); node;) {
       Node *previous = node->previous();

@@ -6,8 +6,8 @@
 
 namespace fsdpc {
 
-/// The module that import.h describes. Nodes that cannot be translated come in one error; what depends on them is
-/// skipped.
+/// Builds the module that import.h describes. One error reports all nodes that cannot be translated. Nodes that depend
+/// on them are skipped.
 llvm::Expected<std::unique_ptr<Module>> translateGraph(const OnnxModel &model, const RecoveredParameters &recovered,
                                                        llvm::ArrayRef<GraphInput> inputs, const ImportOptions &options,
                                                        std::vector<std::string> &remarks);

@@ -39,7 +39,7 @@ std::string fullTypeText(const onnx::TensorProto &tensor) {
   return typeText(tensor.data_type()) + "[" + llvm::join(dims, ",") + "]";
 }
 
-/// The file's graph with every value's type that libonnx can infer. Weights stay behind: only their types matter here.
+/// The file's graph with all types that libonnx can infer. Omits the values of weights, since only types matter here.
 onnx::ModelProto inferredTypes(const OnnxModel &model) {
   onnx::ModelProto copy = model.proto;
   for (onnx::TensorProto &tensor : *copy.mutable_graph()->mutable_initializer())
@@ -56,7 +56,7 @@ onnx::ModelProto inferredTypes(const OnnxModel &model) {
     onnx::ShapeInferenceOptions options{/*check_type=*/false, /*error_mode=*/0, /*data_propagation=*/true};
     onnx::shape_inference::InferShapes(copy, onnx::OpSchemaRegistry::Instance(), options);
   } catch (const std::exception &) {
-    // Shapes are an extra in a message about something else; what was inferred so far is used.
+    // Shapes are optional in these messages. Uses the types inferred so far.
   }
   return copy;
 }
@@ -71,7 +71,7 @@ llvm::StringMap<std::string> typesOfValues(const onnx::ModelProto &model) {
   return types;
 }
 
-/// How to export without such an op; "" where nothing is known.
+/// Advice on how to export without such an op; "" if there is none.
 std::string adviceFor(const onnx::NodeProto &node) {
   llvm::StringRef op = node.op_type(), domain = domainOf(node);
   bool isQuantized = op.contains("Quantize") || op.starts_with("QLinear") || op.contains("NBits") ||

@@ -8,7 +8,7 @@ bool isLinearWeight(const onnx::NodeProto &node, int input) {
   return input == 1 && domainOf(node).empty() && (node.op_type() == "MatMul" || node.op_type() == "Gemm");
 }
 
-/// Of ops that ONNX Runtime fuses: one letter per input, w(eight), b(ias), t(able).
+/// Roles for ops that ONNX Runtime fuses: one letter per input, w(eight), b(ias), t(able).
 static UseRole microsoftRole(llvm::StringRef op, int input) {
   llvm::StringRef roles = llvm::StringSwitch<llvm::StringRef>(op)
                               .Cases("FusedMatMul", "SimplifiedLayerNormalization", ".w")

@@ -1,4 +1,4 @@
-// What a node does with an initializer that it reads, from its op and the operand's position alone.
+// The role of an initializer in a node that reads it, from the op and the operand's position alone.
 #pragma once
 
 #include "frontend/onnx/graph_index.h"
@@ -6,9 +6,9 @@
 namespace fsdpc {
 
 enum class UseRole : uint8_t { weight, bias, table, mean, variance, other };
-/// Of an Add the answer is bias, of a Mul weight: what trained vectors are there.
+/// Returns bias for an Add and weight for a Mul, the roles of trained vectors there.
 UseRole useRole(const GraphIndex &index, const InitializerRead &read);
-/// Is the initializer the second operand of a MatMul or Gemm?
+/// True if the initializer is the second operand of a MatMul or Gemm.
 bool isLinearWeight(const onnx::NodeProto &node, int input);
 
 } // namespace fsdpc

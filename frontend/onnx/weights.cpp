@@ -30,7 +30,7 @@ llvm::StringRef safetensorsName(DType dtype) {
   return "";
 }
 
-/// With its length in front.
+/// The header, preceded by its length.
 std::string headerOf(llvm::ArrayRef<const Parameter *> parameters) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -58,7 +58,7 @@ std::string headerOf(llvm::ArrayRef<const Parameter *> parameters) {
   return std::string(length, sizeof length) + text;
 }
 
-/// A file that is written at places, with zeros wherever nothing is written. What fails is remembered.
+/// A file with writes at arbitrary offsets and zeros elsewhere. Remembers the first error.
 class SparseFile {
 public:
   explicit SparseFile(llvm::StringRef path)
@@ -86,7 +86,7 @@ public:
       bytes -= written;
     }
   }
-  /// errno of the first failure, closing included.
+  /// errno of the first failure, including that of closing.
   int close() {
     if (descriptor >= 0)
       note(::close(std::exchange(descriptor, -1)) == 0);
@@ -106,7 +106,7 @@ bool isZero(llvm::ArrayRef<uint8_t> bytes) {
   return bytes.empty() || (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-/// Elements as the file has them.
+/// Copies elements in the order of the file.
 llvm::Error copyPlain(const TensorSource &source, SparseFile &out, int64_t offset) {
   const int64_t width = source.elementBytes(), most = TensorSource::runBytes / width;
   std::vector<uint8_t> buffer;
@@ -123,7 +123,7 @@ llvm::Error copyPlain(const TensorSource &source, SparseFile &out, int64_t offse
   return llvm::Error::success();
 }
 
-/// The file has the transpose of the parameter's `rows` rows.
+/// Copies a parameter of `rows` rows whose transpose is in the file.
 llvm::Error copyTransposed(const TensorSource &source, int64_t rows, SparseFile &out, int64_t offset) {
   if (source.elements() == 0 || source.skipHole(0) == source.elements())
     return llvm::Error::success();

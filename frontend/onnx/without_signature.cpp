@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostPatterns = 12;
+constexpr size_t maxPatterns = 12;
 
 class Notes {
 public:
@@ -29,7 +29,7 @@ public:
 private:
   void note(std::string sentence) { repair.model.notes.push_back(std::move(sentence)); }
 
-  /// Names as they are, or one pattern for those that differ in numbers only.
+  /// Lists names, with one pattern for those that differ only in numbers.
   static std::string listed(llvm::ArrayRef<std::string> names) {
     std::map<std::string, std::pair<int, std::string>> patterns;
     std::vector<std::string> order;
@@ -40,12 +40,12 @@ private:
         order.push_back(entry->first);
     }
     std::vector<std::string> words;
-    for (const std::string &pattern : llvm::ArrayRef(order).take_front(mostPatterns)) {
+    for (const std::string &pattern : llvm::ArrayRef(order).take_front(maxPatterns)) {
       const auto &[count, first] = patterns[pattern];
       words.push_back(count == 1 ? "'" + first + "'" : "'" + pattern + "' (" + std::to_string(count) + ")");
     }
-    if (order.size() > mostPatterns)
-      words.push_back(std::to_string(order.size() - mostPatterns) + " more patterns");
+    if (order.size() > maxPatterns)
+      words.push_back(std::to_string(order.size() - maxPatterns) + " more patterns");
     return llvm::join(words, ", ");
   }
 
@@ -59,7 +59,7 @@ private:
     return pattern;
   }
 
-  /// TorchScript leaves a convolution's own weight and bias under their names.
+  /// True for a folded operand. TorchScript keeps the names of a convolution's own weight and bias.
   bool isFolded(const onnx::NodeProto &node, int input) const {
     return input < node.input_size() && index.initializer(node.input(input)) && isExporterName(node.input(input));
   }
@@ -88,7 +88,8 @@ private:
            "BatchNorm");
   }
 
-  /// A matrix that a product reads is a Linear's own, transposed; a GroupNorm's vector has ones added to its shape.
+  /// True for a module's own parameter: a matrix that a matmul reads is a transposed Linear weight, and a GroupNorm's
+  /// vector has added dims of 1.
   bool isOwn(const Parameter &parameter) const {
     return !parameter.fileShape.empty() ||
            llvm::all_of(index.readsOf(parameter.initializer), [&](const InitializerRead &read) {
@@ -109,7 +110,8 @@ private:
            listed(names) + ". torch.onnx.export(..., do_constant_folding=False) keeps the parameters");
   }
 
-  /// A buffer has a name like a parameter's, and one that no layer reads may be either.
+  /// Notes parameters that only their name identifies. A buffer has a similar name, and a tensor that no layer reads
+  /// may be either.
   void noteByName() {
     std::vector<std::string> names;
     for (size_t i = 0; i < recovered.parameters.size(); ++i) {
@@ -132,7 +134,7 @@ private:
     });
   }
 
-  /// Leaves that modules give to what they train and to nothing else.
+  /// True for leaf names that modules use only for trained tensors.
   static bool hasTrainedLeaf(llvm::StringRef name) {
     llvm::StringRef leaf = leafOf(name);
     return leaf.contains("weight") || leaf.contains("bias") || leaf.contains("gamma") || leaf.contains("beta");

@@ -12,20 +12,20 @@ namespace {
 
 bool isPositiveOrOdd(llvm::StringRef op) { return op == "Sigmoid" || op == "Exp" || op == "Neg" || op == "Tanh"; }
 
-/// No step in any order makes a zero of a value, nor what is not finite.
+/// True if no step, in any order, makes the value zero or not finite.
 bool staysNonzero(llvm::ArrayRef<ComputedChain> orders, float value) {
   if (value == 0 || !std::isfinite(value))
     return false;
   return llvm::all_of(orders, [&](const ComputedChain &chain) {
     float x = value;
     return llvm::all_of(chain, [&](const ChainStep &step) {
-      x = computeForth(step, x);
+      x = evaluateChain(step, x);
       return x != 0 && std::isfinite(x);
     });
   });
 }
 
-/// Are the columns of a [rows, columns] matrix independent? Elimination with pivots in doubles.
+/// True if the columns of a [rows, columns] matrix are linearly independent. Elimination with pivots in doubles.
 bool hasIndependentColumns(std::vector<double> matrix, int64_t rows, int64_t columns) {
   constexpr double smallestPivot = 1e-6;
   auto at = [&](int64_t i, int64_t j) -> double & { return matrix[static_cast<size_t>(i * columns + j)]; };
@@ -49,17 +49,17 @@ bool hasIndependentColumns(std::vector<double> matrix, int64_t rows, int64_t col
   return columns > 0;
 }
 
-/// As a matrix that takes a row of inputs to `outputs` numbers: [outputs, inputs], of at most twice as many rows as
-/// columns. Empty if the shape does not fit or the elimination would take long.
+/// The weight as a matrix [outputs, inputs] that maps a row of inputs to `outputs` values, with at most twice as many
+/// rows as columns. Empty if the shape does not fit or the elimination would take too long.
 std::vector<double> matrixOf(llvm::ArrayRef<float> weight, const Shape &shape, int64_t outputs, int64_t &rows,
                              int64_t &columns) {
-  constexpr int64_t mostInputs = 1024;
+  constexpr int64_t maxInputs = 1024;
   if (shape.size() != 2 || (shape[0] != outputs && shape[1] != outputs))
     return {};
   const bool isTransposed = shape[0] != outputs;
   columns = isTransposed ? shape[0] : shape[1];
   rows = std::min(outputs, 2 * columns);
-  if (columns > mostInputs)
+  if (columns > maxInputs)
     return {};
   std::vector<double> matrix;
   matrix.reserve(static_cast<size_t>(rows * columns));

@@ -40,7 +40,7 @@ std::string nearestOption(llvm::StringRef wanted) {
   return didYouMean(wanted, names);
 }
 
-/// As in names of options, `-` and `_` are the same, and so are cases.
+/// As in names of options, `-` and `_` are the same and case is ignored.
 std::string canonicalChoice(llvm::StringRef value) {
   std::string canonical = value.lower();
   std::replace(canonical.begin(), canonical.end(), '-', '_');
@@ -60,7 +60,7 @@ llvm::Expected<std::string> checkedChoice(const OptionRow &row, llvm::StringRef 
   return usage("--" + row.name + " " + value + ": not one of " + llvm::join(names, ", ") + didYouMean(wanted, names));
 }
 
-/// Is the word a value of the row? Where not, a choice that may stand without a value does.
+/// Returns whether the word is a value of the row. If not, a choice that may be given without a value has none.
 bool namesChoice(const OptionRow &row, llvm::StringRef word) {
   llvm::SmallVector<llvm::StringRef, 8> entries;
   row.values.split(entries, '|');
@@ -68,7 +68,7 @@ bool namesChoice(const OptionRow &row, llvm::StringRef word) {
   return llvm::any_of(entries, [&](llvm::StringRef entry) { return wanted == entry.split('=').first; });
 }
 
-/// A value may begin with dashes, but not be an option.
+/// A value may begin with dashes, but must not be an option.
 bool namesOption(llvm::StringRef word) {
   return word == "-o" || (word.consume_front("--") && findRow(canonicalName(word.split('=').first)));
 }
@@ -104,7 +104,7 @@ llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef v
   }
 }
 
-/// Where a node of a configuration stands, for messages: "FILE:LINE".
+/// The location of a node of a configuration, for messages: "FILE:LINE".
 std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node &node) {
   const char *at = node.getSourceRange().Start.getPointer();
   const bool isKnown = at >= text.begin() && at <= text.end();
@@ -135,7 +135,7 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   bool negated = false;
   if (!row && llvm::StringRef(canonical).starts_with("no_")) {
     row = findRow(llvm::StringRef(canonical).drop_front(3));
-    negated = row && (row->kind == OptionKind::boolean || !row->bareValue.empty());
+    negated = row && (row->kind == OptionKind::boolean || !row->impliedValue.empty());
     row = negated ? row : nullptr;
   }
   if (!row)
@@ -148,7 +148,7 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
     return llvm::Error::success();
   }
   if (row->kind == OptionKind::list) {
-    // Lists of passes may be given with commas; names of dims and parameters hold none.
+    // Lists of passes may use commas. Names of dims and parameters contain none.
     llvm::SmallVector<llvm::StringRef, 4> parts;
     value->split(parts, ',', -1, false);
     for (llvm::StringRef part : parts)
@@ -157,8 +157,8 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   }
   if (negated && value)
     return usage(where + ": --" + name + " takes no value");
-  llvm::StringRef bare = row->bareValue.empty() ? "true" : row->bareValue;
-  llvm::StringRef opposite = row->bareValue.empty() ? "false" : row->defaultValue;
+  llvm::StringRef bare = row->impliedValue.empty() ? "true" : row->impliedValue;
+  llvm::StringRef opposite = row->impliedValue.empty() ? "false" : row->defaultValue;
   llvm::Expected<std::string> checked = checkedValue(*row, negated ? opposite : value.value_or(bare));
   if (!checked)
     return checked.takeError();
@@ -187,15 +187,15 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
     if (hasInline)
       value = inlineValue;
     const OptionRow *row = findRow(canonicalName(name));
-    bool mayBeBare = row && !row->bareValue.empty();
+    bool mayOmitValue = row && !row->impliedValue.empty();
     const bool hasNext = i + 1 < arguments.size();
-    if (mayBeBare && !hasInline && hasNext &&
+    if (mayOmitValue && !hasInline && hasNext &&
         (namesChoice(*row, arguments[i + 1]) || looksLikeAValue(arguments[i + 1])))
       value = arguments[++i];
     else if (row && row->kind == OptionKind::boolean && !hasInline && hasNext && looksLikeAValue(arguments[i + 1]))
-      return usage("--" + name + " " + arguments[i + 1] + ": takes no further word; --" + name + ", --no_" + name +
-                   ", --" + name + "=true or --" + name + "=false");
-    else if (row && row->kind != OptionKind::boolean && !mayBeBare && !hasInline) {
+      return usage("--" + name + " " + arguments[i + 1] + ": takes no separate value; write --" + name + ", --no_" +
+                   name + ", --" + name + "=true or --" + name + "=false");
+    else if (row && row->kind != OptionKind::boolean && !mayOmitValue && !hasInline) {
       if (i + 1 == arguments.size() || namesOption(arguments[i + 1]))
         return usage("--" + name + ": a value is missing");
       value = arguments[++i];
@@ -271,7 +271,7 @@ llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *se
   return llvm::Error::success();
 }
 
-/// One flat mapping, but for `units`; JSON is read as the YAML it is.
+/// A flat mapping, except for `units`. JSON is read as YAML.
 llvm::Error OptionValues::readConfig(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
@@ -363,7 +363,7 @@ std::string OptionValues::toJson(bool indented) const {
 std::string helpText() {
   std::string text =
       "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
-      "       fsdpc inspect MODEL.onnx                      what the file holds\n"
+      "       fsdpc inspect MODEL.onnx                      the contents of the file\n"
       "       fsdpc simulate MODEL.onnx [options]           the predicted timeline (--hardware)\n"
       "       fsdpc calibrate                               measures this machine's costs once\n"
       "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"

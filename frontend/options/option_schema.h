@@ -41,9 +41,9 @@ struct OptionRow {
   llvm::StringRef help;
   /// Not part of what the compile produces (dumps, output path): left out of OUT/options.json.
   bool isAboutThisRun = false;
-  /// Choices that may be given without a value mean this one; `--no_NAME` is then the default.
-  llvm::StringRef bareValue = {};
-  Matters matters = Matters::always; ///< to plans whose units are placed so; given for others it is an error
+  /// The value of a choice that is given without one. `--no_NAME` then means the default.
+  llvm::StringRef impliedValue = {};
+  Matters matters = Matters::always; ///< the plans that the option affects; for others it is an error
 };
 
 llvm::ArrayRef<OptionRow> optionTable();
@@ -51,7 +51,7 @@ llvm::ArrayRef<OptionRow> optionTable();
 /// Values after parsing, validated against the schema.
 class OptionValues {
 public:
-  /// Command line after the subcommand. `--config FILE` is read where it stands, so later options override it.
+  /// Command line after the subcommand. `--config FILE` is read at its position, so later options override it.
   static llvm::Expected<OptionValues> parse(llvm::ArrayRef<std::string> arguments);
 
   llvm::StringRef text(llvm::StringRef name) const;
@@ -61,11 +61,11 @@ public:
   llvm::ArrayRef<std::string> list(llvm::StringRef name) const;
   bool given(llvm::StringRef name) const { return givenNames.contains(name.str()); }
   llvm::ArrayRef<std::string> positional() const { return positionals; }
-  /// The value as it would be kept if the option were given it.
+  /// The value as it is stored if the option is given with it.
   static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
-  /// Gives a default that depends on others its resolved value.
+  /// Sets the resolved value of a default that depends on other options.
   void resolve(llvm::StringRef name, std::string value) { values[name.str()] = std::move(value); }
-  /// One more item of a list.
+  /// Adds an item to a list.
   void append(llvm::StringRef name, std::string value) { lists[name.str()].push_back(std::move(value)); }
 
   /// Every option that shapes the result with its resolved value: OUT/options.json. The model's path is `model`.
@@ -81,18 +81,18 @@ private:
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;
   std::vector<std::string> positionals;
-  std::string configModel; ///< counts where the command line names none
+  std::string configModel; ///< used if the command line names none
 };
 
 std::string helpText();
 
-/// What --unit may give for a unit, as it spells them (ir/choices.h).
+/// The keys of --unit, as it spells them (ir/choices.h).
 std::vector<std::string> unitKeys();
 
-/// The first word of a command line, where it is not a model.
+/// The first word of a command line, unless it is a model.
 llvm::ArrayRef<llvm::StringRef> subcommands();
 
-/// " (did you mean X?)" for the nearest of the names, or nothing where none is near.
+/// " (did you mean X?)" for the nearest of the names, or nothing if none is near.
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names);
 
 } // namespace fsdpc

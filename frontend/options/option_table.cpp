@@ -19,25 +19,23 @@ constexpr OptionRow mattersIf(Matters matters, OptionRow row) {
   return row;
 }
 
-// Names are normative. Only what works is listed; what units choose comes from unitChoices(), each before the option
-// that it names.
+// Names are normative. Only options that work are listed. Choices of units are from unitChoices(), each before the
+// option that it names.
 constexpr OptionRow rows[] = {
     {"world_size", integer, "1", "N", "job", "ranks the program is for"},
     {"micro_batch_size", integer, "1", "B", "job", "samples per rank and micro-step; binds dim 0 of the inputs"},
     {"gradient_accumulation_steps", integer, "1", "K", "job",
      "micro-steps of a step, whose gradients are summed: a global batch is world_size x B x K samples"},
     {"dim", list, "", "NAME=VALUE", "job", "binds another symbolic dimension"},
-    {"target", choice, "", "cpu|cuda", "job",
-     "what the program runs on; default: cuda where a GPU is present, else cpu"},
-    {"seed", integer, "0", "S", "job", "of dropout, shuffling and initial values that are drawn"},
+    {"target", choice, "", "cpu|cuda", "job", "where the program runs; default: cuda if a GPU is present, else cpu"},
+    {"seed", integer, "0", "S", "job", "for dropout, shuffling and random initial values"},
     {"train_mode", choice, "keep", "keep|train|eval", "job", "Dropout and batch norm as exported, or forced"},
-    {"sync_batch_norm", boolean, "false", "", "job", "batch norm's statistics are those of the batch of all ranks"},
+    {"sync_batch_norm", boolean, "false", "", "job", "compute batch norm statistics over the batch of all ranks"},
 
     {"loss", choice, "", "cross_entropy|nll|mse|l1|bce_with_logits|model", "loss",
      "default: model, if the graph computes a loss"},
     {"loss_output", text, "", "NAME", "loss", "graph output the loss reads; default: the first float output"},
-    {"loss_reduction", choice, "mean", "mean|sum", "loss",
-     "mean is over the elements that count in the whole global batch"},
+    {"loss_reduction", choice, "mean", "mean|sum", "loss", "mean: over the elements of the global batch that count"},
     {"class_axis", integer, "", "A", "loss", "of the output; default: -1 up to rank 3, else 1"},
     {"ignore_index", integer, "-100", "I", "loss", "label that does not count"},
     {"label_smoothing", real, "0", "X", "loss", "of cross_entropy"},
@@ -57,95 +55,95 @@ constexpr OptionRow rows[] = {
     {"centered", boolean, "false", "", "optimizer", "rmsprop"},
     {"lr_decay", real, "0", "X", "optimizer", "adagrad"},
     {"initial_accumulator_value", real, "0", "X", "optimizer", "adagrad"},
-    {"max_norm", real, "", "X", "optimizer", "clips the global norm of all gradients; default: it is not computed"},
+    {"max_norm", real, "", "X", "optimizer", "clip the global norm of all gradients; default: not computed"},
     {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
-     "what follows a loss or gradient norm that is not finite: the run ends (exit 7), or the step changes nothing, "
+     "after a loss or gradient norm that is not finite: error ends the run (exit 7), skip leaves out the step, "
      "which "
      "the log says, and with warn stderr too"},
 
-    {"trainable", text, "", "REGEX", "parameters", "exactly those whose whole names match are trained"},
-    {"frozen", text, "", "REGEX", "parameters", "those whose whole names match are not trained"},
+    {"trainable", text, "", "REGEX", "parameters", "train only parameters whose full names match"},
+    {"frozen", text, "", "REGEX", "parameters", "do not train parameters whose full names match"},
     {"accept_changed", text, "", "REGEX", "parameters",
-     "those whose whole names match and that the exporter changed beyond recovery train as they stand in the file"},
+     "train parameters that the exporter changed beyond recovery as the file holds them, if their full names match"},
     {"tie", list, "", "A=B", "parameters", "two parameters are one"},
-    {"no_tie", boolean, "false", "", "parameters", "shared and copied parameters of different modules become separate"},
-    {"keep_shared", boolean, "false", "", "parameters", "initializers merged because they were equal stay one"},
-    {"restore_biases", boolean, "false", "", "parameters", "zero biases that the exporter dropped come back"},
+    {"no_tie", boolean, "false", "", "parameters", "separate shared and copied parameters of different modules"},
+    {"keep_shared", boolean, "false", "", "parameters", "keep initializers merged that were merged for equal values"},
+    {"restore_biases", boolean, "false", "", "parameters", "restore zero biases that the exporter dropped"},
 
     {"init", choice, "file", "file|keep|default|random", "parameters",
-     "how they start. file: with the file's values; where these are absent as the file's training info says, else by "
+     "initial values. file: the file's values; where absent, the file's training info, else "
      "rules. keep: as file, but nothing may be absent. default: by training info, else by rules. random: by rules"},
 
     mattersIf(Matters::splitInReplica, {"data_parallel_shard_degree", integer, "-1", "N", "sharding",
-                                        "hybrid: ranks of one replica; -1: what is left"}),
+                                        "hybrid: ranks of one replica; -1: all that remain"}),
     mattersIf(Matters::splitInReplica,
               {"data_parallel_replicate_degree", integer, "1", "N", "sharding", "hybrid: replicas"}),
     {"auto_wrap_policy", choice, "auto", "auto|transformer_based_wrap|size_based_wrap|manual|no_wrap", "sharding",
-     "what a unit is"},
+     "how modules are grouped into units"},
     {"transformer_cls_to_wrap", list, "", "CLASS", "sharding", "transformer_based_wrap: modules of these classes"},
     {"min_num_params", integer, "100000000", "N", "sharding", "size_based_wrap: parameters of a unit"},
-    {"wrap_pattern", text, "", "REGEX", "sharding", "manual: modules whose whole path matches, e.g. layers[.][0-9]+"},
+    {"wrap_pattern", text, "", "REGEX", "sharding", "manual: modules whose full path matches, e.g. layers[.][0-9]+"},
     {"ignored_params", text, "", "REGEX", "sharding",
-     "parameters whose whole names match: whole on every rank, gradients all-reduced"},
+     "do not shard parameters whose full names match; all-reduce their gradients"},
     {"unit", lines, "", "REGEX:KEY=VALUE,...", "sharding",
-     "for units whose whole names match; the last one counts; keys: "},
+     "choices for units whose full names match; the last match wins; keys: "},
     mattersIf(Matters::gatheredPerUse, {"max_inflight_all_gathers", integer, "2", "N", "sharding",
-                                        "gathered units held at once, the one in use included"}),
-    {"overlap_comm", boolean, "true", "", "sharding", "off: every collective is waited for where it starts"},
+                                        "maximum of units gathered at the same time, including the one in use"}),
+    {"overlap_comm", boolean, "true", "", "sharding", "off: wait for every collective right after its start"},
     mattersIf(Matters::split, {"allgather_bucket_size", text, "0", "BYTES", "sharding",
-                               "what is gathered at once, at most; 0: a unit"}),
-    mattersIf(Matters::whole, {"reduce_bucket_size", text, "0", "BYTES", "sharding",
-                               "what whole units reduce at once, at most; 0: a unit"}),
+                               "maximum size of one all_gather; 0: one per unit"}),
+    mattersIf(Matters::unsharded, {"reduce_bucket_size", text, "0", "BYTES", "sharding",
+                                   "maximum size of one all_reduce of unsharded units; 0: one per unit"}),
     {"reduce_communicator", choice, "shared", "shared|own", "sharding",
-     "own: reductions beside gathers, on a communicator and a stream of their own"},
+     "own: reductions on their own communicator and stream, concurrent with gathers"},
     {"mixed_precision", choice, "no", "no|bf16|fp16", "sharding",
-     "the param_dtype; gradients are summed, masters and optimizer state kept in fp32"},
+     "the param_dtype; gradient sums, master parameters and optimizer state stay fp32"},
     {"output_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
-     "of the model's float outputs, as predict writes them and the loss reads them"},
+     "dtype of the model's float outputs, for predict and the loss"},
     {"buffer_dtype", choice, "", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
-     "what float tables of the model that nobody trains are rounded to: fp32: what reads one computes in fp32 and "
+     "dtype of float tables that do not train. fp32: ops that read one compute in fp32 and "
      "rounds "
-     "its result; default: like other operands"},
+     "the result; default: as other operands"},
     {"cast_forward_inputs", boolean, "true", "", "sharding",
-     "round float inputs to the param_dtype at once; off: what reads no parameter computes with them in fp32, and they "
-     "are rounded where they meet one (torch then refuses to mix types)"},
+     "round float inputs to the param_dtype first; off: ops without parameters compute in fp32, and inputs "
+     "are rounded where they meet a parameter (torch then refuses to mix types)"},
     {"keep_low_precision_grads", boolean, "false", "", "sharding",
-     "norm and optimizer read gradients in the reduce_dtype, without an fp32 copy; the numbers are the same"},
+     "norm and optimizer read gradients in the reduce_dtype, without an fp32 copy; results are the same"},
     {"activation_memory_budget", real, "", "0..1", "sharding",
-     "of activation_checkpointing budget: the share of activations that is kept; default: 0.5, or as much as "
+     "for activation_checkpointing budget: fraction of activations that is kept; default: 0.5, or as much as "
      "memory_budget allows"},
     {"offload_optimizer", boolean, "false", "", "sharding",
-     "optimizer state in the host's memory, copied to the device and back around each unit's step"},
+     "keep optimizer state in host memory; copy it to the device and back around each unit's step"},
     {"offload_share", real, "", "0..1", "sharding",
-     "of what the three above name, what goes to the host: that of the first units, what is made first; default: all, "
+     "fraction of what the three options above offload, first units first; default: all, "
      "or "
      "as little as memory_budget needs"},
-    {"loss_scale", real, "0", "X", "sharding", "fp16: what the loss is multiplied by; 0: it is found while training"},
-    {"initial_scale_power", integer, "16", "N", "sharding", "fp16: the loss scale that is to be found starts at 2^N"},
-    {"loss_scale_window", integer, "1000", "N", "sharding", "fp16: steps without overflow after which it doubles"},
-    {"hysteresis", integer, "2", "N", "sharding", "fp16: overflows until it halves; full again when it doubles"},
-    {"min_loss_scale", real, "1", "X", "sharding", "fp16: an overflow at this one is not finite for good"},
+    {"loss_scale", real, "0", "X", "sharding", "fp16: factor of the loss; 0: dynamic"},
+    {"initial_scale_power", integer, "16", "N", "sharding", "fp16: initial dynamic loss scale, 2^N"},
+    {"loss_scale_window", integer, "1000", "N", "sharding", "fp16: steps without overflow before the scale doubles"},
+    {"hysteresis", integer, "2", "N", "sharding", "fp16: overflows before the scale halves; reset when it doubles"},
+    {"min_loss_scale", real, "1", "X", "sharding", "fp16: lower bound; an overflow at it counts as not finite"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
-     "strategy (meant without a value): the same bits for every strategy, prefetch and bucket choice; world: for every "
+     "strategy (if no value is given): bitwise identical for every strategy, prefetch and bucket choice; world: for "
+     "every "
      "number of ranks too, sample by sample, which costs time",
      false, "strategy"},
     {"memory_budget", text, "", "BYTES", "sharding",
-     "of one rank, e.g. 16GiB; a plan over it is refused with what would help"},
-    {"streams", choice, "auto", "auto|inline|threads", "sharding",
-     "cpu: collectives on a thread of their own, or inline"},
+     "per rank, e.g. 16GiB; a larger plan is refused, with options that reduce it"},
+    {"streams", choice, "auto", "auto|inline|threads", "sharding", "cpu: collectives on their own thread, or inline"},
     {"cuda_graph", choice, "auto", "on|off|auto", "sharding",
      "cuda: the program replays its step as one CUDA graph; auto: where it can be captured"},
     {"threads", integer, "0", "T", "sharding",
      "cpu: compute threads per rank that scratch is planned for; 0: cores / ranks"},
     {"allow_tf32", boolean, "false", "", "sharding",
-     "cuda: products and convolutions of f32 may round their operands to tf32's 10 bits, which is faster"},
+     "cuda: f32 matmuls and convolutions may round operands to tf32 (10 bits), which is faster"},
     {"attention", choice, "own", "own|cudnn", "sharding",
      "cuda: cudnn: bf16 attention without a mask by cuDNN, whose derivative takes scratch for every score"},
     {"tune", boolean, "false", "", "sharding",
-     "cuda: the program's first run times the library's algorithms for each product and keeps the choice in "
+     "cuda: the program's first run times the library's algorithms for each matmul and saves the choice in "
      "OUT/tuning.json"},
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
-     "whose costs predictions read; default: what calibrate measured here, else cpu, or h100_8 for cuda; cpu, a100_8, "
+     "cost table for predictions; default: measured by calibrate, else cpu, or h100_8 for cuda; cpu, a100_8, "
      "h100_8, h200_8, b200_8; a table"},
     {"transport", choice, "shared", "shared|mpi", "sharding",
      "cpu: shared memory of one host, or MPI messages between hosts"},
@@ -158,7 +156,7 @@ constexpr OptionRow rows[] = {
     {"output", text, "", "OUT", "looking inside", "-o: output folder; with --compile_to a file, - for stdout", true},
     {"emit", choice, "program", "program|src", "looking inside", "src: no host compiler", true},
     {"test_build", choice, "off", "off|on|loopback|emulated_loopback|false=off|true=on", "looking inside",
-     "on (meant without a value): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
+     "on (if no value is given): cpu: guard pages, pattern fill, no allocation inside a step; cuda: on the emulated "
      "device. cuda only: loopback, ranks as threads on one device, or on the emulated one",
      true, "on"},
     {"node_ranges", boolean, "false", "", "looking inside",
@@ -172,11 +170,11 @@ constexpr OptionRow rows[] = {
     {"skip", list, "", "A,B", "looking inside", "leave these optional passes out"},
     {"list_passes", boolean, "false", "", "looking inside", "the pipeline", true},
     {"timing", boolean, "false", "", "looking inside", "milliseconds per pass", true},
-    {"remarks", choice, "", "schedule|memory|units|all", "looking inside", "what was decided and why", true},
-    {"opt_report", text, "", "F.json", "looking inside", "remarks, and of every collective what it costs and why",
+    {"remarks", choice, "", "schedule|memory|units|all", "looking inside", "decisions and their reasons", true},
+    {"opt_report", text, "", "F.json", "looking inside", "remarks, and the cost of every collective with its reason",
      true},
     {"schedule_format", choice, "", "text|json|csv|chrome|html", "looking inside",
-     "of simulate; when compiling, OUT/schedule.txt, .json, .csv or .trace.json beside schedule.html", true},
+     "for simulate; when compiling, also writes OUT/schedule.txt, .json, .csv or .trace.json", true},
     {"profile", list, "", "F.json", "looking inside",
      "simulate --schedule_format html: traces of the program's --profile, drawn with the predicted step", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
@@ -184,7 +182,7 @@ constexpr OptionRow rows[] = {
     {"version", boolean, "false", "", "looking inside", "of fsdpc", true},
 };
 
-/// A choice of units as an option of all of them. Its texts stay.
+/// A choice of units as an option for all units. `texts` owns its strings.
 OptionRow optionOf(const UnitChoice &choice, std::deque<std::string> &texts) {
   OptionRow row{choice.option, OptionKind::choice, choice.optionDefault, "", unitGroup, choice.help};
   row.matters = choice.matters;
@@ -202,7 +200,7 @@ OptionRow optionOf(const UnitChoice &choice, std::deque<std::string> &texts) {
   return row;
 }
 
-/// The row, behind the choices that say they come before it.
+/// Adds the row after the choices that precede it.
 void add(const OptionRow &row, std::vector<OptionRow> &table, std::deque<std::string> &texts) {
   for (const UnitChoice &choice : unitChoices())
     if (choice.before == row.name)

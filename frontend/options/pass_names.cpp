@@ -1,4 +1,4 @@
-// The passes that a command line names: do they exist, and do they run?
+// Checks that the passes named on the command line exist and run.
 #include "frontend/options/resolve.h"
 #include "passes/pipeline.h"
 #include "llvm/ADT/STLExtras.h"
@@ -19,10 +19,10 @@ llvm::Expected<const Pass *> passOf(llvm::StringRef option, std::string &name) {
   llvm::SmallVector<llvm::StringRef, 64> names;
   for (const Pass *pass : pipeline())
     names.push_back(pass->name);
-  return usage("--" + option + " " + name + ": there is no such pass, see --list_passes" + didYouMean(spelled, names));
+  return usage("--" + option + " " + name + ": no such pass, see --list_passes" + didYouMean(spelled, names));
 }
 
-/// --passes: each finds the module in its stage.
+/// Checks that each pass of --passes gets the module at the stage that it works on.
 llvm::Error checkOrder(llvm::ArrayRef<std::string> names, Stage stage) {
   for (const std::string &name : names) {
     const Pass *pass = findPass(name);
@@ -34,7 +34,7 @@ llvm::Error checkOrder(llvm::ArrayRef<std::string> names, Stage stage) {
   return llvm::Error::success();
 }
 
-/// Why the runner passes this one by; "" where it runs.
+/// Why the runner skips this pass, "" if it runs.
 std::string whyNotRun(const Pass &pass, const RunnerOptions &options, Stage stage) {
   if (!options.only.empty())
     return llvm::is_contained(options.only, pass.name) ? "" : "--passes leaves it out";

@@ -13,38 +13,39 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// torch.optim's defaults, and for lion its authors', per optimizer; an option that is not in the row changes nothing
-/// for it.
+/// Defaults per optimizer: torch.optim's, and for lion its authors'. An option that is not in the row has no effect on
+/// that optimizer.
 struct OptimizerDefaults {
-  llvm::StringRef kind;
+  OptimizerKind kind;
   llvm::SmallVector<std::pair<llvm::StringRef, llvm::StringRef>, 6> scalars;
 };
 
 llvm::ArrayRef<OptimizerDefaults> optimizerDefaults() {
   static const OptimizerDefaults rows[] = {
-      {"adamw", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0.01"}}},
-      {"adam", {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0"}}},
-      {"sgd", {{"lr", "0.001"}, {"momentum", "0"}, {"dampening", "0"}, {"weight_decay", "0"}, {"nesterov", "false"}}},
-      {"adadelta", {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-06"}, {"weight_decay", "0"}}},
-      {"adagrad",
+      {OptimizerKind::adamw, {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0.01"}}},
+      {OptimizerKind::adam, {{"lr", "0.001"}, {"betas", "0.9,0.999"}, {"eps", "1e-08"}, {"weight_decay", "0"}}},
+      {OptimizerKind::sgd,
+       {{"lr", "0.001"}, {"momentum", "0"}, {"dampening", "0"}, {"weight_decay", "0"}, {"nesterov", "false"}}},
+      {OptimizerKind::adadelta, {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-06"}, {"weight_decay", "0"}}},
+      {OptimizerKind::adagrad,
        {{"lr", "0.01"},
         {"lr_decay", "0"},
         {"eps", "1e-10"},
         {"weight_decay", "0"},
         {"initial_accumulator_value", "0"}}},
-      {"rmsprop",
+      {OptimizerKind::rmsprop,
        {{"lr", "0.01"},
         {"alpha", "0.99"},
         {"eps", "1e-08"},
         {"weight_decay", "0"},
         {"momentum", "0"},
         {"centered", "false"}}},
-      {"lion", {{"lr", "0.0001"}, {"betas", "0.9,0.99"}, {"weight_decay", "0"}}},
+      {OptimizerKind::lion, {{"lr", "0.0001"}, {"betas", "0.9,0.99"}, {"weight_decay", "0"}}},
   };
   return rows;
 }
 
-const OptimizerDefaults &defaultsOf(llvm::StringRef kind) {
+const OptimizerDefaults &defaultsOf(OptimizerKind kind) {
   return *llvm::find_if(optimizerDefaults(), [&](const OptimizerDefaults &row) { return row.kind == kind; });
 }
 
@@ -63,14 +64,14 @@ llvm::Error rejectForeignScalars(const OptionValues &values, const OptimizerDefa
         if (option.name == name)
           neutral = option.defaultValue.empty() ? "0" : option.defaultValue;
       if (!own && values.given(name) && !sameValue(values.text(name), neutral))
-        return usage("--" + name + ": changes nothing for --optimizer " + defaults.kind);
+        return usage("--" + name + ": changes nothing for --optimizer " + spelled(defaults.kind));
     }
   return llvm::Error::success();
 }
 
 llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
   OptimizerOptions optimizer;
-  optimizer.kind = values.text("optimizer").str();
+  optimizer.kind = *choiceFrom<OptimizerKind>(values.text("optimizer"));
   const OptimizerDefaults &defaults = defaultsOf(optimizer.kind);
   if (llvm::Error error = rejectForeignScalars(values, defaults))
     return error;
@@ -82,7 +83,7 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
       if (llvm::Error error = checkRange(name, values.real(name), name, values.text(name)))
         return error;
     if (name == "betas") {
-      // As Python writes a tuple, too.
+      // Python's notation of a tuple is accepted, too.
       auto [first, second] = values.text("betas").trim("() ").split(',');
       first = first.trim();
       second = second.trim();
@@ -103,7 +104,7 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
     if (!(*optimizer.maxNorm > 0 && std::isfinite(*optimizer.maxNorm)))
       return usage("--max_norm " + values.text("max_norm") + ": a number above 0 is expected");
   }
-  optimizer.skipsNonFinite = values.text("nonfinite") != "error";
+  optimizer.skipsNonFinite = choiceFrom<NonFinite>(values.text("nonfinite")) != NonFinite::error;
   if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
     return usage("--nesterov: needs --momentum above 0 and --dampening 0");
   return optimizer;
@@ -140,7 +141,7 @@ llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t
              : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
 }
 
-/// Half floats end at 65504 and 2^-24, so gradients are computed of a larger loss.
+/// f16 ends at 65504 and 2^-24, so gradients are computed from a larger loss.
 llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionValues &values, DType paramDType) {
   const char *const ofDynamic[] = {"initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"};
   const bool isDynamic = values.real("loss_scale") == 0;
@@ -171,7 +172,7 @@ llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionVal
   return scale;
 }
 
-/// The types that are not the parameters' own; the units' choices are known.
+/// All types except that of the parameters. Requires that the choices of units are known.
 llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &options) {
   options.reduceDType = choiceOf<DType>(values, "reduce_dtype");
   options.outputDType = choiceOf<DType>(values, "output_dtype");
@@ -179,9 +180,9 @@ llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &option
   options.castForwardInputs = values.flag("cast_forward_inputs");
   options.keepLowPrecisionGrads = values.flag("keep_low_precision_grads");
   const bool computesLow = options.paramDType != DType::f32 ||
-                           isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.paramDType); });
+                           isGivenForUnits(options, [](const UnitChoices &unit) { return isLow(unit.paramDType); });
   const bool reducesLow = options.reduceDType != DType::f32 ||
-                          isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
+                          isGivenForUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
   if (reducesLow && options.worldSize == 1)
     return usage("reduce_dtype: changes nothing for --world_size 1, which sums nothing over ranks");
   if (!options.castForwardInputs && !computesLow)
@@ -206,7 +207,7 @@ bool changed(const OptionValues &values, llvm::StringRef name) {
   return values.given(name) && !sameValue(values.text(name), row.defaultValue);
 }
 
-bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo) {
+bool isGivenForUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo) {
   return llvm::any_of(options.unitOverrides, [&](const UnitOverride &unit) { return isSo(unit.choices); });
 }
 
@@ -250,7 +251,7 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
                      .Case("default", Init::defaults)
                      .Case("random", Init::random)
                      .Default(Init::file);
-  // What writes no program needs no weights.
+  // Weights are not needed if no program is written.
   options.weightsMayBeAbsent = options.init != Init::keep || values.flag("dry_run") ||
                                !values.text("compile_to").empty() || !values.list("passes").empty();
   return options;
@@ -280,7 +281,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.optimizer = *optimizer;
   if (llvm::Error error = unitOptions(values, options))
     return error;
-  DType scaled = isSaidOfUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })
+  DType scaled = isGivenForUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })
                      ? DType::f16
                      : options.paramDType;
   if (llvm::Error error = lossScaleOptions(values, scaled).moveInto(options.optimizer.lossScale))

@@ -1,4 +1,4 @@
-// From option values to what the importer, the passes and the target are asked for.
+// From option values to the options of the importer, the passes and the target.
 #pragma once
 
 #include "frontend/onnx/import.h"
@@ -8,30 +8,30 @@
 
 namespace fsdpc {
 
-/// Errors are UsageErrors: an option that can change nothing, a value out of range.
+/// Errors are UsageErrors: an option without effect, a value out of range.
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values);
 
 /// Fills defaults that depend on the optimizer and on the model (an in-graph loss) into `values` and returns the
 /// pipeline's options.
 llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Module &module);
 
-/// The part of pipelineOptions that says who holds what and how collectives are cut: strategy, mesh, buckets. After
-/// unitOptions.
+/// The part of pipelineOptions that decides which rank holds what and how collectives are split: strategy, mesh,
+/// buckets. Runs after unitOptions.
 llvm::Error shardingOptions(const OptionValues &values, PipelineOptions &options);
 
-/// Of an option of the schema, as text.
+/// The default of an option of the schema, as text.
 llvm::StringRef defaultOf(llvm::StringRef name);
 
-/// Gives options that change nothing for --strategy their defaults: for plans that nobody asked for by name.
+/// Resets options without effect for --strategy to their defaults. For plans that the user did not name.
 void dropWithoutEffect(OptionValues &values);
 
-/// Was the option given, with another value than its default?
+/// Returns whether the option is given with another value than its default.
 bool changed(const OptionValues &values, llvm::StringRef name);
 
-/// Does --unit say something of some units that is so?
-bool isSaidOfUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo);
+/// Returns whether --unit sets choices of some units for which `isSo` holds.
+bool isGivenForUnits(const PipelineOptions &options, llvm::function_ref<bool(const UnitChoices &)> isSo);
 
-/// Does the choice of a unit say a type of 16 bits?
+/// Returns whether a unit's choice is a type of 16 bits.
 inline bool isLow(std::optional<DType> dtype) { return dtype && *dtype != DType::f32; }
 
 /// The value of a choice option, in its type. The schema has checked it; `auto` is resolved.
@@ -45,17 +45,17 @@ T choiceOf(const OptionValues &values, llvm::StringRef name) {
 /// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);
 
-/// What pipelineOptions takes from --auto_wrap_policy, --ignored_params and --unit.
+/// The part of pipelineOptions that --auto_wrap_policy, --ignored_params and --unit determine.
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
 
-/// `value` lies in the range of the scalar `name`; if not, a UsageError that calls it --`option` `text`.
+/// Checks that `value` is in the range of the scalar `name`. If not, the UsageError calls it --`option` `text`.
 llvm::Error checkRange(llvm::StringRef name, double value, llvm::StringRef option, llvm::StringRef text);
 
-/// Passes that --passes, --skip and --print_ir_* name exist, and run on this module. They get their own spelling, where
-/// `-` was `_`.
+/// Checks that the passes of --passes, --skip and --print_ir_* exist and run on this module. Replaces their names by
+/// the passes' own spelling, where `-` was `_`.
 llvm::Error checkPassNames(RunnerOptions &options, const Module &module);
 
-/// What is given for --option, if anything, is a regular expression.
+/// Checks that the text given for --option, if any, is a regular expression.
 llvm::Error checkPattern(llvm::StringRef option, llvm::StringRef text);
 
 llvm::Expected<RunnerOptions> runnerOptions(const OptionValues &values);

@@ -1,4 +1,4 @@
-// Who holds what, and options that would change nothing about it.
+// Which rank holds what, and options without effect on it.
 #include "frontend/options/resolve.h"
 #include "passes/shard/placement.h"
 #include "llvm/ADT/STLExtras.h"
@@ -10,14 +10,14 @@ namespace {
 
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
-/// Is a choice of some use to units that are placed so?
+/// Returns whether a choice has an effect on units with this placement.
 bool mattersTo(Matters matters, const Placement &row) {
   switch (matters) {
   case Matters::always: return true;
-  case Matters::gatheredPerUse: return row.copy == WholeCopy::perUse;
-  case Matters::gatheredInStep: return row.copy != WholeCopy::always;
+  case Matters::gatheredPerUse: return row.copy == UnshardedCopy::perUse;
+  case Matters::gatheredInStep: return row.copy != UnshardedCopy::always;
   case Matters::split: return row.split != Split::none;
-  case Matters::whole: return row.split == Split::none;
+  case Matters::unsharded: return row.split == Split::none;
   case Matters::splitInReplica: return row.split == Split::shard;
   }
   llvm_unreachable("all are above");
@@ -27,8 +27,8 @@ bool isHybrid(const Placement &row) { return mattersTo(Matters::splitInReplica, 
 
 Unit unitOf(Strategy strategy) { return {.choices = {.strategy = strategy}}; }
 
-/// What is chosen for all units. An optional has its default elsewhere (Decisions, PipelineOptions), and a flag is
-/// several options together.
+/// Reads the choices for all units. The default of an optional is elsewhere (Decisions, PipelineOptions), and a flag
+/// consists of several options.
 llvm::Error readChoices(const OptionValues &values, UnitChoices &choices) {
   for (const UnitChoice &choice : unitChoices())
     if (choice.optionDefault.empty() && !choice.read(values.text(choice.option).lower(), choices))
@@ -48,7 +48,7 @@ llvm::Error requireDegree(const OptionValues &values, const llvm::Twine &who) {
                      "required");
 }
 
-/// Units with a strategy of their own may use what the others do not.
+/// Units with their own strategy may use options that have no effect on the others.
 llvm::Error rejectWithoutEffect(const OptionValues &values, const PipelineOptions &options, bool unitsDiffer) {
   const Unit unit = unitOf(options.choices.strategy);
   const std::string strategy = "--strategy " + spelled(options.choices.strategy);
@@ -71,18 +71,18 @@ llvm::Error hybridOptions(const OptionValues &values, PipelineOptions &options) 
   return llvm::Error::success();
 }
 
-/// Sums within replicas of S ranks, then over the replicas, are one balanced tree over all ranks where S is a power of
-/// two or there is one replica. Gathers in smaller groups (reshard_after_forward) sum nothing.
+/// Sums within replicas of S ranks, followed by sums over the replicas, are one balanced tree over all ranks if S is a
+/// power of two or there is one replica. Gathers in smaller groups (reshard_after_forward) sum nothing.
 llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &options) {
   llvm::StringRef mode = values.text("deterministic");
   if (mode == "off")
     return llvm::Error::success();
   options.sumsRanksFirst = true;
   auto keeps = [](const UnitChoices &choices) { return keepsGradients(Unit{.choices = choices}); };
-  if (keeps(options.choices) || isSaidOfUnits(options, keeps))
+  if (keeps(options.choices) || isGivenForUnits(options, keeps))
     return usage(
         "--deterministic " + mode +
-        ": gradients that are kept add up micro-steps before ranks, the others "
+        ": kept gradients are summed over micro-steps before ranks, the others "
         "ranks before micro-steps, so bits depend on the choice; give --accumulation reduce or keep_parameters");
   int64_t replicas = options.replicateDegree;
   if (options.shardDegree > 0)
@@ -93,7 +93,7 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
                  " ranks sum in another order than other strategies; the ranks of a replica must be a power of two");
   options.splitSamples = mode == "world";
   const bool roundsSums = options.reduceDType != DType::f32 ||
-                          isSaidOfUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
+                          isGivenForUnits(options, [](const UnitChoices &unit) { return isLow(unit.reduceDType); });
   if (roundsSums && (options.splitSamples || (replicas > 1 && members > 1)))
     return usage(
         "--deterministic " + mode + ": each sum over ranks is rounded to the reduce_dtype, so bits depend on " +
@@ -105,7 +105,7 @@ llvm::Error deterministicOptions(const OptionValues &values, PipelineOptions &op
   return llvm::Error::success();
 }
 
-/// A unit's own strategy may use what --strategy does not, and needs the degrees if it is hybrid.
+/// A unit's own strategy may use options that --strategy does not use, and needs the degrees if it is hybrid.
 llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOptions &options, bool &unitsDiffer) {
   for (const UnitOverride &unit : options.unitOverrides) {
     if (!llvm::is_contained(unit.made, unitChoice("strategy")))
@@ -119,15 +119,15 @@ llvm::Error checkUnitStrategies(const OptionValues &values, const PipelineOption
   return llvm::Error::success();
 }
 
-/// Half of what could be kept, where nobody says more: cheap nodes alone are about that much.
+/// The default budget: half of the activations that could be kept. Cheap nodes alone are about that much.
 constexpr double defaultShareKept = 0.5;
 
-/// A budget that is said needs a unit that has one.
+/// A given budget requires a unit that uses it.
 llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &options) {
   auto hasBudget = [](const UnitChoices &choices) {
     return choices.activationCheckpointing == ActivationCheckpointing::budget;
   };
-  const bool isUsed = hasBudget(options.choices) || isSaidOfUnits(options, hasBudget);
+  const bool isUsed = hasBudget(options.choices) || isGivenForUnits(options, hasBudget);
   llvm::StringRef share = values.text("activation_memory_budget");
   if (!isUsed)
     return share.empty()
@@ -139,7 +139,7 @@ llvm::Error checkpointingOptions(const OptionValues &values, PipelineOptions &op
   return llvm::Error::success();
 }
 
-/// Under a memory budget the driver finds it.
+/// With --memory_budget the driver determines the share.
 llvm::Error offloadShare(const OptionValues &values, PipelineOptions &options) {
   llvm::StringRef share = values.text("offload_share");
   if (share.empty())
@@ -165,7 +165,7 @@ llvm::StringRef defaultOf(llvm::StringRef name) {
 
 void dropWithoutEffect(OptionValues &values) {
   UnitChoices choices;
-  llvm::consumeError(readChoices(values, choices)); // what is wrong is refused when the plan is made
+  llvm::consumeError(readChoices(values, choices)); // errors are reported when the plan is made
   const Placement placement = placementOf(unitOf(choices.strategy));
   for (const OptionRow &option : optionTable())
     if (!mattersTo(option.matters, placement))

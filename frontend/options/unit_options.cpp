@@ -1,4 +1,4 @@
-// --auto_wrap_policy with what belongs to it, --ignored_params and --unit.
+// --auto_wrap_policy with its options, --ignored_params and --unit.
 #include "frontend/options/resolve.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -21,7 +21,7 @@ llvm::Expected<const UnitChoice *> unitChoiceOf(llvm::StringRef text) {
                didYouMean(plain, llvm::SmallVector<llvm::StringRef, 12>(keys.begin(), keys.end())));
 }
 
-/// As the text form spells it.
+/// The value as the text form spells it.
 llvm::Expected<std::string> unitValue(const OptionValues &values, const UnitChoice &choice, llvm::StringRef value) {
   llvm::StringRef key = choice.option;
   if (key == "strategy" && value.equals_insensitive("auto"))
@@ -37,7 +37,7 @@ llvm::Expected<std::string> unitValue(const OptionValues &values, const UnitChoi
   return isOn || *checked == "false" ? spelled(isOn) : *checked;
 }
 
-/// 'REGEX:KEY=VALUE,...': the expression may hold colons, what is behind the last one may not.
+/// 'REGEX:KEY=VALUE,...': the expression may contain colons, the part after the last one may not.
 llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::StringRef text) {
   auto [pattern, settings] = text.rsplit(':');
   if (pattern.empty() || settings.empty())
@@ -61,7 +61,7 @@ llvm::Expected<UnitOverride> unitOverride(const OptionValues &values, llvm::Stri
   return result;
 }
 
-/// An option of one policy: needed there and without effect elsewhere.
+/// Checks an option that one policy requires and that has no effect on the others.
 llvm::Error checkPolicyOption(const OptionValues &values, llvm::StringRef option, llvm::StringRef policy) {
   bool isChosen = values.text("auto_wrap_policy") == policy;
   bool isGiven = !values.text(option).empty() || !values.list(option).empty();

@@ -1,4 +1,4 @@
-// Which numbers the options of optimizers and losses may have: those for which torch.optim's formulas mean something.
+// The ranges of the options of optimizers and losses: the values for which torch.optim's formulas are meaningful.
 #include "frontend/options/resolve.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ struct Range {
 
 constexpr double unbounded = std::numeric_limits<float>::max();
 
-// runtime/common/scalar_ranges.h has the same for what a program's command line changes.
+// runtime/common/scalar_ranges.h has the same ranges for scalars that a program's command line changes.
 constexpr Range ranges[] = {
     {"lr", 0, unbounded, false},
     {"beta1", 0, 1, true},

@@ -21,7 +21,7 @@ llvm::Error requireCompiler(llvm::StringRef name) {
   return llvm::createStringError("host compiler " + name + " not found (--emit src writes the source without it)");
 }
 
-/// A finished command's fault as an error; `log` holds what it printed.
+/// Runs a command and returns its failure as an error. `log` is the file of its output.
 llvm::Error run(llvm::ArrayRef<std::string> command, const std::string &log) {
   llvm::SmallVector<llvm::StringRef, 32> arguments(command.begin(), command.end());
   llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName(command[0]);

@@ -13,8 +13,8 @@ struct BuildOptions {
 /// compiler's output.
 llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string> sources, const BuildOptions &options);
 
-/// Whether `buildProgram` can build programs of the cuda target here: there was nvcc when fsdpc was built, and is
-/// still.
+/// Returns whether `buildProgram` can build programs of the cuda target here: nvcc was present when fsdpc was built,
+/// and still is.
 bool buildsCudaPrograms();
 
 } // namespace fsdpc

@@ -14,7 +14,7 @@ namespace path = llvm::sys::path;
 
 /// The folder of toolchains.json.
 std::string settingsFolder() {
-  // An address in this program tells where there is no /proc.
+  // The address is needed to find this program where there is no /proc.
   llvm::SmallString<256> folder(llvm::sys::fs::getMainExecutable("fsdpc", reinterpret_cast<void *>(&installation)));
   path::remove_filename(folder);
   llvm::SmallString<256> installed(folder);
@@ -60,7 +60,7 @@ private:
   std::string text(const llvm::json::Object &object, llvm::StringRef key) const {
     return atHome(object.getString(key).value_or(""));
   }
-  /// An empty text is a list that CMake had nothing to put into.
+  /// An empty text is CMake's spelling of an empty list.
   std::vector<std::string> texts(const llvm::json::Object &object, llvm::StringRef key) const {
     std::vector<std::string> result;
     if (const llvm::json::Array *array = object.getArray(key))

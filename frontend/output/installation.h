@@ -1,7 +1,8 @@
-// What this fsdpc needs beside itself: the sources that it copies into outputs, and how programs are built. All of it
-// is found from the executable's own place, so an installed fsdpc can be moved, and its build tree deleted.
+// The files that this fsdpc needs in addition to its executable: the sources that it copies into outputs, and the
+// settings to build programs. They are found relative to the executable, so an installed fsdpc can be moved, and its
+// build tree deleted.
 //
-// `toolchains.json` stands beside the executable (build tree) or in ../share/fsdpc (installed); CMakeLists.txt writes
+// `toolchains.json` is next to the executable (build tree) or in ../share/fsdpc (installed). CMakeLists.txt writes
 // both. `{here}` in it is its folder.
 #pragma once
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int endingSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-// A signal handler reaches nothing but globals; it may only call what is async-signal-safe, so another program deletes.
+// A signal handler can reach only globals and may call only async-signal-safe functions, so another program deletes the
+// folder.
 char interruptedFolder[PATH_MAX];
 
 bool isDeleted() {
@@ -42,7 +43,7 @@ void removeWhenInterrupted(const std::string &folder) {
   auto setAll = [](void (*handler)(int)) {
     for (int number : endingSignals)
       if (struct sigaction current{}; sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_IGN)
-        std::signal(number, handler); // what is ignored, as under nohup, stays so
+        std::signal(number, handler); // ignored signals, as under nohup, stay ignored
   };
   setAll(SIG_DFL);
   interruptedFolder[0] = '\0';

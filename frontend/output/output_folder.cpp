@@ -30,7 +30,7 @@ llvm::Error refusal(llvm::StringRef path, const llvm::Twine &why) {
   return llvm::make_error<UsageError>(("-o " + path + ": " + why).str());
 }
 
-/// Absolute; of what is there, links resolved.
+/// The absolute path, with links resolved as far as it exists.
 llvm::Expected<std::string> realTarget(llvm::StringRef path) {
   llvm::SmallString<128> target(path), resolved;
   while (target.size() > 1 && target.back() == '/')
@@ -45,7 +45,8 @@ llvm::Expected<std::string> realTarget(llvm::StringRef path) {
   return target.str().str();
 }
 
-/// A running program holds a lock on its executable (runtime/common/folder_lease.h); while this is held, none starts.
+/// A running program holds a lock on its executable (runtime/common/folder_lease.h). While this object holds the lock,
+/// no program starts.
 class ProgramLock {
 public:
   explicit ProgramLock(const std::string &folder) {
@@ -64,7 +65,7 @@ private:
   int file = -1;
 };
 
-/// Faults of what lies in the folder, whatever will be written there.
+/// Checks the content of the folder, whatever will be written there.
 llvm::Error checkContent(llvm::StringRef path, llvm::StringRef target, const FolderContent &content) {
   if (!content.exists || (content.owned.empty() && content.foreign.empty()))
     return llvm::Error::success();
@@ -84,7 +85,7 @@ llvm::Error checkInput(llvm::StringRef path, llvm::StringRef target, const Folde
                        llvm::StringRef input) {
   llvm::sys::fs::UniqueID id, own;
   if (llvm::sys::fs::getUniqueID(input, id))
-    return llvm::Error::success(); // an absent input is the importer's to say
+    return llvm::Error::success(); // the importer reports an absent input
   for (const std::string &name : content.owned)
     if (!llvm::sys::fs::getUniqueID(target + llvm::Twine("/") + name, own) && own == id)
       return refusal(path, "the input " + input +
@@ -100,7 +101,7 @@ bool isMountedOrReadOnlyBeside(const std::string &target) {
          (own.st_dev != parent.st_dev || ::access(folder.c_str(), W_OK | X_OK) != 0);
 }
 
-/// Does this process, and so perhaps the shell it was started from, stand in the folder?
+/// Returns whether this process, and so perhaps the shell that started it, has its current directory in the folder.
 bool isCurrent(llvm::StringRef target) {
   llvm::SmallString<128> current, resolved;
   if (llvm::sys::fs::current_path(current) || llvm::sys::fs::real_path(current, resolved))
@@ -108,7 +109,7 @@ bool isCurrent(llvm::StringRef target) {
   return resolved == target || resolved.str().starts_with((target + "/").str());
 }
 
-/// One rename that puts each in the place of the other, where owner and group would stay the same.
+/// Exchanges the folders by one rename, if owner and group stay the same.
 bool exchangeFolders(const std::string &working, const std::string &target) {
   struct stat fresh{}, old{};
   if (::stat(working.c_str(), &fresh) != 0 || ::stat(target.c_str(), &old) != 0 || fresh.st_uid != old.st_uid ||
@@ -117,7 +118,7 @@ bool exchangeFolders(const std::string &working, const std::string &target) {
   return ::renameat2(AT_FDCWD, working.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
 }
 
-/// While it lives, nothing but SIGKILL stops this thread.
+/// While it exists, nothing but SIGKILL stops this thread.
 class Uninterrupted {
 public:
   Uninterrupted() {
@@ -212,7 +213,7 @@ llvm::Error OutputFolder::commit() {
     return files.takeError();
   files->insert(ownedFilesName.str());
   std::set<std::string> listed = *files;
-  listed.insert("train"); // who builds the source by hand puts it there
+  listed.insert("train"); // a build of the source by hand puts it there
   if (llvm::Error error = write(ownedFilesName, ownedFilesText(listed)))
     return error;
   const Uninterrupted uninterrupted;

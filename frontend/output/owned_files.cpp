@@ -23,7 +23,7 @@ llvm::Error fileError(const llvm::Twine &path, std::error_code code) {
 
 std::string below(llvm::StringRef folder, llvm::StringRef name) { return (folder + "/" + name).str(); }
 
-/// The list may have come with a folder from anywhere: a name that leads out of the folder makes it none.
+/// The list may be from an untrusted source. A name that leads out of the folder makes it invalid.
 bool staysInside(llvm::StringRef name) {
   return !name.empty() && !llvm::sys::path::is_absolute(name) &&
          llvm::none_of(llvm::make_range(llvm::sys::path::begin(name), llvm::sys::path::end(name)),
@@ -53,8 +53,8 @@ std::optional<std::set<std::string>> readList(llvm::StringRef folder) {
   return files;
 }
 
-/// Calls visit(relative path, isFolder) for everything below `folder`; what it returns says whether to go into a
-/// folder. Links are no folders.
+/// Calls visit(relative path, isFolder) for everything below `folder`. Its result decides whether a folder is entered.
+/// Links are not folders.
 template <class Visit>
 llvm::Error walk(llvm::StringRef folder, Visit visit) {
   std::error_code code;
@@ -69,7 +69,7 @@ llvm::Error walk(llvm::StringRef folder, Visit visit) {
   return code ? fileError(folder, code) : llvm::Error::success();
 }
 
-/// Of the paths, those of folders that lead to one of them.
+/// The folders that contain one of the files.
 std::set<std::string> foldersOf(const std::set<std::string> &files) {
   std::set<std::string> folders;
   for (llvm::StringRef name : files)
@@ -78,10 +78,10 @@ std::set<std::string> foldersOf(const std::set<std::string> &files) {
   return folders;
 }
 
-/// Renames that can be taken back, with the folders they need.
+/// Renames that can be undone, with the folders they need.
 class Renames {
 public:
-  ~Renames() { // what is left was not kept
+  ~Renames() { // undoes renames that were not kept
     for (const auto &[from, to] : llvm::reverse(done))
       llvm::sys::fs::rename(to, from);
     for (const std::string &folder : llvm::reverse(made))
@@ -116,7 +116,7 @@ private:
   std::vector<std::string> made;
 };
 
-/// In the order in which files come in: the list first, the program last.
+/// The order in which files are moved in: the list first, the program last.
 std::vector<std::string> orderedForArrival(const std::set<std::string> &files) {
   auto rank = [](const std::string &name) { return name == ownedFilesName ? 0 : name == program ? 2 : 1; };
   std::vector<std::string> ordered(files.begin(), files.end());
@@ -189,7 +189,7 @@ void removeOwned(llvm::StringRef folder, const std::set<std::string> &files) {
   for (const std::string &name : files)
     llvm::sys::fs::remove(below(folder, name));
   const std::set<std::string> folders = foldersOf(files);
-  for (const std::string &name : llvm::reverse(folders)) // a folder's name is less than those in it
+  for (const std::string &name : llvm::reverse(folders)) // a folder's name sorts before the names in it
     llvm::sys::fs::remove(below(folder, name));
   llvm::sys::fs::remove(folder); // only where it is empty
 }

@@ -1,4 +1,4 @@
-// Whose the files of an output folder are, and how new ones take the place of old ones.
+// Ownership of the files of an output folder, and their replacement by new ones.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -13,12 +13,12 @@ constexpr llvm::StringLiteral ownedFilesName = "files.json";
 
 struct FolderContent {
   bool exists = false;
-  bool isOutput = false;         ///< there is a list, and it is one
-  std::set<std::string> owned;   ///< of the list, what is there: relative paths of files and links
-  std::set<std::string> foreign; ///< everything else but folders that hold owned files; of a folder its path alone
+  bool isOutput = false;         ///< it has a valid list
+  std::set<std::string> owned;   ///< listed files that exist: relative paths of files and links
+  std::set<std::string> foreign; ///< everything else except folders that hold owned files; for a folder only its path
 };
 
-/// What lies in `folder`; no link is followed. `skipped` is a path below it that does not count. Errors: the folder
+/// The content of `folder`. Links are not followed. `skipped` is a path below it that is ignored. Errors: the folder
 /// cannot be read.
 llvm::Expected<FolderContent> contentOf(llvm::StringRef folder, llvm::StringRef skipped = "");
 
@@ -28,15 +28,15 @@ llvm::Expected<std::set<std::string>> filesBelow(llvm::StringRef folder);
 /// The text of `ownedFilesName`.
 std::string ownedFilesText(const std::set<std::string> &files);
 
-/// What stands in the way of putting `files` into the folder in place of what is owned there: a relative path, or
-/// nothing. A link to a folder stands in the way of files below it.
+/// The relative path that prevents `files` from replacing the owned files of the folder, or "". A link to a folder
+/// prevents files below it.
 std::string collision(llvm::StringRef folder, const FolderContent &content, const std::set<std::string> &files);
 
 /// Deletes the files, and the folders that then are empty, `folder` itself included if it is.
 void removeOwned(llvm::StringRef folder, const std::set<std::string> &files);
 
-/// Puts the files of `from` into `to` in place of what `content` owns there, which is deleted. On an error everything
-/// is where it was.
+/// Moves the files of `from` into `to` in place of those that `content` owns there, which are deleted. On an error
+/// everything is restored.
 llvm::Error replaceFiles(llvm::StringRef from, const std::set<std::string> &files, llvm::StringRef to,
                          const FolderContent &content);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t listedValues = 60;
 
-/// Several nodes at one time: what matters is the most that was alive, and what is alive after them.
+/// For several nodes at one time, keeps the maximum of the live bytes and the bytes that are live after the last node.
 void addPoint(std::vector<MemoryCurve::Point> &points, double microseconds, int64_t bytes) {
   const size_t count = points.size();
   if (count > 0 && points.back().bytes == bytes)

@@ -9,7 +9,7 @@ namespace fsdpc {
 struct MemoryCurve {
   struct Point {
     double microseconds;
-    int64_t bytes; ///< alive from then on; among points of one time the most comes first
+    int64_t bytes; ///< alive from then on; among points of one time the maximum is first
   };
   struct Live {
     std::string name;
@@ -19,10 +19,10 @@ struct MemoryCurve {
   };
   std::vector<Point> points;
   int64_t permanentBytes = 0; ///< parameters, optimizer state, inputs: alive throughout
-  /// The most bytes over all functions of the module, also those that are not part of a step.
+  /// The maximum over all functions of the module, including those that are not part of a step.
   int64_t peakBytes = 0;
   const Node *peakNode = nullptr;
-  double peakMicroseconds = 0; ///< where it is in the step
+  double peakMicroseconds = 0; ///< its time in the step
   bool peakInStep = false;
   std::vector<Live> live;                     ///< at the peak, largest first
   int64_t leftOutCount = 0, leftOutBytes = 0; ///< what `live` does not list

@@ -12,7 +12,7 @@ std::string scheduleText(const Module &planned, const Timeline &timeline, llvm::
 /// One line per collective of a training step, in order.
 std::vector<std::string> scheduleRemarks(const Timeline &timeline);
 
-/// fsdpc.opt_report/1: `remarks` of all kinds, and of every collective what was decided and why.
+/// fsdpc.opt_report/1: `remarks` of all kinds, and for every collective the decisions and their reasons.
 std::string optReport(const Module &planned, const Timeline &timeline, llvm::ArrayRef<std::string> remarks);
 
 } // namespace fsdpc

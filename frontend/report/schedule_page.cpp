@@ -3,7 +3,7 @@
 //
 //   units, functions, phases, lanes, strings, facts
 //   sections   unit, phase, function, begin_ns, end_ns, first_node, last_node (numbers within the function)
-//   events     name, lane, unit, begin_ns, end_ns, bytes, wait (1: compute stands still), id (of a collective), node,
+//   events     name, lane, unit, begin_ns, end_ns, bytes, wait (1: compute is stalled), id (of a collective), node,
 //              reason, before (events whose results it needs)
 //   notes      of an event: [term, text or nanoseconds] ...
 //   memory     time_ns, bytes (alive from that time on), permanent_bytes, arena_bytes, peak, live, left_out
@@ -23,14 +23,14 @@ namespace {
 
 namespace json = llvm::json;
 
-// Beyond that only sections and collectives are listed: a page of this size still opens at once.
-constexpr size_t mostEvents = 60000;
-/// Of one event; those made last come first.
-constexpr size_t mostDependencies = 8;
+// Above this only sections and collectives are listed. A page of this size still opens immediately.
+constexpr size_t maxEvents = 60000;
+/// Per event. The latest ones are first.
+constexpr size_t maxDependencies = 8;
 
 int64_t nanoseconds(double microseconds) { return std::llround(microseconds * 1000); }
 
-/// The streams that have a lane, in the order of their lanes. What the host computes, the compute stream waits for.
+/// The streams that have a lane, in the order of their lanes. The compute stream waits for host work.
 constexpr Stream lanes[] = {Stream::compute, Stream::comm, Stream::reduce, Stream::copy};
 
 int64_t laneOf(const Node &start) { return llvm::find(lanes, start.schedule.stream) - std::begin(lanes); }
@@ -85,9 +85,9 @@ private:
   json::Array strings, functions;
   json::Object notes;
   Columns sections, events;
-  /// The events behind a node's results: its own, or through nodes without one those of its operands.
-  llvm::DenseMap<const Node *, llvm::SmallVector<int64_t, 2>> eventsBehind;
-  llvm::StringMap<llvm::SmallVector<int64_t, 2>> eventsBehindCarried;
+  /// The events that produce a node's results: its own event, or those of its operands for nodes without an event.
+  llvm::DenseMap<const Node *, llvm::SmallVector<int64_t, 2>> eventsAfter;
+  llvm::StringMap<llvm::SmallVector<int64_t, 2>> eventsAfterCarried;
 };
 
 int64_t ScheduleWriter::string(const std::string &text) {
@@ -104,7 +104,7 @@ bool ScheduleWriter::isEvent(const Node &node) const {
   return listsCompute && span != times.compute.end() && span->second.end > span->second.begin;
 }
 
-/// What is made last decides when a node can begin.
+/// The latest events, which decide when a node can begin.
 llvm::SmallVector<int64_t, 8> ScheduleWriter::dependencies(const Node &node) const {
   llvm::SmallVector<int64_t, 8> found;
   auto addAll = [&](llvm::ArrayRef<int64_t> events) {
@@ -114,23 +114,23 @@ llvm::SmallVector<int64_t, 8> ScheduleWriter::dependencies(const Node &node) con
   };
   for (const Value *operand : node.operands()) {
     if (const Node *definer = operand->definer()) {
-      if (auto behind = eventsBehind.find(definer); behind != eventsBehind.end())
+      if (auto behind = eventsAfter.find(definer); behind != eventsAfter.end())
         addAll(behind->second);
       continue;
     }
     for (const Argument &argument : node.function()->arguments())
       if (argument.value.get() == operand)
-        if (auto carried = eventsBehindCarried.find(argument.name); carried != eventsBehindCarried.end())
+        if (auto carried = eventsAfterCarried.find(argument.name); carried != eventsAfterCarried.end())
           addAll(carried->second);
   }
   llvm::sort(found, std::greater<>());
-  found.resize(std::min(found.size(), mostDependencies));
+  found.resize(std::min(found.size(), maxDependencies));
   return found;
 }
 
 void ScheduleWriter::follow(const Node &node) {
   if (auto found = dependencies(node); !found.empty())
-    eventsBehind[&node].assign(found.begin(), found.end());
+    eventsAfter[&node].assign(found.begin(), found.end());
 }
 
 void ScheduleWriter::writeEvent(const Node &node, int64_t number) {
@@ -140,7 +140,7 @@ void ScheduleWriter::writeEvent(const Node &node, int64_t number) {
     writeTransfer(node, number);
   else
     writeCompute(node, times.compute.lookup(&node), number);
-  eventsBehind[&node] = {events.count - 1};
+  eventsAfter[&node] = {events.count - 1};
 }
 
 void ScheduleWriter::writeCompute(const Node &node, TimeSpan span, int64_t number) {
@@ -173,7 +173,7 @@ void ScheduleWriter::writeTransfer(const Node &start, int64_t number) {
   const TimeSpan span = times.transfers.lookup(&start);
   llvm::SmallVector<int64_t, 8> before = dependencies(start);
   if (transfer.blocker)
-    if (auto behind = eventsBehind.find(transfer.blocker); behind != eventsBehind.end())
+    if (auto behind = eventsAfter.find(transfer.blocker); behind != eventsAfter.end())
       for (int64_t event : behind->second)
         if (!llvm::is_contained(before, event))
           before.push_back(event);
@@ -243,8 +243,8 @@ void ScheduleWriter::writeFunction(const StepTimes::Placed &placed, int64_t inde
   if (const Node *ret = function.returnNode())
     for (unsigned i = 0; i < ret->operandCount(); ++i)
       if (const Node *definer = ret->operand(i)->definer())
-        if (auto behind = eventsBehind.find(definer); behind != eventsBehind.end())
-          eventsBehindCarried[ret->get<ReturnAttributes>().names[i]] = behind->second;
+        if (auto behind = eventsAfter.find(definer); behind != eventsAfter.end())
+          eventsAfterCarried[ret->get<ReturnAttributes>().names[i]] = behind->second;
 }
 
 json::Array ScheduleWriter::unitsJson() const {
@@ -291,7 +291,7 @@ json::Value ScheduleWriter::write() {
   size_t count = 0;
   for (const auto &[node, span] : times.compute)
     count += span.end > span.begin;
-  listsCompute = count <= mostEvents;
+  listsCompute = count <= maxEvents;
   for (size_t i = 0; i < times.functions.size(); ++i)
     writeFunction(times.functions[i], static_cast<int64_t>(i));
   json::Array phases, facts, laneNames;
@@ -336,7 +336,7 @@ void replaceOnce(std::string &text, llvm::StringRef mark, llvm::StringRef with) 
   text.replace(at, mark.size(), with.str());
 }
 
-/// JSON that may stand in a script element: `<` occurs in its strings only, where \u003c says the same.
+/// JSON that is safe in a script element: `<` occurs in its strings only, where \u003c is equivalent.
 std::string forScript(const std::string &text) {
   std::string out;
   out.reserve(text.size());
@@ -366,7 +366,7 @@ llvm::Expected<std::string> schedulePage(const Module &planned, const Target &ta
   llvm::Expected<std::string> page = readPart(options.resources, "page.html");
   if (!page)
     return page.takeError();
-  // The parts first: their text holds no marks, the model's may.
+  // The parts are inserted first: their text holds no marks, the model's may.
   for (llvm::StringRef name : {"style.css", "model.js", "view.js", "page.js"}) {
     llvm::Expected<std::string> part = readPart(options.resources, name);
     if (!part)

@@ -1,8 +1,8 @@
 // OUT/schedule.html: the predicted step as a page that needs no network.
 //
-// The page is schedule_page/ (page.html, style.css and scripts, kept as files of their own) with the schedule as JSON
-// in it. Strings of the model are data of that JSON only; the scripts put them in as text. The columns of the JSON
-// (schema fsdpc.schedule_page/1) are described at the top of schedule_page.cpp.
+// The page is schedule_page/ (page.html, style.css and scripts, as separate files) with the schedule embedded as JSON.
+// Strings of the model are data of that JSON only. The scripts insert them as text. The columns of the JSON (schema
+// fsdpc.schedule_page/1) are described at the top of schedule_page.cpp.
 #pragma once
 
 #include "frontend/report/step_times.h"
@@ -14,9 +14,9 @@ struct SchedulePageOptions {
   std::string resources; ///< the folder that has frontend/report/schedule_page/
   std::string title;
   std::string planHash; ///< profiles of other plans are refused
-  /// What the head of the page says about the compile: (term, value).
+  /// Facts about the compile in the head of the page: (term, value).
   std::vector<std::pair<std::string, std::string>> facts;
-  /// Traces that --profile of the program wrote, to be drawn with the prediction: (file, text).
+  /// Traces that --profile of the program wrote, to be drawn together with the prediction: (file, text).
   std::vector<std::pair<std::string, std::string>> profiles;
 };
 
@@ -24,7 +24,8 @@ struct SchedulePageOptions {
 std::string scheduleJson(const Module &planned, const Target &target, const Timeline &timeline,
                          const SchedulePageOptions &options);
 
-/// The whole page. An error is an installation that lacks the page's files, or a profile that is no JSON, by its file.
+/// The complete page. Errors: the installation lacks the page's files, or a profile is not JSON (the message names its
+/// file).
 llvm::Expected<std::string> schedulePage(const Module &planned, const Target &target, const Timeline &timeline,
                                          const SchedulePageOptions &options);
 

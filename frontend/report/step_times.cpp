@@ -35,8 +35,8 @@ void StepTimes::place(const TimelineCollective &transfer, double origin, double 
   if (!transfer.wait)
     return;
   transferOfWait[transfer.wait] = &transfer;
-  // Not what is exposed of this one: inline, a wait also runs those ahead of it. What is left to the next step is shown
-  // where this one waits for what the step before left.
+  // The exposed time would be wrong here: inline, a wait also runs the transfers queued before it. A transfer left to
+  // the next step is shown where this step waits for the one of the previous step.
   const bool inNextStep = waitsForStepBefore(*transfer.wait, *transfer.start);
   const double shown = inNextStep ? origin - step : origin;
   const double reached = shown + transfer.waitMicroseconds;

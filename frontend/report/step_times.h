@@ -1,5 +1,5 @@
-// The predicted timeline laid out as one training step: when the compute stream comes to each node, when each
-// collective and each copy runs. What OUT/schedule.html draws, and what the program writes beside its measured trace.
+// The predicted timeline laid out as one training step: when the compute stream reaches each node, when each collective
+// and each copy runs. OUT/schedule.html draws it, and the program writes it next to its measured trace.
 #pragma once
 
 #include "passes/cost/timeline.h"
@@ -13,11 +13,11 @@ struct TimeSpan {
   double end = 0;
 };
 
-/// The functions of a step one after the other. One that is called several times (micro-steps) stands there once.
+/// The functions of a step one after the other. A function that is called several times (micro-steps) appears once.
 struct StepTimes {
   explicit StepTimes(const Timeline &timeline);
 
-  /// A function of the step and where it stands.
+  /// A function of the step and its time span.
   struct Placed {
     const FunctionTimeline *function;
     TimeSpan span;
@@ -26,10 +26,10 @@ struct StepTimes {
   llvm::DenseMap<const Node *, TimeSpan> compute;   ///< every node of these functions; no time for most
   llvm::DenseMap<const Node *, TimeSpan> transfers; ///< collectives and copies by their starts
   llvm::DenseMap<const Node *, const TimelineCollective *> transferOfStart, transferOfWait;
-  double microseconds = 0; ///< of what stands there
+  double microseconds = 0; ///< of all these functions
 
 private:
-  /// What the function that begins at `origin` started.
+  /// Places a transfer started by the function that begins at `origin`.
   void place(const TimelineCollective &transfer, double origin, double step);
 };
 

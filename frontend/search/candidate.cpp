@@ -23,7 +23,8 @@ std::string textOf(Choice choice) {
   return spelled(choice);
 }
 
-// The schema has checked the text; what is none of the type (--strategy auto, sizes with a unit) changes nothing here.
+// The schema has checked the text. A text that is not of the field's type (--strategy auto, sizes with a unit) is
+// ignored here.
 void readText(llvm::StringRef text, int64_t &number) {
   int64_t value;
   number = text.getAsInteger(10, value) ? number : value;
@@ -38,7 +39,7 @@ void readText(llvm::StringRef text, Choice &choice) {
   choice = choiceFrom<Choice>(text).value_or(choice);
 }
 
-/// A field and the option that stands for it, in the order in which a plan is described.
+/// A field and its option, in the order in which a plan is described.
 struct Field {
   llvm::StringRef option;
   bool isDescribed;
@@ -52,7 +53,7 @@ constexpr Field row(llvm::StringRef option, bool isDescribed = true) {
           [](llvm::StringRef text, Candidate &candidate) { readText(text, candidate.*field); }};
 }
 
-/// The one flag whose option has names for yes and no.
+/// The only flag whose option has names for yes and no.
 template <>
 constexpr Field row<&Candidate::ownReduceCommunicator>(llvm::StringRef option, bool isDescribed) {
   return {option, isDescribed,
@@ -81,7 +82,7 @@ constexpr Field fields[] = {
 
 template <auto field>
 llvm::StringRef optionOf() {
-  // Each row has functions of its own, so that they tell which field it is for.
+  // Each row has its own functions, so they identify the field.
   constexpr Field wanted = row<field>("");
   return llvm::find_if(fields, [&](const Field &own) { return own.text == wanted.text; })->option;
 }
@@ -124,7 +125,7 @@ std::optional<Candidate> Candidate::with(Strategy other, int64_t ranks) const {
   changed.base.resolve("strategy", spelled(other));
   changed.base.resolve("world_size", textOf(ranks));
   dropWithoutEffect(changed.base);
-  llvm::cantFail(changed.read()); // what `of` has read
+  llvm::cantFail(changed.read()); // `of` has read it before
   if (!isHybrid(other) || isGiven<&Candidate::shardDegree>() || isGiven<&Candidate::replicateDegree>())
     return changed;
   for (int64_t degree : {8, 4, 2})
@@ -163,7 +164,7 @@ std::string Candidate::describe(const Candidate &asked) const {
 
 OptionValues Candidate::values() const {
   Candidate said(base);
-  llvm::cantFail(said.read()); // what `of` has read
+  llvm::cantFail(said.read()); // `of` has read it before
   OptionValues values = base;
   for (const Field &field : fields)
     if (field.text(said) != field.text(*this))

@@ -1,22 +1,22 @@
-// One plan that a search may try: what it can change, in the types of the passes. Searches read and write these fields;
-// only candidate.cpp knows which options stand for them.
+// One plan that a search may try: the choices that it can change, in the types of the passes. Searches read and write
+// these fields. Only candidate.cpp knows the options that correspond to them.
 #pragma once
 
 #include "frontend/options/option_schema.h"
 
 namespace fsdpc {
 
-/// Does the strategy split within replicas, so that there are degrees to choose?
+/// Returns whether the strategy shards within replicas, so that there are degrees to choose.
 bool isHybrid(Strategy strategy);
 
 class Candidate {
 public:
-  /// What is asked for. Errors are UsageErrors: a size that is none.
+  /// The requested plan. Errors are UsageErrors: an invalid size.
   static llvm::Expected<Candidate> of(const OptionValues &asked);
 
-  /// The same with another strategy and number of ranks: for a hybrid strategy without degrees groups of 8 ranks, else
-  /// 4, else 2; choices that the strategy has no use for get their defaults. Nothing if the ranks cannot be cut into
-  /// such groups.
+  /// The same plan with another strategy and number of ranks. A hybrid strategy without degrees gets groups of 8 ranks,
+  /// else 4, else 2. Choices without effect on the strategy get their defaults. Returns nothing if the ranks cannot be
+  /// split into such groups.
   std::optional<Candidate> with(Strategy strategy, int64_t worldSize) const;
 
   Strategy strategy = Strategy::fullShard;
@@ -30,19 +30,19 @@ public:
   bool ownReduceCommunicator = false;
   int64_t allGatherBucketBytes = 0, reduceBucketBytes = 0;
   Accumulation accumulation = Accumulation::reduce;
-  std::vector<std::string> keptUnits; ///< units that stay gathered from forward to backward, whatever else is said
+  std::vector<std::string> keptUnits; ///< units that stay gathered from forward to backward, whatever other options say
 
   std::optional<int64_t> budgetBytes; ///< --memory_budget
   int64_t microSteps = 1;             ///< of a step
 
-  /// Is it said, so that no search may change it?
+  /// Returns whether the user gave the option, so that no search may change it.
   template <auto field>
   bool isGiven() const;
 
-  /// What differs from `asked`, as options; with the strategy in any case.
+  /// The options that differ from `asked`, and always the strategy.
   std::string describe(const Candidate &asked) const;
 
-  /// All of it as options: what a compile of this plan is asked for.
+  /// The complete plan as the options of a compile.
   OptionValues values() const;
 
 private:

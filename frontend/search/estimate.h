@@ -1,4 +1,4 @@
-// What plans cost without emitting any: memory of one rank and bytes sent, for several strategies and world sizes.
+// Costs of plans without emitting any: memory of one rank and bytes sent, for several strategies and world sizes.
 #pragma once
 
 #include "frontend/search/candidate.h"
@@ -9,9 +9,9 @@ namespace fsdpc {
 
 /// Bytes that one rank sends in a training step (prologue, micro_step, update).
 ///
-/// Counted as rings send them, which is the least any algorithm can do for reductions: of a buffer of S bytes over n
-/// ranks (n-1)/n S for all_gather and reduce_scatter, 2 (n-1)/n S for all_reduce (Patarasuk and Yuan, Bandwidth optimal
-/// all-reduce algorithms for clusters of workstations, 2009).
+/// Counted for ring algorithms, which send the minimum of any algorithm for reductions. For a buffer of S bytes over n
+/// ranks that is (n-1)/n S for all_gather and reduce_scatter, 2 (n-1)/n S for all_reduce (Patarasuk and Yuan, Bandwidth
+/// optimal all-reduce algorithms for clusters of workstations, 2009).
 struct SentBytes {
   int64_t allGather = 0, reduceScatter = 0, allReduce = 0;
   int64_t total() const { return allGather + reduceScatter + allReduce; }
@@ -30,12 +30,13 @@ struct Estimate {
   std::vector<std::string> units;                       ///< that gather parameters, in the order of forward
 };
 
-/// A model that is read once and planned many times. Weights may be absent: nobody looks at them.
+/// A model that is read once and planned many times. Weights may be absent, since they are not used.
 class Estimator {
 public:
-  /// Of a module of the graph stage whose units are not decided.
+  /// Requires a module of the graph stage whose units are not decided.
   static Estimator of(const Module &graph);
-  /// Errors as compileModule; a stage that has its units already is refused: strategies were decided with them.
+  /// Errors as in compileModule. A stage that has its units already is refused, since strategies were decided with
+  /// them.
   static llvm::Expected<Estimator> read(llvm::StringRef input, const OptionValues &values);
 
   /// The plan of a candidate, which must import the model as the options of `read` do (same micro-batch, dims, ...).
@@ -44,7 +45,8 @@ public:
 
 private:
   std::unique_ptr<Module> graph; ///< as imported
-  /// Behind the passes that every plan has in common, from the first plan on; each begins with a copy.
+  /// The module after the passes that all plans have in common. The first plan sets it, and each plan starts with a
+  /// copy.
   mutable std::unique_ptr<Module> prepared;
 };
 

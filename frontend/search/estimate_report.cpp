@@ -1,4 +1,4 @@
-// `fsdpc estimate`: which plans are asked for, and the table or JSON that shows them.
+// `fsdpc estimate`: the requested plans, and the table or JSON that shows them.
 #include "frontend/compilation/compilation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/search/estimate.h"
@@ -57,7 +57,7 @@ std::string labelOf(const Estimate &estimate) {
       .str();
 }
 
-/// Numbers of one column share a unit: the largest that the largest total fills.
+/// Numbers of one column share a unit: the largest that the largest total reaches.
 struct Scale {
   llvm::StringRef name = "bytes";
   double bytes = 1;
@@ -95,7 +95,7 @@ Row rowOf(const Estimate &estimate, const Scale &scale) {
   return row;
 }
 
-/// The first column to the left, numbers to the right.
+/// Aligns the first column left and numbers right.
 void printRows(llvm::ArrayRef<Row> rows, llvm::raw_ostream &out) {
   std::vector<size_t> widths;
   for (const Row &row : rows)
@@ -151,7 +151,7 @@ llvm::json::Value toJson(const Estimate &estimate) {
                                         {"all_reduce", estimate.sent.allReduce}}}};
 }
 
-/// What could not be planned is said below the table.
+/// Failures are printed below the table.
 struct Plans {
   std::vector<Estimate> estimates;
   std::vector<std::string> failures;
@@ -161,7 +161,7 @@ void planOne(const Estimator &estimator, const Candidate &asked, Strategy strate
   std::string what = spelled(strategy) + " on " + std::to_string(worldSize) + " ranks: ";
   std::optional<Candidate> candidate = asked.with(strategy, worldSize);
   if (!candidate) {
-    plans.failures.push_back(what + "they cannot be cut into groups of 8, 4 or 2");
+    plans.failures.push_back(what + "the ranks cannot be split into groups of 8, 4 or 2");
     return;
   }
   llvm::Expected<Estimate> estimate = estimator.plan(std::move(*candidate));

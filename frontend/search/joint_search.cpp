@@ -9,10 +9,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Less is no reason to prefer a plan: predictions are not that exact.
+/// A smaller gain is no reason to prefer a plan, since predictions are not that exact.
 constexpr double worthwhile = 0.002;
 
-/// What may be varied once a strategy is chosen: each value in turn, until one wins.
+/// A choice that may be varied once a strategy is chosen. Values are tried in turn, until one wins.
 struct Knob {
   bool isFixed;
   llvm::SmallVector<std::function<void(Candidate &)>, 3> turns;
@@ -57,7 +57,7 @@ public:
       return lastError ? std::move(lastError) : llvm::createStringError("--strategy auto: nothing can be planned");
     llvm::consumeError(std::move(lastError));
     chooseWinner();
-    // What one option has gained another may add to.
+    // One option may add to the gain of another, so this repeats until the winner stays.
     for (std::optional<size_t> before; before != result.winner;) {
       before = result.winner;
       tryOffload();
@@ -65,7 +65,7 @@ public:
     }
     if (result.fits)
       keepUnitsGathered();
-    turnKnobs();
+    tryKnobs();
     result.fits = fits(result.winner);
     return std::move(result);
   }
@@ -87,8 +87,8 @@ private:
     }
   }
 
-  /// Beside the plan that is best so far: the same without what backward computes again, or with it, and what does not
-  /// fit on the host. Where nothing fits, the smallest plan decides.
+  /// Tries variants of the best plan so far: with and without recomputation, and with more of its data on the host. If
+  /// nothing fits, the smallest plan is the base.
   void tryOffload() {
     const Candidate base = result.points[result.winner].plan;
     const bool isWanted = !fits(result.winner) || base.checkpointing != ActivationCheckpointing::none;
@@ -120,7 +120,7 @@ private:
     return changed;
   }
 
-  /// The index of the new point; nothing if this candidate cannot be planned.
+  /// Returns the index of the new point, or nothing if this candidate cannot be planned.
   std::optional<size_t> plan(Candidate candidate) {
     if (searchesShares(candidate))
       if (llvm::Error error = settleShares(model, candidate))
@@ -143,7 +143,8 @@ private:
   double time(size_t point) const { return result.points[point].estimate.stepMicroseconds; }
   int64_t bytes(size_t point) const { return result.points[point].estimate.memory.totalBytes; }
 
-  /// Of two that fit the faster, of two as fast the smaller; of two that do not the smaller.
+  /// Of two plans that fit, the faster is better, of two equally fast ones the smaller. Of two that do not fit, the
+  /// smaller is better.
   bool isBetter(size_t a, size_t b) const {
     if (fits(a) != fits(b))
       return fits(a);
@@ -168,7 +169,7 @@ private:
     return isNew;
   }
 
-  /// Where gathering again costs time, the first units stay gathered from forward to backward: as many as fit.
+  /// If gathering again costs time, keeps the first units gathered from forward to backward, as many as fit.
   void keepUnitsGathered() {
     const SearchPoint base = result.points[result.winner];
     bool regathers = base.plan.strategy == Strategy::fullShard || base.plan.strategy == Strategy::hybridShard;
@@ -189,7 +190,7 @@ private:
     }
   }
 
-  void turnKnobs() {
+  void tryKnobs() {
     for (const Knob &knob : knobsFor(asked)) {
       if (knob.isFixed)
         continue;
@@ -215,7 +216,7 @@ std::string milliseconds(double microseconds) {
   return text;
 }
 
-/// Smallest first, each faster than all before it; and the winner.
+/// The Pareto points, smallest first, each faster than all before it, and the winner.
 std::vector<size_t> paretoPoints(const JointSearch &search) {
   std::vector<size_t> order(search.points.size()), best;
   for (size_t i = 0; i < order.size(); ++i)

@@ -1,8 +1,8 @@
-// --strategy auto: strategy, recomputation, prefetch depth, buckets and accumulation chosen together under
+// --strategy auto: chooses strategy, recomputation, prefetch depth, buckets and accumulation together under
 // --memory_budget.
 //
 // Every candidate is planned and simulated as a compile would do it, so its memory is the planner's figure and its time
-// the simulator's; nothing is estimated from a formula. What the command line says stays as it says.
+// the simulator's. Nothing is estimated from a formula. Options on the command line are never changed.
 #pragma once
 
 #include "frontend/search/estimate.h"
@@ -22,11 +22,11 @@ struct JointSearch {
   bool fits = false;
 };
 
-/// Plans what is worth planning; the model must be of the graph stage.
+/// Plans the candidates that are worth it. Requires a model of the graph stage.
 ///
-/// Every strategy is tried without recomputation and, where that does not fit, with selective, full and budget. The
+/// Every strategy is tried without recomputation and, if that does not fit, with selective, full and budget. The
 /// fastest plan that fits is then varied: units that stay gathered until backward (as many as fit), depth of prefetch,
-/// buckets, a communicator for reductions, what stays whole between micro-steps. Errors: no --memory_budget, nothing
+/// buckets, a communicator for reductions, unsharded data kept between micro-steps. Errors: no --memory_budget, nothing
 /// that can be planned.
 llvm::Expected<JointSearch> searchJointly(const Estimator &model, const Candidate &asked);
 

@@ -8,9 +8,9 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostShown = 6;
+constexpr size_t maxShown = 6;
 
-/// A change to the command line and what it comes to.
+/// A change to the command line and its result.
 struct Remedy {
   std::string change;
   Candidate plan;
@@ -37,7 +37,7 @@ void add(const Candidate &asked, const llvm::Twine &change, T value, std::vector
   remedies.push_back({change.str(), std::move(changed)});
 }
 
-/// The smallest footprint that the options above can come to, together.
+/// The smallest footprint that the options above can reach together.
 void addAll(const Candidate &asked, std::vector<Remedy> &remedies) {
   int64_t ranks = asked.worldSize * 8;
   std::optional<Candidate> changed = asked.with(Strategy::fullShard, ranks);
@@ -75,7 +75,7 @@ std::vector<Remedy> remediesFor(const Candidate &asked) {
   return remedies;
 }
 
-/// Plans each remedy; those that cannot be planned or do not help are gone.
+/// Plans each remedy. Those that cannot be planned or do not help are dropped.
 std::vector<Remedy> planned(std::vector<Remedy> remedies, llvm::StringRef input, int64_t totalBytes) {
   std::map<int64_t, llvm::Expected<Estimator>> byMicroBatch;
   std::vector<Remedy> helping;
@@ -111,7 +111,7 @@ void describeRemedies(std::vector<Remedy> remedies, int64_t budget, llvm::raw_os
     out << (remedies.empty() ? "\nno other strategy, more ranks or smaller micro-batches would help"
                              : "\nnothing that was tried is within the budget; nearest are");
   }
-  for (const Remedy &remedy : llvm::ArrayRef(remedies).take_front(mostShown))
+  for (const Remedy &remedy : llvm::ArrayRef(remedies).take_front(maxShown))
     out << "\n  " << llvm::right_justify(bytesText(remedy.totalBytes), 12) << "  " << remedy.change;
 }
 

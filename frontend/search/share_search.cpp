@@ -10,7 +10,7 @@ bool keepsByBudget(const Candidate &plan) {
   return plan.checkpointing == ActivationCheckpointing::budget && plan.budgetBytes && !plan.keptShare;
 }
 
-/// With activation_checkpointing budget it is the compiler that says which activations go.
+/// With activation_checkpointing budget the compiler decides which activations are offloaded.
 bool offloadsByBudget(const Candidate &plan) {
   bool offloadsActivations = plan.offloadsActivations && plan.checkpointing != ActivationCheckpointing::budget;
   bool offloads = offloadsActivations || plan.offloadsParams || plan.offloadsOptimizer;
@@ -21,24 +21,24 @@ class ShareSearch {
 public:
   ShareSearch(const Estimator &model, int64_t budgetBytes) : model(model), budgetBytes(budgetBytes) {}
 
-  /// The most that is kept, in 64ths.
-  llvm::Error settleKept(Candidate &plan) const {
+  /// Finds the largest share that is kept, in 64ths.
+  llvm::Error findKeptShare(Candidate &plan) const {
     return settle(plan, 64, [](Candidate &changed, double share) { changed.keptShare = share; });
   }
 
-  /// The least that goes, in 16ths.
-  llvm::Error settleOffloaded(Candidate &plan) const {
+  /// Finds the smallest share that is offloaded, in 16ths.
+  llvm::Error findOffloadShare(Candidate &plan) const {
     return settle(plan, 16, [](Candidate &changed, double share) { changed.offloadShare = 1 - share; });
   }
 
-  llvm::Error settleBoth(Candidate &plan) const {
+  llvm::Error findBothShares(Candidate &plan) const {
     constexpr int parts = 4;
     std::optional<Candidate> best;
     Estimate bestPlan;
     for (int part = 0; part <= parts; ++part) {
       Candidate tried = plan;
       tried.offloadShare = static_cast<double>(part) / parts;
-      if (llvm::Error error = settleKept(tried))
+      if (llvm::Error error = findKeptShare(tried))
         return error;
       llvm::Expected<Estimate> estimate = model.plan(tried);
       if (!estimate)
@@ -61,8 +61,8 @@ private:
     return fits(a) ? a.stepMicroseconds < b.stepMicroseconds : a.memory.totalBytes < b.memory.totalBytes;
   }
 
-  /// Gives the plan the last of `parts` + 1 shares, from 0 to 1, with which it fits, if it does with the first. Each
-  /// needs no less memory than the one before.
+  /// Gives the plan the largest of `parts` + 1 shares, from 0 to 1, with which it fits, if it fits with the first.
+  /// Memory must not decrease from one share to the next.
   llvm::Error settle(Candidate &plan, int parts, llvm::function_ref<void(Candidate &, double)> give) const {
     auto isEnough = [&](int part) -> llvm::Expected<bool> {
       Candidate changed = plan;
@@ -99,8 +99,8 @@ bool searchesShares(const Candidate &plan) { return keepsByBudget(plan) || offlo
 llvm::Error settleShares(const Estimator &model, Candidate &plan) {
   ShareSearch search(model, *plan.budgetBytes);
   if (keepsByBudget(plan) && offloadsByBudget(plan))
-    return search.settleBoth(plan);
-  return keepsByBudget(plan) ? search.settleKept(plan) : search.settleOffloaded(plan);
+    return search.findBothShares(plan);
+  return keepsByBudget(plan) ? search.findKeptShare(plan) : search.findOffloadShare(plan);
 }
 
 } // namespace fsdpc

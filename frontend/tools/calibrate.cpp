@@ -19,7 +19,7 @@ llvm::Error mpirunFailed(const llvm::Twine &program, const llvm::Twine &why) {
   return llvm::createStringError("calibrate: mpirun " + program + ": " + why);
 }
 
-/// What the calibration program prints on `ranks` ranks.
+/// Runs the calibration program on `ranks` ranks and returns its samples.
 llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llvm::StringRef> transport) {
   llvm::Expected<const Installation &> own = installation();
   if (!own)

@@ -55,7 +55,7 @@ public:
   }
 
 private:
-  /// All places, then halves, quarters, ... of them.
+  /// Tries all positions, then halves, quarters, ... of them.
   llvm::Expected<bool> sweep(const ReductionEdit &edit) {
     bool improved = false;
     for (size_t chunk = edit.count(*current); chunk > 0; chunk /= 2) {
@@ -71,7 +71,7 @@ private:
     return improved;
   }
 
-  /// The edited module takes the current one's place if it is smaller, verifies and still fails.
+  /// Replaces the current module by the edited one if that is smaller, verifies and still fails.
   llvm::Expected<bool> attempt(const ReductionEdit &edit, size_t begin, size_t end) {
     llvm::Expected<std::unique_ptr<Module>> candidate = copyOf(*current);
     if (!candidate)

@@ -1,8 +1,9 @@
-// `fsdpc reduce STAGE.fsir -- CHECK`: makes a module that shows a fault as small as it can and still have it show.
+// `fsdpc reduce STAGE.fsir -- CHECK`: makes a module that shows a bug as small as possible, such that it still shows
+// the bug.
 //
-// Delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002): each kind of edit is
-// tried on all places at once, then on halves, quarters, ... down to single places; a candidate stays if it verifies
-// and still shows the fault; this repeats until no edit helps. The same input and check give the same result.
+// Delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002). Each kind of edit is
+// tried at all positions together, then at halves, quarters, ... down to single positions. A candidate is kept if it
+// verifies and still shows the bug. This repeats until no edit helps. The same input and check give the same result.
 #pragma once
 
 #include "frontend/tools/reduce_edits.h"
@@ -10,7 +11,7 @@
 
 namespace fsdpc {
 
-/// Whether a candidate, which verifies, still shows the fault. An error ends the reduction.
+/// Returns whether a candidate, which verifies, still shows the bug. An error ends the reduction.
 using StillFails = llvm::function_ref<llvm::Expected<bool>(const Module &candidate)>;
 
 struct Reduction {
@@ -18,11 +19,12 @@ struct Reduction {
   int64_t checks = 0; ///< candidates that were tried
 };
 
-/// Requires: stillFails(module). Sizes go to `log` after each kind of edit that helped.
+/// Requires: stillFails(module). Prints sizes to `log` after each kind of edit that helped.
 llvm::Expected<Reduction> reduceModule(const Module &module, StillFails stillFails, llvm::raw_ostream &log);
 
-/// Runs CHECK once per candidate, with the candidate's file name as last argument and without a shell; exit 0 means
-/// that the fault is there. Its output is dropped. The result goes to `output` ("-" or empty: stdout), sizes to stderr.
+/// Runs CHECK once per candidate, with the candidate's file name as last argument and without a shell. Exit code 0
+/// means that the bug is present. Its output is dropped. The result goes to `output` ("-" or empty: stdout), sizes to
+/// stderr.
 llvm::Error reduceFile(llvm::StringRef input, llvm::ArrayRef<std::string> check, llvm::StringRef output);
 
 } // namespace fsdpc

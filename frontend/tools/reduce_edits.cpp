@@ -78,7 +78,8 @@ void dropResults(Module &module, size_t begin, size_t end) {
   }
 }
 
-/// A result and one operand of the node that makes it: the function could end there.
+/// Visits each returned value with each operand of the node that makes it. The function could return that operand
+/// instead.
 template <class Visit>
 void forEachEarlierResult(const Module &module, Visit visit) {
   for (const std::unique_ptr<Function> &function : module.functions)
@@ -131,7 +132,7 @@ void dropUnusedArguments(Module &module, size_t begin, size_t end) {
 
 // ---- nodes
 
-/// Has results that something else may stand for.
+/// Returns whether the results of the node can be replaced by other values.
 bool isReplaceable(const Node &node) {
   if (node.op() == Op::constant || node.resultCount() == 0)
     return false;
@@ -141,7 +142,7 @@ bool isReplaceable(const Node &node) {
   return true;
 }
 
-/// Harmless in most places: neither log nor division mind it.
+/// A value that most ops accept, also log and division.
 double ordinaryNumber(DType dtype) { return isFloat(dtype) ? 0.5 : 0; }
 
 void replaceByConstants(Module &module, size_t begin, size_t end) {
@@ -192,7 +193,7 @@ void bypass(Module &module, size_t begin, size_t end) {
   }
 }
 
-/// write, tap, free: nobody waits for what they give.
+/// write, tap, free: no other node uses their results.
 bool isEffect(const Node &node) {
   if (node.op() == Op::ret || infoOf(node).has(pure))
     return false;
@@ -209,7 +210,7 @@ void dropEffects(Module &module, size_t begin, size_t end) {
 
 // ---- sizes
 
-/// Dims above 1 of states and arguments, largest first: what everything else follows from.
+/// Dims above 1 of states and arguments, largest first. All other dims follow from these.
 std::vector<int64_t> dimsOf(const Module &module) {
   std::set<int64_t, std::greater<>> dims;
   auto note = [&](const Type &type) {
@@ -230,7 +231,7 @@ constexpr size_t sizesPerDim = 3;
 
 size_t countSizes(const Module &module) { return dimsOf(module).size() * sizesPerDim; }
 
-/// Puts `to` wherever a shape says `from`.
+/// Replaces the dim `from` by `to` in all shapes.
 class DimReplacer final : public AttributeVisitor {
 public:
   DimReplacer(int64_t from, int64_t to) : from(from), to(to) {}
@@ -268,7 +269,8 @@ void trimConstant(ConstantAttributes &constant) {
   constant.value = Dense(constant.value.dtype(), {bytes.begin(), bytes.begin() + count});
 }
 
-/// Types anew from the operands' types; what no shape rule accepts stays as it is, and the verifier refuses it.
+/// Infers the result types again from the operands' types. Types that no shape rule accepts stay as they are, and the
+/// verifier rejects them.
 void inferAnew(Node &node) {
   llvm::SmallVector<Type, 4> operands, results;
   for (Value *operand : node.operands())

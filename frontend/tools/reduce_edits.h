@@ -1,4 +1,4 @@
-// What the reducer tries: edits that make a module smaller, each with numbered places where it can be made.
+// The edits of the reducer. Each makes a module smaller and has numbered positions where it can be made.
 #pragma once
 
 #include "ir/module.h"
@@ -7,14 +7,14 @@ namespace fsdpc {
 
 struct ReductionEdit {
   llvm::StringRef name;
-  /// How many places the module has.
+  /// The number of positions in the module.
   size_t (*count)(const Module &module);
-  /// Edits the places [begin, end). What that leaves without a use, the reducer removes. The module need not verify:
-  /// the reducer looks.
+  /// Edits the positions [begin, end). The reducer removes values that become unused. The module need not verify, since
+  /// the reducer checks that.
   void (*apply)(Module &module, size_t begin, size_t end);
 };
 
-/// In the order in which they are tried: what removes most comes first. Every successful edit lowers the number of
+/// In the order in which they are tried, edits that remove most first. Every successful edit lowers the number of
 /// functions, results, nodes, arguments or elements, or ends a function earlier, so the reduction ends.
 llvm::ArrayRef<ReductionEdit> reductionEdits();
 

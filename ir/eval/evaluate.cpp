@@ -43,7 +43,7 @@ Dense denseOf(const HostTensor &tensor) {
 
 namespace {
 
-/// What can be said before any rank starts.
+/// Checks that need no run.
 llvm::Error checkPlan(const FunctionPlan &plan, int64_t ranks) {
   for (const NodePlan &nodePlan : plan.nodes) {
     const AttributesBase *attributes = nodePlan.node->attributes();
@@ -62,7 +62,7 @@ llvm::Error checkPlan(const FunctionPlan &plan, int64_t ranks) {
   return llvm::Error::success();
 }
 
-/// One call of a function: with the inputs of this micro-step.
+/// One call of a function with the inputs of one micro-step.
 struct Call {
   FunctionKind kind;
   int64_t microStep = 0;
@@ -87,7 +87,7 @@ llvm::Expected<Plans> planFunctions(const Module &module, llvm::ArrayRef<Call> c
   return plans;
 }
 
-/// `inputs[microStep * ranks + rank]`.
+/// `inputs` is indexed by microStep * ranks + rank.
 llvm::Expected<RankResults> evaluateCalls(const Module &module, llvm::ArrayRef<Call> calls,
                                           const std::vector<std::map<std::string, HostTensor>> &inputs,
                                           EvaluationState &state, std::map<std::string, HostTensor> *taps) {

@@ -7,7 +7,7 @@ namespace fsdpc {
 
 FunctionPlan::FunctionPlan(const Function &function) : function(function) {
   llvm::DenseMap<const Value *, int32_t> slotOf;
-  std::vector<int32_t> lastReader; // node index per slot; a value nobody reads dies where it is made
+  std::vector<int32_t> lastReader; // node index per slot; an unused value dies at its definition
   auto addSlot = [&](const Value *value, int32_t rootSlot, int32_t node) {
     auto slot = static_cast<int32_t>(root.size());
     slotOf[value] = slot;

@@ -1,4 +1,4 @@
-// A function laid out for evaluation: values as numbered slots, and after which node each slot's tensor can go.
+// A function prepared for evaluation: values as numbered slots, and the node after which each slot's tensor is dropped.
 #pragma once
 
 #include "ir/module.h"
@@ -13,7 +13,7 @@ struct NodePlan {
   llvm::SmallVector<int32_t, 2> dying; ///< slots that no later node reads
 };
 
-/// Made once per function and read by all ranks. Arguments have the first slots.
+/// Built once per function and shared by all ranks. Arguments have the first slots.
 struct FunctionPlan {
   explicit FunctionPlan(const Function &function);
   const Function &function;

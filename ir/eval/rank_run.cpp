@@ -79,7 +79,7 @@ std::vector<HostTensor> RankRun::exchange(llvm::StringRef collective, const Host
 
 // ---- one function
 
-/// No step before has left it: it is the gather of what the state holds.
+/// No previous step left the value, so it is the gather of the state's current version.
 RankRun::TensorPointer RankRun::gathered(const CarriedOver &over) {
   node = over.start;
   auto shard = states.find(over.state().str());
@@ -224,7 +224,7 @@ void RankRun::execute(const NodePlan &plan) {
     slots[slot] = nullptr;
 }
 
-/// What must hold when the function is left; freed arguments are gone for later functions.
+/// Checks what must hold at the end of the function. Later functions cannot use freed arguments.
 void RankRun::finish() {
   for (const auto &[slot, start] : started)
     fault(describe(*start->node) + " is neither waited for nor returned");

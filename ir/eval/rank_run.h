@@ -1,4 +1,4 @@
-// One rank of an evaluation: its states, its values, and the rules that show while running.
+// One rank of an evaluation: its states, its values, and the rules that are checked at run time.
 #pragma once
 
 #include "ir/carried.h"
@@ -8,24 +8,25 @@
 
 namespace fsdpc {
 
-/// Runs functions one after the other. Lives on its rank's thread; shares nothing but the rendezvous and the plans.
+/// Runs functions one after the other, on its rank's thread. Shares only the rendezvous and the plans.
 ///
-/// Faults it finds, beside those of the rendezvous:
-///   - a value read after the `free` of its memory, or freed twice;
-///   - a future used by anything but its one `wait`, or neither waited for nor returned;
-///   - the operand of a collective freed, or the state it is read from written, before the wait (other ranks may still
-///   read it);
-///   - inputs, carried values and states that are missing or of another shape.
+/// Detects these errors, in addition to those of the rendezvous:
+///   - a value that is read after the `free` of its memory, or freed twice;
+///   - a future that is used by anything but its one `wait`, or neither waited for nor returned;
+///   - the operand of a collective that is freed, or whose state is written, before the wait (other ranks may still
+///     read it);
+///   - inputs, carried values and states that are missing or have another shape.
 class RankRun final : private EvaluationEnvironment {
 public:
-  /// `taps` may be null. `carriedOver`: of the module.
+  /// `taps` may be null. `carriedOver` is that of the module.
   RankRun(int64_t rank, Rendezvous &rendezvous, llvm::ArrayRef<CarriedOver> carriedOver,
           std::map<std::string, HostTensor> &states, std::map<std::string, HostTensor> *taps)
       : ownRank(rank), rendezvous(rendezvous), carriedOver(carriedOver), states(states), taps(taps) {}
 
-  /// `batch` are the inputs, of this micro-step. Returns early once any rank has failed.
+  /// `batch` has the inputs of this micro-step. Returns early once any rank has failed.
   void run(const FunctionPlan &plan, int64_t microStep, const std::map<std::string, HostTensor> &batch);
-  /// Results of all functions so far, by name; of equal names the last. What was stashed of segment S is one, grad.S.
+  /// Results of all functions so far, by name. Of equal names the last one counts. The stash of segment S is the result
+  /// grad.S.
   std::map<std::string, HostTensor> takeResults() &&;
 
 private:
@@ -64,7 +65,7 @@ private:
   std::map<std::string, TensorPointer> stashes; ///< by segment
   llvm::StringMap<std::string> freedCarries;    ///< name of a carried value -> function that freed it
 
-  // Of the function that runs.
+  // State of the current function.
   const FunctionPlan *current = nullptr;
   int64_t currentMicroStep = 0;
   const std::map<std::string, HostTensor> *inputs = nullptr;
@@ -72,7 +73,7 @@ private:
   std::vector<TensorPointer> slots;
   std::vector<const Node *> freedBy;           ///< per root slot; null: alive
   std::map<int32_t, const NodePlan *> started; ///< future's slot -> its start, until waited for
-  HostTensor absent;                           ///< stands for a state that is missing
+  HostTensor absent;                           ///< placeholder for a missing state
 };
 
 } // namespace fsdpc

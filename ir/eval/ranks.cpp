@@ -14,7 +14,7 @@ std::vector<HostTensor> Rendezvous::exchange(int64_t rank, std::string name, con
     if (present + gone == rankCount())
       completeLocked();
     wake.wait(lock, [&] { return round != entered || hasFailed; });
-    // A round may have ended well before another rank's later fault: its result still stands.
+    // The round may have completed successfully before another rank failed. Its result is still valid.
     if (round != entered)
       return *delivered;
   }

@@ -1,5 +1,5 @@
-// Where the ranks of one evaluation meet: every collective is an exchange that all of them must enter with the same
-// name.
+// The rendezvous of the ranks of one evaluation. Every collective is an exchange that all ranks must enter with the
+// same name.
 #pragma once
 
 #include "ir/eval/evaluate.h"
@@ -11,24 +11,24 @@
 
 namespace fsdpc {
 
-/// Thread-safe. The first fault of any rank ends the evaluation: whoever waits is woken, later exchanges return at
-/// once.
+/// Thread-safe. The first error of any rank ends the evaluation: waiting ranks wake up, later exchanges return
+/// immediately.
 class Rendezvous {
 public:
   explicit Rendezvous(int64_t ranks) : arrivals(ranks) {}
 
-  /// Blocks until all ranks have entered and returns their tensors in rank order. A fault if the names or types differ
-  /// or if a rank has left; the result is then `mine` for every rank, for the caller to stop at its next look at
+  /// Blocks until all ranks have entered and returns their tensors in rank order. It is an error if names or types
+  /// differ or if a rank has left. Then every rank receives copies of `mine`, and the caller stops when it next checks
   /// `failed`.
   std::vector<HostTensor> exchange(int64_t rank, std::string name, const HostTensor &mine);
-  /// This rank takes part in nothing any more.
+  /// This rank enters no further exchange.
   void leave(int64_t rank);
-  /// Records a fault; only the first one counts.
+  /// Records an error. Only the first one counts.
   void fail(std::string message);
 
   int64_t rankCount() const { return static_cast<int64_t>(arrivals.size()); }
   bool failed() const;
-  /// After all ranks have left: success or the first fault.
+  /// Called after all ranks have left. Returns success or the first error.
   llvm::Error takeError();
 
 private:
@@ -45,7 +45,7 @@ private:
   mutable std::mutex mutex;
   std::condition_variable wake;
   std::vector<Arrival> arrivals;
-  int64_t present = 0; ///< ranks that wait in the current exchange
+  int64_t present = 0; ///< ranks waiting in the current exchange
   int64_t gone = 0;    ///< ranks that have left
   uint64_t round = 0;
   std::shared_ptr<const std::vector<HostTensor>> delivered; ///< of the last round

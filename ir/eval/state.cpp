@@ -1,4 +1,4 @@
-// Between full parameters, as people name them, and the states of one stage.
+// Conversion between full parameters, with the names of the model, and the states of one stage.
 #include "ir/eval/evaluate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,19 +12,19 @@ const HostTensor *find(const std::map<std::string, HostTensor> &tensors, const s
   return found == tensors.end() ? nullptr : &found->second;
 }
 
-/// All ranks' shards of a segment in a row: each parameter at its slot, zeros between.
+/// The shards of all ranks of a segment, concatenated: each parameter at its slot, zeros between.
 std::vector<double> paddedSegment(const State &segment, const std::map<std::string, HostTensor> &parameters) {
   std::vector<double> padded(segment.paddedElements, 0);
   for (const SegmentSlot &slot : segment.slots)
     if (const HostTensor *parameter = find(parameters, slot.parameter)) {
-      assert(static_cast<int64_t>(parameter->values.size()) == slot.elements && "a slot holds the whole parameter");
+      assert(static_cast<int64_t>(parameter->values.size()) == slot.elements && "a slot holds the full parameter");
       std::copy(parameter->values.begin(), parameter->values.end(), padded.begin() + slot.offsetElements);
     }
   return padded;
 }
 
-HostTensor wholeState(const State &state, const std::map<std::string, HostTensor> &parameters,
-                      const std::map<std::string, double> &scalars) {
+HostTensor unshardedState(const State &state, const std::map<std::string, HostTensor> &parameters,
+                          const std::map<std::string, double> &scalars) {
   HostTensor tensor(state.type, state.initialValue);
   if (state.role == StateRole::scalar) {
     if (auto found = scalars.find(state.name); found != scalars.end())
@@ -38,7 +38,7 @@ HostTensor wholeState(const State &state, const std::map<std::string, HostTensor
   return tensor;
 }
 
-/// Which of its shards a rank holds.
+/// The index of the shard that a rank has.
 int64_t memberOf(const Module &module, const State &segment, int64_t rank) {
   return segment.over.empty() ? 0 : module.axis(segment.over)->memberOf(rank);
 }
@@ -50,8 +50,8 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
   EvaluationState all;
   all.states.resize(module.worldSize() * (module.stage == Stage::train ? module.microSteps : 1));
   for (const State &state : module.states) {
-    if (!state.isRun()) {
-      HostTensor whole = wholeState(state, parameters, scalars);
+    if (!state.isFlat()) {
+      HostTensor whole = unshardedState(state, parameters, scalars);
       for (auto &rank : all.states)
         rank[state.name] = whole;
       continue;
@@ -71,9 +71,9 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
 std::map<std::string, HostTensor> fullParameters(const Module &module, const EvaluationState &state) {
   std::map<std::string, HostTensor> parameters;
   for (const State &own : module.states) {
-    if (own.role == StateRole::parameter || (own.role == StateRole::buffer && !own.isRun()))
+    if (own.role == StateRole::parameter || (own.role == StateRole::buffer && !own.isFlat()))
       parameters[own.name] = state.states[0].at(own.name);
-    if (!own.isRun() || own.role == StateRole::replica)
+    if (!own.isFlat() || own.role == StateRole::replica)
       continue;
     std::vector<double> padded(own.paddedElements);
     for (size_t rank = 0; rank < state.states.size(); ++rank) {

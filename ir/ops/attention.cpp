@@ -1,4 +1,4 @@
-// Scaled dot product attention and its derivative, which recomputes the probabilities instead of keeping S x S numbers.
+// Scaled dot product attention and its derivative, which recomputes the probabilities instead of storing S x S of them.
 #include "ir/ops/attention.h"
 
 #include "ir/ops/batch_rules.h"
@@ -26,7 +26,7 @@ struct Dims {
         keys(k.dim(attributes.sequenceFirst ? 1 : 2)), width(q.dim(3)), sequenceFirst(attributes.sequenceFirst) {}
 
   bool headsFormGroups() const { return keyHeads == 0 ? heads == 0 : heads % keyHeads == 0; }
-  /// Where the vector of a query begins in q and o, and where that of a key begins in k and v; `h` is a head of q.
+  /// The offset of the vector of a query in q and o, and of a key in k and v. `h` is a head of q.
   int64_t queryAt(int64_t b, int64_t h, int64_t position) const { return vectorAt(b, h, heads, position, queries); }
   int64_t keyAt(int64_t b, int64_t h, int64_t position) const {
     return vectorAt(b, h / (heads / keyHeads), keyHeads, position, keys);
@@ -39,7 +39,7 @@ private:
   }
 };
 
-/// What both ops check on q, k, v and the mask; `q` is the position of operand q, k and v follow it.
+/// The checks on q, k, v and the mask that both ops share. `q` is the index of operand q. k and v follow it.
 llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned q, const Type *mask,
                            const AttentionAttributes &attributes) {
   const Type &query = operands[q];
@@ -108,7 +108,7 @@ llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBa
   return llvm::Error::success();
 }
 
-/// Attention on the values of q and k: what a query sees of each key before the exponential.
+/// The scores of each query with each key, before the exponential.
 class Scores {
 public:
   Scores(const HostTensor &q, const HostTensor &k, const HostTensor *mask, const AttentionAttributes &attributes)
@@ -117,7 +117,7 @@ public:
       maskStrides = broadcastStrides(mask->type.shape(), dims.scores());
   }
 
-  /// scale * q.k + mask of query i with every key; -inf where the causal rule hides the key.
+  /// scale * q.k + mask of query i with every key. -inf where the causal rule hides the key.
   std::vector<double> row(int64_t b, int64_t h, int64_t i) const {
     std::vector<double> scores(dims.keys, -infinity);
     const double *query = q.values.data() + dims.queryAt(b, h, i);
@@ -148,8 +148,10 @@ private:
   Shape maskStrides;
 };
 
-/// Scores become probabilities; returns log(sum of exp). A query that sees no key has no probabilities, and -inf.
-/// Not exp(score - lse): of a row of scores that are all the least float, lse has lost the logarithm of their number.
+/// Replaces scores with probabilities and returns log(sum of exp). For a query that sees no key, all probabilities are
+/// 0 and the result is -inf.
+/// Does not use exp(score - lse): if all scores of a row are the lowest float, the logarithm of their count is lost in
+/// lse.
 double takeSoftmax(std::vector<double> &scores) {
   double largest = -infinity;
   for (double score : scores)
@@ -186,7 +188,7 @@ double dot(const double *a, const double *b, int64_t count) {
 }
 
 /// With p the probabilities: dv = p^T do; ds = p * (do v^T - rowsum(do * o)); dq = scale * ds k; dk = scale * ds^T q.
-/// A head of k and v adds up what all queries of its group give it.
+/// The gradient of a head of k and v is the sum over all queries of its group.
 void evaluateAttentionGrad(EvaluateContext &context) {
   const auto &attributes = context.get<AttentionAttributes>();
   const HostTensor &q = *context.operands[1], &k = *context.operands[2], &v = *context.operands[3];
@@ -229,8 +231,8 @@ void differentiateAttention(VjpContext &context) {
       context.operandCotangents[i] = gradient->result(i);
 }
 
-/// Of `matmuls` products [Sq, D] x [D, Sk] per head and the exponentials between them; the causal rule leaves about
-/// half.
+/// The cost of `matmuls` matmuls [Sq, D] x [D, Sk] per head and the exponentials between them. The causal rule leaves
+/// about half.
 Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   const auto &attributes = node.get<AttentionAttributes>();
   Dims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
@@ -239,9 +241,9 @@ Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   return costWithFlops(node, scores * perScore * (attributes.causal ? 0.5 : 1));
 }
 
-// ---- where the batch comes out
+// ---- position of the batch
 
-/// As an axis of the scores [batch, heads, queries, keys]; -1 for what the scores sum over.
+/// An operand's axis as an axis of the scores [batch, heads, queries, keys]; -1 for an axis that the scores sum over.
 int64_t scoreAxis(const Node &node, unsigned operand, int64_t axis) {
   if (operand == 3)
     return axis + 4 - node.operand(3)->type().rank();
@@ -252,7 +254,7 @@ int64_t scoreAxis(const Node &node, unsigned operand, int64_t axis) {
   return operand == 0 && axis == 2 ? 2 : -1;
 }
 
-/// Where the samples of the operand are in the scores. A head of k or v is that of a group of heads there.
+/// The position of the operand's samples in the scores. One head of k or v corresponds to a group of heads there.
 BatchFact batchOfScores(const Node &node, unsigned operand, BatchFact fact) {
   if (!hasPosition(fact))
     return fact;

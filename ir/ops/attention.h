@@ -1,14 +1,14 @@
-// Questions about attention and its derivative that several parts ask.
+// Shared queries about attention and its derivative.
 #pragma once
 
 #include "ir/node.h"
 
 namespace fsdpc {
 
-/// attention or attention_grad?
+/// True for attention and attention_grad.
 bool isAttention(const Node &node);
 
-/// Is it one that the target's library computes?
+/// True if the target's library computes it.
 bool isAttentionByLibrary(const Node &node);
 
 } // namespace fsdpc

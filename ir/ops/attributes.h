@@ -1,5 +1,5 @@
-// The attribute structs of all ops. What each op means is said in its family's file and, in one sentence, in its
-// descriptor.
+// The attribute structs of all ops. The meaning of each op is documented in its family's file and, in one sentence, in
+// its descriptor.
 #pragma once
 
 #include "ir/attributes.h"
@@ -12,16 +12,16 @@ struct CastAttributes {
   void fields(AttributeVisitor &v) { v.field("to", to); }
 };
 
-/// random_uniform(seed i64[], step i64[]) -> f32[shape] in [0, 1), Philox4x32-10, the same numbers for every world
-/// size: key = (seed, step, instance), counter = (global sample index, element within the sample). Sample index of
-/// element e: r * samples of a rank + firstSample + its coordinate on batchAxis, r = microStep * worldSize + rank.
-/// batchAxis -1: no sample axis; then all elements are "within" one sample.
+/// random_uniform(seed i64[], step i64[]) -> f32[shape] in [0, 1), Philox4x32-10. The numbers are the same for every
+/// world size: key = (seed, step, instance), counter = (global sample index, element within the sample). The sample
+/// index of element e is r * samples of a rank + firstSample + its coordinate on batchAxis, with r = microStep *
+/// worldSize + rank. batchAxis -1: there is no sample axis, and all elements are "within" one sample.
 struct RandomUniformAttributes {
   int64_t instance = 0;
   int64_t batchAxis = 0;
   Shape shape;
-  int64_t firstSample = 0; ///< of the rank's own: where the node computes some of them only
-  int64_t rankSamples = 0; ///< 0: those of the shape, shape[batchAxis] or one
+  int64_t firstSample = 0; ///< among the rank's samples, if the node computes only some of them
+  int64_t rankSamples = 0; ///< 0: given by the shape: shape[batchAxis] or one
   /// The global index of the sample at coordinate 0 of batchAxis.
   int64_t firstSampleOf(int64_t batchRank) const {
     int64_t ofShape = batchAxis < 0 ? 1 : shape[batchAxis];
@@ -36,7 +36,7 @@ struct RandomUniformAttributes {
   }
 };
 
-/// random_uniform as a step of a fused body of `shape`, and back.
+/// Converts random_uniform to a step of a fused body of `shape`, and back.
 llvm::SmallVector<int64_t, 2> immediatesOf(const RandomUniformAttributes &random);
 RandomUniformAttributes randomUniformOf(const Expression::Step &step, llvm::ArrayRef<int64_t> shape);
 
@@ -111,7 +111,7 @@ struct PadAttributes {
 
 /// concat, softmax, log_softmax, gather, cumulative_sum, arg_max
 struct AxisAttributes {
-  int64_t axis = 0; ///< >= 0: already normalised
+  int64_t axis = 0; ///< >= 0: already normalized
   void fields(AttributeVisitor &v) { v.field("axis", axis); }
 };
 
@@ -131,11 +131,11 @@ struct CumulativeSumAttributes {
 struct ScatterAddAttributes {
   int64_t axis = 0;
   int64_t size = 0;
-  bool wide = false; ///< as of matmul
+  bool accumulateF32 = false; ///< as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axis", axis);
     v.field("size", size);
-    v.field("wide", wide);
+    v.field("accumulate_f32", accumulateF32);
   }
 };
 
@@ -169,22 +169,22 @@ struct TopKAttributes {
 struct ReduceAttributes {
   Shape axes;
   bool keepDims = false;
-  bool wide = false; ///< reduce_sum: as of matmul
+  bool accumulateF32 = false; ///< reduce_sum: as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axes", axes);
     v.field("keep_dims", keepDims);
-    v.field("wide", wide);
+    v.field("accumulate_f32", accumulateF32);
   }
 };
 
 /// matmul
 struct MatmulAttributes {
   bool transposeA = false, transposeB = false;
-  bool wide = false; ///< the result is f32, as it was summed, whatever 16-bit type the operands have
+  bool accumulateF32 = false; ///< the result is the f32 accumulator, not rounded to the operands' 16-bit type
   void fields(AttributeVisitor &v) {
     v.field("transpose_a", transposeA);
     v.field("transpose_b", transposeB);
-    v.field("wide", wide);
+    v.field("accumulate_f32", accumulateF32);
   }
 };
 
@@ -192,8 +192,8 @@ struct MatmulAttributes {
 struct ConvolutionAttributes {
   Shape strides, dilations, padsBefore, padsAfter;
   int64_t groups = 1;
-  Shape shape;       ///< gradient ops: shape of the result (of the input or of the weight)
-  bool wide = false; ///< convolution_grad_weight: as of matmul
+  Shape shape;                ///< gradient ops: shape of the result (of the input or of the weight)
+  bool accumulateF32 = false; ///< convolution_grad_weight: as of matmul
   void fields(AttributeVisitor &v) {
     v.field("strides", strides);
     v.field("dilations", dilations);
@@ -201,7 +201,7 @@ struct ConvolutionAttributes {
     v.field("pads_after", padsAfter);
     v.field("groups", groups);
     v.field("shape", shape);
-    v.field("wide", wide);
+    v.field("accumulate_f32", accumulateF32);
   }
 };
 
@@ -225,20 +225,20 @@ struct PoolAttributes {
 struct NormAttributes {
   int64_t axis = 0;
   double epsilon = 1e-5;
-  bool wide = false; ///< gradient ops: the cotangents of the scales, as of matmul
+  bool accumulateF32 = false; ///< gradient ops: for the cotangents of the scales, as of matmul
   void fields(AttributeVisitor &v) {
     v.field("axis", axis);
     v.field("epsilon", epsilon);
-    v.field("wide", wide);
+    v.field("accumulate_f32", accumulateF32);
   }
 };
 
 /// batch_norm of x [N, C, ...]
 struct BatchNormAttributes {
   double epsilon = 1e-5;
-  bool training = false; ///< normalised with the statistics of the batch, by which the running ones move
-  bool synced = false;   ///< training: of the batch of all ranks
-  double momentum = 0.1; ///< training: the share of the new statistics, as PyTorch counts
+  bool training = false; ///< normalizes with the batch statistics, which also update the running ones
+  bool synced = false;   ///< training: statistics of the batch of all ranks
+  double momentum = 0.1; ///< training: the weight of the new statistics, as in PyTorch
   void fields(AttributeVisitor &v) {
     v.field("epsilon", epsilon);
     v.field("training", training);
@@ -250,7 +250,7 @@ struct BatchNormAttributes {
 /// update_statistics
 struct UpdateStatisticsAttributes {
   double momentum = 0.1;
-  int64_t ranks = 1; ///< of one micro-step
+  int64_t ranks = 1; ///< ranks of one micro-step
   void fields(AttributeVisitor &v) {
     v.field("momentum", momentum);
     v.field("ranks", ranks);
@@ -259,17 +259,17 @@ struct UpdateStatisticsAttributes {
 
 /// batch_sum
 struct BatchSumAttributes {
-  int64_t ranks = 0; ///< over the ranks of its own micro-step, which are so many; 0: over those of all micro-steps
+  int64_t ranks = 0; ///< sums over the ranks of its own micro-step (their count); 0: over those of all micro-steps
   void fields(AttributeVisitor &v) { v.field("ranks", ranks); }
 };
 
-/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst; k and v may have fewer heads, of which
-/// each serves a group of q's neighbours; mask is additive, broadcast to [B, H, Sq, Sk]
+/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst. k and v may have fewer heads, each of
+/// which serves a group of adjacent heads of q. mask is additive and broadcasts to [B, H, Sq, Sk].
 struct AttentionAttributes {
   double scale = 1;
   bool causal = false;        ///< key j is visible to query i when j <= i
   bool sequenceFirst = false; ///< layout of q, k, v and the output
-  bool byLibrary = false;     ///< who computes it, not what it is: the target's library instead of our kernel
+  bool byLibrary = false;     ///< computed by the target's library instead of our kernel, with the same meaning
   void fields(AttributeVisitor &v) {
     v.field("scale", scale);
     v.field("causal", causal);
@@ -280,7 +280,7 @@ struct AttentionAttributes {
 
 /// rotary
 struct RotaryAttributes {
-  bool transposed = false; ///< by the transpose of every rotation: the derivative
+  bool transposed = false; ///< applies the transpose of every rotation: the derivative
   void fields(AttributeVisitor &v) { v.field("transposed", transposed); }
 };
 
@@ -294,14 +294,14 @@ struct LossAttributes {
   }
 };
 
-/// sgd, adam, adadelta, adagrad, rmsprop, lion: what decides which state exists. Scalars are operands.
+/// sgd, adam, adadelta, adagrad, rmsprop, lion: decides which state exists. Scalars are operands.
 struct OptimizerAttributes {
   bool momentum = false;  ///< sgd, rmsprop: has a momentum buffer
   bool nesterov = false;  ///< sgd
   bool decoupled = false; ///< adam: decoupled weight decay (AdamW)
   bool centered = false;  ///< rmsprop
   bool copies = false;    ///< p' is also stored in the 16-bit type of the last tensor operand
-  bool guarded = false;   ///< the last two operands scale the gradient, and say whether anything changes at all
+  bool guarded = false;   ///< the last two operands scale the gradient and decide whether the update applies
   void fields(AttributeVisitor &v) {
     v.field("momentum", momentum);
     v.field("nesterov", nesterov);
@@ -312,7 +312,7 @@ struct OptimizerAttributes {
   }
 };
 
-/// clip_norm: which operands it has
+/// clip_norm: decides which operands it has
 struct ClipNormAttributes {
   bool bounded = false; ///< max_norm
   bool scaled = false;  ///< loss_scale: the gradients are those of loss_scale * loss
@@ -324,9 +324,9 @@ struct ClipNormAttributes {
 
 /// adjust_loss_scale
 struct LossScaleAttributes {
-  int64_t window = 1000;  ///< steps without overflow behind which the scale doubles
+  int64_t window = 1000;  ///< steps without overflow after which the scale doubles
   int64_t hysteresis = 2; ///< overflows until the scale halves
-  double minimum = 1;     ///< it never goes below
+  double minimum = 1;     ///< lower bound of the scale
   void fields(AttributeVisitor &v) {
     v.field("window", window);
     v.field("hysteresis", hysteresis);
@@ -334,7 +334,7 @@ struct LossScaleAttributes {
   }
 };
 
-/// read: of the state's current version; write: makes the operand the new version
+/// read: yields the state's current version; write: makes the operand the new version
 struct StateAttributes {
   Symbol state;
   Shape shape;              ///< read only
@@ -356,7 +356,7 @@ struct ViewAttributes {
   }
 };
 
-/// pack(parts...): flat buffer of `elements`; part i lies at offsets[i]; what no part covers is zero
+/// pack(parts...): flat buffer of `elements`; part i is at offsets[i]; elements that no part covers are zero
 struct PackAttributes {
   Shape offsets;
   int64_t elements = 0;
@@ -366,7 +366,7 @@ struct PackAttributes {
   }
 };
 
-/// tap(full tensor): hands it to the runtime under the parameter's name
+/// tap(full tensor): passes it to the runtime under the parameter's name
 struct TapAttributes {
   Symbol parameter;
   void fields(AttributeVisitor &v) { v.field("parameter", parameter); }
@@ -382,7 +382,7 @@ struct ReturnAttributes {
 struct CollectiveAttributes {
   Symbol over;       ///< the mesh axis
   int64_t ranks = 1; ///< its size
-  int64_t id = -1;   ///< unique in the module, in order of issue; what plan.json and traces name (from async on)
+  int64_t id = -1;   ///< unique in the module, in order of issue; used by plan.json and traces (from async on)
   void fields(AttributeVisitor &v) {
     v.field("over", over);
     v.field("ranks", ranks);

@@ -1,5 +1,5 @@
-// batch_norm, its statistics and its derivative. x is [N, C, ...]: what is said of a channel is about its elements in
-// all samples. Statistics are f32, or f64 for x of f64, whatever 16 bits x has.
+// batch_norm, its statistics and its derivative. x is [N, C, ...], and a channel consists of its elements in all
+// samples. Statistics are f32 even for x of 16 bits, and f64 for x of f64.
 #include "ir/ops/batch_norm.h"
 
 #include "ir/ops/batch_rules.h"
@@ -44,7 +44,7 @@ llvm::Error inferBatchNorm(llvm::ArrayRef<Type> operands, const AttributesBase *
   const auto &a = attributesOf<BatchNormAttributes>(attributes);
   if (!(a.epsilon >= 0) || !(a.momentum >= 0 && a.momentum <= 1))
     return constraintError(batchNormInfo.name, "C5",
-                           "epsilon is not negative and momentum lies in [0, 1], but they are " +
+                           "epsilon must not be negative and momentum must be in [0, 1], but they are " +
                                doubleText(a.epsilon) + " and " + doubleText(a.momentum));
   results.push_back(x);
   return llvm::Error::success();
@@ -86,7 +86,7 @@ llvm::Error inferUpdateStatistics(llvm::ArrayRef<Type> operands, const Attribute
   const auto &a = attributesOf<UpdateStatisticsAttributes>(attributes);
   if (!(a.momentum >= 0 && a.momentum <= 1) || a.ranks < 1)
     return constraintError(updateStatisticsInfo.name, "C3",
-                           "momentum lies in [0, 1] and there is a rank or more, but they are " +
+                           "momentum must be in [0, 1] and ranks must be 1 or more, but they are " +
                                doubleText(a.momentum) + " and " + llvm::Twine(a.ranks));
   results.push_back(operands[0]);
   return llvm::Error::success();
@@ -142,12 +142,12 @@ void evaluateBatchNormGrad(EvaluateContext &context) {
   }
 }
 
-/// As a constant of the type.
+/// The factor, rounded as a constant of the type.
 double factorOf(const Type &type, double factor) {
   return type.dtype() == DType::f32 ? static_cast<double>(static_cast<float>(factor)) : factor;
 }
 
-/// One micro-step after the other; all ranks of one have the same statistic.
+/// Applies the micro-steps in order. All ranks of one micro-step have the same statistic.
 void evaluateUpdateStatistics(EvaluateContext &context) {
   assert(context.environment && "an op that uses the environment is not evaluated alone");
   const auto &attributes = context.get<UpdateStatisticsAttributes>();
@@ -172,12 +172,12 @@ void differentiateBatchNorm(VjpContext &context) {
     return;
   Builder &builder = context.builder;
   Value *x = node.operand(0), *mean = node.operand(3);
-  DType wide = mean->type().dtype();
+  DType computed = mean->type().dtype();
   Value *r = reciprocalDeviation(builder, node.operand(4), node.get<BatchNormAttributes>().epsilon);
-  Value *scale = builder.mul(builder.cast(node.operand(1), wide), r);
+  Value *scale = builder.mul(builder.cast(node.operand(1), computed), r);
   if (context.needed[0]) {
-    Value *slope = builder.cast(dy, wide);
-    Value *dx = builder.mul(slope, alongChannels(builder, scale, x->type()));
+    Value *gradient = builder.cast(dy, computed);
+    Value *dx = builder.mul(gradient, alongChannels(builder, scale, x->type()));
     context.operandCotangents[0] = builder.cast(dx, x->type().dtype());
   }
   if (llvm::none_of(context.needed.drop_front(), [](bool needed) { return needed; }))
@@ -223,7 +223,7 @@ Cost channelCost(const Node &node) {
   return costWithFlops(node, operations * static_cast<double>(node.operand(0)->type().elements()));
 }
 
-/// Of x, all but the channels.
+/// Every axis of x except the channels keeps the batch.
 int64_t axisOfBatchNorm(const Node &, unsigned operand, int64_t axis) { return operand == 0 && axis != 1 ? axis : -1; }
 
 } // namespace
@@ -294,7 +294,7 @@ const OpInfo updateStatisticsInfo = {
     .name = "update_statistics",
     .doc = "running * (1 - momentum) + statistic * momentum, for each micro-step of the step in their order; the "
            "`ranks` ranks of one have the same statistic. (C1) running is float. (C2) statistic has its type. (C3) "
-           "momentum lies in [0, 1], and there is a rank or more.",
+           "momentum is in [0, 1], and ranks is at least 1.",
     .operandNames = updateStatisticsNames,
     .traits = pure | usesEnvironment,
     .makeAttributes = makeAttributes<UpdateStatisticsAttributes>,

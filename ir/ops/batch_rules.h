@@ -1,5 +1,5 @@
-// What the batch rules of ops (OpInfo::batch) share. Where operands disagree the batch is lost, except where one rank
-// has one sample: then every element is of that sample, wherever the position says.
+// Helpers for the batch rules of ops (OpInfo::batch). If operands disagree, the batch is lost. The exception is one
+// sample per rank: then every element belongs to that sample, whatever the position.
 #pragma once
 
 #include "ir/batch_position.h"
@@ -11,11 +11,11 @@ inline constexpr BatchFact lostBatch{BatchFact::Kind::lost, {}};
 
 inline bool hasPosition(const BatchFact &fact) { return fact.kind == BatchFact::Kind::found; }
 
-/// The same on another axis; lost for an axis below 0.
+/// The same fact on another axis. Lost if the axis is negative.
 BatchFact onAxis(BatchFact fact, int64_t axis);
 BatchFact join(BatchFact a, BatchFact b);
 
-/// What all operands agree on when axisOf(node, operand, axis) has said where each one's axis comes out.
+/// Joins the facts of all operands, after axisOf(node, operand, axis) has mapped each operand's axis to the result.
 template <class AxisOf>
 BatchFact joined(const Node &node, llvm::ArrayRef<BatchFact> operands, AxisOf axisOf) {
   BatchFact result;
@@ -25,25 +25,25 @@ BatchFact joined(const Node &node, llvm::ArrayRef<BatchFact> operands, AxisOf ax
   return result;
 }
 
-/// A whole rule from such a function.
+/// A complete rule from such a function.
 template <auto axisOf>
 BatchFact batchByAxis(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
   return joined(node, operands, axisOf);
 }
 
-/// Operand 0 decides, others have no say, and is lost if `isMixed(node, axis)`.
+/// The fact of operand 0, or lost if `isMixed(node, axis)`. Other operands do not count.
 template <auto isMixed>
 BatchFact batchUnlessMixed(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
   return hasPosition(operands[0]) && isMixed(node, operands[0].position.axis) ? lostBatch : operands[0];
 }
 
-/// Every axis stays where it is.
+/// Every axis keeps its position.
 BatchFact keepsBatch(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned result);
-/// Samples are mixed, or nobody has written down where they come out.
+/// Samples are mixed, or the op has no rule.
 BatchFact losesBatch(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned result);
-/// Of operand 0, whose `axes` are reduced: what is over all samples belongs to none of them.
+/// The fact after reducing `axes` of operand 0. A reduction over all samples belongs to no sample.
 BatchFact reducedBatch(BatchFact fact, llvm::ArrayRef<int64_t> axes, bool keepDims);
-/// Of an operand of type `from`, repeated to `to`.
+/// The fact after broadcasting an operand of type `from` to `to`.
 BatchFact broadcastBatch(BatchFact fact, const Type &from, const Type &to);
 
 } // namespace fsdpc

@@ -1,5 +1,5 @@
-// Ops between ranks. A sum over ranks is one balanced binary tree in rank order, the same in the evaluator and in every
-// transport: sum(r0 .. rn-1) = sum(first p) + sum(the other n - p), p the largest power of two below n.
+// Ops between ranks. A sum over ranks is a balanced binary tree in rank order, the same in the evaluator and in every
+// transport: sum(r0 .. rn-1) = sum(first p) + sum(the other n - p), where p is the largest power of two below n.
 #include "ir/ops/helpers.h"
 #include "llvm/ADT/bit.h"
 
@@ -11,7 +11,7 @@ constexpr llvm::StringRef shardNames[] = {"shard"};
 constexpr llvm::StringRef fullNames[] = {"full"};
 constexpr llvm::StringRef futureNames[] = {"future"};
 
-/// What a collective does to its operand's type.
+/// The shape rule of a collective: from the operand's type to the result's.
 using Delivers = llvm::Error (*)(const OpInfo &, const Type &, const CollectiveAttributes &,
                                  llvm::SmallVectorImpl<Type> &);
 
@@ -103,13 +103,13 @@ double treeSum(llvm::ArrayRef<HostTensor> parts, size_t element) {
   return treeSum(parts.take_front(left), element) + treeSum(parts.drop_front(left), element);
 }
 
-/// The group of this rank, by the mesh of the module that runs.
+/// The mesh axis of the collective, in the mesh of the evaluated module.
 const MeshAxis &axisOf(EvaluateContext &context) {
   assert(context.environment && "an op that uses the environment is not evaluated alone");
   return context.environment->axis(context.get<CollectiveAttributes>().over.name);
 }
 
-/// This rank's operand goes out, those of all ranks come back. The name shows when ranks issue different collectives.
+/// Sends this rank's operand and receives those of all ranks. The name detects ranks that issue different collectives.
 std::vector<HostTensor> exchange(EvaluateContext &context, const llvm::Twine &name) {
   assert(context.environment && "an op that uses the environment is not evaluated alone");
   return context.environment->exchange(name.str(), *context.operands[0]);
@@ -167,15 +167,14 @@ void evaluateTakeShard(EvaluateContext &context) {
 
 void evaluateWait(EvaluateContext &context) { context.results[0].values = context.operands[0]->values; }
 
-/// Every rank's result depends on this rank's operand, and each rank's cotangent is that of its own result: they add
-/// up.
+/// Every rank's result depends on this rank's operand, so its cotangent is the sum of all ranks' cotangents.
 void differentiateBatchSum(VjpContext &context) {
   if (Value *dy = context.resultCotangents[0]; dy && context.needed[0])
     context.operandCotangents[0] =
         context.builder.create(Op::batchSum, {dy}, context.node.get<BatchSumAttributes>())->result();
 }
 
-/// What this rank reads of all ranks' operands, itself included.
+/// The bytes that this rank reads of all ranks' operands, including its own.
 Cost costOfExchange(const Node &node, double flopsPerElement, bool whole) {
   const auto &attributes = node.get<CollectiveAttributes>();
   auto ranks = static_cast<double>(attributes.ranks);
@@ -188,7 +187,7 @@ Cost costOfExchange(const Node &node, double flopsPerElement, bool whole) {
 }
 
 Cost costOfGather(const Node &node) { return costOfExchange(node, 0, true); }
-// A share of each rank's operand, as large as the result.
+// Reads one shard of each rank's operand, of the result's size.
 Cost costOfScatter(const Node &node) {
   return costOfExchange(node, static_cast<double>(node.get<CollectiveAttributes>().ranks - 1), false);
 }

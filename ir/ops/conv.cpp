@@ -1,5 +1,5 @@
-// Convolution and its two derivatives. All three run over the same products x * w, each adding to another of x, w, y:
-// the op is linear in x and in w.
+// Convolution and its two derivatives. The op is linear in x and in w, so all three iterate over the same
+// multiplications x * w. Each accumulates into a different one of x, w and y.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include "ir/ops/window.h"
@@ -61,13 +61,13 @@ llvm::Error inferConvolution(llvm::ArrayRef<Type> operands, const AttributesBase
   return addResult(info, "C8", operands[0].dtype(), *shape, results);
 }
 
-/// The gradient ops: `x` and `w` are the shapes of the convolution whose derivative this is.
+/// The shape rule of the gradient ops. `x` and `w` are the shapes of the convolution that is differentiated.
 llvm::Error inferGradient(const OpInfo &info, llvm::ArrayRef<Type> operands, const Type &dy, llvm::ArrayRef<int64_t> x,
                           llvm::ArrayRef<int64_t> w, const ConvolutionAttributes &attributes,
                           llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOneFloat(info, operands))
     return error;
-  llvm::Expected<DType> dtype = dtypeOfSum(info, dy.dtype(), attributes.wide);
+  llvm::Expected<DType> dtype = dtypeOfSum(info, dy.dtype(), attributes.accumulateF32);
   if (!dtype)
     return dtype.takeError();
   if (llvm::Error error = addResult(info, "C8", *dtype, attributes.shape, results))
@@ -99,9 +99,9 @@ llvm::Error inferGradWeight(llvm::ArrayRef<Type> operands, const AttributesBase 
   return inferGradient(info, operands, operands[1], operands[0].shape(), a.shape, a, results);
 }
 
-/// Calls body(index in x, index in w, index in y) for every product x * w that is part of a y.
+/// Calls body(index in x, index in w, index in y) for every multiplication x * w that contributes to a y.
 template <class Body>
-void forEachProduct(const Type &x, const Type &w, const Type &y, const ConvolutionAttributes &attributes, Body body) {
+void forEachMultiply(const Type &x, const Type &w, const Type &y, const ConvolutionAttributes &attributes, Body body) {
   const std::vector<WindowTap> taps = windowTaps(windowOf(x.shape(), w.shape(), attributes), y.shape().drop_front(2));
   const int64_t xPlane = productOf(x.shape(), 2, x.rank());
   const int64_t wPlane = productOf(w.shape(), 2, w.rank());
@@ -128,24 +128,24 @@ void evaluateConvolution(EvaluateContext &context) {
     for (size_t i = 0; i < y.values.size(); ++i)
       y.values[i] = context.operands[2]->values[static_cast<int64_t>(i) / plane % y.type.dim(1)];
   }
-  forEachProduct(x.type, w.type, y.type, context.get<ConvolutionAttributes>(),
-                 [&](int64_t xi, int64_t wi, int64_t yi) { y.values[yi] += x.values[xi] * w.values[wi]; });
+  forEachMultiply(x.type, w.type, y.type, context.get<ConvolutionAttributes>(),
+                  [&](int64_t xi, int64_t wi, int64_t yi) { y.values[yi] += x.values[xi] * w.values[wi]; });
 }
 
 void evaluateGradInput(EvaluateContext &context) {
   const HostTensor &dy = *context.operands[0];
   const HostTensor &w = *context.operands[1];
   HostTensor &dx = context.results[0];
-  forEachProduct(dx.type, w.type, dy.type, context.get<ConvolutionAttributes>(),
-                 [&](int64_t xi, int64_t wi, int64_t yi) { dx.values[xi] += dy.values[yi] * w.values[wi]; });
+  forEachMultiply(dx.type, w.type, dy.type, context.get<ConvolutionAttributes>(),
+                  [&](int64_t xi, int64_t wi, int64_t yi) { dx.values[xi] += dy.values[yi] * w.values[wi]; });
 }
 
 void evaluateGradWeight(EvaluateContext &context) {
   const HostTensor &x = *context.operands[0];
   const HostTensor &dy = *context.operands[1];
   HostTensor &dw = context.results[0];
-  forEachProduct(x.type, dw.type, dy.type, context.get<ConvolutionAttributes>(),
-                 [&](int64_t xi, int64_t wi, int64_t yi) { dw.values[wi] += dy.values[yi] * x.values[xi]; });
+  forEachMultiply(x.type, dw.type, dy.type, context.get<ConvolutionAttributes>(),
+                  [&](int64_t xi, int64_t wi, int64_t yi) { dw.values[wi] += dy.values[yi] * x.values[xi]; });
 }
 
 void differentiateConvolution(VjpContext &context) {
@@ -172,7 +172,7 @@ void differentiateConvolution(VjpContext &context) {
   }
 }
 
-/// A transposed convolution: the derivatives of what is linear in dy and in w.
+/// The op is a transposed convolution, linear in dy and in w.
 void differentiateGradInput(VjpContext &context) {
   Value *g = context.resultCotangents[0];
   if (!g)
@@ -190,13 +190,13 @@ void differentiateGradInput(VjpContext &context) {
   }
 }
 
-/// A multiplication and an addition per product, taps in the padding included.
+/// One multiplication and one addition per tap, including taps in the padding.
 Cost costOfConvolution(const Node &node, const Type &w, const Type &y) {
   double productsPerOutput = static_cast<double>(productOf(w.shape(), 1, w.rank()));
   return costWithFlops(node, 2 * productsPerOutput * static_cast<double>(y.elements()));
 }
 
-/// Channels and positions are summed over, or mixed by the window.
+/// Only the sample axis of x keeps the batch. Channels and positions are summed over or mixed by the window.
 int64_t axisOfConvolution(const Node &, unsigned operand, int64_t axis) { return operand == 0 && axis == 0 ? 0 : -1; }
 
 } // namespace

@@ -1,7 +1,6 @@
-// What the elementwise descriptors share: shape rules, the evaluation loop, and two short forms of derivative rules.
+// Shared by the elementwise descriptors: shape rules, the evaluation loop, and two short forms of derivative rules.
 //
-// A ScalarFunction's dtype is that of the result. Arguments and result are f64 whatever the dtype; booleans are 0
-// and 1.
+// A ScalarFunction's dtype is that of the result. Arguments and result are f64 for every dtype. Booleans are 0 and 1.
 #pragma once
 
 #include "ir/ops/batch_rules.h"
@@ -13,8 +12,8 @@ namespace fsdpc {
 
 enum class ElementKind : uint8_t { any, number, integer, floating, boolean };
 
-/// (C1) operands of one type; (C2) its dtype is of this kind. The result has `resultDType`, or the operands' without
-/// one.
+/// (C1) operands of one type; (C2) its dtype is of this kind. The result has `resultDType`, by default the operands'
+/// dtype.
 llvm::Error inferElementwise(const OpInfo &info, ElementKind kind, std::optional<DType> resultDType,
                              llvm::ArrayRef<Type> operands, llvm::SmallVectorImpl<Type> &results);
 
@@ -30,8 +29,8 @@ llvm::Error inferPredicate(llvm::ArrayRef<Type> operands, const AttributesBase *
   return inferElementwise(info, kind, DType::boolean, operands, results);
 }
 
-/// A function of a template parameter; of a captureless lambda a new one, since with AddressSanitizer clang 19 drops
-/// the object that the parameter stands for.
+/// The function that a template parameter holds. For a captureless lambda a new object, because clang 19 with
+/// AddressSanitizer drops the object behind the parameter.
 template <auto function>
 constexpr auto callable() {
   if constexpr (std::is_class_v<decltype(function)>)
@@ -56,12 +55,12 @@ void unaryVjp(VjpContext &context) {
         callable<rule>()(context.builder, context.node.operand(0), context.node.result(), dy);
 }
 
-/// What a rule of a binary op sees.
+/// The input of a rule of a binary op.
 struct BinaryVjp {
   Builder &builder;
   Value *a, *b, *y, *dy;
 };
-/// vjp of f(a, b) -> y from one rule per operand; a rule may return null for zero.
+/// vjp of f(a, b) -> y from one rule per operand. A rule may return null for zero.
 template <auto ruleA, auto ruleB>
 void binaryVjp(VjpContext &context) {
   const Node &node = context.node;

@@ -11,7 +11,7 @@ using enum ElementKind;
 
 Value *cotangentItself(const BinaryVjp &v) { return v.dy; }
 
-/// Integers wrap as two's complement does.
+/// Integers wrap in two's complement.
 double wrapToInteger(double value, DType dtype) {
   if (!std::isfinite(value))
     return 0;
@@ -49,7 +49,7 @@ double powScalar(const double *a, DType dtype) {
   return isFloat(dtype) ? power : std::trunc(power);
 }
 
-/// b * a^(b - 1), and exactly 0 where b is 0 whatever a is.
+/// b * a^(b - 1), and exactly 0 where b is 0, for every a.
 Value *powBaseRule(const BinaryVjp &v) {
   Builder &b = v.builder;
   std::optional<double> exponent = splatOf(v.b);
@@ -66,7 +66,7 @@ Value *powBaseRule(const BinaryVjp &v) {
   return b.select(b.binary(Op::equal, v.b, zero), zero, b.mul(v.dy, slope));
 }
 
-/// y * log(a), and 0 where 0 is raised to a power >= 0: there y does not move.
+/// y * log(a), and 0 where 0 is raised to a power >= 0, because y is constant there.
 Value *powExponentRule(const BinaryVjp &v) {
   Builder &b = v.builder;
   Value *zero = b.constantLike(v.a, 0);
@@ -74,8 +74,8 @@ Value *powExponentRule(const BinaryVjp &v) {
   return b.select(still, zero, b.mul(v.dy, b.mul(v.y, b.unary(Op::log, v.a))));
 }
 
-/// dy where `winner` beats `loser` (op less, operands in the order that says so), half of it where they tie.
-Value *winnerTakes(const BinaryVjp &v, Value *smaller, Value *larger) {
+/// dy where `smaller` < `larger`, half of it at ties.
+Value *cotangentOfExtremum(const BinaryVjp &v, Value *smaller, Value *larger) {
   Builder &b = v.builder;
   Value *half = b.mul(v.dy, b.constantLike(v.dy, 0.5));
   Value *tie = b.select(b.binary(Op::equal, v.a, v.b), half, b.constantLike(v.dy, 0));
@@ -174,8 +174,8 @@ constinit const OpInfo maximumInfo = elementwiseOp<[](const double *a, DType) {
    "The larger of a and b, NaN if one is NaN; a tie gives each half of the cotangent. (C1) a and b have one type. (C2) "
    "They are numbers.",
    namesAB, inferSame<maximumInfo, number>,
-   binaryVjp<[](const BinaryVjp &v) { return winnerTakes(v, v.b, v.a); },
-             [](const BinaryVjp &v) { return winnerTakes(v, v.a, v.b); }>,
+   binaryVjp<[](const BinaryVjp &v) { return cotangentOfExtremum(v, v.b, v.a); },
+             [](const BinaryVjp &v) { return cotangentOfExtremum(v, v.a, v.b); }>,
    commutative);
 
 constinit const OpInfo minimumInfo =
@@ -185,8 +185,8 @@ constinit const OpInfo minimumInfo =
         "type. (C2) "
         "They are numbers.",
         namesAB, inferSame<minimumInfo, number>,
-        binaryVjp<[](const BinaryVjp &v) { return winnerTakes(v, v.a, v.b); },
-                  [](const BinaryVjp &v) { return winnerTakes(v, v.b, v.a); }>,
+        binaryVjp<[](const BinaryVjp &v) { return cotangentOfExtremum(v, v.a, v.b); },
+                  [](const BinaryVjp &v) { return cotangentOfExtremum(v, v.b, v.a); }>,
         commutative);
 
 constinit const OpInfo equalInfo = elementwiseOp<[](const double *a, DType) { return a[0] == a[1] ? 1.0 : 0.0; }>(

@@ -14,13 +14,13 @@ constexpr double geluTanhCubic = 0.044715;
 double normalDensity(double x) { return std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi * inverseRootTwo; }
 double normalDistribution(double x) { return 0.5 * (1 + std::erf(x * inverseRootTwo)); }
 
-/// tanh of the argument that the tanh form of gelu uses.
+/// The tanh term in the tanh form of gelu.
 double geluTanhTerm(double x) {
   constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   return std::tanh(scale * (x + geluTanhCubic * x * x * x));
 }
 
-double geluTanhSlope(double x) {
+double geluTanhDerivative(double x) {
   constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   double t = geluTanhTerm(x);
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * geluTanhCubic * x * x);
@@ -98,7 +98,7 @@ constinit const OpInfo reluInfo = elementwiseOp<[](const double *a, DType) { ret
     "relu", {.text = "scalar::relu({0})", .isExact = true},
     "The larger of x and 0; NaN stays NaN; its derivative at 0 is 0. (C2) x is a number.", namesX,
     inferSame<reluInfo, number>, unaryVjp<[](Builder &b, Value *, Value *y, Value *dy) {
-      // From y, not x: then x need not be kept for backward.
+      // Uses y instead of x, so that x need not be kept for backward.
       Value *zero = b.constantLike(y, 0);
       return b.select(b.binary(Op::less, zero, y), dy, zero);
     }>);
@@ -145,7 +145,7 @@ constinit const OpInfo geluTanhInfo =
         "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). (C2) x is float.", namesX, inferSame<geluTanhInfo, floating>,
         unaryVjp<[](Builder &b, Value *x, Value *, Value *dy) { return b.binary(Op::geluTanhGrad, x, dy); }>);
 
-// The derivatives are made by autodiff only, which never differentiates twice.
+// Only autodiff creates the derivatives, and it never differentiates twice.
 constinit const OpInfo geluGradInfo = elementwiseOp<[](const double *a, DType) {
   return a[1] * (normalDistribution(a[0]) + a[0] * normalDensity(a[0]));
 }>("gelu_grad", {.text = "scalar::geluGrad({1}, {0})", .operations = 30},
@@ -153,7 +153,7 @@ constinit const OpInfo geluGradInfo = elementwiseOp<[](const double *a, DType) {
    inferSame<geluGradInfo, floating>, notDifferentiable);
 
 constinit const OpInfo geluTanhGradInfo =
-    elementwiseOp<[](const double *a, DType) { return a[1] * geluTanhSlope(a[0]); }>(
+    elementwiseOp<[](const double *a, DType) { return a[1] * geluTanhDerivative(a[0]); }>(
         "gelu_tanh_grad", {.text = "scalar::geluTanhGrad({1}, {0})", .operations = 30},
         "dy times the derivative of gelu_tanh at x. (C1) x and dy have one type. (C2) It is float.", namesXDy,
         inferSame<geluTanhGradInfo, floating>, notDifferentiable);

@@ -1,4 +1,4 @@
-// fused: a chain of elementwise ops as one node; and random_uniform, which a chain may contain.
+// fused: a chain of elementwise ops as one node. Also random_uniform, which a chain may contain.
 #include "ir/ops/elementwise.h"
 #include "ir/ops/philox.h"
 
@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Which random number an element of a tensor gets (philox.h).
+/// Maps an element of a tensor to its random number (philox.h).
 class RandomCounter {
 public:
   RandomCounter(const RandomUniformAttributes &random, int64_t rank)
@@ -52,8 +52,8 @@ llvm::Error inferRandomUniform(llvm::ArrayRef<Type> operands, const AttributesBa
   const auto &own = attributesOf<RandomUniformAttributes>(attributes);
   if (llvm::Error error = checkBatchAxis(randomUniformInfo, "C2", own.batchAxis, own.shape.size()))
     return error;
-  constexpr int64_t mostSamples = int64_t(1) << 31;
-  if (own.firstSample < 0 || own.rankSamples < 0 || std::max(own.firstSample, own.rankSamples) > mostSamples)
+  constexpr int64_t maxSamples = int64_t(1) << 31;
+  if (own.firstSample < 0 || own.rankSamples < 0 || std::max(own.firstSample, own.rankSamples) > maxSamples)
     return constraintError("random_uniform", "C4", "first_sample and rank_samples are from 0 to 2^31");
   return addResult(randomUniformInfo, "C3", DType::f32, own.shape, results);
 }
@@ -69,7 +69,7 @@ void evaluateRandomUniform(EvaluateContext &context) {
 
 // ---- fused
 
-/// The type one step computes for one element, by the step op's own shape rule on scalars.
+/// The type that one step computes for one element, from the step op's own shape rule on scalars.
 llvm::Expected<DType> stepDType(const Expression::Step &step, llvm::ArrayRef<DType> known,
                                 llvm::ArrayRef<int64_t> shape) {
   if (step.op == Op::constant)
@@ -169,7 +169,7 @@ Cost fusedCost(const Node &node) {
 constexpr llvm::StringRef namesSeedStep[] = {"seed", "step"};
 constexpr llvm::StringRef namesMany[] = {"x..."};
 
-/// Random numbers belong to whoever meets them.
+/// Random numbers have no batch of their own and adopt that of the other operands of their users.
 BatchFact belongsToReader(const Node &, llvm::ArrayRef<BatchFact>, unsigned) { return {}; }
 
 } // namespace
@@ -190,7 +190,7 @@ RandomUniformAttributes randomUniformOf(const Expression::Step &step, llvm::Arra
   return random;
 }
 
-// Not `elementwise`: it has no scalar function of its operands alone. The fuse pass and `fused` know it by name.
+// Not `elementwise`: it has no scalar function of its operands only. The fuse pass and `fused` handle it explicitly.
 constinit const OpInfo randomUniformInfo = {
     .name = "random_uniform",
     .doc = "Philox numbers in [0, 1), a function of seed, step, instance, global sample and element (ir/ops/philox.h). "

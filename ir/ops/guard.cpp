@@ -1,6 +1,5 @@
-// What stands between gradients and their optimizers: the global norm, the factor that clips it, whether the step
-// counts at all, and the loss scale of the next one. None of it depends on how gradients are split or in which order
-// they are summed: guard.h says how.
+// Ops between gradients and their optimizers: the global norm, the factor that clips it, whether the step applies, and
+// the next loss scale. None of them depends on how gradients are split or in which order they are summed (see guard.h).
 #include "ir/ops/guard.h"
 #include "ir/ops/helpers.h"
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace {
 constexpr int digitBits = 32;
 constexpr uint64_t digitMask = 0xffffffff;
 
-/// The number that an accumulator stands for.
+/// The value that an accumulator represents.
 class ExactSum {
 public:
   void addSquareOf(float value) {
@@ -37,7 +36,7 @@ public:
     accumulator.values[squareSumNaNs] = nans;
     accumulator.values[squareSumInfinities] = infinities;
   }
-  /// The square root, to all the bits that f64 has.
+  /// The square root in f64 precision.
   double root() const {
     if (nans > 0)
       return std::numeric_limits<double>::quiet_NaN();
@@ -110,7 +109,7 @@ Cost costOfSquareSum(const Node &node) { return costWithFlops(node, 2 * costOfTy
 
 // ---- clip_norm
 
-/// Where the operands behind the accumulators begin.
+/// The index of the first operand after the accumulators.
 size_t accumulatorsOf(const ClipNormAttributes &attributes, size_t operands) {
   size_t others = size_t{1} + attributes.bounded + attributes.scaled;
   return operands > others ? operands - others : 0;

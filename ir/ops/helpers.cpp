@@ -76,12 +76,12 @@ llvm::Error checkIndex(const OpInfo &info, llvm::StringRef constraint, llvm::Arr
                          "operand " + llvm::Twine(operand) + " is not i64 or i32: " + toString(operands[operand]));
 }
 
-llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool wide) {
-  if (!wide)
+llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool accumulateF32) {
+  if (!accumulateF32)
     return elements;
   if (elements == DType::bf16 || elements == DType::f16)
     return DType::f32;
-  return constraintError(info.name, "C0", "only sums of 16-bit floats are wide, not of " + nameOf(elements));
+  return constraintError(info.name, "C0", "accumulate_f32 is for sums of 16-bit floats, not of " + nameOf(elements));
 }
 
 std::string shapeText(llvm::ArrayRef<int64_t> shape) {

@@ -1,7 +1,7 @@
-// What the descriptor files share: operand lists, checks, index arithmetic, costs.
+// Shared by the descriptor files: operand lists, checks, index arithmetic, costs.
 //
-// Constraint (C0), common to all ops and never repeated in their docs: as many operands as named, each of them a
-// tensor; `wide`, which makes the sums that an op returns f32, with operands of 16-bit floats only.
+// Constraint (C0) holds for all ops and is not repeated in their docs: as many operands as named, each a tensor.
+// `accumulate_f32`, which makes the sums that an op returns f32, needs operands of 16-bit floats.
 #pragma once
 
 #include "ir/builder.h"
@@ -28,7 +28,7 @@ std::unique_ptr<AttributesBase> makeAttributes() {
 template <class A>
 std::unique_ptr<AttributesBase> accumulateInF32(const Node &node) {
   A attributes = node.get<A>();
-  attributes.wide = true;
+  attributes.accumulateF32 = true;
   return std::make_unique<Attributes<A>>(std::move(attributes));
 }
 template <class A>
@@ -39,10 +39,10 @@ const A &attributesOf(const AttributesBase *attributes) {
 
 // ---- checks for `infer`; errors as constraintError makes them
 
-/// (C0): the operand count fits the descriptor's names and every operand is a tensor. First line of every `infer`,
+/// (C0): the operand count matches the descriptor's names and every operand is a tensor. First line of every `infer`,
 /// except for ops that take futures or tokens.
 llvm::Error checkOperands(const OpInfo &info, llvm::ArrayRef<Type> operands);
-/// Appends the result type, or fails when a dim is negative or there are more than mostBytes.
+/// Appends the result type. Fails if a dim is negative or the size exceeds maxBytes.
 llvm::Error addResult(const OpInfo &info, llvm::StringRef constraint, DType dtype, llvm::ArrayRef<int64_t> shape,
                       llvm::SmallVectorImpl<Type> &results);
 /// 0 <= axis < rank.
@@ -55,18 +55,18 @@ llvm::Error checkSame(const OpInfo &info, llvm::StringRef constraint, llvm::Arra
 llvm::Error checkFloat(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
 /// dtype i64 or i32.
 llvm::Error checkIndex(const OpInfo &info, llvm::StringRef constraint, llvm::ArrayRef<Type> operands, unsigned operand);
-/// What a sum of elements has: their dtype, or f32 for a wide sum, whose elements have 16 bits.
-llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool wide);
+/// The dtype of a sum: that of its elements, or f32 with accumulate_f32, which requires 16-bit elements.
+llvm::Expected<DType> dtypeOfSum(const OpInfo &info, DType elements, bool accumulateF32);
 /// [2,3]
 std::string shapeText(llvm::ArrayRef<int64_t> shape);
 
 // ---- index arithmetic for `evaluate`
 
 Shape rowMajorStrides(llvm::ArrayRef<int64_t> shape);
-/// The next index in row-major order; false after the last one (and coordinates are zero again).
+/// Advances to the next index in row-major order. Returns false after the last one, with all coordinates back at zero.
 bool advance(llvm::MutableArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> shape);
 int64_t flatIndex(llvm::ArrayRef<int64_t> coordinates, llvm::ArrayRef<int64_t> strides);
-/// Calls visit(flat, coordinates) for every index of `shape` in row-major order; never for a shape with a zero dim.
+/// Calls visit(flat, coordinates) for every index of `shape` in row-major order. Makes no calls if a dim is zero.
 template <class Visit>
 void forEachIndex(llvm::ArrayRef<int64_t> shape, Visit visit) {
   if (checkedElements(shape) == 0)
@@ -77,8 +77,8 @@ void forEachIndex(llvm::ArrayRef<int64_t> shape, Visit visit) {
     visit(flat++, llvm::ArrayRef<int64_t>(coordinates));
   while (advance(coordinates, shape));
 }
-/// Strides with which an index of `to` walks a tensor of shape `from` broadcast to it (numpy rules): 0 where it
-/// stretches.
+/// Strides that map an index of `to` to a tensor of shape `from` that is broadcast to it (numpy rules). 0 along
+/// stretched axes.
 Shape broadcastStrides(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 /// Whether `from` broadcasts to `to`: right-aligned, each dim equal or 1, rank not larger.
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
@@ -89,16 +89,16 @@ int64_t productOf(llvm::ArrayRef<int64_t> shape, int64_t from, int64_t to);
 
 // ---- derivatives
 
-/// The one number a value consists of, if a constant (seen through broadcast and reshape) says so.
+/// The value of every element, if it is a constant (seen through broadcast and reshape). Otherwise nullopt.
 std::optional<double> splatOf(const Value *value);
 
 // ---- costs
 
-/// For ops whose result is their operand's memory.
+/// For ops whose result aliases their operand.
 Cost costNothing(const Node &node);
 /// Bytes from the types, flops as given.
 Cost costWithFlops(const Node &node, double flops);
-/// costOfTypes, but of operand 0 only what is handed on is read: gathers and slices.
+/// Like costOfTypes, but reads only the selected elements of operand 0. For gathers and slices.
 Cost costOfSelection(const Node &node);
 
 } // namespace fsdpc

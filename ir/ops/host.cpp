@@ -1,4 +1,4 @@
-// Copies between the device and its host. Their values are their operands': what they change is where it lies.
+// Copies between the device and its host. They change only the location of a value.
 #include "ir/ops/helpers.h"
 
 namespace fsdpc {
@@ -36,7 +36,7 @@ const OpInfo offloadStartInfo = {
 
 const OpInfo reloadStartInfo = {
     .name = "reload.start",
-    .doc = "Starts a copy of x, which lies in the host's memory, to the device; a wait delivers it there.",
+    .doc = "Starts a copy of x from host memory to the device; a wait yields the copy.",
     .operandNames = namesX,
     .traits = startsTransfer,
     .infer = infer<reloadStartInfo>,

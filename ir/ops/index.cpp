@@ -1,7 +1,8 @@
 // Ops that address elements by other elements: gather, scatter_add, gather_nd; and cumulative_sum.
 //
-// An index in [-d, d) names an element of an axis of d elements, negative ones from its end. Others are a fault of the
-// data that no shape rule can see: here a gathered element is then NaN (0 for integers) and a scattered one is dropped.
+// An index in [-d, d) selects an element of an axis of d elements, negative ones from its end. Other indices are errors
+// in the data that no shape rule can detect. Here a gathered element is then NaN (0 for integers) and a scattered one
+// is dropped.
 #include "ir/ops/index.h"
 
 #include "ir/ops/batch_rules.h"
@@ -81,7 +82,7 @@ llvm::Error inferGather(llvm::ArrayRef<Type> operands, const AttributesBase *att
   return addResult(gatherInfo, "C3", x.dtype(), shape, results);
 }
 
-/// Calls visit(position of a row of `inner` elements in the indexed tensor or -1, its position in the tensor of picked
+/// Calls visit(offset of a row of `inner` elements in the indexed tensor or -1, its offset in the tensor of picked
 /// rows).
 template <class Visit>
 void forEachPickedRow(llvm::ArrayRef<double> indices, int64_t outer, int64_t size, int64_t inner, Visit visit) {
@@ -129,7 +130,7 @@ llvm::Error inferScatterAdd(llvm::ArrayRef<Type> operands, const AttributesBase 
                                " of the indices at axis " + llvm::Twine(own.axis));
   Shape shape =
       joined(updates.shape().take_front(own.axis), {own.size}, updates.shape().drop_front(own.axis + indices.rank()));
-  llvm::Expected<DType> dtype = dtypeOfSum(scatterAddInfo, updates.dtype(), own.wide);
+  llvm::Expected<DType> dtype = dtypeOfSum(scatterAddInfo, updates.dtype(), own.accumulateF32);
   if (!dtype)
     return dtype.takeError();
   return addResult(scatterAddInfo, "C3", *dtype, shape, results);
@@ -208,7 +209,7 @@ void gatherNdVjp(VjpContext &context) {
   int64_t batch = context.node.get<GatherNdAttributes>().batchDims;
   IndexTuples own(x->type(), indices->type(), batch);
   Builder &builder = context.builder;
-  // Batches share no rows, so they are scattered side by side; one table of rows is what scatter_add is for.
+  // With several batches, scatters each into its own rows. scatter_add handles only one table of rows.
   if (own.batches > 1) {
     Value *zeros = builder.constantLike(x, 0);
     context.operandCotangents[0] =
@@ -267,7 +268,7 @@ constexpr llvm::StringRef namesScatter[] = {"indices", "updates"};
 
 // ---- where the batch comes out
 
-/// Gather: `axis` of x makes room for the axes of the indices.
+/// Gather: the axes of the indices replace `axis` of x.
 int64_t axisOfGather(const Node &node, unsigned operand, int64_t axis) {
   int64_t gathered = node.get<AxisAttributes>().axis;
   if (operand == 1)

@@ -1,4 +1,4 @@
-// Losses over class labels: one term per position; sums, means and sample weights are made of other ops.
+// Losses over class labels: one term per position. Sums, means and sample weights are built from other ops.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
@@ -13,7 +13,7 @@ constexpr llvm::StringRef crossEntropyGradNames[] = {"dterms", "logits", "labels
 constexpr llvm::StringRef nllNames[] = {"log_probs", "labels"};
 constexpr llvm::StringRef nllGradNames[] = {"dterms", "log_probs", "labels"};
 
-/// What all four ops check on their scores [R...,C] and labels [R...].
+/// The checks on scores [R...,C] and labels [R...] that all four ops share.
 llvm::Error checkScores(const OpInfo &info, const Type &scores, const Type &labels) {
   if (scores.rank() < 1 || !isFloat(scores.dtype()) || scores.dim(-1) < 1)
     return constraintError(info.name, "C1",
@@ -30,7 +30,7 @@ llvm::Error checkSmoothing(const OpInfo &info, const LossAttributes &attributes)
   if (attributes.labelSmoothing >= 0 && attributes.labelSmoothing <= 1)
     return llvm::Error::success();
   return constraintError(info.name, "C3",
-                         "label_smoothing lies in [0, 1] but is " + doubleText(attributes.labelSmoothing));
+                         "label_smoothing must be in [0, 1] but is " + doubleText(attributes.labelSmoothing));
 }
 
 llvm::Error checkNoSmoothing(const OpInfo &info, const LossAttributes &attributes) {
@@ -40,7 +40,7 @@ llvm::Error checkNoSmoothing(const OpInfo &info, const LossAttributes &attribute
                          "nll has no label_smoothing, but it is " + doubleText(attributes.labelSmoothing));
 }
 
-/// A cotangent or statistic of every position.
+/// Checks a cotangent or statistic with one value per position.
 llvm::Error checkPerPosition(const OpInfo &info, llvm::StringRef name, const Type &type, const Type &scores) {
   if (type == termsType(scores))
     return llvm::Error::success();
@@ -106,7 +106,8 @@ llvm::Error inferNllGrad(llvm::ArrayRef<Type> operands, const AttributesBase *at
   return llvm::Error::success();
 }
 
-/// A label that is no class: programs refuse such data when they load it, so the evaluator only has to make it visible.
+/// The result for a label that is no class. Programs reject such data when they load it, so the evaluator only has to
+/// make it visible.
 constexpr double noClass = std::numeric_limits<double>::quiet_NaN();
 
 bool isClass(double label, int64_t classes) { return label >= 0 && label < static_cast<double>(classes); }
@@ -134,7 +135,7 @@ void evaluateCrossEntropy(EvaluateContext &context) {
     if (label == static_cast<double>(attributes.ignoreIndex))
       continue;
     double term = isClass(label, classes) ? (1 - smoothing) * (lse - z[static_cast<int64_t>(label)]) : noClass;
-    // Left out rather than multiplied by zero: a logit of -inf must not turn an unsmoothed term into NaN.
+    // Skipped rather than multiplied by zero: a logit of -inf must not turn an unsmoothed term into NaN.
     for (int64_t c = 0; smoothing != 0 && c < classes; ++c)
       term += smoothing / static_cast<double>(classes) * (lse - z[c]);
     context.results[0].values[row] = term;
@@ -223,7 +224,7 @@ const OpInfo crossEntropyInfo = {
            "the derivative "
            "only. (C1) logits are float with one class or more. (C2) labels are i64[R...]; those not ignored lie in "
            "[0, C), which "
-           "only a run can check. (C3) label_smoothing lies in [0, 1].",
+           "only a run can check. (C3) label_smoothing is in [0, 1].",
     .operandNames = crossEntropyNames,
     .traits = pure,
     .makeAttributes = makeAttributes<LossAttributes>,

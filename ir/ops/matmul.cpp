@@ -1,4 +1,4 @@
-// matmul: the product of the last two dims, over batch dims in front, perhaps with a bias for every row.
+// matmul: the matrix product over the last two dims, with leading batch dims and an optional bias for every row.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr llvm::StringRef matmulNames[] = {"a", "b", "bias?"};
 
-/// The dims of y [batch..., rows, columns] = A [.., rows, inner] B [.., inner, columns], transposes seen through.
+/// The dims of y [batch..., rows, columns] = A [.., rows, inner] B [.., inner, columns], with transposes resolved.
 struct MatmulShape {
   int64_t rows, innerA, innerB, columns;
   llvm::ArrayRef<int64_t> batchA, batchB;
@@ -45,7 +45,8 @@ llvm::Error inferMatmul(llvm::ArrayRef<Type> operands, const AttributesBase *att
     return constraintError("matmul", "C3", "batch dims differ: " + both);
   if (a.dtype() != b.dtype() || a.dtype() == DType::boolean)
     return constraintError("matmul", "C4", "the operands need one dtype of numbers: " + both);
-  llvm::Expected<DType> dtype = dtypeOfSum(matmulInfo, a.dtype(), attributesOf<MatmulAttributes>(attributes).wide);
+  llvm::Expected<DType> dtype =
+      dtypeOfSum(matmulInfo, a.dtype(), attributesOf<MatmulAttributes>(attributes).accumulateF32);
   if (!dtype)
     return dtype.takeError();
   if (operands.size() == 3)
@@ -85,7 +86,7 @@ void evaluateMatmul(EvaluateContext &context) {
       }
 }
 
-/// x [batch..., m, n] -> [batch * m, n]; with `swap`, of x with its last two dims swapped.
+/// x [batch..., m, n] -> [batch * m, n]. With `swap`, swaps the last two dims of x first.
 Value *flattened(Builder &builder, Value *x, bool swap) {
   if (swap)
     x = builder.swapLastTwo(x);
@@ -93,25 +94,25 @@ Value *flattened(Builder &builder, Value *x, bool swap) {
   return builder.reshape(x, {productOf(x->type().shape(), 0, rank - 1), x->type().dim(-1)});
 }
 
-/// dA = dy B^T, or its transpose B dy^T if a came transposed.
+/// dA = dy B^T, or its transpose B dy^T if a is transposed.
 Value *cotangentOfA(Builder &builder, const Node &node, Value *dy) {
-  const auto &[transposeA, transposeB, wide] = node.get<MatmulAttributes>();
+  const auto &[transposeA, transposeB, accumulateF32] = node.get<MatmulAttributes>();
   Value *a = node.operand(0), *b = node.operand(1);
   if (a->type().rank() > 2 || b->type().rank() == 2)
     return transposeA ? builder.matmul(b, dy, transposeB, true) : builder.matmul(dy, b, false, !transposeB);
-  // One a for all batches: the sum over batches is one matmul whose inner dim runs over batches and columns.
+  // All batches share a: the sum over batches is one matmul whose inner dim runs over batches and columns.
   Value *dyColumns = flattened(builder, dy, true), *bColumns = flattened(builder, b, !transposeB);
   return transposeA ? builder.matmul(bColumns, dyColumns, true, false)
                     : builder.matmul(dyColumns, bColumns, true, false);
 }
 
-/// dB = A^T dy, or its transpose dy^T A if b came transposed.
+/// dB = A^T dy, or its transpose dy^T A if b is transposed.
 Value *cotangentOfB(Builder &builder, const Node &node, Value *dy) {
-  const auto &[transposeA, transposeB, wide] = node.get<MatmulAttributes>();
+  const auto &[transposeA, transposeB, accumulateF32] = node.get<MatmulAttributes>();
   Value *a = node.operand(0), *b = node.operand(1);
   if (b->type().rank() > 2 || a->type().rank() == 2)
     return transposeB ? builder.matmul(dy, a, true, transposeA) : builder.matmul(a, dy, !transposeA, false);
-  // One b (a weight) for all batches: as above; of the usual form x [B, T, C] w [C, D] nothing is transposed in memory.
+  // All batches share b (a weight), as above. The usual form x [B, T, C] w [C, D] needs no transpose in memory.
   Value *aRows = flattened(builder, a, transposeA), *dyRows = flattened(builder, dy, false);
   return transposeB ? builder.matmul(dyRows, aRows, true, false) : builder.matmul(aRows, dyRows, true, false);
 }
@@ -163,7 +164,7 @@ constinit const OpInfo matmulInfo = {
     .evaluate = evaluateMatmul,
     .vjp = matmulVjp,
     .cost = matmulCost,
-    .computeClass = ComputeClass::product,
+    .computeClass = ComputeClass::matmul,
     .stages = everyStage,
     .batch = batchByAxis<axisOfProduct>,
     .firstSum = 0,

@@ -14,7 +14,7 @@ constexpr llvm::StringRef layerNormGradNames[] = {"dy", "x", "gamma", "mean", "r
 constexpr llvm::StringRef rmsNormNames[] = {"x", "gamma", "residual?"};
 constexpr llvm::StringRef rmsNormGradNames[] = {"dy", "x", "gamma", "rstd", "addend?"};
 
-/// x, gamma and (if present) beta as all of these ops take them.
+/// Checks x, gamma and (if present) beta, for all ops of this file.
 llvm::Error checkNormalised(const OpInfo &info, const Type &x, llvm::ArrayRef<Type> scales,
                             const NormAttributes &attributes) {
   if (llvm::Error error = checkAxis(info, "C1", attributes.axis, x.rank()))
@@ -32,18 +32,19 @@ llvm::Error checkNormalised(const OpInfo &info, const Type &x, llvm::ArrayRef<Ty
   return llvm::Error::success();
 }
 
-/// One number per row.
+/// One value per row.
 Type statisticOf(const Type &x, const NormAttributes &attributes) {
   return Type(DType::f32, x.shape().take_front(attributes.axis));
 }
 
-/// The residual or addend, if there is one, has the type of x.
+/// Checks that the residual or addend, if present, has the type of x.
 llvm::Error checkAdded(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned x) {
   bool isAdded = operands.size() > info.minOperands();
   return isAdded ? checkSame(info, "C8", operands, info.minOperands(), x) : llvm::Error::success();
 }
 
-/// y, and as many statistics as there are scales: layer_norm keeps mean and rstd, rms_norm rstd. Then the sum.
+/// Results: y, then as many statistics as there are scales (mean and rstd for layer_norm, rstd for rms_norm), then the
+/// sum with the residual, if present.
 template <const OpInfo &info>
 llvm::Error inferNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                       llvm::SmallVectorImpl<Type> &results) {
@@ -64,7 +65,7 @@ llvm::Error inferNorm(llvm::ArrayRef<Type> operands, const AttributesBase *attri
   return llvm::Error::success();
 }
 
-/// Operands dy, x, gamma and the statistics; results dx and a cotangent for every scale.
+/// Operands: dy, x, gamma and the statistics. Results: dx and a cotangent for every scale.
 template <const OpInfo &info>
 llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                           llvm::SmallVectorImpl<Type> &results) {
@@ -83,7 +84,7 @@ llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *a
           info.name, "C7", "one number per row is " + toString(statisticOf(x, a)) + ", but is " + toString(statistic));
   if (llvm::Error error = checkAdded(info, operands, 1))
     return error;
-  llvm::Expected<DType> dtype = dtypeOfSum(info, operands[2].dtype(), a.wide);
+  llvm::Expected<DType> dtype = dtypeOfSum(info, operands[2].dtype(), a.accumulateF32);
   if (!dtype)
     return dtype.takeError();
   results.push_back(x);
@@ -91,7 +92,7 @@ llvm::Error inferNormGrad(llvm::ArrayRef<Type> operands, const AttributesBase *a
   return llvm::Error::success();
 }
 
-/// The rows that are normalised one by one, and how many elements each has.
+/// The rows, each normalized separately, and their element count.
 struct Rows {
   int64_t rows, count;
 
@@ -99,7 +100,7 @@ struct Rows {
       : rows(productOf(x.shape(), 0, axis)), count(productOf(x.shape(), axis, x.rank())) {}
 };
 
-/// What is normalised: x, or its sum with operand `residual`, which is the last result.
+/// The normalized tensor: x, or its sum with operand `residual`, which is the last result.
 const HostTensor &normalisedOf(EvaluateContext &context, unsigned residual) {
   const HostTensor &x = *context.operands[0];
   if (context.operands.size() <= residual)
@@ -111,7 +112,7 @@ const HostTensor &normalisedOf(EvaluateContext &context, unsigned residual) {
   return sum;
 }
 
-/// Adds operand `addend` to dx, as a node of its own would.
+/// Adds operand `addend` to dx, like a separate add node.
 void addToGradient(EvaluateContext &context, unsigned addend) {
   if (context.operands.size() <= addend)
     return;
@@ -204,8 +205,8 @@ void evaluateRmsNormGrad(EvaluateContext &context) {
   addToGradient(context, 4);
 }
 
-/// The derivative takes dy, x, gamma and the statistics, which are the results after y. Residuals are fused behind
-/// autodiff only (V12), so a sum never has a cotangent.
+/// The gradient op takes dy, x, gamma and the statistics, which are the results after y. Residuals are fused only after
+/// autodiff (V12), so a sum never has a cotangent.
 template <Op gradientOp>
 void differentiateNorm(VjpContext &context) {
   assert(!addedOperand(context.node) && "residuals are fused after differentiation");
@@ -224,7 +225,7 @@ void differentiateNorm(VjpContext &context) {
       context.operandCotangents[i] = gradient->result(i);
 }
 
-/// So many operations per element of the first result, and one for an added operand.
+/// Costs `operations` per element of the first result, and one more for an added operand.
 template <int operations>
 Cost normCost(const Node &node) {
   int perElement = operations + (addedOperand(node) ? 1 : 0);
@@ -234,7 +235,7 @@ Cost normCost(const Node &node) {
 bool isNorm(const Node &node) { return node.op() == Op::layerNorm || node.op() == Op::rmsNorm; }
 bool isNormGrad(const Node &node) { return node.op() == Op::layerNormGrad || node.op() == Op::rmsNormGrad; }
 
-/// Of x, what is before the axes that are normalized.
+/// The axes of x before the normalized ones keep the batch.
 int64_t axisOfNorm(const Node &node, unsigned operand, int64_t axis) {
   return operand == 0 && axis < node.get<NormAttributes>().axis ? axis : -1;
 }

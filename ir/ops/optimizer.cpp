@@ -1,16 +1,16 @@
 // Optimizers: the updates of torch.optim (single tensor, maximize=False) and of Lion (Chen et al., Symbolic Discovery
-// of Optimization Algorithms, arXiv 2302.06675), element by element, so they work on whole parameters and on shards
-// alike. Which state exists is decided by attributes; every number is an operand.
+// of Optimization Algorithms, arXiv 2302.06675). They are elementwise, so they work on full parameters and on shards
+// alike. Attributes decide which state exists. Every number is an operand.
 //
-// Results lie over operands: result 0 over p (operand 0), result i >= 1 over operand i + 1; operand 1 is the gradient.
+// Results overwrite operands: result 0 operand 0 (p), result i >= 1 operand i + 1. Operand 1 is the gradient.
 //
-// A gradient may have been summed in 16 bits and is then read as it is.
+// A gradient may have been summed in 16 bits and is then read in that type.
 //
-// With `copies` one more tensor follows the states: of p's shape and a 16-bit float type. Its old value is not read;
-// its result is p'. So the next gather sends what the update has just written.
+// With `copies`, one more tensor follows the states, with p's shape and a 16-bit float type. Its old value is not read,
+// and its result is p'. So the next gather sends the values that the update has just written.
 //
-// With `guarded` the last two operands are scale f32[] and applies bool[]: g * scale stands for g, and where `applies`
-// is false every result is its operand: a step that must not count leaves no trace.
+// With `guarded`, the last two operands are scale f32[] and applies bool[]. g * scale replaces g. If `applies` is
+// false, every result equals its operand, so the step has no effect.
 #include "ir/ops/helpers.h"
 #include <cmath>
 
@@ -18,13 +18,13 @@ namespace fsdpc {
 
 namespace {
 
-/// Which of OptimizerAttributes an op understands.
-struct Understood {
+/// The OptimizerAttributes that an op supports.
+struct SupportedAttributes {
   bool momentum = false, nesterov = false, decoupled = false, centered = false;
 };
 
-/// One operand list of an op: p, g, `states` tensors, the copy if there is one, `scalars` f64[] and, if hasStep, the
-/// step i64[]; then scale and applies.
+/// The operand list of an op: p, g, `states` tensors, the copy if present, `scalars` f64[] and, if hasStep, the step
+/// i64[]. Then scale and applies, if guarded.
 struct Layout {
   size_t states, scalars;
   bool hasStep;
@@ -55,7 +55,7 @@ Layout rmspropLayout(const OptimizerAttributes &attributes) {
 
 Layout lionLayout(const OptimizerAttributes &attributes) { return {1, 4, false, attributes}; }
 
-llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, Understood understood) {
+llvm::Error checkAttributes(const OpInfo &info, const OptimizerAttributes &attributes, SupportedAttributes understood) {
   if ((attributes.momentum && !understood.momentum) || (attributes.nesterov && !understood.nesterov) ||
       (attributes.decoupled && !understood.decoupled) || (attributes.centered && !understood.centered))
     return constraintError(info.name, "C4", "an attribute of another optimizer is set");
@@ -97,7 +97,7 @@ llvm::Error inferOptimizer(const OpInfo &info, llvm::ArrayRef<Type> operands, La
   return llvm::Error::success();
 }
 
-template <const OpInfo &info, Layout (*layoutOf)(const OptimizerAttributes &), Understood understood>
+template <const OpInfo &info, Layout (*layoutOf)(const OptimizerAttributes &), SupportedAttributes understood>
 llvm::Error infer(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                   llvm::SmallVectorImpl<Type> &results) {
   const auto &a = attributesOf<OptimizerAttributes>(attributes);
@@ -145,7 +145,7 @@ void evaluateSgd(EvaluateContext &context) {
     double g = step.gradient(i) + weightDecay * step.parameter(i);
     if (attributes.momentum) {
       const double momentum = step.scalar(2), dampening = step.scalar(3);
-      // The first gradient fills the buffer undamped.
+      // The first gradient initializes the buffer undamped.
       double buffer = step.number() == 1 ? g : momentum * step.state(0, i) + (1 - dampening) * g;
       step.setState(0, i, buffer);
       g = attributes.nesterov ? g + momentum * buffer : buffer;
@@ -235,10 +235,10 @@ void evaluateLion(EvaluateContext &context) {
   }
 }
 
-/// About ten operations per element of each tensor that is kept.
+/// About ten operations per element of each result tensor.
 Cost costOfOptimizer(const Node &node) { return costWithFlops(node, 10 * costOfTypes(node).flops); }
 
-// "..." because the attributes decide how many follow.
+// "..." because the number of operands depends on the attributes.
 constexpr llvm::StringRef sgdNames[] = {"p", "g", "states_and_numbers..."};
 constexpr llvm::StringRef adamNames[] = {"p", "g", "exp_avg", "exp_avg_sq", "copy_and_numbers..."};
 constexpr llvm::StringRef adadeltaNames[] = {"p", "g", "square_avg", "acc_delta", "copy_and_numbers..."};
@@ -264,7 +264,7 @@ const OpInfo sgdInfo = {
     .operandNames = sgdNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<sgdInfo, sgdLayout, Understood{.momentum = true, .nesterov = true}>,
+    .infer = infer<sgdInfo, sgdLayout, SupportedAttributes{.momentum = true, .nesterov = true}>,
     .evaluate = evaluateSgd,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
@@ -286,7 +286,7 @@ const OpInfo adamInfo = {
     .operandNames = adamNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<adamInfo, adamLayout, Understood{.decoupled = true}>,
+    .infer = infer<adamInfo, adamLayout, SupportedAttributes{.decoupled = true}>,
     .evaluate = evaluateAdam,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
@@ -307,7 +307,7 @@ const OpInfo adadeltaInfo = {
     .operandNames = adadeltaNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<adadeltaInfo, adadeltaLayout, Understood{}>,
+    .infer = infer<adadeltaInfo, adadeltaLayout, SupportedAttributes{}>,
     .evaluate = evaluateAdadelta,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
@@ -326,7 +326,7 @@ const OpInfo adagradInfo = {
     .operandNames = adagradNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<adagradInfo, adagradLayout, Understood{}>,
+    .infer = infer<adagradInfo, adagradLayout, SupportedAttributes{}>,
     .evaluate = evaluateAdagrad,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
@@ -349,7 +349,7 @@ const OpInfo rmspropInfo = {
     .operandNames = rmspropNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<rmspropInfo, rmspropLayout, Understood{.momentum = true, .centered = true}>,
+    .infer = infer<rmspropInfo, rmspropLayout, SupportedAttributes{.momentum = true, .centered = true}>,
     .evaluate = evaluateRmsprop,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,
@@ -368,7 +368,7 @@ const OpInfo lionInfo = {
     .operandNames = lionNames,
     .traits = inPlace,
     .makeAttributes = makeAttributes<OptimizerAttributes>,
-    .infer = infer<lionInfo, lionLayout, Understood{}>,
+    .infer = infer<lionInfo, lionLayout, SupportedAttributes{}>,
     .evaluate = evaluateLion,
     .vjp = notDifferentiable,
     .cost = costOfOptimizer,

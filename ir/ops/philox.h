@@ -1,4 +1,4 @@
-// The random bits of training programs. This is their definition: the runtime has a copy of its own that must agree bit
+// The random bits of training programs. This is their definition. The runtime has a separate copy that must agree bit
 // for bit.
 //
 // random_uniform, for element `e` (row-major, within one sample) of global sample `s` at Dropout `instance`:
@@ -9,8 +9,8 @@
 //   word    = philox4x32_10(counter, {k0, k1})[e % 4]
 //   value   = (word >> 8) * 2^-24                                             exact in f32, in [0, 1)
 //
-// Nothing in it depends on the world size or on the micro-batch size, so a run on 4 ranks drops what a run on 1 rank
-// drops.
+// Nothing here depends on the world size or on the micro-batch size, so a run on 4 ranks drops the same elements as a
+// run on 1 rank.
 //
 // Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. splitmix64: Steele et al., OOPSLA
 // 2014.

@@ -26,7 +26,7 @@ llvm::Expected<Shape> pooledShape(const OpInfo &info, llvm::ArrayRef<int64_t> x,
   if (!spatial)
     return spatial.takeError();
   if (!everyWindowTouchesInput(window, *spatial))
-    return constraintError(info.name, "C4", "a window lies wholly in the padding of x " + shapeText(x));
+    return constraintError(info.name, "C4", "a window is entirely in the padding of x " + shapeText(x));
   Shape result = {x[0], x[1]};
   result.append(spatial->begin(), spatial->end());
   return result;
@@ -64,7 +64,7 @@ llvm::Error inferAveragePool(llvm::ArrayRef<Type> operands, const AttributesBase
   return addResult(info, "C8", operands[0].dtype(), *shape, results);
 }
 
-/// The gradient ops: dx has `shape`, and every operand the shape of the pooled `shape`.
+/// The shape rule of the gradient ops: dx has `shape`, and every operand has the shape that pooling gives for it.
 llvm::Error inferGradient(const OpInfo &info, llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                           llvm::SmallVectorImpl<Type> &results) {
   if (llvm::Error error = checkOperands(info, operands))
@@ -114,7 +114,7 @@ void evaluateMaxPool(EvaluateContext &context) {
       int64_t to = plane * planeOf(y.type) + tap.output;
       bool first = tap.output != previous;
       previous = tap.output;
-      // A NaN wins over every number, and the first NaN over later ones, as in the frameworks.
+      // A NaN wins over every number, and the first NaN wins over later ones, as in the frameworks.
       bool wins = from[tap.input] > y.values[to] || (std::isnan(from[tap.input]) && !std::isnan(y.values[to]));
       if (!first && !wins)
         continue;
@@ -136,7 +136,7 @@ void evaluateMaxPoolGrad(EvaluateContext &context) {
   }
 }
 
-/// By how much each element of an output is divided.
+/// The divisor of each output element.
 std::vector<double> divisors(const std::vector<WindowTap> &taps, const PoolAttributes &attributes, int64_t outputs) {
   if (attributes.countIncludePad)
     return std::vector<double>(outputs, static_cast<double>(*checkedElements(attributes.kernel)));

@@ -8,7 +8,7 @@ namespace fsdpc {
 
 namespace {
 
-/// (C1) axes ascend and lie in the rank; (C2) elements are numbers; (C3), where the reduction has no neutral element,
+/// (C1) axes ascend and are within the rank; (C2) elements are numbers; (C3), if the reduction has no neutral element,
 /// none of the axes is empty.
 llvm::Error inferReduction(const OpInfo &info, bool hasNeutral, llvm::ArrayRef<Type> operands,
                            const AttributesBase *attributes, llvm::SmallVectorImpl<Type> &results) {
@@ -23,7 +23,7 @@ llvm::Error inferReduction(const OpInfo &info, bool hasNeutral, llvm::ArrayRef<T
   for (int64_t axis : own.axes)
     if (!hasNeutral && x.dim(axis) == 0)
       return constraintError(info.name, "C3", "axis " + llvm::Twine(axis) + " of " + toString(x) + " is empty");
-  llvm::Expected<DType> dtype = dtypeOfSum(info, x.dtype(), own.wide);
+  llvm::Expected<DType> dtype = dtypeOfSum(info, x.dtype(), own.accumulateF32);
   if (!dtype)
     return dtype.takeError();
   return addResult(info, "C1", *dtype, reducedShape(x.shape(), own.axes, own.keepDims), results);
@@ -62,7 +62,7 @@ void evaluateReduceMin(EvaluateContext &context) {
   reduceInto<[](double best, double x) { return x < best || std::isnan(x) ? x : best; }>(context, INFINITY);
 }
 
-/// A value of the result's shape, stretched over x.
+/// Broadcasts a value of the result's shape to the shape of x.
 Value *stretched(Builder &builder, Value *value, const Node &node) {
   llvm::ArrayRef<int64_t> shape = node.operand(0)->type().shape();
   Shape kept = reducedShape(shape, node.get<ReduceAttributes>().axes, true);
@@ -74,7 +74,7 @@ void reduceSumVjp(VjpContext &context) {
     context.operandCotangents[0] = stretched(context.builder, dy, context.node);
 }
 
-/// All elements that reach the extremum share its cotangent evenly.
+/// All elements equal to the extremum share its cotangent evenly.
 void reduceExtremumVjp(VjpContext &context) {
   Value *dy = context.resultCotangents[0];
   if (!dy || !context.needed[0])
@@ -89,7 +89,8 @@ void reduceExtremumVjp(VjpContext &context) {
   context.operandCotangents[0] = builder.select(reached, share, builder.constantLike(x, 0));
 }
 
-/// The product of the others: y / x without zeros in the group, the product of the rest at a single zero, else 0.
+/// The product of the other elements: y / x if the group has no zeros. With a single zero, the product of the rest at
+/// the zero and 0 elsewhere. With more zeros, 0.
 void reduceProdVjp(VjpContext &context) {
   Value *dy = context.resultCotangents[0];
   if (!dy || !context.needed[0])
@@ -136,7 +137,7 @@ void evaluateArgMax(EvaluateContext &context) {
   }
 }
 
-/// One step per element read.
+/// One operation per element read.
 Cost reduceCost(const Node &node) {
   return costWithFlops(node, static_cast<double>(node.operand(0)->type().elements()));
 }

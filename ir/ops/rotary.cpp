@@ -1,10 +1,11 @@
 // Rotary position embedding (Su and others, 2021), in the form that pairs element j of a vector with element j + D/2.
 //
-// A vector of width D is turned by R, which is linear in it:
+// A vector of width D is rotated by R, which is linear in it:
 //     y[j]       = x[j]       * cos[j]       - x[j + D/2] * sin[j]
 //     y[j + D/2] = x[j + D/2] * cos[j + D/2] + x[j]       * sin[j + D/2]
-// so the derivative is the transpose of R: the sines change sign and places. Where both halves of cos and sin are
-// equal, as they are for angles, that is R with -sin, the rotation back; nothing here needs it to be so.
+// So the derivative is the transpose of R: the sines change their sign and swap positions. If both halves of cos and
+// sin are equal, as they are for angles, the transpose is R with -sin, the inverse rotation. Nothing here relies on
+// that.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
@@ -13,7 +14,7 @@ namespace fsdpc {
 namespace {
 
 constexpr llvm::StringRef rotaryNames[] = {"x", "cos", "sin"};
-constexpr int64_t mostDims = 4;
+constexpr int64_t maxDims = 4;
 
 llvm::Error inferRotary(llvm::ArrayRef<Type> operands, const AttributesBase *, llvm::SmallVectorImpl<Type> &results) {
   const OpInfo &info = rotaryInfo;
@@ -22,7 +23,7 @@ llvm::Error inferRotary(llvm::ArrayRef<Type> operands, const AttributesBase *, l
   const Type &x = operands[0], &table = operands[1];
   if (llvm::Error error = checkFloat(info, "C1", operands, 0))
     return error;
-  if (x.rank() < 1 || x.rank() > mostDims || x.dim(-1) % 2 != 0)
+  if (x.rank() < 1 || x.rank() > maxDims || x.dim(-1) % 2 != 0)
     return constraintError(info.name, "C1", "x has 1 to 4 axes, the last one even: " + toString(x));
   if (llvm::Error error = checkSame(info, "C2", operands, 1, 2))
     return error;
@@ -35,7 +36,7 @@ llvm::Error inferRotary(llvm::ArrayRef<Type> operands, const AttributesBase *, l
   return llvm::Error::success();
 }
 
-/// One vector; y is another place than x.
+/// Rotates one vector. y does not alias x.
 void rotate(const double *x, const double *cos, const double *sin, int64_t width, bool transposed, double *y) {
   const int64_t half = width / 2;
   for (int64_t j = 0; j < half; ++j) {
@@ -71,7 +72,7 @@ void differentiateRotary(VjpContext &context) {
       context.builder.create(Op::rotary, {dy, node.operand(1), node.operand(2)}, back)->result();
 }
 
-/// Elements of a vector are mixed; the angles of a vector may be those of its sample.
+/// Elements of a vector are mixed. The angles of a vector may belong to its sample.
 BatchFact batchOfRotary(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
   const Type &type = node.result()->type();
   BatchFact fact = operands[0];

@@ -1,8 +1,8 @@
 // scatter_nd: rows of a tensor replaced by, or combined with, rows of updates.
 //
-// Several tuples may name one row. They are taken in the order of the tuples, so that without a reduction the last one
-// stays. Its derivative is torch's: every update that names a row gets the cotangent of that row, also one that another
-// update replaced; elements that tie for the largest or smallest share evenly.
+// Several tuples may select one row. They are applied in order, so that without a reduction the last one wins. The
+// derivative is torch's: every update of a row gets the row's cotangent, even if another update replaced it. Elements
+// that tie for the largest or smallest share evenly.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include "ir/ops/index.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Combine = double (*)(double, double);
 
-/// Null for a name that is none.
+/// Null for an unknown name.
 Combine combineOf(llvm::StringRef reduction) {
   if (reduction == "none")
     return [](double, double update) { return update; };
@@ -67,7 +67,7 @@ void evaluateScatterNd(EvaluateContext &context) {
   }
 }
 
-/// What the derivative of one node is built with.
+/// Builds the derivative of one node.
 class Derivative {
 public:
   explicit Derivative(VjpContext &context)
@@ -84,7 +84,7 @@ private:
     ScatterNdAttributes attributes{own.batchDims, reduction.str()};
     return builder.create(Op::scatterNd, {into, indices, rows}, attributes)->result();
   }
-  /// The rows that the tuples name, in the shape of the updates.
+  /// The rows that the tuples select, in the shape of the updates.
   Value *gather(Value *from) {
     return builder.create(Op::gatherNd, {from, indices}, GatherNdAttributes{own.batchDims})->result();
   }
@@ -114,8 +114,8 @@ void Derivative::added() {
     set(2, gather(dy));
 }
 
-/// The product of the others of an element's group: `product`, of all that are not zero, without this factor; 0 where
-/// another one is zero. `zeros` counts them.
+/// The product of the other factors in an element's group, where `product` is that of all nonzero factors and `zeros`
+/// is the number of zeros. 0 if another factor is zero.
 Value *Derivative::withoutFactor(Value *factor, Value *zeros, Value *product) {
   Value *zero = zeroLike(factor), *one = builder.constantLike(factor, 1);
   Value *isZero = equal(factor, zero);

@@ -85,7 +85,7 @@ llvm::Error inferReshape(llvm::ArrayRef<Type> operands, const AttributesBase *at
   return addResult(reshapeInfo, "C1", operands[0].dtype(), shape, results);
 }
 
-/// Of stop_gradient too.
+/// Also for stop_gradient.
 void evaluateReshape(EvaluateContext &context) { context.results[0].values = context.operands[0]->values; }
 
 void reshapeVjp(VjpContext &context) {
@@ -202,8 +202,7 @@ constexpr llvm::StringRef namesMany[] = {"x..."};
 
 // ---- where the batch comes out
 
-/// In row-major order the sample of element f is (f / stride) % samples, whatever the shape: finds the axis where that
-/// is so.
+/// In row-major order the sample of element f is (f / stride) % samples, for every shape. Finds the axis that matches.
 BatchFact batchAtStride(int64_t stride, int64_t samples, llvm::ArrayRef<int64_t> shape) {
   auto found = [samples](size_t axis, int64_t inner) {
     return BatchFact{BatchFact::Kind::found, {static_cast<int64_t>(axis), samples, inner}};
@@ -239,7 +238,7 @@ int64_t transposedAxis(const Node &node, unsigned, int64_t axis) {
   return llvm::find(permutation, axis) - permutation.begin();
 }
 
-/// Along the axis of the batch, every part must hold whole runs of all samples.
+/// Along the batch axis, every part must have complete sequences of all samples.
 BatchFact batchOfConcat(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned result) {
   BatchFact fact = keepsBatch(node, operands, result);
   if (!hasPosition(fact) || fact.position.axis != node.get<AxisAttributes>().axis)

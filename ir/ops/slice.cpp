@@ -1,4 +1,4 @@
-// slice and pad: each is the other's derivative.
+// slice and pad. Each is the derivative of the other.
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 
@@ -48,7 +48,7 @@ void evaluateSlice(EvaluateContext &context) {
   });
 }
 
-/// x with the axes reversed that `steps` walks backwards; x itself if there are none.
+/// Reverses the axes of x with negative steps. Returns x itself if there are none.
 Value *reverseNegativeAxes(Builder &builder, Value *x, llvm::ArrayRef<int64_t> steps) {
   if (llvm::all_of(steps, [](int64_t step) { return step > 0; }))
     return x;
@@ -61,8 +61,8 @@ Value *reverseNegativeAxes(Builder &builder, Value *x, llvm::ArrayRef<int64_t> s
   return builder.create(Op::slice, {x}, reversal)->result();
 }
 
-/// Every element of dy goes back to where it came from, zeros elsewhere. pad puts elements in ascending order, so axes
-/// that were walked backwards are reversed first.
+/// Moves every element of dy back to its source position, with zeros elsewhere. pad needs ascending order, so axes with
+/// negative steps are reversed first.
 void sliceVjp(VjpContext &context) {
   Value *dy = context.resultCotangents[0];
   if (!dy || !context.needed[0])
@@ -133,7 +133,8 @@ void padVjp(VjpContext &context) {
 
 // ---- where the batch comes out
 
-/// A part of the axis that starts with sample 0 and ends with the last; or every step-th neighbour of each sample.
+/// Keeps the batch for a part of the axis that starts with sample 0 and ends with the last one, and for every step-th
+/// neighbor of each sample.
 BatchFact batchOfSlice(const Node &node, llvm::ArrayRef<BatchFact> operands, unsigned) {
   BatchFact fact = operands[0];
   if (!hasPosition(fact))
@@ -167,7 +168,7 @@ constinit const OpInfo sliceInfo = {
     .name = "slice",
     .doc = "result[i] = x[starts + i * steps], `sizes` elements per axis. (C1) starts, sizes and steps have one entry "
            "per axis. "
-           "(C2) No step is 0. (C3) Every element read lies in x; of an empty axis, the start lies in [0, dim].",
+           "(C2) No step is 0. (C3) Every element read is in x; for an empty axis, the start is in [0, dim].",
     .operandNames = namesX,
     .traits = pure,
     .makeAttributes = makeAttributes<SliceAttributes>,

@@ -46,7 +46,7 @@ llvm::Error inferLogSoftmaxGrad(llvm::ArrayRef<Type> operands, const AttributesB
   return inferGradient(logSoftmaxGradInfo, operands, attributes, results);
 }
 
-/// The elements along the axis through one point of the other axes: begin + i * stride for i < count.
+/// The elements along the axis at one point of the other axes: begin + i * stride for i < count.
 struct Line {
   int64_t begin, count, stride;
 };
@@ -60,8 +60,9 @@ void forEachLine(const Type &type, int64_t axis, Body body) {
       body(Line{o * type.dim(axis) * stride + i, type.dim(axis), stride});
 }
 
-/// The largest element, and log(sum of exp(x - largest)): nothing overflows. They are kept apart, for a large one
-/// takes in no logarithm: where all elements are the least float, softmax is 1 / count.
+/// The largest element, and log(sum of exp(x - largest)), without overflow. They are returned separately, because
+/// adding the logarithm to a large element would lose it. If all elements are the lowest float, softmax must be 1 /
+/// count.
 std::pair<double, double> logSumExp(const std::vector<double> &values, const Line &line) {
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < line.count; ++i)
@@ -72,7 +73,7 @@ std::pair<double, double> logSumExp(const std::vector<double> &values, const Lin
   return {largest, std::log(sum)};
 }
 
-/// One for both ops: softmax = exp(log_softmax).
+/// Evaluates both ops: softmax = exp(log_softmax).
 template <bool logarithmic>
 void evaluateForward(EvaluateContext &context) {
   const HostTensor &x = *context.operands[0];

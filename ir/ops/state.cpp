@@ -1,4 +1,4 @@
-// State, memory and the ends of a function.
+// States, memory, and the end of a function.
 #include "ir/ops/helpers.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -64,7 +64,7 @@ llvm::Error inferView(llvm::ArrayRef<Type> operands, const AttributesBase *attri
   return llvm::Error::success();
 }
 
-/// Each part inside the buffer, behind the part before it.
+/// Checks that each part is inside the buffer, after the previous part.
 llvm::Error checkParts(llvm::ArrayRef<Type> parts, const PackAttributes &attributes) {
   int64_t end = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -76,7 +76,7 @@ llvm::Error checkParts(llvm::ArrayRef<Type> parts, const PackAttributes &attribu
     if (offset > attributes.elements || parts[i].elements() > attributes.elements - offset)
       return constraintError(packInfo.name, "C4",
                              "part " + llvm::Twine(i) + ", " + toString(parts[i]) + " at offset " +
-                                 llvm::Twine(offset) + ", ends behind the " + llvm::Twine(attributes.elements) +
+                                 llvm::Twine(offset) + ", ends after the " + llvm::Twine(attributes.elements) +
                                  " elements");
     end = offset + parts[i].elements();
   }
@@ -216,7 +216,7 @@ const OpInfo viewInfo = {
     .name = "view",
     .doc = "A tensor of `shape` in the memory of a flat buffer from element `offset` on. (C1) the operand has rank 1. "
            "(C2) the result "
-           "fits. (C3) it lies inside the operand.",
+           "fits. (C3) It is inside the operand.",
     .operandNames = flatNames,
     .traits = pure | aliasesOperand,
     .makeAttributes = makeAttributes<ViewAttributes>,
@@ -272,7 +272,7 @@ const OpInfo freeInfo = {
 
 const OpInfo tapInfo = {
     .name = "tap",
-    .doc = "Hands a whole tensor to the runtime under a parameter's name. (C1) a parameter is named.",
+    .doc = "Passes an unsharded tensor to the runtime under a parameter's name. (C1) a parameter is named.",
     .operandNames = namesX,
     .traits = usesEnvironment,
     .makeAttributes = makeAttributes<TapAttributes>,

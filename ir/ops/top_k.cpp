@@ -50,7 +50,7 @@ void evaluateTopK(EvaluateContext &context) {
   }
 }
 
-/// The cotangents of the values go back to where these were.
+/// Scatters the cotangents of the values to their source positions.
 void topKVjp(VjpContext &context) {
   Value *dy = context.resultCotangents[0];
   if (!dy || !context.needed[0])

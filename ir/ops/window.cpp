@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-// Products of two and sums of a few such numbers stay far from overflow.
+// Products of two such numbers and sums of a few stay far from overflow.
 constexpr int64_t extentLimit = int64_t(1) << 31;
 
 bool allWithin(llvm::ArrayRef<int64_t> values, int64_t least) {
@@ -61,7 +61,7 @@ bool everyWindowTouchesInput(const Window &window, llvm::ArrayRef<int64_t> outpu
     int64_t last = (output[axis] - 1) * window.strides[axis] - window.padsBefore[axis];
     if (last >= window.input[axis])
       return false;
-    // Windows that begin inside the input touch it there; only those that begin before it can jump over it.
+    // Windows that begin inside the input cover an element of it. Only those that begin before the input can skip it.
     for (int64_t start = -window.padsBefore[axis]; start < 0 && start <= last; start += window.strides[axis]) {
       int64_t firstInside = (-start + dilation - 1) / dilation;
       if (firstInside >= window.kernel[axis] || start + firstInside * dilation >= window.input[axis])
@@ -75,7 +75,7 @@ std::vector<WindowTap> windowTaps(const Window &window, llvm::ArrayRef<int64_t> 
   std::vector<WindowTap> taps = {{0, 0, 0}};
   for (size_t axis = 0; axis < output.size(); ++axis)
     taps = appendAxis(taps, window, output[axis], axis);
-  // Axis by axis leaves output and kernel coordinates interleaved; a stable sort by output keeps the kernel order.
+  // Appending axis by axis interleaves output and kernel coordinates. A stable sort by output keeps the kernel order.
   llvm::stable_sort(taps, [](const WindowTap &a, const WindowTap &b) { return a.output < b.output; });
   return taps;
 }

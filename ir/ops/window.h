@@ -7,7 +7,7 @@
 
 namespace fsdpc {
 
-/// One entry per spatial axis in every field; the fields point at shapes and attributes that outlive it.
+/// Every field has one entry per spatial axis. The fields reference shapes and attributes that outlive the window.
 struct Window {
   llvm::ArrayRef<int64_t> input; ///< spatial dims of x
   llvm::ArrayRef<int64_t> kernel, strides, dilations, padsBefore, padsAfter;
@@ -18,7 +18,7 @@ struct Window {
 /// pads at least 0, all below 2^31. (C3) the window fits into the padded input.
 llvm::Expected<Shape> windowOutput(llvm::StringRef op, const Window &window);
 
-/// Does every position of the window cover an element that is not padding? `output` comes from windowOutput.
+/// True if every position of the window covers an element that is not padding. `output` is from windowOutput.
 bool everyWindowTouchesInput(const Window &window, llvm::ArrayRef<int64_t> output);
 
 /// Kernel element `kernel` of output element `output` reads input element `input`: flat indices within the spatial

@@ -1,7 +1,7 @@
 // The body of a fused node: `s0 = add a0, a1; s1 = mul s0, 1.5; yield s1`.
 //
-// a0, a1, ... are the node's operands. A literal that is used once, and whose step stands right before its user's, is
-// written inside the user; every other constant is a step of its own. So the order of the steps survives.
+// a0, a1, ... are the node's operands. A literal that is used once, and whose step directly precedes its user, is
+// printed inside the user. Every other constant is a separate step. This preserves the order of the steps.
 #include "ir/text/literals.h"
 #include "ir/text/node_printer.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,7 +19,7 @@ public:
   std::string run();
 
 private:
-  /// Index of the step that an argument index means; -1 for operands and for indices outside the body.
+  /// Index of the step that an argument index refers to. -1 for operands and for indices outside the body.
   int64_t stepIndex(int32_t argument) const {
     int64_t index = static_cast<int64_t>(argument) - expression.operandCount;
     return index < static_cast<int64_t>(expression.steps.size()) ? std::max<int64_t>(index, -1) : -1;

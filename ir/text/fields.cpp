@@ -56,7 +56,7 @@ bool isImplied(Op op, const Field &field) {
     return true;
   if (field.as<int64_t>())
     return op == Op::pack && field.name == "elements";
-  // These share their struct with their gradients, which alone have a use for the shape.
+  // These share their struct with their gradient ops, and only the gradient ops use the shape.
   bool shapeIsUnused = op == Op::convolution || op == Op::maxPool || op == Op::averagePool;
   return field.as<Shape>() && field.name == "shape" && !shapeIsUnused;
 }
@@ -91,7 +91,7 @@ std::optional<DType> stepDType(Op op, llvm::ArrayRef<DType> arguments) {
   case Op::randomUniform: return DType::f32;
   case Op::cast: return std::nullopt;
   default:
-    // The condition of a select says nothing about its value.
+    // The condition of a select does not determine its result type.
     size_t from = op == Op::select ? 1 : 0;
     return arguments.size() > from ? std::optional<DType>(arguments[from]) : std::nullopt;
   }

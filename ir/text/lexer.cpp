@@ -78,7 +78,7 @@ Token Lexer::lexQuoted(Token token) {
   return make(token, Token::Kind::invalid, from);
 }
 
-/// `position` is behind the sigil.
+/// `position` is after the sigil.
 Token Lexer::lexName(Token token, Token::Kind kind) {
   const char *from = position - 1;
   token = make(token, kind, from);
@@ -91,11 +91,11 @@ Token Lexer::lexName(Token token, Token::Kind kind) {
   return make(token, token.problem ? Token::Kind::invalid : kind, from);
 }
 
-/// Words, and whatever starts like a number: what it is worth is found out where its type is known.
+/// Words, and tokens that start like a number. A number is parsed later, when its type is known.
 Token Lexer::lexWord(Token token, Token::Kind kind, const char *from) {
   bool hexadecimal = llvm::StringRef(from, end - from).ltrim('-').starts_with("0x");
   auto continues = [&] {
-    // An exponent brings a sign of its own: 1e-5, 0x1p-5.
+    // An exponent may have its own sign: 1e-5, 0x1p-5.
     bool sign = kind == Token::Kind::number && (*position == '-' || *position == '+');
     return isWordCharacter(*position) || (sign && llvm::toLower(position[-1]) == (hexadecimal ? 'p' : 'e'));
   };

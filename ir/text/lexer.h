@@ -1,4 +1,5 @@
-// Characters to tokens. Never looks beyond the buffer's end and never fails: what it cannot read is an `invalid` token.
+// Turns characters into tokens. Never reads beyond the buffer's end and never fails: unreadable text becomes an
+// `invalid` token.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -16,7 +17,7 @@ struct Token {
     number,      ///< 12 -1.5e-3 0x40 -inf; only its start has been checked
     string,      ///< "..."
     punctuation, ///< one character
-    invalid,     ///< `text` is where; `problem` says what
+    invalid,     ///< `text` is the position, `problem` the reason
   };
   Kind kind = Kind::end;
   bool startsLine = false; ///< first token of its line
@@ -36,7 +37,7 @@ class Lexer {
 public:
   explicit Lexer(llvm::StringRef buffer) : position(buffer.begin()), end(buffer.end()) {}
   Token next();
-  /// Does the character `c` stand right after the last token?
+  /// True if the character `c` immediately follows the last token.
   bool touches(char c) const { return position != end && *position == c; }
 
 private:

@@ -11,7 +11,7 @@ namespace fsdpc::text {
 
 namespace {
 
-constexpr int64_t mostListedElements = 16;
+constexpr int64_t maxListedElements = 16;
 
 bool isHexadecimal(llvm::StringRef text) { return text.starts_with("0x") || text.starts_with("-0x"); }
 bool sameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
@@ -71,7 +71,7 @@ std::optional<double> parseDouble(llvm::StringRef text) {
     value = std::numeric_limits<double>::infinity();
   } else {
     bool hexadecimal = text.consume_front("0x");
-    // from_chars would take a second sign, and the words inf and nan.
+    // from_chars would accept a second sign and the words inf and nan.
     if (text.empty() || (!llvm::isHexDigit(text.front()) && text.front() != '.'))
       return std::nullopt;
     auto [end, error] = std::from_chars(text.begin(), text.end(), value,
@@ -123,7 +123,7 @@ std::optional<Dense> denseFromTexts(DType dtype, llvm::ArrayRef<llvm::StringRef>
 std::string denseText(const Dense &dense) {
   if (dense.isSplat())
     return elementText(dense, 0);
-  if (dense.storedElements() <= mostListedElements) {
+  if (dense.storedElements() <= maxListedElements) {
     std::vector<std::string> texts;
     for (int64_t i = 0; i < dense.storedElements(); ++i)
       texts.push_back(elementText(dense, i));

@@ -18,7 +18,7 @@ ValueNames::ValueNames(const Function &function) {
 void ValueNames::add(const Value *value) {
   Entry &entry = entries[value];
   if (value->name().empty()) {
-    // The token of a free is printed only where something names it.
+    // The token of a free is printed only if something refers to it.
     bool shown =
         !value->type().isToken() || value->hasUses() || !value->definer() || value->definer()->op() != Op::free;
     entry.number = shown ? unnamed++ : 0;
@@ -52,7 +52,7 @@ static void settleName(Value &value, const ValueNames &names) {
     value.setName(name);
 }
 
-void settleNames(Module &module) {
+void assignPrintedNames(Module &module) {
   for (const std::unique_ptr<Function> &function : module.functions) {
     ValueNames names(*function);
     for (const Argument &argument : function->arguments())
@@ -107,7 +107,7 @@ std::string list(const Range &range, Text text) {
   return joined;
 }
 
-/// The result of a free that nothing uses or names is not worth a `%12 = ... : token`.
+/// True for a free whose result has no use and no name. It is printed without `%12 = ... : token`.
 bool hidesResult(const Node &node) {
   return node.op() == Op::free && node.resultCount() == 1 && node.result()->type().isToken() &&
          !node.result()->hasUses() && node.result()->name().empty();
@@ -159,7 +159,7 @@ std::string planText(const Node &node) {
   }
   if (node.schedule.stream != Stream::none)
     out << space << "on(" << nameOf(node.schedule.stream) << ')';
-  // Places stand in one column, whatever the stream.
+  // Places are aligned in one column for all streams.
   if (node.schedule.stream != Stream::none && placed)
     out.indent(nameOf(Stream::compute).size() - nameOf(node.schedule.stream).size());
   if (placed)
@@ -203,7 +203,7 @@ void NodePrinter::writeAttributes(const Node &node, const ValueNames &names, llv
   };
   if (!node.attributes())
     return writeOperands();
-  // fieldsOf takes the struct by reference for the reader's sake; here the fields are only looked at.
+  // fieldsOf takes a mutable reference because the reader needs one. Here the fields are only read.
   Fields fields = fieldsOf(const_cast<AttributesBase &>(*node.attributes()));
   const Fields &standard = defaultsOf(node).fields;
   for (size_t i = 0; i < fields.size(); ++i)

@@ -1,4 +1,4 @@
-// A node as text, in three columns: what it computes, its types, where it runs and lives.
+// A node as text, in three columns: its computation, its types, and its stream and places.
 #pragma once
 
 #include "ir/text/fields.h"
@@ -16,7 +16,7 @@ class NodePrinter {
 public:
   explicit NodePrinter(const Module &module) : module(module) {}
   NodeColumns columns(const Node &node, const ValueNames &names);
-  /// @name of a unit; for an index outside the table a name that no unit has.
+  /// @name of a unit. For an index outside the table, a name that no unit has.
   std::string unitName(int32_t unit) const;
 
 private:
@@ -31,12 +31,12 @@ private:
   llvm::DenseMap<const void *, Defaults> defaults; ///< by the attribute struct's typeId
 };
 
-/// word if it is one, else "in quotes".
+/// The value itself if it is a word, else the value in quotes.
 std::string wordOrString(llvm::StringRef value);
 std::string quoted(llvm::StringRef value);
-/// window+0x40; `none` where a value has no place.
+/// window+0x40, or `none` if a value has no place.
 std::string placeText(const Place &place);
-/// What stands inside body(...) of a fused node over operands of these types.
+/// The text inside body(...) of a fused node over operands of these types.
 std::string expressionText(const Expression &expression, llvm::ArrayRef<DType> operands);
 
 } // namespace fsdpc::text

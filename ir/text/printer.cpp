@@ -1,4 +1,4 @@
-// A module as text: header, tables, states, functions, and the parameter table at the end so that the code reads first.
+// A module as text: header, tables, states, functions. The parameter table is at the end, so that the code comes first.
 #include "ir/text/node_printer.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -7,12 +7,12 @@ namespace fsdpc {
 namespace text {
 namespace {
 
-// Columns are aligned within a section, in runs of this many nodes; code wider than the limit gets no padding.
+// Columns are aligned within a section, in groups of this many nodes; code wider than the limit gets no padding.
 constexpr size_t alignedRun = 256;
 constexpr size_t widestCode = 76;
 constexpr size_t widestTypes = 24;
-// More arguments or slots than this get a line each.
-constexpr size_t mostPerLine = 2;
+// More arguments or slots than this are printed one per line.
+constexpr size_t maxPerLine = 2;
 
 class ModulePrinter {
 public:
@@ -102,7 +102,7 @@ void ModulePrinter::writeUnit(const Unit &unit) {
 }
 
 void ModulePrinter::writeSlots(const State &state) {
-  bool lines = state.slots.size() > mostPerLine;
+  bool lines = state.slots.size() > maxPerLine;
   out << (lines ? "\n  slots(" : " slots(");
   llvm::ListSeparator comma(lines ? ",\n        " : ", ");
   for (const SegmentSlot &slot : state.slots)
@@ -116,7 +116,7 @@ void ModulePrinter::writeState(const State &state) {
     out << " owner(" << symbol(state.owner) << ')';
   if (!state.field.empty())
     out << " field(" << wordOrString(state.field) << ')';
-  // The bits decide: -0 is worth printing.
+  // Compares bits, so that -0 is printed.
   if (llvm::bit_cast<uint64_t>(state.initialValue) != 0)
     out << " init(" << doubleText(state.initialValue) << ')';
   if (!state.unit.empty())
@@ -175,14 +175,14 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
 }
 
 void ModulePrinter::writeArguments(const Function &function, const ValueNames &names) {
-  bool lines = function.arguments().size() > mostPerLine;
+  bool lines = function.arguments().size() > maxPerLine;
   llvm::ListSeparator comma(lines ? ",\n    " : ", ");
   out << '(' << (lines ? "\n    " : "");
   for (const Argument &argument : function.arguments()) {
     std::string name = names.of(argument.value.get());
     out << comma << name << ": " << argument.value->type()
         << (argument.kind == ArgumentKind::input ? " input" : " carry");
-    // The value's own name says it already, unless it was changed to be unique.
+    // Omitted if it equals the value's own name, unless that was changed to be unique.
     if (argument.name != argument.value->name() || name != symbolText('%', argument.name))
       out << '(' << quoted(argument.name) << ')';
     if (argument.value->place.isPlaced())

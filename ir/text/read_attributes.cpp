@@ -5,7 +5,7 @@
 
 namespace fsdpc::text {
 
-/// One body(...): `s0 = add a0, 1.5; yield s0`. See expression_printer.cpp for what stands where.
+/// Reads one body(...): `s0 = add a0, 1.5; yield s0`. See expression_printer.cpp for the syntax.
 class ExpressionReader {
 public:
   ExpressionReader(Reader &reader, const NodeText &node, Expression &expression)
@@ -231,7 +231,7 @@ bool Reader::finishElements(NodeText &node) {
   DType dtype = elements.dtype.value_or(implied ? implied->dtype() : DType::f32);
   if (elements.bytes) {
     if (elements.bytes->size() % byteSize(dtype) != 0)
-      return fail(elements.first, "the bytes are no whole number of elements");
+      return fail(elements.first, "the bytes are not a multiple of the element size");
     *elements.target = Dense(dtype, std::vector<uint8_t>(elements.bytes->begin(), elements.bytes->end()));
     return true;
   }

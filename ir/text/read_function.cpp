@@ -1,4 +1,4 @@
-// Functions, sections and nodes. A node ends with its line; a further line that starts with `word(` carries it on.
+// Functions, sections and nodes. A node ends with its line. A following line that starts with `word(` continues it.
 #include "ir/text/reader.h"
 #include "llvm/ADT/StringExtras.h"
 #include <limits>
@@ -274,7 +274,7 @@ bool Reader::readEvent(int32_t &event) {
 }
 
 bool Reader::checkCounts(NodeText &node) {
-  // `free %x` stands for a token that nothing takes.
+  // `free %x` without a result has a token that nothing uses.
   bool hidden = node.op == Op::free && node.results.empty() && node.types.empty();
   if (hidden)
     node.types.push_back(Type::token());

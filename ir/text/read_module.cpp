@@ -3,7 +3,7 @@
 
 namespace fsdpc::text {
 
-constexpr int64_t mostMicroSteps = int64_t(1) << 20;
+constexpr int64_t maxMicroSteps = int64_t(1) << 20;
 
 bool Reader::readModule() {
   using Read = bool (Reader::*)();
@@ -72,7 +72,7 @@ bool Reader::readMeshAxis() {
 
 bool Reader::readMicroSteps() {
   Token at = token;
-  return readInteger(module->microSteps) && ((module->microSteps >= 1 && module->microSteps <= mostMicroSteps) ||
+  return readInteger(module->microSteps) && ((module->microSteps >= 1 && module->microSteps <= maxMicroSteps) ||
                                              fail(at, "a step has 1 to 2^20 micro-steps"));
 }
 
@@ -85,7 +85,7 @@ bool Reader::readSetting() {
   if (fact == factList().end())
     return fail(at, "there is no setting " + key);
   if (fact->print(module->facts, fact->argument))
-    return fail(at, "setting " + key + " stands here twice");
+    return fail(at, "setting " + key + " occurs twice");
   return fact->read(value, module->facts, fact->argument) || fail(at, "setting " + key + ": not a value of it");
 }
 
@@ -94,7 +94,7 @@ bool Reader::readClass() {
   std::string path, name;
   if (!readSymbol(path) || !readString(name))
     return false;
-  return module->classes.emplace(path, name).second || fail(at, "class " + at.text + " stands here twice");
+  return module->classes.emplace(path, name).second || fail(at, "class " + at.text + " occurs twice");
 }
 
 bool Reader::readBackwardPrefetch(BackwardPrefetch &prefetch) {
@@ -310,7 +310,7 @@ bool Reader::readParameterClause(Parameter &parameter) {
   });
 }
 
-/// initial(uniform -0.5, 0.5, "what says so")
+/// Reads initial(uniform -0.5, 0.5, "origin").
 bool Reader::readInitialValues(InitialValues &initial) {
   Token kind = token;
   advance();

@@ -9,7 +9,7 @@ namespace fsdpc {
 namespace text {
 
 namespace {
-// A message quotes this much of a longer line.
+// A message quotes at most this much of a line.
 constexpr size_t quotedCharacters = 160;
 
 std::string describe(const Token &token) {
@@ -34,7 +34,7 @@ bool Reader::fail(const Token &at, const llvm::Twine &message) {
   llvm::StringRef line = buffer.getBuffer().substr(before.size() - lineStart.size());
   line = line.take_until([](char c) { return c == '\n' || c == '\r'; });
   int column = static_cast<int>(lineStart.size());
-  // What an editor would call one line may be megabytes long.
+  // One line may be megabytes long.
   size_t shownFrom = lineStart.size() < quotedCharacters ? 0 : lineStart.size() - quotedCharacters / 2;
   std::string shown = line.substr(shownFrom, quotedCharacters).str();
   for (char &c : shown)
@@ -74,7 +74,7 @@ bool Reader::acceptWord(llvm::StringRef word) {
 
 bool Reader::once(llvm::SmallVectorImpl<llvm::StringRef> &seen) {
   if (llvm::is_contained(seen, token.text))
-    return failHere(token.text + " stands here twice");
+    return failHere(token.text + " occurs twice");
   seen.push_back(token.text);
   return true;
 }

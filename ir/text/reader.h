@@ -1,7 +1,7 @@
-// The reader behind parse(): recursive descent over tokens, without recursion on the input's depth (the grammar nests
-// twice).
+// The reader that implements parse(): recursive descent over tokens. Its recursion does not depend on the input's
+// depth, because the grammar nests only twice.
 //
-// Every read function returns false after it has recorded the first error; nothing is read after that.
+// Every read function returns false after it has recorded the first error. Nothing is read after that.
 #pragma once
 
 #include "ir/builder.h"
@@ -27,7 +27,7 @@ struct NodeText {
   llvm::SmallVector<Place, 2> places;
   NodeSchedule schedule;
   std::string source;
-  /// Elements of a constant: their dtype may be that of the result, which comes later.
+  /// Elements of a constant. Their dtype may be that of the result, which is read later.
   struct Elements {
     Dense *target = nullptr;
     Token first;
@@ -44,11 +44,11 @@ public:
   llvm::Expected<std::unique_ptr<Module>> read();
 
 private:
-  // reader.cpp: tokens and the small forms everything is made of
+  // reader.cpp: tokens and basic forms
   void advance() { token = lexer.next(); }
   bool fail(const Token &at, const llvm::Twine &message);
   bool failHere(const llvm::Twine &message) { return fail(token, message); }
-  /// Does the token carry on with the current line's item? On a new line only `word(` does.
+  /// True if the token continues the item of the current line. On a new line only `word(` does.
   bool clauseFollows() const;
   bool accept(char c);
   bool expect(char c);
@@ -144,7 +144,7 @@ template <class Range>
 std::string didYouMean(llvm::StringRef word, const Range &candidates) {
   unsigned best = 4;
   llvm::StringRef nearest;
-  // No name is that long, and edit distance is quadratic in it.
+  // Names are shorter than this, and edit distance is quadratic in the length.
   if (word.size() <= 40)
     for (llvm::StringRef candidate : candidates)
       if (unsigned distance = word.edit_distance(candidate, true, best); distance < best) {

@@ -1,4 +1,4 @@
-// The one text form: print any stage, read it back to the same module. The syntax is described in ir/README.md.
+// The one text form: prints any stage and reads it back to the same module. ir/README.md describes the syntax.
 #pragma once
 
 #include "ir/module.h"
@@ -11,19 +11,19 @@ namespace fsdpc {
 
 void print(const Module &module, llvm::raw_ostream &out);
 std::string toText(const Module &module);
-/// One node as it prints inside its function, without a newline: for messages. Walks the whole function to name its
-/// values: whoever prints many nodes makes the ValueNames once.
+/// One node as printed inside its function, without a newline, for messages. It walks the entire function to name its
+/// values, so callers that print many nodes should create the ValueNames once.
 std::string toText(const Node &node);
 
-/// The names of a function's values as they print: unique within the function, the same every time. A snapshot: make it
-/// anew after the function has changed.
+/// The printed names of a function's values: unique within the function and deterministic. This is a snapshot: create a
+/// new one after the function has changed.
 class ValueNames {
 public:
   explicit ValueNames(const Function &function);
   /// With sigil: %x, %x.1 (the second x), %"a b", %3 (the fourth value without a name). %? for a value of another
   /// function.
   std::string of(const Value *value) const;
-  /// The same without sigil and quotes; empty for a value without a name.
+  /// The same without sigil and quotes. Empty for a value without a name.
   llvm::StringRef plain(const Value *value) const { return entries.lookup(value).name; }
 
 private:
@@ -38,11 +38,11 @@ private:
 };
 std::string toText(const Node &node, const ValueNames &names);
 
-/// Gives every value the name it prints under, as if the module had been saved and read back.
-void settleNames(Module &module);
+/// Sets the name of every value to its printed name, as if the module had been saved and read back.
+void assignPrintedNames(Module &module);
 
-/// Reads a module; errors carry file, line and column with the source line (llvm::SourceMgr form).
-/// The text is not trusted: whatever it holds, the answer is a module (to be verified) or an error.
+/// Reads a module. Errors have file, line and column with the source line (llvm::SourceMgr form). The text is not
+/// trusted: for every input, the result is a module (still to be verified) or an error.
 llvm::Expected<std::unique_ptr<Module>> parse(llvm::MemoryBufferRef text);
 
 } // namespace fsdpc

@@ -8,13 +8,13 @@ namespace fsdpc {
 
 namespace {
 
-Value *behindReshapes(Value *value) {
+Value *lookThroughReshapes(Value *value) {
   while (value->definer() && value->definer()->op() == Op::reshape)
     value = value->definer()->operand(0);
   return value;
 }
 
-/// write(@s, optimizer(read @s, ...)): the new version lies where the old one did.
+/// write(@s, optimizer(read @s, ...)): the new version is stored at the old one's address.
 Value *stateRead(const Node &write) {
   const std::string &state = write.get<StateAttributes>().state.name;
   Node *definer = write.operand(0)->definer();
@@ -27,19 +27,19 @@ Value *stateRead(const Node &write) {
   return nullptr;
 }
 
-/// What the value is waited for from; null if it is no result of a wait.
+/// The future that the value is the wait result of; null if it is no result of a wait.
 const Value *futureOf(const Value &value) {
   const Node *definer = value.definer();
   return definer && definer->op() == Op::wait ? definer->operand(0) : nullptr;
 }
 
-/// Is the state's old version out of use when the collective starts?
+/// True if the state's old version is no longer in use when the collective starts.
 bool isReadBefore(const Node *lastReader, const Value &future) {
   return future.definer() && (!lastReader || lastReader->isBefore(future.definer()));
 }
 
-/// Is the old version of an accumulator or buffer out of use when its new one is computed, but for the same elements of
-/// the same node?
+/// True if the old version of an accumulator or buffer is no longer in use when its new version is computed, except
+/// elementwise by the same node.
 bool isComputedOver(const Node *lastReader, const Value &sum) {
   const Node *definer = sum.definer();
   if (!definer)
@@ -69,7 +69,7 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
       const auto &attributes = node->get<PackAttributes>();
       int64_t width = byteSize(node->result()->type().dtype());
       for (unsigned i = 0; i < node->operandCount(); ++i)
-        parentOf[behindReshapes(node->operand(i))] = {node->result(), attributes.offsets[i] * width};
+        parentOf[lookThroughReshapes(node->operand(i))] = {node->result(), attributes.offsets[i] * width};
     } else if (node->op() == Op::write) {
       if (Value *read = stateRead(*node))
         parentOf[node->operand(0)] = {read, 0};

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Nodes that the loss terms or an output with samples need.
+/// The nodes that compute the loss terms or an output with samples.
 llvm::DenseSet<const Node *> neededNodes(const Module &module, const Function &forward) {
   llvm::DenseSet<const Node *> needed;
   llvm::SmallVector<const Node *, 16> open;
@@ -39,7 +39,7 @@ llvm::Error refuse(const Node &node, const llvm::Twine &why) {
                                  "; only --deterministic strategy works for this model");
 }
 
-/// Float constants with one value, as far as they are needed.
+/// Float scalar constants among the needed nodes.
 std::vector<const Node *> numbersOf(const Function &forward, const llvm::DenseSet<const Node *> &needed) {
   std::vector<const Node *> numbers;
   for (const Node *node : forward)
@@ -67,8 +67,8 @@ llvm::Error checkMixing(const Function &forward, const llvm::DenseSet<const Node
   return llvm::Error::success();
 }
 
-/// Rows that no sample has a part in are the same in every one: the graph of one sample has one of them, as it would
-/// have of a result without samples.
+/// Rows that depend on no sample are the same for every sample: the graph of one sample has one such row, as it would
+/// for a result without samples.
 llvm::Error checkResults(const Function &forwardOfOne, const Function &forward) {
   BatchAxis batch(forward);
   const Node &retOfOne = *forwardOfOne.returnNode(), &ret = *forward.returnNode();
@@ -76,14 +76,14 @@ llvm::Error checkResults(const Function &forwardOfOne, const Function &forward) 
     const Value *result = ret.operand(i);
     if (result->type() != retOfOne.operand(i)->type() && result->definer() && !batch.of(result) &&
         !batch.isLost(result))
-      return refuse(*result->definer(), " gives every sample a row that none of them has a part in");
+      return refuse(*result->definer(), " has a row per sample that depends on no sample");
   }
   return llvm::Error::success();
 }
 
 } // namespace
 
-llvm::Error checkSamplesApart(const Module &one, const Module &batch) {
+llvm::Error checkSeparateSamples(const Module &one, const Module &batch) {
   const Function &forwardOfOne = *one.function(FunctionKind::forward);
   const Function &forward = *batch.function(FunctionKind::forward);
   llvm::DenseSet<const Node *> needed = neededNodes(batch, forward);

@@ -1,4 +1,4 @@
-// Whether a model computes each sample by itself.
+// Checks whether a model computes each sample independently.
 #pragma once
 
 #include "ir/module.h"
@@ -6,13 +6,13 @@
 
 namespace fsdpc {
 
-/// `one` is the graph stage of a model for one sample, `batch` the same for two or more. Is the batch the graph of one
-/// sample for each of its samples?
-/// - Every value of `batch` that loss terms or an output need is made of one sample, of what no sample enters, or of
-///   several samples side by side (batch_axis.h). Outputs that are one number, and the model's own loss, may sum.
-/// - Samples have a part in every output that has a row for each of them.
-/// - Both have the same numbers as constants: none depends on the size of the batch.
-/// The error names the first node where this is not so.
-llvm::Error checkSamplesApart(const Module &one, const Module &batch);
+/// Checks that `batch`, the graph stage of a model for two or more samples, equals `one`, its graph stage for one
+/// sample, applied to each sample.
+/// - Every value of `batch` that loss terms or an output need depends on one sample, on no sample, or holds several
+///   samples next to each other (batch_axis.h). Scalar outputs and the model's own loss may sum over samples.
+/// - Every output with a row per sample depends on the samples.
+/// - Both have the same scalar constants: none depends on the batch size. The error names the first node that violates
+///   this.
+llvm::Error checkSeparateSamples(const Module &one, const Module &batch);
 
 } // namespace fsdpc

@@ -17,7 +17,7 @@ ElementSources inOrder(int64_t count) {
 
 bool isConstant(const Value *value) { return value->definer() && value->definer()->op() == Op::constant; }
 
-/// The one operand of a concat or select that is no constant, as far as there is one.
+/// The only non-constant operand of a concat or select, if there is exactly one.
 const Value *onlyVariable(const Node &node, unsigned first) {
   const Value *found = nullptr;
   for (unsigned i = first; i < node.operandCount(); ++i)
@@ -29,7 +29,7 @@ const Value *onlyVariable(const Node &node, unsigned first) {
   return found;
 }
 
-/// The result's elements among those of the operand that is no constant.
+/// Positions of the result's elements among those of the non-constant operand.
 ElementSources joinedSources(const Node &concat, const Value *operand) {
   const int64_t axis = concat.get<AxisAttributes>().axis;
   auto product = [](llvm::ArrayRef<int64_t> dims) {
@@ -46,13 +46,13 @@ ElementSources joinedSources(const Node &concat, const Value *operand) {
   return sources;
 }
 
-/// Labels and where they come from.
+/// Labels and their origin.
 struct Origin {
   const Value *value = nullptr;
-  ElementSources sources; ///< among the elements, or rows, of the value
+  ElementSources sources; ///< positions among the elements, or rows, of the value
 };
 
-/// Up through what moves labels, hides some of them behind a constant, or puts constants beside them.
+/// Follows labels upwards through nodes that move them, replace some of them by a constant, or concatenate constants.
 Origin originOfLabels(const Value *labels) {
   Origin origin{labels, inOrder(labels->type().elements())};
   while (const Node *node = origin.value->definer()) {
@@ -73,7 +73,7 @@ Origin originOfLabels(const Value *labels) {
 
 int64_t rowsOf(const Type &type) { return type.rank() == 0 || type.dim(-1) == 0 ? 0 : type.elements() / type.dim(-1); }
 
-/// Does each row of the result depend on the same row of operand 0 alone, among rows of activations?
+/// True if each row of the result depends only on the same row of operand 0, among activations with rows.
 bool isByRow(const Node &node) {
   switch (node.op()) {
   case Op::matmul: return !node.get<MatmulAttributes>().transposeA;
@@ -85,7 +85,8 @@ bool isByRow(const Node &node) {
   }
 }
 
-/// What the rows of the result are computed from: of an elementwise op, what is no bias stretched over them.
+/// The operand that the rows of the result are computed from. For an elementwise op, the operand that is not a
+/// broadcast bias.
 const Value *rowOperand(const Node &node) {
   for (unsigned i = 0; isElementwise(node) && i < node.operandCount(); ++i)
     if (const Node *definer = node.operand(i)->definer();
@@ -94,7 +95,7 @@ const Value *rowOperand(const Node &node) {
   return node.operand(0);
 }
 
-/// Up to where scores have as many rows as there are labels, and nothing has moved them before.
+/// Follows scores upwards to the value with as many rows as there are labels, before which no node moves them.
 std::optional<Origin> originOfScores(const Value *scores, int64_t rows) {
   Origin origin{scores, inOrder(rowsOf(scores->type()))};
   while (const Node *node = origin.value->definer()) {
@@ -123,7 +124,7 @@ const Argument *labelArgument(const Function &forward, const Value *value) {
   return nullptr;
 }
 
-/// Is every label that counts the one of a later position of its sample, by the same distance?
+/// True if every label that counts is the label of a later position of its sample, at the same distance.
 bool isShifted(const Origin &labels, const Origin &scores) {
   const int64_t length = labels.value->type().dim(1);
   int64_t distance = 0;

@@ -1,4 +1,4 @@
-// When the memory of a state is at rest.
+// The last readers of states.
 #pragma once
 
 #include "ir/module.h"
@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-/// Per state that the function reads, the last node that uses what it read, also through views and reshapes. A
+/// Per state that the function reads, the last node that uses the read value, also through views and reshapes. A
 /// collective reads its operand, on other ranks too, until its wait.
 llvm::StringMap<Node *> lastReaders(const Function &function);
 

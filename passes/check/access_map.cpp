@@ -31,7 +31,7 @@ void AccessMap::read(Place place, int64_t bytes, size_t queue, Access access) {
   splitAt(extents, end);
   int64_t next = begin;
   for (auto i = extents.lower_bound(begin); next < end; ++i) {
-    if (i == extents.end() || i->first > next) { // nobody has touched these bytes so far
+    if (i == extents.end() || i->first > next) { // no operation has accessed these bytes so far
       const int64_t gapEnd = i == extents.end() ? end : std::min(end, i->first);
       i = extents.emplace_hint(i, next, Extent{gapEnd, {}});
     }

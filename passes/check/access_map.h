@@ -1,4 +1,4 @@
-// Who touched each byte last, on every queue of a device.
+// The last accesses to each byte, on every queue of a device.
 #pragma once
 
 #include "ir/node.h"
@@ -16,7 +16,7 @@ inline size_t queueOf(Stream stream) {
                                                                                        : 1 + laneOf(stream);
 }
 
-/// By queue, the last operation of it that has certainly ended, counted from 1; 0: none.
+/// Per queue, the last operation of it that has certainly ended, counted from 1; 0: none.
 struct QueueClock {
   std::array<int64_t, queueCount> ended = {};
 
@@ -27,11 +27,11 @@ struct QueueClock {
 };
 
 struct Access {
-  int64_t operation = 0; ///< its number on its queue; 0: nobody
+  int64_t operation = 0; ///< its number on its queue; 0: none
   const Node *node = nullptr;
 };
 
-/// The last accesses to a byte. A write supersedes what was before it.
+/// The last accesses to a byte. A write supersedes earlier accesses.
 struct LastAccesses {
   Access write;
   size_t writeQueue = computeQueue;
@@ -40,8 +40,8 @@ struct LastAccesses {
 
 class AccessMap {
 public:
-  /// Visits the accesses to the bytes of [place, place + bytes) so far, one call for equal neighbours' runs of bytes.
-  /// The visitor returns false to stop.
+  /// Visits the accesses so far to the bytes of [place, place + bytes), with one call per range of bytes with equal
+  /// accesses. The visitor returns false to stop.
   void visit(Place place, int64_t bytes, llvm::function_ref<bool(const LastAccesses &)> visitor) const;
   void read(Place place, int64_t bytes, size_t queue, Access access);
   void write(Place place, int64_t bytes, size_t queue, Access access);
@@ -52,7 +52,7 @@ private:
     LastAccesses last;
   };
   using Extents = std::map<int64_t, Extent>;
-  /// An extent begins at `offset` afterwards, if one holds it.
+  /// Ensures that an extent begins at `offset`, if an extent contains it.
   static void splitAt(Extents &extents, int64_t offset);
   Extents &of(Space space) { return spaces[indexOf(space)]; }
 

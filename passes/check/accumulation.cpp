@@ -1,4 +1,4 @@
-// Functions that a step calls once for every micro-step, as the induction over its calls that meanings.h tells of.
+// Functions that a step calls once for every micro-step, interpreted by induction over the calls (see meanings.h).
 #include "ir/ops/attributes.h"
 #include "passes/check/fault.h"
 #include "passes/check/meanings.h"
@@ -31,7 +31,7 @@ llvm::Error StepMeaning::beginRepeated(const Function &function) {
   return llvm::Error::success();
 }
 
-/// A symbol for every tensor in it.
+/// A symbol for every tensor in the accumulator.
 Meaning StepMeaning::partialOf(const State &accumulator) {
   auto symbol = [&](llvm::StringRef slot, const Type &type) {
     return terms.leaf(Terms::Kind::accumulator, LogicalName{accumulator.name, slot.str()}.text(), type);
@@ -56,7 +56,7 @@ bool StepMeaning::isZero(Meaning meaning) const {
   return llvm::all_of(segment(meaning).slots, [&](const Slot &slot) { return terms.isZero(slot.term); });
 }
 
-/// Behind the last call.
+/// The meaning after the last call.
 llvm::Error StepMeaning::finishRepeated() {
   if (!isRepeated)
     return llvm::Error::success();
@@ -74,7 +74,7 @@ llvm::Error StepMeaning::finishRepeated() {
   return llvm::Error::success();
 }
 
-/// The operand that the loop casts before it adds the two, -1 if neither; nullopt for other loops.
+/// The operand that the loop casts before it adds the two, or -1 if neither; nullopt for other loops.
 static std::optional<int32_t> castBeforeAddition(const Expression &body) {
   if (body.operandCount != 2 || body.steps.empty() || body.steps.size() > 2 || body.yields.size() != 1)
     return std::nullopt;
@@ -94,7 +94,7 @@ static std::optional<int32_t> castBeforeAddition(const Expression &body) {
   return isCastAdded && added[0] != added[1] ? std::optional(own) : std::nullopt;
 }
 
-/// A loop that adds two segments, of which one is an accumulator; null for other nodes.
+/// The accumulator in a loop that adds two segments, one of which is an accumulator; null for other nodes.
 const State *StepMeaning::addsToAccumulator(const Node &node) const {
   bool isLoop = node.op() == Op::fused && castBeforeAddition(node.get<FusedAttributes>().body);
   if (!isRepeated || node.operandCount() != 2 || (node.op() != Op::add && !isLoop))
@@ -116,7 +116,7 @@ llvm::Error StepMeaning::readAccumulation(const Node &node) {
     return fault(Fault::differentValue, node, "the accumulator is cast before it is added to");
   Meaning summand = of(node.operand(static_cast<unsigned>(summandIndex)));
   if (summand.segment < 0)
-    return fault(Fault::shardBounds, node, "what is added to the accumulator is no run of gradients");
+    return fault(Fault::shardBounds, node, "what is added to the accumulator is not a flat range of gradients");
   if (!isLaidOut(segment(summand), state))
     return fault(segment(summand).slots.size() < segment(before).slots.size() ? Fault::gradientContribution
                                                                               : Fault::shardBounds,
@@ -140,13 +140,14 @@ llvm::Expected<TermId> StepMeaning::summandOf(const Node &node, TermId sum, Term
   if (summand >= 0)
     return summand;
   return fault(Fault::gradientContribution, node,
-               "the accumulator is not what the micro-steps before have summed plus a term of this one, but " +
+               "the accumulator is not its previous value plus one term of this micro-step, but " +
                    terms.describe(sum));
 }
 
-/// Once, of what this micro-step found. What it makes of that is the same in every call, of other inputs.
+/// Checks that the region is written once, from the value that this micro-step found. The term is the same in every
+/// call, with other inputs.
 llvm::Error StepMeaning::writeStatistics(const Node &node, const State &run, Meaning meaning) {
-  if (!run.isRun() || meaning.segment < 0 || !isLaidOut(segment(meaning), run))
+  if (!run.isFlat() || meaning.segment < 0 || !isLaidOut(segment(meaning), run))
     return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
   if (complete.contains(&run))
     return fault(Fault::staleVersion, node, "running statistics are written a second time in a micro-step");
@@ -162,13 +163,12 @@ llvm::Error StepMeaning::writeStatistics(const Node &node, const State &run, Mea
   return llvm::Error::success();
 }
 
-/// In a micro-step the sum so far and a term of this one, once; elsewhere zeros.
+/// Checks that a micro-step writes the sum so far plus one term of its own, once, and that other functions write zeros.
 llvm::Error StepMeaning::writeAccumulator(const Node &node, const State &state, Meaning meaning) {
   bool isSegment = layoutOf(state) != nullptr;
   if (!isRepeated) {
     if (!isZero(meaning))
-      return fault(Fault::gradientContribution, node,
-                   "behind the last micro-step an accumulator is written with zeros");
+      return fault(Fault::gradientContribution, node, "after the last micro-step an accumulator is cleared");
     current[&state] = entryOf(state);
     return llvm::Error::success();
   }

@@ -45,7 +45,7 @@ llvm::Error ArenaMemory::checkPlace(const Buffer &buffer, const Node *node) cons
     return wrong("has no place");
   int64_t arena = arenaBytes[indexOf(buffer.place.space)];
   if (arena < 0)
-    return wrong("lies in the " + nameOf(buffer.place.space) + " arena, but the module does not say how large that is");
+    return wrong("is in the " + nameOf(buffer.place.space) + " arena, but the module does not specify its size");
   if (buffer.place.offsetBytes < 0 || buffer.bytes > arena || buffer.place.offsetBytes > arena - buffer.bytes)
     return wrong("ends outside the " + nameOf(buffer.place.space) + " arena of " + llvm::Twine(arena) + " bytes");
   if (buffer.place.offsetBytes % buffer.elementBytes != 0)
@@ -83,14 +83,14 @@ bool ArenaMemory::isQuietFor(const Buffer &buffer, CollectiveIndex next) const {
 llvm::Error ArenaMemory::checkOver(const Buffer &old, const Buffer &next, const Node *node) const {
   bool nextIsComm = next.writtenBy >= 0, ordered;
   if (old.kind == Buffer::Kind::workspace && old.writtenBy >= 0) {
-    // In use while its collective runs: the next on its stream runs later, all others must have seen a wait.
+    // In use while its collective runs. The next collective on its stream runs later; all other writers need a wait.
     if (old.writtenBy == next.writtenBy)
-      return faultAt(Fault::wrongPlace, node, describe(next) + " lies over the workspace of the same node");
+      return faultAt(Fault::wrongPlace, node, describe(next) + " overlaps the workspace of the same node");
     ordered = nextIsComm ? clocks.begunAfterEnd(next.writtenBy, old.writtenBy) : clocks.hasEnded(old.writtenBy);
   } else {
     if (old.endedAt < 0)
       return faultAt(Fault::wrongPlace, node,
-                     describe(next) + " lies over " + describe(old) + ", which is still in use");
+                     describe(next) + " overlaps " + describe(old) + ", which is still in use");
     ordered = !nextIsComm || clocks.begunAfter(next.writtenBy, old.endedAt);
   }
   if (ordered)

@@ -1,4 +1,4 @@
-// The arenas while a step runs: which buffers lie where, until when, and who still uses them.
+// The arenas during a step: the places and lifetimes of buffers, and the operations that still use them.
 #pragma once
 
 #include "passes/check/extent_map.h"
@@ -9,26 +9,27 @@
 
 namespace fsdpc::check {
 
-/// A run of bytes with one owner at a time. Views, reshapes and waits are other names of their operand's buffer.
+/// A contiguous range of bytes with one owner at a time. Views, reshapes and waits are aliases of their operand's
+/// buffer.
 struct Buffer {
   enum class Kind : uint8_t { value, state, input, workspace };
   Kind kind = Kind::value;
   Place place;
   int64_t bytes = 0;
   int64_t elementBytes = 1;
-  const Value *value = nullptr; ///< the value that it was made for or, after a node wrote in place, that it holds now
+  const Value *value = nullptr; ///< its original value or, after an in-place write, the current one
   const State *state = nullptr;
-  const Node *node = nullptr; ///< a workspace's
+  const Node *node = nullptr; ///< for a workspace
 
-  int32_t version = 0; ///< counts what was written over it in place
+  int32_t version = 0; ///< counts in-place writes
   const Node *overwrittenBy = nullptr;
-  Moment writtenAt = 0;           ///< a state's current version
+  Moment writtenAt = 0;           ///< of a state's current version
   Moment usedAt = 0;              ///< a state's last use by a compute node
-  bool awaitsWrite = false;       ///< a state that already holds what a `write` has yet to make its value
-  int32_t partOf = -1;            ///< the buffer of the pack that it became a part of
+  bool awaitsWrite = false;       ///< a state that already holds the value of a `write` that is still to come
+  int32_t partOf = -1;            ///< the buffer of the pack that it is now a part of
   CollectiveIndex writtenBy = -1; ///< the collective whose result or workspace it is
-  llvm::SmallVector<CollectiveIndex, 2> readBy = {}; ///< collectives whose release is that of all readers
-  Moment endedAt = -1;                               ///< of its free; -1: lives
+  llvm::SmallVector<CollectiveIndex, 2> readBy = {}; ///< collectives whose release implies that of all readers
+  Moment endedAt = -1;                               ///< at its free; -1: live
 
   static Buffer of(const Value *value, CollectiveIndex writtenBy = -1);
   bool isPermanent() const { return kind == Kind::state || kind == Kind::input; }
@@ -42,22 +43,22 @@ public:
   const Buffer &operator[](int32_t index) const { return buffers[index]; }
   int32_t size() const { return static_cast<int32_t>(buffers.size()); }
 
-  /// Inside its arena (module settings arena_private_bytes, arena_window_bytes, arena_host_bytes), and on a multiple of
-  /// its element size. `node` may be null.
+  /// Checks that the buffer is inside its arena (module settings arena_private_bytes, arena_window_bytes,
+  /// arena_host_bytes), at a multiple of its element size. `node` may be null.
   llvm::Error checkPlace(const Buffer &buffer, const Node *node) const;
-  /// A new buffer. What lay there must be over for whoever writes the new one (`buffer.writtenBy`, or the compute
-  /// stream now): freed, and the free known to the writer. `parts`, ascending, may stay. `node` may be null.
+  /// Adds a new buffer. Requires: earlier buffers at these bytes are freed, and the free is ordered before the writer
+  /// of the new one (`buffer.writtenBy`, or the compute stream now). `parts`, ascending, may stay. `node` may be null.
   llvm::Expected<int32_t> occupy(const Buffer &buffer, const Node *node, llvm::ArrayRef<int32_t> parts = {});
-  /// The one living buffer that lies exactly at `place`; -1 if something else lies there too, or nothing.
+  /// The live buffer at exactly `place`; -1 if there is none or if another buffer overlaps it.
   int32_t exactlyAt(Place place, int64_t bytes) const;
-  /// A new version, by the compute stream now or by the collective. What used the old one is over.
+  /// Starts a new version, written by the compute stream now or by the collective. Its uses replace those of the
+  /// old version.
   void overwrite(int32_t index, const Node &by, CollectiveIndex collective);
-  /// A collective reads the buffer.
+  /// Records that a collective reads the buffer.
   void addReader(int32_t index, CollectiveIndex collective);
-  /// Nobody on any rank reads or writes the buffer any more, as far as collectives are concerned and the compute stream
-  /// knows.
+  /// True if no collective on any rank reads or writes the buffer any more, as far as the compute stream knows.
   bool isQuiet(const Buffer &buffer) const;
-  /// Does the buffer's last version end, for everybody, before the collective begins?
+  /// True if all uses of the buffer's last version end before the collective begins.
   bool isQuietFor(const Buffer &buffer, CollectiveIndex next) const;
   /// "%x", "state @w", "the workspace of ..."
   static std::string describe(const Buffer &buffer);
@@ -67,7 +68,7 @@ public:
 private:
   llvm::Error checkOver(const Buffer &old, const Buffer &next, const Node *node) const;
 
-  int64_t arenaBytes[std::size(allSpaces)]; ///< -1: the module does not say
+  int64_t arenaBytes[std::size(allSpaces)]; ///< -1: not given by the module
   std::vector<Buffer> buffers;
   ExtentMap extents;
 };

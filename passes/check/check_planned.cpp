@@ -1,5 +1,5 @@
-// checkPlanned: the order of collectives, then every sequence of functions that a program runs, through memory, then
-// what orders them on a device.
+// checkPlanned: checks the order of collectives, then memory for every sequence of functions that a program runs, then
+// event order on a device.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "passes/check/check_schedule.h"
@@ -12,7 +12,7 @@ using namespace check;
 
 namespace {
 
-/// Ids name collectives in messages between ranks and in traces, so they must count up as the collectives are issued.
+/// Ids identify collectives in messages between ranks and in traces, so they must increase in order of issue.
 class CollectiveOrder {
 public:
   explicit CollectiveOrder(const Module &module) : module(module) {}
@@ -36,7 +36,7 @@ llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
                "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
 }
 
-/// A communicator belongs to one stream: two collectives of it that run at once would meet each other's messages.
+/// A communicator belongs to one stream: two concurrent collectives on it would receive each other's messages.
 llvm::Error CollectiveOrder::checkStream(const Node &node) const {
   bool communicates = infoOf(node).has(collective);
   bool reduces = communicates && node.op() != Op::allGatherStart && module.decisions.ownReduceCommunicator;
@@ -78,15 +78,15 @@ using Sequence = llvm::SmallVector<const Function *, 4>;
 
 Sequence presentOf(const Module &module, std::initializer_list<FunctionKind> kinds) {
   Sequence sequence;
-  // A second call finds what the first has left; every later one finds the same.
+  // A second call starts from the memory that the first leaves; every later call starts from the same.
   for (FunctionKind kind : kinds)
     if (const Function *function = module.function(kind))
       sequence.append(runsInEveryMicroStep(kind) && module.microSteps > 1 ? 2 : 1, function);
   return sequence;
 }
 
-/// What a program runs between two points at which only states and inputs hold anything. Gradients are tapped in some
-/// steps only.
+/// The functions that a program runs between two points at which only states and inputs hold values. Gradients are
+/// tapped in some steps only.
 llvm::SmallVector<Sequence, 4> sequencesOf(const Module &module) {
   using Kind = FunctionKind;
   llvm::SmallVector<Sequence, 4> sequences = {presentOf(module, {Kind::prologue, Kind::microStep, Kind::update})};

@@ -1,19 +1,20 @@
-// The schedule checker: does the planned module compute what the train module says, in the memory and order it plans?
+// The schedule checker: checks that the planned module computes the values of the train module, in the memory and order
+// that it plans.
 //
-// It reads the two modules and nothing else. It shares no code with the passes it checks (it includes ir/ only), so a
-// mistake in a pass's idea of live ranges, layouts or ordering cannot repeat itself here. README.md tells the model of
+// It reads the two modules and nothing else. It shares no code with the passes it checks (it includes ir/ only), so an
+// error in a pass's live ranges, layouts or ordering cannot repeat itself here. README.md describes the model of
 // streams and memory.
 //
-// Errors are one sentence that names the function, the unit and what is wrong, then the node's text, and begin with a
-// label:
-//   (S1) a future is not waited for exactly once, or something is used before it is there
+// An error is one sentence that names the function, the unit and the violation, followed by the node's text. It begins
+// with a label:
+//   (S1) a future is not waited for exactly once, or a value is used before it is available
 //   (S2) memory is used after its free, freed twice, or never freed
 //   (S3) a gradient contribution is missing or counted more than once
-//   (S4) a value differs from what the train module computes
+//   (S4) a value differs from the train module's
 //   (S5) memory is reused without an edge that orders the reuse after the last use
-//   (S6) places overlap, or lie outside their arena or in the wrong space
+//   (S6) places overlap, are outside their arena, or are in the wrong space
 //   (S7) ranks could issue different collectives, or in another order
-//   (S8) a parameter's elements are not where its segment says
+//   (S8) a parameter's elements are not at their position in the segment
 //   (S9) a value is read from memory that holds another version
 #pragma once
 
@@ -28,8 +29,8 @@ llvm::Error checkPlanned(const Module &planned);
 
 /// Translation validation: every result, tap and new state of every function of `planned` is the same value as in
 /// `train`: (S3), (S4), (S8), (S9). Equality is that of terms: gather(shard p) = p, wait(start x) = x, copies and views
-/// are what they show, fused bodies are their steps; nothing is reordered, so equal terms have equal bits. Requires:
-/// the stages train and planned.
+/// equal their source, fused bodies equal their steps. Nothing is reordered, so values with equal terms are bitwise
+/// identical. Requires: the stages train and planned.
 llvm::Error checkAgainstTrain(const Module &train, const Module &planned);
 
 } // namespace fsdpc

@@ -1,4 +1,4 @@
-// checkAgainstTrain: both modules as terms, step by step, compared where a function ends.
+// checkAgainstTrain: interprets both modules as terms, step by step, and compares them at the end of each function.
 #include "passes/check/check_schedule.h"
 
 #include "ir/reserved_names.h"
@@ -14,18 +14,18 @@ using namespace check;
 
 namespace {
 
-// Sums of more gradient contributions than this are compared as wholes only.
-constexpr size_t mostAddends = 256;
+// Sums with more gradient contributions than this are only compared as single terms.
+constexpr size_t maxAddends = 256;
 
-/// Functions that follow each other, in both modules.
+/// Consecutive functions in both modules.
 class Comparison {
 public:
   Comparison(const Module &train, const Module &planned)
       : train(train), planned(planned), terms(planned.worldSize(), planned.microSteps), expected(train, train, terms),
         found(planned, train, terms), carriedOver(carriedOverSteps(planned)) {}
-  /// The next function. `trainFunction` and `plannedFunction` are it in either module.
+  /// The next function, given as it appears in each module.
   llvm::Error run(const Function &trainFunction, const Function &plannedFunction);
-  /// After the last of them.
+  /// To be called after the last function.
   llvm::Error finish();
 
 private:
@@ -35,22 +35,22 @@ private:
   bool isTakenLater(llvm::StringRef result) const;
   llvm::Error compareGradients(const State &segment, Meaning meaning);
   llvm::Error compareTaps();
-  /// In which of the functions a state is written is free, its value is not.
+  /// The function in which a state is written may differ, its value may not.
   llvm::Error compareStates();
   llvm::Error differ(const llvm::Twine &what, TermId wanted, TermId got, bool isGradient);
   Fault classOf(TermId wanted, TermId got, bool isGradient, std::pair<TermId, TermId> difference);
-  TermId withoutSums(TermId term) const;
+  TermId stripSums(TermId term) const;
   std::vector<TermId> addendsOf(TermId term) const;
   bool isOtherVersion(TermId a, TermId b);
   bool sumsSquares(TermId term) const;
   bool isCarriedOn(llvm::StringRef result) const;
 
   const Module &train, &planned;
-  const Function *plannedFunction = nullptr; ///< that is compared
+  const Function *plannedFunction = nullptr; ///< the one being compared
   Terms terms;
   StepMeaning expected, found;
   const std::vector<CarriedOver> carriedOver; ///< of the planned module
-  llvm::StringMap<TermId> gradients;          ///< that the train function returns, by parameter, until they are found
+  llvm::StringMap<TermId> gradients;          ///< returned by the train function and not yet found, by parameter
 };
 
 llvm::Error Comparison::run(const Function &trainFunction, const Function &function) {
@@ -64,7 +64,7 @@ llvm::Error Comparison::run(const Function &trainFunction, const Function &funct
   return compareTaps();
 }
 
-/// Does a later function take it, or one of the next step? Then it is what it means there that counts.
+/// True if a later function, of this step or the next, uses the result. It is then compared where it is used.
 bool Comparison::isCarriedOn(llvm::StringRef result) const {
   bool isLeft = llvm::any_of(carriedOver, [&](const CarriedOver &over) { return over.argument->name == result; });
   return isLeft || llvm::any_of(planned.functions, [&](const std::unique_ptr<Function> &function) {
@@ -93,7 +93,7 @@ llvm::Error Comparison::compareResults(const Function &trainFunction) {
   if (planned.microSteps > 1 && trainFunction.kind() == FunctionKind::microStep)
     if (llvm::Error error = compareAccumulators())
       return error;
-  for (const StepMeaning::Result &result : expected.results) // in this order, so that messages are the same every time
+  for (const StepMeaning::Result &result : expected.results) // in a fixed order, so that messages are deterministic
     if (llvm::StringRef name = result.name; name.consume_front(names::gradientPrefix) && gradients.contains(name))
       return fault(Fault::gradientContribution, *plannedFunction,
                    "the gradient of parameter '" + name + "' is not " +
@@ -101,8 +101,8 @@ llvm::Error Comparison::compareResults(const Function &trainFunction) {
   return llvm::Error::success();
 }
 
-/// Does the train module carry it on? Between functions that run several times it is in an accumulator, and it is what
-/// is made of that which counts.
+/// True if the train module carries the result on. Between functions that run several times it is in an accumulator,
+/// and its uses are compared instead.
 bool Comparison::isTakenLater(llvm::StringRef result) const {
   return planned.microSteps > 1 && llvm::any_of(train.functions, [&](const std::unique_ptr<Function> &function) {
            return llvm::any_of(function->arguments(), [&](const Argument &argument) {
@@ -111,8 +111,8 @@ bool Comparison::isTakenLater(llvm::StringRef result) const {
          });
 }
 
-/// Behind the last micro-step: what is accumulated is summed over ranks in part at least; update, which sums the rest,
-/// is held to the whole by what it writes.
+/// After the last micro-step: an accumulated value is at least partially summed over ranks. update sums the rest; its
+/// writes are compared with the complete sum.
 llvm::Error Comparison::compareAccumulators() {
   for (const State &state : planned.states) {
     const State *owner = state.role == StateRole::accumulator ? planned.state(state.owner) : nullptr;
@@ -125,9 +125,9 @@ llvm::Error Comparison::compareAccumulators() {
       if (wanted == gradients.end())
         return fault(Fault::gradientContribution, *plannedFunction,
                      "parameter '" + parameter + "' has a gradient that the train module does not have, or twice");
-      // An accumulator is f32, whatever is sent.
+      // An accumulator is f32, whatever type is sent.
       TermId summed = terms.cast(wanted->second, terms[value.slots[i].term].type.dtype());
-      TermId whole = withoutSums(summed), local = withoutSums(value.slots[i].term);
+      TermId whole = stripSums(summed), local = stripSums(value.slots[i].term);
       if (terms.isZero(local))
         continue;
       if (terms.reshape(local, Shape(terms[whole].type.shape())) != whole)
@@ -176,7 +176,7 @@ llvm::Error Comparison::compareGradients(const State &segment, Meaning meaning) 
     });
     bool isHome = home != segment.slots.end() && home->offsetElements == slot.offset && home->elements == slot.elements;
     if (!isHome)
-      return where(" has a part at element " + llvm::Twine(slot.offset) + ", where no parameter lies");
+      return where(" has a part at element " + llvm::Twine(slot.offset) + ", where no parameter is");
     auto wanted = gradients.find(home->parameter);
     if (wanted == gradients.end())
       return fault(Fault::gradientContribution, *plannedFunction,
@@ -238,18 +238,18 @@ llvm::Error Comparison::compareTaps() {
   return llvm::Error::success();
 }
 
-// ---- saying what differs
+// ---- reporting differences
 
-TermId Comparison::withoutSums(TermId term) const {
+TermId Comparison::stripSums(TermId term) const {
   while (terms[term].kind == Terms::Kind::node && (terms[term].op == Op::batchSum || terms[term].op == Op::reshape))
     term = terms.operandsOf(term)[0];
   return term;
 }
 
 std::vector<TermId> Comparison::addendsOf(TermId term) const {
-  std::vector<TermId> addends, open = {withoutSums(term)};
-  while (!open.empty() && addends.size() < mostAddends) {
-    TermId next = withoutSums(open.back());
+  std::vector<TermId> addends, open = {stripSums(term)};
+  while (!open.empty() && addends.size() < maxAddends) {
+    TermId next = stripSums(open.back());
     open.pop_back();
     if (terms[next].kind == Terms::Kind::node && terms[next].op == Op::add)
       llvm::append_range(open, terms.operandsOf(next));
@@ -260,7 +260,7 @@ std::vector<TermId> Comparison::addendsOf(TermId term) const {
   return addends;
 }
 
-/// Is one of them a state as it was, and the other what is written to it in this function?
+/// True if one of them is a state at entry, and the other its new value from this function.
 bool Comparison::isOtherVersion(TermId a, TermId b) {
   if (terms[a].kind == terms[b].kind)
     return false;
@@ -273,9 +273,9 @@ bool Comparison::isOtherVersion(TermId a, TermId b) {
   return false;
 }
 
-/// An accumulator, or a sum over ranks of one.
+/// True for a square-sum accumulator, or a sum over ranks of one.
 bool Comparison::sumsSquares(TermId term) const {
-  term = withoutSums(term);
+  term = stripSums(term);
   return terms[term].kind == Terms::Kind::node && terms[term].op == Op::squareSum;
 }
 
@@ -321,7 +321,8 @@ llvm::Error checkFunctions(const Module &train, const Module &planned) {
   return llvm::Error::success();
 }
 
-/// What runs without a step's carried values between. Taps change nothing, so a step may have them in any case.
+/// Sequences of functions. No value is carried from one sequence to another. Taps change nothing, so a step may always
+/// include them.
 constexpr FunctionKind stepKinds[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
                                       FunctionKind::update};
 constexpr FunctionKind evalKinds[] = {FunctionKind::evalStep};

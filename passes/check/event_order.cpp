@@ -60,12 +60,12 @@ private:
     if (node.op() == Op::wait)
       return runWait(node);
     const bool names = node.op() == Op::free || node.op() == Op::ret || node.op() == Op::read ||
-                       node.op() == Op::write || infoOf(node).has(aliasesOperand) || isWholePack(node);
+                       node.op() == Op::write || infoOf(node).has(aliasesOperand) || isPackInPlace(node);
     if (names)
       return llvm::Error::success();
     if (llvm::Error error = access(node, computeQueue))
       return error;
-    if (node.op() == Op::tap) // the host goes on when it has the values
+    if (node.op() == Op::tap) // the host continues when it has the values
       for (QueueClock &clock : known)
         clock.join(endOfLast(computeQueue));
     return llvm::Error::success();
@@ -85,7 +85,7 @@ private:
     const Node *start = startOf(wait.operand(0));
     if (!start)
       return fault(Fault::useBeforeWait, wait, "no start is the origin of what it waits for");
-    // Before the first step nobody has started what a step finds on its way.
+    // Before the first step, transfers that a step finds in flight have no earlier start.
     if (!ends.contains(start))
       if (llvm::Error error = runFirstStart(wait, *start))
         return error;
@@ -104,7 +104,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// A future of this function, of an earlier one of the step, or of the step before.
+  /// The start of a future of this function, of an earlier one of the step, or of the previous step.
   const Node *startOf(const Value *future) const {
     if (const Node *definer = future->definer())
       return definer;
@@ -128,7 +128,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// What no function takes, the runtime fetches.
+  /// The runtime fetches results that no function uses.
   llvm::Error fetchResults(const Function &function) {
     const Node *ret = function.returnNode();
     for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
@@ -186,7 +186,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// A node that may still be at those bytes when the queue's current operation begins. Null: none.
+  /// A node that may still access these bytes when the queue's current operation begins. Null: none.
   const Node *unordered(Place place, int64_t bytes, size_t queue, bool writes) const {
     const Node *found = nullptr;
     const QueueClock &knows = known[queue];
@@ -203,7 +203,7 @@ private:
 
   void advance(size_t queue) { ++count[queue]; }
 
-  /// What has ended when the queue's last operation has.
+  /// The operations that have ended when the queue's last operation has ended.
   QueueClock endOfLast(size_t queue) const {
     QueueClock clock = known[queue];
     clock.ended[queue] = count[queue];
@@ -217,13 +217,13 @@ private:
   }
 
   const Module &module;
-  llvm::DenseMap<const Value *, const Node *> leftOver; ///< arguments for what the step before left
-  llvm::StringSet<> taken;                              ///< names of results that some function takes
+  llvm::DenseMap<const Value *, const Node *> leftOver; ///< arguments for transfers in flight from the previous step
+  llvm::StringSet<> taken;                              ///< names of results that some function uses
   llvm::StringMap<const Node *> returned;               ///< futures by name
   std::array<int64_t, queueCount> count = {};           ///< operations so far
-  std::array<QueueClock, queueCount> known;             ///< what has ended when the queue's next operation begins
-  llvm::DenseMap<int32_t, QueueClock> events;           ///< as recorded last
-  llvm::DenseMap<const Node *, QueueClock> ends;        ///< of starts, as enqueued last
+  std::array<QueueClock, queueCount> known;             ///< operations that have ended when the queue's next one begins
+  llvm::DenseMap<int32_t, QueueClock> events;           ///< as last recorded
+  llvm::DenseMap<const Node *, QueueClock> ends;        ///< of starts, as last enqueued
   AccessMap accesses;
 };
 
@@ -236,8 +236,8 @@ llvm::Error checkEvents(const Module &planned) {
       if (const Function *function = planned.function(kind))
         sequence.append(runsInEveryMicroStep(kind) && planned.microSteps > 1 ? 2 : 1, function);
   };
-  // Whatever a step finds of the one before, it finds in the second; with and without taps, and behind a function that
-  // stands alone.
+  // Every effect of the previous step is visible in the second step, with and without taps, and after a standalone
+  // function.
   Sequence steps, alone;
   for (bool isTapped : {false, false, true, true, false}) {
     add(steps, {Kind::prologue, Kind::microStep});

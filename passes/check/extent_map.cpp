@@ -2,8 +2,8 @@
 
 namespace fsdpc::check {
 
-/// The first extent that ends behind `offset`.
-ExtentMap::Extents::const_iterator ExtentMap::firstBehind(const Extents &extents, int64_t offset) {
+/// The first extent that ends after `offset`.
+ExtentMap::Extents::const_iterator ExtentMap::firstAfter(const Extents &extents, int64_t offset) {
   auto found = extents.upper_bound(offset);
   if (found != extents.begin() && std::prev(found)->second.end > offset)
     --found;
@@ -13,7 +13,7 @@ ExtentMap::Extents::const_iterator ExtentMap::firstBehind(const Extents &extents
 void ExtentMap::overlapping(Place place, int64_t bytes, llvm::SmallVectorImpl<int32_t> &buffers) const {
   const Extents &extents = of(place.space);
   int64_t end = place.offsetBytes + bytes;
-  for (auto i = firstBehind(extents, place.offsetBytes); i != extents.end() && i->first < end; ++i)
+  for (auto i = firstAfter(extents, place.offsetBytes); i != extents.end() && i->first < end; ++i)
     if (buffers.empty() || buffers.back() != i->second.buffer)
       buffers.push_back(i->second.buffer);
 }
@@ -21,7 +21,7 @@ void ExtentMap::overlapping(Place place, int64_t bytes, llvm::SmallVectorImpl<in
 void ExtentMap::assign(Place place, int64_t bytes, int32_t buffer) {
   Extents &extents = spaces[indexOf(place.space)];
   int64_t begin = place.offsetBytes, end = begin + bytes;
-  auto i = firstBehind(extents, begin);
+  auto i = firstAfter(extents, begin);
   while (i != extents.end() && i->first < end) {
     auto [first, old] = *i;
     i = extents.erase(i);

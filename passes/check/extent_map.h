@@ -1,4 +1,4 @@
-// Who was the last to write each byte of the arenas.
+// The last writer of each byte of the arenas.
 #pragma once
 
 #include "ir/node.h"
@@ -8,9 +8,9 @@ namespace fsdpc::check {
 
 class ExtentMap {
 public:
-  /// The buffers that hold bytes of [place, place + bytes), without repetition in a row, by ascending offset.
+  /// The buffers that hold bytes of [place, place + bytes), by ascending offset, without consecutive duplicates.
   void overlapping(Place place, int64_t bytes, llvm::SmallVectorImpl<int32_t> &buffers) const;
-  /// From now on `buffer` holds these bytes. bytes > 0, and the end does not overflow.
+  /// Assigns these bytes to `buffer`. Requires: bytes > 0, and the end does not overflow.
   void assign(Place place, int64_t bytes, int32_t buffer);
 
 private:
@@ -20,7 +20,7 @@ private:
   };
   /// By first byte; disjoint.
   using Extents = std::map<int64_t, Extent>;
-  static Extents::const_iterator firstBehind(const Extents &extents, int64_t offset);
+  static Extents::const_iterator firstAfter(const Extents &extents, int64_t offset);
   const Extents &of(Space space) const { return spaces[indexOf(space)]; }
 
   Extents spaces[std::size(allSpaces)];

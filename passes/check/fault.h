@@ -1,4 +1,4 @@
-// How the checker says what is wrong. The classes are listed in check_schedule.h.
+// Error messages of the checker. The labels are listed in check_schedule.h.
 #pragma once
 
 #include "ir/module.h"
@@ -18,16 +18,16 @@ enum class Fault {
   staleVersion,
 };
 
-/// "(S4) micro_step, unit @fc: <message>", and the node's text on a line of its own.
+/// "(S4) micro_step, unit @fc: <message>", and the node's text on a separate line.
 llvm::Error fault(Fault kind, const Node &node, const llvm::Twine &message);
 /// "(S4) micro_step: <message>"
 llvm::Error fault(Fault kind, const Function &function, const llvm::Twine &message);
 /// "(S4) <message>"
 llvm::Error fault(Fault kind, const llvm::Twine &message);
 
-/// %name, as it prints. Walks the whole function: for messages only.
+/// %name, as printed. Walks the entire function: for messages only.
 std::string textOf(const Value *value);
-/// The node's text, cut where a large constant would bury the message.
+/// The node's text, truncated for large constants.
 std::string textOf(const Node &node);
 
 } // namespace fsdpc::check

@@ -30,7 +30,7 @@ private:
   }
 
   const Module &train, &planned;
-  llvm::StringMap<const State *> homes;                                         ///< of a parameter: its segment
+  llvm::StringMap<const State *> homes;                                         ///< the segment of each parameter
   std::map<std::pair<std::string, std::string>, const State *> optimizerStates; ///< of the planned module
 };
 
@@ -48,7 +48,7 @@ llvm::Error LayoutCheck::checkSlots(const State &segment) {
       return wrong(segment, "has the slot of '" + slot.parameter + "' outside, or over the slot before it");
     end = slot.offsetElements + slot.elements;
     if (!homes.try_emplace(slot.parameter, &segment).second)
-      return wrong(segment, "holds '" + slot.parameter + "', which lies elsewhere too");
+      return wrong(segment, "holds '" + slot.parameter + "', which is at another address too");
   }
   return llvm::Error::success();
 }
@@ -73,15 +73,14 @@ llvm::Error LayoutCheck::checkReplica(const State &replica) {
   bool isRounded = isFloat(dtype) && byteSize(dtype) == 2;
   if (dtype != owner->type.dtype() && !isRounded)
     return wrong(replica, "is " + toString(replica.type) + ", its segment " + toString(owner->type));
-  bool isWhole = replica.over.empty() && replica.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  bool isUnsharded = replica.over.empty() && replica.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
   bool isAlike = replica.over == owner->over && replica.type.shape() == owner->type.shape();
-  if (!(isWhole || isAlike) || replica.paddedElements != owner->paddedElements || replica.slots != owner->slots)
-    return wrong(replica,
-                 "is laid out neither as its segment " + symbolText('@', owner->name) + " nor as the whole of it");
+  if (!(isUnsharded || isAlike) || replica.paddedElements != owner->paddedElements || replica.slots != owner->slots)
+    return wrong(replica, "is not laid out as its segment " + symbolText('@', owner->name) + ", sharded or unsharded");
   return llvm::Error::success();
 }
 
-/// Zeros at first, for one number or for the gradients of a segment, whole or split like it.
+/// Checks that it starts as zeros and is for a scalar or for the gradients of a segment, unsharded or split like it.
 llvm::Error LayoutCheck::checkAccumulator(const State &state) {
   if (llvm::bit_cast<uint64_t>(state.initialValue) != 0)
     return wrong(state, "does not begin with zeros");
@@ -91,11 +90,10 @@ llvm::Error LayoutCheck::checkAccumulator(const State &state) {
   const State *owner = planned.state(state.owner);
   if (!owner || owner->role != StateRole::segment)
     return wrong(state, "belongs to '" + state.owner + "', which is no segment");
-  bool isWhole = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
+  bool isUnsharded = state.over.empty() && state.type.shape() == llvm::ArrayRef<int64_t>(owner->paddedElements);
   bool isAlike = state.over == owner->over && state.type.shape() == owner->type.shape();
-  if (state.type.dtype() != owner->type.dtype() || !(isWhole || isAlike))
-    return wrong(state,
-                 "is laid out neither as its segment " + symbolText('@', owner->name) + " nor as the whole of it");
+  if (state.type.dtype() != owner->type.dtype() || !(isUnsharded || isAlike))
+    return wrong(state, "is not laid out as its segment " + symbolText('@', owner->name) + ", sharded or unsharded");
   return llvm::Error::success();
 }
 
@@ -123,7 +121,7 @@ llvm::Error LayoutCheck::checkCounterparts() {
     const State *counterpart = planned.state(state.name);
     if (state.role == StateRole::parameter || state.role == StateRole::buffer) {
       if (!homes.contains(state.name))
-        return wrong(state, "lies in no segment");
+        return wrong(state, "is in no segment");
       continue;
     }
     if (state.role == StateRole::optimizer) {
@@ -141,7 +139,7 @@ llvm::Error LayoutCheck::checkCounterparts() {
 
 llvm::Error LayoutCheck::run() {
   for (const State &state : planned.states)
-    if (state.isRun() && state.role != StateRole::replica)
+    if (state.isFlat() && state.role != StateRole::replica)
       if (llvm::Error error = checkSegment(state))
         return error;
   for (const State &state : planned.states)

@@ -1,4 +1,4 @@
-// Are the train module's states all there, once each, in the planned module's segments?
+// Checks that each state of the train module is stored exactly once in the planned module.
 #pragma once
 
 #include "ir/module.h"
@@ -6,9 +6,9 @@
 
 namespace fsdpc::check {
 
-/// (S8): every parameter lies whole in one slot of one segment, slots are disjoint and inside, the ranks' shards make
-/// up the segment, replicas repeat it; every optimizer state, scalar and buffer has its counterpart, with the same type
-/// and the same initial value.
+/// (S8): every parameter is entirely in one slot of one segment; slots are disjoint and inside; the ranks' shards
+/// together form the segment; replicas copy it. Every optimizer state, scalar and buffer has its counterpart, with the
+/// same type and the same initial value.
 llvm::Error checkLayout(const Module &train, const Module &planned);
 
 } // namespace fsdpc::check

@@ -9,7 +9,7 @@ namespace fsdpc::check {
 
 namespace {
 
-bool isSameRun(const Slot &slot, int64_t offset, int64_t elements) {
+bool isSameRange(const Slot &slot, int64_t offset, int64_t elements) {
   return slot.offset == offset && slot.elements == elements;
 }
 
@@ -32,7 +32,7 @@ Meaning StepMeaning::add(Segment segment) {
 }
 
 const State *StepMeaning::layoutOf(const State &state) const {
-  if (state.role == StateRole::segment || (state.role == StateRole::buffer && state.isRun()))
+  if (state.role == StateRole::segment || (state.role == StateRole::buffer && state.isFlat()))
     return &state;
   bool follows =
       state.role == StateRole::optimizer || state.role == StateRole::replica || state.role == StateRole::accumulator;
@@ -94,7 +94,7 @@ llvm::Error StepMeaning::readArgument(const Argument &argument) {
   return llvm::Error::success();
 }
 
-/// With checkCarriedOver this is an induction over steps: true before the first, and from each to the next.
+/// Together with checkCarriedOver this is an induction over steps: true before the first, and preserved by each.
 llvm::Error StepMeaning::checkCarriedOver() {
   for (const CarriedOver &over : carriedOver) {
     if (!over.start || !meanings.contains(over.argument->value.get()))
@@ -103,7 +103,7 @@ llvm::Error StepMeaning::checkCarriedOver() {
     if (!wanted)
       return wanted.takeError();
     const Segment &left = segment(of(over.future)), &whole = segment(*wanted);
-    auto isSame = [](const Slot &a, const Slot &b) { return isSameRun(a, b.offset, b.elements) && a.term == b.term; };
+    auto isSame = [](const Slot &a, const Slot &b) { return isSameRange(a, b.offset, b.elements) && a.term == b.term; };
     if (!std::equal(left.slots.begin(), left.slots.end(), whole.slots.begin(), whole.slots.end(), isSame))
       return fault(Fault::staleVersion, *over.start,
                    "the next step takes it for the gather of what state " + symbolText('@', over.state()) +
@@ -165,7 +165,7 @@ void StepMeaning::readState(const Node &node) {
   set(node, versionOf(*module.state(node.get<StateAttributes>().state.name)));
 }
 
-/// A gradient is handed over by name, as results are.
+/// A gradient is passed on by name, like results.
 void StepMeaning::readStash(const Node &node) {
   llvm::StringRef segment = node.get<StateAttributes>().state.name;
   stashes[segment] = of(node.operand(0));
@@ -194,7 +194,7 @@ void StepMeaning::readReturn(const Node &node) {
   }
 }
 
-/// The dtype that a node casts its only operand to, be it one loop of one step; nullopt for other nodes.
+/// The dtype that a node casts its only operand to, also as a loop of one step; nullopt for other nodes.
 static std::optional<DType> castBy(const Node &node) {
   bool isLoop = node.op() == Op::fused && node.operandCount() == 1 && node.resultCount() == 1;
   const Expression *body = isLoop ? &node.get<FusedAttributes>().body : nullptr;
@@ -224,7 +224,7 @@ llvm::Error StepMeaning::readTensorNode(const Node &node) {
     operands.push_back(of(node.operand(i)).term);
     if (operands.back() < 0)
       return fault(Fault::shardBounds, node,
-                   textOf(node.operand(i)) + " is a run of several parameters, not one tensor");
+                   textOf(node.operand(i)) + " is a flat range of several parameters, not one tensor");
   }
   llvm::SmallVector<TermId, 2> values = terms.apply(node, operands);
   for (unsigned i = 0; i < node.resultCount(); ++i)
@@ -232,7 +232,7 @@ llvm::Error StepMeaning::readTensorNode(const Node &node) {
   return llvm::Error::success();
 }
 
-/// Over whole runs that are laid out alike, parameter by parameter. Numbers are the same for all.
+/// Loops over entire regions with equal layout, parameter by parameter. Scalars are the same for all.
 llvm::Error StepMeaning::readLoop(const Node &node) {
   const Segment *layout = nullptr;
   for (const Value *operand : node.operands()) {
@@ -240,12 +240,13 @@ llvm::Error StepMeaning::readLoop(const Node &node) {
     if (meaning.segment < 0) {
       if (meaning.term >= 0 && operand->type().elements() == 1)
         continue;
-      return fault(Fault::shardBounds, node, textOf(operand) + " is no run of parameters like the other operands");
+      return fault(Fault::shardBounds, node,
+                   textOf(operand) + " is not a flat range of parameters like the other operands");
     }
     const Segment &run = segment(meaning);
-    auto isAlike = [](const Slot &a, const Slot &b) { return isSameRun(a, b.offset, b.elements); };
-    if (!run.isWhole() || (layout && !std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(),
-                                                 run.slots.end(), isAlike)))
+    auto isAlike = [](const Slot &a, const Slot &b) { return isSameRange(a, b.offset, b.elements); };
+    if (!run.isUnsharded() || (layout && !std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(),
+                                                     run.slots.end(), isAlike)))
       return fault(Fault::shardBounds, node, textOf(operand) + " is laid out otherwise than the other operands");
     layout = &run;
   }
@@ -265,12 +266,12 @@ llvm::Error StepMeaning::readLoop(const Node &node) {
   return llvm::Error::success();
 }
 
-// ---- what is left behind
+// ---- end of function
 
 bool StepMeaning::isLaidOut(const Segment &segment, const State &state) const {
   const State &layout = *layoutOf(state);
   auto isInPlace = [](const Slot &slot, const SegmentSlot &home) {
-    return isSameRun(slot, home.offsetElements, home.elements);
+    return isSameRange(slot, home.offsetElements, home.elements);
   };
   return segment.split == splitOf(state) && segment.elements == layout.paddedElements &&
          std::equal(segment.slots.begin(), segment.slots.end(), layout.slots.begin(), layout.slots.end(), isInPlace);
@@ -280,7 +281,7 @@ llvm::Error StepMeaning::recordSegment(const Node &node, const State &state, con
   const State &layout = *layoutOf(state);
   if (!isLaidOut(segment, state))
     return fault(Fault::shardBounds, node, "what is written is laid out otherwise than the state");
-  if (state.role == StateRole::replica) // another copy of what its segment holds: compared at the end of the function
+  if (state.role == StateRole::replica) // copy of its segment's value: compared at the end of the function
     return llvm::Error::success();
   llvm::StringRef field = state.role == StateRole::segment ? "" : llvm::StringRef(state.field);
   for (size_t i = 0; i < segment.slots.size(); ++i)
@@ -308,13 +309,13 @@ llvm::Error StepMeaning::readWrite(const Node &node) {
   return llvm::Error::success();
 }
 
-/// A replica holds what its segment holds, rounded to its own type, whenever a function is left.
+/// At the end of each function, a replica must hold its segment's value, rounded to its own type.
 llvm::Error StepMeaning::checkReplicas(const Function &function) {
   for (const State &state : module.states) {
     const State *owner = state.role == StateRole::replica ? layoutOf(state) : nullptr;
     if (!owner || (!current.contains(&state) && !current.contains(owner)))
       continue;
-    // Both are laid out by the owner's slots: entryOf and recordSegment see to that.
+    // Both have the owner's slots: entryOf and recordSegment ensure that.
     const Segment &replica = segment(versionOf(state)), &shard = segment(versionOf(*owner));
     for (size_t i = 0; i < shard.slots.size(); ++i) {
       if (replica.slots[i].term == terms.cast(shard.slots[i].term, state.type.dtype()))
@@ -331,7 +332,7 @@ llvm::Error StepMeaning::checkReplicas(const Function &function) {
 llvm::Error StepMeaning::readTap(const Node &node) {
   Meaning meaning = of(node.operand(0));
   if (meaning.term < 0)
-    return fault(Fault::shardBounds, node, "a run of several parameters is tapped, not one tensor");
+    return fault(Fault::shardBounds, node, "a flat range of several parameters is tapped, not one tensor");
   taps.push_back({node.get<TapAttributes>().parameter.name, meaning.term, &node});
   return llvm::Error::success();
 }

@@ -1,4 +1,4 @@
-// What the functions of a train or planned module compute, as terms over logical parameters.
+// The values that the functions of a train or planned module compute, as terms over logical parameters.
 #pragma once
 
 #include "ir/carried.h"
@@ -11,51 +11,53 @@
 
 namespace fsdpc::check {
 
-/// One parameter's elements (or the like: gradient, moment) in a flat run of them; the term has the parameter's shape,
-/// or any other of as many elements.
+/// The elements of one parameter (or gradient, moment, ...) in a flat region. The term has the parameter's shape, or
+/// any other shape with as many elements.
 struct Slot {
   int64_t offset = 0;
   int64_t elements = 0;
   TermId term = -1;
 };
 
-/// A flat run of logical tensors by ascending offset: whole, or the part of it that this rank holds as a member of its
-/// group of `split`. What no slot covers means nothing.
+/// A flat sequence of logical tensors by ascending offset: unsharded, or the part that this rank holds as a member of
+/// its group of `split`. Elements outside of slots have no meaning.
 struct Segment {
   RankGroup split = {};
-  int64_t elements = 0; ///< of the whole
+  int64_t elements = 0; ///< when unsharded
   std::vector<Slot> slots = {};
 
-  bool isWhole() const { return split.isOneRank(); }
+  bool isUnsharded() const { return split.isOneRank(); }
 };
 
-/// What a value is: a tensor, or a segment. Neither: a token, or the result of a free.
+/// The meaning of a value: a tensor, or a segment. Neither: a token, or the result of a free.
 struct Meaning {
   TermId term = -1;
   int32_t segment = -1; ///< index into StepMeaning::segments
 };
 
-/// A state in logical terms: a parameter or scalar by its name, optimizer state by its owner and field.
+/// The logical name of a state: a parameter or scalar by its name, optimizer state by its owner and field.
 struct LogicalName {
   std::string owner, field;
   friend auto operator<=>(const LogicalName &, const LogicalName &) = default;
   std::string text() const { return field.empty() ? owner : owner + "\n" + field; }
 };
 
-/// Interprets functions that follow each other, with the states before the first and the inputs as symbols: what is
-/// carried from one to the next is the term it was, and a state is what was last written to it. Results, taps and new
-/// states of the last function are read off afterwards.
+/// Interprets consecutive functions. The states before the first and the inputs are symbols. A value that is carried
+/// from one function to the next keeps its term, and a state has the term last written to it. Results, taps and new
+/// states of the last function are available afterwards.
 ///
-/// Where a step has several micro-steps, prologue and micro_step of a planned module are read once for all their calls,
-/// by induction (accumulation.cpp): an accumulator is what the calls before have summed, each adds a term of its own
-/// micro-step to it and writes nothing else, so behind the last it is the sum of that term over the micro-steps.
+/// Where a step has several micro-steps, prologue and micro_step of a planned module are interpreted once for all their
+/// calls, by induction (accumulation.cpp): an accumulator holds the sum of the earlier calls, and each call adds a term
+/// of its own micro-step to it and writes nothing else. So after the last call it is the sum of that term over the
+/// micro-steps.
 class StepMeaning {
 public:
-  /// `train` is the train module whose parameters give segments their meaning; it may be `module` itself.
+  /// `train` is the train module whose parameters define the meaning of segments; it may be `module` itself.
   StepMeaning(const Module &module, const Module &train, Terms &terms)
       : module(module), train(train), terms(terms), carriedOver(carriedOverSteps(module)) {}
   llvm::Error read(const Function &function);
-  /// After the last function of a step: what it leaves to the next is what that one takes it for.
+  /// Called after the last function of a step: checks that the values passed to the next step are the ones that it
+  /// assumes.
   llvm::Error checkCarriedOver();
 
   struct Result {
@@ -68,14 +70,14 @@ public:
     const Node *node;
   };
   const Segment &segment(Meaning meaning) const { return segments[meaning.segment]; }
-  /// What an accumulator of gradients holds now.
+  /// The current value of an accumulator of gradients.
   const Segment &accumulated(const State &accumulator) { return segment(versionOf(accumulator)); }
-  /// After the last function of a step: every accumulator is zero again.
+  /// Called after the last function of a step: checks that every accumulator is zero again.
   llvm::Error checkAccumulatorsAreZero();
 
   std::vector<Result> results;
   std::vector<Tap> taps;
-  /// Every state that was written, by logical name; parameters of a segment each on their own.
+  /// Every written state, by logical name; each parameter of a segment separately.
   std::map<LogicalName, TermId> written;
 
 private:
@@ -115,7 +117,7 @@ private:
 
   Meaning entryOf(const State &state);
   Meaning versionOf(const State &state);
-  /// The segment, or run of buffers, whose slots a state has: itself, or the owner of optimizer state or a replica;
+  /// The segment, or region of buffers, whose slots a state has: itself, or the owner of optimizer state or a replica;
   /// null for others.
   const State *layoutOf(const State &state) const;
   /// How a segment-shaped state is split.
@@ -133,10 +135,10 @@ private:
   llvm::DenseMap<const Value *, Meaning> meanings;
   llvm::DenseMap<const State *, Meaning> current; ///< version of each state
   llvm::DenseMap<const State *, const Node *> writers;
-  llvm::StringMap<Meaning> carried; ///< results of the functions so far
+  llvm::StringMap<Meaning> carried; ///< results of earlier functions
   llvm::StringMap<Meaning> stashes; ///< by segment
-  /// While a function is read that stands for several calls: what its accumulators are before each, and behind the
-  /// last.
+  /// True while interpreting a function that represents several calls. Below: its accumulators before each call, and
+  /// after the last.
   bool isRepeated = false;
   llvm::DenseMap<const State *, Meaning> partial, complete;
 };

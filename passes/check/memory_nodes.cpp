@@ -1,4 +1,4 @@
-// What each kind of node does to names and buffers.
+// The effect of each kind of node on names and buffers.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
@@ -13,12 +13,12 @@ uint64_t nameKey(int32_t buffer, int32_t version) {
   return static_cast<uint64_t>(buffer) << 32 | static_cast<uint32_t>(version);
 }
 
-/// Each element of a result is computed from the same element of the operands, so they may share memory.
+/// True if each element of a result is computed from the same element of the operands, so they may share memory.
 bool worksInPlace(const Node &node) {
   return isElementwise(node) || node.op() == Op::fused || node.op() == Op::copy || infoOf(node).has(inPlace);
 }
 
-/// May the result lie over the operand?
+/// True if the result may overwrite the operand.
 bool mayShareMemory(const Node &node, const Value *result, unsigned operand) {
   return worksInPlace(node) || isRowWrittenOver(node, result->resultIndex(), operand);
 }
@@ -59,7 +59,7 @@ llvm::Error MemoryWalk::checkUses(const Node &node) const {
   return llvm::Error::success();
 }
 
-/// The device does not reach the host's memory, nor the other way round: copies lead across, and nothing else.
+/// Device nodes cannot access host memory and vice versa. Only copies may cross.
 llvm::Error MemoryWalk::checkSpaces(const Node &node) const {
   const bool onHost = node.schedule.stream == Stream::host;
   auto isAcross = [](const Value *value, bool host) {
@@ -71,14 +71,14 @@ llvm::Error MemoryWalk::checkSpaces(const Node &node) const {
     return llvm::Error::success();
   for (unsigned i = 0; i < node.operandCount(); ++i)
     if (isAcross(node.operand(i), onHost || node.op() == Op::reloadStart))
-      return fault(Fault::wrongPlace, node, textOf(node.operand(i)) + " lies where it cannot reach");
+      return fault(Fault::wrongPlace, node, textOf(node.operand(i)) + " is in memory that it cannot access");
   for (unsigned i = 0; i < node.resultCount(); ++i)
     if (isAcross(node.result(i), onHost || node.op() == Op::offloadStart))
-      return fault(Fault::wrongPlace, node, "its result lies where it cannot reach");
+      return fault(Fault::wrongPlace, node, "its result is in memory that it cannot access");
   return llvm::Error::success();
 }
 
-/// Compute nodes that touch memory; the others only name it.
+/// For compute nodes that access memory; other nodes only name it.
 void MemoryWalk::markUses(const Node &node) {
   bool names = infoOf(node).has(startsTransfer) || infoOf(node).has(aliasesOperand) || node.op() == Op::free ||
                node.op() == Op::wait || node.op() == Op::ret || node.op() == Op::read;
@@ -96,7 +96,7 @@ bool MemoryWalk::mayTakeOver(const Node &node, const Value *result, int32_t buff
     int32_t held = holdings.lookup(operand).buffer;
     if (held < 0 || ownerOf(held) != buffer)
       continue;
-    // Another element of the same memory may be overwritten before it is read.
+    // A different element of the same memory may be overwritten before it is read.
     if (!mayShareMemory(node, result, i) || !(operand->place == result->place) ||
         operand->type().bytes() != result->type().bytes() ||
         byteSize(operand->type().dtype()) != byteSize(result->type().dtype()))
@@ -120,7 +120,7 @@ llvm::Error MemoryWalk::takeOver(const Node &node, const Value *result, int32_t 
   return llvm::Error::success();
 }
 
-/// What a collective delivers may arrive in the memory of a state whose old version nobody needs any more.
+/// True if a collective may write its result to the memory of a state whose old version has no more uses.
 bool MemoryWalk::mayArriveIn(const Node &start, int32_t buffer) const {
   int32_t operand = holdings.lookup(start.operand(0)).buffer;
   return buffer >= 0 && memory[buffer].kind == Buffer::Kind::state && !memory[buffer].awaitsWrite &&
@@ -139,8 +139,8 @@ llvm::Error MemoryWalk::arriveIn(const Node &start, int32_t index, CollectiveInd
   return llvm::Error::success();
 }
 
-/// A compute node may make the next version of an accumulator in its memory, if nobody needs the old one any more:
-/// names of that are dead from then on.
+/// True if a compute node may write the next version of an accumulator in place, because the old one has no more uses.
+/// Names of the old version are dead afterwards.
 bool MemoryWalk::mayReplace(const Node &node, int32_t buffer) const {
   if (buffer < 0 || memory[buffer].kind != Buffer::Kind::state || memory[buffer].awaitsWrite ||
       memory[buffer].state->role != StateRole::accumulator)
@@ -188,7 +188,7 @@ llvm::Error MemoryWalk::runNode(const Node &node) {
   bool starts = infoOf(node).has(startsTransfer);
   if (!starts)
     memory.clocks.advance();
-  // A free may name a value whose memory the next one has already taken over.
+  // A free may name a value whose memory the next value has already reused.
   if (node.op() != Op::free)
     if (llvm::Error error = checkUses(node))
       return error;
@@ -209,7 +209,7 @@ llvm::Error MemoryWalk::runNode(const Node &node) {
 }
 
 llvm::Error MemoryWalk::runGeneric(const Node &node) {
-  // It lives while the results are made, so that they cannot lie over it.
+  // It is live while the results are computed, so they cannot overlap it.
   llvm::Expected<int32_t> workspace = placeWorkspace(node, -1);
   if (!workspace)
     return workspace.takeError();
@@ -231,7 +231,7 @@ llvm::Error MemoryWalk::runRead(const Node &node) {
                    "the memory of the state already holds its next version, by '" + textOf(*buffer.overwrittenBy) +
                        "'");
     if (!(node.result()->place == buffer.place) || node.result()->type().bytes() != buffer.bytes)
-      return fault(Fault::wrongPlace, node, "a read lies where its state lies");
+      return fault(Fault::wrongPlace, node, "a read aliases its state");
     holding = {found->second, buffer.version, buffer.writtenAt};
     if (buffer.writtenBy >= 0)
       holding.arrived = memory.clocks.endOf(buffer.writtenBy);
@@ -273,7 +273,7 @@ llvm::Error MemoryWalk::runFree(const Node &node) {
     return fault(Fault::useAfterFree, node, "the memory of a state or an input is never freed");
   if (!freedNames.insert(nameKey(holding.buffer, holding.version)).second)
     return fault(Fault::useAfterFree, node, textOf(node.operand(0)) + " is freed twice");
-  // Its bytes now belong to a pack or to a result that overwrote it, and that has a free of its own.
+  // Its bytes now belong to a pack or to a result that overwrote it, which has its own free.
   if (buffer.partOf >= 0 || buffer.version != holding.version)
     return llvm::Error::success();
   if (!memory.isQuiet(buffer))
@@ -290,22 +290,22 @@ llvm::Error MemoryWalk::runAlias(const Node &node) {
     expected.offsetBytes += node.get<ViewAttributes>().offset * width;
   if (result->type().bytes() != 0 && !(result->place == expected))
     return fault(node.op() == Op::view ? Fault::shardBounds : Fault::wrongPlace, node,
-                 "it lies elsewhere than the memory that it is another name of");
+                 "it is not at the address of the memory that it aliases");
   holdings[result] = holdings.lookup(operand);
   return llvm::Error::success();
 }
 
 llvm::Error MemoryWalk::runWait(const Node &node) {
   Holding holding = holdings.lookup(node.operand(0));
-  // A function that gets what an earlier one has waited for already may wait again.
+  // A function may wait again for a carried future that an earlier one has waited for.
   bool isCarried = !node.operand(0)->definer();
   if (!pending.erase(holding.future) && (!isCarried || !waitedHere.insert(holding.future).second))
-    return fault(Fault::useBeforeWait, node, textOf(node.operand(0)) + " is waited for a second time");
+    return fault(Fault::useBeforeWait, node, textOf(node.operand(0)) + " is waited for twice");
   waitedHere.insert(holding.future);
   memory.clocks.waitFor(holding.future);
   if (node.result()->type().bytes() != 0 && !(node.result()->place == node.operand(0)->place))
-    return fault(Fault::wrongPlace, node, "it lies elsewhere than what arrives");
-  // For other collectives it has been there since this one ended, whatever the compute stream does.
+    return fault(Fault::wrongPlace, node, "it is not at the address of the transfer's result");
+  // For other collectives the data is available from the end of this one, regardless of the compute stream.
   holdings[node.result()] = {holding.buffer, holding.version, 0, -1, memory.clocks.endOf(holding.future)};
   return llvm::Error::success();
 }
@@ -346,7 +346,7 @@ llvm::Error MemoryWalk::runStart(const Node &node) {
 llvm::Expected<int32_t> MemoryWalk::partBuffer(const Node &pack, unsigned index, Place place) const {
   const Value *part = pack.operand(index);
   if (!(part->place == place))
-    return fault(Fault::shardBounds, pack, textOf(part) + " does not lie in its part of the pack");
+    return fault(Fault::shardBounds, pack, textOf(part) + " is not in its part of the pack");
   int32_t buffer = ownerOf(holdings.lookup(part).buffer);
   const Buffer &owner = memory[buffer];
   if (owner.kind != Buffer::Kind::value || !(owner.place == part->place) || owner.bytes != part->type().bytes())

@@ -7,11 +7,11 @@
 namespace fsdpc::check {
 
 namespace {
-// The program makes tables anew in every run of a function; nothing frees them.
+// The program fills tables in every call of a function; nothing frees them.
 bool isConstant(const Value *value) { return value->definer() && value->definer()->op() == Op::constant; }
 } // namespace
 
-// ---- whole functions
+// ---- entire functions
 
 llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
   for (const Function *function : sequence)
@@ -24,7 +24,7 @@ llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
     if (llvm::Error error = placeInputs(*function))
       return error;
   for (const CarriedOver &over : carriedOver)
-    if (llvm::is_contained(sequence, over.taker))
+    if (llvm::is_contained(sequence, over.receiver))
       if (llvm::Error error = takeFromStepBefore(over))
         return error;
   for (const Function *function : sequence)
@@ -33,10 +33,10 @@ llvm::Error MemoryWalk::run(llvm::ArrayRef<const Function *> sequence) {
   return finishSequence();
 }
 
-/// The step finds what the one before has left on its way, first on its stream.
+/// A transfer that the previous step left in flight is the first on its stream.
 llvm::Error MemoryWalk::takeFromStepBefore(const CarriedOver &over) {
   if (!over.start)
-    return fault(Fault::useBeforeWait, *over.taker,
+    return fault(Fault::useBeforeWait, *over.receiver,
                  "nothing returns the carried '" + over.argument->name + "' that could go on into the next step");
   RankGroup group = RankGroup::of(module.axis(over.start->get<CollectiveAttributes>().over.name));
   CollectiveIndex collective = memory.clocks.startCollective(over.start->schedule.stream, group, 0, {});
@@ -81,7 +81,7 @@ llvm::Error MemoryWalk::placeInputs(const Function &function) {
     auto [entry, isNew] = inputBuffers.try_emplace(argument.name, -1);
     if (!isNew && !(memory[entry->second].place == argument.value->place))
       return fault(Fault::wrongPlace, function,
-                   "input '" + argument.name + "' lies elsewhere than in another function");
+                   "input '" + argument.name + "' is at another address in another function");
     if (!isNew)
       continue;
     Buffer buffer = Buffer::of(argument.value.get());
@@ -128,7 +128,7 @@ llvm::Error MemoryWalk::takeCarried(const Function &function, const Argument &ar
   const Result &result = found->second;
   if (value->type().bytes() != 0 && !(result.value->place == value->place))
     return fault(Fault::wrongPlace, function,
-                 "the carried '" + argument.name + "' lies elsewhere than the result that it is");
+                 "the carried '" + argument.name + "' is not at the address of the result that it aliases");
   Holding holding = result.holding;
   holding.since = memory.clocks.now();
   holding.arrived = {};
@@ -136,7 +136,7 @@ llvm::Error MemoryWalk::takeCarried(const Function &function, const Argument &ar
   return llvm::Error::success();
 }
 
-/// Of a function that is called again, only what its last call returns is taken by others.
+/// If a function is called repeatedly, only the results of its last call are used by others.
 void MemoryWalk::dropEarlierResults(const Function &function) {
   const Node *ret = function.returnNode();
   for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
@@ -159,7 +159,7 @@ void MemoryWalk::releaseReturned(const Function &function) {
     if (taken.contains(ret->get<ReturnAttributes>().names[i]))
       kept.try_emplace(buffer, ret->operand(i));
   }
-  // What no function takes, the runtime reads when this one has run.
+  // The runtime reads results that no function uses, after this function.
   for (unsigned i = 0; ret && i < ret->operandCount(); ++i) {
     int32_t buffer = holdings.lookup(ret->operand(i)).buffer;
     if (buffer < 0)
@@ -199,7 +199,7 @@ bool MemoryWalk::isLeftToNextStep(CollectiveIndex collective) const {
          });
 }
 
-/// What it left lies where the next step finds it.
+/// Checks that carried buffers are at the places where the next step expects them.
 llvm::Error MemoryWalk::checkLeftToNextStep() const {
   for (const CarriedOver &over : carriedOver) {
     auto found = results.find(over.argument->name);
@@ -207,7 +207,8 @@ llvm::Error MemoryWalk::checkLeftToNextStep() const {
       continue;
     const Value *left = found->second.value;
     if (left == over.argument->value.get() || !pending.contains(found->second.holding.future))
-      return fault(Fault::useBeforeWait, *over.taker, "the step leaves no '" + over.argument->name + "' to the next");
+      return fault(Fault::useBeforeWait, *over.receiver,
+                   "the step leaves no '" + over.argument->name + "' to the next");
     if (left->type().bytes() != 0 && !(left->place == over.argument->value->place))
       return fault(Fault::wrongPlace, *over.start, "the next step expects '" + over.argument->name + "' elsewhere");
   }

@@ -1,4 +1,4 @@
-// One run of functions, node by node, through the memory that is planned for them.
+// Executes functions, node by node, on the planned memory.
 #pragma once
 
 #include "ir/carried.h"
@@ -14,18 +14,18 @@ namespace fsdpc::check {
 class MemoryWalk {
 public:
   explicit MemoryWalk(const Module &module) : module(module), carriedOver(carriedOverSteps(module)), memory(module) {}
-  /// The functions of `sequence` follow each other; before the first, only states, inputs and what the step before left
-  /// hold something.
+  /// Runs the functions of `sequence` one after the other. Before the first, only states, inputs and buffers carried
+  /// from the previous step hold values.
   llvm::Error run(llvm::ArrayRef<const Function *> sequence);
 
 private:
-  /// What a value's name means: a version of a buffer. buffer -1: a value without bytes.
+  /// The meaning of a value's name: a version of a buffer. buffer -1: a value without bytes.
   struct Holding {
     int32_t buffer = -1;
     int32_t version = 0;
-    Moment since = 0; ///< when the compute stream made the value; names for what is there (read, view) make nothing
+    Moment since = 0;              ///< when the compute stream computed the value; aliases (read, view) compute nothing
     CollectiveIndex future = -1;   ///< of a future
-    EndedCollectives arrived = {}; ///< the collectives that made it
+    EndedCollectives arrived = {}; ///< the collectives that computed it
   };
   struct Result {
     Holding holding;
@@ -75,8 +75,8 @@ private:
   const Module &module;
   const std::vector<CarriedOver> carriedOver;
   ArenaMemory memory;
-  llvm::StringSet<> taken;         ///< names that some function of the sequence takes
-  llvm::StringMap<Result> results; ///< of the functions so far
+  llvm::StringSet<> taken;         ///< names that some function of the sequence uses
+  llvm::StringMap<Result> results; ///< of earlier functions
   llvm::DenseMap<const State *, int32_t> stateBuffers;
   llvm::StringMap<int32_t> inputBuffers;
   llvm::DenseMap<const Value *, Holding> holdings; ///< of the current function
@@ -84,7 +84,7 @@ private:
   std::map<CollectiveIndex, const Node *> pending; ///< started, not waited for
   llvm::DenseSet<CollectiveIndex> waitedHere;      ///< in the current function
   llvm::DenseSet<CollectiveIndex> handedOn;        ///< futures that are returned
-  llvm::DenseMap<int32_t, const Value *> kept;     ///< buffers that live on behind the function that made them
+  llvm::DenseMap<int32_t, const Value *> kept;     ///< buffers that outlive the function that created them
 };
 
 } // namespace fsdpc::check

@@ -1,4 +1,4 @@
-// The groups that a mesh axis makes, as both halves of the checker see them.
+// The groups of a mesh axis, as used by both parts of the checker.
 #pragma once
 
 #include "ir/module.h"
@@ -6,12 +6,12 @@
 
 namespace fsdpc::check {
 
-/// All groups of `size` ranks that are `stride` apart. One rank alone is {1, 1}, whatever its axis is called.
+/// All groups of `size` ranks with distance `stride`. A single rank is {1, 1}, whatever its axis is called.
 struct RankGroup {
   int64_t stride = 1;
   int64_t size = 1;
 
-  /// `axis` may be null: one rank alone.
+  /// `axis` may be null: a single rank.
   static RankGroup of(const MeshAxis *axis) {
     return axis && axis->size > 1 ? RankGroup{axis->stride, axis->size} : RankGroup{};
   }
@@ -21,12 +21,12 @@ struct RankGroup {
     int64_t product;
     return __builtin_mul_overflow(stride, size, &product) ? std::numeric_limits<int64_t>::max() : product;
   }
-  /// Is every group of `other` inside one of these?
+  /// True if every group of `other` is inside one of these.
   bool covers(RankGroup other) const {
     return other.isOneRank() ||
            (stride <= other.stride && other.stride % stride == 0 && other.end() <= end() && end() % other.end() == 0);
   }
-  /// Do the members of a group agree on which member of `other` they are, and the other way round?
+  /// True if all members of a group have the same position in their groups of `other`, and vice versa.
   bool isApartFrom(RankGroup other) const {
     return isOneRank() || other.isOneRank() || (end() <= other.stride && other.stride % end() == 0) ||
            (other.end() <= stride && stride % other.end() == 0);

@@ -1,4 +1,4 @@
-// What nodes make of segments: views, packs, gathers, reductions, optimizers.
+// The meaning of nodes over segments: views, packs, gathers, reductions, optimizers.
 #include "ir/ops/attributes.h"
 #include "passes/check/fault.h"
 #include "passes/check/meanings.h"
@@ -35,14 +35,14 @@ llvm::Error StepMeaning::readView(const Node &node) {
     set(node, {terms.reshape(operand.term, type.shape(), &node), -1});
     return llvm::Error::success();
   }
-  if (!segment(operand).isWhole())
+  if (!segment(operand).isUnsharded())
     return fault(Fault::shardBounds, node, "it shows one rank's shard, which has not been gathered");
   int64_t offset = node.get<ViewAttributes>().offset;
   const Slot *slot = findSlot(segment(operand), offset, type.elements());
   if (!slot)
     return fault(Fault::shardBounds, node,
-                 "no parameter lies at elements " + llvm::Twine(offset) + " to " +
-                     llvm::Twine(offset + type.elements()) + " of the segment");
+                 "no parameter is at elements " + llvm::Twine(offset) + " to " + llvm::Twine(offset + type.elements()) +
+                     " of the segment");
   set(node, {terms.reshape(slot->term, type.shape(), &node), -1});
   return llvm::Error::success();
 }
@@ -54,7 +54,7 @@ llvm::Error StepMeaning::readPack(const Node &node) {
     Meaning part = of(node.operand(i));
     if (part.term < 0)
       return fault(Fault::shardBounds, node,
-                   textOf(node.operand(i)) + " is a run of several parameters, not one tensor");
+                   textOf(node.operand(i)) + " is a flat range of several parameters, not one tensor");
     segment.slots.push_back({pack.offsets[i], node.operand(i)->type().elements(), part.term});
   }
   set(node, add(std::move(segment)));
@@ -63,8 +63,8 @@ llvm::Error StepMeaning::readPack(const Node &node) {
 
 llvm::Error StepMeaning::readTakeShard(const Node &node) {
   Meaning operand = of(node.operand(0));
-  if (operand.segment < 0 || !segment(operand).isWhole())
-    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no whole segment");
+  if (operand.segment < 0 || !segment(operand).isUnsharded())
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is not an unsharded segment");
   Segment part = segment(operand);
   part.split = groupOf(node);
   set(node, add(std::move(part)));
@@ -99,10 +99,10 @@ llvm::Error StepMeaning::readReduction(const Node &node) {
     set(node, {terms.batchSum(operand.term, group, &node), -1});
     return llvm::Error::success();
   }
-  if (operand.segment < 0 || (scatters && !segment(operand).isWhole()))
-    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no whole segment of gradients");
+  if (operand.segment < 0 || (scatters && !segment(operand).isUnsharded()))
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is not an unsharded segment of gradients");
   Segment sum = segment(operand);
-  // Ranks that hold different parts have nothing to add up.
+  // Ranks that hold different parts cannot be summed.
   if (!group.isApartFrom(sum.split))
     return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is split over the ranks of this sum");
   for (Slot &slot : sum.slots)
@@ -156,7 +156,7 @@ llvm::Error StepMeaning::readOptimizer(const Node &node) {
   return llvm::Error::success();
 }
 
-/// What no slot covers is zero in gradients: they come from packs.
+/// Elements of gradients outside of slots are zero: gradients come from packs.
 llvm::Error StepMeaning::readSquareSum(const Node &node) {
   llvm::SmallVector<TermId, 16> tensors;
   std::optional<RankGroup> split;

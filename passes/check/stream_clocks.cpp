@@ -25,7 +25,7 @@ EndedCollectives StreamClocks::endedAt(Moment moment) const {
 
 CollectiveIndex StreamClocks::startCollective(Stream stream, RankGroup group, Moment after,
                                               const EndedCollectives &operands) {
-  // Whatever a collective has waited for, those behind it on the stream have waited for as well.
+  // Everything that a collective has waited for, later ones on the stream have waited for too.
   size_t lane = laneOf(stream);
   seen[lane] = std::max(seen[lane], after);
   arrived[lane].join(operands);

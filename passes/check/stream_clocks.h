@@ -1,16 +1,16 @@
-// What has certainly happened when a node runs: the order between the streams, and nothing more.
+// The operations that have certainly ended when a node runs: the order between the streams, and nothing more.
 //
-// The compute stream is the program order of all nodes that start nothing, those that the host computes included. The
-// other streams run what is started on them one after another, in program order, and know nothing of each other. A copy
-// between the device and its host is, here, a collective of one rank. A collective begins after its
-// operands are made, after its `after` tokens, and after the function was entered; it does not wait for other compute
-// nodes, however far up they stand in the program.
+// The compute stream is the program order of all nodes that start nothing, including host compute. The other streams
+// run the transfers started on them one after another, in program order, independently of each other. A copy between
+// the device and its host is modelled as a collective of one rank. A collective begins after its operands are computed,
+// after its `after` tokens, and after the function was entered. It does not wait for other compute nodes, even if they
+// are earlier in the program.
 //
-// A compute node knows of a collective only through waits, and there are two things to know:
-//   - it has ended on this rank: its result is there, its scratch is free. The wait for it tells, and so does that for
-//     any later one on its stream, which is a FIFO;
-//   - it is released: no rank of its group reads this rank's operand any more. A later wait tells only if that
-//     collective's groups hold all ranks of this one's: the others may lag behind.
+// A compute node learns about a collective only through waits. There are two separate facts:
+//   - it has ended on this rank: its result is available, its scratch is free. The wait for it implies that, and so
+//     does the wait for any later one on its stream, which is a FIFO;
+//   - it is released: no rank of its group reads this rank's operand any more. A later wait implies that only if that
+//     collective's groups contain all ranks of this one's: the others may lag behind.
 #pragma once
 
 #include "passes/check/rank_group.h"
@@ -21,12 +21,12 @@
 
 namespace fsdpc::check {
 
-/// A position on the compute stream; later ones are larger. Those of all functions of a step count on.
+/// A position on the compute stream, increasing. Counting continues over all functions of a step.
 using Moment = int64_t;
 /// Index of a started collective, in order of issue over a step; -1: none.
 using CollectiveIndex = int64_t;
 
-/// Per stream of collectives, the last one that is known to have ended.
+/// Per transfer stream, the last collective that is known to have ended.
 struct EndedCollectives {
   std::array<CollectiveIndex, 3> last = {-1, -1, -1}; ///< by transferStreams
 
@@ -40,7 +40,8 @@ struct EndedCollectives {
 
 class StreamClocks {
 public:
-  /// Functions follow each other: what comes next, on any stream, sees all compute nodes so far.
+  /// Functions follow each other: everything after this point, on any stream, is ordered after all compute nodes so
+  /// far.
   Moment enterFunction();
   /// The next compute node begins.
   Moment advance() { return ++current; }
@@ -48,21 +49,21 @@ public:
 
   /// A collective that begins after the compute node at `after` has ended, and after the collectives in `arrived`.
   CollectiveIndex startCollective(Stream stream, RankGroup group, Moment after, const EndedCollectives &arrived);
-  /// At the current moment.
+  /// Waits at the current moment.
   void waitFor(CollectiveIndex collective);
-  /// What is known to have ended on a rank that has waited for the collective and for nothing else.
+  /// The collectives known to have ended on a rank that has waited for this collective only.
   EndedCollectives endOf(CollectiveIndex collective) const;
 
-  /// Has the collective ended on this rank when the current compute node runs? True for -1.
+  /// True if the collective has ended on this rank when the current compute node runs. True for -1.
   bool hasEnded(CollectiveIndex collective) const;
-  /// Does no rank read its operand any more when the compute node at `moment` runs?
+  /// True if no rank reads its operand any more when the compute node at `moment` runs.
   bool isReleased(CollectiveIndex collective, Moment moment) const;
-  /// Has the compute node at `moment` ended when the collective begins?
+  /// True if the compute node at `moment` has ended when the collective begins.
   bool begunAfter(CollectiveIndex collective, Moment moment) const { return started[collective].after >= moment; }
-  /// Has the earlier collective ended on this rank when the later one begins?
+  /// True if the earlier collective has ended on this rank when the later one begins.
   bool begunAfterEnd(CollectiveIndex later, CollectiveIndex earlier) const;
   Moment beginOf(CollectiveIndex collective) const { return started[collective].after; }
-  /// Does the release of `later` tell that of `earlier`?
+  /// True if the release of `later` implies that of `earlier`.
   bool releasesToo(CollectiveIndex later, CollectiveIndex earlier) const;
 
 private:
@@ -70,7 +71,7 @@ private:
     Stream stream;
     RankGroup group;
     Moment after = 0;       ///< the latest moment that its stream has waited for when it begins
-    EndedCollectives ended; ///< what has ended when it begins
+    EndedCollectives ended; ///< the collectives that have ended when it begins
   };
   struct Wait {
     Moment moment;
@@ -87,7 +88,7 @@ private:
 
   Moment current = 0;
   std::array<Moment, 3> seen = {};         ///< per stream: the latest moment it has waited for
-  std::array<EndedCollectives, 3> arrived; ///< per stream: what it has waited for
+  std::array<EndedCollectives, 3> arrived; ///< per stream: the collectives it has waited for
   std::vector<Started> started;
   llvm::SmallVector<Waits, 4> waits;
 };

@@ -13,7 +13,7 @@ bool Terms::isSameOnRanksOf(TermId x, RankGroup group) const {
     const Term &term = terms[x];
     if (term.kind == Kind::node && term.op == Op::batchSum && term.group.covers(group))
       return true;
-    // The same numbers over ranks apart from these, and over micro-steps, have the same sum.
+    // Values that are equal over the remaining ranks and over micro-steps have the same sum.
     bool isPassedOn =
         term.kind == Kind::node && (term.op == Op::reshape || term.op == Op::cast ||
                                     (term.op == Op::batchSum && (isMicroSum(x) || term.group.isApartFrom(group))));
@@ -59,7 +59,7 @@ TermId Terms::batchSum(TermId x, RankGroup group, const Node *origin) {
   if (!(group == microGroup()) && isMicroSum(x))
     return reshape(microSum(batchSum(operandsOf(x)[0], group, origin), origin), shape, origin);
   bool isPart = terms[x].kind == Kind::node && terms[x].op == Op::batchSum && terms[x].group.end() == group.stride;
-  // Micro-steps are summed in f32 whatever ranks send each other; of ranks both sums must be of one type.
+  // Micro-steps are summed in f32, whatever type ranks send. For sums over ranks, both must have one type.
   uint64_t rounding = isPart && microSteps > 1 && group == microGroup() ? terms[x].payload : 0;
   if (isPart && terms[x].payload == rounding) {
     group = {terms[x].group.stride, terms[x].group.size * group.size};
@@ -90,7 +90,7 @@ TermId Terms::roundedSum(TermId x, RankGroup group, DType sent, const Node *orig
   return reshape(intern(std::move(sum), {x}), shape, origin);
 }
 
-TermId Terms::widenedSum(TermId x, const Node *origin) {
+TermId Terms::promotedSum(TermId x, const Node *origin) {
   const Shape shape(terms[x].type.shape());
   x = withoutReshape(x);
   const Term sum = terms[x];
@@ -122,7 +122,7 @@ TermId Terms::summandOf(TermId sum, TermId accumulator) const {
   return -1;
 }
 
-/// The same term over other operands.
+/// The same term over different operands.
 TermId Terms::over(TermId x, llvm::ArrayRef<TermId> operands) {
   const Term term = terms[x];
   const Shape shape(term.type.shape());

@@ -16,7 +16,7 @@ ShapeRef withoutLeadingOnes(ShapeRef shape) {
   return shape.drop_while([](int64_t dim) { return dim == 1; });
 }
 
-/// The smallest shape to which all of them broadcast; they are known to broadcast to one.
+/// The smallest shape that all of them broadcast to. Requires: they broadcast to a common shape.
 void joinInto(Shape &joined, ShapeRef shape) {
   if (shape.size() > joined.size())
     joined.insert(joined.begin(), shape.size() - joined.size(), 1);
@@ -53,7 +53,7 @@ uint64_t Terms::hashOfTerm(const Term &term, llvm::ArrayRef<TermId> operands) {
       llvm::hash_combine(static_cast<int>(term.kind), static_cast<int>(term.op), term.result, term.payload,
                          term.group.stride, term.group.size, hashOf(term.type), hashAttributes(term.attributes),
                          llvm::hash_combine_range(operands.begin(), operands.end()));
-  return hash >> 1; // the two largest numbers are the map's own markers
+  return hash >> 1; // the map reserves the two largest values
 }
 
 TermId Terms::find(const Term &term, llvm::ArrayRef<TermId> operands) const {
@@ -164,9 +164,9 @@ TermId Terms::elementwise(Op op, DType dtype, llvm::ArrayRef<TermId> operands, S
                           bool inAnyOrder) {
   if (op == Op::cast && terms[operands[0]].type.dtype() == dtype)
     return broadcast(operands[0], shape, origin);
-  if (TermId sum = op == Op::cast && dtype == DType::f32 ? widenedSum(operands[0], origin) : -1; sum >= 0)
+  if (TermId sum = op == Op::cast && dtype == DType::f32 ? promotedSum(operands[0], origin) : -1; sum >= 0)
     return broadcast(sum, shape, origin);
-  // This recursion is short: what lies below a reshape is none, and every broadcast at least halves the elements.
+  // This recursion is short: the operand of a reshape is no reshape, and every broadcast at least halves the elements.
   if (operands.size() == 1) {
     TermId source = sourceOf(operands[0]), inner = withoutReshape(source);
     if (inner != operands[0]) {

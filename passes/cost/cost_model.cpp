@@ -22,7 +22,7 @@ bool computesInHalf(const Node &node) {
   return node.operandCount() > 0 && !node.operand(0)->type().isToken() && isHalf(node.operand(0)->type().dtype());
 }
 
-/// batch_sum, before it is one: what selection among values to save asks about.
+/// Also batch_sum, before it becomes an all_reduce: the selection of saved values queries it.
 bool isAllReduce(const Node &node) {
   return node.op() == Op::allReduce || node.op() == Op::allReduceStart || node.op() == Op::batchSum;
 }
@@ -30,13 +30,13 @@ bool isAllReduce(const Node &node) {
 /// "all_gather.start" -> "all_gather"
 llvm::StringRef collectiveName(const Node &node) { return infoOf(node).name.split('.').first; }
 
-/// The group of a collective as links see it.
+/// The group of a collective in terms of links.
 struct Group {
   int64_t ranks = 1;
-  int64_t nodes = 1; ///< that it spans
+  int64_t nodes = 1; ///< that the group spans
 };
 
-/// batch_sum names no axis: its ranks are neighbours, all of them unless it says how many.
+/// batch_sum names no axis. Its ranks are consecutive, and all of them unless it gives a count.
 Group groupOfBatchSum(const Node &node, const Hardware &hardware) {
   const int64_t ranks = node.get<BatchSumAttributes>().ranks;
   Group group{ranks > 0 ? ranks : std::max<int64_t>(1, node.function()->module()->worldSize()), 1};
@@ -59,7 +59,7 @@ Group groupOf(const Node &node, const Hardware &hardware) {
   return group;
 }
 
-/// Bytes one rank moves.
+/// Bytes that one rank moves.
 double movedBytes(const Node &node, Algorithm algorithm, int64_t ranks) {
   auto bytes = static_cast<double>(std::max(node.operand(0)->type().bytes(), node.result()->type().bytes()));
   auto count = static_cast<double>(ranks);
@@ -68,7 +68,7 @@ double movedBytes(const Node &node, Algorithm algorithm, int64_t ranks) {
   return bytes * (count - 1) / count * (isAllReduce(node) ? 2 : 1);
 }
 
-/// Hops between nodes cost `far`, those within one `near` (nccl src/graph/tuning.cc: nsteps - nInterSteps and
+/// Hops between nodes cost `far`, hops within one `near` (nccl src/graph/tuning.cc: nsteps - nInterSteps and
 /// nInterSteps).
 double hopMicroseconds(const Node &node, const Group &group, double near, double far) {
   auto between = static_cast<double>(group.nodes - 1), all = static_cast<double>(group.ranks - 1);
@@ -117,8 +117,8 @@ double CostModel::copyMicroseconds(int64_t bytes) const {
   return hardware.host.alphaMicroseconds + static_cast<double>(bytes) / hardware.host.bytesPerMicrosecond;
 }
 
-double CostModel::exposedCopyMicroseconds(int64_t bytes, double besideMicroseconds) const {
-  return std::max(copyMicroseconds(bytes) - (inlineStreams ? 0 : besideMicroseconds), 0.0);
+double CostModel::exposedCopyMicroseconds(int64_t bytes, double overlappedMicroseconds) const {
+  return std::max(copyMicroseconds(bytes) - (inlineStreams ? 0 : overlappedMicroseconds), 0.0);
 }
 
 double CostModel::collectiveMicroseconds(const Node &start) const {
@@ -130,7 +130,7 @@ double CostModel::collectiveMicroseconds(const Node &start) const {
   bool crosses = group.nodes > 1;
   const Link &link = crosses ? hardware.network : hardware.nodeLocal;
   double bytes = movedBytes(start, link.algorithm, group.ranks);
-  // Ranks of a group that share a node share its adapters too: the ring enters and leaves the node through each.
+  // Ranks of a group that share a node also share its adapters: the ring enters and leaves the node through each.
   double adapters = crosses ? static_cast<double>(group.ranks) / static_cast<double>(group.nodes) : 1;
   double best = -1;
   for (size_t i = 0; i < link.rates.size(); ++i) {

@@ -34,9 +34,9 @@ std::optional<Line> fitLine(llvm::ArrayRef<CostSample> samples, llvm::StringRef 
   return Line{0, v1 / vv};
 }
 
-/// Classes that compute are fitted by flops, those that pass over memory by bytes; the other side never binds.
+/// Compute-bound classes are fitted by flops, memory-bound classes by bytes; the other limit never applies.
 bool isBoundByFlops(ComputeClass computeClass) {
-  return computeClass == ComputeClass::product || computeClass == ComputeClass::convolution ||
+  return computeClass == ComputeClass::matmul || computeClass == ComputeClass::convolution ||
          computeClass == ComputeClass::attention || computeClass == ComputeClass::softmax;
 }
 

@@ -1,12 +1,12 @@
-// From samples that `fsdpc calibrate` measured to a hardware table.
+// Builds a hardware table from samples that `fsdpc calibrate` measured.
 #pragma once
 
 #include "passes/cost/hardware.h"
 
 namespace fsdpc {
 
-/// One line of what the calibration program prints: a class of nodes ("loop_memory" and "loop_flops" for the two sides
-/// of a loop's roofline) or a collective, with what it did and how long it took.
+/// One line of the calibration program's output: a class of nodes ("loop_memory" and "loop_flops" for the two sides of
+/// a loop's roofline) or a collective, with its work and duration.
 struct CostSample {
   std::string kind;
   double flops = 0;
@@ -17,8 +17,8 @@ struct CostSample {
 /// One JSON object per line.
 llvm::Expected<std::vector<CostSample>> readSamples(llvm::StringRef text);
 
-/// Fits microseconds = overhead + work / rate per kind, every sample with the same relative weight; `base` keeps the
-/// figures of kinds without samples. `shared`: compute, and collectives through shared memory (the node-local link);
+/// Fits microseconds = overhead + work / rate per kind, with equal relative weight for every sample. `base` provides
+/// the values of kinds without samples. `shared`: compute, and collectives through shared memory (the node-local link);
 /// `mpi`: collectives through plain MPI (the network).
 Hardware fitHardware(Hardware base, llvm::ArrayRef<CostSample> shared, llvm::ArrayRef<CostSample> mpi);
 

@@ -8,9 +8,9 @@ namespace fsdpc {
 namespace {
 
 constexpr llvm::StringLiteral classNames[computeClassCount] = {
-    "product", "convolution", "attention", "normalization", "softmax", "loop", "reduce", "move", "optimizer"};
+    "matmul", "convolution", "attention", "normalization", "softmax", "loop", "reduce", "move", "optimizer"};
 
-/// A node of GPUs as its vendor's data sheet describes it. Flops dense, without sparsity.
+/// A node of GPUs according to its vendor's data sheet. Flops dense, without sparsity.
 struct GpuNode {
   llvm::StringRef name;
   double teraflops;     ///< f32, CUDA cores: TF32 is off by default
@@ -24,8 +24,8 @@ struct GpuNode {
 
 // Flops and memory: data sheets of A100 80GB SXM, H100 SXM, H200 SXM, HGX B200. NVLink: nccl src/graph/topo.h (v2.28),
 // SM80 12 x 20.0, SM90 18 x 20.6, SM100 18 x 40.1 GB/s. Network: one 200 Gb/s (DGX A100) or 400 Gb/s adapter per GPU.
-// Host: PCIe 4.0 or 5.0 x16, less a fifth for its packets; two sockets of eight channels of DDR4-3200, DDR5-4800 or
-// DDR5-5600 among eight GPUs.
+// Host: PCIe 4.0 or 5.0 x16, minus a fifth for packet overhead; two sockets of eight channels of DDR4-3200, DDR5-4800
+// or DDR5-5600 among eight GPUs.
 constexpr GpuNode gpuNodes[] = {
     {"a100_8", 19.5, 312, 2.039, 240.0, 25, 25, 51},
     {"h100_8", 67, 989, 3.35, 370.8, 50, 50, 77},
@@ -33,13 +33,13 @@ constexpr GpuNode gpuNodes[] = {
     {"b200_8", 80, 2250, 8.0, 721.8, 50, 50, 90},
 };
 
-/// What a kernel reaches of the data sheet's figure, and its launch (autoparallel,
+/// The fraction of the data sheet's value that a kernel reaches, and its launch (autoparallel,
 /// docs/how_autoparallel_chooses_a_strategy.md).
 constexpr double reached = 0.7;
 constexpr double launchMicroseconds = 7;
 
-/// NCCL's own model, src/graph/tuning.cc of v2.28: base latency and latency of a hop of the ring for the protocols LL,
-/// LL128 and Simple; LL moves half the bytes as flags, LL128 8 of 128.
+/// NCCL's own model, src/graph/tuning.cc of v2.28: base latency and latency of a ring hop for the protocols LL, LL128
+/// and Simple. LL sends half the bytes as flags, LL128 8 of 128.
 Link ncclLink(double gigabytesPerSecond, llvm::ArrayRef<double> hopMicroseconds) {
   constexpr double baseMicroseconds[] = {6.6, 14.0, 8.4};
   constexpr double efficiency[] = {0.5, 0.92, 1.0};
@@ -76,7 +76,7 @@ Hardware makeCpu() {
   hardware.name = "cpu";
   for (ComputeRate &rate : hardware.compute)
     rate = {1.0e4, 1.0e4, 1.0e4, 0.2};
-  hardware.rateOf(ComputeClass::product) = {1.0e5, 1.0e5, 1.0e4, 1};
+  hardware.rateOf(ComputeClass::matmul) = {1.0e5, 1.0e5, 1.0e4, 1};
   hardware.rateOf(ComputeClass::convolution) = {5.0e4, 5.0e4, 1.0e4, 2};
   hardware.rateOf(ComputeClass::attention) = {4.0e4, 4.0e4, 1.0e4, 1};
   hardware.nodeLocal = {Algorithm::peerRead, {{"", 5, 0, 5.0e3}}};

@@ -1,7 +1,7 @@
-// What a machine is, in figures: how fast its ranks compute, and what a collective over each kind of link costs.
+// The performance figures of a machine: compute rates of its ranks, and costs of collectives per kind of link.
 //
-// A table has a name and comes from three places: built in (common GPU nodes, and a CPU nobody measured), measured by
-// `fsdpc calibrate`, or a file (schema fsdpc.hardware/1, what `fsdpc calibrate` writes). Units: microseconds, bytes and
+// A table has a name and one of three origins: built in (common GPU nodes, and an unmeasured CPU), measured by `fsdpc
+// calibrate`, or a file (schema fsdpc.hardware/1, which `fsdpc calibrate` writes). Units: microseconds, bytes and
 // operations per microsecond (10^6 per microsecond = 10^12 per second).
 #pragma once
 
@@ -16,18 +16,18 @@ namespace fsdpc {
 
 llvm::StringRef nameOf(ComputeClass computeClass);
 
-/// microseconds = overhead + max(flops / flopsPerMicrosecond, bytes / bytesPerMicrosecond), a roofline on the node as
-/// it runs, after fusion; never less than Hardware::floorMicroseconds. Flops and bytes are the op's own (OpInfo::cost);
-/// a transcendental step of a loop counts as several flops.
+/// microseconds = overhead + max(flops / flopsPerMicrosecond, bytes / bytesPerMicrosecond): a roofline on the fused
+/// node, at least Hardware::floorMicroseconds. Flops and bytes are the op's own (OpInfo::cost); a transcendental step
+/// of a loop counts as several flops.
 struct ComputeRate {
   double flopsPerMicrosecond = 1e5;
   double halfFlopsPerMicrosecond = 1e5; ///< operands of 16 bits
   double bytesPerMicrosecond = 1e4;
-  double overheadMicroseconds = 0; ///< of a call
+  double overheadMicroseconds = 0; ///< per call
 };
 
 /// How a collective moves its bytes. `ring`: every rank sends to its neighbour, n - 1 times (2 (n - 1) for all_reduce);
-/// a rank moves (n - 1) / n of the full buffer, twice for all_reduce. `peerRead`: every rank reads its peers' memory: a
+/// a rank moves (n - 1) / n of the full buffer, twice for all_reduce. `peerRead`: every rank reads its peers' memory; a
 /// rank moves the full buffer, n full buffers for all_reduce.
 enum class Algorithm : uint8_t { ring, peerRead };
 
@@ -39,13 +39,13 @@ struct CollectiveRate {
   double bytesPerMicrosecond = 1e4;
 };
 
-/// The way between two ranks. Of the rates that fit a collective, the cheapest is taken: a library picks its protocol
-/// by size.
+/// The connection between two ranks. Of the rates that apply to a collective, the cheapest is used: a library picks its
+/// protocol by size.
 struct Link {
   Algorithm algorithm = Algorithm::ring;
   std::vector<CollectiveRate> rates;
-  /// A link slowed down on purpose (`train --slow_link_microseconds A --slow_link_bytes_per_microsecond B`): every
-  /// collective takes A + bytes moved / B more. 0: not slowed down.
+  /// An artificially slowed link (`train --slow_link_microseconds A --slow_link_bytes_per_microsecond B`): every
+  /// collective takes A + bytes moved / B longer. 0: not slowed down.
   double slowMicroseconds = 0;
   double slowBytesPerMicrosecond = 0;
 };
@@ -54,24 +54,24 @@ struct Link {
 struct HostLink {
   double alphaMicroseconds = 1;
   double bytesPerMicrosecond = 1e4;
-  /// At which the host streams through its own memory for one rank, where it computes; 0: what the device computes with
+  /// The rate at which the host streams through its own memory for one rank, where it computes; 0: the compute device
   /// is the host.
   double computeBytesPerMicrosecond = 0;
 };
 
 struct Hardware {
   std::string name;
-  int64_t ranksPerNode = 0; ///< of one node; 0: all ranks are in one
-  /// The host issues ahead of the device: a start waits for its operand and its tokens only. Otherwise for its place in
-  /// the program too.
+  int64_t ranksPerNode = 0; ///< per node; 0: all ranks are in one node
+  /// True if the host issues ahead of the device: a start waits only for its operand and its tokens. Otherwise it also
+  /// waits for its position in the program.
   bool hostRunsAhead = false;
-  double floorMicroseconds = 0; ///< no node is faster: launch of a kernel
-  /// The data sheet's rates of products, of which `compute` has what is reached; 0: not known.
+  double floorMicroseconds = 0; ///< lower bound for every node: launch of a kernel
+  /// The data sheet's matmul rates; `compute` has the fraction that is reached. 0: not known.
   double peakFlopsPerMicrosecond = 0;
   double halfPeakFlopsPerMicrosecond = 0;
   ComputeRate compute[computeClassCount];
   Link nodeLocal; ///< between ranks of one node
-  Link network;   ///< between nodes; figures of one rank's share of the node's network
+  Link network;   ///< between nodes; values for one rank's share of the node's network
   HostLink host;
 
   ComputeRate &rateOf(ComputeClass computeClass) { return compute[static_cast<size_t>(computeClass)]; }
@@ -82,7 +82,7 @@ struct Hardware {
 llvm::ArrayRef<llvm::StringRef> builtInHardwareNames();
 std::optional<Hardware> builtInHardware(llvm::StringRef name);
 
-/// Every figure must be finite and, but for overheads and latencies, above 0. `source` names the text in errors.
+/// Every value must be finite and, except for overheads and latencies, above 0. `source` names the text in errors.
 llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef source);
 std::string toJson(const Hardware &hardware);
 

@@ -1,4 +1,4 @@
-// fsdpc.hardware/1: the table as text. Files come from people: every figure is checked.
+// fsdpc.hardware/1: the table as text. Files are user input: every value is checked.
 #include "passes/cost/hardware.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -27,7 +27,7 @@ llvm::json::Object linkJson(const Link &link) {
   return object;
 }
 
-/// Reads members of one object and remembers the first thing that is wrong.
+/// Reads members of one object and records the first error.
 class Reader {
 public:
   explicit Reader(llvm::StringRef source) : source(source) {}
@@ -125,7 +125,7 @@ llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef sour
   const llvm::json::Object *object = value->getAsObject();
   if (!object || object->getString("schema").value_or("") != schemaName)
     return llvm::createStringError(source + ": not a hardware table (schema " + schemaName + ")");
-  Hardware hardware = *builtInHardware("cpu"); // what the file leaves out
+  Hardware hardware = *builtInHardware("cpu"); // defaults for omitted members
   Reader reader(source);
   hardware.name = object->getString("name").value_or("").str();
   double ranksPerNode = 0;

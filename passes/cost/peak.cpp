@@ -9,7 +9,7 @@ namespace {
 
 bool countsForPeak(const Node &node) {
   std::optional<ComputeClass> computeClass = computeClassOf(node);
-  return computeClass == ComputeClass::product || computeClass == ComputeClass::convolution ||
+  return computeClass == ComputeClass::matmul || computeClass == ComputeClass::convolution ||
          computeClass == ComputeClass::attention;
 }
 

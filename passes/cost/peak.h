@@ -1,5 +1,5 @@
-// What a training step would take on a machine that computes at its data sheet's rate: the measure of MFU (model flops
-// utilisation), the share of that rate which a run reaches.
+// The duration of a training step on a machine at its data sheet's rate. It is the basis of MFU (model flops
+// utilisation), the fraction of that rate that a run reaches.
 #pragma once
 
 #include "ir/module.h"
@@ -7,8 +7,8 @@
 
 namespace fsdpc {
 
-/// Microseconds of one rank's products, convolutions and attention, each at the full rate of its type; everything else,
-/// and waiting, counts as nothing. 0 if the table has no full rates.
+/// Microseconds of one rank's matmuls, convolutions and attention, each at the full rate of its type. Other nodes and
+/// waiting count as zero. 0 if the table has no full rates.
 double peakStepMicroseconds(const Module &module, const Hardware &hardware);
 
 } // namespace fsdpc

@@ -1,22 +1,22 @@
-// The problem: how long a step will take, and how much of its communication is exposed. Communication is hidden while
-// the compute stream computes, and exposed while the compute stream stands still in a wait for it. That depends on the
-// order of all nodes on all streams: a sum of costs does not tell. plan.json shows it, with the reason why each
-// collective does not begin earlier; the search among plans (frontend/search) compares it.
+// The problem: predict the duration of a step, and how much of its communication is exposed. Communication is hidden
+// while the compute stream computes, and exposed while the compute stream waits for it. That depends on the order of
+// all nodes on all streams, so a sum of costs is not enough. plan.json shows the prediction, with the reason why each
+// collective does not begin earlier. The search among plans (frontend/search) compares it.
 //
 // The idea. Program order is the order of issue, and all ranks are alike. So a list simulation of one rank is enough.
-// It has one clock for the compute stream and one for each other stream, and goes through the nodes in program order.
-//   - A node that computes moves the clock of the compute stream on by what it costs (cost_model.h).
-//   - A read, view or pack takes no time. It is ready when what it hands on was made.
-//   - A start begins at the latest of these moments: its operand is made, its `after` tokens are there, its stream, a
-//     FIFO, is free, and, unless the host runs ahead, the compute stream has come to it. The last of them, or the bound
-//     on gathered units, is its StartReason.
-//   - A wait moves the clock on to the end of the transfer. By as much as the clock jumps, the transfer is exposed.
-//   - With inline streams, transfers run in the wait, on the compute thread, and are exposed as a whole.
+// It has one clock for the compute stream and one for each other stream, and visits the nodes in program order.
+//   - A node that computes advances the clock of the compute stream by its cost (cost_model.h).
+//   - A read, view or pack takes no time. It is ready when its operands are.
+//   - A start begins at the latest of these moments: its operand is computed, its `after` tokens are available, its
+//     stream, a FIFO, is free, and, unless the host runs ahead, the compute stream has reached it. The last of them, or
+//     the bound on gathered units, is its StartReason.
+//   - A wait advances the clock to the end of the transfer. The length of this jump is the exposed time.
+//   - With inline streams, transfers run in the wait, on the compute thread, and are fully exposed.
 //   - The functions of a step follow each other on these clocks, once each; totals multiply them by their calls. If one
-//     waits for what the step before has started, two steps are simulated and the second counts.
+//     waits for a transfer that the previous step has started, two steps are simulated and the second counts.
 //
 // An example, shortened from Timeline.aGatherIsExposedByWhatTheComputeStreamWaits (tests/unit/timeline_test.cpp),
-// without its third unit, reads, views and frees. Products take 100 us, collectives 60 us.
+// without its third unit, reads, views and frees. Matmuls take 100 us, collectives 60 us.
 //
 //     unit @a forward {
 //       %fa = all_gather.start %sa over(@shard) ranks(2) id(0) unit(@a) : future<f32[64]> on(comm)     // 0 to 60
@@ -29,19 +29,19 @@
 //       %z = matmul %y, %wb                                             : f32[4,4]        on(compute)  // 160 to 260
 //     }
 //
-// %fa is exposed for 60 us. %fb is hidden behind @a. Its reason is "order: all_gather 0 of a": its start stands behind
-// the wait for %fa. If collectives took 150 us, %fa would be exposed for 150 us and %fb for 50 us.
+// %fa is exposed for 60 us. %fb is hidden by the compute of @a. Its reason is "order: all_gather 0 of a": its start
+// comes after the wait for %fa. If collectives took 150 us, %fa would be exposed for 150 us and %fb for 50 us.
 //
-// What is checked. timeline_test compares times and reasons with figures worked out by hand: of FIFOs, inline streams,
-// a host that runs ahead, the bound on gathered units, gathers carried between functions and steps. No test compares a
-// prediction with a machine. tests/bench/prediction.py does, run by hand, on 2 ranks: exposed communication may be off
-// by 20 % of what is measured, or by 2 % of the step if that is more. Nothing predicts a rank that comes late.
+// What is checked. timeline_test compares times and reasons with values worked out by hand: of FIFOs, inline streams, a
+// host that runs ahead, the bound on gathered units, and gathers carried between functions and steps. No test compares
+// a prediction with a machine. tests/bench/prediction.py does, run by hand, on 2 ranks: exposed communication may be
+// off by 20 % of the measured value, or by 2 % of the step if that is more. Late ranks are not predicted.
 //
-// What it costs. For n nodes, operands and tokens, of which c nodes compute or wait, and at most f transfers in flight:
-// O(n + c f), since noteHidden and wait go through the transfers in flight. schedule_comm keeps them few: a gather
-// starts at most max(max_inflight_all_gathers - 1, 1) gathers ahead, and a reduction is waited for when the next one
-// starts. Scalar sums and copies come on top. Outside the bound are three walks: precedingStop (quadratic if many
-// starts stand in a row), producerOf, up views and packs, and startOf, over arguments.
+// Cost. For n nodes, operands and tokens, of which c nodes compute or wait, and at most f transfers in flight: O(n + c
+// f), since noteHidden and wait scan the transfers in flight. schedule_comm keeps f small: a gather starts at most
+// max(max_inflight_all_gathers - 1, 1) gathers ahead, and a reduction is waited for when the next one starts. Scalar
+// sums and copies add to f. Three walks are not covered by the bound: precedingStop (quadratic if many starts follow
+// each other), producerOf, up views and packs, and startOf, over arguments.
 #include "passes/cost/timeline.h"
 
 #include "ir/op.h"
@@ -61,17 +61,17 @@ constexpr size_t streamCount = 6;
 /// A node that the compute stream passes without stopping: it neither computes nor waits.
 bool isPassedBy(const Node &node) { return node.op() != Op::free && node.op() != Op::wait && !computeClassOf(node); }
 
-/// Functions one after the other on one clock: what is outstanding at the end of one goes on in the next.
+/// Simulates consecutive functions on one clock. Transfers in flight at the end of one continue in the next.
 class ChainSimulation {
 public:
   ChainSimulation(const Module &module, const CostModel &model) : module(module), model(model) {
     bound = std::max<int64_t>(module.decisions.maxInflightAllGathers, 1);
   }
 
-  /// Whether a wait was for something that none of the functions so far started: of the step before.
+  /// True if a wait was for a transfer that none of the functions so far has started: one of the previous step.
   bool waitedForUnknown = false;
 
-  /// `timeline` must stay where it is as long as this object lives: later functions complete its collectives.
+  /// `timeline` must not move while this object lives: later functions complete its collectives.
   void run(FunctionTimeline &timeline) {
     current = &timeline;
     timeline.beginMicroseconds = clock;
@@ -112,7 +112,7 @@ private:
     ready[&node] = clock;
   }
 
-  /// Futures that are results are waited for where a later function has an argument of that name.
+  /// Returned futures are waited for where a later function has an argument of that name.
   void carry(const Node &ret) {
     const std::vector<std::string> &names = ret.get<ReturnAttributes>().names;
     for (unsigned i = 0; i < ret.operandCount(); ++i)
@@ -120,7 +120,7 @@ private:
         carriedStarts[names[i]] = startOf(ret.operand(i));
   }
 
-  /// The node that started what the future stands for; null if no function so far did.
+  /// The node that started the future's transfer; null if no function so far did.
   const Node *startOf(const Value *future) {
     if (future->definer())
       return future->definer();
@@ -130,7 +130,7 @@ private:
     return nullptr;
   }
 
-  /// When everything that a node which costs nothing hands on is made.
+  /// The time when all inputs of a node without cost are ready.
   double readyTime(const Node &node) {
     double time = 0;
     if (node.op() == Op::read)
@@ -157,7 +157,7 @@ private:
       begin(collective);
   }
 
-  /// The earliest moment that all constraints allow, and the one that was satisfied last.
+  /// Computes the earliest moment that all constraints allow, and the constraint that was satisfied last.
   void begin(TimelineCollective &collective) {
     const Node &start = *collective.start;
     auto stream = static_cast<size_t>(start.schedule.stream);
@@ -194,14 +194,14 @@ private:
       collective.reason = StartReason::memory;
       collective.blocker = freed;
     } else {
-      // Nothing but its place in the program: behind the collective that arrived there, or where it is used.
+      // Limited only by its position in the program: after the collective that arrived there, or at its use.
       collective.reason = StartReason::order;
       collective.blocker = before && before->op() == Op::wait ? startOf(before->operand(0)) : nullptr;
     }
   }
 
-  /// Where the schedule put the start: right after this free of a gathered unit, this wait or this computing node. Null
-  /// at the beginning of the function. Frees of other memory are there for everybody and say nothing.
+  /// The node that precedes the start in the schedule: a free of a gathered unit, a wait or a computing node. Null at
+  /// the beginning of the function. Frees of other memory are ignored: they do not determine the position.
   const Node *precedingStop(const Node &start) {
     const Node *node = start.previous();
     while (node && (isPassedBy(*node) || (node->op() == Op::free && !isGathered(node->operand(0)))))
@@ -209,7 +209,7 @@ private:
     return node;
   }
 
-  /// The node that computed a value, seen through views and packs: the last of them in program order.
+  /// The node that computed a value, through views and packs: the last one in program order.
   static const Node *producerOf(const Value *value) {
     const Node *node = value->definer();
     while (node && isPassedBy(*node) && node->operandCount() > 0) {
@@ -234,7 +234,7 @@ private:
     const Node *start = startOf(node.operand(0));
     auto found = start ? entryOf.find(start) : entryOf.end();
     waitedForUnknown |= found == entryOf.end();
-    // Functions may wait again for what an earlier one has waited for; that takes no time.
+    // A function may wait again for a transfer that an earlier one has waited for. That takes no time.
     if (found != entryOf.end() && !(*found->second).wait) {
       TimelineCollective &collective = *found->second;
       collective.wait = &node;
@@ -249,13 +249,13 @@ private:
     ready[&node] = clock;
   }
 
-  /// Everything ahead in the queue runs first.
+  /// All earlier entries in the queue run first.
   void runQueued(std::deque<Entry> &queue, const Entry &last) {
     while (llvm::is_contained(queue, last)) {
       TimelineCollective &collective = *queue.front();
       queue.pop_front();
       finish(collective, clock);
-      collective.reason = StartReason::order; // on this thread, nothing runs before it is waited for
+      collective.reason = StartReason::order; // on this thread, it runs only when it is waited for
       collective.blocker = (*last).start;
       collective.runsInline = true;
       collective.exposedMicroseconds = collective.endMicroseconds - collective.beginMicroseconds;
@@ -274,7 +274,7 @@ private:
     }
   }
 
-  /// Is this the memory of an all_gather's result?
+  /// True for the memory of an all_gather's result.
   bool isGathered(const Value *value) {
     const Node *wait = value->definer();
     if (!wait || wait->op() != Op::wait)
@@ -288,7 +288,7 @@ private:
   FunctionTimeline *current = nullptr;
   double clock = 0; ///< of the compute stream
   int64_t bound = 1;
-  int64_t gatheredUnits = 0; ///< issued and not yet freed at this place of the program
+  int64_t gatheredUnits = 0; ///< issued and not yet freed at this point of the program
   std::array<double, streamCount> freeAt{};
   std::array<const Node *, streamCount> lastOn{};
   std::array<std::deque<Entry>, streamCount> queued; ///< inline streams
@@ -299,7 +299,7 @@ private:
   llvm::StringMap<const Node *> carriedStarts;
 };
 
-/// Copies are none of the network's business.
+/// Copies do not use the network.
 void separateCopies(FunctionTimeline &timeline) {
   std::vector<TimelineCollective> collectives;
   for (TimelineCollective &entry : timeline.collectives)
@@ -314,7 +314,7 @@ void shiftBack(std::vector<TimelineCollective> &entries, double by) {
       *time -= by;
 }
 
-/// From one clock to each function's own.
+/// Converts from the common clock to each function's own.
 void rebase(FunctionTimeline &timeline) {
   for (TimelineNode &node : timeline.nodes)
     for (double *time : {&node.beginMicroseconds, &node.endMicroseconds})
@@ -329,8 +329,8 @@ void rebase(FunctionTimeline &timeline) {
   }
 }
 
-/// What the first of two steps started and the second waited for stands for what the second will leave to a third.
-void takeWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isInline) {
+/// Waits of the second step for transfers of the first represent waits of a third step for transfers of the second.
+void copyWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isInline) {
   for (size_t i = 0; i < first.collectives.size(); ++i) {
     TimelineCollective &collective = second.collectives[i];
     if (collective.wait)
@@ -339,7 +339,7 @@ void takeWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isI
     const double later = second.beginMicroseconds - first.beginMicroseconds;
     collective.wait = before.wait;
     collective.waitMicroseconds = before.waitMicroseconds + later;
-    if (isInline) { // it has run in the wait
+    if (isInline) { // it ran in the wait
       collective.beginMicroseconds = before.beginMicroseconds + later;
       collective.endMicroseconds = before.endMicroseconds + later;
       collective.reason = before.reason;
@@ -350,7 +350,7 @@ void takeWaits(const FunctionTimeline &first, FunctionTimeline &second, bool isI
   }
 }
 
-/// One step, or the second of two.
+/// Simulates one step, or the second of two.
 void simulateStep(const Module &module, const CostModel &model, Timeline &timeline) {
   ChainSimulation simulation(module, model);
   std::vector<FunctionTimeline> before = timeline.functions;
@@ -365,7 +365,7 @@ void simulateStep(const Module &module, const CostModel &model, Timeline &timeli
     if (function.callsPerStep > 0)
       simulation.run(function);
   for (size_t i = 0; i < before.size(); ++i)
-    takeWaits(before[i], timeline.functions[i], model.inlineStreams);
+    copyWaits(before[i], timeline.functions[i], model.inlineStreams);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// The predicted step: when every node runs, on which stream, and what every collective waits for (how: simulate.cpp).
-// Times are microseconds from the start of the function.
+// The predicted step: when every node runs, on which stream, and what delays every collective (algorithm:
+// simulate.cpp). Times are microseconds from the start of the function.
 #pragma once
 
 #include "ir/module.h"
@@ -14,13 +14,13 @@ struct TimelineNode {
   double endMicroseconds = 0;
 };
 
-/// Which constraint on the beginning of a collective was the last to be satisfied.
+/// The constraint on the beginning of a collective that was satisfied last.
 enum class StartReason : uint8_t {
   none,          ///< it begins with the function
-  dependency,    ///< its operand had to be made
-  memory,        ///< its result lies where something else had to be freed
-  inflightBound, ///< as many gathered units are held as are allowed
-  order,         ///< a collective ahead of it, or the place that the schedule gave it
+  dependency,    ///< its operand had to be computed
+  memory,        ///< memory of its result had to be freed
+  inflightBound, ///< the maximum of gathered units was reached
+  order,         ///< a collective ahead of it, or its position in the schedule
 };
 llvm::StringRef nameOf(StartReason reason); // "none", "dependency", "memory", "in-flight bound", "order"
 
@@ -28,21 +28,21 @@ llvm::StringRef nameOf(StartReason reason); // "none", "dependency", "memory", "
 struct TimelineCollective {
   const Node *start = nullptr;
   const Node *wait = nullptr;    ///< null if the function does not wait for it
-  double issuedMicroseconds = 0; ///< the compute stream came to the start
+  double issuedMicroseconds = 0; ///< the compute stream reached the start
   double beginMicroseconds = 0;  ///< the body runs
   double endMicroseconds = 0;
-  double waitMicroseconds = 0;    ///< the compute stream came to the wait (of a later function: beyond this one's end)
-  double exposedMicroseconds = 0; ///< of its time, what the compute stream stood still
+  double waitMicroseconds = 0;    ///< the compute stream reached the wait (after this function's end if in a later one)
+  double exposedMicroseconds = 0; ///< the time that the compute stream stalled for it
   StartReason reason = StartReason::none;
-  const Node *blocker = nullptr;     ///< what the reason is about: producer, free, collective ahead; may be null
+  const Node *blocker = nullptr;     ///< the node that the reason names: producer, free, collective ahead; may be null
   bool runsInline = false;           ///< on the compute thread, in the wait for the blocker
-  std::vector<int32_t> hiddenBehind; ///< units that computed meanwhile, in order (Module::units)
+  std::vector<int32_t> hiddenBehind; ///< units that computed in the meantime, in order (Module::units)
 };
 
 struct FunctionTimeline {
   const Function *function = nullptr;
   int64_t callsPerStep = 0;     ///< 0: not part of a training step (evaluation, export)
-  double beginMicroseconds = 0; ///< in the step
+  double beginMicroseconds = 0; ///< relative to the step
   std::vector<TimelineNode> nodes;
   std::vector<TimelineCollective> collectives; ///< in program order of their starts
   std::vector<TimelineCollective> copies;      ///< likewise
@@ -57,21 +57,21 @@ struct Timeline {
   double stepMicroseconds = 0;             ///< of one training step: functions times their calls
   double exposedMicroseconds = 0;          ///< of one training step
   double communicationMicroseconds = 0;    ///< of one training step
-  double copyExposedMicroseconds = 0;      ///< of one training step: compute stood still for copies
+  double copyExposedMicroseconds = 0;      ///< of one training step: time that compute stalled for copies
 };
 
 /// Requires stage async or planned.
 Timeline simulate(const Module &planned, const CostModel &model);
 
-/// "memory: free %fc1.p.full of fc1" for people and plan.json: the reason and what it is about.
+/// "memory: free %fc1.p.full of fc1" for display and plan.json: the reason and the node that it names.
 std::string whyNotEarlier(const TimelineCollective &collective);
 /// "all_gather 3 of fc2": op, id and unit of a collective's start.
 std::string collectiveText(const Node &start);
 /// "reload %fc1.p of fc1": a copy between the device and its host.
 std::string copyText(const Node &start);
-/// Whichever of both a start begins.
+/// The text of either kind of start.
 std::string transferText(const Node &start);
-/// Names of the units it is hidden behind, with commas between.
+/// Comma-separated names of the units that hide it.
 std::string hiddenBehindText(const TimelineCollective &collective);
 
 } // namespace fsdpc

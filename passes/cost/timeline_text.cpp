@@ -14,7 +14,7 @@ std::string valueText(const Value &value) {
   return value.name().empty() ? infoOf(*value.definer()).name.str() : "%" + value.name().str();
 }
 
-/// The node that a reason names: a collective, the memory that was freed, or the value that was made.
+/// The node that a reason names: a collective, the freed memory, or the computed value.
 std::string blockerText(const Node &node) {
   const Module &module = *node.function()->module();
   if (infoOf(node).has(collective) || infoOf(node).has(startsTransfer))

@@ -1,6 +1,6 @@
-// Exporters flatten [B, T, C] to [B*T, C] for a product and back, so bias, activation and residual stand in different
-// shapes. From the back, a node between reshapes is computed in the shape of its readers; what it reads is reshaped
-// instead, and so on up to the product, where a reshape costs nothing.
+// Exporters flatten [B, T, C] to [B*T, C] for a matmul and back, so bias, activation and residual have different
+// shapes. The pass walks backwards. A node between reshapes is computed in the shape of its readers and its operands
+// are reshaped instead, and so on up to the matmul, where a reshape is free.
 #include "ir/ops/attributes.h"
 #include "ir/ops/helpers.h"
 #include "passes/graph/match.h"
@@ -15,7 +15,7 @@ namespace {
 
 using ShapeRef = llvm::ArrayRef<int64_t>;
 
-/// Random numbers keep the shape that says where their batch is.
+/// Random numbers keep their shape, which determines the batch axis.
 bool isMovable(const Node &node) {
   return isElementwise(node) && node.op() != Op::randomUniform && node.op() != Op::fused;
 }
@@ -33,7 +33,7 @@ public:
       if (isMovable(*node))
         fixedDims[node] = fixedDimsOf(*node);
     for (Node *node = function.back(); node;) {
-      // What moving builds stands in front of the node and is not visited, except through `next`.
+      // New nodes are inserted before the node and not visited, except through `next`.
       Node *next = node->previous();
       if (isMovable(*node))
         if (const std::optional<Shape> shape = shapeOfReaders(*node); shape && gains(*node, *shape))
@@ -46,8 +46,8 @@ public:
 private:
   static constexpr int64_t allDims = std::numeric_limits<int64_t>::max();
 
-  /// How many trailing dims a reshape must leave alone so that the node, and what only it reads, can be computed behind
-  /// it: those that an operand is not broadcast along.
+  /// The number of trailing dims that a reshape must keep so that the node, and the operands that only it reads, can be
+  /// computed after it: the dims that an operand is not broadcast along.
   int64_t fixedDimsOf(const Node &node) const {
     int64_t dims = 0;
     for (const Value *operand : node.operands()) {
@@ -70,8 +70,8 @@ private:
     return dims <= from.size() && dims <= to.size() && from.take_back(dims) == to.take_back(dims);
   }
 
-  /// The one shape in which reshapes give the node to its readers; none if there are several, or an elementwise reader
-  /// that takes it as it is.
+  /// The common shape to which reshapes bring the node for its readers. nullopt if there are several, or if an
+  /// elementwise reader uses the node directly.
   static std::optional<Shape> shapeOfReaders(const Node &node) {
     std::optional<Shape> shape;
     for (Use *use = node.result()->uses(); use; use = use->next()) {
@@ -88,7 +88,8 @@ private:
     return shape && ShapeRef(*shape) == node.result()->type().shape() ? std::nullopt : shape;
   }
 
-  /// Do more elementwise neighbours meet the node in this shape than in its own? Operands that only it reads follow.
+  /// True if more elementwise neighbours have this shape than the node's own. Operands that only the node reads follow
+  /// it.
   bool gains(const Node &node, ShapeRef shape) const {
     int balance = 0;
     for (Use *use = node.result()->uses(); use; use = use->next())
@@ -100,15 +101,15 @@ private:
       if (!definer || splatOf(operand))
         continue;
       if (definer->op() == Op::reshape)
-        balance += meetsBehind(*definer, shape);
+        balance += meetsAfter(*definer, shape);
       else if (isElementwise(*definer) && !operand->hasOneUse())
         --balance;
     }
     return balance > 0 && canMove(node, shape);
   }
 
-  /// Is the reshape's operand an elementwise result of this very shape?
-  static bool meetsBehind(const Node &reshape, ShapeRef shape) {
+  /// True if the reshape's operand is an elementwise result of this shape.
+  static bool meetsAfter(const Node &reshape, ShapeRef shape) {
     const Node *definer = reshape.operand(0)->definer();
     return definer && isElementwise(*definer) && definer->result()->type().shape() == shape;
   }
@@ -129,8 +130,8 @@ private:
     node.erase();
   }
 
-  /// Readers that take another shape get a reshape right in front of them: an earlier one would stand between the
-  /// neighbours that have just met.
+  /// Readers that need another shape get a reshape right before them: an earlier one would separate the neighbours that
+  /// have just been joined.
   void giveTo(const Use &use, Value *moved) {
     Node *user = use.user();
     if (user->op() == Op::reshape) {
@@ -152,7 +153,7 @@ private:
     return builder.reshape(belowReshapes(value), shape);
   }
 
-  /// Rebuilt from a double, which has not every 64-bit integer.
+  /// The splat is rebuilt from a double, which cannot represent every 64-bit integer.
   static std::optional<double> exactSplatOf(const Value *value) {
     std::optional<double> number = splatOf(value);
     bool exact = number && (!isInteger(value->type().dtype()) || std::abs(*number) <= 0x1p53);
@@ -161,7 +162,7 @@ private:
 
   Function &function;
   Builder builder;
-  llvm::DenseMap<const Node *, int64_t> fixedDims; ///< of nodes that may move, as they were at first
+  llvm::DenseMap<const Node *, int64_t> fixedDims; ///< of movable nodes, as they were at first
 };
 
 llvm::Error run(Module &module, const PassContext &) {

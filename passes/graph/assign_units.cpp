@@ -17,10 +17,10 @@ llvm::StringRef scopeOf(const Node &node) {
   return name.empty() ? llvm::StringRef() : scope;
 }
 
-/// Nodes without operands stand where they are used: reads, constants, iotas.
+/// Nodes without operands are positioned where they are used: reads, constants, iotas.
 bool isSource(const Node &node) { return node.operandCount() == 0 && node.op() != Op::ret; }
 
-/// May each unit have one of its own? Not constants that take memory.
+/// True if each unit may have its own copy. False for constants that take memory.
 bool isRepeatable(const Node &node) {
   return node.op() != Op::constant || node.get<ConstantAttributes>().value.isSplat();
 }
@@ -36,7 +36,7 @@ bool onlyMoves(const Node &node) {
   return node.op() == Op::reshape || node.op() == Op::transpose || node.op() == Op::broadcast || node.op() == Op::cast;
 }
 
-/// Nodes that compute with the value, behind whatever only moves it.
+/// The number of nodes that compute with the value, through nodes that only move it.
 int64_t computingUses(const Value &value) {
   int64_t count = 0;
   llvm::SmallVector<const Value *, 8> pending = {&value};
@@ -71,14 +71,14 @@ std::vector<UsedParameter> usedParameters(const Function &function) {
   return parameters;
 }
 
-/// Gives every node its unit and the function an order in which each unit's nodes stand together.
+/// Assigns every node its unit, and orders the function so that each unit's nodes are contiguous.
 class SectionAssigner {
 public:
   SectionAssigner(Function &function, const UnitPlan &plan) : function(function), plan(plan) {}
   void run();
 
 private:
-  int32_t wishOf(const Node &node);
+  int32_t preferredUnit(const Node &node);
   int32_t continuationFrom(int32_t block, int32_t unit);
   void chooseUnits();
   void reorder();
@@ -91,13 +91,14 @@ private:
 
   Function &function;
   const UnitPlan &plan;
-  int32_t latest = 0;                                          ///< the furthest unit so far
-  llvm::StringMap<bool> begun;                                 ///< parameters that were used already
+  int32_t latest = 0;                                          ///< the last unit so far
+  llvm::StringMap<bool> begun;                                 ///< parameters that were already used
   llvm::DenseMap<std::pair<Node *, int32_t>, Value *> sources; ///< source and unit -> its result there
 };
 
-/// Where the node would stand if nothing it needs came later; -1: wherever what comes before it stands.
-int32_t SectionAssigner::wishOf(const Node &node) {
+/// The unit that the node belongs to, provided that its operands are not in later units. -1: the unit of the preceding
+/// nodes.
+int32_t SectionAssigner::preferredUnit(const Node &node) {
   llvm::StringRef scope = scopeOf(node);
   int32_t block = plan.blockAround(scope), wish = -1;
   for (const Value *operand : node.operands()) {
@@ -116,7 +117,7 @@ int32_t SectionAssigner::wishOf(const Node &node) {
   return module == plan.ofModule.end() ? -1 : module->second;
 }
 
-/// What a module does behind units inside it stands where the module goes on, if it does.
+/// Nodes of a module that follow units inside it go to the module's continuation, if it has one.
 int32_t SectionAssigner::continuationFrom(int32_t block, int32_t unit) {
   auto found = block < 0 || unit <= block ? plan.continuations.end() : plan.continuations.find(block);
   if (found == plan.continuations.end())
@@ -125,12 +126,12 @@ int32_t SectionAssigner::continuationFrom(int32_t block, int32_t unit) {
   return behind == found->second.end() ? unit : *behind;
 }
 
-/// Never before what it depends on: so the units' sections can stand one behind the other.
+/// A node is never placed before its operands, so the units' sections can follow each other.
 void SectionAssigner::chooseUnits() {
   for (Node *node : function) {
     if (isSource(*node) || node->op() == Op::ret)
       continue;
-    int32_t wish = wishOf(*node);
+    int32_t wish = preferredUnit(*node);
     int32_t unit = wish < 0 ? latest : wish;
     for (const Value *operand : node->operands())
       if (const Node *definer = operand->definer(); definer && !isSource(*definer))
@@ -141,7 +142,7 @@ void SectionAssigner::chooseUnits() {
   }
 }
 
-/// The source's result for users in `unit`: moved or copied to right before its first user there.
+/// The source's result for users in `unit`. The source is moved or copied to right before its first user there.
 Value *SectionAssigner::sourceFor(Node *source, int32_t unit, Node *user) {
   bool isFirst = sources.try_emplace({source, -1}, source->result()).second;
   if (!isFirst && !isRepeatable(*source))
@@ -190,7 +191,7 @@ void SectionAssigner::run() {
   reorder();
 }
 
-/// Parameters that no node reads: with their block, else with the last unit.
+/// Parameters that no node reads join their block, else the last unit.
 void assignParameters(Module &module, const UnitPlan &plan) {
   for (Parameter &parameter : module.parameters) {
     auto used = plan.ofParameter.find(parameter.name);
@@ -199,7 +200,7 @@ void assignParameters(Module &module, const UnitPlan &plan) {
   }
 }
 
-/// Of what --offload_params or --offload_optimizer means the first units go to the host, up to the share.
+/// Limits --offload_params or --offload_optimizer to the first units, up to the share.
 void limitOffload(Module &module, double share) {
   llvm::StringMap<int64_t> bytesOf;
   int64_t total = 0, taken = 0;
@@ -218,16 +219,16 @@ std::string remarkOn(const UnitPlan &plan) {
   llvm::SmallVector<llvm::StringRef, 8> names;
   for (const Unit &unit : plan.units)
     names.push_back(unit.name);
-  constexpr size_t mostNames = 6;
+  constexpr size_t maxNames = 6;
   std::string text = std::to_string(names.size()) + (names.size() == 1 ? " unit: " : " units: ");
-  if (names.size() <= mostNames)
+  if (names.size() <= maxNames)
     return text + llvm::join(names, ", ");
-  return text + llvm::join(llvm::ArrayRef(names).take_front(mostNames - 1), ", ") + ", ... " + names.back().str();
+  return text + llvm::join(llvm::ArrayRef(names).take_front(maxNames - 1), ", ") + ", ... " + names.back().str();
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
   Function *forward = module.function(FunctionKind::forward);
-  // Units written by hand, or by this pass before a stage was saved, stay as they are.
+  // Units that already exist (hand-written, or from a saved stage) are kept.
   if (!forward || !module.units.empty())
     return llvm::Error::success();
   llvm::Expected<UnitPlan> plan = planUnits(usedParameters(*forward), module.classes, context.options);

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-// Exporters write -10000, the least float or -infinity.
+// Exporters write -10000, the lowest float or -infinity.
 constexpr double hidingNumber = -9999;
 
 enum class Visibility : uint8_t { visible, hidden, graded };
@@ -23,7 +23,7 @@ Visibility visibilityOf(double element, ScoreMask::Kind kind) {
   return isHiding(added) ? Visibility::hidden : Visibility::graded;
 }
 
-/// `rows` x `columns` matrices one behind the other.
+/// The data are consecutive `rows` x `columns` matrices.
 MaskClass classify(const Dense &dense, int64_t elements, int64_t rows, int64_t columns, ScoreMask::Kind kind) {
   if (dense.storedElements() == 1 && elements > 0)
     return visibilityOf(dense.at(0), kind) == Visibility::visible ? MaskClass::hidesNothing : MaskClass::other;
@@ -39,9 +39,10 @@ MaskClass classify(const Dense &dense, int64_t elements, int64_t rows, int64_t c
 
 int64_t dimFromEnd(const Type &type, int64_t fromEnd) { return type.rank() < fromEnd ? 1 : type.dim(-fromEnd); }
 
-/// Zero or a number that hides, by the truth of the condition.
+/// Zero or a hiding value, selected by the condition.
 Value *selectAdditive(const ScoreMask &mask, Value *condition, Builder &builder) {
-  // Scores plus the least float is the least float: exactly what a selected finite fill gives a row that is all hidden.
+  // Scores plus the lowest float is the lowest float: exactly the result of selecting a finite fill in a row that is
+  // all hidden.
   double hidden = std::isinf(mask.fill) ? mask.fill : std::numeric_limits<float>::lowest();
   Type type = condition->type().withDType(DType::f32);
   Value *zero = builder.constant(type, 0), *fill = builder.constant(type, hidden);
@@ -63,8 +64,8 @@ MaskClass MaskClasses::of(const ScoreMask &mask) {
   auto [entry, isNew] = known.try_emplace({source, static_cast<int>(mask.kind)}, MaskClass::other);
   if (isNew)
     entry->second = classify(*dense, type.elements(), rows, columns, mask.kind);
-  bool isWhole = rows == mask.scores[mask.scores.size() - 2] && columns == mask.scores.back();
-  return entry->second == MaskClass::causal && !isWhole ? MaskClass::other : entry->second;
+  bool isFull = rows == mask.scores[mask.scores.size() - 2] && columns == mask.scores.back();
+  return entry->second == MaskClass::causal && !isFull ? MaskClass::other : entry->second;
 }
 
 Value *additiveMask(const ScoreMask &mask, llvm::ArrayRef<int64_t> leading, Builder &builder) {

@@ -1,4 +1,4 @@
-// What stands between the scores of an attention and their softmax to hide keys.
+// Masks between attention scores and their softmax, which hide keys.
 #pragma once
 
 #include "ir/builder.h"
@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-/// One mask as the graph has it.
+/// One mask as it appears in the graph.
 struct ScoreMask {
   enum class Kind : uint8_t {
     added,         ///< scores + value
@@ -16,17 +16,17 @@ struct ScoreMask {
   };
   Kind kind = Kind::added;
   Value *value = nullptr;
-  double fill = 0; ///< of the selecting kinds
-  Shape scores;    ///< shape of the scores where it applies: [..., queries, keys]
+  double fill = 0; ///< for the selecting kinds
+  Shape scores;    ///< shape of the scores where the mask applies: [..., queries, keys]
 };
 
-/// A number that hides a key: nothing of its exponential is left beside a visible one.
+/// True for a value that hides a key: its exponential vanishes next to a visible one.
 bool isHiding(double number);
 
-/// What a constant mask does to a matrix of scores.
+/// The effect of a constant mask on a matrix of scores.
 enum class MaskClass : uint8_t { hidesNothing, causal, other };
 
-/// Looks at constant masks, at each once: the layers of a model share one.
+/// Classifies constant masks, each once: the layers of a model share one mask.
 class MaskClasses {
 public:
   /// other for masks that are not constant.
@@ -36,7 +36,7 @@ private:
   llvm::DenseMap<std::pair<const Value *, int>, MaskClass> known;
 };
 
-/// The mask in additive form, its leading axes regrouped to `leading` (batch, heads) and no larger than it has to be.
+/// The mask in additive form, its leading axes regrouped to `leading` (batch, heads), and no larger than necessary.
 Value *additiveMask(const ScoreMask &mask, llvm::ArrayRef<int64_t> leading, Builder &builder);
 
 } // namespace fsdpc

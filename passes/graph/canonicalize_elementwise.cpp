@@ -14,7 +14,7 @@ bool isNumber(const Value *value, double number) {
   return splat && *splat == number;
 }
 
-// ---- Two operands, the second one a number
+// ---- Two operands, the second one a constant
 
 Value *simplifyPower(Value *x, double exponent, Builder &builder) {
   if (exponent == 1)
@@ -50,7 +50,7 @@ Value *simplifyWithNumber(const Node &node, double number, Builder &builder) {
 }
 
 Value *simplifyBinary(Node &node, Builder &builder) {
-  // In place: the node stays what it was, so nothing has to be visited again.
+  // In place: the same node remains, so nothing has to be visited again.
   if (infoOf(node).has(commutative) && splatOf(node.operand(0)) && !splatOf(node.operand(1))) {
     Value *number = node.operand(0), *other = node.operand(1);
     node.setOperand(0, other);
@@ -66,7 +66,7 @@ Value *simplifyBinary(Node &node, Builder &builder) {
 
 // ---- One and three operands
 
-/// Does every value of `from` have its own value in `to`?
+/// True if distinct values of `from` stay distinct in `to`.
 bool isLossless(DType from, DType to) {
   if (from == to || from == DType::boolean)
     return true;
@@ -106,7 +106,7 @@ Value *simplifyInvolution(const Node &node) {
 
 // ---- Broadcasts
 
-/// The shape that all operands but numbers are broadcast from, if it is one and smaller than the node's.
+/// The shape that all operands except scalars are broadcast from, if it is unique and smaller than the node's.
 const Type *sharedSource(const Node &node) {
   const Type *source = nullptr;
   for (const Value *operand : node.operands()) {

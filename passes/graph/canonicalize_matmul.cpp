@@ -6,14 +6,14 @@ namespace fsdpc {
 
 namespace {
 
-/// An operand in a form that needs less: its value and whether the transpose flag turns.
+/// A simplified operand: its value and whether the transpose flag toggles.
 struct Operand {
   Value *value = nullptr;
   bool turns = false;
 };
 
-/// Takes the exchange of the last two axes off a transpose. What is left keeps rows contiguous, and only a transpose
-/// that nothing else uses is taken apart for it.
+/// Removes the exchange of the last two axes from a transpose. The remaining transpose keeps rows contiguous. Only a
+/// transpose without other uses is split for this.
 ///     transpose %k {0,2,3,1}     ->     transpose %k {0,2,1,3}, flag
 Operand withoutTranspose(Value *operand, Builder &builder) {
   Node *transpose = definedBy(operand, Op::transpose);
@@ -32,7 +32,7 @@ Operand withoutTranspose(Value *operand, Builder &builder) {
   return {builder.transpose(transpose->operand(0), rest), true};
 }
 
-/// One matrix repeated over the batch is that matrix alone, if the other operand has the batch dims.
+/// A matrix that is repeated over the batch is replaced by the single matrix, if the other operand has the batch dims.
 Operand withoutBatch(Value *operand, const Value *other, Builder &builder) {
   Node *broadcast = definedBy(operand, Op::broadcast);
   const Type &type = operand->type();

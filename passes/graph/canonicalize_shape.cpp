@@ -13,7 +13,7 @@ Shape dimsOf(const Value *value) { return Shape(value->type().shape()); }
 
 // ---- broadcast, reshape
 
-/// Does the reshape only put axes of size 1 in front?
+/// True if the reshape only adds leading axes of size 1.
 bool addsLeadingOnes(const Node &reshape) {
   llvm::ArrayRef<int64_t> before = reshape.operand(0)->type().shape(), after = reshape.result()->type().shape();
   return after.size() >= before.size() && after.take_back(before.size()) == before &&
@@ -41,7 +41,7 @@ Value *simplifyReshape(const Node &node, Builder &builder) {
     return x;
   if (Node *inner = definedBy(x, Op::reshape))
     return builder.reshape(inner->operand(0), shape);
-  // A transpose that others use too would be done twice.
+  // A transpose with other uses would be computed twice.
   if (Node *transpose = definedBy(x, Op::transpose); transpose && x->hasOneUse())
     return reshapeBeforeTranspose(*transpose, shape, builder);
   return nullptr;
@@ -49,7 +49,7 @@ Value *simplifyReshape(const Node &node, Builder &builder) {
 
 // ---- transpose
 
-/// Do axes longer than 1 keep their order?
+/// True if axes longer than 1 keep their order.
 bool movesOnlyOnes(const Type &type, llvm::ArrayRef<int64_t> permutation) {
   int64_t last = -1;
   for (int64_t axis : permutation) {
@@ -62,8 +62,8 @@ bool movesOnlyOnes(const Type &type, llvm::ArrayRef<int64_t> permutation) {
   return true;
 }
 
-/// Axes of size 1 may stand anywhere in x: where the result has them, so that those which really move are seen. With a
-/// batch of one, attention then finds the heads' permutation that it takes.
+/// Axes of size 1 can be at any position in x. They are moved to their positions in the result, so that only axes that
+/// really move are transposed. With a batch of one, attention then recognizes the permutation of the heads.
 ///     transpose %x {1,2,0,3} : [64,1,4,16] -> [1,4,64,16]     ->     %r = reshape %x [1,64,4,16]; transpose %r
 ///     {0,2,1,3}
 Value *transposeAroundOnes(const Node &node, Builder &builder) {
@@ -114,13 +114,13 @@ Value *composeSlices(const Node &node, const Node &inner, Builder &builder) {
   return builder.create(Op::slice, {inner.operand(0)}, composed)->result();
 }
 
-// What q, k and v are cut from: a few users.
-constexpr int mostSlices = 16;
+// Limit for a tensor that q, k and v are sliced from: it has a few users.
+constexpr int maxSlices = 16;
 
 bool isOnlySliced(const Value *value) {
   int count = 0;
   for (Use *use = value->uses(); use; use = use->next())
-    if (++count > mostSlices || use->user()->op() != Op::slice)
+    if (++count > maxSlices || use->user()->op() != Op::slice)
       return false;
   return true;
 }
@@ -155,7 +155,7 @@ Value *simplifyPad(const Node &node) {
   return node.operand(0)->type() == node.result()->type() ? node.operand(0) : nullptr;
 }
 
-/// Indices start, start + step, ... with step > 0, all inside [0, size); null otherwise.
+/// Indices start, start + step, ... with step > 0, all inside [0, size); nullopt otherwise.
 std::optional<std::pair<int64_t, int64_t>> ascendingRun(const Dense &indices, int64_t count, int64_t size) {
   auto at = [&](int64_t i) { return indices.integerAt(i) < 0 ? indices.integerAt(i) + size : indices.integerAt(i); };
   if (count == 0 || (count > 1 && indices.storedElements() == 1))
@@ -184,7 +184,7 @@ Value *gatherAsSlice(const Node &node, Builder &builder) {
   return builder.reshape(builder.create(Op::slice, {x}, slice)->result(), node.result()->type().shape());
 }
 
-/// Nothing is added up, or nothing but single elements.
+/// Handles reductions over no axes or over axes of size 1.
 Value *simplifyReduction(const Node &node, Builder &builder) {
   Value *x = node.operand(0);
   if (x->type().elements() != node.result()->type().elements() || x->type().elements() == 0)

@@ -5,7 +5,7 @@ namespace fsdpc {
 
 namespace {
 
-// In the graph stage nothing writes state, so two reads of one state see the same version.
+// In the graph stage nothing writes state, so two reads of one state return the same version.
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions)
     mergeEqualNodes(*function, isRemovable);

@@ -5,7 +5,7 @@ namespace fsdpc {
 
 namespace {
 
-// States stay: parameters are saved and scalars set by name, whether this graph reads them or not.
+// States stay even if this graph does not read them: parameters are saved and scalars are set by name.
 llvm::Error run(Module &module, const PassContext &) {
   for (const std::unique_ptr<Function> &function : module.functions)
     eraseDeadNodes(*function);

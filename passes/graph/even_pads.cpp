@@ -11,11 +11,11 @@ bool isConvolution(const Node &node) {
          node.op() == Op::convolutionGradWeight;
 }
 
-/// What is left of pads when both sides keep what they have in common; per axis of x.
+/// The remaining pads when both sides keep the padding that they share; per axis of x.
 struct Rest {
   Shape before, after;
 
-  /// Takes the rest off `attributes`.
+  /// Removes the rest from `attributes`.
   explicit Rest(ConvolutionAttributes &attributes) : before{0, 0}, after{0, 0} {
     for (size_t axis = 0; axis < attributes.padsBefore.size(); ++axis) {
       int64_t &first = attributes.padsBefore[axis], &last = attributes.padsAfter[axis];
@@ -27,12 +27,12 @@ struct Rest {
   }
 };
 
-/// x surrounded by the rest, which is zeros.
+/// x surrounded by the rest, filled with zeros.
 Value *padded(Builder &builder, Value *x, const Rest &rest) {
   return builder.create(Op::pad, {x}, PadAttributes{rest.before, rest.after, Shape(rest.before.size(), 0)})->result();
 }
 
-/// The derivative of the larger x, and of that the part which is x.
+/// The derivative of the padded x, sliced to the size of x.
 Value *gradInput(Builder &builder, const Node &node, ConvolutionAttributes attributes, const Rest &rest) {
   llvm::ArrayRef<int64_t> shape = node.result()->type().shape();
   for (size_t axis = 0; axis < shape.size(); ++axis)
@@ -63,6 +63,6 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass evenPads = {"even_pads", Stage::graph, Stage::graph, false, run};
+const Pass evenPads = {"even_pads", Stage::graph, Stage::graph, false, run, FunctionKind::forward};
 
 } // namespace fsdpc

@@ -6,11 +6,11 @@ namespace fsdpc {
 
 namespace {
 
-/// What lies in one module path.
+/// The parameters in one module path.
 struct Inside {
   std::vector<const UsedParameter *> parameters;
   bool hasSeveralModules = false;
-  bool isReused = true; ///< all of it is used twice or more
+  bool isReused = true; ///< all of them are used twice or more
 };
 
 llvm::StringMap<Inside> insideOfPaths(llvm::ArrayRef<UsedParameter> parameters) {

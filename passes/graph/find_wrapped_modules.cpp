@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Where the parameter lies by its name and, where that differs, by what reads it.
+/// The module paths of the parameter: by its name and, where that differs, by the node that reads it.
 llvm::SmallVector<llvm::StringRef, 2> pathsOf(const UsedParameter &parameter) {
   llvm::SmallVector<llvm::StringRef, 2> paths;
   if (parameter.isNamed)
@@ -21,7 +21,7 @@ llvm::SmallVector<llvm::StringRef, 2> pathsOf(const UsedParameter &parameter) {
   return paths;
 }
 
-/// Every module around a parameter.
+/// Every module that contains a parameter.
 std::set<std::string> modulesAround(llvm::ArrayRef<UsedParameter> parameters) {
   std::set<std::string> modules;
   for (const UsedParameter &parameter : parameters)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t largestResult = int64_t(1) << 20;
 constexpr int64_t largestOperand = int64_t(1) << 22;
-// The evaluator's numbers are f64.
+// The evaluator's values are f64.
 constexpr double largestExactInteger = 0x1p53;
 
 const Node *constantBelow(const Value *value) {
@@ -40,7 +40,7 @@ bool isCandidate(const Node &node) {
   return llvm::all_of(node.operands(), [](const Value *operand) { return constantBelow(operand); });
 }
 
-/// Ops that only move elements: what all elements have in common, the result has too.
+/// True for ops that only move elements: a property of all elements of the operand also holds for the result.
 bool movesElements(Op op) {
   return op == Op::broadcast || op == Op::reshape || op == Op::transpose || op == Op::slice || op == Op::copy;
 }

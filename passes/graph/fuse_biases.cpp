@@ -10,15 +10,15 @@ namespace {
 /// -1 for a value without axes.
 int64_t columnsOf(const Value *value) { return value->type().rank() ? value->type().dim(-1) : -1; }
 
-/// The product that only `value` is made of, perhaps by reshapes that keep the last dim; null if there is none that may
-/// take a bias.
-Node *productBelow(Value *value) {
+/// The matmul that computes `value`, perhaps through reshapes that keep the last dim. Null if it has another use or
+/// does not support a bias.
+Node *biaslessMatmul(Value *value) {
   const int64_t columns = columnsOf(value);
   while (value->hasOneUse() && definedBy(value, Op::reshape) && columnsOf(value) == columns)
     value = value->definer()->operand(0);
   Node *product = definedBy(value, Op::matmul);
   const bool fits = product && value->hasOneUse() && product->operandCount() == 2 &&
-                    !product->get<MatmulAttributes>().wide && isFloat(value->type().dtype()) &&
+                    !product->get<MatmulAttributes>().accumulateF32 && isFloat(value->type().dtype()) &&
                     columnsOf(value) == columns;
   const auto inner = [&] {
     return product->operand(0)->type().dim(product->get<MatmulAttributes>().transposeA ? -2 : -1);
@@ -26,7 +26,7 @@ Node *productBelow(Value *value) {
   return fits && inner() > 0 ? product : nullptr;
 }
 
-/// The vector that `value` repeats along all dims but the last; null if it does not. A batch of one row repeats it
+/// The vector that `value` repeats along all dims but the last; null if there is none. A batch of one row repeats it
 /// once.
 Value *vectorBelow(Value *value) {
   const Value *repeated = value;
@@ -43,7 +43,7 @@ Replacement withBias(Node &add, Builder &builder) {
   if (add.op() != Op::add)
     return {};
   for (unsigned i : {0u, 1u}) {
-    Node *product = productBelow(add.operand(i));
+    Node *product = biaslessMatmul(add.operand(i));
     Value *vector = product ? vectorBelow(add.operand(1 - i)) : nullptr;
     if (!vector || product->section != add.section)
       continue;
@@ -62,6 +62,6 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass fuseBiases = {"fuse_biases", Stage::graph, Stage::graph, false, run};
+const Pass fuseBiases = {"fuse_biases", Stage::graph, Stage::graph, false, run, FunctionKind::forward};
 
 } // namespace fsdpc

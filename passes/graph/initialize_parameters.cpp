@@ -8,10 +8,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Of a value, looked at through what moves elements: further away it is no longer the parameter that is read.
-constexpr size_t mostValues = 32;
+/// Limit on the values visited when following a parameter through nodes that move elements.
+constexpr size_t maxValues = 32;
 
-/// Roles in the order in which they decide how a parameter starts that has several.
+/// Roles by priority: the first decides the initial value of a parameter with several roles.
 enum class Role : uint8_t { weight, table, scale, slope, bias, shift, unknown };
 
 struct UseOfParameter {
@@ -34,8 +34,8 @@ bool isProduct(const Node &node) {
   return node.op() == Op::matmul || node.op() == Op::convolution || node.op() == Op::convolutionGradInput;
 }
 
-/// How many products one element of the result sums, as torch counts them: a transposed convolution's are those of the
-/// other channels.
+/// The number of products summed in one element of the result, as PyTorch counts them: for a transposed convolution,
+/// those of the other channels.
 int64_t fanInOf(const Node &product) {
   if (product.op() == Op::matmul)
     return product.operand(0)->type().dim(product.get<MatmulAttributes>().transposeA ? -2 : -1);
@@ -46,14 +46,14 @@ int64_t fanInOf(const Node &product) {
 }
 
 const Value *belowMoves(const Value *value) {
-  for (size_t i = 0; i < mostValues && value->definer() && movesElements(*value->definer()); ++i)
+  for (size_t i = 0; i < maxValues && value->definer() && movesElements(*value->definer()); ++i)
     value = value->definer()->operand(0);
   return value;
 }
 
 bool isParameter(const Value *value) { return definedBy(belowMoves(value), Op::read); }
 
-/// The product of a parameter that a value is; null for products of activations.
+/// The matmul or convolution with a parameter that computes the value; null for matmuls of activations.
 const Node *layerOf(const Value *value) {
   const Node *node = belowMoves(value)->definer();
   return node && isProduct(*node) && (isParameter(node->operand(0)) || isParameter(node->operand(1))) ? node : nullptr;
@@ -81,7 +81,7 @@ bool isSlope(const Node &mul, const Value *other) {
   return false;
 }
 
-/// What `use` makes of a parameter of type `own`, which its value shows.
+/// The role that `use` gives to a parameter of type `own`. The used value is derived from the parameter.
 UseOfParameter roleOf(const Use &use, const Type &own) {
   const Node &node = *use.user();
   const unsigned i = use.index();
@@ -104,14 +104,14 @@ UseOfParameter roleOf(const Use &use, const Type &own) {
   }
 }
 
-/// Of all uses the one that decides.
+/// The use with the highest priority.
 UseOfParameter decidingUse(const Node &read) {
   UseOfParameter decided;
-  llvm::SmallSetVector<const Value *, mostValues> seen;
+  llvm::SmallSetVector<const Value *, maxValues> seen;
   seen.insert(read.result());
   for (size_t i = 0; i < seen.size(); ++i)
     for (Use *use = seen[i]->uses(); use; use = use->next()) {
-      if (movesElements(*use->user()) && seen.size() < mostValues) {
+      if (movesElements(*use->user()) && seen.size() < maxValues) {
         seen.insert(use->user()->result());
         continue;
       }
@@ -129,8 +129,8 @@ InitialValues uniformOf(int64_t fanIn, const char *origin) {
 
 InitialValues ruleOf(const UseOfParameter &use) {
   switch (use.role) {
-  case Role::weight: return uniformOf(use.fanIn, "rule: weight of a product");
-  case Role::bias: return uniformOf(use.fanIn, "rule: bias of a product");
+  case Role::weight: return uniformOf(use.fanIn, "rule: weight of a matmul");
+  case Role::bias: return uniformOf(use.fanIn, "rule: bias of a matmul");
   case Role::table: return {InitialKind::normal, 0, 1, "rule: table of an embedding"};
   case Role::scale: return {InitialKind::constant, 1, 0, "rule: scale"};
   case Role::slope: return {InitialKind::constant, 0.25, 0, "rule: slope of a PRelu"};
@@ -160,6 +160,7 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass initializeParameters = {"initialize_parameters", Stage::graph, Stage::graph, false, run};
+const Pass initializeParameters = {"initialize_parameters", Stage::graph, Stage::graph, false, run,
+                                   FunctionKind::forward};
 
 } // namespace fsdpc

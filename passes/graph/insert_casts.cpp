@@ -1,7 +1,7 @@
-// The forward graph in a 16-bit type, or each unit in its own: what parameters and float inputs influence is computed
-// in it, the rest (positions, masks, random numbers) stays as it is. Parameters stay f32 themselves and are rounded
-// where they are used, each use by itself, so that the parts of a gradient are added in f32. Between units of different
-// types, and for outputs, a value is converted once.
+// Computes the forward graph in a 16-bit type, possibly a different one per unit. Values that depend on parameters or
+// float inputs are computed in it. Others (positions, masks, random numbers) keep their type. Parameters stay f32 and
+// are rounded separately at each use, so that the parts of a gradient are added in f32. A value is converted once
+// between units of different types and for outputs.
 #include "ir/ops/attributes.h"
 #include "passes/graph/match.h"
 #include "passes/passes.h"
@@ -24,7 +24,7 @@ public:
         computed.insert(dtype);
   }
 
-  /// Does everything stay as it is?
+  /// True if nothing changes.
   bool isIdle() const { return computed.empty() && options.outputDType == DType::f32 && !options.bufferDType; }
 
   void run() {
@@ -48,42 +48,43 @@ private:
     return value->type().dtype() == DType::f32 || computed.contains(value->type().dtype());
   }
 
-  /// Does a parameter or an input have a say in it, so that it is computed with in the type of who reads it?
+  /// True if the value depends on a parameter or an input, so that it is computed in the type of its readers.
   bool isInfluenced(const Value *value) const {
     return computed.contains(value->type().dtype()) || rounded.contains(value);
   }
 
-  /// An operand that its op takes in f32 only.
-  static bool staysWide(const Node &node, unsigned operand) {
+  /// True for an operand that its op accepts in f32 only.
+  static bool staysF32(const Node &node, unsigned operand) {
     return operand >= 3 && (node.op() == Op::attention || node.op() == Op::batchNorm);
   }
 
-  /// A table of the model: numbers that nobody trains.
+  /// True for a constant table of the model, which is not trained.
   static bool isBuffer(const Value *value) {
     const Node *constant = definedBy(value, Op::constant);
     return constant && value->type().dtype() == DType::f32 && !constant->get<ConstantAttributes>().value.isSplat();
   }
 
-  /// The node in the type of its unit if one of its operands is influenced; in f32 where the op does not take others,
-  /// and, rounded at once, where it reads a table that is to stay f32.
+  /// Converts the node to the type of its unit if one of its operands is influenced. Computes in f32 where the op
+  /// supports nothing else. A node that reads a table that stays f32 also computes in f32 and is rounded immediately.
   void convert(Node &node, DType low) {
-    bool any = false, readsWideTable = false;
+    bool any = false, readsF32Table = false;
     for (unsigned i = 0; i < node.operandCount(); ++i) {
-      any |= isInfluenced(node.operand(i)) && !staysWide(node, i);
-      readsWideTable |= options.bufferDType == DType::f32 && isBuffer(node.operand(i)) && !staysWide(node, i);
+      any |= isInfluenced(node.operand(i)) && !staysF32(node, i);
+      readsF32Table |= options.bufferDType == DType::f32 && isBuffer(node.operand(i)) && !staysF32(node, i);
     }
-    if (any && low != DType::f32 && !readsWideTable && rebuild(node, low))
+    if (any && low != DType::f32 && !readsF32Table && rebuild(node, low))
       return;
-    Node *wide = rebuild(node, DType::f32);
-    assert(wide && "the node was there with f32 operands");
-    if (!any || (low != DType::f32 && !readsWideTable))
+    Node *inF32 = rebuild(node, DType::f32);
+    assert(inF32 && "the node was there with f32 operands");
+    if (!any || (low != DType::f32 && !readsF32Table))
       return;
-    for (unsigned i = 0; i < wide->resultCount(); ++i)
-      if (wide->result(i)->type().dtype() == DType::f32)
-        leave(*wide, i, low);
+    for (unsigned i = 0; i < inF32->resultCount(); ++i)
+      if (inF32->result(i)->type().dtype() == DType::f32)
+        leave(*inF32, i, low);
   }
 
-  /// An f32 result that others in 16 bits read: they round it, or, where the unit computes in 16 bits, it is rounded.
+  /// Handles an f32 result with 16-bit readers: the readers round it, or, where the unit computes in 16 bits, it is
+  /// rounded here.
   void leave(Node &node, unsigned index, DType low) {
     Value *result = node.result(index);
     if (low == DType::f32) {
@@ -96,12 +97,12 @@ private:
     cast->setOperand(0, result);
   }
 
-  /// Null: the op does not take these types.
+  /// Null: the op does not support these types.
   Node *rebuild(Node &node, DType wanted) {
     llvm::SmallVector<Value *, 4> operands;
     bool changes = false;
     for (unsigned i = 0; i < node.operandCount(); ++i) {
-      operands.push_back(as(node.operand(i), staysWide(node, i) ? DType::f32 : wanted));
+      operands.push_back(as(node.operand(i), staysF32(node, i) ? DType::f32 : wanted));
       changes |= operands.back() != node.operand(i) || computed.contains(operands.back()->type().dtype());
     }
     if (!changes)
@@ -119,8 +120,8 @@ private:
     return *copy;
   }
 
-  /// Floats of f32 and of the types that are computed in are converted: a value once, a parameter at each use by
-  /// itself.
+  /// Converts floats of f32 and of the 16-bit types in use. A value is converted once, a parameter separately at each
+  /// use.
   Value *as(Value *value, DType wanted) {
     if (!isConverted(value))
       return value;
@@ -136,8 +137,8 @@ private:
     return once ? once : once = builder.cast(value, wanted);
   }
 
-  /// A number beyond the type's range, as masks have them, becomes the last one within: infinity would make NaN of a
-  /// difference.
+  /// A value beyond the type's range, as in masks, is clamped to the largest finite one: infinity would produce NaN in
+  /// a difference.
   Value *roundedConstant(Node &node, DType low) {
     const Dense &value = node.get<ConstantAttributes>().value;
     auto [known, isNew] = roundedBytes.try_emplace({value.bytes().data(), low});
@@ -168,10 +169,10 @@ private:
   const PipelineOptions &options;
   Function &function;
   Builder builder;
-  llvm::SmallSet<DType, 2> computed;     ///< the 16-bit types that some unit computes in
-  llvm::DenseSet<const Value *> rounded; ///< f32 values that are rounded where 16 bits are computed in
+  llvm::SmallSet<DType, 2> computed;     ///< the 16-bit types that units compute in
+  llvm::DenseSet<const Value *> rounded; ///< f32 values that are rounded where they are used in 16 bits
   std::map<std::pair<Value *, DType>, Value *> converted;
-  /// By their bytes, constants that have been rounded and what they have become: units have copies of one table.
+  /// Constants by their bytes -> their rounded form: units have copies of one table.
   std::map<std::pair<const uint8_t *, DType>, std::pair<Dense, Dense>> roundedBytes;
 };
 
@@ -184,6 +185,6 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass insertCasts = {"insert_casts", Stage::graph, Stage::graph, false, run};
+const Pass insertCasts = {"insert_casts", Stage::graph, Stage::graph, false, run, FunctionKind::forward};
 
 } // namespace fsdpc

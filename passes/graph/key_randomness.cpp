@@ -9,10 +9,11 @@ namespace fsdpc {
 
 namespace {
 
-// Dropout is four nodes; a mask that other elementwise nodes get to see first is not looked for further than this.
-constexpr size_t mostNodes = 16;
+// Dropout has four nodes. This limits the search through other elementwise nodes before the mask is applied.
+constexpr size_t maxNodes = 16;
 
-/// The batch of what the numbers met, perhaps after a broadcast, as a position in them; none if they do not have it.
+/// The batch position of the other operand, possibly broadcast, translated to the random numbers. nullopt if they have
+/// no batch axis.
 std::optional<BatchPosition> positionIn(const Type &numbers, const Type &met, BatchPosition position) {
   const int64_t axis = position.axis - (met.rank() - numbers.rank());
   if (axis < 0 || numbers.dim(axis) != met.dim(position.axis))
@@ -21,14 +22,14 @@ std::optional<BatchPosition> positionIn(const Type &numbers, const Type &met, Ba
   return position;
 }
 
-/// Where the values that the numbers meet, element by element, have the batch. Nothing if none of them has one or if
-/// they disagree.
+/// The batch position of the values that the random numbers are combined with elementwise. nullopt if none has a batch
+/// or if they disagree.
 std::optional<BatchPosition> positionFor(const Node &random, const BatchAxis &batch) {
-  llvm::SmallSetVector<const Value *, mostNodes> drawn;
+  llvm::SmallSetVector<const Value *, maxNodes> drawn;
   drawn.insert(random.result());
   std::optional<BatchPosition> position;
   for (size_t i = 0; i < drawn.size(); ++i)
-    for (Use *use = drawn[i]->uses(); use && drawn.size() < mostNodes; use = use->next()) {
+    for (Use *use = drawn[i]->uses(); use && drawn.size() < maxNodes; use = use->next()) {
       const bool isBroadcast = use->user()->op() == Op::broadcast;
       if (!isBroadcast && !isElementwise(*use->user()))
         continue;
@@ -45,7 +46,7 @@ std::optional<BatchPosition> positionFor(const Node &random, const BatchAxis &ba
   return position;
 }
 
-/// The shape with the samples on an axis of their own, which becomes batch_axis.
+/// The shape with the samples on a separate axis, which becomes batch_axis.
 RandomUniformAttributes withOwnAxis(RandomUniformAttributes random, const BatchPosition &position) {
   llvm::ArrayRef<int64_t> shape = random.shape;
   Shape split(shape.take_front(position.axis));
@@ -61,8 +62,8 @@ RandomUniformAttributes withOwnAxis(RandomUniformAttributes random, const BatchP
   return random;
 }
 
-/// A dropout moves into the split shape as a whole, so that what follows finds it in the form the import gave it:
-/// select(less(numbers, ratio), 0, x * scale), perhaps with a `not` and the branches exchanged.
+/// Moves an entire dropout into the split shape, so that later passes find it in the imported form:
+/// select(less(numbers, ratio), 0, x * scale), perhaps with a `not` and exchanged branches.
 class Splitter {
 public:
   Splitter(Node &random, const BatchPosition &position)
@@ -73,7 +74,7 @@ public:
     numbers = builder.create(Op::randomUniform, random.operands(), std::move(attributes))->result();
   }
 
-  /// What was moved stays behind unused.
+  /// The moved nodes remain without uses.
   void run() {
     Value *whole = builder.reshape(numbers, shape);
     for (Node *user : usersOf(random.result()))
@@ -90,7 +91,7 @@ private:
     return users.takeVector();
   }
 
-  /// In the split shape: a number as it is, the value already moved, or a reshape.
+  /// The value in the split shape: a scalar unchanged, an already moved value, or a reshape.
   Value *inSplitShape(Value *value) {
     if (value == random.result())
       return numbers;
@@ -99,7 +100,7 @@ private:
     return builder.reshape(belowReshapes(value), splitShape);
   }
 
-  /// The node on its operands in the split shape; `mask` if given takes the place of operand 0.
+  /// A copy of the node on operands in the split shape. If given, `mask` replaces operand 0.
   Value *moved(Node &node, Value *mask = nullptr) {
     builder.setInsertionPoint(&node);
     builder.inherit(node);
@@ -109,7 +110,7 @@ private:
     return builder.clone(node, operands)->result();
   }
 
-  /// Choices between a number and a value follow their mask, and the value's scale with them.
+  /// Selects between a scalar and a value move with their mask, and so does the scale of the value.
   Value *movedChoice(Node &select, Value *mask) {
     builder.setInsertionPoint(&select);
     builder.inherit(select);
@@ -123,7 +124,7 @@ private:
     return builder.select(mask, yes, no);
   }
 
-  /// Choices by the mask or its opposite move; other readers get it reshaped.
+  /// Selects by the mask or its negation move; other readers get it reshaped.
   void moveMask(Node &comparison, Value *mask) {
     llvm::SmallVector<std::pair<Node *, Value *>, 4> masks = {{&comparison, mask}};
     while (!masks.empty()) {
@@ -163,7 +164,7 @@ void keyOne(Node &random, const std::optional<BatchPosition> &position, const Pa
   if (!position) {
     own.batchAxis = -1;
     context.remarks.push_back(remarkOn(random));
-  } else if (position->isWholeAxisOf(random.result()->type())) {
+  } else if (position->isFullAxisOf(random.result()->type())) {
     own.batchAxis = position->axis;
   } else {
     Splitter(random, *position).run();
@@ -186,7 +187,7 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-// Not optional: with the batch axis of the import, masks may depend on the number of ranks and nothing would say so.
+// Not optional: with the imported batch axis, masks could depend on the number of ranks without a remark.
 const Pass keyRandomness = {"key_randomness", Stage::graph, Stage::graph, /*optional=*/false, run};
 
 } // namespace fsdpc

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-// After canonicalize chains are one or two long; this is for graphs that were not.
+// After canonicalize chains have one or two nodes. The limit is for graphs that were not canonicalized.
 constexpr int longestChain = 8;
 
 } // namespace
@@ -24,9 +24,9 @@ const Dense *constantOf(const Value *value) {
   return node ? &node->get<ConstantAttributes>().value : nullptr;
 }
 
-Scaled takeScaleOff(Value *value, int mostSteps) {
+Scaled takeScaleOff(Value *value, int maxSteps) {
   Scaled scaled{value};
-  for (int i = 0; i < mostSteps; ++i) {
+  for (int i = 0; i < maxSteps; ++i) {
     const Node *node = scaled.base->definer();
     if (!node)
       return scaled;

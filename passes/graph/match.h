@@ -1,4 +1,4 @@
-// Questions that patterns ask about values. All look a bounded number of nodes back.
+// Matchers for values, used by the patterns. All look back a bounded number of nodes.
 #pragma once
 
 #include "ir/module.h"
@@ -12,31 +12,31 @@ namespace fsdpc {
 /// The defining node if it has the op, else null.
 Node *definedBy(const Value *value, Op op);
 
-/// The elements if the value is a constant itself, else null.
+/// The elements if the value is a constant, else null.
 const Dense *constantOf(const Value *value);
 
-/// value = factor * base: multiplications and divisions by numbers, and negations, taken off. The base may be the
-/// value.
+/// value = factor * base, with multiplications and divisions by constants and negations removed. The base may be the
+/// value itself.
 struct Scaled {
   Value *base;
   double factor = 1;
 };
-Scaled takeScaleOff(Value *value, int mostSteps = 8);
+Scaled takeScaleOff(Value *value, int maxSteps = 8);
 
-/// The value below reshapes that leave the order of elements alone.
+/// The value below reshapes, which keep the order of elements.
 Value *belowReshapes(Value *value);
 /// The value below broadcasts.
 Value *belowBroadcasts(Value *value);
 
-/// Equal up to `tolerance` of the expected number: constants arrive rounded to float, sometimes to four digits.
+/// Equal up to `tolerance`, relative to the expected value: constants are rounded to float, sometimes to four digits.
 bool isNear(double value, double expected, double tolerance = 1e-3);
 
-/// Does some path of differentiable values lead from a trainable parameter to the value?
+/// Tests whether a path of differentiable values leads from a trainable parameter to a value.
 class GradientPaths {
 public:
   explicit GradientPaths(const Function &function);
   bool contains(const Value *value) const { return reached.contains(value); }
-  /// `replacement` takes the place of `value`, which is about to go.
+  /// `replacement` replaces `value`, which is about to be erased.
   void replace(const Value *value, const Value *replacement);
 
 private:

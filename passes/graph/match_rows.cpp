@@ -9,7 +9,7 @@ namespace {
 constexpr double meanTolerance = 1e-5;
 constexpr double largestEpsilon = 0.1;
 
-/// Is dim i of `shape`, counted from the right end of `type`'s, what `expected` says?
+/// Compares each dim of `shape`, aligned at the right end of `type`, with `expected`.
 bool hasDims(llvm::ArrayRef<int64_t> shape, const Type &type, llvm::function_ref<int64_t(int64_t)> expected) {
   int64_t missing = type.rank() - static_cast<int64_t>(shape.size());
   for (int64_t i = 0; i < type.rank(); ++i)

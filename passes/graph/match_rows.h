@@ -1,4 +1,4 @@
-// What the normalisations over rows have in common: questions about values with one number per row, or one row for all.
+// Matchers shared by the normalisations over rows: values with one element per row, or one row shared by all.
 #pragma once
 
 #include "ir/builder.h"
@@ -7,20 +7,20 @@
 
 namespace fsdpc {
 
-/// What is normalised: x over its axes [axis, rank).
+/// The normalised rows: x over its axes [axis, rank).
 struct Rows {
   Value *x = nullptr;
   int64_t axis = 0;
   friend bool operator==(const Rows &, const Rows &) = default;
 };
 
-/// `value` holds one mean per row: of which rows? As sum * 1/n or sum / n.
+/// If `value` holds one mean per row, the rows. Matches sum * 1/n and sum / n.
 std::optional<Rows> meanOf(Value *value);
 
-/// The value with one element per row that `value` repeats over its rows; null if it is none.
+/// The value with one element per row that `value` repeats over its rows; null if there is none.
 Value *perRow(Value *value, const Rows &rows);
 
-/// The value with the shape of one row that `value` repeats for every row, built; null if it is none.
+/// The value with the shape of one row that `value` repeats for every row, built here; null if there is none.
 Value *sameForEveryRow(Value *value, const Rows &rows, Builder &builder);
 
 Shape rowShape(const Rows &rows);
@@ -30,7 +30,7 @@ Value *underRoot(Value *value);
 /// y if the value is 1 / sqrt(y).
 Value *underInverseRoot(Value *value);
 
-/// Epsilon if the value is a sum of it and of something that `isTheOther` says is right. `value` may be null.
+/// Epsilon if the value is a sum of it and an operand accepted by `isTheOther`. `value` may be null.
 std::optional<double> epsilonBeside(Value *value, llvm::function_ref<bool(Value *)> isTheOther);
 
 } // namespace fsdpc

@@ -9,9 +9,9 @@ namespace fsdpc {
 
 namespace {
 
-// Scale, masks and reshapes between two matmuls.
+// Limit for scale, masks and reshapes between two matmuls.
 constexpr int longestPath = 12;
-// Clamping at the least float and the like.
+// Clamps at the lowest float and similar.
 constexpr double hardlyAnyScore = -1e30;
 
 constexpr int64_t headsFirst[] = {0, 2, 1, 3}; // [B,S,H,D] <-> [B,H,S,D]
@@ -53,7 +53,7 @@ struct Operand {
   bool isAsItIs() const { return llvm::is_sorted(permutation); }
 };
 
-/// Scales and transposes taken off q or k, in any order.
+/// Removes scales and transposes from q or k, in any order.
 double simplifyOperand(Operand &operand) {
   double factor = 1;
   for (int i = 0; i < longestPath; ++i) {
@@ -70,14 +70,14 @@ double simplifyOperand(Operand &operand) {
   return factor;
 }
 
-/// The pattern, found from its end to its beginning.
+/// The pattern, matched from its end to its beginning.
 class Match {
 public:
   Match(const GradientPaths &gradients) : gradients(gradients) {}
 
   /// False if the matmul is not the end of an attention.
   bool find(Node &node);
-  /// The attention's result in the place of the matmul's.
+  /// Builds the attention that replaces the matmul's result.
   Value *build(Node &node, MaskClasses &classes, Builder &builder);
 
 private:
@@ -95,13 +95,13 @@ private:
   std::optional<Operand> query, key, value;
   double scale = 1;
   llvm::SmallVector<ScoreMask, 2> masks;
-  llvm::SmallVector<Shape, 4> leadings; ///< what batch and heads are along the way
+  llvm::SmallVector<Shape, 4> leadings; ///< the batch and heads dims along the path
   Shape leading;                        ///< [batch, heads] as chosen
 };
 
 void Match::noteLeading(llvm::ArrayRef<int64_t> dims) { leadings.emplace_back(dims); }
 
-/// The softmax whose result this is, seen through the guard against NaN. Nothing else may use the probabilities.
+/// The softmax with this result, through the guard against NaN. The probabilities must have no other use.
 Node *Match::softmaxBelow(Value *probabilities) {
   for (int i = 0; i < longestPath && probabilities->hasOneUse(); ++i) {
     noteLeading(leadingOf(probabilities));
@@ -125,8 +125,8 @@ Node *Match::softmaxBelow(Value *probabilities) {
   return isOverKeys ? softmax : nullptr;
 }
 
-/// Does the value look like scores: a matmul below scales, masks and reshapes?
-bool leadsToProduct(const Value *value) {
+/// True if the value looks like scores: a matmul below scales, masks and reshapes.
+bool leadsToMatmul(const Value *value) {
   for (int i = 0; i < longestPath; ++i) {
     const Node *node = value->definer();
     if (!node || node->operandCount() == 0)
@@ -141,17 +141,17 @@ bool leadsToProduct(const Value *value) {
   return false;
 }
 
-/// Of the operands of a sum, the scores: the other one has no gradient to lose. Null if both have.
+/// The operand of a sum that holds the scores; the other one needs no gradient. Null if both need one.
 Value *Match::scoresSide(const Node &sum) const {
   bool mayBe[] = {!gradients.contains(sum.operand(1)), !gradients.contains(sum.operand(0))};
   if (sum.op() == Op::sub)
     return mayBe[0] ? sum.operand(0) : nullptr;
   if (mayBe[0] && mayBe[1])
-    return sum.operand(leadsToProduct(sum.operand(0)) ? 0 : 1);
+    return sum.operand(leadsToMatmul(sum.operand(0)) ? 0 : 1);
   return mayBe[0] ? sum.operand(0) : mayBe[1] ? sum.operand(1) : nullptr;
 }
 
-/// A mask at this node: notes it and goes on to the scores below.
+/// Records a mask at this node and continues with the scores below.
 bool Match::findMask(const Node &node, Value *&scores) {
   ScoreMask mask;
   mask.scores = Shape(scores->type().shape());
@@ -167,7 +167,7 @@ bool Match::findMask(const Node &node, Value *&scores) {
       }
     return false;
   }
-  // A factor that comes later scales the mask too.
+  // A later factor scales the mask too.
   Value *side = scale == 1 ? scoresSide(node) : nullptr;
   if (!side || side->type().dtype() != DType::f32)
     return false;
@@ -235,7 +235,7 @@ bool Match::find(Node &node) {
   return chooseLeading(node);
 }
 
-/// [batch, heads]: the first two axes seen along the way, else everything in front is the batch.
+/// [batch, heads]: the first two axes seen along the path, else all leading axes are the batch.
 bool Match::chooseLeading(const Node &node) {
   int64_t batches = productOf(leadingOf(node.result()));
   for (const Operand *operand : {&*query, &*key, &*value}) {
@@ -264,7 +264,7 @@ Value *Match::inHeads(const Operand &operand, Builder &builder) const {
   return builder.reshape(builder.transpose(operand.value, operand.permutation), shape);
 }
 
-/// Both, each repeated to the shape that has room for both.
+/// The sum of both, each broadcast to the common shape.
 Value *addMasks(Value *a, Value *b, Builder &builder) {
   Shape shape;
   for (int64_t fromEnd = std::max(a->type().rank(), b->type().rank()); fromEnd > 0; --fromEnd) {
@@ -275,7 +275,7 @@ Value *addMasks(Value *a, Value *b, Builder &builder) {
   return builder.add(builder.broadcast(a, shape), builder.broadcast(b, shape));
 }
 
-/// All masks that are more than causal, added up; null if there are none.
+/// The sum of all masks that are not merely causal; null if there are none.
 Value *Match::joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) const {
   Value *sum = nullptr;
   for (const ScoreMask &mask : masks) {
@@ -289,7 +289,7 @@ Value *Match::joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) 
   return sum;
 }
 
-/// k and v [batch, heads, ...] without the copies for each query of a group.
+/// Removes the copies for each query of a group from k and v [batch, heads, ...].
 void ungroup(Value *&key, Value *&value, Builder &builder) {
   constexpr int64_t headAxis = 1;
   Value *ownKey = withoutRepetition(key, headAxis, builder), *ownValue = withoutRepetition(value, headAxis, builder);

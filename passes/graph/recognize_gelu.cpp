@@ -13,11 +13,11 @@ constexpr double rootOfTwoOverPi = 0.79788456080286536;  // tanh(sqrt(2 / pi) (x
 constexpr double cubicWeight = 0.044715;
 
 constexpr int largestDegree = 3;
-// x, x*x, x*x*x, sums and scalings of them: what one GELU is written with. Bounds the recursion.
+// x, x*x, x*x*x, their sums and scalings: the terms of one GELU. Bounds the recursion.
 constexpr int deepestPolynomial = 8;
 
-// x may be a scaled value itself: the gate tells where x begins.
-constexpr int mostScalings = 2;
+// x may be a scaled value itself. The gate determines x.
+constexpr int maxScalings = 2;
 
 /// Coefficients of 1, x, x^2, x^3.
 using Polynomial = std::array<double, largestDegree + 1>;
@@ -51,7 +51,7 @@ Polynomial sum(const Polynomial &a, const Polynomial &b, double factor) {
   return result;
 }
 
-/// The value as a polynomial in x; none if it is not one of degree 3 or less.
+/// The value as a polynomial in x; nullopt if it is not one of degree 3 or less.
 std::optional<Polynomial> polynomialIn(Value *value, Value *x, int depth = deepestPolynomial) {
   if (value == x)
     return Polynomial{0, 1, 0, 0};
@@ -80,7 +80,7 @@ std::optional<Polynomial> polynomialIn(Value *value, Value *x, int depth = deepe
   }
 }
 
-/// a * (1 + f(u)), f one of erf and tanh.
+/// a * (1 + f(u)), where f is erf or tanh.
 struct Gate {
   Node *function = nullptr;
   double factor = 0;
@@ -101,7 +101,7 @@ Gate gateOf(Value *value) {
   return {};
 }
 
-/// The k for which the gate is that of gelu(k x); none if it is another function of x.
+/// The k for which the gate is that of gelu(k x); nullopt if it is another function of x.
 std::optional<double> gateScale(const Gate &gate, Value *x) {
   std::optional<Polynomial> u = polynomialIn(gate.function->operand(0), x);
   if (!u || (*u)[0] != 0 || (*u)[2] != 0 || (*u)[1] == 0)
@@ -135,7 +135,7 @@ Value *recognizeGelu(Node &node, Builder &builder) {
     Gate gate = gateOf(gateSide.base);
     if (!gate.function)
       continue;
-    for (int steps = 0; steps <= mostScalings; ++steps) {
+    for (int steps = 0; steps <= maxScalings; ++steps) {
       Scaled x = takeScaleOff(product->operand(1 - i), steps);
       if (Value *gelu = geluOf(x.base, whole.factor * gateSide.factor * x.factor, gate, builder))
         return gelu;

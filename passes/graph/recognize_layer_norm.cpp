@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-/// x - mean(x): of which rows?
+/// Matches x - mean(x) and returns its rows.
 std::optional<Rows> deviationOf(Value *value) {
   const Node *difference = definedBy(value, Op::sub);
   if (!difference)
@@ -17,7 +17,7 @@ std::optional<Rows> deviationOf(Value *value) {
   return rows;
 }
 
-/// mean((x - mean(x))^2) of these rows?
+/// True for mean((x - mean(x))^2) of these rows.
 bool isVarianceOf(Value *value, const Rows &rows) {
   std::optional<Rows> squares = meanOf(value);
   if (!squares || squares->axis != rows.axis)
@@ -55,7 +55,7 @@ Value *normalizeRows(Value *deviation, Value *divisor, bool isInverse, Builder &
 
 // ---- gamma and beta
 
-/// layer_norm * gamma and layer_norm + beta, where it has none yet.
+/// Matches layer_norm * gamma and layer_norm + beta, where the norm has none yet.
 Value *absorbAffine(const Node &node, Builder &builder) {
   bool isProduct = node.op() == Op::mul;
   for (unsigned i = 0; i < 2; ++i) {
@@ -75,7 +75,7 @@ Value *absorbAffine(const Node &node, Builder &builder) {
 
 // ---- x * r + (beta - mean * r)
 
-/// The operand of a product that is not `factor`; null if the value is no such product.
+/// The operand of a product other than `factor`; null if the value is no such product.
 Value *otherFactor(Value *value, const Value *factor) {
   const Node *product = definedBy(value, Op::mul);
   if (!product || (product->operand(0) != factor && product->operand(1) != factor))

@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-/// mean(x^2) over trailing axes: the rows of x.
+/// Matches mean(x^2) over trailing axes and returns the rows of x.
 std::optional<Rows> rowsOfPower(Value *value) {
   std::optional<Rows> squares = meanOf(value);
   const Node *square = squares ? squares->x->definer() : nullptr;
@@ -22,7 +22,7 @@ Value *makeRmsNorm(const Rows &rows, double epsilon, Value *gamma, Builder &buil
   return builder.create(Op::rmsNorm, {rows.x, gamma}, NormAttributes{rows.axis, epsilon})->result();
 }
 
-/// x * divisor or x / divisor, where the divisor is made from the mean of x * x.
+/// Matches x * divisor or x / divisor, where the divisor is computed from the mean of x * x.
 Value *normalizeRows(Value *x, Value *divisor, bool isInverse, Builder &builder) {
   Value *root = belowBroadcasts(divisor);
   std::optional<Rows> rows;
@@ -34,7 +34,7 @@ Value *normalizeRows(Value *x, Value *divisor, bool isInverse, Builder &builder)
   return epsilon && perRow(divisor, *rows) ? makeRmsNorm(*rows, *epsilon, nullptr, builder) : nullptr;
 }
 
-/// rms_norm * gamma, where it has none yet.
+/// Matches rms_norm * gamma, where the norm has none yet.
 Value *absorbGamma(const Node &node, Builder &builder) {
   for (unsigned i = 0; i < 2; ++i) {
     const Node *norm = definedBy(node.operand(i), Op::rmsNorm);

@@ -10,7 +10,7 @@ namespace {
 
 using Rotation = RotaryRecognizer::Rotation;
 
-constexpr int64_t mostDims = 4; // of the op
+constexpr int64_t maxDims = 4; // of the op
 
 Shape identityOf(int64_t rank) {
   Shape permutation(rank);
@@ -22,7 +22,8 @@ bool hasNoGaps(const Node &slice) {
   return llvm::all_of(slice.get<SliceAttributes>().steps, [](int64_t step) { return step == 1; });
 }
 
-/// value = transpose (slice base at `starts`, every element) {permutation}; without either it is the base itself.
+/// value = transpose (slice base at `starts`, every element) {permutation}. Without slice and transpose, value is the
+/// base.
 struct Part {
   Value *base;
   Shape permutation, starts;
@@ -41,14 +42,14 @@ struct Part {
   }
 };
 
-/// Where on the last axis of x `value` begins, if it is a part of x cut along that axis only.
+/// The offset of `value` on the last axis of x, if it is a slice of x along that axis only.
 std::optional<int64_t> offsetIn(Value *x, Value *value) {
   int64_t last = x->type().rank() - 1;
   if (value->type().rank() != last + 1 || value->type().shape().drop_back() != x->type().shape().drop_back())
     return std::nullopt;
   if (Node *slice = definedBy(value, Op::slice); slice && slice->operand(0) == x && hasNoGaps(*slice))
     return slice->get<SliceAttributes>().starts[last];
-  // Both are cut from the same tensor: canonicalize makes one slice of two.
+  // Both are slices of the same tensor: canonicalize merges two slices into one.
   Part whole(x), part(value);
   if (whole.base != part.base || whole.permutation != part.permutation)
     return std::nullopt;
@@ -57,7 +58,7 @@ std::optional<int64_t> offsetIn(Value *x, Value *value) {
   return part.starts == whole.starts ? std::optional(offset) : std::nullopt;
 }
 
-/// Is `value` (-second half of x, first half of x)?
+/// True if `value` is (-second half of x, first half of x).
 bool isRotatedHalf(Value *x, const Value *value) {
   const Node *concat = definedBy(value, Op::concat);
   int64_t last = x->type().rank() - 1;
@@ -70,7 +71,7 @@ bool isRotatedHalf(Value *x, const Value *value) {
          2 * half == x->type().dim(last) && offsetIn(x, second.base) == half && offsetIn(x, first) == 0;
 }
 
-/// What is repeated to the shape of x, if it has the whole last axis; null otherwise.
+/// The value that is broadcast to the shape of x, if it has the full last axis; null otherwise.
 Value *tableOf(Value *factor, const Value *x) {
   Value *table = belowBroadcasts(factor);
   return table->type().rank() > 0 && table->type().dim(-1) == x->type().dim(-1) ? table : nullptr;
@@ -78,12 +79,12 @@ Value *tableOf(Value *factor, const Value *x) {
 
 // ---- x * cos + (-second half of x, first half of x) * sin
 
-/// `plain` and `turned` are the products; x is null if they are others.
+/// `plain` and `turned` are the products; x is null if they do not match.
 Rotation rotationOf(const Node &plain, const Node &turned) {
   for (unsigned i = 0; i < 2; ++i)
     for (unsigned j = 0; j < 2; ++j) {
       Value *x = plain.operand(i);
-      if (x->type().rank() < 1 || x->type().rank() > mostDims || !isRotatedHalf(x, turned.operand(j)))
+      if (x->type().rank() < 1 || x->type().rank() > maxDims || !isRotatedHalf(x, turned.operand(j)))
         continue;
       Value *cos = tableOf(plain.operand(1 - i), x), *sin = tableOf(turned.operand(1 - j), x);
       if (cos && sin && cos->type() == sin->type())
@@ -112,7 +113,7 @@ bool isProductOf(const Value *value, const Value *a, const Value *b) {
                      (product->operand(0) == b && product->operand(1) == a));
 }
 
-/// Every reading of the concat as that; swapping the halves with cos and sin gives another one.
+/// All matches of the concat. Swapping the halves together with cos and sin gives another match.
 llvm::SmallVector<Halves, 4> halvesOf(const Node &concat) {
   llvm::SmallVector<Halves, 4> readings;
   const Node *low = definedBy(concat.operand(0), Op::sub), *high = definedBy(concat.operand(1), Op::add);
@@ -128,7 +129,7 @@ llvm::SmallVector<Halves, 4> halvesOf(const Node &concat) {
   return readings;
 }
 
-/// The tensor, or the part of it, whose halves these are; null if they are not neighbours.
+/// The tensor, or the slice of it, with these halves; null if they are not adjacent.
 Value *joined(const Halves &halves, Builder &builder) {
   Part part(halves.first), second(halves.second);
   int64_t axis = part.permutation.back(), half = halves.first->type().dim(-1);
@@ -145,7 +146,7 @@ Value *joined(const Halves &halves, Builder &builder) {
 
 } // namespace
 
-/// The table beside x before x was transposed.
+/// The table for x before x was transposed.
 Value *RotaryRecognizer::tableBefore(Value *table, const Shape &permutation, Builder &builder) {
   Value *&moved = movedTables[{table, std::vector<int64_t>(permutation.begin(), permutation.end())}];
   if (moved)
@@ -157,7 +158,7 @@ Value *RotaryRecognizer::tableBefore(Value *table, const Shape &permutation, Bui
   return moved = builder.transpose(builder.reshape(table, shape), inverse);
 }
 
-/// The table of both halves from that of one.
+/// The table for both halves, built from the table for one.
 Value *RotaryRecognizer::doubled(Value *table, Builder &builder) {
   Value *&twice = movedTables[{table, {}}];
   if (!twice)
@@ -182,7 +183,7 @@ bool RotaryRecognizer::areAngles(const Value *cos, const Value *sin) const {
 
 Value *RotaryRecognizer::recognize(Node &node, Builder &builder) {
   if ((node.op() != Op::add && node.op() != Op::concat) || !isFloat(node.result()->type().dtype()) ||
-      node.result()->type().rank() > mostDims)
+      node.result()->type().rank() > maxDims)
     return nullptr;
   int64_t last = node.result()->type().rank() - 1;
   Rotation rotation;
@@ -197,7 +198,7 @@ Value *RotaryRecognizer::recognize(Node &node, Builder &builder) {
   return result;
 }
 
-/// A transpose that leaves vectors whole is done behind instead, where attention takes it.
+/// A transpose that keeps vectors contiguous is moved after the rotation, where attention can absorb it.
 Value *RotaryRecognizer::rotated(Rotation rotation, Builder &builder) {
   int64_t last = rotation.x->type().rank() - 1;
   Node *transpose = definedBy(rotation.x, Op::transpose);

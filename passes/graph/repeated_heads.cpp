@@ -11,17 +11,17 @@ namespace fsdpc {
 
 namespace {
 
-// One of the exporter, one or two of the recogniser.
-constexpr int mostTransposes = 4;
+// One from the exporter, one or two from the recogniser.
+constexpr int maxTransposes = 4;
 
-/// x = transpose base {permutation}, all transposes at the end of x taken as one.
+/// x = transpose base {permutation}, with all transposes at the end of x merged.
 struct Transposed {
   Value *base;
   Shape permutation;
 
   explicit Transposed(Value *x) : base(x), permutation(x->type().rank()) {
     std::iota(permutation.begin(), permutation.end(), 0);
-    for (int i = 0; i < mostTransposes; ++i)
+    for (int i = 0; i < maxTransposes; ++i)
       if (Node *transpose = definedBy(base, Op::transpose)) {
         for (int64_t &axis : permutation)
           axis = transpose->get<TransposeAttributes>().permutation[axis];
@@ -44,7 +44,7 @@ int64_t repeatedAxis(const Node &broadcast) {
   return found;
 }
 
-/// In front of transposes as far as that is possible: attention looks for them.
+/// Inserts the reshape before transposes where possible, since attention matches them.
 Value *reshaped(Value *x, llvm::ArrayRef<int64_t> shape, Builder &builder) {
   x = belowReshapes(x);
   if (Node *transpose = definedBy(x, Op::transpose))

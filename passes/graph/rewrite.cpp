@@ -25,7 +25,7 @@ void eraseWithUnusedOperands(Node *node) {
     Node *next = unused.pop_back_val();
     llvm::SmallVector<Value *, 4> operands = next->operands();
     next->erase();
-    // Each definer is met when its last use goes, hence once.
+    // Each defining node is added when its last use is removed, hence once.
     llvm::sort(operands);
     operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
     llvm::SmallVector<Node *, 4> definers;
@@ -78,7 +78,7 @@ llvm::SmallVector<Value *, 4> operandsInOrder(const Node &node) {
   return operands;
 }
 
-/// The text form of a large constant is not worth making for each comparison.
+/// Building the text form of a large constant for each comparison would be too slow.
 llvm::hash_code hashOf(const Node &node) {
   llvm::SmallVector<Value *, 4> operands = operandsInOrder(node);
   llvm::hash_code hash = llvm::hash_combine(node.op(), llvm::hash_combine_range(operands.begin(), operands.end()));

@@ -7,10 +7,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Axes longer than 1 that turn into dims of the result: the smallest runs with equal products.
+/// Consecutive axes longer than 1 that map to dims of the result: the smallest groups with equal products.
 struct Group {
-  int64_t firstRank = 0; ///< place of its first axis among the long axes of the transpose's operand
-  Shape resultAxes;      ///< axes of the result, those of size 1 in front of the group's included
+  int64_t firstRank = 0; ///< position of its first axis among the long axes of the transpose's operand
+  Shape resultAxes;      ///< axes of the result, including those of size 1 before the group
 };
 
 class Grouping {
@@ -24,7 +24,7 @@ public:
         moved.push_back({rankOf[axis], source.dim(axis)});
   }
 
-  /// False if a group's axes are no neighbours in the transpose's operand.
+  /// False if a group's axes are not adjacent in the transpose's operand.
   bool run() {
     size_t next = 0;
     for (int64_t axis = 0; axis < static_cast<int64_t>(shape.size());) {
@@ -46,7 +46,8 @@ private:
     int64_t rank, dim;
   };
 
-  /// Takes result axes and moved axes until their products agree. firstRank stays -1 for trailing axes of size 1.
+  /// Consumes result axes and moved axes until their products are equal. firstRank stays -1 for trailing axes of size
+  /// 1.
   bool take(int64_t &axis, size_t &next, Group &group) {
     group.firstRank = -1;
     while (axis < static_cast<int64_t>(shape.size()) && shape[axis] == 1)
@@ -72,7 +73,7 @@ private:
 
   const Type &source;
   llvm::ArrayRef<int64_t> shape;
-  llvm::SmallVector<Axis, 4> moved; ///< long axes in the order the transpose gives them
+  llvm::SmallVector<Axis, 4> moved; ///< long axes in the order of the transpose's result
   int64_t longAxes = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the user says about single units and parameters, written over what the options say about all.
+// Options for single units and parameters, which override the options for all.
 #include "ir/name_pattern.h"
 #include "ir/usage_error.h"
 #include "passes/graph/unit_plan.h"
@@ -33,19 +33,19 @@ llvm::Error applyTo(std::vector<Unit> &units, const llvm::StringSet<> &continued
   return isMatched ? llvm::Error::success() : pattern->matchesNone("unit", namesOf(units));
 }
 
-/// Can the choice change anything for a unit of this strategy?
+/// True if the choice has an effect for a unit of this strategy.
 bool isUsed(const Unit &unit, const UnitChoice &choice) {
   if (choice.name == "accumulation")
     return choice.isDefault(unit.choices) || changesAnything(unit.choices.accumulation, unit);
   Unit plain;
   plain.choices.strategy = unit.choices.strategy;
-  WholeCopy copy = placementOf(plain).copy;
+  UnshardedCopy copy = placementOf(plain).copy;
   bool isOfGathers = choice.name == "reshard_after_forward" || choice.name.ends_with("_prefetch");
-  return !isOfGathers || copy == WholeCopy::perUse ||
-         (choice.name == "forward_prefetch" && copy == WholeCopy::forwardToBackward);
+  return !isOfGathers || copy == UnshardedCopy::perUse ||
+         (choice.name == "forward_prefetch" && copy == UnshardedCopy::forwardToBackward);
 }
 
-/// Once all strategies are known: a choice that none of its units has a use for is a mistake.
+/// Runs when all strategies are known. A choice that affects none of its units is an error.
 llvm::Error checkEffects(llvm::ArrayRef<Unit> units, const UnitOverride &override) {
   llvm::Expected<NamePattern> pattern = NamePattern::make("unit", override.pattern);
   if (!pattern)

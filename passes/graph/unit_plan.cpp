@@ -12,20 +12,20 @@ llvm::StringRef parentOf(llvm::StringRef path) {
   return dot == llvm::StringRef::npos ? llvm::StringRef() : path.take_front(dot);
 }
 
-bool liesIn(llvm::StringRef path, llvm::StringRef module) {
+bool isWithinModule(llvm::StringRef path, llvm::StringRef module) {
   return path == module || (path.size() > module.size() && path.starts_with(module) && path[module.size()] == '.');
 }
 
 std::string listed(llvm::ArrayRef<std::string> names) {
-  constexpr size_t mostListed = 40;
-  std::string text = llvm::join(names.take_front(mostListed), ", ");
-  return names.size() <= mostListed ? text : text + ", ... (" + std::to_string(names.size()) + ")";
+  constexpr size_t maxListed = 40;
+  std::string text = llvm::join(names.take_front(maxListed), ", ");
+  return names.size() <= maxListed ? text : text + ", ... (" + std::to_string(names.size()) + ")";
 }
 
 std::string commonPath(llvm::ArrayRef<const UsedParameter *> parameters) {
   llvm::StringRef common = parameters.front()->module;
   for (const UsedParameter *parameter : parameters)
-    while (!common.empty() && !liesIn(parameter->module, common))
+    while (!common.empty() && !isWithinModule(parameter->module, common))
       common = parentOf(common);
   return common.str();
 }
@@ -39,9 +39,9 @@ int32_t UnitPlan::blockAround(llvm::StringRef path) const {
 
 namespace {
 
-// By size: about this many units, as equal as whole modules allow ...
+// By size: about this many units, as equal as module boundaries allow ...
 constexpr int64_t unitsBySize = 8;
-// ... and what is smaller than this part of one is not worth a collective of its own.
+// ... and anything smaller than 1/smallestPart of one gets no separate collective.
 constexpr int64_t smallestPart = 16;
 
 class Planner {
@@ -87,7 +87,7 @@ private:
   llvm::ArrayRef<UsedParameter> parameters;
   const PipelineOptions &options;
   llvm::StringSet<> names;
-  std::vector<std::string> blockOf; ///< of the units by blocks: the module path; empty for what is outside
+  std::vector<std::string> blockOf; ///< by unit, for block policies: the module path; empty if outside blocks
   llvm::MapVector<int32_t, std::vector<const UsedParameter *>> gaps; ///< unit -> parameters outside blocks
 };
 
@@ -103,12 +103,12 @@ int32_t Planner::blockUnit(const UsedParameter &parameter, const std::string &bl
   return entry->second;
 }
 
-/// Where what the unit does next stands: behind the units of blocks inside it, if it went on to them.
+/// The unit of the next nodes of `unit`: after the units of blocks inside it, if it has reached them.
 int32_t Planner::sectionOf(int32_t unit) {
   int32_t latest = static_cast<int32_t>(plan.units.size()) - 1;
   std::vector<int32_t> &behind = plan.continuations[unit];
   bool wentInside = latest != unit && (behind.empty() || behind.back() != latest) && !blockOf[latest].empty() &&
-                    liesIn(blockOf[latest], blockOf[unit]);
+                    isWithinModule(blockOf[latest], blockOf[unit]);
   if (wentInside) {
     behind.push_back(addUnit(freshName(blockOf[unit] + ".rest"), plan.units[unit].source));
     blockOf.push_back(blockOf[unit]);
@@ -131,7 +131,7 @@ void Planner::byBlocks(llvm::ArrayRef<std::string> blocks, llvm::StringRef sourc
         plan.sectionOf[parameters[i].name] = section;
     }
     if (plan.units.size() > unitsBefore)
-      gap = -1; // what comes behind a new block is another gap
+      gap = -1; // parameters after a new block start another gap
     if (unit >= 0)
       continue;
     if (gap < 0) {
@@ -144,7 +144,7 @@ void Planner::byBlocks(llvm::ArrayRef<std::string> blocks, llvm::StringRef sourc
   nameGaps();
 }
 
-/// After the one module or, with what comes where, the path that all lie in.
+/// Names gaps after their only module, or after the path that contains all of them, with their position.
 void Planner::nameGaps() {
   for (const auto &[unit, members] : gaps) {
     std::string name = commonPath(members);
@@ -160,8 +160,8 @@ void Planner::nameGaps() {
 
 // ---- By size
 
-/// Modules in a row become a unit when they reach `unitElements`. largeAlone: a module that reaches it alone stays
-/// alone, unless what is before or behind it is too small to count.
+/// Consecutive modules become a unit when they reach `unitElements`. largeAlone: a module that reaches it alone stays
+/// alone, unless its neighbour before or after is too small to count.
 void Planner::bySize(int64_t unitElements, bool largeAlone) {
   llvm::MapVector<llvm::StringRef, OwnedParameters> modules;
   for (const UsedParameter &parameter : parameters) {

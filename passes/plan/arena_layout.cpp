@@ -1,18 +1,19 @@
 // arena_layout: offsets for the buffers of one arena.
 //
-// The problem. Two buffers whose live ranges meet must lie apart; two others may share bytes. The arena should be low.
-// The lowest arena is the problem of dynamic storage allocation, which is NP-hard, so both algorithms here are greedy.
-// A live range is an interval of node positions, counted over all functions. What a step leaves to the next has two:
-// from its start to the end of the step, and from the beginning of the step to its last use (Buffer::carriedUntil).
-// plan_memory.cpp calls layOut once per memory space; permanent buffers (states, inputs, constants) have their places
-// by then, below the others. A result that is written over its operand is one buffer with it (live_ranges.cpp).
+// The problem. Two buffers whose live ranges overlap must not share bytes; two others may. The arena should be small.
+// Finding the smallest arena is the dynamic storage allocation problem, which is NP-hard, so both algorithms here are
+// greedy. A live range is an interval of node positions, counted over all functions. A buffer that a step passes to the
+// next has two: from its start to the end of the step, and from the beginning of the step to its last use
+// (Buffer::carriedUntil). plan_memory.cpp calls layOut once per memory space. Permanent buffers (states, inputs,
+// constants) already have offsets then, below the others. A result that is written over its operand shares one buffer
+// with it (live_ranges.cpp).
 //
-// The idea. Up to largestFirstLimit buffers, the largest is placed first. Each takes the lowest aligned offset at which
-// it overlaps no placed buffer that it meets: large buffers find nothing in their way, small ones fill the gaps. More
-// buffers are placed in order of their begin, as an allocator at run time would do it: a buffer that has ended gives
-// its bytes to a free list, and a new one takes the smallest hole that holds it, or else the arena grows. That order
-// has no place for a live range that goes on in the next step. So the buffers that have one lie side by side at the
-// bottom. While all of them are away, the bottom is a hole for buffers that begin and end in between.
+// The idea. Up to largestFirstLimit buffers are placed largest first. Each takes the lowest aligned offset at which it
+// overlaps no placed buffer with an overlapping live range. Large buffers find no obstacles, small ones fill the gaps.
+// More buffers than that are placed in order of their begin, as a runtime allocator would do it. A buffer that has
+// ended returns its bytes to a free list. A new one takes the smallest hole that fits, or else the arena grows. That
+// order cannot handle a live range that continues in the next step. So these buffers are placed next to each other at
+// the bottom. While none of them is live, the bottom is a hole for buffers that begin and end in that time.
 //
 // Example: a part of micro_step, shortened, as tests/passes/plan_memory.fsir plans it (cpu, alignment 64).
 //
@@ -22,22 +23,23 @@
 //   %2 = free %first.p.full : token on(compute)
 //   %second.frozen.full.future = all_gather.start ... after(%2) : future<f32[64]> on(comm) at(private+0x900)
 //
-// States and inputs lie below 0x680. No larger buffer meets the four that are placed here. The workspace has 640 bytes
-// and goes first, to 0x680. %first.p.full has 512 bytes and meets it: 0x900. %second.p.full meets both: 0xb00.
-// %second.frozen.full has 256 bytes. It meets %second.p.full and the workspace of the next matmul, at 0x680 again;
-// %first.p.full is freed by then. So the lowest gap is at 0x900. plan_memory.cpp adds the order, after(%2).
+// States and inputs are below 0x680. No larger buffer is live at the same time as the four buffers placed here. The
+// workspace has 640 bytes and is placed first, at 0x680. %first.p.full has 512 bytes and overlaps it in time: 0x900.
+// %second.p.full overlaps both: 0xb00. %second.frozen.full has 256 bytes. It overlaps %second.p.full and the workspace
+// of the next matmul, which is at 0x680 again; %first.p.full is freed by then. So the lowest gap is at 0x900.
+// plan_memory.cpp adds the ordering edge, after(%2).
 //
-// What is checked. Nothing is proved here. passes/check knows no live ranges; on every compile of the whole pipeline it
-// runs the functions through an exact map of bytes. ArenaMemory::occupy rejects a buffer outside its arena or over one
-// that is in use (S6), and one that no edge orders behind the free (S5). tests/mutation moves buffers ("overlapping
-// offsets", "overlapping workspace", "wrong place"); at least 98 % of the faults of each class must be rejected.
-// tests/unit/arena_layout_test.cpp compares all pairs of random buffers under both algorithms, and checks the alignment
-// and that the height is at most twice the most bytes that live at once, plus one alignment.
+// What is checked. Nothing is proved here. passes/check does not use live ranges. On every compile of the whole
+// pipeline it executes the functions on an exact map of bytes. ArenaMemory::occupy rejects a buffer outside its arena
+// or over one that is in use (S6), and one that no edge orders after the free (S5). tests/mutation moves buffers
+// ("overlapping offsets", "overlapping workspace", "wrong place"); at least 98 % of the faults of each class must be
+// rejected. tests/unit/arena_layout_test.cpp compares all pairs of random buffers under both algorithms, and checks the
+// alignment and that the height is at most twice the maximum of live bytes plus one alignment.
 //
-// Cost, with n buffers. Largest first is O(n^2): a buffer looks through all that are placed. The limit of 3000 keeps
-// that below 4.5 million comparisons. Best fit is O(n log n), for the sort and a few map operations per buffer, but for
-// one search: FreeList::erase is linear in the holes of one size. Live buffers separate the holes, so there is at most
-// one hole more than buffers that live at once.
+// Cost, with n buffers. Largest first is O(n^2): each buffer scans all placed buffers. The limit of 3000 keeps that
+// below 4.5 million comparisons. Best fit is O(n log n), for the sort and a few map operations per buffer, except for
+// one search: FreeList::erase is linear in the number of holes of one size. Live buffers separate the holes, so there
+// is at most one hole more than live buffers.
 #include "passes/plan/arena_layout.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -77,10 +79,10 @@ ArenaLayout largestFirst(llvm::ArrayRef<Buffer *> buffers, int64_t alignment) {
   return layout;
 }
 
-/// The holes of an arena, by place and by size. Neighbouring holes are one.
+/// The holes of an arena, by offset and by size. Adjacent holes are merged.
 class FreeList {
 public:
-  /// The smallest hole that holds so many bytes; nothing if there is none.
+  /// The smallest hole with at least this many bytes; nullopt if there is none.
   std::optional<int64_t> take(int64_t bytes) {
     auto fit = bySize.lower_bound(bytes);
     if (fit == bySize.end())
@@ -121,7 +123,7 @@ private:
   std::multimap<int64_t, int64_t> bySize;
 };
 
-/// Buffers in order of time; at the bottom, those that one step leaves to the next.
+/// Places buffers in order of time. Buffers that one step passes to the next are at the bottom.
 class BestFit {
 public:
   BestFit(llvm::ArrayRef<Buffer *> buffers, int64_t alignment)
@@ -176,8 +178,8 @@ private:
   ArenaLayout layout;
   FreeList holes, bottom;
   std::vector<bool> inBottom = std::vector<bool>(buffers.size());
-  int64_t awayFrom = 0;                                    ///< position from which all of what is carried is away
-  int64_t awayUntil = std::numeric_limits<int64_t>::max(); ///< the first position at which some of it is back
+  int64_t awayFrom = 0;                                    ///< position from which no carried buffer is live
+  int64_t awayUntil = std::numeric_limits<int64_t>::max(); ///< the first position at which one is live again
   std::multimap<int64_t, size_t> active;                   ///< end -> buffer
 };
 

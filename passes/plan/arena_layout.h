@@ -1,4 +1,4 @@
-// Offsets for buffers that come and go: those that live at the same time lie apart.
+// Offsets for temporary buffers. Buffers that are live at the same time do not overlap.
 #pragma once
 
 #include "passes/plan/live_ranges.h"
@@ -10,7 +10,7 @@ struct ArenaLayout {
   int64_t heightBytes = 0;
 };
 
-/// Largest first up to a few thousand buffers, in order of time beyond: arena_layout.cpp says how.
+/// Largest first up to a few thousand buffers, in order of time beyond. See arena_layout.cpp.
 ArenaLayout layOut(llvm::ArrayRef<Buffer *> buffers, int64_t alignmentBytes);
 
 } // namespace fsdpc

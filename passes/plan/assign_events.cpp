@@ -1,23 +1,24 @@
-// assign_events: which events order the streams of a device, and which waits the device need not carry out.
+// assign_events: decides which events order the streams of a device, and which waits the device can skip.
 //
-// The problem. Transfers (collectives, and copies between the device and its host) run on streams of their own beside
-// the compute stream. On a target that orders streams by events, only an awaited event holds a start back. A start that
-// awaits too little sends bytes that are not written yet, or overwrites bytes that are still read. A start that awaits
-// too much loses overlap, and every wait that is carried out may stall the compute stream.
+// The problem. Transfers (collectives, and copies between the device and its host) run on separate streams,
+// concurrently with the compute stream. On a target that orders streams by events, only an awaited event delays a
+// start. A start that awaits too little sends bytes that are not written yet, or overwrites bytes that are still read.
+// A start that awaits too much loses overlap, and every executed wait may stall the compute stream.
 //
-// The idea. The pass goes by places, not by values: memory is reused across functions and steps, and no token tells of
-// that. It walks the nodes in the order of the calls and numbers compute nodes and waits; the number is a Moment. For
-// each stream it keeps, by ranges of bytes, the moment of the last touch and of the last write. A transfer's touches
-// count at the moment at which compute has waited for it. A start needs the latest of these moments of other streams:
-// the last write to its source, the last touch of its result and of its workspace. Compute is a FIFO, so an event
-// recorded there covers all before it, and the latest moment that a stream knows of tells whether its start needs an
-// event at all. Streams of transfers are FIFOs too, so the wait for one start covers the starts before it. A wait is
-// `implied` until a compute node, or a start of another stream, touches what its transfer writes or writes what it
-// reads. Then a wait is carried out: of those in conflict the one that was started last, or one that covers it.
+// The idea. The pass works on memory locations, not on values: memory is reused across functions and steps, and no
+// token expresses that. It walks the nodes in the order of the calls and numbers compute nodes and waits; the number is
+// a Moment. For each stream it keeps, per range of bytes, the moment of the last access and of the last write. The
+// accesses of a transfer count at the moment at which compute has waited for it. A start needs the latest of these
+// moments of other streams: the last write to its source, and the last access to its result and its workspace. Compute
+// is a FIFO, so an event recorded there covers everything before it. The latest moment that a stream knows of
+// determines whether its start needs an event at all. Transfer streams are FIFOs too, so the wait for one start covers
+// the starts before it. A wait is `implied` until a compute node, or a start of another stream, accesses what its
+// transfer writes or writes what it reads. Then one wait is executed: of the conflicting ones, the wait for the latest
+// start, or another executed wait that covers it.
 //
-// A step is walked three times. The first walk leaves the touches of the step before. The second assigns events. The
-// third finds the waits that only the next step needs. Functions that do not run in every step, and all functions if a
-// step has several micro-steps, are walked once, between joins of all streams.
+// A step is walked three times. The first walk collects the accesses of the previous step. The second assigns events.
+// The third finds the waits that only the next step needs. Functions that do not run in every step, and all functions
+// if a step has several micro-steps, are walked once, between joins of all streams.
 //
 // Example: a part of micro_step, shortened, as tests/passes/assign_events.fsir compiles it for cuda.
 //
@@ -29,21 +30,22 @@
 //   %3 = matmul %2, %second.weight, %second.bias : f32[6,7] on(compute) ...
 //
 // The first gather awaits nothing: comm has awaited event 0 of the prologue, and since then compute has neither written
-// %second.p nor touched the bytes at window+0x300. The second gather overwrites %first.weight at window+0x500, so it
+// %second.p nor accessed the bytes at window+0x300. The second gather overwrites %first.weight at window+0x500, so it
 // awaits the matmul that reads it. The last matmul reads views of both gathers; the wait for the later start covers the
 // earlier one.
 //
 // What is checked. passes/check/event_order shares only ir/ with this pass. On every compile of the whole pipeline for
-// such a target it proves with vector clocks: any two accesses to one byte are ordered if one of them writes. verify()
-// checks that events match (V21). That no event is superfluous is tested, not proved: tests/mutation/needed_events.cpp
-// drops each event and each wait that is carried out, one at a time, and event_order must object. The faults of
-// tests/mutation/mutate_events.cpp must all be rejected; event_oracle.cpp judges them by comparing all pairs.
+// such a target it proves with vector clocks that any two accesses to one byte are ordered if one of them writes.
+// verify() checks that events match (V21). That no event is superfluous is tested, not proved:
+// tests/mutation/needed_events.cpp drops each event and each executed wait, one at a time, and event_order must object.
+// The faults of tests/mutation/mutate_events.cpp must all be rejected; event_oracle.cpp judges them by comparing all
+// pairs.
 //
-// Cost. With t operands and results, the maps take O(t log t): a touch erases the ranges it covers and leaves at most
-// three. The search for conflicts is linear in t: a node is compared with at most 64 pending waits (mostUnneeded) of
-// each stream of transfers; where a 65th comes, the oldest is carried out or covered, needed or not. Not bounded so is
-// a start: it visits every range under its source, result and workspace. The worst case is the product of starts and of
-// the pieces in which other streams touched that memory.
+// Cost. With t operands and results, the maps take O(t log t): an access erases the ranges it covers and leaves at most
+// three. The search for conflicts is linear in t: a node is compared with at most 64 pending waits (maxUnneeded) of
+// each transfer stream; at the 65th, the oldest is executed or covered, needed or not. A start is not bounded: it
+// visits every range under its source, result and workspace. The worst case is the product of the number of starts and
+// the number of ranges in which other streams accessed that memory.
 #include "ir/carried.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -61,14 +63,14 @@ namespace {
 /// A position on the compute stream; later ones are larger, from one function and one step to the next.
 using Moment = int64_t;
 
-/// When somebody touched every byte last, as disjoint ranges: of a transfer, when compute has waited for it.
-class LastTouches {
+/// The last access to every byte, as disjoint ranges. For a transfer: the moment when compute has waited for it.
+class LastAccessTimes {
 public:
   void set(Place place, int64_t bytes, Moment moment) {
     if (bytes == 0)
       return;
     const int64_t begin = place.offsetBytes, end = begin + bytes;
-    for (auto entry = firstBehind(place); entry != ranges.end() && startsBefore(entry, place.space, end);) {
+    for (auto entry = firstAfter(place); entry != ranges.end() && startsBefore(entry, place.space, end);) {
       auto [key, range] = *entry;
       entry = ranges.erase(entry);
       if (key.second < begin)
@@ -79,10 +81,10 @@ public:
     ranges[{place.space, begin}] = {end, moment};
   }
 
-  /// The latest moment at which a byte of it was touched, as `effective` has it; -1: none was.
+  /// The maximum of `effective` over the moments at which a byte of the range was accessed; -1 if there is none.
   Moment latest(Place place, int64_t bytes, llvm::function_ref<Moment(Moment)> effective) {
     Moment latest = -1;
-    for (auto entry = firstBehind(place);
+    for (auto entry = firstAfter(place);
          entry != ranges.end() && startsBefore(entry, place.space, place.offsetBytes + bytes); ++entry)
       latest = std::max(latest, effective(entry->second.moment));
     return latest;
@@ -95,8 +97,8 @@ private:
   };
   using Ranges = std::map<std::pair<Space, int64_t>, Range>;
 
-  /// The first range that ends behind the place.
-  Ranges::iterator firstBehind(Place place) {
+  /// The first range that ends after `place`.
+  Ranges::iterator firstAfter(Place place) {
     auto entry = ranges.lower_bound({place.space, place.offsetBytes});
     if (entry != ranges.begin()) {
       auto previous = std::prev(entry);
@@ -114,12 +116,13 @@ private:
 
 constexpr size_t lanes = std::size(transferStreams);
 
-/// The last touches of each stream. What one does next does not hide what another may still be doing.
+/// The last accesses of each stream. A later access of one stream does not hide an earlier one of another stream.
 class TouchesByStream {
 public:
   void set(Place place, int64_t bytes, Stream by, Moment moment) { of(by).set(place, bytes, moment); }
 
-  /// The latest moment at which someone else than `stream` touched a byte of it, as `effective` has it; -1: nobody has.
+  /// The maximum of `effective` over the moments at which a stream other than `stream` accessed a byte of the range; -1
+  /// if there is none.
   Moment latest(Place place, int64_t bytes, Stream stream, llvm::function_ref<Moment(Moment)> effective) {
     Moment latest = -1;
     for (Stream other : {Stream::compute, Stream::comm, Stream::reduce, Stream::copy})
@@ -129,24 +132,25 @@ public:
   }
 
 private:
-  LastTouches &of(Stream stream) { return stream == Stream::compute ? compute : transfers[laneOf(stream)]; }
+  LastAccessTimes &of(Stream stream) { return stream == Stream::compute ? compute : transfers[laneOf(stream)]; }
 
-  LastTouches compute;
-  std::array<LastTouches, lanes> transfers;
+  LastAccessTimes compute;
+  std::array<LastAccessTimes, lanes> transfers;
 };
 
-/// Where a collective stands among those of its stream, counted over all of them. In the first step, what later steps
-/// find on its way is started at its wait: whatever is to tell the end of another must be behind it in both.
+/// The position of a collective among those of its stream, counted over all of them. In the first step, transfers that
+/// later steps find in flight are started at their wait. A transfer that covers another must be after it in both
+/// orders.
 struct StartOrder {
   int64_t inFirst = 0, inLater = 0;
 
-  bool isBehindOrAt(StartOrder other) const { return inFirst >= other.inFirst && inLater >= other.inLater; }
+  bool isAtOrAfter(StartOrder other) const { return inFirst >= other.inFirst && inLater >= other.inLater; }
 };
 
-/// What a walk is for. In the third, the waits that are carried out anyway are known from the start.
+/// The purpose of a walk. In the third, the executed waits are known from the start.
 enum class Walk { learn, decide, needWaits };
 
-/// Walks functions in the order in which they run.
+/// Walks functions in execution order.
 class EventAssigner {
 public:
   explicit EventAssigner(const Module &module) {
@@ -154,8 +158,8 @@ public:
       carried[over.argument->value.get()] = over.start;
   }
 
-  /// What the streams know grows as the walk goes; where it decides, nodes get their events, and waits are implied that
-  /// nothing needs so far.
+  /// Tracks what the streams know. In the deciding walk, nodes get their events, and waits that nothing needs so far
+  /// are implied.
   void walk(Function &function, Walk kind) {
     walkIs = kind;
     takeFutures(function);
@@ -184,15 +188,15 @@ private:
     const Node *start;
     Moment moment;
     StartOrder order;
-    bool wasNeeded; ///< in the walk before
+    bool wasNeeded; ///< in the previous walk
   };
-  // Every compute node is compared with so many waits at most.
-  static constexpr size_t mostUnneeded = 64;
+  // The maximum number of waits that a compute node is compared with.
+  static constexpr size_t maxUnneeded = 64;
 
-  /// Another name of memory that is there already, or an end of it: the device has nothing to do.
+  /// True if the device has nothing to do: the node defines another name of existing memory, or ends it.
   static bool isSilent(const Node &node) {
     return node.op() == Op::free || node.op() == Op::ret || node.op() == Op::read || node.op() == Op::write ||
-           infoOf(node).has(aliasesOperand) || isWholePack(node);
+           infoOf(node).has(aliasesOperand) || isPackInPlace(node);
   }
 
   Moment advance(Node &node) {
@@ -220,7 +224,7 @@ private:
       touched.set(node.schedule.workspace, node.schedule.workspaceBytes, Stream::compute, now);
       written.set(node.schedule.workspace, node.schedule.workspaceBytes, Stream::compute, now);
     }
-    // The host waits for what it is handed, and enqueues everything else later.
+    // The host waits for the tapped value before it enqueues anything else.
     if (node.op() == Op::tap)
       known.fill(now);
   }
@@ -229,7 +233,7 @@ private:
     return a.space == b.space && a.offsetBytes < b.offsetBytes + bBytes && b.offsetBytes < a.offsetBytes + aBytes;
   }
 
-  /// Does the compute node touch what the collective writes, or write what it reads?
+  /// True if the compute node accesses memory that the collective writes, or writes memory that it reads.
   static bool conflicts(const Node &node, const Node &wait, const Node &start) {
     const Value *source = start.operand(0), *complete = wait.result();
     auto meets = [&](Place place, int64_t bytes, bool writes) {
@@ -246,7 +250,7 @@ private:
     return meets(node.schedule.workspace, node.schedule.workspaceBytes, true);
   }
 
-  /// Waits that the node cannot do without; a start is behind those of its own stream anyway.
+  /// Executes the waits that the node needs. A start is ordered after those of its own stream anyway.
   void needWaits(const Node &node) {
     for (size_t stream = 0; stream < unneeded.size(); ++stream) {
       const std::vector<Pending> &waits = unneeded[stream];
@@ -257,8 +261,8 @@ private:
     }
   }
 
-  /// Of the waits that the node cannot do without, the one that was started last: it tells the end of the others too.
-  /// Past the end if there is none.
+  /// Of the waits that the node needs, the one with the latest start: it covers the others too. Past the end if there
+  /// is none.
   size_t lastNeeded(size_t lane, const Node &node) const {
     const std::vector<Pending> &waits = unneeded[lane];
     size_t last = waits.size();
@@ -269,23 +273,23 @@ private:
     return last;
   }
 
-  /// One that is needed anyway and tells the end of this one too; else this one.
+  /// A wait that is executed anyway and covers this one too; else this one.
   size_t coveringOf(size_t lane, size_t i) const {
     const std::vector<Pending> &waits = unneeded[lane];
     for (size_t other = 0; other < waits.size(); ++other)
-      if (waits[other].wasNeeded && waits[other].order.isBehindOrAt(waits[i].order))
+      if (waits[other].wasNeeded && waits[other].order.isAtOrAfter(waits[i].order))
         i = other;
     return i;
   }
 
-  /// It is carried out, and with it all that were started before on its stream have ended: from then on, not before.
+  /// Executes the wait. From this wait on, and not before, all earlier starts on its stream have ended.
   void need(size_t lane, size_t i) {
     const Pending wait = unneeded[lane][coveringOf(lane, i)];
     wait.node->schedule.implied = false;
     ended[lane] = {std::max(ended[lane].inFirst, wait.order.inFirst),
                    std::max(ended[lane].inLater, wait.order.inLater)};
     llvm::erase_if(unneeded[lane], [&](const Pending &other) {
-      if (!wait.order.isBehindOrAt(other.order))
+      if (!wait.order.isAtOrAfter(other.order))
         return false;
       effective[other.moment] = std::max(other.moment, wait.moment);
       return true;
@@ -293,14 +297,14 @@ private:
     dropCovered(lane, wait);
   }
 
-  /// What was carried out behind this wait for something older says nothing that this one does not.
+  /// Drops waits that were executed after this one for an older start: this one covers them.
   void dropCovered(size_t lane, const Pending &wait) {
     std::vector<Pending> &others = carriedOut[lane];
-    auto recent = others.size() > mostUnneeded ? others.end() - mostUnneeded : others.begin();
+    auto recent = others.size() > maxUnneeded ? others.end() - maxUnneeded : others.begin();
     others.erase(std::remove_if(recent, others.end(),
                                 [&](const Pending &other) {
                                   const bool isCovered =
-                                      other.moment > wait.moment && wait.order.isBehindOrAt(other.order);
+                                      other.moment > wait.moment && wait.order.isAtOrAfter(other.order);
                                   other.node->schedule.implied |= isCovered;
                                   return isCovered;
                                 }),
@@ -308,12 +312,12 @@ private:
     others.push_back(wait);
   }
 
-  /// A future of this function, of an earlier one of the step, or of the step before.
+  /// The start of a future of this function, of an earlier one of the step, or of the previous step.
   const Node *startOf(const Value *future) const {
     return future->definer() ? future->definer() : carried.lookup(future);
   }
 
-  /// What a function returns, a later one of the step may take.
+  /// Records returned futures for later functions of the step.
   void carryFutures(const Node &ret) {
     for (unsigned i = 0; i < ret.operandCount(); ++i)
       if (ret.operand(i)->type().isFuture())
@@ -327,7 +331,7 @@ private:
           carried[argument.value.get()] = start;
   }
 
-  /// For another stream of transfers, the memory of this one is as compute has seen it: from the wait on.
+  /// For other transfer streams, the memory of this transfer counts as accessed by compute, from the wait on.
   void wait(Node &node) {
     const Node *start = startOf(node.operand(0));
     assert(start && "a future comes from a start of this step or of the one before");
@@ -335,12 +339,12 @@ private:
     const bool wasNeeded = walkIs == Walk::decide && !node.schedule.implied;
     node.schedule.implied = node.schedule.implied || walkIs != Walk::needWaits;
     const size_t lane = laneOf(start->schedule.stream);
-    if (unneeded[lane].size() == mostUnneeded)
+    if (unneeded[lane].size() == maxUnneeded)
       need(lane, 0);
     StartOrder order = starts.lookup(start);
     if (waitsForStepBefore(node, *start))
       order.inFirst = ++startCount;
-    if (!ended[lane].isBehindOrAt(order)) {
+    if (!ended[lane].isAtOrAfter(order)) {
       unneeded[lane].push_back({&node, start, now, order, wasNeeded});
       if (walkIs == Walk::needWaits && !node.schedule.implied)
         need(lane, unneeded[lane].size() - 1);
@@ -376,10 +380,10 @@ private:
   Walk walkIs = Walk::learn;
   TouchesByStream touched, written;
   std::vector<Node *> nodes;     ///< by moment
-  std::vector<Moment> effective; ///< by moment of a wait: when the one that stands for it is carried out
+  std::vector<Moment> effective; ///< by moment of a wait: when the wait that covers it is executed
   std::array<Moment, lanes> known = {-1, -1, -1};
-  std::array<std::vector<Pending>, lanes> unneeded;   ///< per stream: waits so far that nothing has needed
-  std::array<std::vector<Pending>, lanes> carriedOut; ///< per stream: waits that something needed
+  std::array<std::vector<Pending>, lanes> unneeded;   ///< per stream: waits that nothing has needed so far
+  std::array<std::vector<Pending>, lanes> carriedOut; ///< per stream: waits that some node needs
   std::array<StartOrder, lanes> ended = {};           ///< per stream: the last start that compute has waited for
   llvm::DenseMap<const Node *, StartOrder> starts;
   llvm::DenseMap<const Value *, const Node *> carried; ///< arguments for futures
@@ -393,7 +397,7 @@ llvm::Error run(Module &module, const PassContext &context) {
     return llvm::Error::success();
   module.facts.isOrderedByEvents = true;
   EventAssigner assigner(module);
-  if (module.microSteps > 1) { // functions that follow themselves begin and end joined, as the others do
+  if (module.microSteps > 1) { // functions that follow themselves begin and end joined, like the others
     for (Function *function : inCallOrder(module)) {
       assigner.join();
       assigner.walk(*function, Walk::decide);
@@ -410,7 +414,7 @@ llvm::Error run(Module &module, const PassContext &context) {
       continue;
     assigner.join();
     assigner.walk(*function, Walk::decide);
-    // They end joined, whatever was waited for.
+    // Functions end joined, whatever was waited for.
     assigner.join();
   }
   return llvm::Error::success();

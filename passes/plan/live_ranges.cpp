@@ -1,20 +1,20 @@
 // live_ranges: which buffers a rank holds, and from which node to which.
 //
-// The problem. plan_memory gives every buffer an offset, and buffers may share bytes unless their live ranges meet. A
-// value is not a buffer: views, reshapes and waits are names of one, the parts of a pack lie inside the pack, an
-// optimizer writes over its state, and a carried argument is a result of an earlier function or of the step before. A
-// range that ends too early corrupts values, and one that ends too late costs memory.
+// The problem. plan_memory assigns every buffer an offset, and buffers may share bytes unless their live ranges
+// overlap. A value is not a buffer: views, reshapes and waits are names of one, the parts of a pack are inside the
+// pack, an optimizer writes over its state, and a carried argument is a result of an earlier function or of the
+// previous step. A range that ends too early corrupts values, and one that ends too late wastes memory.
 //
 // The idea. The nodes of all functions are numbered in order of issue. One walk begins a buffer at the first node with
-// a result in it (BufferAnalysis tells), which for a pack is the node of its first part, and ends it at its free.
-// insert_frees has put the free behind the last reader; a transfer counts as reading until its wait. What has no free
-// lives until the end of the step or, in eval_step and export, of the function. States, inputs and constants are
-// permanent. What a step leaves to the next lives in two intervals (Buffer::carriedUntil). A workspace has no free: it
-// ends at the first free, or the return, behind its node or behind the wait of its transfer, because plan_memory can
-// make other streams wait for the token of that free. A second walk over each function lets a result take over the
-// buffer of an operand: the target must be able to write it there, size, space and class must be equal, the node must
-// read that buffer once, and only frees may stand between the node and the free of the buffer. States, arguments and
-// constants are never taken over.
+// a result in it (as given by BufferAnalysis), which for a pack is the node of its first part, and ends it at its free.
+// insert_frees has placed the free after the last reader; a transfer counts as reading until its wait. A buffer without
+// a free lives until the end of the step or, in eval_step and export, of the function. States, inputs and constants are
+// permanent. A buffer that a step passes to the next lives in two intervals (Buffer::carriedUntil). A workspace has no
+// free: it ends at the first free, or at the return, after its node or after the wait of its transfer, because
+// plan_memory can make other streams wait for the token of that free. A second walk over each function lets a result
+// reuse the buffer of an operand. Requires: the target can write the result there, size, space and class are equal, the
+// node reads that buffer once, and only frees are between the node and the free of the buffer. The buffers of states,
+// arguments and constants are never reused.
 //
 // Example: micro_step of tests/passes/plan_memory.fsir before plan_memory, shortened, with positions in front.
 //
@@ -28,22 +28,24 @@
 //   7  free %y                                                                            on(compute)
 //   8  free %w                                                                            on(compute)
 //
-// %f lives in 1..8; %w, %v and %b are names of its buffer. The workspace of the matmul lives in 5..7. %z takes over the
-// buffer of %y, which so lives from 5 to the free of %z in backward. %p is a name of the permanent buffer of @first.p.
+// %f lives in 1..8; %w, %v and %b are names of its buffer. The workspace of the matmul lives in 5..7. %z reuses the
+// buffer of %y, which therefore lives from 5 to the free of %z in backward. %p is a name of the permanent buffer of
+// @first.p.
 //
 // What is checked. checkPlanned (passes/check), which every compile to a plan runs, includes no header of a pass. It
-// runs the planned functions through an exact map of bytes. If layOut makes use of a range that ends too early, it
-// reports an overlap (S6), a missing order (S5), or memory that holds another version (S9). verify() checks that
-// aliases, parts of packs and carried arguments lie in their buffers (V20). To neither a range that ends too late is a
-// fault. plan_memory.fsir expects one place for %y and %z, and sharding_faults in tests/accept.py limits the gathered
-// bytes at the peak of full_shard plans to those of about two units.
+// executes the planned functions on an exact map of bytes. If a range ends too early and layOut exploits it, it reports
+// an overlap (S6), a missing order (S5), or memory that holds another version (S9). verify() checks that aliases, parts
+// of packs and carried arguments are inside their buffers (V20). Neither rejects a range that ends too late.
+// plan_memory.fsir expects one offset for %y and %z, and sharding_faults in tests/accept.py limits the gathered bytes
+// at the peak of full_shard plans to those of about two units.
 //
 // Cost: O((n + e) d + t c) for nodes of bounded size, with n nodes, e operands and results, chains of at most d
-// aliases, t results that take over an operand, and c results of the functions of a step. A free names its buffer, so
-// nothing searches for a last use, and no two buffers are compared. The target is asked about each pair of a result and
-// an operand, and each yes looks at all operands again; a fused loop has at most 48 steps, and a pack is never written
-// over an operand. The c is takeOver, which looks through the names of all results; where micro_step returns gradients,
-// c grows with the number of segments. liveBytes sums differences at the ends of ranges in O(n + number of buffers).
+// aliases, t results that reuse an operand's buffer, and c results of the functions of a step. A free names its buffer,
+// so no search for a last use is needed, and no two buffers are compared. The target is queried for each pair of a
+// result and an operand, and each yes scans all operands again; a fused loop has at most 48 steps, and a pack is never
+// written over an operand. The c is from takeOver, which scans the names of all results; where micro_step returns
+// gradients, c grows with the number of segments. liveBytes sums differences at the ends of ranges in O(n + number of
+// buffers).
 #include "passes/plan/live_ranges.h"
 
 #include "ir/carried.h"
@@ -65,7 +67,7 @@ namespace {
 
 bool isStepFunction(FunctionKind kind) { return kind <= FunctionKind::update; }
 
-/// Is the operand a unit's gradients or this rank's shard of them?
+/// True if the operand is a unit's gradients or this rank's shard of them.
 bool sumsGradients(const Node &allReduce) {
   const Node *definer = allReduce.operand(0)->definer();
   if (definer && definer->op() == Op::wait)
@@ -86,12 +88,12 @@ MemoryClass classOf(const State &state) {
   }
 }
 
-/// Copies of numbers come and go.
+/// Copies of scalars are temporary.
 MemoryClass classOfCopy(MemoryClass original) {
   return original == MemoryClass::other ? MemoryClass::activations : original;
 }
 
-/// What a copy between the device and its host is a copy of.
+/// The original of a copy between the device and its host.
 const Value &copiedFrom(const Value &root) {
   const Value *value = &root;
   for (const Node *definer = value->definer(); definer; definer = value->definer()) {
@@ -103,7 +105,7 @@ const Value &copiedFrom(const Value &root) {
   return *value;
 }
 
-/// The class of a value's memory, by what defines it.
+/// The class of a value's memory, by its defining node.
 MemoryClass classOf(const Value &root) {
   const Value &source = copiedFrom(root);
   const Node *definer = source.definer();
@@ -270,7 +272,7 @@ private:
       untilFree.push_back(index);
   }
 
-  /// A collective works until its wait; what orders others behind that is the next free.
+  /// A collective is active until its wait; the next free orders others after it.
   void endCollective(Node &wait) {
     auto found = untilWait.find(&wait);
     if (found == untilWait.end())
@@ -279,15 +281,15 @@ private:
     untilWait.erase(found);
   }
 
-  /// At a free, or where the function ends.
+  /// Ends workspaces at a free or at the end of the function.
   void endWorkspaces(int64_t position) {
     for (size_t index : untilFree)
       ranges.buffers[index].end = position;
     untilFree.clear();
   }
 
-  /// Results of step functions may be carried on; what nobody frees is read by the runtime when the step, or the
-  /// function, is over.
+  /// Results of step functions may be carried on. Buffers without a free are read by the runtime at the end of the step
+  /// or of the function.
   void finishFunction(Function &function, const BufferAnalysis &analysis) {
     Node *ret = function.returnNode();
     endWorkspaces(positions.lookup(ret));
@@ -320,7 +322,7 @@ private:
         buffer.end = position;
   }
 
-  /// A walk of its own, because it asks where buffers end.
+  /// A separate walk, because it needs the ends of buffers.
   void reuseInPlace(Function &function, const BufferAnalysis &analysis) {
     for (Node *node : function) {
       llvm::SmallDenseSet<size_t, 4> taken;
@@ -337,7 +339,7 @@ private:
     BufferRef from = analysis.bufferOf(operand);
     if (analysis.bufferOf(result).root != result || !analysis.stateOf(from.root).empty() || !from.root->definer())
       return false;
-    // Read twice, perhaps in another shape: writing it would spoil the other reading.
+    // The node reads the buffer twice, perhaps in another shape: writing it would corrupt the other read.
     if (llvm::count_if(node.operands(), [&](Value *other) { return analysis.bufferOf(other).root == from.root; }) > 1)
       return false;
     size_t oldIndex = indexOf(from.root, analysis);
@@ -363,7 +365,7 @@ private:
     return true;
   }
 
-  /// Nothing but frees stands between the node and the free of the buffer.
+  /// True if only frees are between the node and the free of the buffer.
   bool diesAt(const Node &node, const Buffer &buffer) const {
     const Node *next = node.next();
     while (next && next->op() == Op::free && positions.lookup(const_cast<Node *>(next)) != buffer.end)

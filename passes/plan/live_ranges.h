@@ -1,4 +1,4 @@
-// Exact live ranges of every buffer over all functions of a module: what the memory plan and its report are made from.
+// Exact live ranges of every buffer over all functions of a module. The memory plan and its report are based on them.
 #pragma once
 
 #include "ir/module.h"
@@ -23,29 +23,29 @@ inline constexpr size_t memoryClassCount = 9;
 llvm::StringRef nameOf(MemoryClass memoryClass); // as in plan.json
 
 /// Positions number the nodes of all functions in their order: prologue, micro_step, tap_gradients, update, eval_step,
-/// export. What a step leaves to the next lives from `begin` to the end of the step, and from the first position to
-/// `carriedUntil`.
+/// export. A buffer that a step passes to the next lives from `begin` to the end of the step, and from the first
+/// position to `carriedUntil`.
 struct Buffer {
-  Value *root = nullptr;   ///< null for a state, an input (then `name` says which) or a workspace
-  std::string name;        ///< for people
+  Value *root = nullptr;   ///< null for a state, an input (then `name` names it) or a workspace
+  std::string name;        ///< for display
   Node *definer = nullptr; ///< the node that begins it; null if permanent
   int64_t bytes = 0;
   Space space = Space::privateSpace;
   MemoryClass memoryClass = MemoryClass::activations;
   int64_t begin = 0;
   int64_t end = std::numeric_limits<int64_t>::max();
-  int64_t carriedUntil = -1; ///< in the next step; -1: no step leaves it to the next
+  int64_t carriedUntil = -1; ///< in the next step; -1: not passed to the next step
   bool permanent = false;
   std::vector<Value *>
       roots; ///< all values that own this memory one after the other (in place) or in other functions (carried)
   Place place;
 
-  /// Device memory is what plans are about; the host's counts apart.
+  /// Plans are about device memory. Host memory is counted separately.
   bool isOnDevice() const { return space != Space::host; }
   bool livesAt(int64_t position) const {
     return permanent || (begin <= position && position <= end) || position <= carriedUntil;
   }
-  /// Do both live at some position? Two buffers may have the same memory if not.
+  /// True if both are live at some position. Otherwise they may share memory.
   bool meets(const Buffer &other) const {
     bool apart = end < other.begin || other.end < begin;
     return !apart || begin <= other.carriedUntil || other.begin <= carriedUntil;
@@ -62,10 +62,10 @@ public:
   llvm::StringMap<size_t> bufferOfState;
   llvm::StringMap<size_t> bufferOfInput;
   llvm::DenseMap<Node *, size_t> bufferOfWorkspace;
-  /// Node and function of a position.
+  /// The node at each position.
   std::vector<Node *> nodeAt;
 
-  /// Bytes of all buffers of the device but the permanent ones that are alive at each position.
+  /// Live bytes at each position, over all device buffers except the permanent ones.
   std::vector<int64_t> liveBytes() const;
 
 private:

@@ -12,13 +12,13 @@ namespace {
 
 constexpr size_t listedValues = 10;
 
-/// Position with the most live bytes, the first of them.
+/// The first position with the maximum of live bytes.
 int64_t peakPosition(const LiveRanges &ranges) {
   const std::vector<int64_t> live = ranges.liveBytes();
   return std::max_element(live.begin(), live.end()) - live.begin();
 }
 
-/// A value without a name is known by what makes it.
+/// A value without a name is called after the node that computes it.
 std::string nameFor(const Module &module, const Buffer &buffer) {
   if (!buffer.name.empty() || !buffer.definer)
     return buffer.name;
@@ -49,7 +49,7 @@ void describePeak(const Module &module, const LiveRanges &ranges, int64_t positi
   report.peakUnit = node.section.unit >= 0 ? module.units[node.section.unit].name : "";
 }
 
-/// The largest unit's live values: the most bytes of activations alive at once that are born in that unit.
+/// The maximum over units of the activation bytes defined in the unit that are live at the same time.
 int64_t largestUnitLiveBytes(const LiveRanges &ranges) {
   std::map<int32_t, int64_t> live;
   std::map<int32_t, int64_t> most;

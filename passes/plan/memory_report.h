@@ -1,4 +1,5 @@
-// What the memory plan costs: bytes per class at the peak, what lives there, and the least any plan could need.
+// The cost of the memory plan: bytes per class at the peak, the buffers that are live there, and a lower bound for any
+// plan.
 #pragma once
 
 #include "passes/plan/live_ranges.h"
@@ -15,7 +16,7 @@ struct MemoryReport {
   int64_t totalBytes = 0;                             ///< all arenas of one rank's device, as mapped
   int64_t hostBytes = 0;                              ///< the arena in the host's memory
   int64_t liveAtPeakBytes = 0;                        ///< sum over the buffers that live at the peak
-  std::array<int64_t, memoryClassCount> byClass = {}; ///< at the peak; adds up to liveAtPeakBytes
+  std::array<int64_t, memoryClassCount> byClass = {}; ///< at the peak; sums to liveAtPeakBytes
   std::string peakFunction, peakNode, peakUnit;
   std::vector<LiveValue> peakLive; ///< largest first
   int64_t theoreticalMinBytes = 0; ///< state + two largest gathered units + largest unit's gradients +
@@ -25,7 +26,7 @@ struct MemoryReport {
 /// Requires stage planned.
 MemoryReport reportMemory(const Module &module, const Target &target);
 
-/// The report as a table for people.
+/// Prints the report as a table.
 void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out);
 
 } // namespace fsdpc

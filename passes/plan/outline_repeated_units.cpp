@@ -7,20 +7,20 @@ namespace fsdpc {
 
 namespace {
 
-/// A maximal run of nodes of one section.
-struct SectionRun {
+/// A maximal region of nodes of one section.
+struct SectionRegion {
   Node *first = nullptr;
   std::vector<Node *> nodes;
 };
 
-/// Fields that differ between otherwise equal units: they go into the table, not into the body.
+/// Fields that differ between otherwise equal units: they are in the table, not in the body.
 bool isTabled(const std::string &field, const std::string &text) {
   return field == "state" || field == "parameter" || field == "id" || field == "instance" || field == "offset" ||
          field == "offsets" || (!text.empty() && text.front() == '@' && field != "over");
 }
 
-/// The structure of a run as text: ops, attributes, types, streams. Addresses and names stay out.
-std::string signatureOf(const SectionRun &run) {
+/// The structure of a region as text: ops, attributes, types, streams. Addresses and names are left out.
+std::string signatureOf(const SectionRegion &run) {
   std::string text;
   llvm::raw_string_ostream out(text);
   for (const Node *node : run.nodes) {
@@ -38,8 +38,8 @@ std::string signatureOf(const SectionRun &run) {
   return text;
 }
 
-std::vector<SectionRun> runsOf(const Function &function) {
-  std::vector<SectionRun> runs;
+std::vector<SectionRegion> regionsOf(const Function &function) {
+  std::vector<SectionRegion> runs;
   const Node *previous = nullptr;
   for (Node *node : function) {
     if (node->section.unit < 0) {
@@ -55,8 +55,8 @@ std::vector<SectionRun> runsOf(const Function &function) {
 }
 
 void outline(Module &module, Function &function) {
-  llvm::MapVector<std::string, std::vector<SectionRun>, std::map<std::string, unsigned>> groups;
-  for (SectionRun &run : runsOf(function)) {
+  llvm::MapVector<std::string, std::vector<SectionRegion>, std::map<std::string, unsigned>> groups;
+  for (SectionRegion &run : regionsOf(function)) {
     std::string signature = signatureOf(run);
     groups[signature].push_back(std::move(run));
   }
@@ -66,7 +66,7 @@ void outline(Module &module, Function &function) {
     int32_t index = static_cast<int32_t>(module.outlines.size());
     module.outlines.push_back(nameOf(function.kind()).str() + "_" + nameOf(runs[0].first->section.phase).str() + "_" +
                               std::to_string(index));
-    for (SectionRun &run : runs)
+    for (SectionRegion &run : runs)
       for (Node *node : run.nodes)
         node->schedule.outline = index;
   }

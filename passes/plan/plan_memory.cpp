@@ -1,5 +1,5 @@
-// Offsets from live ranges. Permanent buffers (states, inputs, constants) come first, in order; the rest share what is
-// left.
+// Assigns offsets based on live ranges. Permanent buffers (states, inputs, constants) are placed first, in order. The
+// others share the remaining space.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "passes/analysis/buffers.h"
@@ -117,7 +117,7 @@ private:
     Value *token = nullptr;
   };
 
-  /// Takes [place, place + bytes) out of the freed ranges; `start` waits for the tokens of what it takes.
+  /// Removes [place, place + bytes) from the freed ranges; `start` waits for the tokens of the removed ranges.
   void claim(Place place, int64_t bytes, Node *start) {
     int64_t begin = place.offsetBytes, end = begin + bytes;
     auto entry = freed.lower_bound({place.space, begin});

@@ -4,7 +4,7 @@
 
 namespace fsdpc {
 
-/// Ids follow the order of issue through all functions, the same on every rank.
+/// Assigns ids in the order of issue through all functions, the same on every rank.
 void numberCollectives(Module &module);
 
 } // namespace fsdpc

@@ -11,7 +11,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Last reader of every buffer of one function that the function itself must free.
+/// The last reader of every buffer that the function must free.
 class FreeInserter {
 public:
   FreeInserter(Function &function, const llvm::StringSet<> &carriedOn)
@@ -33,7 +33,7 @@ public:
   }
 
 private:
-  /// Inputs belong to the runtime; a carried argument that a later function takes too is freed there.
+  /// Inputs belong to the runtime. A carried argument that a later function also uses is freed there.
   void keepArguments() {
     for (const Argument &argument : function.arguments())
       if (argument.kind == ArgumentKind::input || carriedOn.contains(argument.name))
@@ -60,7 +60,7 @@ private:
   void touch(Value *root, Node *node) {
     if (!buffers.stateOf(root).empty() || isPermanent(root))
       return;
-    // The comm stream reads a collective's operand until the wait, which may come after whoever else reads it.
+    // The transfer stream reads the operand until the wait, which may come after the other readers.
     Node *reader = infoOf(*node).has(startsTransfer) ? waitOf(*node) : node;
     Node *&last = lastUse[root];
     if (!last || last->isBefore(reader))
@@ -75,12 +75,12 @@ private:
     builder.setInsertionPointAfter(last);
     builder.inherit(*last);
     builder.setSource("");
-    // A future's buffer is freed under the name that its wait gave it.
+    // A future's buffer is freed under the name of its wait's result.
     Value *freed = root->type().isFuture() ? root->uses()->user()->result() : root;
     builder.create(Op::free, {freed})->schedule.stream = Stream::compute;
   }
 
-  /// Carried to this function for its end only.
+  /// The argument is carried to this function only to be freed.
   void freeUnread(Value *argument) {
     Builder builder(function, function.front());
     builder.create(Op::free, {argument})->schedule.stream = Stream::compute;
@@ -93,7 +93,7 @@ private:
   llvm::MapVector<Value *, Node *> lastUse;
 };
 
-/// Names of carried arguments that functions after this one take.
+/// Names of carried arguments that later functions use.
 llvm::StringSet<> takenLater(const Module &module, FunctionKind kind) {
   llvm::StringSet<> names;
   for (const std::unique_ptr<Function> &function : module.functions)

@@ -1,12 +1,12 @@
-// Copies between the device and its host, each waited for where it starts: around what touches states that live on the
-// host, and around the time between forward and backward.
+// Inserts copies between the device and its host, each waited for where it starts. The copies are around accesses to
+// states in host memory, and around the time between forward and backward.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
 #include "passes/analysis/buffers.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -32,7 +32,7 @@ Value *copyAcross(Builder &builder, Op start, Value *value, llvm::StringRef suff
 Value *offload(Builder &builder, Value *value) { return copyAcross(builder, Op::offloadStart, value, ".host"); }
 Value *reload(Builder &builder, Value *value) { return copyAcross(builder, Op::reloadStart, value, ".device"); }
 
-/// Every node finds its operands on its own side.
+/// Gives every node its operands on its own side.
 class BorderCrosser {
 public:
   explicit BorderCrosser(Function &function) : function(function) {}
@@ -61,7 +61,7 @@ private:
       reloadForViews(node);
   }
 
-  /// Parameters that nothing gathers: one copy of the segment for all that this section reads of it.
+  /// Parameters that are not gathered: one copy of the segment for all its reads in this section.
   void reloadForViews(Node &read) {
     llvm::SmallVector<Use *, 8> views;
     for (Use *use = read.result()->uses(); use; use = use->next())
@@ -95,7 +95,8 @@ private:
     node.setOperand(i, toHost ? hostCopyOf(value, node) : deviceCopyOf(value, node));
   }
 
-  /// Where the value is made, so that the device need not keep it: of gradients, optimizers on the host come last.
+  /// Copies the value where it is computed, so that the device need not keep it: for gradients, optimizers on the host
+  /// come last.
   Value *hostCopyOf(Value *value, Node &user) {
     Value *&copy = hostCopies[value];
     if (copy)
@@ -126,11 +127,12 @@ private:
   llvm::DenseMap<Value *, Value *> hostCopies;
 };
 
-/// What forward leaves to backward goes to the host behind its last reader in forward, and comes back before its first
-/// one in backward.
+/// Values that forward leaves for backward are copied to the host after their last reader in forward, and back before
+/// their first reader in backward.
 class ActivationOffloader {
 public:
-  ActivationOffloader(Function &step, double share) : step(step), share(share), buffers(step), runOf(unitRuns(step)) {}
+  ActivationOffloader(Function &step, double share)
+      : step(step), share(share), buffers(step), regionOf(unitRegions(step)) {}
 
   void run() {
     collect();
@@ -148,15 +150,15 @@ public:
   }
 
 private:
-  /// A buffer that forward makes.
+  /// A buffer that forward computes.
   struct Saved {
     Node *lastInForward = nullptr;
     Node *firstInBackward = nullptr;
-    bool isElsewhere = false;             ///< it is returned, part of a pack, or freed by name
-    llvm::SmallVector<Use *, 4> backward; ///< uses of it, under any name that forward gave it
+    bool isElsewhere = false;             ///< it is returned, in a pack, or freed by name
+    llvm::SmallVector<Use *, 4> backward; ///< uses of it, under any name from forward
   };
 
-  /// What is said of the unit that makes it, or of the one whose backward it first stays for: on, off, or nothing.
+  /// The setting of the unit that computes it, or of the unit whose backward first reads it: on, off, or unspecified.
   std::optional<bool> choiceOf(const Value &root, const Saved &saved) const {
     const std::vector<Unit> &units = step.module()->units;
     auto choice = [&](const Node &node) {
@@ -179,7 +181,7 @@ private:
     }
   }
 
-  /// Null for the memory of a state, for what a collective delivers, and for what is part of something larger.
+  /// Null for the memory of a state, for results of collectives, and for parts of a larger buffer.
   Value *rootOf(Value &value) const {
     Value *root = buffers.bufferOf(&value).root;
     const Node *definer = root->definer();
@@ -205,12 +207,12 @@ private:
     }
   }
 
-  /// Both copies need time in which nobody needs the value; what is small is not worth the calls.
+  /// Both copies need time in which no node needs the value. Small values are not worth the calls.
   bool isWorthIt(const Value &root, const Saved &saved) const {
-    constexpr int64_t leastBytes = 1024;
-    constexpr size_t leastRuns = 3;
-    return saved.firstInBackward && !saved.isElsewhere && root.type().bytes() >= leastBytes &&
-           runOf.lookup(saved.firstInBackward) >= runOf.lookup(saved.lastInForward) + leastRuns;
+    constexpr int64_t minBytes = 1024;
+    constexpr size_t minRegions = 3;
+    return saved.firstInBackward && !saved.isElsewhere && root.type().bytes() >= minBytes &&
+           regionOf.lookup(saved.firstInBackward) >= regionOf.lookup(saved.lastInForward) + minRegions;
   }
 
   void move(Value &root, Saved &saved) {
@@ -228,7 +230,7 @@ private:
       use->user()->setOperand(use->index(), named(back, *use->value(), again));
   }
 
-  /// The same name of the buffer as it has come back.
+  /// The same alias of the reloaded buffer.
   static Value *named(Builder &builder, Value &value, ValueMap &again) {
     llvm::SmallVector<Value *, 4> chain;
     Value *known = &value;
@@ -246,7 +248,7 @@ private:
   Function &step;
   const double share;
   const BufferAnalysis buffers;
-  const llvm::DenseMap<const Node *, size_t> runOf;
+  const llvm::DenseMap<const Node *, size_t> regionOf;
   llvm::MapVector<Value *, Saved> candidates; ///< by root, in program order
 };
 

@@ -1,4 +1,4 @@
-// Decides when collectives run, within the bound on gathered units. It only moves nodes: starts up, waits of reductions
+// Decides when collectives run, within the bound on gathered units. Only moves nodes: starts up, waits of reductions
 // down.
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
@@ -15,7 +15,7 @@ struct Gather {
   Node *start = nullptr;
   Node *wait = nullptr;
   Node *free = nullptr;
-  bool isHeld = false; ///< counts against the bound: it lives for one use
+  bool isHeld = false; ///< counts towards the bound: it lives for a single use
 };
 
 class CommScheduler {
@@ -41,7 +41,7 @@ private:
       for (Use *use = gather.wait->result()->uses(); use; use = use->next())
         if (use->user()->op() == Op::free)
           gather.free = use->user();
-      gather.isHeld = gather.free && (node->unit < 0 || placementOf(unitOf(*node)).copy == WholeCopy::perUse);
+      gather.isHeld = gather.free && (node->unit < 0 || placementOf(unitOf(*node)).copy == UnshardedCopy::perUse);
       gathers.push_back(gather);
     }
   }
@@ -50,8 +50,8 @@ private:
 
   int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
 
-  /// Starts gather i as soon as the one that the bound puts before it has arrived, unless too many units would be held:
-  /// then after the free that makes room.
+  /// Starts gather i as soon as the gather that the bound places before it has arrived. If too many units would be
+  /// live, starts it after the free that makes space.
   void prefetch(size_t i) {
     size_t depth = std::max<int64_t>(allowed() - 1, 1);
     const Gather &before = gathers[i - std::min(depth, i)];
@@ -71,15 +71,14 @@ private:
       moveStart(gather, position);
   }
 
-  /// What a gather cannot overtake. A state's read moves along with it.
+  /// The node that a gather cannot move before. A read of a state moves with it.
   static Node *operandOf(const Gather &gather) {
     Node *definer = gather.start->operand(0)->definer();
     return definer && definer->op() != Op::read ? definer : gather.start->function()->front();
   }
 
-  /// The free after which gather i is at most the last allowed one to be held; `position` itself if there is room
-  /// already. Gathers are freed roughly in order, so looking back a few is enough; null: there never is room before its
-  /// own use.
+  /// The free after which gather i stays within the bound; `position` itself if it already does. Gathers are freed
+  /// roughly in order, so a short look-back is enough. Null: never within the bound before its own use.
   Node *roomFor(size_t i, Node *position) {
     if (!gathers[i].isHeld)
       return position;
@@ -100,7 +99,7 @@ private:
 
   static Node *latest(Node *a, Node *b) { return !a || !b ? nullptr : a->isBefore(b) ? b : a; }
 
-  /// The start reads the shard's current version; its read moves along.
+  /// The start reads the shard's current version; its read moves with it.
   void moveStart(Gather &gather, Node *position) {
     Node *read = gather.start->operand(0)->definer();
     gather.start->moveAfter(position);
@@ -111,7 +110,7 @@ private:
     }
   }
 
-  /// A replica is refreshed behind the other updates: nothing reads it before the next step.
+  /// Replicas are refreshed after the other updates: no node reads them before the next step.
   void delayReplicas() {
     for (const Gather &gather : gathers) {
       Use *use = gather.wait->result()->uses();
@@ -123,7 +122,8 @@ private:
     }
   }
 
-  /// A pack's sum over ranks begins: by reduce_scatter, or by all_reduce where every rank holds the whole.
+  /// True for the first collective of a pack's sum over ranks: reduce_scatter, or all_reduce where the segment is
+  /// unsharded on every rank.
   static bool beginsReduction(const Node &node) {
     const Node *operand = startsCollective(node) ? node.operand(0)->definer() : nullptr;
     return operand && operand->op() == Op::pack;
@@ -137,8 +137,8 @@ private:
     return nullptr;
   }
 
-  /// A reduction is waited for when the next one starts: its buffer would be the third. What continues it over the
-  /// replicas starts there, and is waited for one later.
+  /// A reduction is waited for when the next one starts, since otherwise a third buffer would be needed. Its
+  /// continuation over the replicas starts there, and is waited for one reduction later.
   void delayReductionWaits() {
     std::vector<Node *> pending;
     for (Node *node : function) {
@@ -152,7 +152,7 @@ private:
     }
   }
 
-  /// Waits before `position`; returns what continues.
+  /// Waits before `position`. Returns the continuations.
   std::vector<Node *> finish(llvm::ArrayRef<Node *> starts, Node &position) {
     std::vector<Node *> continued;
     for (Node *start : starts) {
@@ -171,14 +171,14 @@ private:
     return continued;
   }
 
-  /// Is what the micro-steps have summed summed over ranks?
+  /// True if the node sums an accumulator of the micro-steps over ranks.
   bool sumsAccumulator(const Node &node) const {
     bool reduces = node.op() == Op::reduceScatterStart || node.op() == Op::allReduceStart;
     const State *state = reduces ? stateReadBy(*node.operand(0)) : nullptr;
     return state && state->role == StateRole::accumulator;
   }
 
-  /// The next segment's accumulator is reduced while this one's is used.
+  /// Reduces the next segment's accumulator while this one's is used.
   void advanceAccumulated() {
     Node *before = nullptr;
     for (Node *node : function) {
@@ -208,7 +208,7 @@ private:
     return position;
   }
 
-  /// As late as `before`, or right before the first use of the result if that comes first.
+  /// Moves the wait to `before`, or right before the first use of the result if that is earlier.
   static void moveWait(Node &wait, Node &before) {
     Node *position = firstUseOr(wait, before);
     if (position == wait.next())

@@ -1,11 +1,11 @@
-// Copies between the device and its host get time: twice what they are predicted to take, and at most one run of a
-// unit. It only moves nodes: starts of reloads up, waits of offloads down.
+// Overlaps copies between the device and its host with compute: twice their predicted time, and at most one region of a
+// unit. Only moves nodes: starts of reloads up, waits of offloads down.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/StringMap.h"
 #include <limits>
 
@@ -13,8 +13,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Times as long as predicted: predictions are not exact, and a copy that comes late costs more than memory held a
-/// while.
+/// Factor on the predicted time: predictions are not exact, and a late copy costs more than keeping memory for a while.
 constexpr double slack = 2;
 
 bool startsCopy(const Node &node) { return node.op() == Op::reloadStart || node.op() == Op::offloadStart; }
@@ -29,7 +28,7 @@ bool hasCopies(const Function &function) {
 class CopyScheduler {
 public:
   CopyScheduler(Function &function, const Target &target)
-      : function(function), target(target), runOf(unitRuns(function)) {}
+      : function(function), target(target), regionOf(unitRegions(function)) {}
 
   void run() {
     walk();
@@ -40,8 +39,8 @@ public:
 private:
   struct Reload {
     Node *start;
-    size_t place;         ///< the first of `staying` behind it
-    const Node *earliest; ///< it must stand behind this; may be null
+    size_t place;         ///< the first of `staying` after it
+    const Node *earliest; ///< it must be after this node; may be null
   };
 
   static bool mayMove(const Node &node) {
@@ -63,7 +62,7 @@ private:
         offloads.emplace_back(node, staying.size());
       if (mayMove(*node))
         continue;
-      firstOfRun.resize(std::max(firstOfRun.size(), runOf.lookup(node) + 1), staying.size());
+      firstOfRegion.resize(std::max(firstOfRegion.size(), regionOf.lookup(node) + 1), staying.size());
       staying.push_back(node);
       reached.push_back(now);
       const bool isComputed = node->schedule.stream == Stream::compute || node->schedule.stream == Stream::host;
@@ -71,19 +70,20 @@ private:
     }
   }
 
-  /// A state's read moves along: it must stay behind the last write.
+  /// A state's read moves with the start: it must stay after the last write.
   static const Node *whatMustBeBefore(const Node &start, const llvm::StringMap<Node *> &lastWrite) {
     const Node *definer = start.operand(0)->definer();
     return isRead(definer) ? lastWrite.lookup(definer->get<StateAttributes>().state.name) : definer;
   }
 
-  /// The first place from `begin` on, or `end`, that compute comes to at this time or later.
+  /// The first position from `begin` on, or `end`, that compute reaches at this time or later.
   size_t placeAt(double time, size_t begin, size_t end) const {
     auto first = reached.begin();
     return std::lower_bound(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end), time) - first;
   }
 
-  /// So late that each ends in time, one after the other; not before the run that precedes its reader's.
+  /// Starts each as late as it can still end in time, one after the other, but not before the region that precedes its
+  /// reader's.
   void placeReloads() {
     std::vector<double> latest(reloads.size() + 1, std::numeric_limits<double>::infinity());
     for (size_t i = reloads.size(); i-- > 0;)
@@ -91,8 +91,8 @@ private:
           std::min(latest[i + 1], reached[reloads[i].place]) - slack * target.costMicroseconds(*reloads[i].start);
     for (size_t i = 0; i < reloads.size(); ++i) {
       const Reload &reload = reloads[i];
-      const size_t run = runOf.lookup(reload.start);
-      Node *position = staying[placeAt(latest[i], firstOfRun[run > 0 ? run - 1 : 0], reload.place)];
+      const size_t run = regionOf.lookup(reload.start);
+      Node *position = staying[placeAt(latest[i], firstOfRegion[run > 0 ? run - 1 : 0], reload.place)];
       if (reload.earliest && !reload.earliest->isBefore(position))
         position = reload.earliest->next();
       if (position->isBefore(reload.start))
@@ -111,15 +111,16 @@ private:
     node.section = position.section;
   }
 
-  /// Where it will have ended; at the latest at the end of the run behind it, before the first reader of what arrives.
+  /// Waits where the copy will have ended, at the latest at the end of the next region, before the first reader of the
+  /// result.
   void placeOffloads() {
     double end = 0;
     for (const auto &[start, place] : offloads) {
       end = std::max(end, reached[place]) + slack * target.costMicroseconds(*start);
-      const size_t behind = runOf.lookup(start) + 2;
+      const size_t behind = regionOf.lookup(start) + 2;
       Node *wait = waitOf(*start);
       Node *position =
-          staying[placeAt(end, place, behind < firstOfRun.size() ? firstOfRun[behind] : staying.size() - 1)];
+          staying[placeAt(end, place, behind < firstOfRegion.size() ? firstOfRegion[behind] : staying.size() - 1)];
       if (Node *user = firstUser(*wait->result()); user && user->isBefore(position))
         position = user;
       if (!wait->isBefore(position) || wait->next() == position)
@@ -132,11 +133,11 @@ private:
 
   Function &function;
   const Target &target;
-  const llvm::DenseMap<const Node *, size_t> runOf;
-  std::vector<Node *> staying;    ///< what does not move, the return last
-  std::vector<double> reached;    ///< by compute, microseconds: each of them
-  std::vector<size_t> firstOfRun; ///< among them; of a run that has none, the next one's
-  std::vector<Reload> reloads;    ///< in program order
+  const llvm::DenseMap<const Node *, size_t> regionOf;
+  std::vector<Node *> staying;       ///< nodes that do not move, the return last
+  std::vector<double> reached;       ///< time at which compute reaches each of them, microseconds
+  std::vector<size_t> firstOfRegion; ///< index among them; for a region that has none, the next region's
+  std::vector<Reload> reloads;       ///< in program order
   std::vector<std::pair<Node *, size_t>> offloads;
 };
 

@@ -13,13 +13,13 @@ std::string Accumulators::freeName(std::string name) const {
 }
 
 void Accumulators::addFor(const State &segment, const Unit &unit) {
-  bool isWhole = segment.over.empty() || keepsGradients(unit);
+  bool isUnsharded = segment.over.empty() || keepsGradients(unit);
   State state;
   state.name = freeName(segment.name + ".grad");
   state.role = StateRole::accumulator;
-  state.type = isWhole ? Type(segment.type.dtype(), {segment.paddedElements}) : segment.type;
+  state.type = isUnsharded ? Type(segment.type.dtype(), {segment.paddedElements}) : segment.type;
   state.owner = segment.name;
-  state.over = isWhole ? "" : segment.over;
+  state.over = isUnsharded ? "" : segment.over;
   state.paddedElements = segment.paddedElements;
   bySegment[segment.name] = &module.addState(std::move(state));
 }
@@ -71,7 +71,7 @@ Value *Accumulators::sumScalar(const Node &batchSum, Value *sum) {
 llvm::Error Accumulators::readInstead(Function &function, unsigned index) {
   const Argument &argument = function.arguments()[index];
   const State *state = carried.lookup(argument.name);
-  // What runs once may take what the last micro-step has returned.
+  // Functions that run once may read the value that the last micro-step returned.
   if (!state && !runsInEveryMicroStep(function.kind()))
     return llvm::Error::success();
   if (!state || !(state->type == argument.value->type()))

@@ -1,5 +1,5 @@
-// What a step of several micro-steps keeps between them: every sum over the batch goes into a state that is zero
-// between steps. micro_step and prologue add to it, update uses it and writes zeros behind its last use.
+// State that a step of several micro-steps keeps between them. Every sum over the batch is accumulated in a state that
+// is zero between steps. micro_step and prologue add to it. update uses it and writes zeros after its last use.
 #pragma once
 
 #include "ir/builder.h"
@@ -12,27 +12,26 @@ class Accumulators {
 public:
   explicit Accumulators(Module &module) : module(module) {}
 
-  /// Are there micro-steps to sum over? If not, nothing else of this class may be called but sumScalar, which then
-  /// gives back what it got.
+  /// True with several micro-steps. Otherwise only sumScalar may be called, which then returns its operand.
   bool areNeeded() const { return module.microSteps > 1; }
 
-  /// The state for the gradients of a trained segment: whole where the unit keeps gradients or the segment is whole,
-  /// else this rank's share.
+  /// Adds the state for the gradients of a trained segment: unsharded where the unit keeps gradients or the segment is
+  /// unsharded, else this rank's shard.
   void addFor(const State &segment, const Unit &unit);
   const State &of(const State &segment) const { return *bySegment.lookup(segment.name); }
 
-  /// state += summand, in the state's type, at the builder's place.
+  /// state += summand, in the state's type, at the builder's position.
   Value *add(Builder &builder, const State &accumulator, Value *summand);
   /// state = 0
   void clear(Builder &builder, const State &accumulator);
-  /// Of all numbers, at the end of update.
+  /// Clears all scalar accumulators, at the end of update.
   void clearScalars(Builder &builder);
 
-  /// What `sum`, which is over the ranks, is over the micro-steps too: from the last call of its function on, and where
-  /// it is carried to. `batchSum` is the node that it takes the place of.
+  /// Returns the sum over micro-steps of `sum`, which is already summed over the ranks. It is complete after the last
+  /// call of its function and in the functions it is carried to. `batchSum` is the node it replaces.
   Value *sumScalar(const Node &batchSum, Value *sum);
-  /// Carried numbers are read from their accumulators instead; functions that run once may also take what the last
-  /// micro-step returned. Error: something else is carried between functions that run several times.
+  /// Replaces carried scalars by reads of their accumulators. Functions that run once may also use the value that the
+  /// last micro-step returned. Error: any other value is carried between functions that run several times.
   llvm::Error replaceCarried();
 
 private:
@@ -42,7 +41,7 @@ private:
   Module &module;
   llvm::StringMap<const State *> bySegment;
   std::vector<const State *> scalars;
-  llvm::StringMap<const State *> carried; ///< by result's name
+  llvm::StringMap<const State *> carried; ///< by name of the result
 };
 
 } // namespace fsdpc

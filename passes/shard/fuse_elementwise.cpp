@@ -1,25 +1,25 @@
-// Greedy fusion along program order: a node joins the groups of its operands if every value they already give to the
-// outside is read after it. Groups stand where their last member stands.
+// Greedy fusion along program order. A node joins the groups of its operands if every value that they already give to
+// other nodes is read after it. A group is emitted at the position of its last member.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc {
 
 namespace {
 
-// A loop body beyond this size spills registers and reads badly.
+// A loop body beyond this size spills registers and is hard to read.
 constexpr size_t maxSteps = 48;
 
-// A value with more uses than this is no inner value of a loop; it is not asked where they all are.
-constexpr size_t mostUses = 64;
+// A value with more uses than this is not absorbed into a loop, so their positions are not compared.
+constexpr size_t maxUses = 64;
 
 struct Group {
   std::vector<Node *> members; ///< in program order
-  size_t run = 0;              ///< the run of sections it lies in
+  size_t run = 0;              ///< the region of sections that contains it
 };
 
 bool isSplat(const Value *value) {
@@ -39,14 +39,13 @@ public:
   }
 
 private:
-  /// Random numbers depend on nothing but their coordinates, so loops make them where they are used, also a second
-  /// time.
+  /// Random numbers depend only on their coordinates, so loops may generate them where they are used, more than once.
   static bool fusible(const Node &node) {
     return node.op() == Op::randomUniform || (infoOf(node).has(elementwise) && node.op() != Op::fused);
   }
 
   void formGroups() {
-    const llvm::DenseMap<const Node *, size_t> runs = sectionRuns(function);
+    const llvm::DenseMap<const Node *, size_t> runs = sectionRegions(function);
     for (Node *node : function)
       if (fusible(*node))
         join(*node, runs.lookup(node));
@@ -60,7 +59,7 @@ private:
     return found == groupIndex.end() ? nullptr : groups[found->second].get();
   }
 
-  /// The producers whose groups the node may join: through broadcasts nothing is joined, they are read at their source.
+  /// Joins the groups of its producers where possible. Broadcasts are not joined: their source is read.
   void join(Node &node, size_t run) {
     auto own = std::make_unique<Group>();
     own->run = run;
@@ -91,13 +90,14 @@ private:
     groups.push_back(std::move(own));
   }
 
-  /// Does somebody outside the group read one of its values before `node`? Then it cannot move down to the node.
+  /// True if a node outside the group reads one of its values before `node`. The group then cannot move down to the
+  /// node.
   bool readBefore(const Group &group, Node &node) {
     size_t index = groupIndex.lookup(group.members.front());
     for (Node *member : group.members) {
       size_t uses = 0;
       for (Use *use = member->result()->uses(); use; use = use->next()) {
-        if (++uses > mostUses)
+        if (++uses > maxUses)
           return true;
         auto found = groupIndex.find(use->user());
         bool inside = found != groupIndex.end() && found->second == index;

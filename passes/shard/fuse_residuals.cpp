@@ -1,10 +1,10 @@
-// Sums become a part of the norms that read them. One walk per function: of several norms of one sum the first takes
-// it, and a gradient takes the sum that its own result alone goes into.
+// Fuses sums into the norms that read them. One walk per function. If several norms read one sum, the first absorbs it.
+// A gradient absorbs the sum that is the only reader of its result.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
 #include "passes/passes.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -12,16 +12,16 @@ namespace fsdpc {
 
 namespace {
 
-// A sum with more readers than this is not asked where they all are.
-constexpr size_t mostUses = 64;
+// A sum with more readers than this is not fused, so their positions are not compared.
+constexpr size_t maxUses = 64;
 
 class ResidualFuser {
 public:
   ResidualFuser(Function &function, const Target &target)
-      : function(function), target(target), runOf(sectionRuns(function)) {}
+      : function(function), target(target), regionOf(sectionRegions(function)) {}
 
   void run() {
-    // Collected first: fused nodes take the place of what the walk would stand on.
+    // Collected first: the rewrite replaces nodes that the walk would visit next.
     std::vector<Node *> norms, gradients;
     for (Node *node : function) {
       if (node->op() == Op::layerNorm || node->op() == Op::rmsNorm)
@@ -36,10 +36,10 @@ public:
   }
 
 private:
-  bool areTogether(const Node &a, const Node &b) const { return runOf.lookup(&a) == runOf.lookup(&b); }
+  bool areTogether(const Node &a, const Node &b) const { return regionOf.lookup(&a) == regionOf.lookup(&b); }
 
-  /// Would the sum be part of a loop anyway? That reads broadcasts and numbers where they come from, and computes an
-  /// operand that nobody else reads on the way.
+  /// True if the sum would be part of a fused loop anyway. The loop reads broadcasts and constants at their source, and
+  /// computes an operand that no other node reads.
   bool belongsToLoop(const Node &sum, const Value *operand) const {
     const Node *definer = operand->definer();
     if (!definer)
@@ -50,11 +50,11 @@ private:
     return isStep && operand->hasOneUse() && areTogether(*definer, sum);
   }
 
-  /// Does everybody else read it behind `node`?
-  static bool isReadBehind(const Value *value, const Node &node, const Node *except) {
+  /// True if all other readers come after `node`.
+  static bool isReadAfter(const Value *value, const Node &node, const Node *except) {
     size_t uses = 0;
     for (const Use *use = value->uses(); use; use = use->next()) {
-      if (++uses > mostUses)
+      if (++uses > maxUses)
         return false;
       const Node *user = use->user();
       if (user == except)
@@ -72,7 +72,7 @@ private:
       return false;
     llvm::SmallVector<Value *, 4> scales(norm.operands());
     return !llvm::is_contained(llvm::ArrayRef(scales).drop_front(), sum.result()) &&
-           isReadBehind(sum.result(), norm, &norm);
+           isReadAfter(sum.result(), norm, &norm);
   }
 
   void takeResidual(Node &norm) {
@@ -113,24 +113,24 @@ private:
     gradient.erase();
   }
 
-  /// Where the gradient stands, or the sum where the addend is not there before; null if others need the gradient's
-  /// results by then, be it for the addend.
+  /// The position of the gradient, or of the sum where the addend is not defined before the gradient. Null if other
+  /// nodes need the gradient's results by then, including nodes that compute the addend.
   static Node *placeOf(Node &gradient, Node &sum, const Value &addend) {
     if (!addend.definer() || addend.definer()->isBefore(&gradient))
       return &gradient;
     for (unsigned i = 1; i < gradient.resultCount(); ++i)
-      if (!isReadBehind(gradient.result(i), sum, nullptr))
+      if (!isReadAfter(gradient.result(i), sum, nullptr))
         return nullptr;
     return &sum;
   }
 
-  /// The node with one operand more, in front of `place`; null if the target has no such kernel.
+  /// The node with one more operand, inserted before `place`. Null if the target has no such kernel.
   Node *create(Node &place, const Node &node, llvm::ArrayRef<Value *> operands) {
     Builder builder(function, &place);
     builder.inherit(node);
     Node *fused = builder.create(node.op(), operands, node.get<NormAttributes>());
     if (!target.unsupported(*fused)) {
-      runOf[fused] = runOf.lookup(&place);
+      regionOf[fused] = regionOf.lookup(&place);
       return fused;
     }
     fused->erase();
@@ -149,7 +149,7 @@ private:
 
   Function &function;
   const Target &target;
-  llvm::DenseMap<const Node *, size_t> runOf;
+  llvm::DenseMap<const Node *, size_t> regionOf;
 };
 
 llvm::Error run(Module &module, const PassContext &context) {

@@ -13,7 +13,7 @@ Value *named(Value *value, const llvm::Twine &name) {
   return value;
 }
 
-/// A summand as it was added up, before it is rounded to what is sent.
+/// The summand in f32, before it is rounded to the type that is sent.
 Value *beforeRounding(Builder &builder, Value *summand, DType dtype) {
   const Node *cast = summand->definer();
   bool isCast = cast && cast->op() == Op::cast && cast->operand(0)->type().dtype() == dtype;
@@ -41,17 +41,18 @@ Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::
   return named(builder.create(Op::pack, parts, attributes)->result(), names::gradientPrefix + segment.name + ".full");
 }
 
-/// The axis of the ranks that hold the same share of a segment's gradients; empty: nobody else does.
+/// The axis of the ranks that hold the same shard of a segment's gradients. Empty if no other rank does.
 std::string GradientSums::replicasOf(const State &segment) const {
   return axisOfReplicas(module, segment.over.empty() ? Split::none : placementOf(states.unitOf(segment)).split);
 }
 
-/// Is the sum of all micro-steps sent, instead of each? What is whole anyway needs no memory for that.
+/// True if the sum over all micro-steps is sent instead of each summand. Unsharded segments need no extra memory for
+/// that.
 bool GradientSums::isSentLater(const State &segment) const {
   return !sumsRanksFirst && (segment.over.empty() || keepsGradients(states.unitOf(segment)));
 }
 
-/// Over the ranks that split the segment each keeps its share.
+/// Reduces over the ranks that split the segment. Each rank keeps its shard.
 Value *GradientSums::scattered(Builder &builder, const State &segment, Value *sum) const {
   if (segment.over.empty())
     return sum;
@@ -59,7 +60,7 @@ Value *GradientSums::scattered(Builder &builder, const State &segment, Value *su
                names::gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
 }
 
-/// The others hold the same share and sum it.
+/// Sums the shard over the ranks that hold the same one.
 Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, Value *share) const {
   std::string replicas = replicasOf(segment);
   if (replicas.empty())

@@ -1,4 +1,4 @@
-// From what a rank adds up for a segment's parameters to the gradient that the segment's optimizer takes.
+// Turns the local gradient sums of a segment's parameters into the gradient that the segment's optimizer uses.
 #pragma once
 
 #include "passes/shard/sharded_states.h"
@@ -7,19 +7,20 @@ namespace fsdpc {
 
 class GradientSums {
 public:
-  /// The module's update is still the train stage's: it tells whether optimizers take gradients of 16 bits.
+  /// Requires: the module's update is still the train stage's. It shows whether optimizers read 16-bit gradients.
   GradientSums(const Module &module, const ShardedStates &states, Accumulators &accumulators,
                const PipelineOptions &options);
 
-  /// grad.<segment> of a step of one micro-step: `local` has this rank's sum for each parameter.
+  /// grad.<segment> for a step of one micro-step: `local` has this rank's sum for each parameter.
   Value *reduced(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const;
-  /// Of several: adds this micro-step's to the segment's accumulator. What makes the sum smaller happens here, in every
-  /// micro-step, what does not once, in `gradient`; with PipelineOptions::sumsRanksFirst all of it happens here.
+  /// For several micro-steps: adds this micro-step's gradient to the segment's accumulator. Reductions that make the
+  /// sum smaller happen here, in every micro-step; the others happen once, in `gradient`. With
+  /// PipelineOptions::sumsRanksFirst all of them happen here.
   void accumulate(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const;
 
-  /// grad.<segment> behind the last micro-step, in the type that it was sent in: an argument, or what was accumulated.
+  /// grad.<segment> after the last micro-step, in the type it was sent in: an argument, or the accumulated value.
   Value *gradient(Builder &builder, const State &segment) const;
-  /// As the optimizer and the norm take it.
+  /// The gradient in the form that the optimizer and the norm read.
   Value *operand(Builder &builder, const State &segment) const;
 
 private:
@@ -34,7 +35,7 @@ private:
   const ShardedStates &states;
   Accumulators &accumulators;
   bool sumsRanksFirst;
-  bool readsLowPrecision = false; ///< optimizers take gradients of 16 bits as they are
+  bool readsLowPrecision = false; ///< optimizers read 16-bit gradients directly
 };
 
 } // namespace fsdpc

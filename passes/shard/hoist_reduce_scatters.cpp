@@ -7,15 +7,15 @@ namespace fsdpc {
 
 namespace {
 
-/// The node that computes a part's memory: the part itself behind reshapes.
+/// The value whose node computes a part's memory: the part itself, through reshapes.
 Value *computedValue(Value *part) {
   while (part->definer() && part->definer()->op() == Op::reshape)
     part = part->definer()->operand(0);
   return part;
 }
 
-/// Can the part be computed where it lies in the pack? Not if the memory is somebody else's: an argument, a state, a
-/// gathered buffer, another pack, or the same part twice.
+/// True if the part can be computed in place in the pack. False if its memory has another owner (an argument, a state,
+/// a gathered buffer, another pack) or if the same part occurs twice.
 bool computedInPlace(Value *part, llvm::DenseSet<Value *> &taken) {
   Value *value = computedValue(part);
   Node *definer = value->definer();
@@ -31,7 +31,7 @@ public:
   explicit ReduceScatterHoister(Function &function) : function(function) {}
 
   void run() {
-    // Collected first: a hoisted pack would lead the walk back over nodes it has seen.
+    // Collected first: the walk would visit a hoisted pack again.
     std::vector<Node *> packs;
     for (Node *node : function)
       if (node->op() == Op::pack)
@@ -57,7 +57,7 @@ private:
     }
   }
 
-  /// The next of the collectives that sum a pack over all ranks.
+  /// The next collective in the chain that sums a pack over all ranks.
   static Node *reductionOf(const Node &summand) {
     for (Use *use = summand.result()->uses(); use; use = use->next())
       if (use->user()->op() == Op::reduceScatter || use->user()->op() == Op::allReduce)
@@ -98,6 +98,7 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass hoistReduceScatters = {"hoist_reduce_scatters", Stage::sharded, Stage::sharded, false, run};
+const Pass hoistReduceScatters = {"hoist_reduce_scatters", Stage::sharded, Stage::sharded, false, run,
+                                  FunctionKind::microStep};
 
 } // namespace fsdpc

@@ -1,7 +1,7 @@
 #include "ir/builder.h"
 #include "passes/passes.h"
 #include "passes/support/clone.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc {
@@ -10,21 +10,21 @@ namespace {
 
 class RecomputeInserter {
 public:
-  explicit RecomputeInserter(Function &step) : step(step), runOf(sectionRuns(step)) {}
+  explicit RecomputeInserter(Function &step) : step(step), regionOf(sectionRegions(step)) {}
 
   void run() {
-    std::vector<Node *> firstOfRun;
-    llvm::MapVector<size_t, std::vector<Node *>> marked; ///< by run, in program order
+    std::vector<Node *> firstOfRegion;
+    llvm::MapVector<size_t, std::vector<Node *>> marked; ///< by region, in program order
     for (Node *node : step) {
-      if (runOf.lookup(node) == firstOfRun.size())
-        firstOfRun.push_back(node);
+      if (regionOf.lookup(node) == firstOfRegion.size())
+        firstOfRegion.push_back(node);
       if (node->schedule.saving == Saving::recompute)
-        marked[runOf.lookup(node)].push_back(node);
+        marked[regionOf.lookup(node)].push_back(node);
     }
-    for (const auto &[ofRun, nodes] : marked)
+    for (const auto &[ofRegion, nodes] : marked)
       if (std::optional<size_t> reader = firstReader(nodes))
-        insert(nodes, *firstOfRun[*reader]);
-    for (const auto &[ofRun, nodes] : marked)
+        insert(nodes, *firstOfRegion[*reader]);
+    for (const auto &[ofRegion, nodes] : marked)
       for (Node *node : nodes)
         node->schedule.saving = Saving::keep;
   }
@@ -32,13 +32,13 @@ public:
 private:
   static bool isBackward(const Use &use) { return use.user()->section.phase == Phase::backward; }
 
-  /// The first run of backward that reads what one of the nodes computes.
+  /// The first region of backward that reads a result of one of the nodes.
   std::optional<size_t> firstReader(llvm::ArrayRef<Node *> nodes) const {
     std::optional<size_t> first;
     for (const Node *node : nodes)
       for (unsigned i = 0; i < node->resultCount(); ++i)
         for (const Use *use = node->result(i)->uses(); use; use = use->next())
-          if (size_t run = runOf.lookup(use->user()); isBackward(*use) && (!first || run < *first))
+          if (size_t run = regionOf.lookup(use->user()); isBackward(*use) && (!first || run < *first))
             first = run;
     return first;
   }
@@ -71,7 +71,7 @@ private:
   }
 
   Function &step;
-  const llvm::DenseMap<const Node *, size_t> runOf;
+  const llvm::DenseMap<const Node *, size_t> regionOf;
 };
 
 llvm::Error run(Module &module, const PassContext &) {
@@ -81,6 +81,7 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass insertRecompute = {"insert_recompute", Stage::sharded, Stage::sharded, /*optional=*/true, run};
+const Pass insertRecompute = {"insert_recompute",     Stage::sharded, Stage::sharded, /*optional=*/true, run,
+                              FunctionKind::microStep};
 
 } // namespace fsdpc

@@ -12,12 +12,12 @@ constexpr llvm::StringLiteral replicateAxis = "replicate";
 constexpr llvm::StringLiteral worldAxis = "world";
 
 constexpr Placement rows[] = {
-    {Strategy::noShard, Split::none, WholeCopy::always},
-    {Strategy::shardOptimizer, Split::all, WholeCopy::always},
-    {Strategy::hybridShardZero2, Split::shard, WholeCopy::forwardToBackward},
-    {Strategy::shardGradOp, Split::all, WholeCopy::forwardToBackward},
-    {Strategy::hybridShard, Split::shard, WholeCopy::perUse},
-    {Strategy::fullShard, Split::all, WholeCopy::perUse},
+    {Strategy::noShard, Split::none, UnshardedCopy::always},
+    {Strategy::shardOptimizer, Split::all, UnshardedCopy::always},
+    {Strategy::hybridShardZero2, Split::shard, UnshardedCopy::forwardToBackward},
+    {Strategy::shardGradOp, Split::all, UnshardedCopy::forwardToBackward},
+    {Strategy::hybridShard, Split::shard, UnshardedCopy::perUse},
+    {Strategy::fullShard, Split::all, UnshardedCopy::perUse},
 };
 
 std::string axisNamed(const Module &module, llvm::StringRef name) {
@@ -72,10 +72,10 @@ Placement placementOf(const Unit &unit) {
       llvm::find_if(rows, [&](const Placement &row) { return row.strategy == unit.choices.strategy; });
   assert(row != std::end(rows) && "a unit's strategy is a row of the table");
   Placement placement = *row;
-  if (unit.choices.reshardAfterForward.keepsAll() && placement.copy == WholeCopy::perUse)
-    placement.copy = WholeCopy::forwardToBackward;
+  if (unit.choices.reshardAfterForward.keepsAll() && placement.copy == UnshardedCopy::perUse)
+    placement.copy = UnshardedCopy::forwardToBackward;
   if (keepsParameters(unit) && placement.split != Split::none)
-    placement.copy = WholeCopy::always;
+    placement.copy = UnshardedCopy::always;
   return placement;
 }
 
@@ -99,7 +99,7 @@ bool changesAnything(Accumulation accumulation, const Unit &unit) {
 }
 
 int64_t reshardSizeOf(const Unit &unit) {
-  return placementOf(unit).copy == WholeCopy::perUse ? unit.choices.reshardAfterForward.groupSize : 0;
+  return placementOf(unit).copy == UnshardedCopy::perUse ? unit.choices.reshardAfterForward.groupSize : 0;
 }
 
 llvm::Expected<std::vector<MeshAxis>> meshFor(const Module &module, const PipelineOptions &options) {

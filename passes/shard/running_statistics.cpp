@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t slotAlignmentBytes = 128;
 
-/// The write of each buffer that a step moves.
+/// The write of each buffer that a step updates.
 llvm::StringMap<Node *> writesOf(const Function &step) {
   llvm::StringMap<Node *> writes;
   for (Node *node : step)
@@ -75,7 +75,7 @@ void RunningStatistics::addState(Run &run, llvm::ArrayRef<const Parameter *> buf
   run.state = &module.addState(std::move(state));
 }
 
-/// What the run moves by, of this rank, laid out like it. What others read too stays where it is.
+/// Packs this rank's updates of the region, in the region's layout. Values that other nodes read too are copied.
 Value *RunningStatistics::packed(Builder &builder, const Run &run) {
   PackAttributes attributes{{}, run.state->paddedElements};
   llvm::SmallVector<Value *, 8> parts;

@@ -1,5 +1,5 @@
-// Buffers of the model in a sharded program: whole on every rank, in flat runs, so that all running statistics that
-// move alike are summed over the ranks together and are one loop.
+// Buffers of the model in a sharded program. They are replicated on every rank, in flat contiguous regions, so that all
+// running statistics with the same update are summed over the ranks together and updated in one loop.
 #pragma once
 
 #include "ir/builder.h"
@@ -9,14 +9,14 @@ namespace fsdpc {
 
 class RunningStatistics {
 public:
-  /// The module is in the train stage and has its mesh.
+  /// Requires: the module is in the train stage and has its mesh.
   explicit RunningStatistics(Module &module) : module(module) {}
 
-  /// Adds the runs: a state for the buffers that one momentum moves, one for those that nothing does. Calls
-  /// placed(run, slot) for each buffer.
+  /// Adds the regions: one state per momentum for the buffers it updates, and one for the buffers that nothing updates.
+  /// Calls placed(run, slot) for each buffer.
   void add(llvm::function_ref<void(const State &run, const SegmentSlot &slot)> placed);
 
-  /// At the end of micro_step each run moves as a whole, instead of buffer by buffer:
+  /// Updates each region as a single buffer at the end of micro_step, instead of buffer by buffer:
   ///     %s = batch_sum %m ranks(2); %n = update_statistics %old, %s; write @bn.running_mean %n    (of each buffer)
   ///     ->  %p = pack %m, ...; %s = all_reduce %p; %r = read @buffers; write @buffers (%r * (1 - m) + %s * m)
   void updateRuns(Function &step);

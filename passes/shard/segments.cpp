@@ -10,17 +10,17 @@ namespace fsdpc {
 namespace {
 
 constexpr int64_t slotAlignmentBytes = 128;
-// A gather of their own for the parameters that backward needs pays if it spares at least this part of the unit.
+// A separate gather for the parameters that backward needs must save at least 1/sparedPart of the unit.
 constexpr int64_t sparedPart = 4;
 
-/// What parameters of one segment have in common.
+/// Properties that the parameters of one segment share.
 struct Kind {
-  bool isWhole = false;
+  bool isUnsharded = false;
   bool isFrozen = false;
   bool isForwardOnly = false;
   DType dtype = DType::f32;
-  DType usedIn = DType::f32;    ///< what is gathered; perhaps a 16-bit copy
-  DType reducedIn = DType::f32; ///< what gradients are sent in
+  DType usedIn = DType::f32;    ///< the type that is gathered; may be a 16-bit copy
+  DType reducedIn = DType::f32; ///< the type that gradients are sent in
   friend auto operator<=>(const Kind &, const Kind &) = default;
 };
 
@@ -67,11 +67,11 @@ private:
   Kind kindOf(const Parameter &parameter) const {
     Placement placement = placementOf(module.units[module.unitIndex(parameter.unit)]);
     Kind kind;
-    kind.isWhole = parameter.ignored || placement.split == Split::none;
+    kind.isUnsharded = parameter.ignored || placement.split == Split::none;
     kind.isFrozen = !request.trained.contains(parameter.name);
-    // Only a second gather can be spared.
+    // Only a second gather can be saved.
     kind.isForwardOnly =
-        !kind.isWhole && placement.copy == WholeCopy::perUse && !request.inBackward.contains(parameter.name);
+        !kind.isUnsharded && placement.copy == UnshardedCopy::perUse && !request.inBackward.contains(parameter.name);
     kind.dtype = parameter.type.dtype();
     auto rounded = request.rounded.find(parameter.name);
     kind.usedIn = rounded == request.rounded.end() ? kind.dtype : rounded->second;
@@ -80,7 +80,7 @@ private:
     return kind;
   }
 
-  /// What backward does not need travels with the rest, if that is there and this is few bytes.
+  /// Parameters that backward does not need are gathered with the others if they are few bytes.
   static void joinSmallParts(std::map<Kind, Group> &kinds) {
     for (auto entry = kinds.begin(); entry != kinds.end();) {
       Group &group = entry->second;
@@ -102,18 +102,18 @@ private:
         joined.members.insert(joined.members.end(), rest->second.members.begin(), rest->second.members.end());
       }
       joined.kind = kind;
-      llvm::sort(joined.members); // as the module lists them
+      llvm::sort(joined.members); // in the order of the module
       kinds[kind] = std::move(joined);
     }
   }
 
   int64_t bucketBytes(const Kind &kind) const {
-    return kind.isWhole ? request.reduceBucketBytes : request.allGatherBucketBytes;
+    return kind.isUnsharded ? request.reduceBucketBytes : request.allGatherBucketBytes;
   }
 
   std::vector<Group> bucketed() const {
     std::vector<Group> buckets;
-    std::map<Kind, size_t> open; ///< the bucket of each kind that may grow
+    std::map<Kind, size_t> open; ///< per kind, the bucket that can still grow
     for (const Group &group : groups) {
       int64_t limit = bucketBytes(group.kind);
       if (limit == 0) {
@@ -136,7 +136,7 @@ private:
     return buckets;
   }
 
-  /// One unit, or neighbours that are placed alike.
+  /// True for one unit, or for neighbouring units with equal placement.
   bool mayShare(const Group &bucket, const Group &group) const {
     const UnitChoices &a = module.units[bucket.unit].choices, &b = module.units[group.unit].choices;
     int32_t last = module.unitIndex(bucket.members.back()->unit);
@@ -150,7 +150,7 @@ private:
     segment.role = StateRole::segment;
     segment.unit = unit.name;
     segment.trainable = !group.kind.isFrozen;
-    segment.over = group.kind.isWhole ? "" : axisOf(module, placementOf(unit).split);
+    segment.over = group.kind.isUnsharded ? "" : axisOf(module, placementOf(unit).split);
     int64_t ranks = segment.over.empty() ? 1 : module.axis(segment.over)->size;
     int64_t atom = slotAlignmentBytes /
                    std::min({byteSize(group.kind.dtype), byteSize(group.kind.usedIn), byteSize(group.kind.reducedIn)});
@@ -168,13 +168,13 @@ private:
 
   std::string freshName(const Unit &unit, const Kind &kind) {
     std::string name = unit.name + (kind.isFrozen ? ".frozen" : ".p");
-    if (kind.isWhole && placementOf(unit).split != Split::none)
+    if (kind.isUnsharded && placementOf(unit).split != Split::none)
       name += ".ignored";
     if (kind.isForwardOnly)
       name += ".forward";
     if (kind.dtype != DType::f32)
       name += "." + nameOf(kind.dtype).str();
-    // What is used rounded has the plain name; its copy is named after the type.
+    // A segment that is used rounded has the plain name; its copy is named after the type.
     if (kind.usedIn == DType::f32 && !request.rounded.empty())
       name += ".f32";
     std::string unique = name;

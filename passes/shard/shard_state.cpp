@@ -1,4 +1,4 @@
-// From "every rank has every parameter" to shards. Everything is inserted in its obviously right form: a gather where
+// From "every rank has every parameter" to shards. Collectives are inserted in their most direct form: a gather where
 // the parameter was read, a reduction where the gradient was returned. sinkGathers and hoistReduceScatters move them to
 // where they cost least.
 #include "ir/ops/attributes.h"
@@ -37,7 +37,7 @@ public:
   }
 
 private:
-  /// The whole of a segment; where it is split, `name` is what arrives.
+  /// The unsharded segment. Where it is split, the gathered value is called `name`.
   Value *gather(Builder &builder, Value *shard, const State &segment, llvm::StringRef name) {
     if (segment.over.empty())
       return shard;
@@ -51,9 +51,9 @@ private:
     return value;
   }
 
-  /// A parameter becomes a view of its segment's whole: gathered right here, or where a copy of it lives.
+  /// Replaces a parameter by a view of its unsharded segment: gathered here, or read from its replica.
   void replaceReads(Function &function) {
-    std::map<std::pair<const State *, Section>, Value *> wholes; ///< what is whole is read once per section
+    std::map<std::pair<const State *, Section>, Value *> wholes; ///< unsharded values, read once per section
     std::vector<Node *> replaced;
     for (Node *node : function) {
       if (node->op() != Op::read)
@@ -93,8 +93,8 @@ private:
     read.erase();
   }
 
-  /// grad.<parameter> = batch_sum(local) becomes grad.<segment> = reduce_scatter(pack(locals)), or is added to what the
-  /// micro-steps before have summed.
+  /// Replaces grad.<parameter> = batch_sum(local) by grad.<segment> = reduce_scatter(pack(locals)), or adds it to the
+  /// sum of the previous micro-steps.
   void returnShards(Function &step) {
     Node *ret = step.returnNode();
     llvm::SmallVector<Value *, 8> values;
@@ -129,10 +129,10 @@ private:
     builder.setInsertionPoint(nullptr);
     builder.setSection({});
     builder.ret(values, names);
-    eraseDeadNodes(step); // roundings for a sum that is now in update
+    eraseDeadNodes(step); // casts for a sum that is now in update
   }
 
-  /// What is left of batch_sum are scalars and other values every rank needs whole.
+  /// The remaining batch_sums are scalars and other values that every rank needs in full.
   void reduceScalars(Function &function) {
     std::string everybody = axisOfAll(module);
     for (Node *node : function) {
@@ -181,7 +181,7 @@ private:
     builder.ret({}, {});
   }
 
-  /// Of all segments, for what needs them before the first optimizer.
+  /// The gradients of all segments, for nodes that need them before the first optimizer.
   llvm::StringMap<Value *> allGradients(Builder &builder) {
     llvm::StringMap<Value *> gradients;
     for (const State &segment : module.states)
@@ -193,8 +193,8 @@ private:
     return gradients;
   }
 
-  /// One accumulator for the gradients that are split over the same ranks, on each of which its sum over them arrives.
-  /// Ranks that hold the same gradients, or all of them, have nothing to add.
+  /// One accumulator for the gradients that are split over the same ranks. Their sum over these ranks is available on
+  /// each of them. Ranks that hold the same gradients are not summed over.
   std::vector<Value *> sumSquares(Builder &builder, const llvm::StringMap<Value *> &gradients) {
     std::map<std::string, std::vector<Value *>> byAxis;
     for (const State &segment : module.states)
@@ -265,8 +265,8 @@ private:
     builder.writeState(replica, gather(builder, shard, segment, replica.name));
   }
 
-  /// From here on a broken rule is our fault, and the dump is for reading: where a node came from is in the train
-  /// stage. A program names the nodes whose indices it checks.
+  /// From here on a broken rule is an internal error, and dumps should be readable: the train stage shows where a node
+  /// is from. Nodes whose indices the program checks keep their source.
   void dropSources() {
     for (const std::unique_ptr<Function> &function : module.functions)
       for (Node *node : *function)
@@ -296,6 +296,12 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass shardState = {"shard_state", Stage::train, Stage::sharded, false, run};
+const Pass shardState = {"shard_state",
+                         Stage::train,
+                         Stage::sharded,
+                         false,
+                         run,
+                         {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights,
+                          FunctionKind::tapGradients, FunctionKind::update}};
 
 } // namespace fsdpc

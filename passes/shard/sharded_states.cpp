@@ -18,7 +18,7 @@ bool isReadInBackward(const Node &read) {
   return false;
 }
 
-/// The 16-bit type that every use of the parameter rounds it to; nullopt if one does not.
+/// The 16-bit type that every use of the parameter rounds it to; nullopt if one use does not.
 std::optional<DType> roundedType(const Node &read) {
   std::optional<DType> type;
   for (const Use *use = read.result()->uses(); use; use = use->next()) {
@@ -60,7 +60,7 @@ llvm::StringSet<> ShardedStates::readInBackward() const {
   return names;
 }
 
-/// What steps and evaluation use of a parameter, if all of it is rounded.
+/// Collects the types that steps and evaluation round a parameter to, if all uses are rounded.
 void ShardedStates::collectRounded() {
   llvm::StringSet<> otherwise;
   for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep})
@@ -96,21 +96,21 @@ void ShardedStates::addOptimizerStates(const State &segment, const OptimizerLayo
 void ShardedStates::addReplica(const State &segment) {
   auto found = rounded.find(segment.slots.front().parameter);
   DType usedIn = found == rounded.end() ? segment.type.dtype() : found->second;
-  bool isWhole = !segment.over.empty() && placementOf(unitOf(segment)).copy == WholeCopy::always;
-  if (!isWhole && usedIn == segment.type.dtype())
+  bool isUnsharded = !segment.over.empty() && placementOf(unitOf(segment)).copy == UnshardedCopy::always;
+  if (!isUnsharded && usedIn == segment.type.dtype())
     return;
   State state;
   state.name =
-      segment.name + (usedIn == segment.type.dtype() ? "" : "." + nameOf(usedIn).str()) + (isWhole ? ".full" : "");
+      segment.name + (usedIn == segment.type.dtype() ? "" : "." + nameOf(usedIn).str()) + (isUnsharded ? ".full" : "");
   state.role = StateRole::replica;
-  state.type = Type(usedIn, {isWhole ? segment.paddedElements : segment.type.elements()});
-  state.over = isWhole ? "" : segment.over;
+  state.type = Type(usedIn, {isUnsharded ? segment.paddedElements : segment.type.elements()});
+  state.over = isUnsharded ? "" : segment.over;
   state.owner = segment.name;
   state.unit = segment.unit;
   state.paddedElements = segment.paddedElements;
   state.trainable = segment.trainable;
   state.slots = segment.slots;
-  state.onHost = segment.onHost && !isWhole;
+  state.onHost = segment.onHost && !isUnsharded;
   replicas[segment.name] = &module.addState(std::move(state));
 }
 
@@ -123,7 +123,7 @@ const State &ShardedStates::sourceOf(const Node &read, const State &segment) con
 void ShardedStates::dropParameterStates() {
   std::deque<State> kept;
   for (State &state : module.states) {
-    bool perParameter = state.role == StateRole::parameter || (state.role == StateRole::buffer && !state.isRun()) ||
+    bool perParameter = state.role == StateRole::parameter || (state.role == StateRole::buffer && !state.isFlat()) ||
                         (state.role == StateRole::optimizer && module.parameter(state.owner));
     if (!perParameter)
       kept.push_back(std::move(state));

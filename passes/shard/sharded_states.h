@@ -1,4 +1,4 @@
-// The states of a sharded program: which segments take the place of which parameters, and what comes with a segment.
+// The states of a sharded program: which segments replace which parameters, and the states that belong to a segment.
 #pragma once
 
 #include "passes/options.h"
@@ -10,7 +10,7 @@
 namespace fsdpc {
 
 struct SlotOf {
-  const State *segment = nullptr; ///< or run of buffers; null: the state is neither parameter nor buffer
+  const State *segment = nullptr; ///< or region of buffers; null: the state is neither parameter nor buffer
   const SegmentSlot *slot = nullptr;
 };
 
@@ -18,23 +18,24 @@ inline bool isTrainedSegment(const State &state) { return state.role == StateRol
 
 class ShardedStates {
 public:
-  /// The module is in the train stage and has its mesh.
+  /// Requires: the module is in the train stage and has its mesh.
   ShardedStates(Module &module, const PipelineOptions &options) : module(module), options(options) {}
 
-  /// Adds runs of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
-  /// replica, where it has one. Reads of parameters must still be there: they tell what is rounded and what backward
-  /// reads.
+  /// Adds regions of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
+  /// replica, where it has one. Requires: reads of parameters still exist. They show which parameters are rounded and
+  /// which backward reads.
   void add(const OptimizerLayout &layout, Accumulators &accumulators, RunningStatistics &statistics);
-  /// Removes what the added ones stand for.
+  /// Removes the states that the added ones replace.
   void dropParameterStates();
 
   SlotOf find(llvm::StringRef parameter) const { return slots.lookup(parameter); }
   const Unit &unitOf(const State &segment) const { return module.units[module.unitIndex(segment.unit)]; }
-  /// What is gathered if it is not the segment itself: its whole that stays, or what is used rounded. May be null.
+  /// The state that is gathered or read instead of the segment: its unsharded copy, or its rounded copy. May be null.
   const State *replicaOf(const State &segment) const { return replicas.lookup(segment.name); }
-  /// What a read of one of the segment's parameters reads: the replica, unless it is rounded and this use is not.
+  /// The state that a read of one of the segment's parameters reads: the replica, unless it is rounded and this use is
+  /// not.
   const State &sourceOf(const Node &read, const State &segment) const;
-  /// What the gradients of a trained segment are sent in.
+  /// The type that the gradients of a trained segment are sent in.
   DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
 
 private:
@@ -46,9 +47,9 @@ private:
 
   Module &module;
   const PipelineOptions &options;
-  llvm::StringMap<DType> rounded;          ///< parameters that steps use in this 16-bit type only
+  llvm::StringMap<DType> rounded;          ///< parameters that steps use only in this 16-bit type
   llvm::StringMap<DType> reducedIn;        ///< by trained parameter
-  llvm::StringMap<const State *> replicas; ///< by the segment that they repeat
+  llvm::StringMap<const State *> replicas; ///< by the segment that they copy
   llvm::StringMap<SlotOf> slots;           ///< by parameter
 };
 

@@ -1,18 +1,20 @@
-// sink_gathers: when each segment is unsharded, and when it is freed again.
+// sink_gathers: decides when each segment is unsharded and when it is freed.
 //
-// The problem. shard_state puts a read, an all_gather and a view where a sharded parameter was read, and no free. So a
-// segment is gathered once for each of its parameters. Backward reads the views that forward made, so every segment
-// that backward reads is unsharded where forward ends. full_shard wants each unsharded only while its unit computes.
+// The problem. shard_state replaces each read of a sharded parameter by a read, an all_gather and a view, and inserts
+// no free. So a segment is gathered once for each of its parameters. Backward reads the views that forward created, so
+// every segment that backward reads stays unsharded to the end of forward. full_shard wants each segment unsharded only
+// while its unit computes.
 //
-// The idea. No function gathers a state for use and writes it: `update` alone writes segments and replicas, and what it
-// gathers it writes to a replica; those gathers stay. So any other gather may stand anywhere in its function. The pass
-// groups the uses of a segment by run (unitRuns: neighbours of one section; a recompute section and the backward behind
-// it count as one) and looks through views and reshapes. Each group gets its own read, all_gather and views before its
-// first use and one free behind its last; the old gathers go. Where a unit stays unsharded from forward to backward
-// (WholeCopy::forwardToBackward), each segment has one group per function. Then keepAcrossBoundaries joins two gathers
-// of one segment if no other gather stands between them; from forward to backward it does so only where the unit leaves
-// reshard_after_forward at its default. With reshard_after_forward(k), reshardToSmallerGroups lets forward keep this
-// rank's part of the segment within a group of k ranks, and backward gathers those parts.
+// The idea. No function both gathers a state for use and writes it. Only `update` writes segments and replicas, and it
+// gathers only to write replicas; those gathers stay. So every other gather can be at any position in its function. The
+// pass groups the uses of a segment by region (unitRegions: consecutive nodes of one section; a recompute section and
+// the backward after it count as one) and looks through views and reshapes. Each group gets its own read, all_gather
+// and views before its first use and one free after its last use. The old gathers are erased. Where a unit stays
+// unsharded from forward to backward (UnshardedCopy::forwardToBackward), each segment has one group per function. Then
+// keepAcrossBoundaries joins two gathers of one segment if no other gather is between them. From forward to backward it
+// does so only where the unit leaves reshard_after_forward at its default. With reshard_after_forward(k),
+// reshardToSmallerGroups keeps this rank's part of the segment within a group of k ranks after forward, and backward
+// gathers those parts.
 //
 // Example: micro_step of tests/passes/sink_gathers.fsir, shortened, with @u for @second and %f for %second.p.full.
 //
@@ -28,31 +30,32 @@
 //     %5 = matmul %1, %h : f32[6,3]                            }
 //   }
 //
-// @third forward reads a parameter of @second too. Between it and the backward of @second stands no other gather, so
-// the gather in @third forward serves both and is freed behind its last use in backward.
+// @third forward reads a parameter of @second too. No other gather is between it and the backward of @second, so the
+// gather in @third forward serves both and is freed after its last use in backward.
 //
-// What is checked. After every pass verify() rejects a use after the free and a second free (V15) and, once one
-// gathered buffer is freed, one that is not (V16). A compile that passes the train stage ends in checkAgainstTrain
-// (passes/check), which derives from the planned module which parameter each view of a gather shows. Nothing proves a
-// lifetime to be as short as possible. Tests show it of examples: sink_gathers.fsir, sink_gathers_lifetimes.fsir and
-// reused_layer.fsir in tests/passes, and HoldsAtMostTwoGatheredUnits in tests/unit/pipeline_test.cpp.
+// What is checked. After every pass verify() rejects a use after free and a double free (V15). If one gathered buffer
+// is freed, it also rejects a gathered buffer that is not freed (V16). A compile from the train stage or earlier ends
+// in checkAgainstTrain (passes/check), which derives from the planned module which parameter each view of a gather
+// reads. Nothing proves that a lifetime is as short as possible. Tests check it for examples: sink_gathers.fsir,
+// sink_gathers_lifetimes.fsir and reused_layer.fsir in tests/passes, and HoldsAtMostTwoGatheredUnits in
+// tests/unit/pipeline_test.cpp.
 //
 // Cost: O(n + u (d + log g)), with n nodes, u uses of gathered buffers in g groups, and chains of at most d views and
-// reshapes. Uses are reached from their gather, and their order is a comparison of numbers (Node::isBefore), since no
-// node moves while uses are collected.
+// reshapes. Uses are found through the use list of their gather. Their order is a comparison of numbers
+// (Node::isBefore), since no node moves while uses are collected.
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/shard/placement.h"
 #include "passes/support/clone.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc {
 
 namespace {
 
-/// All uses of one segment within one run.
+/// All uses of one segment within one region.
 struct Site {
   Node *firstUser = nullptr;
   Node *lastUser = nullptr;
@@ -61,7 +64,7 @@ struct Site {
 
 class GatherSinker {
 public:
-  explicit GatherSinker(Function &function) : function(function), runOf(unitRuns(function)) {}
+  explicit GatherSinker(Function &function) : function(function), regionOf(unitRegions(function)) {}
 
   void run() {
     for (const Unit &unit : function.module()->units)
@@ -79,7 +82,7 @@ public:
   }
 
 private:
-  /// What refreshes a replica is gathered where it stands, and stays.
+  /// False for a gather that refreshes a replica: it stays where it is.
   static bool isForHere(const Node &gather) {
     for (Use *use = gather.result()->uses(); use; use = use->next())
       if (use->user()->op() == Op::write)
@@ -91,7 +94,7 @@ private:
     return shard.definer() && shard.definer()->op() == Op::read ? shard.definer() : nullptr;
   }
 
-  /// What is gathered: a state, whichever read it comes from, or a carried gradient.
+  /// The gathered object: a state, whichever read it is from, or a carried gradient.
   using Key = const void *;
 
   static Key keyOf(const Node &gather) {
@@ -104,7 +107,7 @@ private:
     obsolete.push_back(&gather);
     const Key key = keyOf(gather);
     sources[key] = &gather;
-    // Each site gets views and reshapes of its own.
+    // Each site gets its own views and reshapes.
     llvm::SmallVector<Value *, 8> aliases = {gather.result()};
     while (!aliases.empty())
       for (Use *use = aliases.pop_back_val()->uses(); use; use = use->next()) {
@@ -123,12 +126,12 @@ private:
 
   bool livesToBackward(const Node &gather) const {
     const Unit *unit = unitOf(gather);
-    return unit && placementOf(*unit).copy == WholeCopy::forwardToBackward;
+    return unit && placementOf(*unit).copy == UnshardedCopy::forwardToBackward;
   }
 
   void add(Key key, Use *use) {
     Node *user = use->user();
-    Site &site = sites[{key, livesToBackward(*sources.lookup(key)) ? 0 : runOf.lookup(user)}];
+    Site &site = sites[{key, livesToBackward(*sources.lookup(key)) ? 0 : regionOf.lookup(user)}];
     site.uses.push_back(use);
     if (!site.firstUser || user->isBefore(site.firstUser))
       site.firstUser = user;
@@ -160,7 +163,7 @@ private:
     builder.create(Op::free, {gather->result()})->section = site.lastUser->section;
   }
 
-  /// The chain of views and reshapes that leads to `value`, over another gather.
+  /// Rebuilds the chain of views and reshapes that leads to `value` on top of another gather.
   Value *rebuild(Builder &builder, Value *value, Node &gather, ValueMap &rebuilt) {
     llvm::SmallVector<Node *, 4> chain;
     for (; value->definer()->op() != Op::allGather; value = value->definer()->operand(0))
@@ -178,7 +181,7 @@ private:
   }
 
   void eraseTree(Node &gather) {
-    // Aliases use each other, and what has uses cannot be erased: all let go of their operands first.
+    // Aliases use each other, and a node with uses cannot be erased. So all of them drop their operands first.
     llvm::SmallVector<Node *, 8> aliases;
     llvm::SmallVector<Value *, 8> pending = {gather.result()};
     while (!pending.empty())
@@ -196,7 +199,7 @@ private:
       read->erase();
   }
 
-  /// Mostly for the last unit of forward, which is the first of backward.
+  /// Applies mostly to the last unit of forward, which is the first of backward.
   void keepAcrossBoundaries() {
     Node *lastFree = nullptr;
     Node *lastGather = nullptr;
@@ -222,7 +225,7 @@ private:
     }
   }
 
-  /// Between forward and backward only the default keeps what is used next.
+  /// From forward to backward, a segment that is used next is kept only with the default setting.
   bool mayStay(const Node &free, const Node &gather) const {
     const Unit *unit = unitOf(gather);
     bool turns = free.section.phase == Phase::forward && gather.section.phase != Phase::forward;
@@ -231,7 +234,7 @@ private:
 
   /// For units with a reshard group.
   void reshardToSmallerGroups() {
-    llvm::DenseMap<const State *, Node *> kept; ///< segment -> take_shard behind its last use in forward
+    llvm::DenseMap<const State *, Node *> kept; ///< segment -> the free after its last use in forward
     for (Node *node : function) {
       if (node->op() != Op::allGather)
         continue;
@@ -275,10 +278,10 @@ private:
 
   Function &function;
   llvm::DenseMap<Node *, Node *> parts; ///< free -> the take_shard before it
-  llvm::DenseMap<const Node *, size_t> runOf;
+  llvm::DenseMap<const Node *, size_t> regionOf;
   llvm::StringMap<const Unit *> unitByName;
   llvm::DenseMap<Key, Node *> sources;
-  llvm::MapVector<std::pair<Key, size_t>, Site> sites; ///< by what is gathered and the run that reads it
+  llvm::MapVector<std::pair<Key, size_t>, Site> sites; ///< by gathered object and the region that reads it
   std::vector<Node *> obsolete;
 };
 

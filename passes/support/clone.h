@@ -9,9 +9,9 @@ namespace fsdpc {
 
 using ValueMap = llvm::DenseMap<Value *, Value *>;
 
-/// Appends a copy of every node of `from` but its `return` to `to`. Arguments are added to `to` with the same kinds and
-/// names unless `values` already maps them. `values` receives old value -> new value. `replace` may give a node's
-/// single result instead of copying the node (null: copy it).
+/// Appends a copy of every node of `from` except its `return` to `to`. Arguments are added to `to` with the same kinds
+/// and names unless `values` already maps them. `values` receives old value -> new value. `replace` may return a
+/// replacement for a node's single result (null: copy the node).
 void cloneBody(const Function &from, Function &to, ValueMap &values,
                llvm::function_ref<Value *(Builder &, const Node &, const ValueMap &)> replace = nullptr);
 
@@ -20,7 +20,7 @@ int64_t resultIndex(const Function &function, llvm::StringRef name);
 /// Its value; null if there is none.
 Value *resultValue(const Function &function, llvm::StringRef name);
 
-/// Removes the results that the predicate names.
+/// Removes the results that the predicate selects.
 void eraseResults(Function &function, llvm::function_ref<bool(llvm::StringRef name)> isObsolete);
 /// The user that comes first in the function; null if there is none.
 Node *firstUser(const Value &value);

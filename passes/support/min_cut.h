@@ -1,4 +1,4 @@
-// The cheapest way to part a source from a sink.
+// Minimum cut between a source and a sink.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ public:
   explicit MinCut(uint32_t nodes) : edgesOf(nodes) {}
   void addEdge(uint32_t from, uint32_t to, int64_t capacity);
 
-  /// Which nodes lie on the sink's side of the minimum cut that is nearest to the sink.
+  /// The nodes on the sink's side of the minimum cut that is nearest to the sink.
   std::vector<bool> sinkSide(uint32_t source, uint32_t sink);
 
 private:
@@ -28,10 +28,10 @@ private:
   bool findLevels(uint32_t source, uint32_t sink);
   bool augment(uint32_t source, uint32_t sink);
 
-  std::vector<Edge> edges; ///< edge i and its reverse i ^ 1 are neighbours
+  std::vector<Edge> edges; ///< edge i and its reverse i ^ 1 are adjacent
   std::vector<std::vector<uint32_t>> edgesOf;
   std::vector<int32_t> level;
-  std::vector<std::size_t> tried; ///< per node, edges that lead nowhere on this level graph
+  std::vector<std::size_t> tried; ///< per node, edges that are dead ends on this level graph
 };
 
 } // namespace fsdpc

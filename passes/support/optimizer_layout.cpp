@@ -37,23 +37,27 @@ OptimizerLayout rmspropLayout(const OptimizerOptions &options) {
   return layout;
 }
 
-OptimizerLayout unguardedLayout(const OptimizerOptions &options) {
-  if (options.kind == "sgd")
-    return sgdLayout(options);
-  if (options.kind == "rmsprop")
-    return rmspropLayout(options);
-  if (options.kind == "adadelta")
-    return {Op::adadelta, {}, {"square_avg", "acc_delta"}, {"lr", "rho", "eps", "weight_decay"}};
-  if (options.kind == "adagrad")
-    return {
-        Op::adagrad, {}, {"sum"}, {"lr", "lr_decay", "eps", "weight_decay", "step"}, options.initialAccumulatorValue};
-  if (options.kind == "lion")
-    return {Op::lion, {}, {"exp_avg"}, {"lr", "beta1", "beta2", "weight_decay"}};
-  assert((options.kind == "adam" || options.kind == "adamw") && "the options schema lists the optimizers");
+OptimizerLayout adamLayout(bool decoupled) {
   OptimizerLayout layout{
       Op::adam, {}, {"exp_avg", "exp_avg_sq"}, {"lr", "beta1", "beta2", "eps", "weight_decay", "step"}};
-  layout.attributes.decoupled = options.kind == "adamw";
+  layout.attributes.decoupled = decoupled;
   return layout;
+}
+
+OptimizerLayout unguardedLayout(const OptimizerOptions &options) {
+  switch (options.kind) {
+  case OptimizerKind::adamw: return adamLayout(/*decoupled=*/true);
+  case OptimizerKind::adam: return adamLayout(/*decoupled=*/false);
+  case OptimizerKind::sgd: return sgdLayout(options);
+  case OptimizerKind::rmsprop: return rmspropLayout(options);
+  case OptimizerKind::adadelta:
+    return {Op::adadelta, {}, {"square_avg", "acc_delta"}, {"lr", "rho", "eps", "weight_decay"}};
+  case OptimizerKind::adagrad:
+    return {
+        Op::adagrad, {}, {"sum"}, {"lr", "lr_decay", "eps", "weight_decay", "step"}, options.initialAccumulatorValue};
+  case OptimizerKind::lion: return {Op::lion, {}, {"exp_avg"}, {"lr", "beta1", "beta2", "weight_decay"}};
+  }
+  llvm_unreachable("all optimizers are listed");
 }
 
 } // namespace

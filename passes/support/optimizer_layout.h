@@ -1,5 +1,5 @@
-// How each optimizer op is called: its state fields and scalars, in operand order (ir/ops/optimizer.cpp). Both the
-// train-stage update and its form on shards are built from this one table.
+// The operands of each optimizer op: its state fields and scalars, in operand order (ir/ops/optimizer.cpp). The
+// train-stage update and its sharded form are both built from this table.
 #pragma once
 
 #include "ir/builder.h"
@@ -22,14 +22,14 @@ struct OptimizerLayout {
 /// For resolved options. Momentum 0 means: no momentum buffer.
 OptimizerLayout optimizerLayout(const OptimizerOptions &options);
 
-/// As the train stage's update calls its optimizer; whoever edited that stage is followed.
+/// Derived from the optimizer nodes of the train stage's update, so that edits of that stage are respected.
 OptimizerLayout optimizerLayout(const Module &train);
 
 /// One of the layout's fields for `owner`, a parameter or a segment of several; not yet part of a module.
 State optimizerState(const std::string &owner, const Type &type, const std::string &field,
                      const OptimizerLayout &layout);
 
-/// Adds the scalar states the layout needs, if they are not there yet.
+/// Adds the scalar states that the layout needs, if they do not exist yet.
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options);
 
 } // namespace fsdpc

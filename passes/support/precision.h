@@ -1,4 +1,4 @@
-// Which types a unit's numbers are computed and sent in: what is said of the unit, else what the options say.
+// The types that a unit computes and sends in: the unit's own setting, else the options'.
 #pragma once
 
 #include "ir/module.h"
@@ -6,10 +6,10 @@
 
 namespace fsdpc {
 
-/// What nodes of the unit compute in. -1: of no unit.
+/// The compute type of the unit's nodes. unit -1: nodes without a unit.
 DType paramDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
 
-/// What the gradients of the unit's f32 parameters are sent and summed over ranks in. f32 where one rank is all.
+/// The type in which the gradients of the unit's f32 parameters are sent and summed over ranks. f32 with a single rank.
 DType reduceDTypeOf(const Module &module, int32_t unit, const PipelineOptions &options);
 
 } // namespace fsdpc

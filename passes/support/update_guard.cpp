@@ -97,10 +97,10 @@ GuardBuilder::GuardBuilder(Builder &builder, const UpdateGuard &guard, llvm::Arr
   clip->result(0)->setName("grad_norm");
   clip->result(1)->setName("gradient_scale");
   clip->result(2)->setName("is_finite");
-  judgeNorm();
+  checkNorm();
 }
 
-void GuardBuilder::judgeNorm() {
+void GuardBuilder::checkNorm() {
   const Module &module = builder.module();
   llvm::SmallVector<Value *, 6> operands = {clip->result(0), clip->result(2),
                                             builder.readState(*module.state(spikeLimit))};

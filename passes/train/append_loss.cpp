@@ -1,5 +1,5 @@
-// The loss, made global: terms are weighted per sample, summed here, and summed over ranks by batch_sum; a mean divides
-// by a count that depends on labels only, so the prologue knows it before the first backward (ir/README.md, R7).
+// The global loss. Terms are weighted per sample, summed here, and summed over ranks by batch_sum. A mean divides by a
+// count that depends on labels only, so the prologue computes it before the first backward (ir/README.md, R7).
 #include "ir/ops/attributes.h"
 #include "ir/ops/helpers.h"
 #include "ir/reserved_names.h"
@@ -14,13 +14,13 @@ namespace {
 
 bool isClassLoss(LossKind kind) { return kind == LossKind::crossEntropy || kind == LossKind::nll; }
 
-/// The loss as resolved: an in-graph loss brings its own reduction.
+/// The resolved loss. An in-graph loss has its own reduction.
 struct LossRequest {
   LossOptions options;
   int64_t microBatchSize;
 };
 
-/// What the loss reads, found once on the forward function.
+/// The values that the loss reads, found once in the forward function.
 struct LossSite {
   Value *output = nullptr; ///< the graph output; or the terms of an in-graph loss
   Value *counts = nullptr; ///< in-graph loss: 1 where a term counts
@@ -81,15 +81,15 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
   return site;
 }
 
-/// Below the cast that made an output f32: losses take 16-bit scores as they are.
+/// The value before the cast of an output to f32: losses read 16-bit scores directly.
 Value *beforeCast(Value *output) {
   Node *cast = output->definer();
-  bool widens = cast && cast->op() == Op::cast && isHalf(cast->operand(0)->type().dtype()) &&
-                output->type().dtype() == DType::f32;
-  return widens ? cast->operand(0) : output;
+  bool promotes = cast && cast->op() == Op::cast && isHalf(cast->operand(0)->type().dtype()) &&
+                  output->type().dtype() == DType::f32;
+  return promotes ? cast->operand(0) : output;
 }
 
-/// Builds the loss inside one function (micro_step, eval_step or prologue), over that function's copies of the values.
+/// Builds the loss in one function (micro_step, eval_step or prologue), from that function's copies of the values.
 class LossBuilder {
 public:
   LossBuilder(Function &function, const LossOptions &options, int64_t microBatchSize)
@@ -108,7 +108,7 @@ public:
 
   Value *labels(const Type &type) { return inputNamed(options.labels, type); }
 
-  /// sample_weight[B], stretched over `shape`, whose dim 0 is a multiple of B.
+  /// sample_weight[B], broadcast to `shape`, whose dim 0 is a multiple of B.
   llvm::Expected<Value *> weights(llvm::ArrayRef<int64_t> shape) {
     int64_t batch = microBatchSize;
     if (shape.empty() || shape[0] % batch != 0)
@@ -144,7 +144,7 @@ public:
     output = beforeCast(output);
     Node *definer = output->definer();
     int64_t last = output->type().rank() - 1;
-    // nll of log_softmax is cross entropy of its operand, without the log-probabilities in memory.
+    // nll of log_softmax is the cross entropy of its operand, without log-probabilities in memory.
     bool fromLogSoftmax = options.kind == LossKind::nll && definer && definer->op() == Op::logSoftmax &&
                           definer->get<AxisAttributes>().axis == classAxis;
     if (options.kind == LossKind::crossEntropy || fromLogSoftmax) {
@@ -180,13 +180,13 @@ private:
 Type labelType(const LossSite &site, const LossOptions &options) {
   Type type = site.output->type();
   if (!isClassLoss(options.kind))
-    return isHalf(type.dtype()) ? type.withDType(DType::f32) : type; // what data files have
+    return isHalf(type.dtype()) ? type.withDType(DType::f32) : type; // the type in data files
   Shape shape(type.shape());
   shape.erase(shape.begin() + site.classAxis);
   return Type(DType::i64, shape);
 }
 
-/// Labels may be there already, for the graph's own use: then as the loss takes them.
+/// The graph may already have labels, for its own use. They must then have the type that the loss needs.
 llvm::Error checkInputs(const Function &forward, const LossSite &site, const LossRequest &request) {
   const LossOptions &options = request.options;
   for (const Argument &argument : forward.arguments())
@@ -240,7 +240,7 @@ llvm::Expected<LossSums> buildSums(LossBuilder &loss, const LossSite &site, cons
   return sums;
 }
 
-/// count = batch_sum of what counts: a function of labels alone.
+/// count = batch_sum of the terms that count: a function of labels alone.
 llvm::Error buildPrologue(Module &module, const Function &forward, const LossSite &site, const LossRequest &request) {
   Function &prologue = *module.addFunction(FunctionKind::prologue);
   ValueMap values;
@@ -287,8 +287,8 @@ bool isConstantSplat(Value *value, std::optional<double> wanted = std::nullopt) 
 
 bool definedByRandom(const Value *value) { return value->definer() && value->definer()->op() == Op::randomUniform; }
 
-/// The comparison of random numbers with the ratio that decides the choice, perhaps negated and broadcast; null if it
-/// is none.
+/// The comparison of random numbers with the ratio that computes the condition, perhaps negated and broadcast; null if
+/// there is none.
 Node *randomComparison(Value *condition) {
   Node *node = condition->definer();
   while (node && (node->op() == Op::logicalNot || node->op() == Op::broadcast || node->op() == Op::reshape))
@@ -298,7 +298,7 @@ Node *randomComparison(Value *condition) {
   return isRandom ? node : nullptr;
 }
 
-/// Dropout chooses at random between zero and x scaled by 1/(1 - ratio): evaluation uses x.
+/// Dropout selects randomly between zero and x scaled by 1/(1 - ratio). Evaluation uses x.
 Value *withoutDropout(Builder &builder, const Node &node, const ValueMap &values) {
   Node *comparison = node.op() == Op::select ? randomComparison(node.operand(0)) : nullptr;
   if (!comparison)
@@ -309,12 +309,12 @@ Value *withoutDropout(Builder &builder, const Node &node, const ValueMap &values
     return values.lookup(scaled->operand(0));
   if (scaled && scaled->op() == Op::mul && isConstantSplat(scaled->operand(0)))
     return values.lookup(scaled->operand(1));
-  // The scale was moved before a broadcast or into a constant: take it back.
+  // The scale was moved before a broadcast or into a constant: undo it.
   return builder.mul(values.lookup(kept), builder.constantLike(kept, 1 - *splatOf(comparison->operand(1))));
 }
 
-/// A Dropout compares its numbers with a ratio; other random numbers are the graph's own and are drawn in evaluation
-/// too.
+/// A dropout compares its random numbers with a ratio. Other random numbers belong to the graph and are drawn in
+/// evaluation too.
 bool isOfDropout(const Node &random) {
   for (const Use *use = random.result()->uses(); use; use = use->next()) {
     const Node &user = *use->user();
@@ -407,6 +407,6 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass appendLoss = {"append_loss", Stage::graph, Stage::train, false, run};
+const Pass appendLoss = {"append_loss", Stage::graph, Stage::train, false, run, FunctionKind::forward};
 
 } // namespace fsdpc

@@ -7,13 +7,17 @@ namespace fsdpc {
 
 namespace {
 
-/// Parameters that micro_step returns a gradient of, with the gradient's type.
-std::vector<const Parameter *> trainedParameters(const Module &module) {
+/// Parameters for which micro_step returns a gradient, with the gradient's type.
+llvm::Expected<std::vector<const Parameter *>> trainedParameters(const Module &module) {
   std::vector<const Parameter *> trained;
   const Function &step = *module.function(FunctionKind::microStep);
   for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
-    if (llvm::StringRef(name).starts_with(names::gradientPrefix))
-      trained.push_back(module.parameter(llvm::StringRef(name).drop_front(names::gradientPrefix.size())));
+    if (llvm::StringRef parameter = name; parameter.consume_front(names::gradientPrefix)) {
+      trained.push_back(module.parameter(parameter));
+      if (!trained.back())
+        return llvm::createStringError("micro_step returns '" + name + "', but there is no parameter '" + parameter +
+                                       "'");
+    }
   return trained;
 }
 
@@ -21,8 +25,9 @@ Section unitSection(const Module &module, const Parameter &parameter, Phase phas
   return {module.unitIndex(parameter.unit), phase};
 }
 
-/// As the step has summed them, or `widened`: those of 16 bits as f32.
-std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Parameter *> trained, bool widened) {
+/// Adds the gradients in the type in which the step summed them or, if `promoted`, with 16-bit gradients promoted to
+/// f32.
+std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Parameter *> trained, bool promoted) {
   const Module &module = builder.module();
   const Function &step = *module.function(FunctionKind::microStep);
   std::vector<Value *> gradients;
@@ -31,7 +36,7 @@ std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Paramet
     const Type &type = resultValue(step, name)->type();
     Value *sum = builder.function().addArgument(ArgumentKind::carry, name, type);
     builder.setSection(unitSection(module, *parameter, Phase::update));
-    gradients.push_back(widened && isHalf(type.dtype()) ? builder.cast(sum, parameter->type.dtype()) : sum);
+    gradients.push_back(promoted && isHalf(type.dtype()) ? builder.cast(sum, parameter->type.dtype()) : sum);
   }
   builder.setSection({});
   return gradients;
@@ -109,21 +114,24 @@ void orderFunctions(Module &module) {
   llvm::sort(module.functions, [](const auto &a, const auto &b) { return a->kind() < b->kind(); });
 }
 
-/// The squares of f32 fit into an accumulator, those of f64 do not.
+/// The accumulator holds squares of f32, not of f64.
 llvm::Error checkGuarded(llvm::ArrayRef<const Parameter *> trained) {
   for (const Parameter *parameter : trained)
     if (parameter->type.dtype() != DType::f32)
       return llvm::createStringError(
           "parameter '" + parameter->name + "' is " + toString(parameter->type) +
           ": the norm of gradients, which --max_norm, --nonfinite skip|warn and loss scaling "
-          "need, is there for f32 only; freeze it or leave these options out");
+          "need, is available for f32 only; freeze it or leave these options out");
   return llvm::Error::success();
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
   OptimizerLayout layout = optimizerLayout(context.options.optimizer);
   addScalarStates(module, layout, context.options.optimizer);
-  std::vector<const Parameter *> trained = byUnit(module, trainedParameters(module));
+  llvm::Expected<std::vector<const Parameter *>> parameters = trainedParameters(module);
+  if (!parameters)
+    return parameters.takeError();
+  std::vector<const Parameter *> trained = byUnit(module, std::move(*parameters));
   if (layout.guard)
     if (llvm::Error error = checkGuarded(trained))
       return error;
@@ -141,6 +149,6 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass appendOptimizer = {"append_optimizer", Stage::train, Stage::train, false, run};
+const Pass appendOptimizer = {"append_optimizer", Stage::train, Stage::train, false, run, FunctionKind::microStep};
 
 } // namespace fsdpc

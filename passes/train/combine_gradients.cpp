@@ -1,5 +1,5 @@
-// Reading a tensor in parts (q, k and v of one product) gives a derivative that adds the parts up again, each padded
-// with zeros to the whole. Where the parts tile the whole they are put side by side instead.
+// The derivative of reading a tensor in slices (q, k and v of one matmul) sums the slices, each padded with zeros to
+// the full shape. Where the slices tile the full tensor, they are concatenated instead.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
@@ -11,23 +11,23 @@ namespace fsdpc {
 
 namespace {
 
-/// A part of a sum: what is padded, and where it lies in the whole.
+/// A summand: a padded slice and its position in the full tensor.
 struct Part {
-  Value *summand; ///< what is added: the padded part, perhaps reshaped
+  Value *summand; ///< the summand: the padded slice, perhaps reshaped
   Node *pad;
   int64_t begin, end; ///< on the only axis that is padded
 };
 
-/// Parts that may tile one whole: its shape and the padded axis.
-using WholeKey = std::pair<std::vector<int64_t>, int64_t>;
+/// Key of slices that may tile one tensor: its shape and the padded axis.
+using FullKey = std::pair<std::vector<int64_t>, int64_t>;
 
-/// Parts side by side. `last` is the one that is padded last, when all of them are there.
+/// Adjacent slices. `last` is the one that is padded last, when all of them are defined.
 struct Tiling {
   std::vector<Part> parts;
   size_t last = 0;
 };
 
-/// The only axis that the node pads, if it pads with zeros around and nothing in between; else -1.
+/// The only axis that the node pads, if it pads with zeros on the outside only; else -1.
 int64_t paddedAxis(const Node &node) {
   if (node.op() != Op::pad)
     return -1;
@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  /// Is the sum used once, perhaps reshaped, and there added to something?
+  /// True if the sum is used once, perhaps reshaped, as a summand of another add.
   static bool isInsideSum(const Node &add) {
     const Value *value = add.result();
     while (value->hasOneUse() && value->uses()->user()->op() == Op::reshape)
@@ -68,16 +68,16 @@ private:
     return value->hasOneUse() && value->uses()->user()->op() == Op::add;
   }
 
-  /// Below reshapes that nothing else reads; null where something else reads the value.
+  /// The defining node, through reshapes without other uses. Null where another node reads the value.
   static Node *ownDefiner(const Value *value) {
     while (value->hasOneUse() && value->definer() && value->definer()->op() == Op::reshape)
       value = value->definer()->operand(0);
     return value->hasOneUse() ? value->definer() : nullptr;
   }
 
-  /// Every add belongs to one sum, so all sums together are one walk over the function.
+  /// Every add belongs to one sum, so collecting all sums is one walk over the function.
   static void collectTilings(Node &sum, std::vector<Tiling> &tilings) {
-    std::map<WholeKey, std::vector<Part>> wholes;
+    std::map<FullKey, std::vector<Part>> wholes;
     llvm::SmallVector<Node *, 8> adds = {&sum};
     while (!adds.empty()) {
       Node *add = adds.pop_back_val();
@@ -113,7 +113,7 @@ private:
     return covered == size;
   }
 
-  /// Asked before anything changes: after an insertion `isBefore` may number all nodes of the function anew.
+  /// Determined before any change: after an insertion `isBefore` may renumber all nodes of the function.
   static size_t lastPadded(llvm::ArrayRef<Part> parts) {
     size_t last = 0;
     for (size_t i = 1; i < parts.size(); ++i)
@@ -122,8 +122,8 @@ private:
     return last;
   }
 
-  /// The whole takes the place of the last part in the sum, the others' places close: what is left is added in the
-  /// order it was.
+  /// The concat replaces the last slice in the sum and the other slices are removed. The remaining summands keep their
+  /// order.
   void combine(const Tiling &tiling) {
     Node &last = *tiling.parts[tiling.last].pad;
     llvm::SmallVector<Value *, 4> operands;

@@ -1,5 +1,5 @@
-// Reverse-mode autodiff of micro_step: one sweep backwards over the nodes, one vjp per op, cotangents summed where a
-// value has several uses. The derivative of a node stands in the node's unit, phase backward.
+// Reverse-mode autodiff of micro_step: one backward sweep over the nodes, one vjp per op, cotangents summed where a
+// value has several uses. The derivative of a node is in the node's unit, phase backward.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/reserved_names.h"
@@ -27,7 +27,7 @@ public:
       propagate(*node);
   }
 
-  /// The nodes to be swept end here; nodes built later stand after it.
+  /// The sweep begins at the current last node; nodes built later come after it.
   void freezeSweep() { sweepStart = step.returnNode()->previous(); }
 
   /// Local gradient by parameter.
@@ -98,7 +98,7 @@ private:
   llvm::DenseMap<Value *, Value *> cotangents;
 };
 
-/// 1/count for a mean, 1 for a sum, times the loss scale: the one place that scales gradients.
+/// 1/count for a mean, 1 for a sum, times the loss scale. Gradients are scaled nowhere else.
 Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
   Value *scale = readLossScale(builder);
   Value *one = scale ? builder.cast(scale, lossSum->type().dtype()) : builder.constant(lossSum->type(), 1);
@@ -106,7 +106,7 @@ Value *buildSeed(Builder &builder, Function &step, Value *lossSum) {
   return count ? builder.div(one, count) : one;
 }
 
-/// What is summed over the batch, in the type that it is sent in: rounded once, right where all of it is added up.
+/// The summand of the sum over the batch, in the type that is sent: rounded once, after the entire local sum.
 Value *summand(const Module &module, const Parameter &parameter, Value *local, const PipelineOptions &options) {
   if (local->type().dtype() != DType::f32)
     return local;
@@ -140,7 +140,7 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
   builder.setSection({});
   builder.setSource("");
   Node *last = builder.ret(values, names);
-  // Nobody but the log reads the loss: dividing it at the end keeps its reduction out of the way.
+  // Only the log reads the loss: dividing it at the end avoids waiting for its reduction earlier.
   if (Node *division = values[0]->definer(); division->op() == Op::div) {
     division->moveBefore(last);
     division->section = {};
@@ -148,7 +148,7 @@ void returnGradients(Module &module, Function &step, const llvm::StringMap<Value
   }
 }
 
-/// With the derivative taken, what stopped it is its operand.
+/// After differentiation, each gradient stop is replaced by its operand.
 void removeStops(Function &function) {
   for (Node *node = function.front(); node;) {
     Node *next = node->next();
@@ -183,6 +183,7 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass differentiate = {"differentiate", Stage::train, Stage::train, false, run};
+const Pass differentiate = {"differentiate",          Stage::train, Stage::train, false, run, FunctionKind::microStep,
+                            {"loss_sum", names::loss}};
 
 } // namespace fsdpc

@@ -11,13 +11,13 @@ void expand(Function &function, Node &norm) {
   builder.inherit(norm);
   Value *x = norm.operand(0), *mean = norm.operand(3);
   const Type type = x->type();
-  const DType wide = mean->type().dtype();
+  const DType computed = mean->type().dtype();
   Value *r = reciprocalDeviation(builder, norm.operand(4), norm.get<BatchNormAttributes>().epsilon);
-  Value *scale = builder.mul(builder.cast(norm.operand(1), wide), r);
-  Value *value = builder.cast(x, wide);
+  Value *scale = builder.mul(builder.cast(norm.operand(1), computed), r);
+  Value *value = builder.cast(x, computed);
   Value *centred = builder.sub(value, alongChannels(builder, mean, type));
   Value *scaled = builder.mul(centred, alongChannels(builder, scale, type));
-  Value *shifted = builder.add(scaled, alongChannels(builder, builder.cast(norm.operand(2), wide), type));
+  Value *shifted = builder.add(scaled, alongChannels(builder, builder.cast(norm.operand(2), computed), type));
   Value *y = builder.cast(shifted, type.dtype());
   y->setName(norm.result()->name());
   norm.result()->replaceAllUsesWith(y);

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Of the elements of each channel, as far as they are taken together.
+/// Statistics of the elements of each channel.
 struct Statistics {
   Value *mean, *variance;
   int64_t elements;
@@ -24,7 +24,7 @@ public:
       if (node->op() == Op::batchNorm && node->get<BatchNormAttributes>().training)
         if (llvm::Error error = expand(*node))
           return error;
-    eraseDeadNodes(step); // reads of running statistics that nothing moves
+    eraseDeadNodes(step); // reads of running statistics that no node updates
     return llvm::Error::success();
   }
 
@@ -60,8 +60,8 @@ private:
     return {statistics->result(0), statistics->result(1), x->type().elements() / x->type().dim(1)};
   }
 
-  /// The mean of squares is that of each rank's variance and squared mean. In f64 nothing is lost when the square of
-  /// the mean is taken off again.
+  /// The global mean of squares is the mean of each rank's variance + squared mean. In f64 the subtraction of the
+  /// squared global mean loses no precision.
   Statistics ofAllRanks(const Statistics &own) {
     const DType dtype = own.mean->type().dtype();
     Value *mean = builder.cast(own.mean, DType::f64), *variance = builder.cast(own.variance, DType::f64);
@@ -78,7 +78,7 @@ private:
     return {builder.cast(mean, dtype), builder.cast(variance, dtype), own.elements * ranks};
   }
 
-  /// Over the ranks.
+  /// The mean over the ranks.
   Value *averaged(Value *statistic) {
     if (ranks == 1)
       return statistic;
@@ -86,7 +86,7 @@ private:
     return builder.create(Op::batchSum, {share}, BatchSumAttributes{ranks})->result();
   }
 
-  /// Statistics that the model holds as constants move nowhere.
+  /// Running statistics that are constants of the model are not updated.
   llvm::Error update(const Node &norm, Value *running, Value *statistic, double momentum) {
     const State *state = stateReadBy(*running);
     if (!state || state->role != StateRole::buffer)
@@ -110,7 +110,7 @@ private:
   Function &step;
   const int64_t ranks;
   Builder builder;
-  llvm::StringMap<const Node *> users; ///< norms, by the state that they move
+  llvm::StringMap<const Node *> users; ///< norms, by the state that they update
 };
 
 llvm::Error run(Module &module, const PassContext &) {
@@ -124,6 +124,7 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass expandBatchStatistics = {"expand_batch_statistics", Stage::train, Stage::train, /*optional=*/false, run};
+const Pass expandBatchStatistics = {"expand_batch_statistics", Stage::train, Stage::train,
+                                    /*optional=*/false,        run,          FunctionKind::microStep};
 
 } // namespace fsdpc

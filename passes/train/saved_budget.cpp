@@ -7,10 +7,11 @@ namespace fsdpc {
 
 namespace {
 
-constexpr int64_t mostSteps = 4096;    ///< of the budget
-constexpr int64_t mostCells = 1 << 25; ///< of the table; with more runs the steps are larger
+constexpr int64_t maxSteps = 4096;    ///< of the budget
+constexpr int64_t maxCells = 1 << 25; ///< of the table; with more regions the steps are larger
 
-/// The knapsack: table[r][b] is the point that the r-th run has where the first r + 1 take least with b steps together.
+/// The knapsack: table[r][b] is the point of the r-th region in the fastest choice for the first r + 1 regions with b
+/// steps together.
 class Knapsack {
 public:
   Knapsack(std::vector<const std::vector<SavedPoint> *> pointsOf) : pointsOf(std::move(pointsOf)) {
@@ -21,7 +22,7 @@ public:
     }
     int64_t runs = std::max<int64_t>(static_cast<int64_t>(this->pointsOf.size()), 1);
     range = std::max<int64_t>(most - least, 1);
-    steps = std::max<int64_t>(std::min({mostSteps, mostCells / runs, range}), 1);
+    steps = std::max<int64_t>(std::min({maxSteps, maxCells / runs, range}), 1);
   }
 
   std::vector<const SavedPoint *> solve(double budget) {
@@ -29,7 +30,7 @@ public:
     std::vector<double> best(static_cast<size_t>(allowed) + 1, 0);
     std::vector<std::vector<uint16_t>> table;
     for (const std::vector<SavedPoint> *points : pointsOf)
-      table.push_back(addRun(*points, best));
+      table.push_back(addForwardRegion(*points, best));
     std::vector<const SavedPoint *> choices(pointsOf.size());
     int64_t left = allowed;
     for (size_t run = pointsOf.size(); run-- > 0;) {
@@ -48,7 +49,7 @@ private:
   }
 
   /// `best[b]` is the least time with b steps, before and after.
-  std::vector<uint16_t> addRun(const std::vector<SavedPoint> &points, std::vector<double> &best) const {
+  std::vector<uint16_t> addForwardRegion(const std::vector<SavedPoint> &points, std::vector<double> &best) const {
     std::vector<double> next(best.size(), std::numeric_limits<double>::infinity());
     std::vector<uint16_t> chosen(best.size(), 0);
     for (size_t i = 0; i < points.size(); ++i) {
@@ -65,15 +66,15 @@ private:
 
   std::vector<const std::vector<SavedPoint> *> pointsOf;
   int64_t steps = 1;
-  int64_t range = 1; ///< bytes between keeping the least and keeping everything
+  int64_t range = 1; ///< bytes between the minimum and keeping everything
 };
 
 } // namespace
 
-std::vector<const SavedPoint *> choosePoints(llvm::ArrayRef<ForwardRun> runs, const Target &target, double budget,
+std::vector<const SavedPoint *> choosePoints(llvm::ArrayRef<ForwardRegion> runs, const Target &target, double budget,
                                              PointsBySignature &points) {
   std::vector<const std::vector<SavedPoint> *> pointsOf;
-  for (const ForwardRun &run : runs) {
+  for (const ForwardRegion &run : runs) {
     auto [entry, isNew] = points.try_emplace(signatureOf(run, target));
     if (isNew)
       entry->second = savedPoints(run, target);

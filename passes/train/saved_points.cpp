@@ -1,17 +1,18 @@
-// The problem: activation checkpointing within a budget. Backward reads what forward made. A value that stays until
-// then takes memory. A value that is freed takes the time to recompute it. A run is a stretch of forward nodes of one
-// unit (forward_runs.h). There are up to 2^n ways to recompute some of its n nodes, and all runs of a model share one
-// budget. So savedPoints finds a few good choices for each run, and a knapsack (saved_budget.h) picks one of them for
-// each run.
+// The problem: activation checkpointing within a budget. Backward reads values that forward computed. A value that is
+// kept until then takes memory. A value that is freed takes the time to recompute it. A region is a contiguous range of
+// forward nodes of one unit (forward_regions.h). There are up to 2^n ways to recompute some of its n nodes, and all
+// regions of a model share one budget. So savedPoints finds a few good choices for each region, and a knapsack
+// (saved_budget.h) picks one of them for each region.
 //
-// The idea. Products, convolutions and attention count as expensive. The search is over sets of expensive nodes that
-// must stay: all sets of up to eight such nodes; of more, nine sets from none to all, most time per byte first. A
-// minimum cut (support/min_cut.h) decides about the rest. Its source is what is at hand: nodes that must stay, and
-// values from outside the run. Its sink is backward. To keep results costs their bytes. Nodes on the sink's side are
-// recomputed. Of all minimum cuts, the one nearest to the sink recomputes the fewest nodes. The cut knows bytes only,
-// so each choice is then measured: no memory counts twice in a run, an elementwise node costs what its loop moves to
-// and from memory, views and broadcasts cost nothing. A run that may offload has each choice a second time, with its
-// bytes on the host; that takes what computing does not hide of two copies. Beaten choices are dropped.
+// The idea. Matmuls, convolutions and attention count as expensive. The search is over sets of expensive nodes that
+// must be kept: all sets of up to eight such nodes; if there are more, nine sets from none to all, highest time per
+// byte first. A minimum cut (support/min_cut.h) decides about the other nodes. Its source is the available data: nodes
+// that must be kept, and values from outside the region. Its sink is backward. Keeping results costs their bytes. Nodes
+// on the sink's side are recomputed. Of all minimum cuts, the one nearest to the sink recomputes the fewest nodes. The
+// cut only knows bytes, so each choice is then measured: each buffer counts once per region, an elementwise node costs
+// the bytes that its loop moves to and from memory, views and broadcasts are free. A region that may offload has each
+// choice a second time, with its bytes on the host; the time is then the part of two copies that does not overlap with
+// compute. Dominated choices are dropped.
 //
 // An example, shortened from SavedPoints.KeepEverythingOrTheProductsOrTheInputAlone (tests/unit/saved_budget_test.cpp):
 //
@@ -27,21 +28,22 @@
 //       %dw = matmul %x, %dh transpose_a  : f32[8,32]
 //     }
 //
-// To keep everything takes 1152 bytes: %h, %g and %y (%x counts in @block0). Where %h must stay, the cut recomputes %g:
-// 640 bytes. Where it need not, %h and %g are recomputed from %x: 128 bytes. Nobody needs %z again.
+// Keeping everything takes 1152 bytes: %h, %g and %y (%x counts in @block0). Where %h must be kept, the cut recomputes
+// %g: 640 bytes. Otherwise %h and %g are recomputed from %x: 128 bytes. No node needs %z again.
 //
-// What is checked. A poor choice costs time or memory, never a value: the checker (check/check_schedule.h) holds the
-// plan to the values of the train module, and tests/program/same_bits_recompute.test compares gradients and weights
+// What is checked. A poor choice costs time or memory, never a value: the checker (check/check_schedule.h) compares the
+// plan with the values of the train module, and tests/program/same_bits_recompute.test compares gradients and weights
 // with those of a program that keeps everything, byte for byte. min_cut_test compares 300 random graphs with all their
-// cuts. saved_budget_test compares the knapsack with all combinations of four runs' choices, and checks of 101 budgets
-// that more never takes longer and none is exceeded. No test compares a run's choices with all its subsets. The cut may
-// miss the fewest bytes: two views of one value from outside the run count twice in it.
+// cuts. saved_budget_test compares the knapsack with all combinations of four regions' choices, and checks for 101
+// budgets that a larger budget never takes longer and none is exceeded. No test compares a region's choices with all
+// its subsets. The cut may not find the minimum of bytes: two views of one value from outside the region count twice in
+// it.
 //
-// What it costs. A run of n nodes with m operands takes at most 256 cuts (nine with more than eight expensive nodes).
-// Each is Dinic's algorithm on V vertices and E edges, both O(n + m): O(V^2 E) at worst. To measure is linear in
-// operands and uses, but for walks along views and over the uses of what comes from outside. Equal layers pay it once:
-// runs of one signatureOf share a search. The knapsack takes runs x choices x steps: at most 4096 steps, fewer where
-// runs x steps would pass 2^25.
+// Cost. A region of n nodes with m operands takes at most 256 cuts (nine with more than eight expensive nodes). Each is
+// Dinic's algorithm on V vertices and E edges, both O(n + m): O(V^2 E) in the worst case. Measuring is linear in
+// operands and uses, except for walks along views and over the uses of values from outside. Equal layers share the
+// search: regions with one signatureOf are searched once. The knapsack takes regions x choices x steps: at most 4096
+// steps, fewer where regions x steps would exceed 2^25.
 #include "passes/train/saved_points.h"
 
 #include "ir/ops/attention.h"
@@ -57,13 +59,13 @@ namespace fsdpc {
 
 namespace {
 
-constexpr size_t mostInAllSets = 8;
-/// Of two copies that computing hides: enough to keep what fits.
-constexpr double leastCopyMicroseconds = 1e-3;
+constexpr size_t maxInAllSets = 8;
+/// For two copies that overlap with compute: enough to prefer keeping what fits.
+constexpr double minCopyMicroseconds = 1e-3;
 
 bool isAlias(const Node &node) { return infoOf(node).has(aliasesOperand); }
 
-/// Part of a loop, or of its operand's address.
+/// True for a part of a fused loop or of its operand's address.
 bool isFused(const Node &node) { return infoOf(node).has(elementwise) || node.op() == Op::randomUniform; }
 
 int64_t bytesOf(const Node &node) {
@@ -73,7 +75,7 @@ int64_t bytesOf(const Node &node) {
   return bytes;
 }
 
-/// Arguments, states and constants are there in any case.
+/// Arguments, states and constants are always available.
 bool isAlwaysThere(const Value &root) {
   const Node *definer = root.definer();
   return !definer || definer->op() == Op::read || definer->op() == Op::constant;
@@ -93,7 +95,7 @@ bool isReadInBackward(const Value &value) {
 
 class PointFinder {
 public:
-  PointFinder(const ForwardRun &run, const Target &target) : run(run), target(target) {
+  PointFinder(const ForwardRegion &run, const Target &target) : run(run), target(target) {
     for (size_t i = 0; i < run.nodes.size(); ++i) {
       indexOf[run.nodes[i]] = i;
       if (run.mayRecompute[i] && isExpensive(*run.nodes[i]))
@@ -108,7 +110,7 @@ public:
 
   std::vector<SavedPoint> find() {
     points.push_back(measured(std::vector<bool>(run.nodes.size(), false)));
-    if (expensive.size() <= mostInAllSets)
+    if (expensive.size() <= maxInAllSets)
       tryAllSets();
     else
       tryChains();
@@ -127,12 +129,12 @@ private:
     }
   }
 
-  /// Those that save the most bytes for their time are given up first, an eighth at a time.
+  /// Nodes that save the most bytes for their time are given up first, an eighth at a time.
   void tryChains() {
     llvm::stable_sort(expensive, [&](size_t a, size_t b) { return bytesPerTime(a) < bytesPerTime(b); });
-    for (size_t part = 0; part <= mostInAllSets; ++part) {
+    for (size_t part = 0; part <= maxInAllSets; ++part) {
       std::vector<bool> kept(run.nodes.size(), false);
-      for (size_t i = 0; i < expensive.size() * part / mostInAllSets; ++i)
+      for (size_t i = 0; i < expensive.size() * part / maxInAllSets; ++i)
         kept[expensive[i]] = true;
       points.push_back(measured(cut(kept)));
     }
@@ -146,7 +148,7 @@ private:
     for (size_t i = 0, count = points.size(); i < count; ++i) {
       SavedPoint point = points[i];
       const double backward = 2 * forward + point.microseconds;
-      point.microseconds += leastCopyMicroseconds + target.exposedCopyMicroseconds(point.bytes, forward) +
+      point.microseconds += minCopyMicroseconds + target.exposedCopyMicroseconds(point.bytes, forward) +
                             target.exposedCopyMicroseconds(point.bytes, backward);
       point.bytes = 0;
       point.isOffloaded = true;
@@ -159,8 +161,8 @@ private:
     return static_cast<double>(bytesOf(node)) / std::max(target.costMicroseconds(node), 1e-9);
   }
 
-  /// Node i has an entry 2i + 2 and an exit 2i + 3, which are parted where its results are kept; what is defined
-  /// outside the run follows in the same way. 0 is what is at hand, 1 is backward.
+  /// Node i has an entry 2i + 2 and an exit 2i + 3. Keeping its results cuts the edge between them. Values from outside
+  /// the region follow in the same way. 0 is the available data, 1 is backward.
   std::vector<bool> cut(const std::vector<bool> &kept) const {
     MinCut graph(static_cast<uint32_t>(2 * (run.nodes.size() + outside.size()) + 2));
     for (size_t i = 0; i < outsideCosts.size(); ++i) {
@@ -180,7 +182,7 @@ private:
     const Node &node = *run.nodes[i];
     uint32_t entry = static_cast<uint32_t>(2 * i + 2);
     bool isFixed = isKept || !run.mayRecompute[i];
-    // An alias has no memory of its own to keep.
+    // An alias has no memory of its own.
     graph.addEdge(entry, entry + 1, isAlias(node) && !isFixed ? MinCut::unlimited : bytesToKeep(node));
     if (run.readByBackward[i])
       graph.addEdge(entry + 1, 1, MinCut::unlimited);
@@ -209,7 +211,7 @@ private:
   SavedPoint measured(std::vector<bool> recomputed) const {
     SavedPoint point{dropUnread(std::move(recomputed))};
     llvm::DenseSet<Value *> kept;
-    // What another run keeps for its own backward costs this one nothing.
+    // A value that another region keeps for its own backward is free for this one.
     auto keep = [&](Value *value) {
       Value *root = aliasRoot(value);
       bool isThere = isInside(*root) ? point.recomputed[indexOf.lookup(root->definer())] : costToKeep(*root) == 0;
@@ -230,7 +232,7 @@ private:
     return point;
   }
 
-  /// Only what backward reads, or what is computed again from, has to be.
+  /// Keeps only the recomputed nodes that backward or another recomputed node reads.
   std::vector<bool> dropUnread(std::vector<bool> recomputed) const {
     for (size_t i = run.nodes.size(); i-- > 0;)
       recomputed[i] = recomputed[i] && (run.readByBackward[i] || isReadAgain(*run.nodes[i], recomputed));
@@ -258,7 +260,7 @@ private:
     return found != indexOf.end() && recomputed[found->second] && isFused(*node);
   }
 
-  /// The share of an elementwise node's bytes that its loop does not keep in registers.
+  /// The share of an elementwise node's bytes that its loop moves to or from memory.
   double movedShare(const Node &node, const std::vector<bool> &recomputed) const {
     int64_t all = 0, moved = 0;
     for (const Value *operand : node.operands()) {
@@ -285,10 +287,10 @@ private:
     return best;
   }
 
-  const ForwardRun &run;
+  const ForwardRegion &run;
   const Target &target;
   llvm::DenseMap<const Node *, size_t> indexOf;
-  llvm::DenseMap<Value *, uint32_t> outside; ///< what the run reads of others -> its entry in the cut's graph
+  llvm::DenseMap<Value *, uint32_t> outside; ///< values from outside the region -> their entry in the cut's graph
   std::vector<int64_t> outsideCosts;         ///< in the order of the entries
   std::vector<size_t> expensive;
   std::vector<SavedPoint> points;
@@ -305,11 +307,11 @@ bool isExpensive(const Node &node) {
   }
 }
 
-std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target) {
+std::vector<SavedPoint> savedPoints(const ForwardRegion &run, const Target &target) {
   return PointFinder(run, target).find();
 }
 
-std::string signatureOf(const ForwardRun &run, const Target &target) {
+std::string signatureOf(const ForwardRegion &run, const Target &target) {
   std::string text;
   llvm::raw_string_ostream out(text);
   llvm::DenseMap<const Value *, size_t> numbers;

@@ -1,30 +1,30 @@
-// What one part of forward can keep for backward, and what it costs to keep less.
+// The choices of one region of forward: the values to keep for backward, and the cost of keeping fewer.
 #pragma once
 
 #include "ir/target.h"
-#include "passes/train/forward_runs.h"
+#include "passes/train/forward_regions.h"
 
 namespace fsdpc {
 
 /// One choice.
 struct SavedPoint {
-  std::vector<bool> recomputed; ///< per node of the run
-  int64_t bytes = 0;            ///< of what stays until backward on its account: each memory counted once
-  double microseconds = 0;      ///< of what is computed again, and of copies that computing does not hide
-  bool isOffloaded = false;     ///< what stays does so in the host's memory: no bytes of the device
+  std::vector<bool> recomputed; ///< per node of the region
+  int64_t bytes = 0;            ///< that this region keeps until backward; each buffer counts once
+  double microseconds = 0;      ///< of recomputation, and of copies that do not overlap with compute
+  bool isOffloaded = false;     ///< the kept values are in host memory and take no device bytes
 };
 
-/// Is it expensive to compute again for what it takes to keep? Products, convolutions, attention (Korthikanti et al.,
-/// arXiv 2205.05198, section 5).
+/// True for nodes whose recomputation is expensive relative to the memory of their results: matmuls, convolutions,
+/// attention (Korthikanti et al., arXiv 2205.05198, section 5).
 bool isExpensive(const Node &node);
 
-/// The choices that no other beats in both bytes and time, the fastest first: it takes no time. How they are found:
-/// saved_points.cpp. Time is the target's.
-/// A run that may offload has every choice a second time, with what stays on the host: copied there while the run's
-/// forward computes, and back while its backward does, which takes twice as long.
-std::vector<SavedPoint> savedPoints(const ForwardRun &run, const Target &target);
+/// The choices that no other dominates in both bytes and time, fastest first; the first takes no time. See
+/// saved_points.cpp for the algorithm. Times are the target's. A region that may offload has every choice a second
+/// time, with the kept values on the host: copied there while the region's forward computes, and back while its
+/// backward computes, which takes twice as long.
+std::vector<SavedPoint> savedPoints(const ForwardRegion &run, const Target &target);
 
-/// Equal for runs that have the same points: ops, types, costs, edges and readers.
-std::string signatureOf(const ForwardRun &run, const Target &target);
+/// Equal for regions with the same points: ops, types, costs, edges and readers.
+std::string signatureOf(const ForwardRegion &run, const Target &target);
 
 } // namespace fsdpc

@@ -13,8 +13,8 @@ bool isReadByMarked(const Node &node) {
   return false;
 }
 
-/// From the end, so that the readers of a value are decided before it.
-void markAll(const ForwardRun &run, bool keepsExpensive) {
+/// Walks backwards, so that the readers of a value are decided before it.
+void markAll(const ForwardRegion &run, bool keepsExpensive) {
   for (size_t i = run.nodes.size(); i-- > 0;) {
     Node &node = *run.nodes[i];
     bool isWanted = run.mayRecompute[i] && !(keepsExpensive && isExpensive(node));
@@ -27,7 +27,7 @@ bool mayOffload(const Unit &unit, const PipelineOptions &options) {
   return unit.choices.offloadActivations.value_or(options.offloadsActivations);
 }
 
-void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const PassContext &context) {
+void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRegion> runs, const PassContext &context) {
   PointsBySignature points;
   const std::vector<const SavedPoint *> choices =
       choosePoints(runs, context.target, context.options.activationMemoryBudget, points);
@@ -35,21 +35,21 @@ void markWithinBudget(Module &module, llvm::ArrayRef<ForwardRun> runs, const Pas
     for (size_t k = 0; k < runs[i].nodes.size(); ++k)
       if (choices[i]->recomputed[k])
         runs[i].nodes[k]->schedule.saving = Saving::recompute;
-  if (llvm::none_of(runs, [](const ForwardRun &run) { return run.mayOffload; }))
+  if (llvm::none_of(runs, [](const ForwardRegion &run) { return run.mayOffload; }))
     return;
-  for (const ForwardRun &run : runs)
+  for (const ForwardRegion &run : runs)
     run.unitOf(module).choices.offloadActivations = false;
   for (size_t i = 0; i < runs.size(); ++i)
-    if (choices[i]->isOffloaded) // a unit that is entered again has several runs
+    if (choices[i]->isOffloaded) // a unit that is entered again has several regions
       runs[i].unitOf(module).choices.offloadActivations = true;
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  std::vector<ForwardRun> runs = forwardRuns(*module.function(FunctionKind::microStep)), budgeted;
-  for (ForwardRun &run : runs) {
+  std::vector<ForwardRegion> runs = forwardRegions(*module.function(FunctionKind::microStep)), budgeted;
+  for (ForwardRegion &run : runs) {
     const Unit &unit = run.unitOf(module);
     const ActivationCheckpointing mode = unit.choices.activationCheckpointing;
-    // The last of them has hardly any time between its forward and its backward.
+    // The last region has hardly any time between its forward and its backward.
     run.mayOffload = &run != &runs.back() && mayOffload(unit, context.options);
     if (mode == ActivationCheckpointing::budget)
       budgeted.push_back(std::move(run));
@@ -63,6 +63,6 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass selectSaved = {"select_saved", Stage::train, Stage::train, /*optional=*/true, run};
+const Pass selectSaved = {"select_saved", Stage::train, Stage::train, /*optional=*/true, run, FunctionKind::microStep};
 
 } // namespace fsdpc

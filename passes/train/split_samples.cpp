@@ -1,5 +1,5 @@
-// One sample at a time: every value of a step is computed for each of the rank's samples by nodes of its own, and what
-// a step sums over samples is summed in one balanced binary tree that the tree over ranks continues.
+// Computes every value of a step separately for each of the rank's samples. Sums over samples become one balanced
+// binary tree, which the tree over ranks continues.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/reserved_names.h"
@@ -24,7 +24,7 @@ public:
       if (node->op() == Op::batchSum)
         summed.insert(node->operand(0));
     for (Node *node = from.front(); node && node->op() != Op::ret;)
-      node = splitRun(*node);
+      node = splitRegion(*node);
     splitReturn(*from.returnNode());
     return llvm::Error::success();
   }
@@ -49,8 +49,9 @@ private:
     return llvm::Error::success();
   }
 
-  /// Nodes of one section, sample after sample. A sum over the batch needs all samples, so it ends a run.
-  Node *splitRun(Node &first) {
+  /// Splits consecutive nodes of one section, sample after sample. A sum over the batch needs all samples, so it ends
+  /// the region.
+  Node *splitRegion(Node &first) {
     if (first.op() == Op::batchSum) {
       sumOverBatch(first);
       return first.next();
@@ -120,8 +121,8 @@ private:
     return value;
   }
 
-  /// The sums that still wait for their right half, like the ones of a binary counter: as few as can be, and the order
-  /// is that of a balanced tree.
+  /// The partial sums that wait for their right half, like the ones of a binary counter. This keeps their number
+  /// minimal and the order that of a balanced tree.
   void addToSum(Copies &partial, Value *value, int64_t sample) {
     for (int64_t count = sample + 1; count % 2 == 0; count /= 2) {
       Value *sum = builder.add(partial.pop_back_val(), value);
@@ -144,8 +145,8 @@ private:
     shared[node.result()] = sum;
   }
 
-  /// Values of samples are returned side by side. A number per sample, or the model's own loss of it, has no place in a
-  /// result and nobody reads it.
+  /// Values of samples are returned concatenated. A scalar per sample, or the model's own loss per sample, has no
+  /// position in a result and no reader.
   void splitReturn(Node &ret) {
     const Facts &facts = builder.module().facts;
     std::string lossOutput = facts.modelLossOutput.empty() ? "" : (names::outputPrefix + facts.modelLossOutput).str();
@@ -176,9 +177,9 @@ private:
   const Function &from;
   Builder builder;
   int64_t samples;
-  llvm::DenseMap<Value *, Value *> inputs; ///< the whole batch
+  llvm::DenseMap<Value *, Value *> inputs; ///< the entire batch
   llvm::DenseMap<Value *, Value *> shared; ///< the same for all samples
-  llvm::DenseMap<Value *, Copies> copies;  ///< by sample; of inputs null until used
+  llvm::DenseMap<Value *, Copies> copies;  ///< by sample; null until used for inputs
   llvm::DenseSet<Value *> summed;          ///< over the batch
   llvm::DenseMap<Value *, Copies> sums;    ///< so far
 };

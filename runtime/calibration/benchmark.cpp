@@ -10,18 +10,18 @@
 namespace fsdpc::rt {
 namespace {
 
-constexpr double roundMicroseconds = 3000; ///< calls shorter than this are timed several at a time
+constexpr double roundMicroseconds = 3000; ///< shorter calls are timed several at a time
 constexpr int rounds = 11;
 
-/// Of this thread on its core: one thread computes without ever sleeping, and what else runs on the machine while it is
-/// calibrated should not count.
+/// CPU time of this thread. One thread computes without ever sleeping, and other processes on the machine should not
+/// count.
 double coreMicroseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
 
-/// The lower quartile: what else runs makes some rounds slower and none faster.
+/// The lower quartile: other processes make some rounds slower and none faster.
 double typicalOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 4];
@@ -36,13 +36,13 @@ float *Benchmark::floats(std::int64_t round, std::int64_t partElements, std::int
 }
 
 void Benchmark::compute(const char *kind, double flops, double bytes, const std::function<void(std::int64_t)> &run) {
-  // Not what the sample before left: kernels take their slow ways for infinities and NaN.
+  // Overwrites the results of the previous sample, because kernels are slow for infinities and NaN.
   std::fill_n(floats(0, 1, 0), calibrationPrivateBytes / 8, 0.5f);
-  run(0); // what a library does once
+  run(0); // one-time work of a library
   const double first = coreMicroseconds();
   run(1);
   auto calls = static_cast<std::int64_t>(roundMicroseconds / std::max(0.1, coreMicroseconds() - first));
-  // The same on every rank, so that they are busy for the same time.
+  // The same number on every rank, so that all ranks are busy for the same time.
   calls = platform.maxOverRanks(std::clamp<std::int64_t>(calls, 1, 10000));
   std::vector<double> times;
   std::int64_t call = 2;

@@ -1,8 +1,8 @@
-// What `fsdpc calibrate` runs on every rank: the runtime's own kernels and collectives, timed in the sizes that
-// training steps have, all ranks at once because they share caches and memory.
+// The benchmarks that `fsdpc calibrate` runs on every rank: the runtime's own kernels and collectives, timed in sizes
+// that occur in training steps. All ranks run together, because they share caches and memory.
 //
-// One line of JSON per sample on rank 0's stdout, for the compiler to fit its table to. Flops and bytes are counted as
-// the compiler's cost functions count them (ir/ops).
+// Rank 0 prints one line of JSON per sample on stdout, to which the compiler fits its table. Flops and bytes are
+// counted like in the compiler's cost functions (ir/ops).
 #pragma once
 
 #include "runtime/common/platform.h"
@@ -18,16 +18,17 @@ class Benchmark {
 public:
   Benchmark(Platform &platform, Context &context) : platform(platform), context(context) {}
 
-  /// Times `run(round)`, whose operands should move on with the round so that they come from beyond the core's own
-  /// caches, and prints {"kind", "flops", "bytes", "us"}.
+  /// Times `run(round)` and prints {"kind", "flops", "bytes", "us"}. Its operands should change with the round, so that
+  /// they are not in the core's own caches.
   void compute(const char *kind, double flops, double bytes, const std::function<void(std::int64_t round)> &run);
 
-  /// Times what is exposed of a collective: `prepare(round)` writes its operand as a step would, `run(round)` starts
-  /// and waits. Prints {"kind": op, "bytes": what one rank reads, "us"}.
+  /// Times the exposed part of a collective. `prepare(round)` writes its operand like a step, `run(round)` starts the
+  /// collective and waits. Prints {"kind": op, "bytes": the bytes that one rank reads, "us"}.
   void collective(const char *op, double bytes, const std::function<void(std::int64_t round)> &prepare,
                   const std::function<void(std::int64_t round)> &run);
 
-  /// `elements` floats of the private arena, `slot` places after the start of the round's part; parts rotate.
+  /// Floats of the private arena, `offsetElements` after the start of the round's part of `partElements` floats. Parts
+  /// rotate.
   float *floats(std::int64_t round, std::int64_t partElements, std::int64_t offsetElements) const;
 
   Platform &platform;

@@ -1,4 +1,4 @@
-// Samples of the collectives, operands freshly written as a step writes them.
+// Samples of the collectives, with operands freshly written as in a step.
 #include "runtime/cpu/collectives.h"
 #include "runtime/calibration/benchmark.h"
 
@@ -7,7 +7,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Bytes of the full buffer; parts of the window rotate.
+/// A collective with a full buffer of so many bytes. It rotates through parts of the window.
 class CollectiveSample {
 public:
   CollectiveSample(Benchmark &benchmark, std::int64_t fullElements, bool plainMpi)
@@ -40,7 +40,7 @@ private:
     const std::int64_t bytes = (full * 4 + 4095) / 4096 * 4096;
     return {Space::window, round % std::max<std::int64_t>(1, calibrationWindowBytes / bytes) * bytes};
   }
-  /// The result, and behind it the staging of the plain MPI path.
+  /// The result, followed by the staging of the plain MPI path.
   float *target(std::int64_t round, std::int64_t offset) const { return b.floats(round, full * (1 + ranks), offset); }
   void *staging(std::int64_t round) const { return plainMpi ? target(round, full) : nullptr; }
 

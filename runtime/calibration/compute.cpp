@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t scratchBytes = std::int64_t{32} << 20;
 
-/// Behind what `floats` hands out.
+/// The memory after the part that `floats` returns.
 Workspace scratchSpace(const Context &c) {
   return scratch(c, {Space::privateSpace, calibrationPrivateBytes - scratchBytes}, scratchBytes);
 }
@@ -21,7 +21,7 @@ void product(Benchmark &b, const MatmulShape &shape) {
   matmul.create(b.context, shape, scratchBytes);
   const std::int64_t left = shape.m * shape.k, right = shape.k * shape.n, out = shape.m * shape.n;
   const std::int64_t all = left + right + out;
-  b.compute("product", 2.0 * static_cast<double>(shape.m * shape.n * shape.k), 4.0 * static_cast<double>(all),
+  b.compute("matmul", 2.0 * static_cast<double>(shape.m * shape.n * shape.k), 4.0 * static_cast<double>(all),
             [&](std::int64_t round) {
               matmul(b.floats(round, all, 0), b.floats(round, all, left), b.floats(round, all, left + right),
                      scratchSpace(b.context));
@@ -118,7 +118,7 @@ void rows(Benchmark &b) {
   }
 }
 
-/// Loops as the emitter writes them. `operations`: as the compiler counts a tanh GELU.
+/// Loops as the emitter writes them. `operations`: counted as the compiler counts a tanh GELU.
 void loops(Benchmark &b) {
   constexpr double geluOperations = 20;
   for (std::int64_t count : {4096, 1 << 19, 1 << 21}) {

@@ -1,5 +1,5 @@
-// How emitted programs write addresses: `f32(c, P + 0x1a40)` is the float at that byte of the private arena, W the
-// window, H the host's.
+// How emitted programs write addresses. `f32(c, P + 0x1a40)` is the float at that byte of the private arena. W is the
+// window arena, H the host arena.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -10,7 +10,7 @@
 
 namespace fsdpc::rt {
 
-/// A memory space to which an offset in bytes is added.
+/// The base of a memory space. Adding an offset in bytes yields a Place.
 struct AddressSpace {
   Space space;
   friend constexpr Place operator+(AddressSpace base, std::int64_t offsetBytes) { return {base.space, offsetBytes}; }
@@ -40,7 +40,7 @@ auto bits(T *data) {
   return reinterpret_cast<std::conditional_t<std::is_const_v<T>, const Bits, Bits> *>(data);
 }
 
-/// Scratch of one node: what the plan gave it, at most `bytes`.
+/// Scratch memory of one node: `bytes` bytes that the plan reserved for it.
 struct Workspace {
   std::byte *data = nullptr;
   std::int64_t bytes = 0;

@@ -11,7 +11,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// What is compared first. Its layout must never depend on the program.
+/// The first data that ranks compare. Its layout must never depend on the program.
 struct Identity {
   char planHash[96] = {};
   char model[96] = {};
@@ -78,7 +78,7 @@ std::string optionDifferences(const std::string &ours, const std::string &theirs
   return text;
 }
 
-/// What is compared of a collective. Sequence 0: none.
+/// The compared properties of a collective. Sequence 0: no collective.
 struct TraceRow {
   std::uint64_t sequence = 0, fingerprint = 0, commonResult = 0;
   std::int64_t group = 0;
@@ -91,8 +91,8 @@ TraceRow rowOf(const CollectiveTrace &trace, std::uint64_t sequence) {
   return {sequence, record->fingerprint, record->hasCommonResult() ? record->resultHash : 0, record->group};
 }
 
-/// Compares row `i` of all ranks' rows with the first rank's of the same collective. Rows of a rank stand one after the
-/// other, the last collective first, which is the same one everywhere.
+/// Compares row `i` of all ranks' rows with the first rank's row of the same collective. The rows of a rank are
+/// contiguous and start with its last collective, which is the same one on every rank.
 void compareRows(const std::vector<TraceRow> &all, std::size_t i, const CollectiveTrace &trace) {
   const TraceRow &row = all[i];
   const auto other = static_cast<int>(i / CollectiveTrace::capacity);
@@ -105,10 +105,11 @@ void compareRows(const std::vector<TraceRow> &all, std::size_t i, const Collecti
     const auto record = trace.at(row.sequence);
     const std::string what =
         (record ? inWords(*record) + ", " : "") + "collective " + std::to_string(row.sequence) + " of the run";
-    Failure failure(ExitCode::disagreement,
-                    "rank " + std::to_string(other) +
-                        (sameCollective ? " has other bits than rank " : " came to another collective than rank ") +
-                        std::to_string(rank) + (sameCollective ? " as the result of " : ": ") + what);
+    Failure failure(ExitCode::disagreement, "rank " + std::to_string(other) +
+                                                (sameCollective ? " has a result that differs from that of rank "
+                                                                : " reached another collective than rank ") +
+                                                std::to_string(rank) + (sameCollective ? " as the result of " : ": ") +
+                                                what);
     failure.details = (record ? closingDetails(*record) + " " : "") + "other=" + std::to_string(other);
     throw failure;
   }
@@ -131,7 +132,7 @@ void agreed(Platform &platform, const std::function<void()> &work) {
     return;
   Failure shared = mine ? *mine : Failure(static_cast<ExitCode>(largest % 1000), "another rank failed");
   shared.everyRank = true;
-  shared.speakingRank = ranks - static_cast<int>(largest / 1000);
+  shared.reportingRank = ranks - static_cast<int>(largest / 1000);
   throw shared;
 }
 

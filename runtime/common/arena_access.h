@@ -1,5 +1,5 @@
-// The host's reading and writing of the arenas, between steps: in place where they are its own memory (cpu), else
-// through host memory that the target copies (DeviceMemory).
+// How the host reads and writes the arenas between steps: in place if they are host memory (cpu), otherwise through
+// host memory that the target copies (DeviceMemory).
 #pragma once
 
 #include "runtime/common/program.h"
@@ -8,10 +8,10 @@
 
 namespace fsdpc::rt {
 
-/// What one access may hold at most; longer runs go in pieces.
+/// The maximum size of one access. Longer ranges are split.
 inline constexpr std::int64_t arenaPieceBytes = 1 << 24;
 
-/// Calls write(std::byte *to) to fill `bytes` at `place`. The next function of the program sees them.
+/// Calls write(std::byte *to) to fill `bytes` at `place`. The next function of the program sees the new bytes.
 template <class Write>
 void writeArena(const Context &context, Place place, std::int64_t bytes, const Write &write) {
   if (!context.memory)
@@ -20,7 +20,7 @@ void writeArena(const Context &context, Place place, std::int64_t bytes, const W
   context.memory->store(place, bytes);
 }
 
-/// As above in pieces: write(std::byte *to, firstByte, bytes).
+/// Same as above, in slices: calls write(std::byte *to, firstByte, bytes) for each.
 template <class Write>
 void writeArenaInPieces(const Context &context, Place place, std::int64_t bytes, const Write &write) {
   for (std::int64_t done = 0; done < bytes; done += arenaPieceBytes) {
@@ -29,7 +29,7 @@ void writeArenaInPieces(const Context &context, Place place, std::int64_t bytes,
   }
 }
 
-/// `bytes` at `place` as the functions called so far leave them; valid until the next access.
+/// Returns `bytes` at `place` as the functions called so far leave them. Valid until the next access.
 inline const std::byte *readArena(const Context &context, Place place, std::int64_t bytes) {
   return context.memory ? context.memory->load(place, bytes) : context.at<std::byte>(place);
 }

@@ -38,7 +38,7 @@ Pair split(const std::string &text, const char *option) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-/// Numbers, not masks of booleans.
+/// True for integer inputs. Boolean masks do not count.
 bool takesIntegers(const InputInfo &input) { return !isFloat(input.dtype) && input.dtype != DType::boolean; }
 
 bool hasRange(const InputInfo &input) {
@@ -49,9 +49,10 @@ bool inRange(const IndexRangeInfo &range, std::int64_t value) {
   return (value >= 0 && value < range.limit) || (range.hasIgnoreIndex && value == range.ignoreIndex);
 }
 
-/// The element of `values` (of one sample) that is out of range, and its range; null: all are in theirs.
-const IndexRangeInfo *findMisfit(std::span<const IndexRangeInfo> ranges, DType dtype, const std::byte *values,
-                                 std::int64_t &element) {
+/// Finds an element of `values` (one sample) that is out of range. Returns its range, and null if every element is in
+/// range.
+const IndexRangeInfo *findOutOfRange(std::span<const IndexRangeInfo> ranges, DType dtype, const std::byte *values,
+                                     std::int64_t &element) {
   for (const IndexRangeInfo &range : ranges)
     for (element = range.first; element < range.first + range.count; ++element)
       if (!inRange(range, loadInteger(dtype, values, element)))
@@ -59,7 +60,7 @@ const IndexRangeInfo *findMisfit(std::span<const IndexRangeInfo> ranges, DType d
   return nullptr;
 }
 
-/// The field of a token file that labels which the graph shifts itself are fed from.
+/// Fields of a token file. Labels that the graph shifts itself are fed from `unshiftedField`.
 constexpr const char *shiftedField = "labels", *unshiftedField = "tokens";
 
 } // namespace
@@ -116,7 +117,7 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
                                            " samples, " + field.name + " has " + std::to_string(field.samples));
     first = &field;
     sampleCount = field.samples;
-    // A lookup yields float32 beside the raw bytes.
+    // A lookup stores float32 values after the raw bytes.
     const std::int64_t lookupBytes = field.lookup.empty() ? 0 : field.sampleElements * 4;
     bufferBytes = std::max(bufferBytes, (field.sampleBytes() + lookupBytes) * program.microBatchSize);
   }
@@ -127,7 +128,8 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
   buffer.resize(static_cast<std::size_t>(bufferBytes));
 }
 
-/// Fields of a format that has two of its own are no surprise; a mask that the program does not take is one.
+/// Notes fields that no input reads. Formats with a fixed pair of fields are exempt. For the others an unread field,
+/// such as a mask that the program does not use, is worth a note.
 void BatchFeeder::noteUnused() {
   if (!data.defaultField.empty())
     return;
@@ -195,7 +197,7 @@ void BatchFeeder::bindByName() {
     if (isBound(input))
       continue;
     const Field *field = data.find(input.name);
-    // Labels may have been given another name in the program (--labels); in the data they are `labels`.
+    // The program may have renamed its labels (--labels). In the data they are called `labels`.
     if (!field && input.kind == InputKind::labels)
       field = data.find("labels");
     if (field)
@@ -212,7 +214,7 @@ void BatchFeeder::bindByName() {
     throw Failure(ExitCode::usage, missingFields(left));
 }
 
-/// What would feed an input that nothing feeds, as far as its name tells; "" where it does not.
+/// Suggests an option that feeds an unbound input, judging by its name. Returns "" if there is no suggestion.
 static std::string suggestion(const InputInfo &input, const std::vector<std::string> &fields) {
   const std::string name = input.name;
   if (const std::string near = nearestName(name, fields); !near.empty())
@@ -250,7 +252,7 @@ void BatchFeeder::bind(const InputInfo &input, const Field &given) {
     throw Failure(ExitCode::corrupt,
                   data.pattern + ": field " + field.text() + " does not have the shape of input " + inputText(input));
   const ElementType type = field.lookup.empty() ? field.type : ElementType::f32;
-  // True and false become numbers where they are data, never where they would look something up.
+  // Booleans are converted to numbers for data inputs, but never for inputs used as indices.
   const bool isMask = type == ElementType::boolean && hasRange(input);
   if (isMask || !isConvertible(type, input.dtype))
     throw Failure(ExitCode::corrupt, data.pattern + ": field " + field.text() + " does not have the type of input " +
@@ -270,7 +272,7 @@ void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::i
       input.ranges.empty() ? std::span<const IndexRangeInfo>(&whole, 1) : input.ranges;
   for (std::int64_t sample = 0; sample < count; ++sample) {
     std::int64_t element = 0;
-    const IndexRangeInfo *range = findMisfit(ranges, input.dtype, values + sample * rowBytes(input), element);
+    const IndexRangeInfo *range = findOutOfRange(ranges, input.dtype, values + sample * rowBytes(input), element);
     if (!range)
       continue;
     const std::int64_t value = loadInteger(input.dtype, values, sample * field.sampleElements + element);
@@ -348,7 +350,7 @@ void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t
       ++i;
       continue;
     }
-    std::size_t run = 1; // consecutive samples are one read
+    std::size_t run = 1; // consecutive samples are read in one call
     while (i + run < rows.size() && rows[i + run] == rows[i] + static_cast<std::int64_t>(run))
       ++run;
     convert(binding, rows[i], static_cast<std::int64_t>(run), row);

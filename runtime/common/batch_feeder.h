@@ -1,10 +1,10 @@
-// Brings samples from a data set into the input places of a program: binding of inputs to fields, conversion, range
-// checks.
+// Feeds samples from a data set into the input buffers of a program: binds inputs to fields, converts, and checks
+// ranges.
 //
-// An input is fed, in this order: by --fill; by --map; by the field of its own name; and, if it is the only one left,
-// by the field that the format is made for (tokens, images), unless --map gives that to another input. What nothing
-// feeds is an error. Labels that the graph shifts itself (InputInfo::shiftsItself) are fed the tokens of a token file
-// where others are fed the tokens that follow. Sample weights are the runtime's own.
+// An input is fed by the first of these that applies: --fill; --map; the field of the same name; and, if it is the only
+// input left, the main field of the format (tokens, images), unless --map assigns that field to another input. An input
+// that nothing feeds is an error. With a token file, labels are the tokens that follow the sample, but labels that the
+// graph shifts itself (InputInfo::shiftsItself) are the tokens of the sample. The runtime computes sample weights.
 #pragma once
 
 #include "runtime/common/dataset.h"
@@ -21,34 +21,34 @@ struct FeedOptions {
   std::vector<std::string> fills; ///< "INPUT=1", "INPUT=0", "INPUT=iota": iota counts along the last axis
 };
 
-/// T of the [B, T] input that a token file would feed: the one --map gives it, else the only integer input that neither
-/// --fill, --map nor the name `labels` takes. 0: there is none.
+/// Returns T of the [B, T] input that a token file would feed: the input that --map assigns the tokens to, else the
+/// only integer input that --fill and --map do not mention and that is not named `labels`. 0: no such input.
 std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &options);
-/// Which inputs could take tokens, for messages: "input_ids I64[16], attention_mask I64[16]".
+/// Lists the inputs that tokens could feed, for messages: "input_ids I64[16], attention_mask I64[16]".
 std::string integerInputs(const ProgramInfo &program);
 
 class BatchFeeder {
 public:
-  /// Binds every input. Throws Failure{usage} listing inputs without a field and the fields there are, or for a bad
-  /// --map or --fill; Failure{corrupt} for fields of another shape, type or number of samples.
+  /// Binds every input. Throws Failure{usage} for a bad --map or --fill and, listing both, if inputs have no field.
+  /// Throws Failure{corrupt} for fields of another shape, type or number of samples.
   BatchFeeder(const ProgramInfo &program, Dataset data, const FeedOptions &options);
 
   std::int64_t samples() const { return sampleCount; }
   const std::string &source() const { return data.pattern; }
 
   /// Reads every `worldSize`-th block of the fields whose values have a range, up to `scanLimitBytes` per field and
-  /// rank, so that a bad label is known before the first step. Values beyond that are still checked when they are used.
-  /// `beat` is called after every block: reading goes on.
+  /// rank, so that a bad label is found before the first step. Values beyond that are still checked when they are used.
+  /// `beat` is called after every block to report progress.
   void checkRanges(int rank, int worldSize, const std::function<void()> &beat = [] {}) const;
   static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
 
   enum class Inputs : std::uint8_t { all, ofPrologue };
-  /// Fills inputs of one micro-step. `rows` has one sample number per row of the micro-batch; -1 is padding: zeros,
+  /// Fills the inputs of one micro-step. `rows` has one sample index per row of the micro-batch. -1 is padding: zeros,
   /// the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
   void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
   bool hasSampleWeight() const { return weighted; }
-  /// What was fed otherwise than one might expect, and fields that nothing reads, a sentence each.
+  /// Notes for the user, one sentence each: inputs fed in an unexpected way, and fields that no input reads.
   const std::vector<std::string> &notes() const { return remarks; }
 
 private:
@@ -76,11 +76,11 @@ private:
   const ProgramInfo &program;
   Dataset data;
   std::vector<Binding> bindings;
-  std::vector<std::byte> buffer; ///< one micro-batch of the largest converted field, as it lies in the file
+  std::vector<std::byte> buffer; ///< one micro-batch of the largest converted field, as stored in the file
   std::vector<std::string> remarks;
   std::int64_t sampleCount = 0;
   bool weighted = false;
-  bool hasDefault = false; ///< --map has given the field that the format is made for
+  bool hasDefault = false; ///< --map has assigned the main field of the format
 };
 
 } // namespace fsdpc::rt

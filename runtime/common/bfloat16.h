@@ -1,4 +1,4 @@
-// bfloat16: the upper half of a float. Stored and sent; arithmetic is done in float.
+// bfloat16: the upper half of a float. A format for storage and communication; arithmetic is done in float.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Bfloat16 {
   }
 };
 
-/// `value` as it is after being stored.
+/// Returns `value` rounded to bfloat16.
 FSDPC_HOST_DEVICE inline float roundedToBfloat16(float value) { return static_cast<float>(Bfloat16(value)); }
 
 } // namespace fsdpc::rt

@@ -1,4 +1,4 @@
-// Arithmetic on numbers that come from files: never wraps.
+// Overflow-checked arithmetic on numbers read from files.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -7,7 +7,7 @@
 
 namespace fsdpc::rt {
 
-/// a * b; throws Failure{corrupt} with `what` if it does not fit or an operand is negative.
+/// Returns a * b. Throws Failure{corrupt} with `what` if the result does not fit or an operand is negative.
 inline std::int64_t checkedMultiply(std::int64_t a, std::int64_t b, const std::string &what) {
   std::int64_t product = 0;
   if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
@@ -15,7 +15,7 @@ inline std::int64_t checkedMultiply(std::int64_t a, std::int64_t b, const std::s
   return product;
 }
 
-/// a + b; as above.
+/// Returns a + b. Throws as above.
 inline std::int64_t checkedAdd(std::int64_t a, std::int64_t b, const std::string &what) {
   std::int64_t sum = 0;
   if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum))

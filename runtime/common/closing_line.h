@@ -1,4 +1,4 @@
-// The last words of a run that ends early.
+// The last output of a run that ends early.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -7,8 +7,9 @@
 
 namespace fsdpc::rt {
 
-/// `fsdpc: error: <message>` and `fsdpc: exit=<code> rank=<rank> [step=<step>] [key=value ...]` on stderr, at once,
-/// past the C library's buffers: also when a thread that hangs holds them. `step` 0 is left out.
+/// Prints `fsdpc: error: <message>` and `fsdpc: exit=<code> rank=<rank> [step=<step>] [key=value ...]` on stderr,
+/// immediately. Bypasses the buffers of the C library, so it works even while a hung thread holds them. A `step` of 0
+/// is omitted.
 void printFailure(const Failure &failure, int rank, std::int64_t step);
 
 } // namespace fsdpc::rt

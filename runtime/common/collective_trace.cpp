@@ -28,7 +28,7 @@ std::string inWords(const TracedCollective &record) {
 
 Failure lateFailure(const TracedCollective &record, int missingRank, double seconds) {
   char waited[96];
-  std::snprintf(waited, sizeof waited, "rank %d did not come within %g s to ", missingRank, seconds);
+  std::snprintf(waited, sizeof waited, "rank %d did not join within %g s: ", missingRank, seconds);
   Failure failure(ExitCode::timeout,
                   waited + inWords(record) + ", collective " + std::to_string(record.sequence) + " of the run");
   failure.details = closingDetails(record) + " missing=" + std::to_string(missingRank);
@@ -37,8 +37,7 @@ Failure lateFailure(const TracedCollective &record, int missingRank, double seco
 
 Failure stuckFailure(const TracedCollective &record, double seconds) {
   char waited[96];
-  std::snprintf(waited, sizeof waited, " of the run, has not ended within %g s, and no rank is seen to be behind",
-                seconds);
+  std::snprintf(waited, sizeof waited, " of the run, has not ended within %g s, and no rank is seen to lag", seconds);
   Failure failure(ExitCode::timeout, inWords(record) + ", collective " + std::to_string(record.sequence) + waited);
   failure.details = closingDetails(record);
   return failure;

@@ -7,13 +7,13 @@ namespace fsdpc::rt {
 
 void openSafetensorsData(Dataset &data, const std::vector<std::string> &paths);
 
-/// With a known magic, a header of 256 int32: magic 20240520, version 1, uint16 tokens; or 20240801, version 7, uint32
-/// tokens; word 2 is the number of tokens, which the file size must confirm. Without, uint16 tokens up to the end if
-/// the format was asked for by name.
+/// With a known magic number, the file starts with a header of 256 int32: magic 20240520, version 1, uint16 tokens; or
+/// 20240801, version 7, uint32 tokens. Word 2 is the number of tokens, and the file size must match it. Without a magic
+/// number, the whole file is uint16 tokens if the user named the format.
 void openTokenData(Dataset &data, const std::vector<std::string> &paths, const DataRequest &request);
 
-/// One image file (magic 0x00000803, or any rank above 1) and one label file (0x00000801), both of unsigned bytes; a
-/// label file that is not among `paths` is looked for under MNIST's name for it.
+/// One image file (magic 0x00000803, or any rank above 1) and one label file (0x00000801), both of unsigned bytes. A
+/// label file that is not among `paths` is searched for under MNIST's name for it.
 void openIdxData(Dataset &data, const std::vector<std::string> &paths,
                  const std::optional<std::pair<float, float>> &normalize);
 

@@ -13,7 +13,7 @@ struct NpyHeader {
   std::int64_t offsetBytes = 0;
 };
 
-/// The header is a Python dict literal of exactly three keys; nothing else of Python is understood.
+/// The header is a Python dict literal of exactly three keys. No other Python syntax is accepted.
 class NpyDictReader {
 public:
   NpyDictReader(std::string_view text, const InputFile &file) : text(text), file(file) {}

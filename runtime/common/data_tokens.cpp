@@ -8,13 +8,13 @@ constexpr std::int64_t headerBytes = 256 * 4;
 constexpr std::int32_t magic16 = 20240520;
 constexpr std::int32_t magic32 = 20240801;
 
-struct TokenRun {
+struct TokenRange {
   ElementType type = ElementType::u16;
   std::int64_t offsetBytes = 0;
   std::int64_t tokens = 0;
 };
 
-TokenRun readTokenHeader(const InputFile &file) {
+TokenRange readTokenHeader(const InputFile &file) {
   std::int32_t header[3] = {};
   if (file.sizeBytes() < headerBytes)
     throw Failure(ExitCode::corrupt, file.path() + ": ends at byte " + std::to_string(file.sizeBytes()) +
@@ -25,7 +25,7 @@ TokenRun readTokenHeader(const InputFile &file) {
   if (header[1] != version)
     throw Failure(ExitCode::corrupt, file.path() + ": byte 4: version " + std::to_string(header[1]) + ", expected " +
                                          std::to_string(version));
-  const TokenRun run{wide ? ElementType::u32 : ElementType::u16, headerBytes, header[2]};
+  const TokenRange run{wide ? ElementType::u32 : ElementType::u16, headerBytes, header[2]};
   const std::int64_t expected =
       checkedAdd(headerBytes, checkedMultiply(run.tokens, byteSize(run.type), file.path()), file.path());
   if (file.sizeBytes() != expected)
@@ -35,14 +35,14 @@ TokenRun readTokenHeader(const InputFile &file) {
   return run;
 }
 
-TokenRun readTokenRun(const InputFile &file, bool headerless) {
+TokenRange readTokenRange(const InputFile &file, bool headerless) {
   if (hasTokenMagic(file))
     return readTokenHeader(file);
   if (!headerless)
     throw Failure(ExitCode::corrupt, file.path() + ": byte 0: not the magic of a token file (20240520 or 20240801)");
   if (file.sizeBytes() % 2 != 0)
-    throw Failure(ExitCode::corrupt, file.path() + ": " + std::to_string(file.sizeBytes()) +
-                                         " bytes are not a whole number of uint16 tokens");
+    throw Failure(ExitCode::corrupt,
+                  file.path() + ": " + std::to_string(file.sizeBytes()) + " bytes are not a multiple of uint16 tokens");
   return {ElementType::u16, 0, file.sizeBytes() / 2};
 }
 
@@ -67,7 +67,7 @@ void openTokenData(Dataset &data, const std::vector<std::string> &paths, const D
                                        "--fill INPUT=1|0|iota");
   for (const std::string &path : paths) {
     const InputFile &file = data.files.emplace_back(path);
-    const TokenRun run = readTokenRun(file, request.format == "tokens");
+    const TokenRange run = readTokenRange(file, request.format == "tokens");
     const std::int64_t samples = run.tokens > 0 ? (run.tokens - 1) / tokensPerSample : 0;
     if (samples == 0)
       throw Failure(ExitCode::corrupt, path + ": " + std::to_string(run.tokens) +

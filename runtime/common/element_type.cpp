@@ -38,7 +38,7 @@ Half toHalf(double value) {
     return {static_cast<std::uint16_t>(sign | 0x7e00)};
   if (magnitude >= 65520.0)
     return {static_cast<std::uint16_t>(sign | 0x7c00)};
-  if (magnitude < 0x1p-14) // subnormal: steps of 2^-24; a round up to 2^-14 lands on the right bits by itself
+  if (magnitude < 0x1p-14) // subnormal: steps of 2^-24; rounding up to 2^-14 yields the right bits
     return {static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(magnitude * 0x1p24)))};
   int exponent = 0;
   const double fraction = std::frexp(magnitude, &exponent);                          // in [0.5, 1)

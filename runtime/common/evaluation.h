@@ -1,6 +1,6 @@
-// Forward passes over a whole data set, dropout off: average loss and accuracy, or the model's outputs.
+// Forward passes over an entire data set, without dropout: average loss and accuracy, or the outputs of the model.
 //
-// Every sample counts exactly once, in the order of the data; the last global batch is padded with samples of weight 0.
+// Every sample counts exactly once, in the order of the data. The last global batch is padded with samples of weight 0.
 #pragma once
 
 #include "runtime/common/batch_feeder.h"
@@ -14,7 +14,7 @@ namespace fsdpc::rt {
 
 struct EvaluationResult {
   double lossSum = 0;
-  double count = 0; ///< samples, or labels that count
+  double count = 0; ///< samples, or labels that are not ignored
   std::int64_t correct = 0;
   std::int64_t total = 0;
   bool hasAccuracy = false;
@@ -26,13 +26,13 @@ struct EvaluationResult {
 /// Allocates on construction only.
 class Evaluator {
 public:
-  /// Throws Failure{usage} where the last batch would need padding and the program has no sample weights, or where the
-  /// program has no evaluation step.
+  /// Throws Failure{usage} if the last batch needs padding and the program has no sample weights, or if the program has
+  /// no evaluation step.
   Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit);
 
   EvaluationResult run();
   std::int64_t batches() const { return batchCount; }
-  /// Fills inputs of a batch and runs the evaluation step.
+  /// Fills the inputs of a batch and runs the evaluation step.
   void runBatch(std::int64_t batch);
   const Sampler &order() const { return sampler; }
 
@@ -49,16 +49,16 @@ std::string evaluationText(const EvaluationResult &result);
 /// Writes the evaluation line of the log.
 void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch);
 
-/// One output of the model on its way from all ranks to a file.
+/// One model output that is gathered from all ranks and written to a file.
 struct PredictedOutput {
   const ResultInfo *result;
-  std::string name;       ///< the model's own: without the `output.` that tells it from a figure
-  std::size_t tensor = 0; ///< in the writer; rank 0 only
+  std::string name;       ///< the name in the model, without the prefix `output.`
+  std::size_t tensor = 0; ///< index in the writer; rank 0 only
   std::int64_t rowBytes = 0;
 };
 
-/// Writes the model's outputs for every sample of `feeder`, rows in the order of the data. Outputs whose dim 0 is not
-/// the batch are an error. Only `run` calls collectives; rank 0 writes, and the file appears at `finish`.
+/// Writes the model's outputs for every sample of `feeder`, with rows in the order of the data. An output whose dim 0
+/// is not the batch is an error. Only `run` calls collectives. Rank 0 writes, and the file appears at `finish`.
 class Predictor {
 public:
   Predictor(const Job &job, BatchFeeder &feeder, const std::string &path);

@@ -1,12 +1,13 @@
-// The exact sum of squares that a gradient norm is made of, and what follows from it: the same code for every target.
+// The exact sum of squares behind a gradient norm, and the computations that use the norm. All targets share this code.
 //
 // An accumulator is 22 words: 20 digits base 2^32 of a number in units of 2^-298 (the square of the smallest float),
-// the lowest first, then how many elements were NaN and how many infinite. Adding integers is exact, so no order of
-// addition, no number of threads or ranks shows in the norm. A digit may exceed 2^32 until `carry` is called; kernels
-// call it before they hand an accumulator on, so that any number of ranks can add theirs word by word.
+// the lowest first, then the number of NaN elements and the number of infinite elements. Integer addition is exact, so
+// the norm does not depend on the order of addition or on the number of threads or ranks. A digit may exceed 2^32 until
+// `carry` is called. Kernels call it before they return an accumulator, so that any number of ranks can add theirs word
+// by word.
 //
-// How squares get there fast: all squares of one exponent are added in one 64-bit bin, up to `mostAddends` of them, and
-// `partsOf` puts a bin in its place among the digits.
+// To accumulate squares fast, all squares of one exponent are added in one 64-bit bin, up to `maxAddends` of them.
+// `partsOf` then adds a bin to the digits at its position.
 #pragma once
 
 #include "runtime/common/bfloat16.h"
@@ -23,7 +24,7 @@ inline constexpr float infinity = std::numeric_limits<float>::infinity(),
 
 inline constexpr int digits = 20, nanWord = digits, infinityWord = digits + 1, words = digits + 2;
 inline constexpr int bins = 256, digitBits = 32;
-inline constexpr std::int64_t mostAddends = 1 << 16; ///< squares are below 2^48
+inline constexpr std::int64_t maxAddends = 1 << 16; ///< squares are below 2^48
 inline constexpr std::uint64_t digitMask = 0xffffffffu;
 inline constexpr int nonFiniteBin = 255;
 
@@ -33,20 +34,20 @@ FSDPC_HOST_DEVICE inline std::uint32_t bitsOf(float value) {
   return word;
 }
 FSDPC_HOST_DEVICE inline int binOf(std::uint32_t bits) { return static_cast<int>(bits >> 23 & 0xffu); }
-/// Meaningless for NaN and infinity, but never 0.
+/// The result is meaningless for NaN and infinity, but never 0.
 FSDPC_HOST_DEVICE inline std::uint64_t squareOf(std::uint32_t bits) {
   const std::uint32_t mantissa = (bits & 0x7fffffu) | (binOf(bits) != 0 ? 0x800000u : 0u);
   return std::uint64_t{mantissa} * mantissa;
 }
 FSDPC_HOST_DEVICE inline bool isNaN(std::uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
 
-/// What a bin adds to three digits, each part below 2^32.
+/// The contribution of a bin to three digits. Each part is below 2^32.
 struct BinParts {
   int firstDigit;
   std::uint64_t parts[3];
 };
 
-/// Of the bin of a finite exponent.
+/// Requires: `bin` is that of a finite exponent.
 FSDPC_HOST_DEVICE inline BinParts partsOf(int bin, std::uint64_t sum) {
   const int shift = 2 * (bin > 0 ? bin - 1 : 0), within = shift % digitBits;
   return {shift / digitBits,
@@ -69,9 +70,9 @@ FSDPC_HOST_DEVICE inline int highestBit(std::uint64_t value) {
   return bit;
 }
 
-/// The 51 or 52 highest bits of the number are taken, by an even shift, and their root's integer part has 26. One bit
-/// more, set where anything is left over, makes the result round to float as the true root would. No digit exceeds
-/// 2^32.
+/// The root of the accumulated sum. Takes the 51 or 52 highest bits of the number, aligned by an even shift; the
+/// integer part of their root has 26 bits. One more bit is set if any lower bits remain, so that the result rounds to
+/// float as the exact root would. Requires: no digit exceeds 2^32.
 FSDPC_HOST_DEVICE inline double rootOf(const std::uint64_t *sum) {
   int top = digits - 1;
   while (top > 0 && sum[top] == 0)
@@ -99,7 +100,7 @@ FSDPC_HOST_DEVICE inline double rootOf(const std::uint64_t *sum) {
   return ::ldexp(static_cast<double>(2 * root + (isMore ? 1 : 0)), shift / 2 - 150);
 }
 
-/// What clip_norm returns.
+/// The results of clip_norm.
 struct Clipped {
   float norm, scale;
   bool applies;
@@ -107,7 +108,7 @@ struct Clipped {
 
 FSDPC_HOST_DEVICE inline bool isFinite(float value) { return value - value == 0; }
 
-/// `sum` as it is after `carry`. torch's clip_grad_norm_ multiplies max_norm by the reciprocal.
+/// Requires: `carry` was called on `sum`. Like torch's clip_grad_norm_, multiplies max_norm by the reciprocal.
 FSDPC_HOST_DEVICE inline Clipped clip(const std::uint64_t *sum, float loss, const ClipNumbers &numbers) {
   const double unscale = numbers.lossScale ? 1 / *numbers.lossScale : 1;
   Clipped result;
@@ -126,15 +127,16 @@ FSDPC_HOST_DEVICE inline Clipped clip(const std::uint64_t *sum, float loss, cons
   return result;
 }
 
-/// What is known of the norms of steps that applied.
+/// Statistics of the norms of the steps that were applied.
 struct NormHistory {
   double mean, variance;
   std::int64_t count;
 };
 
-inline constexpr std::int64_t firstJudged = 20, mostRemembered = 100;
+inline constexpr std::int64_t firstJudged = 20, maxRemembered = 100;
 
-/// Does the step apply that this is the norm of? Those that do are remembered. `limit`: standard deviations, 0: none.
+/// Returns whether the step with this norm is applied, and records the norms of applied steps. `limit`: standard
+/// deviations, 0: none.
 FSDPC_HOST_DEVICE inline bool isNoSpike(float norm, double limit, NormHistory &history) {
   if (limit <= 0)
     return true;
@@ -142,7 +144,7 @@ FSDPC_HOST_DEVICE inline bool isNoSpike(float norm, double limit, NormHistory &h
   if (history.count >= firstJudged && !(distance <= limit * ::sqrt(history.variance)))
     return false;
   ++history.count;
-  const double weight = 1.0 / static_cast<double>(history.count < mostRemembered ? history.count : mostRemembered);
+  const double weight = 1.0 / static_cast<double>(history.count < maxRemembered ? history.count : maxRemembered);
   history.mean += weight * distance;
   history.variance = (1 - weight) * (history.variance + weight * distance * distance);
   return true;
@@ -152,10 +154,10 @@ FSDPC_HOST_DEVICE inline bool isNoSpike(float norm, double limit, NormHistory &h
 struct LossScale {
   double scale;
   std::int64_t goodSteps, hysteresis;
-  bool isExhausted = false; ///< it should have been halved, but is as low as it gets
+  bool isExhausted = false; ///< it should have been halved, but is already at its minimum
 };
 
-/// As of the next step. `applies`: the step had no overflow.
+/// Returns the loss scale of the next step. `applies`: the step had no overflow.
 FSDPC_HOST_DEVICE inline LossScale adjusted(LossScale now, const LossScaleRule &rule, bool applies) {
   if (!applies) {
     now.goodSteps = rule.minimum > 0 ? -1 : 0;

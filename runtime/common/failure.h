@@ -1,7 +1,7 @@
-// The one exception type of the runtime: an exit code and one message for the user.
+// The only exception type of the runtime: an exit code and one message for the user.
 //
-// `main` catches it, prints the message and the closing line `fsdpc: exit=<code> rank=<r> ...`, and ends the run with
-// the code.
+// `main` catches it, prints the message and the closing line `fsdpc: exit=<code> rank=<r> ...`, and exits with the
+// code.
 #pragma once
 
 #include <stdexcept>
@@ -20,18 +20,18 @@ enum class ExitCode : int {
   storage = 8,      ///< a file cannot be written
   memory = 9,       ///< an arena cannot be mapped or backed
   device = 10,      ///< no usable device
-  internal = 70,    ///< a mistake of this program
+  internal = 70,    ///< a bug in this program
 };
 
-/// `everyRank`: the same end is reached on every rank at the same place, so the ranks end together and `speakingRank`
-/// alone prints; otherwise it may have happened on this rank alone, which prints and stops the others.
+/// `everyRank`: every rank fails at the same point, so the ranks end together and only `reportingRank` prints.
+/// Otherwise the failure may have happened on this rank alone, which prints and stops the others.
 class Failure : public std::runtime_error {
 public:
   Failure(ExitCode code, const std::string &message, bool everyRank = false)
       : std::runtime_error(message), code(code), everyRank(everyRank) {}
   ExitCode code;
   bool everyRank;
-  int speakingRank = 0;
+  int reportingRank = 0;
   std::string details; ///< `key=value ...` for the closing line, e.g. "unit=layers.3 seq=118 op=reduce_scatter"
 };
 

@@ -17,7 +17,8 @@ std::string systemMessage() { return std::strerror(errno); }
   throw Failure(ExitCode::storage, path + ": " + what);
 }
 
-/// Reserves blocks so that a full disk shows before the work is done; file systems that cannot do it get a sparse file.
+/// Reserves blocks, so that a full disk is detected before the work is done. File systems that cannot reserve blocks
+/// get a sparse file.
 void reserve(int descriptor, std::int64_t sizeBytes, const std::string &path) {
   if (sizeBytes == 0)
     return;

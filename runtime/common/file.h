@@ -1,4 +1,4 @@
-// Files of a program: reading slices of inputs, and writing outputs that appear whole or not at all.
+// Files of a program: reads slices of inputs, and writes outputs that appear complete or not at all.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -11,7 +11,7 @@
 
 namespace fsdpc::rt {
 
-/// A regular file opened for reading by slice. Throws Failure{corrupt} naming the file for everything that goes wrong.
+/// A regular file opened for reading in slices. All errors throw Failure{corrupt} with the name of the file.
 class InputFile {
 public:
   explicit InputFile(std::string path);
@@ -21,7 +21,7 @@ public:
 
   const std::string &path() const { return name; }
   std::int64_t sizeBytes() const { return size; }
-  /// Reads exactly `bytes` at `offsetBytes`; a file that ends before that is a failure. Thread-safe.
+  /// Reads exactly `bytes` at `offsetBytes`. A file that ends earlier is a failure. Thread-safe.
   void read(std::int64_t offsetBytes, void *destination, std::int64_t bytes) const;
 
 private:
@@ -30,8 +30,8 @@ private:
   int descriptor = -1;
 };
 
-/// A file of known size that is written under a temporary name beside `path` and renamed by `commit`; destroyed without
-/// `commit` it leaves nothing behind. Space is reserved at creation. Throws Failure{storage}.
+/// A file of known size. It is written under a temporary name next to `path`, and `commit` renames it. If it is
+/// destroyed without `commit`, no file remains. Space is reserved at creation. Throws Failure{storage}.
 class OutputFile {
 public:
   OutputFile(std::string path, std::int64_t sizeBytes);
@@ -48,17 +48,17 @@ private:
   int descriptor = -1;
 };
 
-/// Regular files that match a shell pattern, sorted; a name without `*?[` stands for itself. Throws Failure{corrupt}
-/// when there is none.
+/// Returns the regular files that match a shell pattern, sorted. A name without `*?[` matches itself. Throws
+/// Failure{corrupt} if no file matches.
 std::vector<std::string> expandGlob(const std::string &pattern);
 
-/// The folder the executable lies in (from /proc/self/exe); OUT of an emitted program.
+/// The folder of the executable (from /proc/self/exe); OUT of an emitted program.
 std::string executableDirectory();
 
 bool fileExists(const std::string &path);
 /// The folder part of a path: "." for a bare name.
 std::string parentDirectory(const std::string &path);
-/// Throws Failure{storage} unless a file could be created at `path`: asked at start, so that a typo does not cost a
+/// Throws Failure{storage} unless a file can be created at `path`. Called at start, so that a typo does not waste a
 /// run.
 void requireWritable(const std::string &path);
 

@@ -1,4 +1,4 @@
-// A 64-bit hash for telling things apart: executables, collectives, bits of a result. No defence against intent.
+// A 64-bit hash that distinguishes executables, collectives and the bits of results. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace fsdpc::rt {
 
-/// Order matters: each value is mixed into all that came before (the finalizer of MurmurHash3 over a running sum).
+/// Order matters: each value is mixed with all values before it (the finalizer of MurmurHash3 over a running sum).
 class Fingerprint {
 public:
   Fingerprint &add(std::uint64_t value) {
@@ -22,7 +22,7 @@ public:
   Fingerprint &addBytes(const void *data, std::int64_t bytes) {
     const auto *at = static_cast<const std::byte *>(data);
     add(static_cast<std::uint64_t>(bytes));
-    // Four sums side by side, so that a core's multiplier is never waited for.
+    // Four independent sums, so that the core never waits for its multiplier.
     std::uint64_t lanes[4] = {1, 2, 3, 4};
     for (; bytes >= 32; bytes -= 32, at += 32) {
       std::uint64_t words[4];

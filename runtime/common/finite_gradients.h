@@ -1,13 +1,14 @@
-// Which gradient is to blame for a loss or norm that is not finite.
+// Finds the gradient that made a loss or norm non-finite.
 #pragma once
 
 #include "runtime/common/job.h"
 
 namespace fsdpc::rt {
 
-/// Collective: "'fc1.weight' of unit fc1" for the first parameter whose gradient has an element that is not finite; ""
-/// if all are finite. Behind micro_step, with the gradients that it left; in programs whose optimizers have used and
-/// dropped them there (ProgramInfo::stashesGradients), behind update, with what they have made of the parameters.
+/// Collective. Returns "'fc1.weight' of unit fc1" for the first parameter whose gradient has a non-finite element, and
+/// "" if all are finite. Called after micro_step, it reads the gradients. Programs whose optimizers already used and
+/// released them in micro_step (ProgramInfo::stashesGradients) call it after update, and it reads the updated
+/// parameters instead.
 std::string firstNonFiniteGradient(const Job &job);
 
 } // namespace fsdpc::rt

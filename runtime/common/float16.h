@@ -1,4 +1,5 @@
-// IEEE half floats, stored and sent; arithmetic is done in float. And what both 16-bit types have in common.
+// IEEE half floats, a format for storage and communication; arithmetic is done in float. Also shared code of both
+// 16-bit types.
 #pragma once
 
 #include "runtime/common/bfloat16.h"
@@ -15,7 +16,7 @@ struct Float16 {
   std::uint16_t bits;
 
   Float16() = default;
-  /// Rounds to nearest, ties to even; from 65520 on infinite; NaN stays NaN (quiet).
+  /// Rounds to nearest, ties to even. Values from 65520 on become infinite; NaN stays NaN (quiet).
   FSDPC_HOST_DEVICE explicit Float16(float value) {
 #if defined(__CUDA_ARCH__)
     bits = __half_as_ushort(__float2half_rn(value));
@@ -23,7 +24,7 @@ struct Float16 {
     std::uint32_t word;
     memcpy(&word, &value, sizeof word);
     const std::uint32_t sign = word >> 16 & 0x8000u, magnitude = word & 0x7fffffffu;
-    // Rounded by the addition: 2^-1 has its last bit where the smallest half has its only one.
+    // The addition rounds: the last bit of 2^-1 has the value of the smallest half.
     float shifted;
     memcpy(&shifted, &magnitude, sizeof shifted);
     shifted += 0.5f;
@@ -58,7 +59,7 @@ struct Float16 {
 template <class T>
 inline constexpr bool isHalf = std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>;
 
-/// An element of any float type as T; those of 16 bits by way of float.
+/// Converts an element of any float type to T; 16-bit types go through float.
 template <class T, class Element>
 FSDPC_HOST_DEVICE inline T elementAs(Element element) {
   if constexpr (isHalf<Element>)
@@ -67,10 +68,10 @@ FSDPC_HOST_DEVICE inline T elementAs(Element element) {
     return static_cast<T>(element);
 }
 
-/// `value` as it is after being stored.
+/// Returns `value` rounded to float16.
 FSDPC_HOST_DEVICE inline float roundedToFloat16(float value) { return static_cast<float>(Float16(value)); }
 
-/// Where an optimizer stores the new parameters once more, rounded; null: nowhere. One of the two at most.
+/// Where an optimizer also stores the new parameters, rounded. At most one of the two is set; null: no rounded copy.
 struct LowPrecision {
   Bfloat16 *bf16 = nullptr;
   Float16 *f16 = nullptr;

@@ -1,11 +1,11 @@
-// The program's hold on the folder it runs from.
+// Keeps the program's folder in place while the program runs.
 #pragma once
 
 namespace fsdpc::rt {
 
-/// While it lives, fsdpc refuses to replace the output folder: it shares a lock on the executable (flock), which goes
-/// with the process, however that ends. Throws Failure{storage} where fsdpc replaces the folder, or just did. Where the
-/// file system has no locks, it does nothing.
+/// While this object exists, fsdpc refuses to replace the output folder. It holds a shared lock on the executable
+/// (flock), which ends with the process, however that ends. Throws Failure{storage} if fsdpc is replacing the folder or
+/// just replaced it. Does nothing on file systems without locks.
 class FolderLease {
 public:
   FolderLease();

@@ -1,5 +1,5 @@
-// Where gradients wait between the middle of a step, when their memory is needed for others, and the end, when they are
-// saved. Host memory outside the plan, for a step that saves gradients only.
+// Keeps gradients from the middle of a step, when their memory is reused, to the end, when they are saved. Host memory
+// outside the plan, used only in a step that saves gradients.
 #pragma once
 
 #include "runtime/common/program.h"

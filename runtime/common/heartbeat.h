@@ -1,9 +1,9 @@
-// Signs of life: where each rank is and when it last got on, in memory that the ranks of one host share.
+// Heartbeats: where each rank is and when it last made progress, in memory that the ranks of one host share.
 //
-// Each rank writes one line of the page and reads the others. A rank gets on when it comes to a collective or an
-// exchange with other ranks, when it has what it waited for, when it enters a phase, and with every part of a long file
-// it reads or writes. As ranks wait for each other, one that hangs soon stops all: the run hangs when no rank gets on
-// any more, and a rank that is long at work on its own harms nobody.
+// Each rank writes one line of the page and reads the others. A rank makes progress when it reaches a collective or an
+// exchange with other ranks, when a wait ends, when it enters a phase, and with every slice of a long file that it
+// reads or writes. As ranks wait for each other, one rank that hangs soon stops all of them. The run hangs when no rank
+// makes progress any more. One rank that computes for a long time is not a hang.
 #pragma once
 
 #include "runtime/common/collective_trace.h"
@@ -16,7 +16,7 @@
 
 namespace fsdpc::rt {
 
-/// What a rank is at. Start-up and saving have the time `--init_timeout_seconds`, the others
+/// The phase of a rank. The time limit of start-up and saving is `--init_timeout_seconds`, that of the others
 /// `--train_timeout_seconds`.
 enum class Phase : std::uint8_t { startUp, data, step, evaluation, saving };
 
@@ -25,11 +25,11 @@ const char *nameOf(Phase phase);
 
 /// The line of one rank. All zero: a rank on another host, or one that has not started.
 struct alignas(128) Heartbeat {
-  std::atomic<std::int64_t> progressNanoseconds; ///< when the rank last got on
-  std::atomic<std::int64_t> aliveNanoseconds;    ///< when its watchdog last looked; a stopped process does not look
-  std::atomic<std::int64_t> arrivals;  ///< collectives and exchanges it has come to; ranks come to the same ones
-  std::atomic<std::int64_t> step;      ///< from 1; 0 outside of training
-  std::atomic<std::uint64_t> sequence; ///< of the collective it started last
+  std::atomic<std::int64_t> progressNanoseconds; ///< when the rank last made progress
+  std::atomic<std::int64_t> aliveNanoseconds;    ///< when its watchdog last ran; it does not run in a stopped process
+  std::atomic<std::int64_t> arrivals;            ///< collectives and exchanges it has reached; the same on every rank
+  std::atomic<std::int64_t> step;                ///< from 1; 0 outside of training
+  std::atomic<std::uint64_t> sequence;           ///< of the collective it started last
   std::atomic<Phase> phase;
   std::atomic<bool> traced; ///< its trace is written
 
@@ -41,24 +41,25 @@ struct alignas(128) Heartbeat {
   }
 };
 
-/// The lines of all ranks, and who ends the run. Zero-filled memory is a valid start.
+/// The lines of all ranks, and the rank that ends the run. Zero-filled memory is a valid start.
 class HeartbeatPage {
 public:
   static std::int64_t bytesFor(int worldSize) {
     return static_cast<std::int64_t>(sizeof(HeartbeatPage) + static_cast<std::size_t>(worldSize) * sizeof(Heartbeat));
   }
-  /// `memory`: bytesFor(worldSize) zero bytes, on 128 bytes.
+  /// `memory`: bytesFor(worldSize) zero bytes, aligned to 128 bytes.
   static HeartbeatPage *at(void *memory) { return static_cast<HeartbeatPage *>(memory); }
 
   Heartbeat &of(int rank) { return reinterpret_cast<Heartbeat *>(this + 1)[rank]; }
 
-  /// Whether this is the first rank to end the run of all: it says why, the others write their traces and go.
+  /// Returns whether this rank is the first of all to end the run. That rank reports why; the others write their traces
+  /// and exit.
   bool claimEnd(int rank, int exitCode) {
     std::uint32_t running = 0;
     const auto value = static_cast<std::uint32_t>(rank + 1) << 16 | static_cast<std::uint32_t>(exitCode);
     return ended_.compare_exchange_strong(running, value, std::memory_order_acq_rel);
   }
-  /// 0 while the run goes on; otherwise (rank + 1) << 16 | exitCode.
+  /// 0 while the run continues; otherwise (rank + 1) << 16 | exitCode.
   std::uint32_t ended() const { return ended_.load(std::memory_order_acquire); }
 
 private:
@@ -68,16 +69,16 @@ private:
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free,
               "lines are shared between processes");
 
-/// This rank's line, and the others as far as it can see them: memory of its own until the ranks have joined and share
-/// a page. Attached and detached by the main thread; a thread that looks at the page meanwhile holds `lock`.
+/// This rank's line and those of the ranks that it can see. Uses private memory until the ranks have joined and share a
+/// page. The main thread attaches and detaches it. Any other thread holds `lock` while it reads the page.
 class Pulse {
 public:
-  /// `rank`: as the launcher says, until the platform knows.
+  /// `rank`: as given by the launcher, until the platform knows it.
   explicit Pulse(int rank);
   Pulse(const Pulse &) = delete;
   Pulse &operator=(const Pulse &) = delete;
 
-  /// From here on this rank writes in `page`, which holds the lines of `worldSize` ranks and lives until `detach`.
+  /// From now on this rank writes to `page`, which holds the lines of `worldSize` ranks and lives until `detach`.
   void attach(HeartbeatPage &page, int rank, int worldSize);
   void detach();
 
@@ -85,9 +86,10 @@ public:
   void setStep(std::int64_t step) { line().step.store(step, std::memory_order_relaxed); }
   void beat() { line().beat(); }
 
-  /// Seconds since any rank this one sees has got on; since `resumed`, if that was later.
+  /// Seconds since any visible rank made progress, or since `resumed` if that is later.
   double silentSeconds();
-  /// This process stood still (stopped and continued, or the whole machine was): what that hid is forgiven.
+  /// This process was suspended (stopped and continued, or the entire machine was). Restarts the count of silent
+  /// seconds.
   void resumed() { resumedNanoseconds_.store(monotonicNanoseconds(), std::memory_order_relaxed); }
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }

@@ -15,22 +15,22 @@ inline float squareRoot(float x) { return __builtin_sqrtf(x); }
 inline double squareRoot(double x) { return __builtin_sqrt(x); }
 inline double optional(const double *scalar) { return scalar ? *scalar : 0; }
 
-/// 1 changes no bit.
+/// The default of 1 changes no bit.
 template <class T>
 T scaleOf(const UpdateGuard &guard) {
   return guard.scale ? static_cast<T>(*guard.scale) : T(1);
 }
 
-/// A tensor and the result that takes its place; null where there is none.
+/// A tensor and the result that replaces it. Null for absent state.
 template <class T>
 struct Kept {
   const T *from;
   T *to;
 };
 
-/// Of a step that is held back: results are their operands.
+/// Returns whether the guard skips the step. If so, copies the operands to the results.
 template <class T, std::size_t count>
-bool isHeldBack(const UpdateGuard &guard, std::int64_t begin, std::int64_t end, const Kept<T> (&tensors)[count]) {
+bool isSkipped(const UpdateGuard &guard, std::int64_t begin, std::int64_t end, const Kept<T> (&tensors)[count]) {
   if (!guard.applies || *guard.applies)
     return false;
   for (const Kept<T> &tensor : tensors)
@@ -39,13 +39,13 @@ bool isHeldBack(const UpdateGuard &guard, std::int64_t begin, std::int64_t end, 
   return true;
 }
 
-/// torch.lerp: a formula that is exact at both ends.
+/// Same as torch.lerp: a formula that is exact at both ends.
 template <class T>
 inline T lerp(T from, T to, T weight) {
   return weight < T(0.5) ? from + weight * (to - from) : to - (to - from) * (1 - weight);
 }
 
-/// While the new parameters are still in the cache.
+/// Called per range, while the new parameters are still in the cache.
 template <class Half, class T>
 void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Half *copy) {
   if (!copy)
@@ -89,7 +89,7 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
                       : s.nesterov ? sgdRange<true, true, T, G>
                                    : sgdRange<true, false, T, G>;
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
       range(begin, end, s, p, g, m, pOut, mOut);
     roundInto(pOut, begin, end, copy);
   });
@@ -120,7 +120,7 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
     }
   };
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}, {v, vOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}, {v, vOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
@@ -144,7 +144,7 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
     }
   };
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {delta, deltaOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {delta, deltaOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
@@ -166,7 +166,7 @@ void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, cons
     }
   };
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {sum, sumOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {sum, sumOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });
@@ -213,7 +213,7 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
   const Range range = mOut ? (averageOut ? rmspropRange<true, true, T, G> : rmspropRange<true, false, T, G>)
                            : (averageOut ? rmspropRange<false, true, T, G> : rmspropRange<false, false, T, G>);
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {m, mOut}, {average, averageOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {m, mOut}, {average, averageOut}}))
       range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
     roundInto(pOut, begin, end, copy);
   });
@@ -237,7 +237,7 @@ void lion(const Context &c, std::int64_t count, const LionScalars &s, const T *p
     }
   };
   parallelFor(c, count, grain, [=, &s](std::int64_t begin, std::int64_t end) {
-    if (!isHeldBack<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
+    if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
   });

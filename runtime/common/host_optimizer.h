@@ -1,11 +1,10 @@
-// Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are torch.optim's (single tensor,
-// scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type where
-// torch does. State has the parameter's type, T: float or double. Every result may be its operand.
-// The gradient is of the parameter's type or, where that is float, of 16 bits: G.
-// A guard of the scalars scales the gradient, or holds the whole step back.
-// With `copy` the new parameter is also stored in 16 bits, in the same pass: what the next gather sends.
+// Optimizer updates, each one pass over a shard. Semantics and the order of roundings are those of torch.optim (single
+// tensor, scalars in f64): scalar expressions are evaluated in f64 once per call and rounded to the parameter's type
+// where torch does. State has the parameter's type T, float or double. Every result may alias its operand. The gradient
+// type G is the parameter's type or, for float parameters, a 16-bit type. A guard in the scalars scales the gradient or
+// skips the step. With `copy`, the same pass also stores the new parameter in 16 bits, for the next gather.
 //
-// The cpu target's, and those of any target whose optimizer state is in the host's memory.
+// Used by the cpu target, and by any target whose optimizer state is in host memory.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -36,7 +35,8 @@ template <class T, class G>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const G *gradient,
              const T *sum, T *parameterOut, T *sumOut, LowPrecision copy = {});
 
-/// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
+/// `momentumBuffer` is null without momentum, and `averageGradient` is null unless centered. The same holds for their
+/// results.
 template <class T, class G>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars, const T *parameter, const G *gradient,
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,

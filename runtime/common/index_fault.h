@@ -1,5 +1,5 @@
-// What is said of an index that lies outside its axis: data is checked when it is loaded, so it is one that the model
-// computed.
+// The failure for an index that is outside its axis. Data is checked when it is loaded, so the model computed this
+// index.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -7,7 +7,7 @@
 
 namespace fsdpc::rt {
 
-/// node: as in the shape of the kernel; negative: a kernel without one. Exit code `corrupt`, of this rank alone.
+/// node: as in the shape of the kernel; negative if the kernel has none. Exit code `corrupt`, of this rank alone.
 inline Failure indexFailure(int node, std::int64_t index, std::int64_t size) {
   const auto nodes = programIndexNodes();
   const bool isNamed = node >= 0 && static_cast<std::size_t>(node) < nodes.size();

@@ -11,8 +11,8 @@
 namespace fsdpc::rt {
 namespace {
 
-constexpr std::int64_t blockElements = 4;    // of one call of philox
-constexpr std::int64_t chunkElements = 1024; // drawn at once
+constexpr std::int64_t blockElements = 4;    // per call of philox
+constexpr std::int64_t chunkElements = 1024; // drawn per iteration
 constexpr std::uint32_t counterDomain = 0x696e6974;
 
 constexpr std::uint64_t splitmix64(std::uint64_t x) {
@@ -35,7 +35,7 @@ void drawNormalPair(const InitialValues &values, double u, double v, double *to)
   to[1] = values.first + radius * std::sin(2 * std::numbers::pi * v);
 }
 
-/// Elements 4 block .. 4 block + 3.
+/// Draws elements 4 block .. 4 block + 3.
 void drawBlock(const InitialValues &values, const std::uint32_t (&key)[2], std::int64_t block, double *to) {
   const PhiloxWords words =
       philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), counterDomain, 0}, key);

@@ -1,4 +1,4 @@
-// What the parts of a run (training, evaluation, prediction, saving) share.
+// State that the parts of a run (training, evaluation, prediction, saving) share.
 #pragma once
 
 #include "runtime/common/options.h"
@@ -14,7 +14,7 @@ struct Job {
   Platform &platform;
   Context &context;
   RunLog &log;
-  Pulse &pulse; ///< where the run is: the closing line and the watchdog go by it
+  Pulse &pulse; ///< the phase of the run, for the closing line and the watchdog
 
   BatchLayout layout() const {
     return {program.worldSize, context.rank, program.microBatchSize, program.gradientAccumulationSteps};

@@ -1,5 +1,5 @@
-// JSON as the runtime needs it: objects written for logs and file headers, and a strict pull reader for headers of
-// untrusted files.
+// The JSON support of the runtime: a writer of objects for logs and file headers, and a strict pull parser for headers
+// of untrusted files.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ std::string jsonString(std::string_view text);
 /// The shortest digits that read back as `value`; `null` for NaN and infinities.
 std::string jsonNumber(double value);
 
-/// Builds one object, members in the order of the calls.
+/// Builds one object. Members keep the order of the calls.
 class JsonObject {
 public:
   JsonObject &add(std::string_view key, double value) { return addRaw(key, jsonNumber(value)); }
@@ -33,9 +33,8 @@ private:
 
 enum class JsonToken : std::uint8_t { beginObject, endObject, beginArray, endArray, key, string, number, literal, end };
 
-/// Reads one JSON document token by token. Accepts RFC 8259 and nothing more; nesting deeper than `maxDepth` is
-/// refused. Every error is a Failure{corrupt} "<where>: byte <n>: <what>". Iterative: the stack does not grow with the
-/// input.
+/// Reads one JSON document token by token. Accepts exactly RFC 8259, with nesting of at most `maxDepth`. Every error is
+/// a Failure{corrupt} "<where>: byte <n>: <what>". Iterative: the stack does not grow with the input.
 class JsonReader {
 public:
   static constexpr std::size_t maxDepth = 16;
@@ -43,14 +42,14 @@ public:
   /// `text` must outlive the reader.
   JsonReader(std::string_view text, std::string where) : text(text), where(std::move(where)) {}
 
-  /// The next token; `end` after the document, when nothing but white space follows it.
+  /// Returns the next token; `end` after the document, if only white space follows it.
   JsonToken next();
-  /// `next()`, which must be `token`.
+  /// Calls `next()`; the result must be `token`.
   void expect(JsonToken token, const char *what);
 
   /// The decoded key or string just read, or the characters of a number or literal.
   const std::string &value() const { return current; }
-  /// The number just read; refused unless it is a non-negative integer below 2^63.
+  /// The number just read. Fails unless it is a non-negative integer below 2^63.
   std::int64_t unsignedInteger() const;
   [[noreturn]] void fail(const std::string &what) const;
 

@@ -1,5 +1,5 @@
-// What a kernel is told beside its tensors: the same for every target, so that a statement of an emitted program reads
-// the same whatever runs it. Doc comments name the tensors; how a target computes is in its own kernels/.
+// Kernel arguments other than tensors. They are the same for every target, so that an emitted statement reads the same
+// on all of them. Comments name the tensors; the kernels/ folder of a target describes how it computes.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -13,13 +13,13 @@ struct NormShape {
   double epsilon = 1e-5;
 };
 
-/// x [outer, channels, inner]; what is said of a channel is a vector [channels]
+/// x [outer, channels, inner]; per-channel values are vectors [channels]
 struct ChannelShape {
   std::int64_t outer = 1, channels = 1, inner = 1;
 };
 
-/// x [dims..., width] with an even width; the angles of a vector, cos and sin of `width` elements each, begin at the
-/// sum of coordinate * tableStrides. `transposed` turns by the transpose of each rotation.
+/// x [dims..., width] with an even width. The angles of a vector, `width` elements each of cos and sin, start at offset
+/// sum of coordinate * tableStrides. `transposed` applies the transpose of each rotation.
 struct RotaryShape {
   std::int64_t dims[3] = {1, 1, 1}, tableStrides[3] = {0, 0, 0};
   std::int64_t width = 2;
@@ -31,26 +31,26 @@ struct SoftmaxShape {
   std::int64_t outer = 1, count = 1, inner = 1;
 };
 
-/// Of cross entropy and of negative log-likelihood: the class is the last axis.
+/// For cross entropy and negative log-likelihood. The class is the last axis.
 struct LossShape {
   std::int64_t rows = 1, classes = 1;
   std::int64_t ignoreIndex = -100;
   double labelSmoothing = 0;
 };
 
-/// x is row-major with these dims; `reduced` says which go. The result has the others, in order.
+/// x is row-major with these dims. `reduced` marks the reduced dims; the result has the others, in order.
 struct ReduceShape {
   int rank = 0;
   std::int64_t dims[maxRank] = {};
   bool reduced[maxRank] = {};
 };
 
-/// x [outer, count, inner], taken along `count`
+/// x [outer, count, inner], processed along `count`
 struct AxisShape {
   std::int64_t outer = 1, count = 1, inner = 1;
 };
 
-/// Spatial axes are three: missing ones come first, with size and kernel 1. Every window touches the input.
+/// Always three spatial axes: missing ones come first, with size and kernel 1. Every window overlaps the input.
 struct PoolShape {
   std::int64_t planes = 1;
   std::int64_t input[3] = {1, 1, 1}, output[3] = {1, 1, 1};
@@ -58,17 +58,17 @@ struct PoolShape {
   bool countIncludePad = false;
 };
 
-/// A tensor [outer, samples, inner] of rank `c.rank`; sample coordinate i is global sample
-/// rank * rankSamples + firstSample + i. Without a sample axis: outer = samples = 1.
+/// A tensor [outer, samples, inner] of rank `c.rank`. Sample coordinate i is global sample rank * rankSamples +
+/// firstSample + i. Without a sample axis: outer = samples = 1.
 struct RandomShape {
   std::int64_t outer = 1, samples = 1, inner = 1;
   std::int64_t rankSamples = samples, firstSample = 0;
 };
 
-// Scalars of optimizers are where the plan put them: a step changes their values, never their places. `step` is 1 in
+// The addresses of optimizer scalars are planned: a step changes their values, never their addresses. `step` is 1 in
 // the first step.
 
-/// Where it is there: `*scale` multiplies the gradient first, and unless `*applies` every result is its operand.
+/// If set, `*scale` multiplies the gradient first, and unless `*applies` every result equals its operand.
 struct UpdateGuard {
   const float *scale = nullptr;
   const bool *applies = nullptr;
@@ -111,17 +111,17 @@ struct LionScalars {
   UpdateGuard guard = {};
 };
 
-/// A tensor, or this rank's part of several: f32, or floats of 16 bits.
-struct FloatRun {
+/// A tensor, or this rank's part of several tensors, in f32 or a 16-bit float type.
+struct FloatRange {
   const void *data;
   std::int64_t count;
   DType dtype;
 
-  FloatRun(const float *data, std::int64_t count) : data(data), count(count), dtype(DType::f32) {}
-  FloatRun(const Bfloat16 *data, std::int64_t count) : data(data), count(count), dtype(DType::bf16) {}
-  FloatRun(const Float16 *data, std::int64_t count) : data(data), count(count), dtype(DType::f16) {}
+  FloatRange(const float *data, std::int64_t count) : data(data), count(count), dtype(DType::f32) {}
+  FloatRange(const Bfloat16 *data, std::int64_t count) : data(data), count(count), dtype(DType::bf16) {}
+  FloatRange(const Float16 *data, std::int64_t count) : data(data), count(count), dtype(DType::f16) {}
 
-  /// f(elements), of whatever type they are.
+  /// Calls f(elements) with the pointer of the right type.
   template <class F>
   void visit(const F &f) const {
     switch (dtype) {
@@ -132,20 +132,20 @@ struct FloatRun {
   }
 };
 
-/// Without a bound `maxNorm` is null, without a loss scale `lossScale`.
+/// `maxNorm` is null without a bound, `lossScale` is null without a loss scale.
 struct ClipNumbers {
   const double *maxNorm = nullptr, *lossScale = nullptr;
 };
 
-/// The loss scale doubles behind `window` steps without overflow and halves, down to `minimum`, when `hysteresis`
-/// overflows are used up. With a minimum, as DeepSpeed has one, the step behind an overflow does not count.
+/// The loss scale doubles after `window` steps without overflow. It halves, but not below `minimum`, when `hysteresis`
+/// overflows are used up. With a nonzero minimum the step after an overflow does not count, as in DeepSpeed.
 struct LossScaleRule {
   std::int64_t window = 1000, hysteresis = 2;
   double minimum = 1;
 };
 
-/// Element [i0, i1, ...] goes from `from + sum(i * fromStrides)` to `to + sum(i * toStrides)`; strides in elements, any
-/// sign; a stride of 0 reads one element for a whole axis.
+/// Element [i0, i1, ...] is copied from `from + sum(i * fromStrides)` to `to + sum(i * toStrides)`. Strides are in
+/// elements and may be negative. A stride of 0 reads one element for an entire axis.
 struct CopyShape {
   int rank = 0;
   std::int64_t dims[maxRank] = {}, fromStrides[maxRank] = {}, toStrides[maxRank] = {};
@@ -154,18 +154,17 @@ struct CopyShape {
 /// x [outer, size, inner], indices [count]: y [outer, count, inner]
 struct GatherShape {
   std::int64_t outer = 1, size = 1, inner = 1, count = 1;
-  int node = -1; ///< in programIndexNodes(), for messages
+  int node = -1; ///< index into programIndexNodes(), for messages
 };
 
-/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]. Of a
+/// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]. For a
 /// scatter, y is the updates.
 struct GatherNdShape {
   std::int64_t batch = 1, count = 1, inner = 1;
   int depth = 1;
   std::int64_t dims[maxRank] = {};
-  int node = -1; ///< as of GatherShape
+  int node = -1; ///< as in GatherShape
 
-  /// The product of dims.
   constexpr std::int64_t rows() const {
     std::int64_t product = 1;
     for (int d = 0; d < depth; ++d)
@@ -174,7 +173,7 @@ struct GatherNdShape {
   }
 };
 
-/// How an update changes what it meets.
+/// How an update is combined with the existing value.
 enum class Reduction : std::uint8_t { none, add, mul, max, min };
 
 /// x [rows, count], values and indices [rows, k]
@@ -194,19 +193,19 @@ struct AttentionShape {
   std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
 };
 
-/// Beyond this size a float lse has lost too much of the logarithm in it: of a row of scores that are all -1e9 or the
-/// least float, the number of its keys. There the derivative sums the exponentials of the row again.
+/// The largest |lse| that is precise enough in float. For a row of scores that are all -1e9 or the lowest float, lse
+/// loses the logarithm of the number of keys. Beyond this size the derivative sums the exponentials of the row again.
 inline constexpr float largestExactLse = 256;
 
 /// out[batch, m, n] = op(a)[batch, m, k] x op(b)[batch, k, n] (+ bias[n]), all row-major and dense. op transposes: the
-/// operand is stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it multiplies
-/// every batch of the other.
+/// operand is then stored [batch, k, m] or [batch, n, k]. An operand with `oneA` / `oneB` set has no batch: it
+/// multiplies every batch of the other operand.
 struct MatmulShape {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   bool transposeA = false, transposeB = false;
   bool oneA = false, oneB = false;
   bool bias = false; ///< of the result's type, added before the sum is rounded; not with k = 0
-  /// Of both operands and of the result; the cpu target multiplies f32 only.
+  /// Element types of both operands and of the result. The cpu target supports f32 only.
   DType elements = DType::f32, result = DType::f32;
 };
 

@@ -4,10 +4,11 @@
 //   warmup (i < W)  lr (i + 1) / W                  = torch LinearLR(start_factor=1/W, total_iters=W-1)
 //   constant        lr
 //   step            lr gamma^floor((i - W) / step_size)                 = torch StepLR
-//   linear          lr + (m - lr) (i - W) / T                           = torch LinearLR(end_factor=m/lr,
-//   total_iters=T) cosine          m + (lr - m) (1 + cos(pi (i - W) / T)) / 2          = torch
-//   CosineAnnealingLR(T_max=T, eta_min=m) wsd             lr up to 80 % of all steps, then m + (lr - m) (1 - sqrt(share
-//   of the last 20 % done))
+//   linear          lr + (m - lr) (i - W) / T       = torch LinearLR(end_factor=m/lr, total_iters=T)
+//   cosine          m + (lr - m) (1 + cos(pi (i - W) / T)) / 2
+//                                                   = torch CosineAnnealingLR(T_max=T, eta_min=m)
+//   wsd             lr up to 80 % of all steps, then
+//                   m + (lr - m) (1 - sqrt(share of the last 20 % done))
 // After the last planned step linear, cosine and wsd stay at m.
 #pragma once
 

@@ -2,24 +2,23 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/json.h"
+#include "runtime/common/option_values.h"
 #include "runtime/common/spelling.h"
 #include "runtime/common/version.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 
 namespace fsdpc::rt {
 namespace {
 
-/// Options of optimizers; those the program has no scalar for are compiled in.
+/// Options of optimizers. Options without a scalar in the program are compiled in.
 constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "eps",       "weight_decay",
                                                  "momentum",   "nesterov",    "dampening", "rho",
                                                  "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",
                                                  "loss_scale", "spike_zscore"};
 
-/// Set by the runtime, not by options of their name.
+/// Scalars that the runtime sets; they have no options.
 constexpr std::string_view runtimeScalars[] = {"step",
                                                "seed",
                                                "rank",
@@ -31,199 +30,11 @@ constexpr std::string_view runtimeScalars[] = {"step",
                                                "norm_variance",
                                                "norm_count"};
 
-[[noreturn]] void usage(const std::string &message) { throw Failure(ExitCode::usage, message, true); }
-
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool isBeta(std::string_view name) { return name == "beta1" || name == "beta2"; }
-
-std::string lowered(std::string text) {
-  for (char &c : text)
-    if (c >= 'A' && c <= 'Z')
-      c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
-
-std::string underscored(std::string text) {
-  std::replace(text.begin(), text.end(), '-', '_');
-  return text;
-}
-
-template <class T>
-std::optional<T> parsedNumber(std::string_view text) {
-  T value{};
-  if (text.starts_with('+'))
-    text.remove_prefix(1);
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size())
-    return std::nullopt;
-  return value;
-}
-
-/// The values for which torch.optim's formulas mean something; frontend/options/value_ranges.cpp has them for the
-/// compile.
-struct Range {
-  std::string_view name;
-  double most;
-  bool isOpen; ///< `most` itself is outside
-};
-constexpr double unbounded = std::numeric_limits<float>::max();
-constexpr Range ranges[] = {{"lr", unbounded, false},
-                            {"beta1", 1, true},
-                            {"beta2", 1, true},
-                            {"eps", unbounded, false},
-                            {"weight_decay", unbounded, false},
-                            {"momentum", unbounded, false},
-                            {"dampening", 1, false},
-                            {"rho", 1, false},
-                            {"alpha", 1, false},
-                            {"lr_decay", unbounded, false},
-                            {"min_lr", unbounded, false},
-                            {"gamma", unbounded, false},
-                            {"max_norm", unbounded, false}};
-
-void requireInRange(const std::string &option, std::string_view name, double value) {
-  for (const Range &range : ranges)
-    if (range.name == name && !(value >= 0 && (range.isOpen ? value < range.most : value <= range.most)))
-      usage("--" + option + " " + jsonNumber(value) + ": expected " +
-            (range.most == unbounded ? "a number of at least 0 that f32 has"
-             : range.isOpen          ? "from 0 to below 1"
-                                     : "from 0 to 1"));
-}
-
-double requireDouble(const std::string &option, std::string_view text) {
-  const auto value = parsedNumber<double>(text);
-  if (!value || !std::isfinite(*value))
-    usage("--" + option + " '" + std::string(text) + "': expected a number");
-  return *value;
-}
-
-std::int64_t requireInteger(const OptionRow &row, std::string_view text) {
-  const auto value = parsedNumber<std::int64_t>(text);
-  if (!value || *value < row.minimum)
-    usage("--" + std::string(row.name) + " '" + std::string(text) + "': expected an integer of at least " +
-          std::to_string(row.minimum));
-  return *value;
-}
-
-Interval requireInterval(const OptionRow &row, const std::string &text) {
-  std::string_view digits = text;
-  Interval interval;
-  for (const std::string_view ending : {"epochs", "epoch"})
-    if (digits.ends_with(ending)) {
-      digits.remove_suffix(ending.size());
-      interval.inEpochs = true;
-      break;
-    }
-  const auto count = parsedNumber<std::int64_t>(digits);
-  if (!count || *count < 1)
-    usage("--" + std::string(row.name) + " '" + text + "': expected a number of steps, or of epochs as in 1epoch");
-  interval.count = *count;
-  return interval;
-}
-
-std::pair<double, double> requirePair(const std::string &option, std::string text) {
-  std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == ' '; });
-  const auto comma = text.find(',');
-  if (comma == std::string::npos)
-    usage("--" + option + " '" + text + "': expected two numbers, A,B");
-  return {requireDouble(option, std::string_view(text).substr(0, comma)),
-          requireDouble(option, std::string_view(text).substr(comma + 1))};
-}
-
-std::vector<std::string> choicesOf(const OptionRow &row) {
-  std::vector<std::string> choices;
-  std::string_view rest = row.value;
-  while (true) {
-    const auto bar = rest.find('|');
-    choices.emplace_back(rest.substr(0, bar));
-    if (bar == std::string_view::npos)
-      return choices;
-    rest.remove_prefix(bar + 1);
-  }
-}
-
-std::string requireChoice(const OptionRow &row, const std::string &text) {
-  const auto choices = choicesOf(row);
-  if (choices.size() == 1)
-    return text;
-  const std::string value = underscored(lowered(text));
-  if (std::find(choices.begin(), choices.end(), value) == choices.end())
-    usage("--" + std::string(row.name) + " '" + text + "': expected " + row.value + didYouMean(value, choices));
-  return value;
-}
-
-std::vector<std::string> splitList(const std::string &text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (true) {
-    const auto comma = text.find(',', begin);
-    parts.push_back(text.substr(begin, comma - begin));
-    if (comma == std::string::npos)
-      return parts;
-    begin = comma + 1;
-  }
-}
-
-/// Sets the member of a row from text.
-struct Setter {
-  Options &options;
-  const OptionRow &row;
-  const std::string &text;
-
-  void operator()(bool Options::*member) const {
-    const std::string value = lowered(text);
-    const bool yes = value == "true" || value == "1" || value == "yes" || value == "on";
-    if (!yes && value != "false" && value != "0" && value != "no" && value != "off")
-      usage("--" + std::string(row.name) + "=" + text + ": expected true or false");
-    options.*member = yes;
-  }
-  void operator()(std::int64_t Options::*member) const { options.*member = requireInteger(row, text); }
-  void operator()(std::optional<std::int64_t> Options::*member) const { options.*member = requireInteger(row, text); }
-  void operator()(double Options::*member) const {
-    options.*member = requireDouble(row.name, text);
-    requireInRange(row.name, row.name, options.*member);
-  }
-  void operator()(Interval Options::*member) const { options.*member = requireInterval(row, text); }
-  void operator()(std::string Options::*member) const {
-    if (text.empty())
-      usage("--" + std::string(row.name) + " needs a value");
-    options.*member = requireChoice(row, text);
-  }
-  void operator()(std::vector<std::string> Options::*member) const {
-    for (std::string &part : splitList(text))
-      (options.*member).push_back(std::move(part));
-  }
-};
-
-/// A member of a row as JSON.
-struct Getter {
-  const Options &options;
-
-  std::string operator()(bool Options::*member) const { return options.*member ? "true" : "false"; }
-  std::string operator()(std::int64_t Options::*member) const { return std::to_string(options.*member); }
-  std::string operator()(std::optional<std::int64_t> Options::*member) const {
-    return options.*member ? std::to_string(*(options.*member)) : "null";
-  }
-  std::string operator()(double Options::*member) const { return jsonNumber(options.*member); }
-  std::string operator()(std::string Options::*member) const {
-    return (options.*member).empty() ? "null" : jsonString(options.*member);
-  }
-  std::string operator()(Interval Options::*member) const {
-    const Interval interval = options.*member;
-    if (interval.count == 0)
-      return "null";
-    return interval.inEpochs ? jsonString(std::to_string(interval.count) + "epoch") : std::to_string(interval.count);
-  }
-  std::string operator()(std::vector<std::string> Options::*member) const {
-    std::string text = "[";
-    for (const std::string &part : options.*member)
-      text += (text.size() > 1 ? "," : "") + jsonString(part);
-    return text + "]";
-  }
-};
 
 class Parser {
 public:
@@ -267,7 +78,7 @@ private:
       if (isSwitch && !value)
         refuseFurtherWord(name);
       const std::string text = isSwitch ? (negated ? "false" : value.value_or("true")) : valueOf(name, value);
-      std::visit(Setter{options, row, text}, row.member);
+      setOption(options, row, text);
       options.given.insert(row.name);
       return true;
     }
@@ -313,7 +124,7 @@ private:
     return arguments[at++];
   }
 
-  /// A value may begin with dashes, but not be an option.
+  /// A value may begin with dashes, but may not be the name of an option.
   bool namesOption(const std::string &word) {
     if (!word.starts_with("--"))
       return false;
@@ -328,8 +139,7 @@ private:
 
   void refuseFurtherWord(const std::string &name) {
     if (at < arguments.size() && arguments[at][0] != '-')
-      usage("--" + name + " " + arguments[at] +
-            ": takes no further word; --x, --no_x, --x=true and --x=false are said");
+      usage("--" + name + " " + arguments[at] + ": takes no separate value; write --x, --no_x, --x=true or --x=false");
   }
 
   [[noreturn]] void unknown(const std::string &name) {
@@ -350,7 +160,7 @@ private:
   Options options;
 };
 
-/// `option` was given although `why`: it could change nothing.
+/// Fails for every given option in `names` if `meaningless`: it would change nothing. `why` ends the message.
 void refuse(const Options &options, std::initializer_list<const char *> names, bool meaningless,
             const std::string &why) {
   for (const char *name : names)
@@ -396,7 +206,7 @@ void checkNormalize(Options &options) {
 }
 
 std::string defaultText(const OptionRow &row) {
-  const std::string text = std::visit(Getter{Options{}}, row.member);
+  const std::string text = optionJson(Options{}, row);
   if (row.value[0] == '\0' || text == "null" || text == "[]")
     return "";
   return " (" + (text[0] == '"' ? text.substr(1, text.size() - 2) : text) + ")";
@@ -473,7 +283,7 @@ std::vector<std::pair<std::string, std::string>> resolvedSettings(const Options 
   std::vector<std::pair<std::string, std::string>> settings;
   for (const OptionRow &row : optionTable())
     if (std::string_view(row.name) != "help" && std::string_view(row.name) != "version")
-      settings.emplace_back(row.name, std::visit(Getter{options}, row.member));
+      settings.emplace_back(row.name, optionJson(options, row));
   for (const ScalarValue &scalar : options.scalars)
     settings.emplace_back(scalar.scalar->name, jsonNumber(scalar.value));
   return settings;

@@ -1,11 +1,10 @@
-// Command line of an emitted program.
+// The command line of an emitted program.
 //
-// One table, `optionTable()`, holds every option: parsing, the list of `--help`, "did you mean" and the settings in the
-// log come from it. The program's own scalars (learning rate, betas, ...) are added to it from ProgramInfo::scalars.
-// Rules: `-` and `_` are the same in names; `fsdp_` in front is accepted; `--key=value` or `--key value`, and values
-// may begin with
-// '-'; booleans are --x, --no_x, --x=true; choices ignore case; a repeated option's last value wins, except lists,
-// which grow.
+// One table, `optionTable()`, holds every option. Parsing, `--help`, "did you mean" and the settings in the log use it.
+// The program's own scalars (learning rate, betas, ...) are added from ProgramInfo::scalars. Rules: `-` and `_` are
+// equivalent in names; a prefix `fsdp_` is accepted; `--key=value` or `--key value`, and values may begin with '-';
+// booleans are --x, --no_x, --x=true; choices ignore case; the last value of a repeated option wins, except that lists
+// grow.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -58,7 +57,7 @@ struct Options {
   std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
   std::string debugCollectives = "sequence";
-  double slowLinkMicroseconds = 0; ///< with the next: a link slowed down on purpose (SlowLink, platform.h)
+  double slowLinkMicroseconds = 0; ///< with the next: slows down collectives (SlowLink, platform.h)
   double slowLinkBytesPerMicrosecond = 0;
   bool help = false;
   bool version = false;
@@ -67,7 +66,7 @@ struct Options {
   std::set<std::string> given;      ///< names of the options that were on the command line
 
   double scalar(std::string_view name) const; ///< 0 if the program has none of that name
-  std::pair<float, float> meanAndStd() const; ///< of `normalize`, which is not empty
+  std::pair<float, float> meanAndStd() const; ///< parsed from `normalize`, which must not be empty
 };
 
 struct OptionRow {
@@ -78,16 +77,16 @@ struct OptionRow {
   const char *value; ///< placeholder; "a|b|c" lists the only values of a string option; "" for booleans
   Member member;
   const char *help;
-  std::int64_t minimum = 0; ///< of integers
+  std::int64_t minimum = 0; ///< for integer options
 };
 
 std::span<const OptionRow> optionTable();
 
-/// Throws Failure{usage}, on every rank the same, for unknown names and values and for combinations that mean nothing.
+/// Throws Failure{usage}, the same on every rank, for unknown names, bad values and meaningless combinations.
 Options parseOptions(const ProgramInfo &program, std::span<const char *const> arguments);
 
 std::string helpText(const ProgramInfo &program);
-/// The answer to --version: whose program this is.
+/// The output of --version.
 std::string versionText(const ProgramInfo &program);
 
 /// Every option and run-time scalar with its resolved value as JSON, in the order of the table.

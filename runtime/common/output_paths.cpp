@@ -13,7 +13,8 @@ struct NamedPath {
   std::string option, path;
 };
 
-/// Files of "A.npy", "GLOB" or "x=A.npy,labels=B.npy"; a name that is nobody's is its reader's to complain about.
+/// Adds the files of "A.npy", "GLOB" or "x=A.npy,labels=B.npy". Names without a file are skipped; their reader reports
+/// them.
 void addData(std::vector<NamedPath> &paths, const std::string &option, const std::string &text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -24,13 +25,13 @@ void addData(std::vector<NamedPath> &paths, const std::string &option, const std
       for (const std::string &file : expandGlob(part))
         paths.push_back({option, file});
     } catch (const Failure &) {
-      // No such file.
     }
     begin = end + 1;
   }
 }
 
-/// The same regular file, or the same name of one that is yet to be. Devices and pipes may be named twice.
+/// Whether both are the same regular file, or the same name of a file that does not exist yet. Devices and pipes may be
+/// used twice.
 bool isSame(const std::string &a, const std::string &b) {
   std::error_code ignored;
   const auto first = std::filesystem::weakly_canonical(a, ignored);
@@ -67,7 +68,7 @@ std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &opti
 
 } // namespace
 
-void requireOutputsApart(const ProgramInfo &program, const Options &options, const std::string &outDirectory) {
+void requireSeparateOutputs(const ProgramInfo &program, const Options &options, const std::string &outDirectory) {
   const std::vector<NamedPath> outputs = outputsOf(program, options);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     std::vector<NamedPath> others = inputsOf(options, outDirectory);

@@ -1,4 +1,4 @@
-// What a run writes must not be what it reads.
+// Checks that a run does not overwrite its own inputs.
 #pragma once
 
 #include "runtime/common/options.h"
@@ -7,8 +7,8 @@
 
 namespace fsdpc::rt {
 
-/// Throws Failure{usage} where a file that an option writes is data or weights that the run reads, a file of the
-/// program's own folder that the next run needs, or what another option writes. --save_model may replace --load_model.
-void requireOutputsApart(const ProgramInfo &program, const Options &options, const std::string &outDirectory);
+/// Throws Failure{usage} if an output file is also data or weights that the run reads, a file in the program's own
+/// folder that the next run needs, or another output. --save_model may replace --load_model.
+void requireSeparateOutputs(const ProgramInfo &program, const Options &options, const std::string &outDirectory);
 
 } // namespace fsdpc::rt

@@ -3,7 +3,7 @@
 #ifdef _OPENMP
 #include <omp.h>
 #else
-// oneDNN brings OpenMP's runtime with it, and its threads must be counted in any build.
+// oneDNN links the OpenMP runtime, so the number of its threads must be set in any build.
 extern "C" [[gnu::weak]] void omp_set_num_threads(int);
 #endif
 
@@ -19,7 +19,7 @@ void runParts(int threads, std::int64_t parts, void (*run)(const void *, std::in
 
 void setLibraryThreads(int threads) { omp_set_num_threads(threads); }
 
-#else // without OpenMP our own loops use one thread
+#else // without OpenMP the runtime's own loops use one thread
 
 void runParts(int, std::int64_t parts, void (*run)(const void *, std::int64_t), const void *data) {
   for (std::int64_t part = 0; part < parts; ++part)

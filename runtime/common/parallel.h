@@ -1,7 +1,7 @@
-// Work shared among the compute threads of a rank.
+// Distributes work over the compute threads of a rank.
 //
-// The pool is OpenMP's, which oneDNN uses too, so the two never compete for cores. With one thread everything is a
-// plain call. What a kernel computes must not depend on the number of threads: parts share no accumulators.
+// The pool is OpenMP's. oneDNN uses it too, so the two never compete for cores. With one thread everything is a plain
+// call. The result of a kernel must not depend on the number of threads: parts share no accumulators.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -10,11 +10,11 @@
 
 namespace fsdpc::rt {
 
-/// run(data, part) for every part in [0, parts), at most `threads` at a time. Returns when all are done.
+/// Calls run(data, part) for every part in [0, parts), at most `threads` at a time. Returns when all are done.
 void runParts(int threads, std::int64_t parts, void (*run)(const void *data, std::int64_t part), const void *data);
 
-/// Calls body(begin, end) on disjoint ranges that cover [0, count). Every range but the last is a multiple of `grain`
-/// long; a count of up to `grain` is one call on this thread.
+/// Calls body(begin, end) on disjoint ranges that cover [0, count). The length of every range but the last is a
+/// multiple of `grain`. A count of up to `grain` is one call on this thread.
 template <class Body>
 void parallelFor(const Context &c, std::int64_t count, std::int64_t grain, const Body &body) {
   if (count <= 0)
@@ -38,7 +38,7 @@ void parallelFor(const Context &c, std::int64_t count, std::int64_t grain, const
       &work);
 }
 
-/// The threads oneDNN may use for primitives created, and run, from now on.
+/// Sets the number of threads that oneDNN may use for primitives created and run from now on.
 void setLibraryThreads(int threads);
 
 } // namespace fsdpc::rt

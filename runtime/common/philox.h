@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random words as a pure function
-// of a counter and a key, so dropout, shuffling and initial values do not depend on who computes them or in which
-// order.
+// of a counter and a key. So dropout, shuffling and initial values do not depend on the order of computation or on the
+// rank that computes them.
 //
 // Known answer (Random123, kat_vectors): counter 0, key 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
 #pragma once

@@ -24,11 +24,13 @@ std::int64_t readProportionalSetSizeBytes(const std::vector<MemoryRange> &leftOu
       counts = !contains(leftOut, begin);
     else if (std::sscanf(line.c_str(), "Pss: %lld kB", &value) == 1)
       kibibytes = std::max<std::int64_t>(kibibytes, 0) + (counts ? value : 0);
+    else if (std::sscanf(line.c_str(), "Pss_File: %lld kB", &value) == 1)
+      kibibytes -= value;
   }
   return kibibytes < 0 ? -1 : kibibytes * 1024;
 }
 
-// The kernel's own sum rounds once, and takes a fraction of the time.
+// The kernel's own sum rounds only once and is much faster to read. Only this file has Pss_File.
 std::int64_t readProportionalSetSizeBytes() { return readProportionalSetSizeBytes({}, "/proc/self/smaps_rollup"); }
 
 } // namespace fsdpc::rt

@@ -1,4 +1,4 @@
-// What the system says that this process has in memory.
+// Memory of this process, as reported by the system.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,20 @@
 
 namespace fsdpc::rt {
 
-/// Mapped memory of this process.
+/// A mapped memory range of this process.
 struct MemoryRange {
   const void *begin = nullptr;
   std::int64_t bytes = 0;
 };
 
-/// The share of physical memory that is this process's: private pages whole, a page mapped by k processes 1/k
-/// (`Pss` of /proc/self/smaps_rollup). Summed over the ranks of a host, shared windows count once. -1 if the kernel
-/// does not tell.
+/// The share of physical memory of this process: private pages count fully, and a page mapped by k processes counts 1/k
+/// (`Pss` of /proc/self/smaps_rollup). Summed over the ranks of a host, shared windows count once. Without pages of
+/// files
+/// (`Pss_File`): the share of a library's code changes when an unrelated process loads or unloads it. -1 if unknown.
 std::int64_t readProportionalSetSizeBytes();
 
-/// The same without what lies in `leftOut`: mappings that begin in one of these ranges, which share none with others
-/// (`Pss` of /proc/self/smaps, or of `file`). It reads a line per mapping and kind, so it takes milliseconds.
+/// Same, but without mappings that begin inside a range of `leftOut` (`Pss` of /proc/self/smaps, or of `file`). A range
+/// in `leftOut` shares no mapping with memory outside. Reads one line per mapping and kind, so it takes milliseconds.
 std::int64_t readProportionalSetSizeBytes(const std::vector<MemoryRange> &leftOut,
                                           const std::string &file = "/proc/self/smaps");
 

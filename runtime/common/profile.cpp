@@ -9,7 +9,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Threads of the trace, named like the lanes of OUT/schedule.html.
+/// Threads of the trace. The names are those of the lanes of OUT/schedule.html.
 constexpr const char *laneNames[] = {"compute", "comm", "reduce"};
 constexpr int computeLane = 0;
 
@@ -25,7 +25,7 @@ std::string nameOf(const CollectiveInfo &collective) {
   return collective.unit[0] ? name + " of " + collective.unit : name;
 }
 
-/// Microseconds with the three decimals that the trace format's nanoseconds need.
+/// Formats microseconds with three decimals; the trace format has nanosecond resolution.
 std::string microseconds(double value) {
   char text[48];
   std::snprintf(text, sizeof text, "%.3f", value);
@@ -59,7 +59,7 @@ public:
             .addRaw("args", arguments.str()));
   }
 
-  /// An arrow from a moment of one lane to the span that lies at a moment of another.
+  /// Adds an arrow from a time on one lane to the span at a time on another lane.
   void arrow(int process, std::int64_t id, int fromLane, double from, int toLane, double to) {
     for (const bool isEnd : {false, true}) {
       JsonObject event;
@@ -74,7 +74,8 @@ public:
   std::string take() { return std::move(events); }
 
 private:
-  /// Not 0, and in no two processes the same: Perfetto knows threads by their id alone. The first is the process's own.
+  /// Never 0, and unique over all processes, because Perfetto identifies threads by id alone. The first thread has the
+  /// id of its process.
   static int threadOf(int process, int lane) { return process + lane; }
 
   void add(const JsonObject &event) { events += (events.empty() ? "\n" : ",\n") + event.str(); }
@@ -110,7 +111,7 @@ JsonObject argumentsOf(const CollectiveInfo &collective) {
   return arguments;
 }
 
-/// The step as the compiler predicted it, once, at the first step that was measured.
+/// Writes the step that the compiler predicted, once, at the start of the first measured step.
 void writePredicted(TraceWriter &writer, const ProgramInfo &program, std::span<const CollectiveInfo> collectives,
                     double origin) {
   for (const SectionInfo &section : program.sections)

@@ -1,10 +1,9 @@
-// --profile: the last steps of a run as a Chrome trace (chrome://tracing, ui.perfetto.dev, OUT/schedule.html), one file
-// per rank, the timeline that the compiler predicted beside the measured one.
+// --profile: the last steps of a run as a Chrome trace (chrome://tracing, ui.perfetto.dev, OUT/schedule.html). One file
+// per rank, with the predicted timeline of the compiler next to the measured one.
 //
-// Recorded are the program's sections (one unit, one phase) on the compute thread, and the moments of every collective
-// (communicator.h): started, begun, done, and from when to when compute stood in its `wait`. All records are made at
-// the start; a step writes into them and allocates nothing. Without --profile `Context::profile` is null, and each hook
-// is one branch.
+// Records the program's sections (one unit, one phase) on the compute thread, and the times of every collective
+// (communicator.h): started, begun, done, and the begin and end of its `wait`. All records are created at start; a step
+// writes into them and allocates nothing. Without --profile `Context::profile` is null, and each hook is one branch.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -23,35 +22,36 @@ struct SectionRecord {
   ProfileClock::time_point begin, end;
 };
 
-/// `begun` and `done` are written by the thread that runs the collective, the rest by the compute thread. A moment that
-/// never came is the clock's epoch.
+/// The thread that runs the collective writes `begun` and `done`, the compute thread writes the rest. A time that was
+/// never set is the clock's epoch.
 struct CollectiveRecord {
   int collective = 0; ///< index of programCollectives()
   ProfileClock::time_point started, begun, done, waitEntered, waitLeft;
 };
 
-/// "layers.0 forward"; outside units the phase, or the function where there is none.
+/// "layers.0 forward". Outside units the phase or, without a phase, the function.
 std::string nameOf(const SectionInfo &section);
 
 class Profile {
 public:
-  /// Steps that are kept: the last ones of the run.
+  /// The number of steps kept: the last ones of the run.
   static constexpr std::size_t keptSteps = 20;
 
-  /// `base` is the zero of the trace's times: the same moment on every rank.
+  /// `base` is time zero of the trace, the same moment on every rank.
   Profile(const ProgramInfo &program, std::span<const CollectiveInfo> collectives, ProfileClock::time_point base);
 
   void beginStep(std::int64_t step);
   void endStep();
 
-  /// Null outside a step, and when a step does more than the program's tables say.
+  /// Returns null outside a step, and if a step has more sections or collectives than the program's tables.
   SectionRecord *beginSection(int section);
   CollectiveRecord *startCollective(int collective);
 
-  /// Where sections only enqueue: what the device did in the step, all of it, before `endStep`.
+  /// For targets whose sections only enqueue work: stores everything that the device did in the step. Called before
+  /// `endStep`.
   void take(std::span<const SectionRecord> sections, std::span<const CollectiveRecord> done);
 
-  /// The trace of this rank as JSON. Call it when nothing is outstanding.
+  /// Returns the trace of this rank as JSON. Call it when no collective is outstanding.
   std::string trace(int rank) const;
 
 private:
@@ -70,8 +70,8 @@ private:
   Step *current = nullptr;
 };
 
-/// Rank 0 writes its trace to `path`, rank r > 0 beside it: F.json and F.rank1.json, F.rank2.json ... Throws
-/// Failure{storage}.
+/// Writes the trace of a rank: rank 0 to `path`, rank r > 0 to a file next to it: F.json and F.rank1.json, F.rank2.json
+/// ... Throws Failure{storage}.
 void writeProfile(const Profile &profile, const std::string &path, int rank);
 
 } // namespace fsdpc::rt

@@ -1,11 +1,11 @@
-// What an emitted program tells the runtime about itself, and what the runtime hands to the program's functions.
+// The interface between an emitted program and the runtime.
 //
 // An emitted program is five or six functions and one table. The functions (`Functions`) are straight-line code over
-// fixed addresses; the table (`ProgramInfo`) says what lies at those addresses: inputs, parameter shards, optimizer
-// state, scalars, results. The runtime owns everything around a step: arguments, data, logging, files, arenas,
+// fixed addresses. The table (`ProgramInfo`) describes the data at those addresses: inputs, parameter shards, optimizer
+// state, scalars, results. The runtime implements everything around a step: arguments, data, logging, files, arenas,
 // communication, time-outs.
 //
-// Every model string (names of parameters, units, inputs) lives in the table as an escaped literal, and nowhere else.
+// Every string of the model (names of parameters, units, inputs) is an escaped literal in the table, and nowhere else.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ constexpr std::int64_t byteSize(DType dtype) {
   return 0;
 }
 
-/// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read there. `host` is
-/// the host's memory: on the cpu target an arena of its own, for what a device would not hold.
+/// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read it. `host` is host
+/// memory; on the cpu target it is a separate arena for data that a device would not hold.
 enum class Space : std::uint8_t { privateSpace, window, host };
 
 struct Place {
@@ -58,7 +58,7 @@ struct Shape {
 
 enum class InputKind : std::uint8_t {
   data,         ///< a graph input, filled from the data set, `--map` or `--fill`
-  labels,       ///< what the loss compares with
+  labels,       ///< the targets of the loss
   sampleWeight, ///< f32[B]: 1 for a real sample, 0 for padding of the last evaluation batch; filled by the runtime
 };
 
@@ -78,44 +78,45 @@ struct InputInfo {
   Place place;
   /// Integer inputs that index something must lie in [0, indexLimit); 0: not checked.
   std::int64_t indexLimit = 0;
-  /// This value is allowed too: a label that does not count. Meaningful when `hasIgnoreIndex`.
+  /// This value is also allowed; it marks an ignored label. Valid if `hasIgnoreIndex`.
   std::int64_t ignoreIndex = 0;
   bool hasIgnoreIndex = false;
-  bool isInPrologue = true; ///< what counts is counted in it
-  /// Where elements of a sample have ranges of their own, as columns that index different tables; then indexLimit is 0.
+  bool isInPrologue = true; ///< the prologue reads it
+  /// Set if elements of a sample have separate ranges, such as columns that index different tables; then indexLimit is
+  /// 0.
   std::span<const IndexRangeInfo> ranges = {};
-  /// Labels that the graph compares with what it predicts one position before: of a token file they are the tokens of
-  /// the sample themselves, not the ones that follow.
+  /// Set for labels that the graph compares with its prediction for the previous position. With a token file they are
+  /// the tokens of the sample, not the tokens that follow.
   bool shiftsItself = false;
 };
 
-/// One way to cut the ranks into groups of equal size. The members of a group are `stride` ranks apart: with 4 ranks,
+/// One partition of the ranks into groups of equal size. The members of a group are `stride` ranks apart: with 4 ranks,
 /// size 2 and stride 1 the groups are {0, 1} and {2, 3}; with stride 2 they are {0, 2} and {1, 3}.
 struct MeshAxisInfo {
   const char *name; ///< shard, replicate, reshard, world
-  int size;         ///< members of a group
+  int size;         ///< number of members of a group
   int stride;
 
-  /// Which member of its group a rank is, and the rank that is member `member` of the group of `rank`.
+  /// The position of a rank in its group, and the rank that is member `member` of the group of `rank`.
   constexpr int memberOf(int rank) const { return rank / stride % size; }
   constexpr int rankOf(int rank, int member) const { return rank + (member - memberOf(rank)) * stride; }
 };
 
-/// One flat, padded run of parameters, split evenly over the groups of a mesh axis or whole on every rank (design:
-/// "Units, segments, placement").
+/// One flat, padded range of parameters, sharded evenly over the groups of a mesh axis or replicated on every rank
+/// (design: "Units, segments, placement").
 struct SegmentInfo {
   const char *unit;
   DType dtype;
-  std::int64_t paddedElements; ///< of all members together
-  std::int64_t shardElements;  ///< of one member: member m of a group holds [m, m + 1) x shardElements
+  std::int64_t paddedElements; ///< summed over all members
+  std::int64_t shardElements;  ///< per member: member m of a group holds [m, m + 1) x shardElements
   Place place;                 ///< the shard of this rank
-  int axis = -1;               ///< index into ProgramInfo::axes; -1: whole on every rank
-  int replicaOf = -1;          ///< index of the segment that this one repeats, whole or rounded; -1: it is none
+  int axis = -1;               ///< index into ProgramInfo::axes; -1: replicated on every rank
+  int replicaOf = -1;          ///< index of the segment that this one copies, unsharded or rounded; -1: not a replica
 };
 
 enum class InitialKind : std::uint8_t { constant, uniform, normal };
 
-/// How a parameter starts that has no values in a file; initial_values.h draws them.
+/// The initial values of a parameter that no file provides. initial_values.h draws them.
 struct InitialValues {
   InitialKind kind = InitialKind::constant;
   double first = 0;  ///< constant: the value; uniform: the lower bound; normal: the mean
@@ -133,10 +134,10 @@ struct ParameterInfo {
   /// OUT/model.onnx holds the initializer with the dims permuted by this: file dim i is parameter dim
   /// onnxPermutation[i].
   int onnxPermutation[maxRank];
-  Shape onnxShape;              ///< as the file has it (same elements; may be a reshape of the permuted shape)
+  Shape onnxShape;              ///< the shape in the file (same elements; may be a reshape of the permuted shape)
   std::int64_t onnxOffsetBytes; ///< where its bytes start in the external data file of OUT/model.onnx
   bool inWeightsFile;           ///< OUT/weights/model.safetensors has its initial values
-  InitialValues initial = {};   ///< otherwise
+  InitialValues initial = {};   ///< used otherwise
 };
 
 /// Optimizer state of one segment, laid out and sharded like the segment.
@@ -145,19 +146,19 @@ struct OptimizerStateInfo {
   int segment;
   DType dtype;
   Place place;
-  double initialValue; ///< every element starts at this (Adagrad's accumulator; else 0)
+  double initialValue; ///< of every element (Adagrad's accumulator; else 0)
 };
 
-/// What micro-steps have summed so far; zero between steps, which the program sees to after start-up.
+/// The gradients accumulated over micro-steps. Zero between steps; after start-up the program itself resets them.
 struct AccumulatorInfo {
   Place place;
   std::int64_t bytes;
 };
 
-/// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ...
-/// "step" (1 in the first step), "seed", "rank" and "lr" are set by the runtime before each step; "optimizer_step" and
-/// what begins with "loss_scale" are the program's own, and only start at their defaults; the others are set once at
-/// start from options of the same name.
+/// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ... The runtime sets
+/// "step" (1 in the first step), "seed", "rank" and "lr" before each step. The program itself updates "optimizer_step"
+/// and names that begin with "loss_scale"; they start at their defaults. All others are set once at start, from options
+/// of the same name.
 struct ScalarInfo {
   const char *name;
   bool isInteger;
@@ -178,7 +179,7 @@ struct ResultInfo {
 struct ArenaInfo {
   Space space;
   std::int64_t bytes;     ///< a multiple of 4096; the sum over arenas but `host` is the plan's total_bytes
-  std::int64_t usedBytes; ///< the highest byte that the plan gives to a value, <= bytes
+  std::int64_t usedBytes; ///< the end of the highest planned value, <= bytes
 };
 
 struct MemoryClassBytes {
@@ -186,55 +187,57 @@ struct MemoryClassBytes {
   std::int64_t bytes;
 };
 
-/// A run of nodes of one unit and phase: one call of the program's functions, one bar of a timeline.
+/// A contiguous range of nodes of one unit and phase: one function call in the program, one bar of a timeline.
 struct SectionInfo {
   const char *function;              ///< as in the stages: "micro_step"
-  const char *unit;                  ///< "": outside units
+  const char *unit;                  ///< "": outside any unit
   const char *phase;                 ///< "forward", "recompute", "backward", "update"; "": none
-  std::int64_t firstNode;            ///< the number of its first node in its function
+  std::int64_t firstNode;            ///< index of its first node in its function
   double predictedBeginMicroseconds; ///< from the start of the step; negative: not part of a training step
   double predictedMicroseconds;
 };
 
-/// With --node_ranges, what the program calls one by one: the k-th entry of a section is its beginNode(c, k).
+/// With --node_ranges, one node of a section. The k-th entry of a section is its beginNode(c, k).
 struct NodeInfo {
   int section;      ///< index of ProgramInfo::sections
   const char *name; ///< "matmul addmm_6"
 };
 
-/// What runs one after the other: each channel has a stream of its own and, on the plain MPI path, handles of its own.
+/// Work of one channel runs in order. Each channel has its own stream and, on the plain MPI path, its own handles.
 enum class Channel : std::uint8_t {
-  comm,   ///< everything, unless reductions have a communicator of their own
+  comm,   ///< everything, unless reductions have their own communicator
   reduce, ///< reductions, with `--reduce_communicator own`
   copy,   ///< no collectives: copies between the device and its host
 };
 inline constexpr int channelCount = 3;
 
-/// One entry per collective of the program, in the side table: among whom and where it runs, and what a time-out or a
-/// trace names.
+/// One entry of the side table, one per collective of the program: the ranks and the stream it runs on, and its names
+/// for time-outs and traces.
 struct CollectiveInfo {
   const char *op;     ///< "all_gather", "reduce_scatter", "all_reduce"
   const char *unit;   ///< "" for scalars
   const char *name;   ///< id as in plan.json
-  std::int64_t bytes; ///< of the full buffer
+  std::int64_t bytes; ///< size of the full buffer
   int axis = -1;      ///< index into ProgramInfo::axes; -1: all ranks are one group
   Channel channel = Channel::comm;
   double predictedBeginMicroseconds = -1; ///< from the start of the step; negative: not part of a training step
   double predictedMicroseconds = 0;
 };
 
-/// The side table; the `collective` arguments of collectives.h are indices of it. Defined by the emitted program;
-/// without that (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages name no unit.
+/// The side table of collectives. The `collective` arguments of collectives.h are indices into it. Defined by the
+/// emitted program. Without that (weak) definition, as in tests, collectives 0 to 15 run among all ranks and messages
+/// name no unit.
 std::span<const CollectiveInfo> programCollectives();
 
-/// Of a node that addresses elements by indices, which the `node` of its kernel's shape numbers: what a message names.
+/// A node that addresses elements by indices. Messages name it. `node` in its kernel's shape is its index in this
+/// table.
 struct IndexNodeInfo {
-  const char *name; ///< of the ONNX node
-  Shape axes;       ///< the elements of the axes that an index tuple is for
+  const char *name; ///< name of the ONNX node
+  Shape axes;       ///< sizes of the axes that an index tuple addresses
 };
 
-/// The side table of them. Defined by the emitted program; without that (weak) definition, as in tests, messages name
-/// no node.
+/// The side table of these nodes. Defined by the emitted program. Without that (weak) definition, as in tests, messages
+/// name no node.
 std::span<const IndexNodeInfo> programIndexNodes();
 
 struct Context;
@@ -242,10 +245,10 @@ struct Context;
 struct Functions {
   void (*start)(
       Context &); ///< once, after the arenas exist: creates library primitives; the only place that may allocate
-  void (*prologue)(Context &);     ///< count of the labels that count; once for every micro-step
+  void (*prologue)(Context &);     ///< counts the labels that are not ignored; called once per micro-step
   void (*microStep)(Context &);    ///< forward, loss, backward, reductions; the last call of a step has its loss
   void (*tapGradients)(Context &); ///< gathers each gradient and hands it to Context::tap; between microStep and update
-  void (*update)(Context &);       ///< optimizer
+  void (*update)(Context &);       ///< optimizer updates
   void (*evalStep)(Context &);     ///< forward only, dropout off
   void (*exportWeights)(Context &); ///< gathers each parameter and hands it to Context::tap
 };
@@ -253,7 +256,7 @@ struct Functions {
 struct ProgramInfo {
   const char *modelName;
   const char *planHash;       ///< hex digest of the planned module
-  const char *compileCommand; ///< the options of the compile as a shell takes them: recompile_line.h
+  const char *compileCommand; ///< the compile options, quoted for a shell: recompile_line.h
   const char *settingsJson;   ///< the resolved compile options as one JSON object
   int worldSize;
   std::int64_t microBatchSize;
@@ -282,21 +285,20 @@ struct ProgramInfo {
   double predictedStepMicroseconds;
   double predictedExposedMicroseconds;
   Functions functions;
-  std::int64_t threads = 0; ///< compute threads of a rank unless --threads says otherwise; 0: cores / ranks
-  const char *streams =
-      "auto"; ///< "auto", "inline" or "threads": where collectives run unless --streams says otherwise
-  const char *cudaGraph = "auto"; ///< "auto", "on" or "off", unless --cuda_graph says otherwise
-  /// What the step's products, convolutions and attention would take at the full rate of the device that the program
-  /// was compiled for; 0: not known.
+  std::int64_t threads = 0;       ///< compute threads per rank, the default of --threads; 0: cores / ranks
+  const char *streams = "auto";   ///< "auto", "inline" or "threads": where collectives run, the default of --streams
+  const char *cudaGraph = "auto"; ///< "auto", "on" or "off", the default of --cuda_graph
+  /// The time of the step's matmuls, convolutions and attention at the peak rate of the device that the program was
+  /// compiled for; 0: unknown.
   double peakStepMicroseconds = 0;
-  bool allowTf32 = false;          ///< cuda: operands of f32 products and convolutions may be rounded to tf32
-  bool tune = false;               ///< cuda: products take the algorithm that was fastest (runtime/cuda/tuning.h)
-  const char *nonFinite = "error"; ///< "error", "skip" or "warn": what follows a loss or norm that is not finite
-  /// Optimizers run inside microStep: of gradients tapGradients finds what was stashed (Context::stash).
+  bool allowTf32 = false;          ///< cuda: operands of f32 matmuls and convolutions may be rounded to tf32
+  bool tune = false;               ///< cuda: matmuls use the fastest measured algorithm (runtime/cuda/tuning.h)
+  const char *nonFinite = "error"; ///< "error", "skip" or "warn": the reaction to a non-finite loss or norm
+  /// Optimizers run inside microStep, so tapGradients reads only stashed gradients (Context::stash).
   bool stashesGradients = false;
 };
 
-/// Bytes of the arena in this space; 0: the program has none.
+/// Size of the arena in this space; 0: the program has none.
 inline std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
   for (const ArenaInfo &arena : program.arenas)
     if (arena.space == space)
@@ -315,50 +317,50 @@ public:
   virtual void take(int parameter, const void *data) = 0;
 };
 
-/// How the host reaches arenas that are not its memory; see arena_access.h. Between the functions of a program only.
+/// Host access to arenas that are not host memory; see arena_access.h. Used only between the functions of a program.
 class DeviceMemory {
 public:
   virtual ~DeviceMemory() = default;
-  /// Host memory for the next `store`.
+  /// Returns host memory for the next `store`.
   virtual std::byte *stage(std::int64_t bytes) = 0;
-  /// Copies what was staged; functions called from now on see it.
+  /// Copies the staged bytes. Functions called from now on see them.
   virtual void store(Place to, std::int64_t bytes) = 0;
-  /// Waits for the functions called so far. Valid until the next call of this object.
+  /// Reads after the functions called so far have finished. The result is valid until the next call of this object.
   virtual const std::byte *load(Place from, std::int64_t bytes) = 0;
-  /// The same in two parts: what the functions called before `fetch` left there, whatever later ones do. One at a time
-  /// for each `which` below mostFetches.
-  static constexpr std::size_t mostFetches = 8;
+  /// Same as `load`, split in two: `fetched` returns the bytes as they were at `fetch`, whatever later functions write.
+  /// Each `which` below maxFetches holds one fetch at a time.
+  static constexpr std::size_t maxFetches = 8;
   virtual void fetch(Place from, std::int64_t bytes, std::size_t which = 0) = 0;
   virtual const std::byte *fetched(std::size_t which = 0) = 0;
 };
 
-/// Is told of each section of the program while it is called.
+/// Notified of each section of the program while it is called.
 class SectionObserver {
 public:
   virtual ~SectionObserver() = default;
   virtual void begin(int section) = 0;  ///< index of ProgramInfo::sections
-  virtual void beginNode(int node) = 0; ///< the number of a NodeInfo in its section; ends the one before
+  virtual void beginNode(int node) = 0; ///< index of a NodeInfo in its section; ends the previous node
   virtual void end() = 0;
 };
 
-/// What a target adds to the context of a program; each has one of its own.
+/// Additions of a target to the context of a program. Each target defines its own.
 struct TargetContext {};
 
-/// What the functions of a program run in. Fixed after start-up.
+/// The environment of the functions of a program. Fixed after start-up.
 struct Context {
   std::byte *privateArena = nullptr;
   std::byte *windowArena = nullptr;
   std::byte *hostArena = nullptr;
   int rank = 0;
   int worldSize = 1;
-  int batchRank = 0;                   ///< whose samples are computed: microStep * worldSize + rank
+  int batchRank = 0;                   ///< selects the samples of this call: microStep * worldSize + rank
   int threads = 1;                     ///< compute threads of this rank
-  DeviceMemory *memory = nullptr;      ///< null: the arenas are the host's memory
-  TargetContext *target = nullptr;     ///< streams, communicators: the target casts it to its own
+  DeviceMemory *memory = nullptr;      ///< null: the arenas are host memory
+  TargetContext *target = nullptr;     ///< streams, communicators: the target casts it to its own type
   Tap *tap = nullptr;                  ///< set around tapGradients and exportWeights
   GradientStash *stash = nullptr;      ///< set in steps whose gradients are saved
   Profile *profile = nullptr;          ///< --profile; null without
-  SectionObserver *observer = nullptr; ///< of targets whose sections only enqueue: instead of the profile's moments
+  SectionObserver *observer = nullptr; ///< replaces the profile on targets whose sections only enqueue work
 
   template <class T>
   T *at(Place place) const {
@@ -368,7 +370,7 @@ struct Context {
   }
 };
 
-/// profile.h; `record` is null where nothing is recorded.
+/// See profile.h. `record` is null if nothing is recorded.
 struct SectionRecord;
 SectionRecord *beginSection(Profile &profile, int section);
 void endSection(SectionRecord *record);
@@ -388,7 +390,7 @@ inline void runSection(Context &context, int section, void (*body)(Context &, co
   endSection(record);
 }
 
-/// Ahead of a statement, in programs that say which node each is of.
+/// Emitted before each statement by programs that mark their nodes (--node_ranges).
 inline void beginNode(Context &context, int node) {
   if (context.observer)
     context.observer->beginNode(node);

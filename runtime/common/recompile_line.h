@@ -1,4 +1,4 @@
-// The command that compiles a program again, as a shell takes it.
+// The shell command that recompiles a program.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -7,12 +7,11 @@
 
 namespace fsdpc::rt {
 
-/// fsdpc <OUT>/stages/graph.fsir <the compile's options> <more> -o <OUT><suffix>, with OUT the folder of this program,
-/// wherever it was copied to: the graph is there with its weights beside it. `more` counts where the compile said
-/// something else.
+/// fsdpc <OUT>/stages/graph.fsir <the compile's options> <more> -o <OUT><suffix>. OUT is the current folder of this
+/// program, even if it was copied: the graph and its weights are in it. `more` overrides the options of the compile.
 std::string recompileLine(const ProgramInfo &program, const std::string &more, const std::string &suffix);
 
-/// One word of a shell.
+/// Quotes `word` for a shell.
 std::string shellQuoted(const std::string &word);
 
 } // namespace fsdpc::rt

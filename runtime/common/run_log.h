@@ -1,5 +1,5 @@
-// What a run tells while it goes: the JSON-lines log and the progress on stderr. Both on rank 0 only; elsewhere every
-// call is empty.
+// The output of a run: the JSON-lines log and the progress on stderr. Both are written by rank 0 only; on other ranks
+// every call does nothing.
 #pragma once
 
 #include "runtime/common/json.h"
@@ -13,7 +13,7 @@ namespace fsdpc::rt {
 /// One JSON object per line, flushed line by line. Throws Failure{storage}.
 class RunLog {
 public:
-  /// Starts `path` anew; "": no log.
+  /// Truncates `path`. "": no log.
   RunLog(const std::string &path, int rank);
   ~RunLog();
   RunLog(const RunLog &) = delete;
@@ -28,16 +28,16 @@ private:
 
 enum class ProgressStyle : std::uint8_t { none, plain, bar };
 
-/// `name` is a value of --progress: auto is a bar if stderr is a terminal, else plain lines.
+/// `name` is a value of --progress. auto is a bar if stderr is a terminal, otherwise plain lines.
 ProgressStyle progressStyle(const std::string &name, int rank);
 
 class Progress {
 public:
   Progress(ProgressStyle style, std::int64_t totalSteps) : style(style), totalSteps(totalSteps) {}
 
-  /// After each step; `logged`: a line of the log belongs to it. The bar is drawn at most ten times a second.
+  /// Called after each step. `logged`: the step has a line in the log. The bar is redrawn at most ten times a second.
   void step(std::int64_t step, double loss, double learningRate, double stepMilliseconds, bool logged);
-  /// Takes the bar away so that a line can be printed.
+  /// Erases the bar so that a line can be printed.
   void clear();
 
 private:

@@ -15,7 +15,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Runs `work`; what it throws comes back as a Failure.
+/// Runs `work` and returns any exception as a Failure.
 template <class Work>
 std::optional<Failure> caught(Work work) {
   try {
@@ -42,11 +42,11 @@ int end(Platform &platform, Watchdog &watchdog, const Failure &failure, Pulse &p
     std::fflush(stdout);
     watchdog.end(failure);
   }
-  if (platform.rank() == failure.speakingRank) {
+  if (platform.rank() == failure.reportingRank) {
     std::fflush(stdout);
-    printFailure(failure, failure.speakingRank, pulse.line().step);
+    printFailure(failure, failure.reportingRank, pulse.line().step);
   }
-  // A launcher kills the other ranks as soon as one ends: nobody leaves before the message is out.
+  // A launcher kills the other ranks as soon as one ends, so no rank leaves before the message is printed.
   platform.barrier();
   return static_cast<int>(failure.code);
 }
@@ -63,7 +63,7 @@ int runOnRanks(const ProgramInfo &program, const Options &options, std::optional
     runProgram(program, options, platform, executableDirectory(), pulse);
   });
   const int status = failure ? end(platform, watchdog, *failure, pulse) : 0;
-  pulse.enter(Phase::saving); // what is left has that phase's time
+  pulse.enter(Phase::saving); // the rest has the time limit of this phase
   return status;
 }
 

@@ -19,7 +19,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// What a run reads, opened and checked before any memory is mapped.
+/// The input files of a run, opened and checked before any memory is mapped.
 struct Inputs {
   std::optional<BatchFeeder> training;
   std::optional<BatchFeeder> validation;
@@ -114,7 +114,7 @@ void announceFeeding(const Job &job, const Inputs &inputs) {
   }
 }
 
-/// What the arenas and all that came with them hold in memory after the last step, on all ranks together.
+/// Reports the memory that the ranks together have added since the arenas were mapped, measured after the last step.
 void reportGrowth(const Job &job) {
   const std::int64_t mine = job.platform.proportionalSetGrowthBytes();
   const bool unknown = job.platform.maxOverRanks(mine < 0) != 0;
@@ -132,7 +132,7 @@ void reportGrowth(const Job &job) {
   job.log.write(JsonObject().addRaw("memory_report", report.str()));
 }
 
-/// Zero of the traces: one moment of the clock that the ranks of a host share; between hosts, leaving a barrier.
+/// Time zero of the traces: one clock value that the ranks of a host share; across hosts, the end of a barrier.
 ProfileClock::time_point traceBase(const ProgramInfo &program, Platform &platform) {
   platform.barrier();
   std::int64_t ticks = ProfileClock::now().time_since_epoch().count();
@@ -200,7 +200,7 @@ void requireDevice(const Options &options) {
     throw Failure(ExitCode::usage, "--cuda_graph: changes nothing for a program of the cpu target", true);
 }
 
-/// What only a platform whose streams are the host's own can do, so far.
+/// Rejects options that so far need a platform with host streams.
 void requireHostStreams(const Options &options) {
   const std::pair<const char *, bool> wanted[] = {
       {"time_matmuls", options.timeMatmuls},
@@ -257,7 +257,7 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
   Inputs inputs;
   agreed(platform, [&] {
     if (platform.rank() == 0)
-      requireOutputsApart(program, options, outDirectory);
+      requireSeparateOutputs(program, options, outDirectory);
     openInputs(inputs, program, options, pulse, outDirectory);
     if (platform.rank() == 0)
       checkOutputs(program, options);

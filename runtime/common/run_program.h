@@ -1,4 +1,4 @@
-// One run of an emitted program between a started platform and its end.
+// One run of an emitted program on a started platform.
 #pragma once
 
 #include "runtime/common/job.h"
@@ -6,13 +6,13 @@
 namespace fsdpc::rt {
 
 /// Checks everything that can be checked before memory is mapped, opens the arenas, initializes the state, then trains,
-/// evaluates, predicts and saves as the options say. Collective. Throws Failure. `outDirectory`: where
-/// weights/model.safetensors and model.onnx of the program lie.
+/// evaluates, predicts and saves according to the options. Collective. Throws Failure. `outDirectory`: the folder with
+/// weights/model.safetensors and model.onnx of the program.
 void runProgram(const ProgramInfo &program, const Options &options, Platform &platform, const std::string &outDirectory,
                 Pulse &pulse);
 
-/// Throws Failure{incompatible} with the command that compiles for `worldSize` unless the program is for that many
-/// ranks.
+/// Unless the program is for `worldSize` ranks, throws Failure{incompatible} with the command that compiles for that
+/// many.
 void requireWorldSize(const ProgramInfo &program, int worldSize);
 
 } // namespace fsdpc::rt

@@ -10,7 +10,7 @@
 namespace fsdpc::rt {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensor data is read as it lies in the file");
+static_assert(std::endian::native == std::endian::little, "tensor data is read as the file stores it");
 
 constexpr std::int64_t maxHeaderBytes = 100'000'000;
 

@@ -38,15 +38,15 @@ private:
   std::vector<TensorEntry> entries;
 };
 
-/// What a file will hold: the header is known before the first byte of data.
+/// A tensor of a file to be written. The header is known before the first byte of data.
 struct TensorSpec {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<std::int64_t> dims;
 };
 
-/// Writes tensors in any order, whole or by range. What is never written is zero. The file appears at `commit`.
-/// Data is laid out by falling element size, then name, so every tensor is aligned to its elements.
+/// Writes tensors in any order, in full or by range. Bytes that are never written are zero. The file appears at
+/// `commit`. Data is sorted by decreasing element size, then name, so every tensor is aligned to its elements.
 class SafetensorsWriter {
 public:
   /// Names must be distinct.

@@ -2,7 +2,7 @@
 //
 // Global batch g of an epoch holds positions [g G, (g + 1) G) of the order, G = worldSize x microBatch x microSteps.
 // Micro-step k of rank r takes rows (k N + r) B .. + B of it. So the set of samples in a step does not depend on how
-// ranks share it.
+// they are distributed over ranks.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ public:
   Sampler(std::int64_t samples, BatchLayout layout, bool shuffle, bool dropLast, std::uint64_t seed);
 
   std::int64_t batchesPerEpoch() const;
-  /// Makes the order of this epoch (from 0). Allocates nothing.
+  /// Computes the order of this epoch (from 0). Allocates nothing.
   void startEpoch(std::int64_t epoch);
   /// Writes the samples of this rank's micro-step of batch `batch` into `rows` (layout.microBatch of them).
   void rows(std::int64_t batch, int microStep, std::span<std::int64_t> rows) const;

@@ -11,13 +11,13 @@
 
 namespace fsdpc::rt {
 
-/// Writes scalar `name`, as f64 or i64; a program without it is left alone. Value: double or std::int64_t.
+/// Writes scalar `name`, as f64 or i64. Does nothing if the program has no such scalar. Value: double or std::int64_t.
 template <class Value>
 void storeScalar(const ProgramInfo &program, const Context &context, std::string_view name, Value value) {
   for (const ScalarInfo &scalar : program.scalars)
     if (name == scalar.name)
       writeArena(context, scalar.place, 8, [&](std::byte *to) {
-        // Only what is stored is converted: not every double fits an integer.
+        // Converts only to the stored type, because not every double fits an integer.
         const auto store = [to](auto converted) { std::memcpy(to, &converted, sizeof converted); };
         scalar.isInteger ? store(static_cast<std::int64_t>(value)) : store(static_cast<double>(value));
       });
@@ -40,7 +40,7 @@ inline const ResultInfo *findResult(std::span<const ResultInfo> results, std::st
   return nullptr;
 }
 
-/// The first element of a result whose bytes begin at `data`; integers too.
+/// Returns the first element of a result whose bytes begin at `data`. Also converts integers.
 inline double elementOf(const ResultInfo &result, const std::byte *data) {
   return isFloat(result.dtype) ? loadFloat(result.dtype, data, 0)
                                : static_cast<double>(loadInteger(result.dtype, data, 0));
@@ -49,11 +49,11 @@ inline double readResult(const Context &context, const ResultInfo &result) {
   return elementOf(result, readArena(context, result.place, byteSize(result.dtype)));
 }
 
-/// The first element of a result as it is at `fetch`. The functions that follow may be called before `value`, which
-/// waits for it where the arenas are not the host's memory. A replayed step fetches by itself.
+/// The first element of a result as of `fetch`. Later functions may be called before `value`. `value` waits for the
+/// element if the arenas are not host memory. A replayed step contains the fetch.
 class PendingResult {
 public:
-  /// `which`: below DeviceMemory::mostFetches, another one for each result that is pending.
+  /// `which`: below DeviceMemory::maxFetches, distinct for each pending result.
   PendingResult(const Context &context, const ResultInfo &result, std::size_t which = 0)
       : context(context), result(result), which(which) {}
   void fetch() {
@@ -72,7 +72,7 @@ private:
   double known = 0;
 };
 
-/// Results that are figures, not outputs of the model.
+/// True for metrics, false for outputs of the model.
 constexpr bool isFigure(std::string_view name) {
   return name == "loss" || name == "loss_sum" || name == "count" || name == "correct" || name == "total";
 }

@@ -1,8 +1,8 @@
-// Which elements of a parameter lie in the shard of a rank.
+// Which elements of a parameter are in the shard of a rank.
 //
-// A segment is a flat, padded run of parameters. Split over a mesh axis, member m of a group holds elements
-// [m, m + 1) x shardElements; whole, every rank holds all of it. So a rank holds one contiguous run of each parameter,
-// possibly empty.
+// A segment is a flat, padded range of parameters. If it is sharded over a mesh axis, member m of a group holds
+// elements [m, m + 1) x shardElements. If it is replicated, every rank holds all of it. So a rank holds one contiguous
+// range of each parameter, possibly empty.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -10,17 +10,17 @@
 namespace fsdpc::rt {
 
 struct ShardRange {
-  std::int64_t parameterElement = 0; ///< first element, counted in the flattened parameter
-  std::int64_t shardElement = 0;     ///< where it lies, counted in the shard
+  std::int64_t parameterElement = 0; ///< index of the first element in the flattened parameter
+  std::int64_t shardElement = 0;     ///< its index in the shard
   std::int64_t elements = 0;         ///< 0: this rank holds nothing of the parameter
 };
 
-/// Which of the segment's shards a rank holds.
+/// Returns the index of the shard that a rank holds.
 constexpr int shardIndex(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
   return segment.axis < 0 ? 0 : program.axes[static_cast<std::size_t>(segment.axis)].memberOf(rank);
 }
 
-/// `shard`: which of the segment's shards.
+/// `shard`: index of one of the segment's shards.
 constexpr ShardRange shardRange(const SegmentInfo &segment, const ParameterInfo &parameter, int shard) {
   const std::int64_t shardBegin = shard * segment.shardElements;
   const std::int64_t shardEnd = shardBegin + segment.shardElements;

@@ -1,4 +1,4 @@
-// "Did you mean": the nearest of a list of names.
+// "Did you mean": finds the nearest name in a list.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace fsdpc::rt {
 
-/// Insertions, deletions, substitutions and swaps of neighbours between two words.
+/// The number of insertions, deletions, substitutions and swaps of neighbours between two words.
 inline std::size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> twoAbove, above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j)

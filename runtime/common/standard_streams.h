@@ -2,8 +2,8 @@
 
 namespace fsdpc::rt {
 
-/// First of all: a closed standard stream becomes /dev/null, so that no file gets its number and what is printed; a
-/// pipe whose reader went away is no signal: training goes on.
+/// Called first. Opens /dev/null for a closed standard stream, so that no file gets its descriptor and receives printed
+/// text. Ignores the signal of a pipe without a reader, so that training continues.
 void openStandardStreams();
 
 } // namespace fsdpc::rt

@@ -1,8 +1,8 @@
-// The borders of a training or evaluation step, for the test build's proof that nothing is allocated inside one.
+// The boundaries of a training or evaluation step. The test build uses them to prove that a step allocates nothing.
 //
-// The main loop has a StepScope around the functions of a step, one around feeding it, and one around its line of the
-// log; each also ends where something throws. Saving stands outside, and so does what is printed for people. In builds
-// without FSDPC_TEST_BUILD all are nothing.
+// The main loop has one StepScope around the functions of a step, one around feeding it, and one around its line of the
+// log. Each also ends on an exception. Saving and printing for the user are outside. In builds without FSDPC_TEST_BUILD
+// all of them do nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace fsdpc::rt {
 
 enum class StepPart : std::uint8_t {
   functions, ///< of the program
-  feeding,   ///< a micro-batch comes to where the functions read it
+  feeding,   ///< copying a micro-batch into the inputs of the functions
   logging,
 };
 

@@ -94,7 +94,7 @@ public:
     }
   }
 
-  /// Index in the parameter of the next element.
+  /// Returns the index of the next element in the parameter.
   std::int64_t next() {
     const std::int64_t result = at;
     for (int i = rank - 1; i >= 0; --i) {

@@ -1,7 +1,8 @@
-// Where full tensors go that a program hands out one by one: a safetensors file, or the external data of an ONNX model.
+// Destinations of the full tensors that a program exports one by one: a safetensors file, or the external data of an
+// ONNX model.
 //
-// Taps exist on every rank, since every rank calls them; only rank 0 opens and writes files. `finish` is the moment the
-// file appears under its name. Throws Failure{storage}.
+// Taps exist on every rank, since every rank calls them; only rank 0 opens and writes files. The file appears under its
+// name at `finish`. Throws Failure{storage}.
 #pragma once
 
 #include "runtime/common/safetensors.h"
@@ -21,13 +22,13 @@ std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::strin
 /// Gradients of the trainable parameters as `grad.<name>`. A parameter the loss does not depend on has the gradient 0.
 std::unique_ptr<FileTap> gradientsTap(const ProgramInfo &program, const std::string &path, int rank);
 
-/// Writes `path`, a copy of `outDirectory`/model.onnx, and beside it ProgramInfo::onnxDataFile, the data file that the
+/// Writes `path`, a copy of `outDirectory`/model.onnx, and next to it ProgramInfo::onnxDataFile, the data file that the
 /// model names. The name is fixed in the model, so two models cannot share a folder: see `requireOnnxWritable`.
 std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory,
                                  int rank);
 
-/// Throws Failure{storage} if `path` cannot be written, if it has the name of the data file itself, or if its folder
-/// holds a data file of that name but not `path`: that data would be another model's.
+/// Throws Failure{storage} if `path` cannot be written, if it is the name of the data file itself, or if its folder
+/// holds a data file of that name but not `path`: that data belongs to another model.
 void requireOnnxWritable(const ProgramInfo &program, const std::string &path);
 
 /// Copies `parameter` (row-major in its own shape) to `file` at its onnxOffsetBytes, dims permuted as the model

@@ -1,4 +1,4 @@
-// Threads of the runtime: signals stay with the main thread, and one that cannot start ends the run in order.
+// Threads of the runtime. The main thread handles all signals. A thread that cannot start ends the run with a message.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,11 @@
 
 namespace fsdpc::rt {
 
-/// Throws Failure{memory} that says what limits threads.
+/// Throws Failure{memory}, whose message names the limits on threads.
 std::thread startThread(std::function<void()> work);
 
-/// Throws as startThread does unless `count` threads can run beside this one. Libraries end the process without a word
-/// where one of theirs cannot start, so this is asked before they are used.
+/// Throws like startThread unless `count` threads can run in addition to this one. Libraries end the process without a
+/// message if one of their threads cannot start, so call this before using them.
 void requireThreads(int count);
 
 } // namespace fsdpc::rt

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *folder = "comm_traces";
 
-/// A file written through a small buffer of its own: the C and C++ libraries' streams allocate theirs.
+/// A file with its own small buffer. The streams of the C and C++ libraries allocate theirs.
 class PlainFile {
 public:
   explicit PlainFile(const std::string &path)
@@ -30,7 +30,7 @@ public:
       buffer[filled++] = c;
     }
   }
-  /// Whether everything was written.
+  /// Returns whether everything was written.
   bool close() {
     if (descriptor < 0)
       return false;
@@ -66,7 +66,7 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-/// Times are milliseconds before now; null: has not come.
+/// Times are milliseconds before now; null: not reached yet.
 std::string rankText(Pulse &pulse, int rank, std::int64_t now) {
   const Heartbeat *line = pulse.lineOf(rank);
   JsonObject object;

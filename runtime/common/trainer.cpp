@@ -85,7 +85,7 @@ std::string reasonFor(const StepOutcome &outcome, std::int64_t step) {
                              : nonFiniteText("gradient norm", norm, step);
 }
 
-/// Is it for a smaller loss scale to help?
+/// Whether a smaller loss scale may help.
 bool overflows(const StepOutcome &outcome) {
   return !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradientNorm.value_or(0));
 }
@@ -136,7 +136,7 @@ void Trainer::run() {
       stash.reset();
     }
   }
-  // A gather for the step that does not come any more.
+  // A gather may be outstanding that was started for a next step.
   job.platform.drainCollectives();
   job.pulse.setStep(0);
 }
@@ -150,9 +150,9 @@ void Trainer::setStepScalars(std::int64_t step) {
 
 void Trainer::step(std::int64_t step) {
   job.pulse.setStep(step);
-  job.platform.takeCommunicationTimes(); // what evaluation or start-up left
+  job.platform.takeCommunicationTimes(); // drops the times of evaluation or start-up
   if (job.options.timeMatmuls && step == 1)
-    job.platform.noteProducts(true);
+    job.platform.recordMatmuls(true);
   const auto begin = Clock::now();
   if (job.context.profile)
     job.context.profile->beginStep(step);
@@ -173,19 +173,19 @@ void Trainer::step(std::int64_t step) {
   }
   window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
   ++window.steps;
-  judge(last, step);
+  checkOutcome(last, step);
   if (last.applied) {
     epochLossSum += last.loss;
     ++epochSteps;
   }
   if (job.options.timeMatmuls)
-    timeProducts();
+    replayMatmuls();
 }
 
-void Trainer::timeProducts() {
-  job.platform.noteProducts(false);
-  job.platform.barrier(); // all ranks at once, as in the step: they share caches and memory
-  window.productMicroseconds += job.platform.replayProductsMicroseconds();
+void Trainer::replayMatmuls() {
+  job.platform.recordMatmuls(false);
+  job.platform.barrier(); // all ranks start together, as in the step: they share caches and memory
+  window.matmulMicroseconds += job.platform.replayMatmulsMicroseconds();
 }
 
 void Trainer::fillInputs(std::int64_t step) {
@@ -214,10 +214,10 @@ void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) 
     feeder.fill(job.context, rows, which);
     job.pulse.enter(Phase::step);
   };
-  job.platform.feed(std::ref(fill)); // a reference needs no memory
+  job.platform.feed(std::ref(fill)); // a reference needs no allocation
 }
 
-/// All that callForMicroSteps feeds in a step, in its order.
+/// Feeds everything that callForMicroSteps feeds in a step, in the same order.
 void Trainer::feedMicroSteps(std::int64_t step) {
   const int microSteps = job.program.gradientAccumulationSteps;
   if (microSteps == 1)
@@ -228,8 +228,8 @@ void Trainer::feedMicroSteps(std::int64_t step) {
     feed(step, microStep, BatchFeeder::Inputs::all);
 }
 
-/// A function that runs in every micro-step, on each micro-batch in turn. The only micro-batch of a step is there
-/// already: what follows may be recorded.
+/// Calls a function once per micro-step, each time on the next micro-batch. If the step has only one micro-batch, it
+/// was already fed: the code below may be recorded.
 void Trainer::callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which) {
   const int microSteps = job.program.gradientAccumulationSteps;
   for (int microStep = 0; microStep < microSteps; ++microStep) {
@@ -247,7 +247,7 @@ void Trainer::computeGradients(std::int64_t step) {
   callForMicroSteps(step, job.program.functions.microStep, BatchFeeder::Inputs::all);
 }
 
-/// Where the device is not the host, nobody waits for it in the middle of a step: the update goes out first. A guarded
+/// If the device is not the host, does not wait for it in the middle of a step: the update is enqueued first. A guarded
 /// update may be called in any case.
 void Trainer::callFunctions(std::int64_t step) {
   computeGradients(step);
@@ -272,8 +272,8 @@ void Trainer::failNonFinite(const std::string &why, const std::string &gradient)
                 gradient.empty() ? why : why + "; the first gradient that is not finite is that of " + gradient, true);
 }
 
-/// With a dynamic loss scale an overflow is in order, as long as there is a smaller scale.
-void Trainer::judge(const StepOutcome &outcome, std::int64_t step) {
+/// With a dynamic loss scale an overflow is normal, as long as a smaller scale exists.
+void Trainer::checkOutcome(const StepOutcome &outcome, std::int64_t step) {
   const double usedScale = lossScale;
   lossScale = outcome.nextLossScale.value_or(lossScale);
   if (!pending.isGuarded() && !std::isfinite(outcome.loss))
@@ -302,7 +302,7 @@ void Trainer::skip(const StepOutcome &outcome, std::int64_t step, const std::str
   std::fprintf(stderr, "fsdpc: warning: %s; the step was skipped\n", why.c_str());
 }
 
-/// The step left the state as it was, so its gradients can be had once more.
+/// The step left the state unchanged, so its gradients can be computed again.
 std::string Trainer::blameForUpdate(std::int64_t step) {
   job.platform.drainCollectives();
   fillInputs(step);
@@ -325,7 +325,7 @@ bool Trainer::savesGradients(std::int64_t step) const { return step == 1 && !job
 
 bool Trainer::isLogged(std::int64_t step) const { return step % job.options.logFreq == 0 || step == total; }
 
-/// Where measuring costs time, only what somebody reads is measured.
+/// Measuring may cost time, so only steps whose times are reported are measured.
 bool Trainer::isMeasured(std::int64_t step) const {
   return job.context.profile || (!job.options.log.empty() && isLogged(step));
 }
@@ -347,7 +347,7 @@ void Trainer::logStep(std::int64_t step) {
     line.add("mfu", job.program.peakStepMicroseconds * steps / window.microseconds);
   logCommunication(line);
   if (job.options.timeMatmuls)
-    line.add("matmul_ms", window.productMicroseconds / steps * 1e-3);
+    line.add("matmul_ms", window.matmulMicroseconds / steps * 1e-3);
   line.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
   line.add("memory_planned_bytes", plannedBytes).add("memory_peak_bytes", peakBytes);
   job.log.write(line);
@@ -383,7 +383,7 @@ bool Trainer::evaluationDue(std::int64_t step) const {
 
 void Trainer::finishStep(std::int64_t step) {
   const bool logged = isLogged(step);
-  tellOfStep(step, logged);
+  reportStep(step, logged);
   std::optional<EvaluationResult> evaluation;
   if (evaluationDue(step)) {
     evaluation = validation->run();
@@ -392,7 +392,7 @@ void Trainer::finishStep(std::int64_t step) {
   report(step, evaluation);
 }
 
-void Trainer::tellOfStep(std::int64_t step, bool logged) {
+void Trainer::reportStep(std::int64_t step, bool logged) {
   const StepScope scope(StepPart::logging);
   progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
                 logged);
@@ -402,7 +402,7 @@ void Trainer::tellOfStep(std::int64_t step, bool logged) {
   }
 }
 
-/// One line for people per epoch, and per evaluation in between.
+/// Prints one line per epoch, and one per evaluation in between.
 void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &evaluation) {
   const bool epochEnds = !fixedBatch && endsEpoch(step);
   if (job.context.rank != 0 || (!epochEnds && !evaluation))

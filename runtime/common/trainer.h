@@ -12,12 +12,12 @@ namespace fsdpc::rt {
 
 class Trainer {
 public:
-  /// `validation` is null without --val_data. Calls no collective. Throws Failure for too little data and for a program
-  /// this loop cannot drive.
+  /// `validation` is null without --val_data. Calls no collective. Throws Failure if the data is too small or the
+  /// program is not one that this loop can drive.
   Trainer(const Job &job, BatchFeeder &training, Evaluator *validation);
 
   /// Runs all steps. Throws Failure{nonFinite}, on every rank, at the first loss or norm that is not finite, unless the
-  /// program skips such steps. Where updates are guarded, the state is that of before the step.
+  /// program skips such steps. If updates are guarded, the state is then that before the step.
   void run();
 
   std::int64_t totalSteps() const { return total; }
@@ -31,9 +31,9 @@ private:
     double exposedMicroseconds = 0;
     double skewMicroseconds = 0;
     bool knowsSkew = true;
-    double measuredSteps = 0;        ///< those whose collectives had their times taken
-    double measuredMicroseconds = 0; ///< of these steps
-    double productMicroseconds = 0;  ///< --time_matmuls
+    double measuredSteps = 0;        ///< steps whose collectives were timed
+    double measuredMicroseconds = 0; ///< time of these steps
+    double matmulMicroseconds = 0;   ///< --time_matmuls
     std::int64_t samples = 0;
     std::int64_t steps = 0;
   };
@@ -46,11 +46,11 @@ private:
   void callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which);
   void computeGradients(std::int64_t step);
   void callFunctions(std::int64_t step);
-  void judge(const StepOutcome &outcome, std::int64_t step);
+  void checkOutcome(const StepOutcome &outcome, std::int64_t step);
   void skip(const StepOutcome &outcome, std::int64_t step, const std::string &why);
   std::string blameForUpdate(std::int64_t step);
   [[noreturn]] static void failNonFinite(const std::string &why, const std::string &gradient);
-  void timeProducts();
+  void replayMatmuls();
   void setStepScalars(std::int64_t step);
   bool savesGradients(std::int64_t step) const;
   void saveGradients();
@@ -62,7 +62,7 @@ private:
   bool endsEpoch(std::int64_t step) const { return step % stepsPerEpoch == 0; }
   std::int64_t epochOf(std::int64_t step) const { return fixedBatch ? 0 : (step - 1) / stepsPerEpoch; }
   void finishStep(std::int64_t step);
-  void tellOfStep(std::int64_t step, bool logged);
+  void reportStep(std::int64_t step, bool logged);
   void report(std::int64_t step, const std::optional<EvaluationResult> &evaluation);
 
   const Job &job;
@@ -76,8 +76,8 @@ private:
   Progress progress;
   std::vector<std::int64_t> rows;
   PendingOutcome pending;
-  std::optional<GradientStash> stash; ///< from the first step until what it takes has been measured
-  std::int64_t tokensInSample = 0;    ///< 0: no [B, T] integer input
+  std::optional<GradientStash> stash; ///< from the first step until its memory has been measured
+  std::int64_t tokensInSample = 0;    ///< 0: the program has no [B, T] integer input
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;
   Window window;

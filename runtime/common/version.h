@@ -2,7 +2,7 @@
 
 namespace fsdpc::rt {
 
-/// Of the fsdpc that this runtime belongs to: `fsdpc --version`.
+/// The version of the fsdpc that this runtime belongs to: `fsdpc --version`.
 inline constexpr const char *version = "0.1";
 
 } // namespace fsdpc::rt

@@ -15,23 +15,23 @@ namespace fsdpc::rt {
 namespace {
 
 constexpr std::chrono::milliseconds interval{100};
-/// So long the ranks may be silent before their devices are asked.
-constexpr double mostUnseenSeconds = 1;
+/// After this much silence, devices are queried for progress.
+constexpr double maxSilentSeconds = 1;
 constexpr std::int64_t absenceNanoseconds = 1'500'000'000;
 
 bool leavesTrace(ExitCode code) { return code == ExitCode::timeout || code == ExitCode::disagreement; }
 
 void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// What the lines of the page say about who is there.
+/// The ranks that are present, according to the heartbeat page.
 struct Presence {
-  int lowest = -1;  ///< whose watchdog runs
-  int speaker = -1; ///< the lowest one of these other than `missing`
-  int missing = -1; ///< the lowest rank that is stopped or has ended; else the one behind all others; -1: none is
+  int lowest = -1;   ///< the lowest rank whose watchdog runs
+  int reporter = -1; ///< the lowest such rank other than `missing`
+  int missing = -1;  ///< the lowest rank that is stopped or has ended; else the one with the least progress; -1: none
   bool missingIsAlive = false;
 };
 
-/// Calls `visit(rank, line)` for the ranks that can be seen.
+/// Calls `visit(rank, line)` for all visible ranks.
 template <class Visit>
 void forEachSeen(Pulse &pulse, Visit visit) {
   for (int rank = 0; rank < pulse.worldSize(); ++rank)
@@ -60,8 +60,8 @@ Presence presence(Pulse &pulse, double aliveSeconds) {
   forEachSeen(pulse, [&](int rank, const Heartbeat &line) {
     if (isAlive(line) && result.lowest < 0)
       result.lowest = rank;
-    if (isAlive(line) && result.speaker < 0 && rank != result.missing)
-      result.speaker = rank;
+    if (isAlive(line) && result.reporter < 0 && rank != result.missing)
+      result.reporter = rank;
   });
   return result;
 }
@@ -71,11 +71,12 @@ Failure outsideCollectives(Pulse &pulse, const Presence &found, double seconds) 
   const Heartbeat *line = pulse.lineOf(subject);
   const char *phase = nameOf((line ? *line : pulse.line()).phase.load());
   char text[200];
-  const char *form = found.missing < 0 ? "no rank has got on for %g s (rank %d is in phase %s)"
-                     : found.missingIsAlive
-                         ? "no rank has got on for %g s: the others wait for rank %d, which is in phase %s"
-                         : "no rank has got on for %g s: the others wait for rank %d, which is stopped or has ended in "
-                           "phase %s";
+  const char *form =
+      found.missing < 0 ? "no rank has made progress for %g s (rank %d is in phase %s)"
+      : found.missingIsAlive
+          ? "no rank has made progress for %g s: the others wait for rank %d, which is in phase %s"
+          : "no rank has made progress for %g s: the others wait for rank %d, which is stopped or has ended in "
+            "phase %s";
   std::snprintf(text, sizeof text, form, seconds, subject, phase);
   Failure failure(ExitCode::timeout, text);
   failure.details = std::string("phase=") + phase;
@@ -101,7 +102,7 @@ Diagnosis diagnose(Pulse &pulse, double seconds) {
   Failure failure = record && found.missing < 0               ? stuckFailure(*record, seconds)
                     : record && found.missing != pulse.rank() ? lateFailure(*record, found.missing, seconds)
                                                               : outsideCollectives(pulse, found, seconds);
-  return {std::move(failure), found.speaker >= 0 ? found.speaker : pulse.rank()};
+  return {std::move(failure), found.reporter >= 0 ? found.reporter : pulse.rank()};
 }
 
 Watchdog::Watchdog(Pulse &pulse, WatchdogLimits limits, Launcher launcher)
@@ -139,7 +140,7 @@ void Watchdog::watch() {
 
 void Watchdog::look() {
   if (launcher.isGone())
-    std::raise(SIGKILL); // as its end would have done
+    std::raise(SIGKILL); // as PR_SET_PDEATHSIG would have done
   const auto held = pulse.lock();
   const std::int64_t now = monotonicNanoseconds();
   if (now - lastLook > absenceNanoseconds)
@@ -151,7 +152,7 @@ void Watchdog::look() {
   if (ended != 0 && endedBy != pulse.rank())
     end(Failure(static_cast<ExitCode>(ended & 0xFFFF), "rank " + std::to_string(endedBy) + " ended the run"));
   const double limit = limitSeconds();
-  if (platform && pulse.silentSeconds() > std::min(mostUnseenSeconds, limit / 4))
+  if (platform && pulse.silentSeconds() > std::min(maxSilentSeconds, limit / 4))
     platform->lookAtDevice();
   if (ended == 0 && hasPeers() && pulse.silentSeconds() > limit)
     expire(limit);
@@ -170,12 +171,12 @@ double Watchdog::limitSeconds() const {
 
 void Watchdog::expire(double limit) { end(diagnose(pulse, limit).failure); }
 
-void Watchdog::leaveWordToAnother(ExitCode code) {
+void Watchdog::deferReport(ExitCode code) {
   const Presence found = presence(pulse, 2);
-  const int speaker = code == ExitCode::timeout ? found.speaker : found.lowest;
+  const int reporter = code == ExitCode::timeout ? found.reporter : found.lowest;
   const Heartbeat *first = pulse.lineOf(0);
-  // A host without rank 0 leaves the word to the one that has it.
-  if (speaker == pulse.rank() && first && first->isSeen())
+  // Ranks on a host without rank 0 leave the report to the host of rank 0.
+  if (reporter == pulse.rank() && first && first->isSeen())
     return;
   const std::int64_t until = monotonicNanoseconds() + static_cast<std::int64_t>(limits.graceSeconds * 1e9);
   while (pulse.page().ended() == 0 && monotonicNanoseconds() < until)
@@ -183,13 +184,13 @@ void Watchdog::leaveWordToAnother(ExitCode code) {
 }
 
 void Watchdog::end(const Failure &failure) {
-  // This process's main thread and its watchdog may find the same; one of them is enough.
+  // The main thread and the watchdog of this process may find the same failure. One report is enough.
   while (ending.exchange(true))
     ::pause();
   const int code = static_cast<int>(failure.code);
-  // What every rank finds by itself, the lowest says.
+  // A failure that every rank finds is reported by the lowest rank.
   if (leavesTrace(failure.code))
-    leaveWordToAnother(failure.code);
+    deferReport(failure.code);
   const bool first = pulse.page().claimEnd(pulse.rank(), code);
   leaveIfEndingHangs(first ? code : static_cast<int>(pulse.page().ended() & 0xFFFF));
   if (leavesTrace(failure.code))
@@ -207,7 +208,7 @@ void Watchdog::end(const Failure &failure) {
     ::pause();
 }
 
-/// The ranks that still run write theirs within a look or two; those that do not run never will.
+/// Ranks that still run write their traces within one or two intervals. The others never will.
 void Watchdog::awaitTraces() {
   const std::int64_t now = monotonicNanoseconds(), running = now - absenceNanoseconds, until = now + 1'000'000'000;
   const auto missing = [&] {
@@ -228,7 +229,7 @@ void Watchdog::leaveIfEndingHangs(int exitCode) {
       _exit(exitCode);
     }).detach();
   } catch (const Failure &) {
-    // The run has said why it ends; what may hang is only its end.
+    // The failure was already reported. Only the end of the process may hang.
   }
 }
 

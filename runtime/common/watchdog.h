@@ -1,13 +1,13 @@
-// Ends a run that hangs, and says where.
+// Ends a run that hangs, and reports where.
 //
-// A thread per rank looks at the signs of life (heartbeat.h) ten times a second. When no rank has got on for the time
-// that the phases allow, the lowest rank that is there and waits for another prints the message and the closing line
-// and ends the run with exit code 6; every rank writes comm_traces/rank_N.json first. What hangs may be anything: a
-// stopped or killed peer, MPI, a file system. So this thread takes no lock that the main thread holds while it works,
-// and nothing it calls may keep it: should ending the run hang too, the process leaves by itself.
+// One thread per rank reads the heartbeats (heartbeat.h) ten times a second. If no rank makes progress within the time
+// limit of the phases, the lowest rank that is present and waits for another prints the message and the closing line
+// and ends the run with exit code 6. Every rank writes comm_traces/rank_N.json first. Anything may hang: a stopped or
+// killed peer, MPI, a file system. So this thread takes no lock that the main thread holds while it works, and calls
+// nothing that may block. If ending the run hangs too, the process exits by itself.
 //
-// A process that stood still itself (stopped and continued with its whole job, a suspended machine) finds every line
-// old; it notices its own absence and starts counting anew. A program of one rank waits for nobody and is not watched.
+// A process that was suspended (stopped and continued with its entire job, a suspended machine) finds every line old.
+// It detects the gap and restarts its count. A program of one rank waits for no other rank and is not watched.
 #pragma once
 
 #include "runtime/common/heartbeat.h"
@@ -23,7 +23,7 @@ namespace fsdpc::rt {
 struct WatchdogLimits {
   double initSeconds = 300;  ///< phases start_up and saving
   double trainSeconds = 100; ///< phases data, step and evaluation
-  double graceSeconds = 5;   ///< how long a rank leaves the last word to another, and how long ending may take
+  double graceSeconds = 5;   ///< how long a rank lets another one report first, and how long ending may take
 };
 
 class Watchdog {
@@ -34,14 +34,14 @@ public:
   Watchdog(const Watchdog &) = delete;
   Watchdog &operator=(const Watchdog &) = delete;
 
-  /// The ranks have joined: from here on the watchdog sees the others, if the platform shows them, and ends the run
-  /// through it. `detach` before it is destroyed.
+  /// Called when the ranks have joined. From now on the watchdog sees the other ranks, if the platform shows them, and
+  /// ends the run through it. Call `detach` before the platform is destroyed.
   void attach(Platform &platform);
   void detach();
 
-  /// Ends the run of all ranks with a failure of this one. Only the first rank (and thread) that comes here speaks;
-  /// the others wait to be ended with it. Time-outs and disagreements leave traces, and there the lowest rank that is
-  /// not to blame comes first.
+  /// Ends the run of all ranks with a failure of this one. Only the first rank (and thread) that calls this reports;
+  /// the others wait to be ended with it. Time-outs and disagreements write traces first, and are reported by the
+  /// lowest rank that is not at fault.
   [[noreturn]] void end(const Failure &failure);
 
 private:
@@ -50,8 +50,8 @@ private:
   bool hasPeers() const { return platform ? pulse.worldSize() > 1 : launcher.isKnown(); }
   double limitSeconds() const;
   [[noreturn]] void expire(double limit);
-  /// Waits, for the grace at most, until a rank that is rather to speak has ended the run.
-  void leaveWordToAnother(ExitCode code);
+  /// Waits, for at most the grace period, until a preferred rank has ended the run.
+  void deferReport(ExitCode code);
   void awaitTraces();
   void leaveIfEndingHangs(int exitCode);
 
@@ -67,15 +67,16 @@ private:
   std::thread thread;
 };
 
-/// Why no rank got on for `seconds`, as this rank sees it, and which rank is to say so.
+/// Why no rank made progress for `seconds`, as this rank sees it, and which rank reports it.
 struct Diagnosis {
   Failure failure;
-  int speaker;
+  int reporter;
 };
 Diagnosis diagnose(Pulse &pulse, double seconds);
 
-/// The rank that the others wait for, after `seconds` in which none got on: one that is stopped or has ended, else the
-/// one behind all others. Nothing if it is this rank, or may be one that this rank cannot see.
+/// The rank that the others wait for, after `seconds` without progress on any rank: a rank that is stopped or has
+/// ended, otherwise the one with the least progress. nullopt if it is this rank or may be one that this rank cannot
+/// see.
 std::optional<int> missingRank(Pulse &pulse, double seconds);
 
 } // namespace fsdpc::rt

@@ -57,17 +57,17 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
   }
 }
 
-/// Where a rank holds parameters: in their segment and in its replica, if it has one, which may round them.
-class HeldParameters {
+/// The copies of parameters on a rank: in their segment and in its replica, if it has one, which may round them.
+class LocalParameters {
 public:
-  explicit HeldParameters(const ProgramInfo &program) : program(program), copies(program.segments.size()) {
+  explicit LocalParameters(const ProgramInfo &program) : program(program), copies(program.segments.size()) {
     for (std::size_t i = 0; i < copies.size(); ++i) {
       const SegmentInfo &segment = program.segments[i];
       copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
     }
   }
 
-  /// Calls fill(range, dtype, to) for every piece of the parameter that this rank holds.
+  /// Calls fill(range, dtype, to) for every part of the parameter that this rank holds.
   template <class Fill>
   void write(std::size_t index, const Context &context, const Fill &fill) const {
     const ParameterInfo &parameter = program.parameters[index];
@@ -84,7 +84,7 @@ public:
 
 private:
   const ProgramInfo &program;
-  std::vector<std::vector<const SegmentInfo *>> copies; ///< per segment; nothing for replicas
+  std::vector<std::vector<const SegmentInfo *>> copies; ///< per segment; empty for replicas
 };
 
 } // namespace
@@ -117,7 +117,7 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
 }
 
 void Weights::load(const Context &context, const std::function<void()> &beat) const {
-  const HeldParameters held(program);
+  const LocalParameters held(program);
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (entries[i])
       held.write(i, context, [&](const ShardRange &range, DType dtype, std::byte *to) {
@@ -127,7 +127,7 @@ void Weights::load(const Context &context, const std::function<void()> &beat) co
 
 void drawInitialValues(const ProgramInfo &program, const Context &context, std::uint64_t seed,
                        const std::function<void()> &beat) {
-  const HeldParameters held(program);
+  const LocalParameters held(program);
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const ParameterInfo &parameter = program.parameters[i];
     const bool isZero = parameter.initial.kind == InitialKind::constant && parameter.initial.first == 0;

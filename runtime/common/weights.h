@@ -11,20 +11,20 @@
 namespace fsdpc::rt {
 
 enum class WeightsOrigin : std::uint8_t {
-  compiled, ///< OUT/weights/model.safetensors: holds the parameters with `inWeightsFile`
-  user,     ///< --load_model: holds every parameter, and nothing else
+  compiled, ///< OUT/weights/model.safetensors: has the parameters with `inWeightsFile`
+  user,     ///< --load_model: has exactly the parameters of the program
 };
 
-/// A weights file that fits the program. Opening it compares names, shapes and element types before anything is
-/// touched.
+/// A weights file that matches the program. The constructor compares names, shapes and element types before any memory
+/// is written.
 class Weights {
 public:
-  /// Throws Failure{corrupt} for a bad file, Failure{incompatible} listing what is missing, extra or of another shape.
+  /// Throws Failure{corrupt} for a bad file, and Failure{incompatible} listing tensors that are missing, extra or of
+  /// another shape.
   Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin);
 
-  /// Reads this rank's slices into its shards, and the whole of what is whole here (segments that no axis splits,
-  /// replicas). Padding and the parameters that the file does not hold are left alone. `beat` is called now and then:
-  /// reading goes on.
+  /// Reads this rank's slices into its shards, and the full tensors into replicated segments and replicas. Leaves
+  /// padding and parameters that are not in the file unchanged. `beat` is called repeatedly to report progress.
   void load(const Context &context, const std::function<void()> &beat = [] {}) const;
 
 private:
@@ -33,9 +33,9 @@ private:
   std::vector<const TensorEntry *> entries; ///< per parameter; null: not in the file
 };
 
-/// Draws the initial values of the parameters that no file has (ParameterInfo::initial) where this rank holds them:
-/// shards, what is whole here, replicas. They are those of `seed` for every world size and strategy. Nothing of the
-/// size of a tensor is allocated. `beat` as above.
+/// Draws the initial values of the parameters that no file provides (ParameterInfo::initial), into the shards,
+/// replicated segments and replicas of this rank. They depend on `seed`, not on world size or strategy. No allocation
+/// is as large as a tensor. `beat` as above.
 void drawInitialValues(
     const ProgramInfo &program, const Context &context, std::uint64_t seed, const std::function<void()> &beat = [] {});
 

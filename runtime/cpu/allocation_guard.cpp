@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The C library's own names for what is redefined below.
+// The C library's internal names for the functions redefined below.
 extern "C" {
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -24,7 +24,7 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 namespace fsdpc::rt {
 namespace {
 
-// Nothing here may allocate: it runs inside malloc, on every thread, from before main on.
+// Nothing here may allocate: it runs inside malloc, on every thread, starting before main.
 constexpr int maxOtherThreads = 64;
 std::atomic<int> otherThreadCount{0};
 pid_t otherThreads[maxOtherThreads];
@@ -32,8 +32,8 @@ pid_t otherThreads[maxOtherThreads];
 std::atomic<bool> inStep{false};
 std::atomic<StepPart> stepPart{StepPart::functions};
 std::atomic<std::int64_t> stepNumber{0};
-std::atomic<std::int64_t> small{0}, smallBytes{0}, mpi{0}, mpiBytes{0}, products{0}, productBytes{0};
-std::atomic<int> productDepth{0}; ///< of all threads: a product has helpers
+std::atomic<std::int64_t> small{0}, smallBytes{0}, mpi{0}, mpiBytes{0}, matmuls{0}, matmulBytes{0};
+std::atomic<int> matmulDepth{0}; ///< over all threads, because a matmul has helper threads
 
 enum class Thread : char { unknown, watched, other };
 thread_local Thread thisThread __attribute__((tls_model("initial-exec"))) = Thread::unknown;
@@ -52,7 +52,7 @@ bool isOtherThread() {
 
 [[noreturn]] void refuse(std::size_t bytes) {
   inStep.store(false);
-  static constexpr const char *places[] = {"inside step", "while feeding the step behind step", "while logging step"};
+  static constexpr const char *places[] = {"inside step", "while feeding the step after step", "while logging step"};
   char message[192];
   const int length = std::snprintf(message, sizeof message,
                                    "fsdpc: allocation of %zu bytes %s %lld; a step may allocate nothing of %zu "
@@ -71,9 +71,9 @@ void note(std::size_t bytes) {
     mpiBytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
     return;
   }
-  if (productDepth.load(std::memory_order_relaxed) > 0) {
-    products.fetch_add(1, std::memory_order_relaxed);
-    productBytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  if (matmulDepth.load(std::memory_order_relaxed) > 0) {
+    matmuls.fetch_add(1, std::memory_order_relaxed);
+    matmulBytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
     return;
   }
   if (bytes >= largeAllocationBytes)
@@ -87,11 +87,11 @@ void note(std::size_t bytes) {
 MpiScope::MpiScope() { ++mpiDepth; }
 MpiScope::~MpiScope() { --mpiDepth; }
 
-ProductScope::ProductScope() { ++productDepth; }
-ProductScope::~ProductScope() { --productDepth; }
+MatmulScope::MatmulScope() { ++matmulDepth; }
+MatmulScope::~MatmulScope() { --matmulDepth; }
 
 AllocationCounts stepAllocations() {
-  return {small.load(), smallBytes.load(), mpi.load(), mpiBytes.load(), products.load(), productBytes.load()};
+  return {small.load(), smallBytes.load(), mpi.load(), mpiBytes.load(), matmuls.load(), matmulBytes.load()};
 }
 
 void leaveOutOtherThreads() {
@@ -109,7 +109,7 @@ void leaveOutOtherThreads() {
 }
 
 void stepBegins(StepPart part) {
-  for (auto *counter : {&small, &smallBytes, &mpi, &mpiBytes, &products, &productBytes})
+  for (auto *counter : {&small, &smallBytes, &mpi, &mpiBytes, &matmuls, &matmulBytes})
     counter->store(0);
   stepPart.store(part);
   if (part == StepPart::functions)
@@ -120,23 +120,23 @@ void stepBegins(StepPart part) {
 void stepEnds() {
   inStep.store(false);
   const AllocationCounts counts = stepAllocations();
-  // A line of the log is a string of its own.
-  if ((counts.small == 0 && counts.mpi == 0 && counts.products == 0) || stepPart.load() != StepPart::functions)
+  // Log lines are strings, so only the functions of a step are reported.
+  if ((counts.small == 0 && counts.mpi == 0 && counts.matmuls == 0) || stepPart.load() != StepPart::functions)
     return;
   std::fprintf(stderr,
                "fsdpc: step %lld: %lld small allocations (%lld bytes), %lld by MPI (%lld bytes), %lld by oneDNN (%lld "
                "bytes)\n",
                static_cast<long long>(stepNumber.load()), static_cast<long long>(counts.small),
                static_cast<long long>(counts.smallBytes), static_cast<long long>(counts.mpi),
-               static_cast<long long>(counts.mpiBytes), static_cast<long long>(counts.products),
-               static_cast<long long>(counts.productBytes));
+               static_cast<long long>(counts.mpiBytes), static_cast<long long>(counts.matmuls),
+               static_cast<long long>(counts.matmulBytes));
 }
 
 } // namespace fsdpc::rt
 
-// operator new of the standard library ends in malloc, and the C library's malloc gets its pages by calls that do not
-// come here, so the C family and mmap are all there is. free and munmap need no hook: what the functions below return
-// is the C library's, or the kernel's, own.
+// The standard library's operator new calls malloc, and the C library's malloc gets its pages by calls that bypass
+// these hooks. So hooking the C family and mmap is enough. free and munmap need no hook: the functions below return
+// memory of the C library or the kernel.
 extern "C" {
 
 void *malloc(size_t bytes) noexcept {

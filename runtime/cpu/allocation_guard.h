@@ -1,14 +1,14 @@
-// The proof that a step allocates nothing, in the test build (FSDPC_TEST_BUILD): this file's malloc family, mmap and
-// mremap stand before the C library's.
+// Proves that a step allocates nothing, in the test build (FSDPC_TEST_BUILD): the malloc family, mmap and mremap of
+// this file replace those of the C library.
 //
 // Between stepBegins() and stepEnds() (runtime/common/step_guard.h) an allocation of `largeAllocationBytes` or more, on
-// any thread of this process, ends it with a message and abort(): in the functions of a step, while it is fed, and
-// while its line of the log is written. Smaller ones (a library's bookkeeping) are counted; of the functions,
-// stepEnds() prints the counts on stderr if there were any. What MPI allocates on the plain path, inside an MpiScope,
-// and oneDNN inside a ProductScope, is counted and printed, never fatal. Threads that a library started for itself
-// before `leaveOutOtherThreads` (MPI's helpers) are left out.
+// any thread of this process, ends it with a message and abort(). This covers the functions of a step, feeding it, and
+// writing its line of the log. Smaller allocations (a library's bookkeeping) are counted; for the functions, stepEnds()
+// prints nonzero counts on stderr. Allocations of MPI on the plain path, inside an MpiScope, and of oneDNN, inside a
+// MatmulScope, are counted and printed, but never fatal. Threads that a library started for itself before
+// `leaveOutOtherThreads` (MPI's helpers) are excluded.
 //
-// In other builds, and under AddressSanitizer (which has a malloc of its own), all of this is nothing.
+// In other builds, and under AddressSanitizer (which has its own malloc), all of this does nothing.
 #pragma once
 
 #include "runtime/common/step_guard.h"
@@ -31,13 +31,13 @@ struct AllocationCounts {
   std::int64_t smallBytes = 0;
   std::int64_t mpi = 0; ///< inside MpiScope, of any size
   std::int64_t mpiBytes = 0;
-  std::int64_t products = 0; ///< inside ProductScope, of any size
-  std::int64_t productBytes = 0;
+  std::int64_t matmuls = 0; ///< inside MatmulScope, of any size
+  std::int64_t matmulBytes = 0;
 };
 
 #if FSDPC_ALLOCATION_GUARD
 
-/// While one exists, allocations of its thread are MPI's.
+/// While one exists, allocations of its thread are counted as MPI's.
 class MpiScope {
 public:
   MpiScope();
@@ -46,21 +46,21 @@ public:
   MpiScope &operator=(const MpiScope &) = delete;
 };
 
-/// While one exists, allocations are oneDNN's: its products of f32 for AVX2 take their scratch from the heap in every
-/// call, whatever scratchpad they are given, some convolutions write their code when they first run, and there is no
-/// setting against either.
-class ProductScope {
+/// While one exists, allocations are counted as oneDNN's. Its f32 matmuls for AVX2 allocate scratch on the heap in
+/// every call, whatever scratchpad they get, and some convolutions generate code when they first run. No setting
+/// disables either.
+class MatmulScope {
 public:
-  ProductScope();
-  ~ProductScope();
-  ProductScope(const ProductScope &) = delete;
-  ProductScope &operator=(const ProductScope &) = delete;
+  MatmulScope();
+  ~MatmulScope();
+  MatmulScope(const MatmulScope &) = delete;
+  MatmulScope &operator=(const MatmulScope &) = delete;
 };
 
-/// Counts of the step that runs, or of the last one.
+/// Counts of the current step, or of the last one.
 AllocationCounts stepAllocations();
 
-/// Every thread that exists now, except the calling one, is not looked at.
+/// Excludes every thread that exists now, except the calling one.
 void leaveOutOtherThreads();
 
 #else
@@ -71,10 +71,10 @@ public:
   ~MpiScope() {}
 };
 
-class ProductScope {
+class MatmulScope {
 public:
-  ProductScope() {}
-  ~ProductScope() {}
+  MatmulScope() {}
+  ~MatmulScope() {}
 };
 
 inline AllocationCounts stepAllocations() { return {}; }

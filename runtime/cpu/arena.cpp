@@ -59,7 +59,7 @@ Arena Arena::map(std::int64_t bytes, int protection, int flags, int file, std::i
 
 Arena Arena::mapPrivate(std::int64_t bytes) {
   Arena arena = map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  // Advice: where the kernel has no huge pages to give, small ones are as right.
+  // Only advice: if the kernel has no huge pages left, small ones are also correct.
   if (bytes >= hugePageBytes)
     madvise(arena.data_, bytes, MADV_HUGEPAGE);
   return arena;

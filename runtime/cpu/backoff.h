@@ -1,4 +1,4 @@
-// How a thread of this runtime waits for a counter that another thread or rank raises.
+// How a thread of this runtime waits for a counter that another thread or rank increments.
 #pragma once
 
 #include <sched.h>
@@ -6,8 +6,8 @@
 
 namespace fsdpc::rt {
 
-/// First busy (the usual wait is microseconds), then giving the core away, then short sleeps that grow to 200 us.
-/// With `oversubscribed` (more ranks than cores) the busy part is short: the rank waited for may need this core.
+/// Spins first (the usual wait is microseconds), then yields the core, then sleeps for short times that grow to 200 us.
+/// With `oversubscribed` (more ranks than cores) it spins only briefly, because the other rank may need this core.
 class Backoff {
 public:
   explicit Backoff(bool oversubscribed)
@@ -23,7 +23,7 @@ public:
       sleep();
   }
 
-  /// Whether the wait has become so long that looking at the clock costs nothing beside it.
+  /// Whether the wait has become so long that the cost of a clock read is negligible.
   bool isLong() const { return round_ > busyRounds_ && round_ % 16 == 0; }
 
 private:

@@ -15,7 +15,7 @@ std::int64_t nanosecondsBetween(std::chrono::steady_clock::time_point from, std:
   return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
 }
 
-/// What a program without a side table may use.
+/// The number of collectives available to a program without a side table.
 constexpr std::size_t unlistedCollectives = 16;
 
 std::uint64_t hashOf(const std::byte *data, std::int64_t bytes) { return Fingerprint().addBytes(data, bytes).value(); }
@@ -127,7 +127,7 @@ std::uint64_t Communicator::fingerprintOf(const CollectiveRequest &request) cons
   return fingerprint.value() | 1;
 }
 
-/// As the side table describes it.
+/// The collective as described by the side table.
 TracedCollective Communicator::traced(int collective) const {
   TracedCollective record;
   const auto index = static_cast<std::size_t>(collective);
@@ -179,7 +179,7 @@ void Communicator::wait(Ticket ticket) {
 }
 
 void Communicator::drain() {
-  // Not in order of sequence, but in an order that is the same on every rank.
+  // Not in order of sequence, but in the same order on every rank.
   for (Outstanding &entry : outstanding_)
     if (!entry.waited)
       wait({entry.request.sequence, entry.request.collective});
@@ -230,9 +230,9 @@ void Communicator::slowDown(const CollectiveRequest &request) const {
   auto bytes = static_cast<double>(request.elements);
   if (request.op != CollectiveOp::allGather)
     bytes *= static_cast<double>(byteSize(request.dtype));
-  bytes *= request.group->size; // elements are those of a shard, or all_reduce's whole, of which every member has one
+  bytes *= request.group->size; // elements counts a shard or, for all_reduce, a full buffer; every member has one
   const double added = link.microseconds + (link.bytesPerMicrosecond > 0 ? bytes / link.bytesPerMicrosecond : 0);
-  // By default the kernel rounds a sleep up by 50 us, which would be charged to the link.
+  // By default the kernel rounds a sleep up by 50 us, which would distort the simulated link.
   prctl(PR_SET_TIMERSLACK, 1);
   std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(added));
 }
@@ -252,7 +252,7 @@ void Communicator::countSkew(const CollectiveRequest &request, Clock::time_point
 }
 
 Failure Communicator::timeoutFailure(const CollectiveRequest &request, int missing) const {
-  // Counters tell who is behind; signs of life tell who is stopped.
+  // Counters show which rank is late. Heartbeats show which rank is stopped.
   const auto seen = options_.pulse ? missingRank(*options_.pulse, options_.timeoutSeconds) : std::nullopt;
   return lateFailure(traced(request), seen.value_or(missing), options_.timeoutSeconds);
 }

@@ -1,33 +1,34 @@
-// The communicator of one rank: numbers collectives, runs their bodies on the stream of their channel, waits for what
-// `wait` promises.
+// The communicator of one rank: numbers collectives, runs their bodies on the stream of their channel, and implements
+// the guarantees of `wait`.
 //
 // All collectives of a rank have one sequence, 1, 2, 3 ..., in the order they are started, over all groups and
-// channels; it is the same on every rank, because all ranks run the same program. A collective goes through four
-// moments on each member of its group:
+// channels. It is the same on every rank, because all ranks run the same program. A collective passes four states on
+// each member of its group:
 //
-//   ready    started: the operand is complete (the start stands after the statement that made it, on the same thread)
+//   ready    started: the operand is complete (the start follows the statement that made it, on the same thread)
 //   begun    the body runs: every member is ready, peers' operands may be read
 //   done     this rank's result is complete and it reads no peer's operand any more
-//   waited   every member is done: the operand's memory may be used again
+//   waited   every member is done: the operand's memory may be reused
 //
-// Transports differ in how these moments are made known: SharedCommunicator raises counters in shared memory,
-// MpiCommunicator leaves it to the library, whose collectives copy the operand away.
+// Transports differ in how they publish these states: SharedCommunicator raises counters in shared memory,
+// MpiCommunicator relies on the library, whose collectives copy the operand.
 //
-// Why no order of groups, channels and waits deadlocks. Starts and waits are one list of operations, the same on every
+// Why no order of groups, channels and waits deadlocks. Starts and waits form one list of operations, the same on every
 // rank.
 //
 // Shared windows, streams inline or threads: a body waits for `ready` only, which a start raises without running
-// anything. Take the rank furthest back in the list; it is in operation p, a wait for collective s or a start that
-// makes room in a ring. Every rank is at p or further, so whatever was started before p is ready everywhere, and the
-// bodies of this rank run. In a wait it then needs its peers to be done with s: a peer further on has left p, so it was
-// done; a peer at p runs its own body of s by the same argument. So the rank furthest back always goes on.
+// anything. Take the rank with the least progress in the list. It is in operation p: a wait for collective s, or a
+// start that makes space in a ring. Every rank is at p or further, so everything started before p is ready everywhere,
+// and the bodies of this rank run. In a wait it then needs its peers to be done with s. A peer further on has left p,
+// so it was done. A peer at p runs its own body of s by the same argument. So the rank with the least progress always
+// continues.
 //
-// Plain MPI, inline: a body also waits for the bodies of its peers. Which bodies an operation runs (those of a channel
-// up to the one waited for) the list alone decides, so every rank runs the same bodies in the same order, over both
-// channels; all peers join the rank furthest back in that order.
+// Plain MPI, inline: a body also waits for the bodies of its peers. The list alone decides which bodies an operation
+// runs (those of a channel up to the one waited for), so every rank runs the same bodies in the same order, over both
+// channels. All peers join the rank with the least progress in that order.
 //
 // Plain MPI, threads: of the collectives that are not complete on all members take the first, t. A member that has not
-// started t waits for an earlier one, but those are complete; a stream that has not reached t is in an earlier one, but
+// started t waits for an earlier one, but those are complete. A stream that has not reached t is in an earlier one, but
 // those are complete. So all members are in t.
 #pragma once
 
@@ -52,12 +53,12 @@ enum class CollectiveOp : std::uint8_t { allGather, reduceScatter, allReduce };
 /// As in plan.json: "all_gather", "reduce_scatter", "all_reduce".
 const char *nameOf(CollectiveOp op);
 
-/// The ranks among which a collective runs: `stride` apart, counted in rank order.
+/// The ranks among which a collective runs: `stride` apart, numbered in rank order.
 struct RankGroup {
   int first = 0;
   int stride = 1;
   int size = 1;
-  int member = 0; ///< which of them this rank is
+  int member = 0; ///< the position of this rank
 
   int rankOf(int index) const { return first + index * stride; }
 };
@@ -65,41 +66,41 @@ struct RankGroup {
 struct CollectiveRequest {
   CollectiveOp op = CollectiveOp::allGather;
   DType dtype = DType::u8;
-  Channel channel = Channel::comm; ///< given by Communicator::start, as are group and sequence
-  int collective = 0;              ///< index of the side table
+  Channel channel = Channel::comm; ///< set by Communicator::start, as are group and sequence
+  int collective = 0;              ///< index into the side table
   const RankGroup *group = nullptr;
   std::uint64_t sequence = 0;
   std::uint64_t fingerprint =
-      0; ///< given by Communicator::start: of all that ranks must have in common; 0: not compared
+      0; ///< set by Communicator::start: hash of everything that must agree between ranks; 0: not compared
   std::int64_t sourceOffsetBytes = 0; ///< in every rank's window
-  const std::byte *source = nullptr;  ///< the same place in this rank's window
+  const std::byte *source = nullptr;  ///< the same location in this rank's window
   std::byte *destination = nullptr;
   std::byte *staging = nullptr;
-  std::int64_t elements = 0; ///< of the shard (all_gather, in bytes; reduce_scatter) or of the whole (all_reduce)
-  CollectiveRecord *record = nullptr; ///< --profile: where its moments go
+  std::int64_t elements = 0; ///< of the shard (all_gather, in bytes; reduce_scatter) or of the full buffer (all_reduce)
+  CollectiveRecord *record = nullptr; ///< --profile: receives its times
 };
 
 struct CommunicatorOptions {
-  /// How long to wait for a peer in one collective; with a pulse, while no rank at all gets on.
+  /// How long to wait for a peer in one collective. With a pulse: how long to wait while no rank makes progress.
   double timeoutSeconds = 100;
-  /// How long a rank that is not the one to report a time-out leaves that to the lower one, and how long one that sees
-  /// the run end waits to be ended with it.
+  /// How long a rank waits for a lower rank to report a time-out, and how long a rank waits to be ended once another
+  /// rank has ended the run.
   double graceSeconds = 5;
   bool oversubscribed = false; ///< more ranks than cores on this host
   std::span<const CollectiveInfo> collectives = {};
   std::span<const MeshAxisInfo> axes = {};
-  Pulse *pulse = nullptr; ///< signs of life and traces of collectives go there; null in tests that need neither
+  Pulse *pulse = nullptr; ///< receives heartbeats and traces of collectives; null in tests that need neither
   DebugCollectives debug = DebugCollectives::sequence;
   SlowLink slowLink = {};
-  /// Tests delay ranks here: called on the thread that runs the body, after all ranks are ready and before anything is
-  /// read.
+  /// Hook for tests that delay ranks. Called on the thread that runs the body, after all ranks are ready and before
+  /// anything is read.
   std::function<void(std::uint64_t sequence)> whenBegun = {};
 };
 
 struct CommunicatorTimes {
-  double communicationMicroseconds = 0; ///< bodies ran, waiting for peers not counted
-  double exposedMicroseconds = 0;       ///< the compute thread stood in `wait` although every rank had arrived
-  double skewMicroseconds = 0;          ///< it stood there because some rank had not
+  double communicationMicroseconds = 0; ///< time in bodies, without waits for peers
+  double exposedMicroseconds = 0;       ///< time of the compute thread in `wait` after every rank had arrived
+  double skewMicroseconds = 0;          ///< time in `wait` before every rank had arrived
 };
 
 class Communicator {
@@ -111,16 +112,16 @@ public:
 
   /// Announces the operand and enqueues the body on the stream, which is that of the collective's channel.
   Ticket start(Stream &stream, CollectiveRequest request);
-  /// Throws Failure{timeout} if some rank does not come, with the details of the closing line
-  /// `[unit=<unit>] seq=<sequence> op=<op> missing=<the lowest missing rank>`; where a group is not all ranks, a
-  /// missing member may wait for a rank of another group, and that one is named.
+  /// Throws Failure{timeout} if a rank does not arrive, with the details of the closing line `[unit=<unit>]
+  /// seq=<sequence> op=<op> missing=<the lowest missing rank>`. If the group is not all ranks, a missing member may
+  /// itself wait for a rank of another group; then that rank is named.
   void wait(Ticket ticket);
-  /// Waits for everything that is outstanding: at the end of a run a collective may be that was started for a step that
-  /// does not come. Called by all ranks at the same place of the program.
+  /// Waits for all outstanding collectives: at the end of a run, one may have been started for a step that does not
+  /// follow. Called by all ranks at the same point of the program.
   void drain();
 
-  /// What accumulated since the last call, from the thread that waits. Collectives may be outstanding: a body counts
-  /// when it ends, the times in `wait` when `wait` returns.
+  /// Returns the times accumulated since the last call. Called from the thread that waits. Collectives may be
+  /// outstanding: a body counts when it ends, the time in `wait` when `wait` returns.
   CommunicatorTimes takeTimes();
 
   int rank() const { return rank_; }
@@ -130,31 +131,32 @@ public:
 protected:
   using Clock = std::chrono::steady_clock;
 
-  /// Tells peers that the operand of `request` is complete. On the calling thread.
+  /// Tells peers that the operand of `request` is complete. Runs on the calling thread.
   virtual void announce(const CollectiveRequest &request) = 0;
-  /// Waits for peers to be ready and produces the result. On the stream.
+  /// Waits for peers to be ready and produces the result. Runs on the stream.
   virtual void run(const CollectiveRequest &request) = 0;
-  /// On the calling thread, in `wait`: returns when every rank is ready / has begun / is done. A transport that cannot
-  /// tell returns at once and calls `countSkew` from `run`; its `run` must not return before the operand is free.
+  /// Called in `wait`, on the calling thread. Returns when every rank is ready / has begun / is done. A transport that
+  /// cannot observe this returns immediately and calls `countSkew` from `run`. Its `run` must not return before the
+  /// operand is free.
   virtual void awaitReady(const CollectiveRequest &request) = 0;
   virtual void awaitBegun(const CollectiveRequest &request) = 0;
   virtual void awaitDone(const CollectiveRequest &request) = 0;
 
-  /// Sleeps for what a slow link adds. At the end of every body, before it counts.
+  /// Sleeps for the delay of a slow link. Called at the end of every body, before its time is counted.
   void slowDown(const CollectiveRequest &request) const;
   void countCommunication(const CollectiveRequest &request, Clock::time_point since);
   void countSkew(const CollectiveRequest &request, Clock::time_point since);
   const CommunicatorOptions &options() const { return options_; }
   /// Index into the mesh axes; -1: all ranks.
   int axisOf(int collective) const;
-  /// Called by `run` once every rank is there, before anything is read.
+  /// Called by `run` once every rank has arrived, before anything is read.
   void markBegun(const CollectiveRequest &request);
   /// Whether a wait that began at `since` has lasted too long.
   bool isLate(Clock::time_point since) const;
-  /// The failure of a collective that a rank did not reach in time: `missing`, unless signs of life tell better.
+  /// The failure of a collective that a rank did not reach in time: `missing`, unless heartbeats identify another rank.
   Failure timeoutFailure(const CollectiveRequest &request, int missing) const;
-  /// The failure of a rank whose peer came to another collective, of this index of the side table, or to the same one
-  /// with other arguments. Details: `[unit=] seq= op= other=<peer> [other_unit=] other_op=`.
+  /// The failure of a rank whose peer has reached another collective, with this index in the side table, or the same
+  /// one with other arguments. Details: `[unit=] seq= op= other=<peer> [other_unit=] other_op=`.
   Failure disagreement(const CollectiveRequest &request, int peer, int peerCollective) const;
 
 private:
@@ -163,7 +165,7 @@ private:
   TracedCollective traced(int collective) const;
   void runAndMark(const CollectiveRequest &request);
 
-  /// Of a collective of the side table: it is outstanding at most once.
+  /// The state of a collective of the side table, which is outstanding at most once.
   struct Outstanding {
     CollectiveRequest request;
     Stream *stream = nullptr;
@@ -179,7 +181,7 @@ private:
   const CommunicatorOptions options_;
   std::vector<RankGroup> groups_; ///< all ranks, then one per mesh axis
   std::uint64_t sequence_ = 0;
-  std::vector<Outstanding> outstanding_; ///< by index of the side table
+  std::vector<Outstanding> outstanding_; ///< indexed like the side table
   std::atomic<std::int64_t> communicationNanoseconds_{0};
   std::array<std::atomic<std::int64_t>, channelCount> bodySkewNanoseconds_{};
   std::int64_t exposedNanoseconds_ = 0;

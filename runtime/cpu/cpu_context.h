@@ -1,4 +1,4 @@
-// What the cpu target adds to the context of a program.
+// Additions of the cpu target to the context of a program.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -12,7 +12,7 @@ struct CpuContext : TargetContext {
   Communicator *communicator = nullptr;
   Stream *commStream = nullptr;   ///< where collectives run: a worker thread, or inline
   Stream *copyStream = nullptr;   ///< where copies to and from the host's arena run; null without such an arena
-  Stream *reduceStream = nullptr; ///< where reductions run that have a communicator of their own; else null
+  Stream *reduceStream = nullptr; ///< where reductions run if they have their own communicator; else null
 };
 
 inline CpuContext &cpuOf(const Context &context) { return *static_cast<CpuContext *>(context.target); }

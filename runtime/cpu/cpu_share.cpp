@@ -19,7 +19,7 @@ cpu_set_t affinityOf(pid_t process) {
   return set;
 }
 
-/// Open MPI passes a binding that the user chose, and not the one it chooses itself.
+/// Open MPI passes on a binding that the user chose, but not one that it chooses itself.
 bool boundByLauncherAlone() {
   return std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE") && !std::getenv("OMPI_MCA_hwloc_base_binding_policy");
 }
@@ -31,7 +31,7 @@ int readTopology(int cpu, const char *name) {
   return value;
 }
 
-/// Socket by socket, core by core; the hardware threads of a core are neighbours.
+/// Sorted by socket, then by core. The hardware threads of a core are adjacent.
 std::vector<int> inCoreOrder(const cpu_set_t &set) {
   std::vector<std::tuple<int, int, int>> order;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The number after `key` (which includes its colon or blank) at the start of a line.
+/// Returns the number after `key` (which includes its colon or blank) at the start of a line.
 std::optional<std::int64_t> readField(const std::string &path, const std::string &key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -22,7 +22,7 @@ std::optional<std::int64_t> readField(const std::string &path, const std::string
   return std::nullopt;
 }
 
-/// A file that holds one number; "max" is no limit.
+/// Reads a file with one number; "max" means no limit.
 std::optional<std::int64_t> readNumber(const std::string &path) {
   std::ifstream file(path);
   std::string text;
@@ -51,8 +51,8 @@ std::int64_t leftInGroup(const std::string &folder, const GroupFiles &files) {
   return std::max<std::int64_t>(0, *limit - *used + cache);
 }
 
-/// The least that the group at `path` and those above it leave. Inside a container the path may not exist: then only
-/// the root of the mount tells.
+/// The minimum left in the group at `path` and the groups above it. Inside a container the path may not exist. Then
+/// only the root of the mount counts.
 std::int64_t leftInHierarchy(const std::string &mount, std::string path, const GroupFiles &files) {
   std::int64_t left = leftInGroup(mount, files);
   while (!path.empty() && path != "/") {
@@ -67,7 +67,7 @@ std::int64_t leftInControlGroups(const std::string &root) {
                                leftInHierarchy(root + "/sys/fs/cgroup/memory", "", version1));
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    // hierarchy:controllers:path
+    // Format: hierarchy:controllers:path
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos)

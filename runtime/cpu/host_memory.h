@@ -1,4 +1,4 @@
-// What the host says about memory: how much is left.
+// The memory that the host has left.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace fsdpc::rt {
 
-/// What new pages can still be had without taking them from anybody: MemAvailable + SwapFree, but no more than any
+/// The memory available for new pages without reclaiming memory in use: MemAvailable + SwapFree, but no more than any
 /// memory control group above this process leaves (version 1 or 2, its reclaimable page cache counted as free). -1 if
-/// the kernel does not tell. `root` is put before /proc and /sys in tests.
+/// unknown. `root` is put before /proc and /sys in tests.
 std::int64_t readAvailableMemoryBytes(const std::string &root = "");
 
 /// "123456 bytes (120.6 KiB)"

@@ -24,7 +24,7 @@ int sizeOf(MPI_Comm communicator) {
   return size;
 }
 
-/// `bytes` bytes, the next ones `strideBytes` further on.
+/// An MPI type of `bytes` bytes; consecutive elements are `strideBytes` apart.
 class StridedBlock {
 public:
   StridedBlock(int bytes, std::int64_t strideBytes) {
@@ -106,7 +106,7 @@ void MpiCommunicator::run(const CollectiveRequest &request) {
 void MpiCommunicator::awaitArrival(const CollectiveRequest &request) {
   const auto since = Clock::now();
   MPI_Request barrier;
-  // A maximum of the fingerprint and of its complement is a barrier that also tells whether all are equal.
+  // The maximum of the fingerprint and of its complement is a barrier that also shows whether all are equal.
   std::uint64_t *arrival = channelFor(request).arrival;
   arrival[0] = request.fingerprint;
   arrival[1] = ~request.fingerprint;
@@ -187,13 +187,14 @@ void MpiCommunicator::failLate(const CollectiveRequest &request) {
   int lowestPresent = 0;
   while (!present[request.group->rankOf(lowestPresent)])
     ++lowestPresent;
-  // The lowest rank that is there reports; the others only if it does not.
+  // The lowest rank that is present reports; the others only if it does not.
   if (lowestPresent != request.group->member)
     std::this_thread::sleep_for(std::chrono::duration<double>(options().graceSeconds));
   throw timeoutFailure(request, missingRank(request, present));
 }
 
-/// The lowest member that is missing. If all wait, one of them waits for a rank of another group: the lowest of those.
+/// Returns the lowest missing member. If all members wait, one of them waits for a rank of another group: returns the
+/// lowest missing rank of all.
 int MpiCommunicator::missingRank(const CollectiveRequest &request, const std::vector<bool> &present) const {
   for (int member = 0; member < request.group->size; ++member)
     if (const int peer = request.group->rankOf(member); !present[peer])

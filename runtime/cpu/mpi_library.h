@@ -1,4 +1,4 @@
-// mpi.h as this runtime uses it: the C interface. The C++ one, which some libraries add, was removed from MPI in 2012
+// mpi.h with the C interface only. The C++ interface, which some libraries still include, was removed from MPI in 2012
 // and does not compile without warnings.
 #pragma once
 

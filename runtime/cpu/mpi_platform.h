@@ -1,7 +1,7 @@
-// The cpu target's Platform: MPI for processes and host-side exchange, arenas and transport as the program was planned.
+// The cpu target's Platform: MPI for processes and host-side exchange; arenas and transport as planned.
 //
-// Ranks of one host map each other's windows (SharedCommunicator). A program planned for plain MPI keeps its window to
-// itself (MpiCommunicator). A world of one rank needs neither launcher nor shared memory.
+// Ranks of one host map each other's windows (SharedCommunicator). A program planned for plain MPI does not share its
+// window (MpiCommunicator). A world of one rank needs neither launcher nor shared memory.
 #pragma once
 
 #include "runtime/common/platform.h"
@@ -20,7 +20,7 @@ namespace fsdpc::rt {
 
 class MpiPlatform final : public Platform {
 public:
-  /// MPI is initialized; it is finalized with this object.
+  /// Requires: MPI is initialized. The destructor finalizes it.
   explicit MpiPlatform(int providedThreadLevel);
   ~MpiPlatform() override;
 
@@ -40,8 +40,8 @@ public:
   const char *streamModeName() const override;
   std::optional<CommunicationTimes> takeCommunicationTimes() override;
   void drainCollectives() override;
-  void noteProducts(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
-  double replayProductsMicroseconds() override { return MatmulLog::replayMicroseconds(); }
+  void recordMatmuls(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
+  double replayMatmulsMicroseconds() override { return MatmulLog::replayMicroseconds(); }
   [[noreturn]] void abort(int exitCode) override;
 
 private:
@@ -56,13 +56,13 @@ private:
   const int threadLevel_;
   int rank_ = 0;
   int worldSize_ = 1;
-  MPI_Comm world_ = MPI_COMM_NULL; ///< host-side exchange; collectives of the step have a handle of their own
+  MPI_Comm world_ = MPI_COMM_NULL; ///< for host-side exchange; collectives of the step have their own handles
   MPI_Comm host_ = MPI_COMM_NULL;  ///< the ranks of this host
   const ProgramInfo *program_ = nullptr;
   std::int64_t proportionalSetBytesBefore_ = 0;
   Arena privateArena_;
   Arena hostArena_;
-  Arena privateWindow_; ///< where peers do not read
+  Arena privateWindow_; ///< not readable by peers
   Arena privateControl_;
   Arena heartbeats_; ///< outside the plan, like the control block
   std::optional<SharedWindows> sharedWindows_;

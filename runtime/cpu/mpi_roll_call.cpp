@@ -9,14 +9,14 @@ namespace {
 constexpr int questionTag = 1;
 constexpr int answerTag = 2;
 
-/// Empty messages: the tag says all. They are never waited for; the run ends soon after.
+/// Posts an empty message; only the tag matters. It is never waited for, because the run ends soon after.
 void post(MPI_Comm communicator, int rank, int tag) {
   MPI_Request request;
   MPI_Isend(nullptr, 0, MPI_BYTE, rank, tag, communicator, &request);
   MPI_Request_free(&request);
 }
 
-/// The sender of one message with this tag, taken; -1 if there is none.
+/// Receives one message with this tag and returns its sender; -1 if there is none.
 int take(MPI_Comm communicator, int tag) {
   int arrived = 0;
   MPI_Status status;

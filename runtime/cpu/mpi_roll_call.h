@@ -1,8 +1,8 @@
-// Who is missing, when a collective of the plain MPI path does not complete.
+// Finds the missing ranks when a collective of the plain MPI path does not complete.
 //
-// MPI does not tell which rank a collective waits for. So a rank whose time is up asks every other rank by a small
-// message; a rank that itself waits in a collective answers at once, and a rank that computes, hangs or is gone does
-// not. Every wait on this path calls `answer` now and then.
+// MPI does not report which rank a collective waits for. So a rank whose time limit has passed queries every other rank
+// with a small message. A rank that itself waits in a collective answers immediately. A rank that computes, hangs or
+// has ended does not. Every wait on this path calls `answer` repeatedly.
 #pragma once
 
 #include "runtime/cpu/mpi_library.h"
@@ -14,14 +14,14 @@ namespace fsdpc::rt {
 
 class RollCall {
 public:
-  /// `communicator` is the library's handle that the collectives use too; point-to-point messages do not mix with
-  /// those.
+  /// `communicator` is the MPI handle that the collectives also use; point-to-point messages do not mix with
+  /// collectives.
   RollCall(MPI_Comm communicator, int rank, int worldSize);
 
-  /// Answers questions of other ranks that have arrived.
+  /// Answers queries of other ranks that have arrived.
   void answer();
 
-  /// Ranks that answer within `waitSeconds`, this one included, answering others meanwhile.
+  /// Returns the ranks that answer within `waitSeconds`, including this one. Answers other ranks meanwhile.
   std::vector<bool> ask(double waitSeconds);
 
 private:

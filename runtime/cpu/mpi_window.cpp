@@ -26,7 +26,7 @@ struct Group {
   int size;
 };
 
-/// Directories to try after each other; "" is anonymous memory. Rank 0's list is what counts.
+/// Directories to try in order; "" is anonymous memory. Only rank 0's list is used.
 std::vector<std::string> candidateStores() {
   if (const char *directory = std::getenv("FSDPC_WINDOW_DIRECTORY"))
     return {directory};
@@ -56,7 +56,8 @@ WindowStore openTogether(const Group &group, const std::string &directory, std::
   return group.rank == 0 ? std::move(created) : std::move(opened);
 }
 
-/// What `open` gives for the first of rank 0's candidates that works on every rank; else its first failure is thrown.
+/// Returns the result of `open` for the first of rank 0's candidates that works on every rank. If none works, throws
+/// the first failure.
 template <class Open>
 auto inFirstStore(const Group &group, Open open) {
   const std::vector<std::string> stores = candidateStores();
@@ -80,7 +81,7 @@ SharedWindows openIn(const Group &group, const std::string &directory, std::int6
   WindowStore store = openTogether(group, directory, controlOffset + controlBytes);
   SharedWindows windows;
   attemptTogether(group.communicator, [&] {
-    // Each rank has its own part reserved by itself, so that the pages come from the memory nearest to it.
+    // Each rank reserves its own part, so that the pages come from the memory nearest to it.
     store.reserve(windowBytes * group.rank, windowBytes);
     if (group.rank == 0)
       store.reserve(controlOffset, controlBytes);
@@ -115,7 +116,7 @@ void attemptTogether(MPI_Comm communicator, const std::function<void()> &attempt
     return;
   MPI_Bcast(&message, sizeof message, MPI_BYTE, lowest, communicator);
   Failure failure(static_cast<ExitCode>(message.exitCode), message.text, true);
-  failure.speakingRank = lowest;
+  failure.reportingRank = lowest;
   throw failure;
 }
 

@@ -13,13 +13,13 @@
 #include <string>
 #include <unistd.h>
 
-// There if a library of this process (oneDNN) computes with OpenMP.
+// Defined if a library of this process (oneDNN) uses OpenMP.
 extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace fsdpc::rt {
 namespace {
 
-/// MPI counts in `int`.
+/// MPI counts are of type `int`.
 constexpr std::int64_t pieceBytes = std::int64_t{1} << 30;
 
 int sizeOf(MPI_Comm communicator) {
@@ -40,7 +40,7 @@ void reportArena(const char *name, const ProgramInfo &program, Space space, cons
   const int length = std::snprintf(
       line, sizeof line, "arena %s: planned %lld used %lld changed %lld\n", name, static_cast<long long>(arena.bytes()),
       static_cast<long long>(usedBytes(program, space)), static_cast<long long>(arena.changedBytes()));
-  // One write, so that lines of different ranks do not mix.
+  // A single write, so that lines of different ranks do not interleave.
   std::fflush(stdout);
   [[maybe_unused]] const auto written = write(STDOUT_FILENO, line, static_cast<std::size_t>(length));
 }
@@ -68,7 +68,8 @@ void MpiPlatform::openHeartbeats() {
   try {
     heartbeats_ = openSharedPage(host_, bytes);
   } catch (const Failure &) {
-    // Without memory in common each rank watches itself. Shared windows, if the program needs them, say what is wrong.
+    // Without shared memory each rank watches only itself. If the program needs shared windows, opening them reports
+    // the error.
     const std::int64_t pageBytes = sysconf(_SC_PAGESIZE);
     heartbeats_ = Arena::mapPrivate((bytes + pageBytes - 1) / pageBytes * pageBytes);
   }
@@ -78,7 +79,7 @@ MpiPlatform::~MpiPlatform() {
   try {
     drainCollectives();
   } catch (const Failure &) {
-    // The run has ended, well or with a message of its own.
+    // The run has already ended, successfully or with its own message.
   }
   commStream_.reset();
   reduceStream_.reset();
@@ -159,7 +160,7 @@ void MpiPlatform::mapArenas(const ProgramInfo &program) {
 void MpiPlatform::startStreams(StreamMode requested, bool callsMpi, const CpuShare &share) {
   bool threads = requested == StreamMode::threads ||
                  (requested == StreamMode::automatic && worldSize_ > 1 && share.hostCores > sizeOf(host_));
-  // Where MPI tolerates one thread at a time, its collectives have to run on the one that also calls it between steps,
+  // If MPI allows only one thread at a time, its collectives must run on the thread that also calls it between steps,
   // when a collective may be outstanding.
   if (callsMpi && threadLevel_ < MPI_THREAD_MULTIPLE) {
     if (requested == StreamMode::threads)
@@ -168,7 +169,7 @@ void MpiPlatform::startStreams(StreamMode requested, bool callsMpi, const CpuSha
                     true);
     threads = false;
   }
-  // The same on every rank, also where hosts differ.
+  // The same on every rank, even if hosts differ.
   threads = maxOverRanks(threads) != 0;
   const Stream::Mode mode = threads ? Stream::Mode::threads : Stream::Mode::inlined;
   commStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
@@ -255,8 +256,8 @@ std::int64_t MpiPlatform::mappedArenaBytes() const {
   return privateArena_.bytes() + (sharedWindows_ ? sharedWindows_->own : privateWindow_).bytes();
 }
 
-// All ranks are at the same place of the program. A collective that only some of them ran would leave the others
-// waiting in MPI.
+// All ranks are at the same point of the program. If only some of them ran a collective, the others would wait in MPI
+// forever.
 void MpiPlatform::drainCollectives() {
   if (communicator_)
     communicator_->drain();

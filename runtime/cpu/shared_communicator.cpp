@@ -77,12 +77,12 @@ void SharedCommunicator::run(const CollectiveRequest &request) {
 
 void SharedCommunicator::copyAll(const CollectiveRequest &request) const {
   const RankGroup &group = *request.group;
-  // Own shard first, then round: so ranks do not all read the same peer at once.
+  // Starts with the own shard and continues with the next member, so that ranks do not all read the same peer.
   for (int i = 0; i < group.size; ++i) {
     const int member = (group.member + i) % group.size;
     std::byte *to = request.destination + member * request.elements;
     const std::byte *from = operandOf(group.rankOf(member), request);
-    if (to != from) // in place: the own shard already lies where it goes
+    if (to != from) // in place: the own shard is already at its destination
       std::memcpy(to, from, request.elements);
   }
 }
@@ -126,12 +126,12 @@ void SharedCommunicator::throwIfEnded() const {
   const std::uint32_t ended = control_.ended();
   if (ended == 0)
     return;
-  // The rank that ended the run has said why, and ends this process too; if it does not come to that, leave quietly.
+  // The rank that ended the run has reported why, and also ends this process. If it fails to do so, exit quietly.
   std::this_thread::sleep_for(std::chrono::duration<double>(options().graceSeconds));
   throw Failure(static_cast<ExitCode>(ended & 0xFFFF), "rank " + std::to_string((ended >> 16) - 1) + " ended the run");
 }
 
-int SharedCommunicator::furthestBehind(int missing) const {
+int SharedCommunicator::slowestRank(int missing) const {
   const auto readyOf = [this](int peer) { return control_.of(peer).ready.load(std::memory_order_acquire); };
   for (int peer = 0; peer < worldSize(); ++peer)
     if (readyOf(peer) < readyOf(missing))
@@ -151,11 +151,11 @@ void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &req
   }
   if (lowestMissing < 0)
     return;
-  // The lowest rank that is there reports; the others only if it does not.
+  // The lowest rank that is present reports; the others only if it does not.
   if (lowestPresent != rank() && !isLate(since + std::chrono::duration_cast<Clock::duration>(
                                                      std::chrono::duration<double>(options().graceSeconds))))
     return;
-  throw timeoutFailure(request, group.size == worldSize() ? lowestMissing : furthestBehind(lowestMissing));
+  throw timeoutFailure(request, group.size == worldSize() ? lowestMissing : slowestRank(lowestMissing));
 }
 
 } // namespace fsdpc::rt

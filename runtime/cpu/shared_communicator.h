@@ -1,9 +1,9 @@
-// Collectives between the ranks of one host: every rank reads its peers' windows where they lie.
+// Collectives between the ranks of one host: every rank reads its peers' windows in place.
 //
-// all_gather copies each peer's shard straight into the destination; reduce_scatter sums this rank's slice out of all
-// windows into the shard; all_reduce sums the whole on every rank. Nothing is staged. What orders the reads and writes
-// of different ranks are the counters of a control block: one cache line per counter's writer, each counter raised by
-// one rank only.
+// all_gather copies each peer's shard straight into the destination. reduce_scatter sums this rank's slice of all
+// windows into the shard. all_reduce sums the full buffer on every rank. Nothing is staged. The counters of a control
+// block order the reads and writes of different ranks. Each counter is written by one rank only, and each writer has
+// its own cache line.
 #pragma once
 
 #include "runtime/cpu/communicator.h"
@@ -12,26 +12,27 @@
 
 namespace fsdpc::rt {
 
-/// What ranks share beside their windows. Lives in memory that every rank maps (or, in tests, in the memory of the
-/// process whose threads play the ranks); zero-filled memory is a valid start. Outside the plan.
+/// Shared state of ranks other than their windows. Lives in memory that every rank maps (or, in tests, in the memory of
+/// the process whose threads act as ranks). Zero-filled memory is a valid start. Outside the plan.
 class ControlBlock {
 public:
   static std::int64_t bytesFor(int worldSize);
-  /// `memory`: bytesFor(worldSize) zero bytes, on a cache line.
+  /// `memory`: bytesFor(worldSize) zero bytes, aligned to a cache line.
   static ControlBlock *at(void *memory) { return static_cast<ControlBlock *>(memory); }
 
-  /// Written by one rank each; a number is the sequence of the last collective for which this moment has come. The
+  /// Each is written by one rank. A value is the sequence of the last collective that has reached this state. The
   /// sequence counts over all channels, and within a channel it ascends.
   struct ChannelProgress {
     alignas(64) std::atomic<std::uint64_t> begun; ///< by the channel's stream, as is `done`
     std::atomic<std::uint64_t> done;
   };
-  /// What a rank came to, readable once `ready` says so, until its slot is needed again.
+  /// The collective that a rank has reached. Readable once `ready` has its sequence, until its slot is reused.
   struct Announcement {
     std::atomic<std::uint64_t> tagged; ///< low 16 bits of the sequence, high 48 of the fingerprint; 0: not compared
     std::atomic<int> collective;       ///< index of the side table
   };
-  /// More than ranks are apart: one may have started that many collectives that another has not yet run.
+  /// Slots of announcements. Exceeds the number of collectives that one rank may have started and another has not yet
+  /// run.
   static constexpr std::uint64_t announcements = 64;
   struct Progress {
     alignas(64) std::atomic<std::uint64_t> ready; ///< by the thread that starts collectives
@@ -40,9 +41,9 @@ public:
   };
   Progress &of(int rank) { return progress()[rank]; }
 
-  /// Makes every rank that waits, or will wait, in a collective throw Failure{exitCode}. The first caller's code stays.
+  /// Makes every rank that waits, or will wait, in a collective throw Failure{exitCode}. The first caller's code wins.
   void endRun(int rank, int exitCode);
-  /// 0 while the run goes on; otherwise (rank + 1) << 16 | exitCode.
+  /// 0 while the run continues; otherwise (rank + 1) << 16 | exitCode.
   std::uint32_t ended() const { return ended_.load(std::memory_order_acquire); }
 
 private:
@@ -53,8 +54,8 @@ private:
 
 class SharedCommunicator final : public Communicator {
 public:
-  /// `windows[r]`: where rank r's window is mapped in this process (readable; windows[rank] is this rank's own).
-  /// Control block and windows outlive the communicator.
+  /// `windows[r]`: the address of rank r's window in this process (readable; windows[rank] is this rank's own). Control
+  /// block and windows outlive the communicator.
   SharedCommunicator(int rank, ControlBlock &control, std::vector<const std::byte *> windows,
                      CommunicatorOptions options);
 
@@ -67,16 +68,16 @@ private:
   void awaitBegun(const CollectiveRequest &request) override { awaitMembers(Moment::begun, request); }
   void awaitDone(const CollectiveRequest &request) override { awaitMembers(Moment::done, request); }
 
-  /// Returns when the moment has come on every rank of the request's group.
+  /// Returns when every rank of the request's group has reached this state.
   void awaitMembers(Moment moment, const CollectiveRequest &request);
-  /// Throws Failure{disagreement} if some member has come to another collective.
+  /// Throws Failure{disagreement} if a member has reached another collective.
   void compareAnnouncements(const CollectiveRequest &request) const;
   bool hasCome(Moment moment, const CollectiveRequest &request, int peer) const;
   void throwIfEnded() const;
   void throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const;
-  /// A member that is missing may itself wait for a rank of another group: the rank that is behind all others, or
-  /// `missing` if it is that.
-  int furthestBehind(int missing) const;
+  /// A missing member may itself wait for a rank of another group. Returns the rank with the least progress of all, or
+  /// `missing` if it is that rank.
+  int slowestRank(int missing) const;
   void copyAll(const CollectiveRequest &request) const;
   void sum(const CollectiveRequest &request, std::int64_t offsetBytes) const;
   const std::byte *operandOf(int peer, const CollectiveRequest &request) const {

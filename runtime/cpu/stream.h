@@ -1,7 +1,7 @@
 // A stream: tasks that run one after another, in the order they were enqueued.
 //
-//   threads   a worker thread runs them as they come
-//   inlined   they run on the thread that synchronizes, when it does; nothing runs before that
+//   threads   a worker thread runs them as they arrive
+//   inlined   the thread that synchronizes runs them, when it does; nothing runs before that
 //
 // An event is a number: how many tasks of the stream must have finished. Enqueuing allocates nothing: a task is a small
 // trivially copyable function object, copied into a ring of fixed size. One thread enqueues and synchronizes (the
@@ -28,21 +28,21 @@ public:
   static constexpr std::size_t taskBytes = 112;
   static constexpr std::uint64_t capacity = 512;
 
-  /// `oversubscribed`: more ranks than cores on this host, so waiting gives the core away early.
+  /// `oversubscribed`: more ranks than cores on this host, so waits yield the core early.
   explicit Stream(Mode mode, bool oversubscribed = false);
-  /// Tasks that have not begun are dropped; one that runs is waited for.
+  /// Drops tasks that have not begun, and waits for a task that is running.
   ~Stream();
   Stream(const Stream &) = delete;
   Stream &operator=(const Stream &) = delete;
 
-  /// Puts `task()` at the end. With a full ring, first waits for (or, inlined, runs) the oldest task.
+  /// Enqueues `task()`. If the ring is full, first waits for (or, inlined, runs) the oldest task.
   template <class Task>
   Event enqueue(const Task &task) {
     static_assert(std::is_trivially_copyable_v<Task> && sizeof(Task) <= taskBytes && alignof(Task) <= 16);
     return push([](const void *stored) { (*static_cast<const Task *>(stored))(); }, &task, sizeof(Task));
   }
 
-  /// Everything enqueued so far.
+  /// An event for everything enqueued so far.
   Event record() const { return enqueued_; }
   bool finished(Event event) const { return finished_.load(std::memory_order_acquire) >= event; }
 

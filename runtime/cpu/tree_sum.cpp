@@ -11,7 +11,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// A block of every source and the sum stays in the first-level cache for up to eight ranks.
+/// Chosen so that a block of every source and the sum fit in the first-level cache for up to eight ranks.
 constexpr std::int64_t blockElements = 512;
 
 template <class T>
@@ -19,8 +19,8 @@ const T *at(const std::byte *source, std::int64_t first) {
   return reinterpret_cast<const T *>(source) + first;
 }
 
-// The destination may be one of the sources: equal index, so element-wise loops stay right, but the pointers may alias
-// and the compiler is told that iterations do not depend on each other.
+// The destination may be one of the sources. Indices are equal, so element-wise loops stay correct. But the pointers
+// may alias, so the compiler must be told that iterations are independent.
 template <class T>
 void add2(const T *a, const T *b, T *out, std::int64_t n) {
 #pragma GCC ivdep
@@ -63,13 +63,13 @@ void sumBlock(const std::byte *const *sources, int count, std::int64_t first, st
 template <class T>
 void sumAll(const std::byte *const *sources, int count, void *destination, std::int64_t elements) {
   T *out = static_cast<T *>(destination);
-  // Few sources need no partial sums, so no blocks either.
+  // Few sources need no partial sums, and so no blocks.
   const std::int64_t step = count <= 4 ? elements : blockElements;
   for (std::int64_t first = 0; first < elements; first += step)
     sumBlock(sources, count, first, std::min(step, elements - first), out + first);
 }
 
-/// The sum of a block in float.
+/// Sums a block in float.
 template <class Half>
 void sumHalfBlock(const std::byte *const *sources, int count, std::int64_t first, std::int64_t n, float *out) {
   if (count == 1) {
@@ -107,7 +107,7 @@ void treeSum(const std::byte *const *sources, int count, void *destination, std:
   case DType::f32: return sumAll<float>(sources, count, destination, elements);
   case DType::bf16: return sumHalves<Bfloat16>(sources, count, destination, elements);
   case DType::f16: return sumHalves<Float16>(sources, count, destination, elements);
-  // Unsigned: the same bits, and wrapping around is defined.
+  // Unsigned sums have the same bits, and their overflow is defined.
   case DType::i64: return sumAll<std::uint64_t>(sources, count, destination, elements);
   case DType::i32: return sumAll<std::uint32_t>(sources, count, destination, elements);
   default: throw Failure(ExitCode::internal, "a collective sums a type that has no sum over ranks");

@@ -1,9 +1,9 @@
-// The memory behind the window arenas of one host: one file that every rank maps.
+// The memory of the window arenas of one host: one file that every rank maps.
 //
-// Two kinds. `anonymous` is a memfd: no file system's size limits it (containers often give 64 MB of /dev/shm), and
-// peers open it through /proc/<pid>/fd/<n>. `inDirectory` is a file with a name, for hosts where that is not allowed;
-// its name is removed as soon as every rank has it open. Either way memory is had before a page is touched: `reserve`
-// fails with a message, where a page without memory behind it would raise SIGBUS in the middle of a step.
+// Two kinds. `anonymous` is a memfd: no file system limits its size (containers often have 64 MB of /dev/shm), and
+// peers open it through /proc/<pid>/fd/<n>. `inDirectory` is a file with a name, for hosts that do not allow this; its
+// name is removed as soon as every rank has opened it. In both cases memory is allocated before a page is touched:
+// `reserve` fails with a message, where an unbacked page would raise SIGBUS in the middle of a step.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace fsdpc::rt {
 
 class WindowStore {
 public:
-  /// What another rank needs to open the store, and to see that it opened the same one. Plain data, sent over MPI.
+  /// The data that another rank needs to open the store, and to verify that it opened the same one. Plain data, sent
+  /// over MPI.
   struct Handle {
     char path[512] = {};
     dev_t device = 0;
@@ -26,17 +27,17 @@ public:
   WindowStore &operator=(WindowStore &&other) noexcept;
   ~WindowStore(); ///< closes; mappings stay valid
 
-  /// Create a store of `bytes`, without memory yet. Throw Failure{memory}.
+  /// Creates a store of `bytes`, without memory yet. Throws Failure{memory}.
   static WindowStore anonymous(std::int64_t bytes);
   static WindowStore inDirectory(const std::string &directory, std::int64_t bytes);
-  /// Opens the store another process created. Throws Failure{memory} if this process cannot see it.
+  /// Opens the store that another process created. Throws Failure{memory} if this process cannot access it.
   static WindowStore open(const Handle &handle);
 
-  /// Gets memory for [offsetBytes, offsetBytes + bytes). Throws Failure{memory} naming the needed and the available
-  /// bytes.
+  /// Allocates memory for [offsetBytes, offsetBytes + bytes). Throws Failure{memory} naming the needed and the
+  /// available bytes.
   void reserve(std::int64_t offsetBytes, std::int64_t bytes);
 
-  /// Removes the name of a store made by `inDirectory`; nothing for other stores.
+  /// Removes the name of a store made by `inDirectory`. Does nothing for other stores.
   void removeName();
 
   int file() const { return file_; }
@@ -51,7 +52,7 @@ private:
 };
 
 /// Throws Failure{memory} if the host has less than `neededBytes` left for the arenas of its `ranks` ranks.
-/// `availableBytes` as readAvailableMemoryBytes() gives it; negative (unknown) passes.
+/// `availableBytes` is the result of readAvailableMemoryBytes(); negative (unknown) passes.
 void checkHostMemory(std::int64_t neededBytes, int ranks, std::int64_t availableBytes);
 
 } // namespace fsdpc::rt

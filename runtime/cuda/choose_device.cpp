@@ -7,7 +7,7 @@
 namespace fsdpc::rt {
 namespace {
 
-constexpr int leastCapability = 8; ///< sm_80: bf16 on tensor cores
+constexpr int minCapability = 8; ///< sm_80: bf16 on tensor cores
 
 [[noreturn]] void fail(const std::string &message) { throw Failure(ExitCode::device, message); }
 
@@ -37,9 +37,9 @@ void chooseDevice(int localRank) {
   int major = 0, minor = 0;
   checkCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, id), "cudaDeviceGetAttribute");
   checkCuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, id), "cudaDeviceGetAttribute");
-  if (major < leastCapability)
+  if (major < minCapability)
     fail("device " + std::to_string(id) + " has compute capability " + std::to_string(major) + "." +
-         std::to_string(minor) + "; " + std::to_string(leastCapability) + ".0 is needed");
+         std::to_string(minor) + "; " + std::to_string(minCapability) + ".0 is needed");
   const cudaError_t error = cudaSetDevice(id);
   if (error != cudaSuccess)
     fail("device " + std::to_string(id) + ": " + cudaGetErrorString(error));

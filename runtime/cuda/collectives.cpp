@@ -18,8 +18,8 @@ int membersOf(ncclComm_t communicator) {
   return members;
 }
 
-/// Calls enqueue(communicator, stream) and marks its beginning and end. What is captured has marks of its own, which
-/// each launch of the graph leaves anew.
+/// Calls enqueue(communicator, stream) and marks its beginning and end. A captured collective has separate marks, which
+/// each launch of the graph records again.
 template <class Enqueue>
 Ticket start(Context &context, int collective, const char *what, const Enqueue &enqueue) {
   Device &device = deviceOf(context);
@@ -52,7 +52,7 @@ Ticket allGatherStart(Context &context, int collective, Place source, void *dest
   });
 }
 
-// Plain sums: the loss seed carries every scale, and NCCL's average would lose the switch's reduction (NVLS).
+// Plain sums: the loss seed carries every scale, and NCCL's average would lose in-switch reduction (NVLS).
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
                           DType dtype, void *staging) {
   const auto *operand = context.at<std::byte>(source);

@@ -1,9 +1,9 @@
 // The collectives an emitted program calls, and the order between streams.
 //
-// A start enqueues an NCCL call on the stream of its channel, straight from the operand's place to the result's;
-// `await` before it makes that stream wait for compute, `wait` makes compute wait for the collective. The host waits
-// for neither. When a collective has ended on a rank's stream, NCCL reads this rank's operand no more, so its memory is
-// free for compute behind the wait (ir/README.md, R3).
+// A start enqueues an NCCL call on the stream of its channel, directly from the operand's address to the result's.
+// `await` before it makes that stream wait for compute, and `wait` makes compute wait for the collective. The host
+// waits for neither. When a collective has ended on a rank's stream, NCCL no longer reads this rank's operand, so
+// compute may reuse its memory after the wait (ir/README.md, R3).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -13,7 +13,7 @@
 
 namespace fsdpc::rt {
 
-/// A started collective. It stays outstanding until it is waited for, also from one step to the next.
+/// A started collective. It is outstanding until it is waited for, possibly across steps.
 struct Ticket {
   std::uint64_t sequence = 0; ///< 0: not started yet
   int collective = 0;
@@ -22,9 +22,9 @@ struct Ticket {
 /// Gathers `shardBytes` from every member's `source` into `destination`[members x shardBytes], in member order.
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes);
 
-/// Sums `source`[members x shardElements] over the group; member m keeps slice m in `destination`. Without `staging` in
-/// NCCL's order, which may change with its version and the number of nodes; with it (members x shardElements) in that
-/// of tree_sum.h: the parts are exchanged, and summed here.
+/// Sums `source`[members x shardElements] over the group; member m keeps slice m in `destination`. Without `staging`,
+/// in NCCL's order, which may change with its version and the number of nodes. With `staging` (members x
+/// shardElements), in the order of tree_sum.h: the members exchange their slices and sum them here.
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
                           DType dtype, void *staging);
 
@@ -32,20 +32,20 @@ Ticket reduceScatterStart(Context &context, int collective, Place source, void *
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
                       DType dtype, void *staging);
 
-/// Compute goes on when the collective has ended; at once if all streams were joined since its start.
+/// Makes compute wait for the collective. No wait is needed if all streams were joined since its start.
 void wait(Context &context, Ticket ticket);
-/// Waits for it if it was started, and forgets it: it is as before the first step.
+/// Waits for the collective if it was started, and resets the ticket to its state before the first step.
 void discard(Context &context, Ticket &ticket);
 
-/// Once, in start().
+/// Called once, in start().
 void createEvents(const Context &context, std::span<Event> events);
-/// The event is the end of what compute was given so far.
+/// Records the end of the work enqueued on compute so far.
 void record(const Context &context, Event &event);
-/// What the channel is given from now on runs behind the event; behind nothing if it was never recorded.
+/// Work enqueued on the channel from now on runs after the event. Waits for nothing if the event was never recorded.
 void await(const Context &context, Channel channel, const Event &event);
-/// Every stream goes on when all have done what they were given so far.
+/// Every stream waits for the work enqueued so far on all streams.
 void joinStreams(const Context &context);
-/// The halves of that: the channels go on when compute has, or compute when the channels have.
+/// The two halves of joinStreams: the channels wait for compute, or compute waits for the channels.
 void forkChannels(const Context &context);
 void returnChannels(const Context &context);
 

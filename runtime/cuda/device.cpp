@@ -16,17 +16,18 @@ namespace {
 constexpr int collectivePriority = -1;
 constexpr auto pollInterval = std::chrono::microseconds(20);
 
-/// How often a wait that lasts looks at what the device has done: often enough to see every rank at a time-out.
+/// How often a long wait polls the device's progress: often enough to see every rank before a timeout.
 double lookSeconds(const Device &device) { return std::min(0.25, device.timeoutSeconds / 4); }
 
-/// Nobody has got on for too long, of those that this rank sees, and so long it has waited itself.
+/// Throws if no visible rank has made progress within the limit and this rank has waited that long itself.
 void requireProgress(const Device &device, double waitedSeconds) {
   if (device.progress)
     device.progress->look();
   if (waitedSeconds <= device.timeoutSeconds)
     return;
   if (!device.progress)
-    throw Failure(ExitCode::timeout, "the device has done nothing for " + std::to_string(device.timeoutSeconds) + " s");
+    throw Failure(ExitCode::timeout,
+                  "the device has made no progress for " + std::to_string(device.timeoutSeconds) + " s");
   Pulse &pulse = device.progress->pulse();
   if (pulse.silentSeconds() > device.timeoutSeconds)
     throw diagnose(pulse, device.timeoutSeconds).failure;

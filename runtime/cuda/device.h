@@ -1,4 +1,4 @@
-// One rank's GPU: streams, events, and what CUDA calls report.
+// One rank's GPU: streams, events, and errors of CUDA calls.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-// Before each variable of an emitted program: ranks that are threads of one process each have their own.
+// Precedes each variable of an emitted program. Ranks that are threads of one process each have their own copy.
 #if defined(FSDPC_RANKS_ARE_THREADS)
 #define PER_RANK thread_local
 #else
@@ -27,62 +27,62 @@ class Tuner;
 /// Throws Failure{internal} naming `what` unless `error` is cudaSuccess; out of memory is Failure{memory}.
 void checkCuda(cudaError_t error, const char *what);
 
-/// A moment of a stream that others can wait for. Lives as long as the process.
+/// A point in a stream that others can wait for. Lives as long as the process.
 struct Event {
   cudaEvent_t handle = nullptr;
-  std::uint64_t joins = 0; ///< Device::joins when it was last recorded
+  std::uint64_t joins = 0; ///< Device::joins at the last record
 };
 
-/// What a rank knows of a collective of the side table.
+/// A rank's state of a collective in the side table.
 struct CollectiveState {
-  cudaEvent_t completed = nullptr; ///< the last one has ended; for streams to wait for
+  cudaEvent_t completed = nullptr; ///< end of the last one, for streams to wait for
 };
 
 /// The context of the cuda target. Streams wait for each other through events only.
 struct Device : TargetContext {
   cudaStream_t compute = nullptr;
-  std::array<cudaStream_t, channelCount> channels{}; ///< where collectives run, by Channel
+  std::array<cudaStream_t, channelCount> channels{}; ///< streams of collectives, by Channel
   int multiprocessors = 1;
   NcclCommunicators *communicators = nullptr;
-  DeviceProgress *progress = nullptr;       ///< what the host sees of the device; there before collectives start
-  std::vector<CollectiveState> collectives; ///< as the side table
+  DeviceProgress *progress = nullptr;       ///< what the host sees of the device; set before collectives start
+  std::vector<CollectiveState> collectives; ///< indexed as the side table
   std::uint64_t sequence = 0;               ///< of the collective started last; the same on every rank
   cudaEvent_t joined = nullptr;             ///< of joinStreams
-  /// How often all streams have been joined, and the sequence of the last collective before that. Of what lies before,
-  /// nothing is waited for any more: it may be in a graph, or outside the one that is being captured.
+  /// How often all streams have been joined, and the sequence of the last collective before that. Work before the last
+  /// join is no longer waited for: it may be in a graph, or outside the one that is being captured.
   std::uint64_t joins = 0;
   std::uint64_t joinedSequence = 0;
-  /// While streams capture: the collectives started so far.
+  /// During stream capture: the collectives started so far.
   std::optional<std::vector<int>> captured;
-  StepTape *tape = nullptr; ///< takes times while it is set
-  /// What the step before started for the next one is gone (`discard`).
+  StepTape *tape = nullptr; ///< measures times while set
+  /// The collectives that the previous step started for the next one were dropped (`discard`).
   bool leftoversDiscarded = false;
   double timeoutSeconds = 100;
-  bool allowsTf32 = false;                  ///< in products and convolutions of f32
-  unsigned long long *indexFault = nullptr; ///< where kernels tell of an index outside its axis (index_faults.h)
-  Tuner *tuner = nullptr; ///< chooses the algorithms of products; null: each takes the library's favourite
+  bool allowsTf32 = false;                  ///< in matmuls and convolutions of f32
+  unsigned long long *indexFault = nullptr; ///< where kernels report an index outside its axis (index_faults.h)
+  Tuner *tuner = nullptr;                   ///< chooses matmul algorithms; null: each uses the library's first choice
 };
 
 inline Device &deviceOf(const Context &context) { return *static_cast<Device *>(context.target); }
 
-/// For order alone, without times. Throws Failure{internal}.
+/// An event for ordering only, without timing. Throws Failure{internal}.
 cudaEvent_t makeEvent();
 
-/// Streams and events. Collectives have a higher priority than compute: their few blocks should not queue behind a
-/// matrix product's thousands.
+/// Creates streams and events. Collectives have a higher priority than compute, so that their few blocks do not queue
+/// after the thousands of a matmul.
 void openDevice(Device &device, std::size_t collectives);
 void closeDevice(Device &device);
 
-/// Everything that was enqueued so far lies before everything that will be, on every stream.
+/// All streams were joined: work enqueued so far, on any stream, precedes work enqueued from now on.
 void noteJoined(Device &device);
 
-/// Records an event that the host asks for, not streams: in a graph, each launch records it.
+/// Records an event that the host queries, not streams. In a graph, each launch records it.
 void recordForHost(const Device &device, cudaEvent_t event, cudaStream_t stream);
 
-/// Waits until the device has come to the event, however long it takes, as long as some rank gets on; throws
-/// Failure{timeout} that names the collective that hangs when none has for `timeoutSeconds`.
+/// Waits until the device has reached the event, for as long as some rank makes progress. Throws Failure{timeout},
+/// naming the collective that hangs, if no rank has for `timeoutSeconds`.
 void synchronize(const Device &device, cudaEvent_t event);
-/// The same for all that compute was given.
+/// The same for all work enqueued on compute.
 void synchronizeCompute(const Device &device);
 
 } // namespace fsdpc::rt

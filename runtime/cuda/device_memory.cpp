@@ -121,7 +121,7 @@ void stash(const Context &context, int segment, const void *data, std::int64_t b
 }
 
 void unstash(const Context &context, int segment, void *data, std::int64_t bytes) {
-  // The gradient may still lie here from before: whoever reads too early must not find it by chance.
+  // The gradient may still be here from before. A read that comes too early must not find it by chance.
   checkCuda(cudaMemsetAsync(data, 0xff, static_cast<std::size_t>(bytes), deviceOf(context).compute), "cudaMemsetAsync");
   checkCuda(cudaMemcpyAsync(data, context.stash->of(segment), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
                             deviceOf(context).compute),

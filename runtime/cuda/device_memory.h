@@ -1,5 +1,5 @@
-// The host's way to the arenas, its own one included: pinned buffers and copies on the compute stream, so that what is
-// stored is seen by the next function and what is loaded was left by the last.
+// The host's access to the arenas, including the host's own: pinned buffers and copies on the compute stream. The next
+// function sees what is stored, and loads return what the last one left.
 #pragma once
 
 #include "runtime/cuda/device.h"
@@ -23,17 +23,17 @@ public:
     copyTo(pending[which], context.at<std::byte>(from), bytes);
   }
   const std::byte *fetched(std::size_t which = 0) override;
-  /// As load, of what the pointer to device memory holds.
+  /// As load, from a pointer to device memory.
   const std::byte *loadFrom(const void *from, std::int64_t bytes);
 
-  // The micro-batches of a step that is replayed. They are stored before it and wait in pinned memory, each at an
-  // address of its own that stays; the step copies them from there, one after the other.
+  // The micro-batches of a replayed step. They are stored before the step, in pinned memory, each at its own fixed
+  // address. The step copies them from there in turn.
 
-  /// Back to the first of them.
+  /// Back to the first micro-batch.
   void rewind() { nextKept = nextBatch = 0; }
-  /// Keeps what `fill` stores as the next of them, as soon as the copies of the step before have been made.
+  /// Keeps what `fill` stores as the next micro-batch, once the previous step's copies are complete.
   void keepBatch(const std::function<void()> &fill);
-  /// Copies the next of them to where it was stored to.
+  /// Copies the next micro-batch to where it was stored to.
   void copyBatch();
 
 private:
@@ -43,7 +43,7 @@ private:
     std::int64_t capacity = 0;
     cudaEvent_t copied = nullptr;
   };
-  /// What was stored ahead, and where it goes.
+  /// Bytes stored ahead, and their destination.
   struct Kept {
     Slot slot;
     Place to;
@@ -55,20 +55,19 @@ private:
   void copyTo(Slot &slot, const void *from, std::int64_t bytes);
 
   const Context &context;
-  std::array<Slot, 8> slots; ///< taken in turn: a step's stores need not wait for each other
+  std::array<Slot, 8> slots; ///< used in turn, so that a step's stores need not wait for each other
   std::size_t next = 0;
-  std::array<Slot, mostFetches> pending;
+  std::array<Slot, maxFetches> pending;
   Slot loaded;
-  std::deque<Kept> kept; ///< of all micro-batches; elements stay where they are
+  std::deque<Kept> kept; ///< of all micro-batches; a deque, so elements keep their addresses
   std::vector<std::size_t> batchEnds;
   std::size_t nextKept = 0, nextBatch = 0;
   bool isKeeping = false;
 };
 
-/// Hands a parameter's tensor, which lies in device memory, to whoever has set Context::tap.
+/// Passes a parameter's tensor, which is in device memory, to Context::tap if that is set.
 void tap(const Context &context, int parameter, const void *data, std::int64_t bytes);
-/// Keeps a segment's gradient if somebody has set Context::stash, and gives it back; in the order of the compute
-/// stream.
+/// Keeps a segment's gradient if Context::stash is set, and restores it, both in compute stream order.
 void stash(const Context &context, int segment, const void *data, std::int64_t bytes);
 void unstash(const Context &context, int segment, void *data, std::int64_t bytes);
 

@@ -7,8 +7,8 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Enough to see that compute gets on; more would be more to ask.
-constexpr std::size_t mostSectionMarks = 256;
+/// Enough to see that compute makes progress; more marks would cost more queries.
+constexpr std::size_t maxSectionMarks = 256;
 
 std::vector<CollectiveMark> makeMarks(std::size_t count) {
   std::vector<CollectiveMark> marks(count);
@@ -45,8 +45,8 @@ TracedCollective traced(std::uint64_t sequence, int collective) {
 
 DeviceProgress::DeviceProgress(Pulse *pulse, std::size_t collectives, std::size_t sections)
     : signs(pulse ? pulse : &own), called(makeMarks(2 * collectives)), captured(makeMarks(collectives)),
-      calledSections(makeEvents(std::min(sections, mostSectionMarks))),
-      capturedSections(makeEvents(std::min(sections, mostSectionMarks))),
+      calledSections(makeEvents(std::min(sections, maxSectionMarks))),
+      capturedSections(makeEvents(std::min(sections, maxSectionMarks))),
       sectionsSeen(calledSections.size() + capturedSections.size(), true), exchanges(signs->line().arrivals.load()) {}
 
 DeviceProgress::~DeviceProgress() {
@@ -89,7 +89,7 @@ void DeviceProgress::arrive() {
   signs->line().arrive();
 }
 
-/// Whether it has got on since the last look.
+/// Whether the collective has made progress since the last look.
 bool DeviceProgress::lookAt(CollectiveMark &mark, std::int64_t now) {
   const std::uint64_t sequence = mark.sequence.load();
   if (sequence == 0 || mark.endedSequence == sequence)
@@ -97,7 +97,7 @@ bool DeviceProgress::lookAt(CollectiveMark &mark, std::int64_t now) {
   const bool hasBegun = mark.begunSequence == sequence || isPassed(mark.begun);
   const bool hasEnded = hasBegun && isPassed(mark.ended);
   if (mark.sequence.load() != sequence)
-    return true; // started anew meanwhile
+    return true; // started again meanwhile
   notBegun += !hasBegun;
   if (hasBegun && !hasEnded && (oldestBegun == 0 || sequence < oldestBegun))
     oldestBegun = sequence;
@@ -113,7 +113,7 @@ bool DeviceProgress::lookAt(CollectiveMark &mark, std::int64_t now) {
   return begins || hasEnded;
 }
 
-bool DeviceProgress::sectionsGotOn() {
+bool DeviceProgress::sectionsProgressed() {
   bool gotOn = false;
   for (std::size_t i = 0; i < sectionsSeen.size(); ++i) {
     const bool isCalled = i < calledSections.size();
@@ -127,11 +127,11 @@ bool DeviceProgress::sectionsGotOn() {
 void DeviceProgress::look() {
   const std::unique_lock held(mutex, std::try_to_lock);
   if (!held)
-    return; // another thread looks, or a step is being captured
+    return; // another thread is looking, or a step is being captured
   const std::int64_t now = monotonicNanoseconds();
   notBegun = 0;
   oldestBegun = 0;
-  bool gotOn = sectionsGotOn();
+  bool gotOn = sectionsProgressed();
   for (std::vector<CollectiveMark> *marks : {&called, &captured})
     for (CollectiveMark &mark : *marks)
       gotOn = lookAt(mark, now) || gotOn;

@@ -1,8 +1,10 @@
-// How far the device has come, as the host can see it without stopping it: what tells a long step from one that hangs.
+// How far the device has come, as the host can see it without stopping it. Distinguishes a long step from one that
+// hangs.
 //
-// The device gets on when a collective begins on its stream or ends there, and at marks that sections leave on compute
-// where they start no collective. All of these are events; a step writes nothing else. They are asked only when no rank
-// has got on for a while (Watchdog, `synchronize`), so a step that takes less than a second is never looked at.
+// The device makes progress when a collective begins or ends on its stream, and at marks that sections leave on compute
+// if they start no collective. All of these are events, and a step writes nothing else. They are queried only if no
+// rank has made progress for a while (Watchdog, `synchronize`), so a step that takes less than a second is never looked
+// at.
 #pragma once
 
 #include "runtime/common/heartbeat.h"
@@ -20,41 +22,42 @@ namespace fsdpc::rt {
 struct CollectiveMark {
   cudaEvent_t begun = nullptr, ended = nullptr;
   std::atomic<std::uint64_t> sequence{0};             ///< of the last start; 0: none, or it is being enqueued
-  std::uint64_t begunSequence = 0, endedSequence = 0; ///< of the last start that was seen to have begun, or ended
+  std::uint64_t begunSequence = 0, endedSequence = 0; ///< of the last start seen to have begun, or ended
 };
 
 class DeviceProgress {
 public:
-  /// `collectives`, `sections`: at most so many are in one step. `pulse`: where signs of life and the trace go, which
-  /// outlives this object; null: nowhere that others see.
+  /// `collectives`, `sections`: their maximum numbers in one step. `pulse`: receives heartbeats and the trace, and
+  /// outlives this object. With null, other ranks do not see this one.
   DeviceProgress(Pulse *pulse, std::size_t collectives, std::size_t sections);
   ~DeviceProgress();
   DeviceProgress(const DeviceProgress &) = delete;
   DeviceProgress &operator=(const DeviceProgress &) = delete;
 
-  /// Of the collective that is started next, called: the host is never further ahead than one step and what the step
-  /// before started for it.
+  /// The mark of the next collective of a step that is called, not replayed. The host is never further ahead than one
+  /// step and what the previous step started for it.
   CollectiveMark &ofCalled(std::uint64_t sequence);
-  /// Of the `index`-th collective of a captured step.
+  /// The mark of the `index`-th collective of a captured step.
   CollectiveMark &ofCaptured(std::size_t index) { return captured.at(index); }
-  /// The host has given this start to the device, or launched it in a graph.
+  /// The host has enqueued this start, or launched it in a graph.
   void given(CollectiveMark &mark, std::uint64_t sequence, int collective);
-  /// A place for a section to leave a mark; null beyond what a captured step of this program has.
+  /// An event for a section's mark; null beyond the number in a captured step of this program.
   cudaEvent_t sectionMark(bool isCaptured);
-  /// The marks of a captured step are counted from here.
+  /// Restarts the count of marks, for the captured step.
   void beginCapture();
-  /// While streams capture, nobody may ask for events.
+  /// Prevents event queries, which are not allowed during stream capture.
   std::unique_lock<std::mutex> withoutLooking() { return std::unique_lock(mutex); }
 
   /// A message to other ranks outside of steps.
   void arrive();
-  /// Asks the device, beats if it has got on, and brings arrivals and the trace up to date. From any thread.
+  /// Queries the device, beats if it has made progress, and updates arrivals and the trace. May be called from any
+  /// thread.
   void look();
   Pulse &pulse() { return *signs; }
 
 private:
   bool lookAt(CollectiveMark &mark, std::int64_t now);
-  bool sectionsGotOn();
+  bool sectionsProgressed();
 
   Pulse own{0};
   Pulse *signs;
@@ -65,8 +68,8 @@ private:
   std::vector<bool> sectionsSeen; ///< which marks had been passed at the last look
   std::atomic<std::uint64_t> lastGiven{0};
   std::atomic<std::int64_t> exchanges{0};
-  std::int64_t notBegun = 0;     ///< of the look that is under way
-  std::uint64_t oldestBegun = 0; ///< and has not ended
+  std::int64_t notBegun = 0;     ///< in the current look
+  std::uint64_t oldestBegun = 0; ///< the oldest that has not ended
 };
 
 } // namespace fsdpc::rt

@@ -13,7 +13,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// What a rank tells the others of the page it has made: its host's boot, and a name in the host's shared memory.
+/// What a rank tells the others about the page it created: its host's boot id, and a name in the host's shared memory.
 struct Offer {
   char host[40] = {};
   char name[64] = {};
@@ -41,7 +41,7 @@ void *create(const char *name, std::size_t bytes) {
   const int file = ::shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (file < 0)
     return nullptr;
-  // Memory that the system does not have would be missed only when it is written.
+  // Without this, missing memory would fail only at the first write.
   const bool isThere = ::posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0;
   void *memory = isThere ? map(file, bytes) : nullptr;
   ::close(file);

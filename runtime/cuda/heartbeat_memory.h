@@ -1,5 +1,5 @@
-// The page of signs of life that the ranks of one host share (runtime/common/heartbeat.h), found through the ranks' own
-// messages: processes of one host map the same memory, others have none in common and do not see each other.
+// The heartbeat page that the ranks of one host share (runtime/common/heartbeat.h). Ranks agree on it by messages:
+// processes of one host map the same memory, ranks of other hosts do not see it.
 #pragma once
 
 #include "runtime/common/heartbeat.h"
@@ -9,12 +9,12 @@ namespace fsdpc::rt {
 
 class HeartbeatMemory {
 public:
-  /// Collective. Where a host has no memory to share, each of its ranks has a page of its own.
+  /// Collective. If a host cannot share memory, each of its ranks has its own page.
   explicit HeartbeatMemory(HostGroup &group);
   ~HeartbeatMemory();
   HeartbeatMemory(const HeartbeatMemory &) = delete;
   HeartbeatMemory &operator=(const HeartbeatMemory &) = delete;
-  /// Null for one rank, and where the system has no memory at all.
+  /// Null for one rank, and if the system has no memory at all.
   HeartbeatPage *page() const { return memory ? HeartbeatPage::at(memory) : nullptr; }
 
 private:

@@ -1,5 +1,5 @@
-// What the ranks of a job tell each other outside the step: start-up, agreement, saving. Small messages between hosts'
-// processors; nothing here is fast.
+// Messages between the ranks of a job outside the step: start-up, agreement, saving. They are small and pass between
+// the hosts' processors. Nothing here is fast.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ public:
   virtual void broadcast(void *data, std::int64_t bytes) = 0; ///< from rank 0
 };
 
-/// As the host calls itself; another host may not know it by that name.
+/// The host's own name for itself. Another host may not know it by that name.
 std::string nameOfHost();
 
-/// How many ranks give the same name: those of one host, which share its cores. Collective.
+/// The number of ranks with the same host name, which share that host's cores. Collective.
 int ranksOfHost(HostGroup &group, const std::string &hostName);
 
 } // namespace fsdpc::rt

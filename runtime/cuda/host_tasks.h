@@ -1,4 +1,4 @@
-// What the host computes in the order of the compute stream: the device goes on when it has ended.
+// Host computation in compute stream order: the device continues when it has ended.
 #pragma once
 
 #include "runtime/cuda/device.h"
@@ -7,17 +7,17 @@
 
 namespace fsdpc::rt {
 
-/// One place of the program that has the host compute. It does the same in every step.
+/// A point of the program at which the host computes. It does the same in every step.
 struct HostTask {
   std::function<void()> run;
 };
 
 void enqueue(const Context &context, HostTask &task);
 
-/// Has the host call compute(context) when compute has done what it was given so far. It must call nothing of CUDA.
+/// Has the host call compute(context) after the work enqueued on compute so far. `compute` must not call CUDA.
 template <class Compute>
 void onHost(const Context &context, HostTask &task, const Compute &compute) {
-  // Only the first time: a task may be under way, or in a graph.
+  // Set only once: a task may be in flight, or in a graph.
   if (!task.run)
     task.run = [&context, compute] { compute(context); };
   enqueue(context, task);

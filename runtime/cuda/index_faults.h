@@ -1,13 +1,13 @@
-// How kernels tell of an index outside its axis: in a word of pinned memory of the host, which says nothing until then,
-// so that a step without one costs nothing. The host reads it when it has what the step computed.
+// How kernels report an index outside its axis: in a word of pinned host memory. A step without such an index costs
+// nothing. The host reads the word when it has the step's results.
 #pragma once
 
 #include "runtime/cuda/device.h"
 
 namespace fsdpc::rt {
 
-/// What a kernel is given (kernels/index_position.h). The word holds node, axis of the tuple and index, the first of
-/// several faults in this order: the same in every run.
+/// Argument of kernels that check indices (kernels/index_position.h). The word encodes node, axis of the tuple and
+/// index. Of several faults it keeps the first in this order, so it is the same in every run.
 struct IndexFaults {
   unsigned long long *word = nullptr;
   int node = -1; ///< as in the kernel's shape
@@ -18,7 +18,7 @@ struct IndexFaults {
 
 inline IndexFaults indexFaults(const Context &c, int node) { return {deviceOf(c).indexFault, node}; }
 
-/// Throws Failure{corrupt} if a kernel has told of an index. What it enqueued must have ended.
+/// Throws Failure{corrupt} if a kernel has reported an index. The kernels must have ended.
 void requireNoIndexFault(const Device &device);
 
 } // namespace fsdpc::rt

@@ -1,4 +1,4 @@
-// How kernels are started: one function instead of <<<>>>, so that the same source also runs where there is no GPU.
+// Kernel launches: one function instead of <<<>>>, so that the same source also runs without a GPU.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -34,14 +34,14 @@ void launch(const Context &c, const Grid &grid, void (*kernel)(Parameters...), A
   launchOn(deviceOf(c).compute, grid, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// A grid-stride loop over `count` elements: enough blocks to fill the device, no more than there is work for.
+/// A grid-stride loop over `count` elements: enough blocks to fill the device, but no more than the work needs.
 inline Grid gridFor(const Context &c, std::int64_t count, unsigned threads = 256) {
   const std::int64_t needed = (count + threads - 1) / threads;
   const std::int64_t most = std::int64_t{deviceOf(c).multiprocessors} * 16;
   return {dim3(static_cast<unsigned>(std::max<std::int64_t>(1, std::min(needed, most)))), dim3(threads)};
 }
 
-/// Dynamic shared memory of the block. A compiler that only sees the host's half of a real device has none.
+/// Dynamic shared memory of the block. A compiler that sees only the host side for a real device has none.
 #if defined(__CUDACC__)
 template <class T>
 __device__ T *sharedMemory() {

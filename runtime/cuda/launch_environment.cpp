@@ -12,15 +12,15 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Names of one launcher's variables. Later ones may be null: not told.
+/// Names of one launcher's variables. The later ones may be null: not provided.
 struct Convention {
   const char *rank, *worldSize, *localRank;
-  const char *job;          ///< names the job among those of this host
-  bool isSlurmStep = false; ///< the launcher is srun itself: its step's hosts are those of the ranks
+  const char *job;          ///< identifies the job on this host
+  bool isSlurmStep = false; ///< the launcher is srun itself: the ranks' hosts are those of its step
 };
 
-// torchrun goes first: it may itself have been started by srun. Slurm goes last: inside an allocation mpirun's ranks
-// see the variables of the step, or of the batch script, that mpirun runs in.
+// torchrun is first: srun may have started it. Slurm is last: inside an allocation mpirun's ranks see the variables of
+// the step or batch script in which mpirun runs.
 constexpr Convention conventions[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"},
@@ -28,7 +28,7 @@ constexpr Convention conventions[] = {
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID", true},
 };
 
-constexpr int defaultPort = 29500, mostPort = 65535;
+constexpr int defaultPort = 29500, maxPort = 65535;
 
 [[noreturn]] void fail(const std::string &message) { throw Failure(ExitCode::device, message); }
 
@@ -49,8 +49,8 @@ std::string valueOf(const char *name) {
   return text ? text : "";
 }
 
-/// "host:port" or "file:PATH"; an IPv6 address stands in brackets.
-MeetingPoint pointFrom(const std::string &text) {
+/// "host:port" or "file:PATH"; an IPv6 address is in brackets.
+RendezvousPoint pointFrom(const std::string &text) {
   if (text.rfind("file:", 0) == 0 && text.size() > 5)
     return {"", 0, text.substr(5)};
   const std::size_t colon = text.rfind(':');
@@ -60,21 +60,21 @@ MeetingPoint pointFrom(const std::string &text) {
     if (std::from_chars(text.data() + colon + 1, end, port).ptr != end)
       port = 0;
   }
-  if (port <= 0 || port > mostPort)
+  if (port <= 0 || port > maxPort)
     fail("FSDPC_RENDEZVOUS=" + text + ": host:port or file:PATH is expected");
   const bool isBracketed = text.front() == '[' && text[colon - 1] == ']';
   return {isBracketed ? text.substr(1, colon - 2) : text.substr(0, colon), port, ""};
 }
 
-/// torchrun may hold a store of its own on MASTER_PORT: the ranks meet on the next.
-MeetingPoint besideMaster(const std::string &host) {
+/// torchrun may have its own store on MASTER_PORT, so the ranks meet on the next port.
+RendezvousPoint nextToMaster(const std::string &host) {
   const int port = integerOf("MASTER_PORT").value_or(defaultPort);
-  if (port < 1 || port + 1 > mostPort)
+  if (port < 1 || port + 1 > maxPort)
     fail("MASTER_PORT=" + std::to_string(port) + ": the port after it is to be one too");
   return {host, port + 1, ""};
 }
 
-/// The first host of a list as Slurm writes it: node[012-015,20],other -> node012.
+/// The first host of a list in Slurm's notation: node[012-015,20],other -> node012.
 std::string firstHost(const std::string &list) {
   std::string host;
   for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
@@ -91,7 +91,7 @@ std::string firstHost(const std::string &list) {
   return host;
 }
 
-/// One of ten thousand, so that jobs on one host seldom have the same; FNV-1a.
+/// One of ten thousand ports, so that jobs on one host rarely collide; FNV-1a.
 int portOfJob(const std::string &job) {
   std::uint32_t hash = 2166136261u;
   for (const char character : job)
@@ -100,29 +100,29 @@ int portOfJob(const std::string &job) {
 }
 
 /// On the first host of a Slurm job or step, where rank 0 is; nothing outside Slurm.
-std::optional<MeetingPoint> inAllocation(const Convention &convention) {
+std::optional<RendezvousPoint> inAllocation(const Convention &convention) {
   const std::string stepHosts = convention.isSlurmStep ? valueOf("SLURM_STEP_NODELIST") : "";
   const std::string hosts = stepHosts.empty() ? valueOf("SLURM_NODELIST") : stepHosts;
   const std::string ownJob = valueOf(convention.job), job = ownJob.empty() ? valueOf("SLURM_JOB_ID") : ownJob;
   if (hosts.empty() || job.empty())
     return std::nullopt;
-  return MeetingPoint{firstHost(hosts), portOfJob(convention.isSlurmStep ? job + "." + valueOf("SLURM_STEP_ID") : job),
-                      ""};
+  return RendezvousPoint{firstHost(hosts),
+                         portOfJob(convention.isSlurmStep ? job + "." + valueOf("SLURM_STEP_ID") : job), ""};
 }
 
-MeetingPoint meetingPointOf(const Convention &convention) {
+RendezvousPoint rendezvousPointOf(const Convention &convention) {
   if (const char *text = std::getenv("FSDPC_RENDEZVOUS"))
     return pointFrom(text);
   if (const std::string host = valueOf("MASTER_ADDR"); !host.empty())
-    return besideMaster(host);
-  if (const std::optional<MeetingPoint> point = inAllocation(convention))
+    return nextToMaster(host);
+  if (const std::optional<RendezvousPoint> point = inAllocation(convention))
     return *point;
   if (const std::string job = valueOf(convention.job); !job.empty() && job.find('/') == std::string::npos)
     return {"", 0, "/tmp/fsdpc-" + std::to_string(::getuid()) + "-" + job + ".rendezvous"};
-  fail("the ranks do not know where to meet: set MASTER_ADDR, or FSDPC_RENDEZVOUS to host:port or file:PATH");
+  fail("no rendezvous is configured: set MASTER_ADDR, or FSDPC_RENDEZVOUS to host:port or file:PATH");
 }
 
-/// Where the launcher does not tell, srun may: it has started this process if it has the same rank there.
+/// If the launcher does not provide it, srun may: it has started this process if its rank is the same.
 int localRankOf(const Convention &convention, int rank) {
   const std::optional<int> told = integerOf(convention.localRank);
   if (!told && integerOf("SLURM_PROCID") == rank)
@@ -142,7 +142,7 @@ LaunchEnvironment launchEnvironment() {
            std::to_string(*size));
     LaunchEnvironment environment{*rank, *size, localRankOf(convention, *rank), {}};
     if (*size > 1)
-      environment.meetingPoint = meetingPointOf(convention);
+      environment.rendezvousPoint = rendezvousPointOf(convention);
     return environment;
   }
   return {};

@@ -46,7 +46,7 @@ NcclCommunicators::NcclCommunicators(const ProgramInfo &program, int rank, const
               "ncclCommWindowRegister");
 }
 
-/// Ranks of one group give one colour: the lowest of them.
+/// The ranks of a group pass the same colour: the lowest of them.
 void NcclCommunicators::add(const Key &key, const ProgramInfo &program, int rank) {
   int color = 0;
   if (key.first >= 0)

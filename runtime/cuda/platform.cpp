@@ -17,7 +17,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// What the host computes with for one rank: its cores are shared by its ranks, however many devices each of them sees.
+/// The number of host threads of one rank. A host's ranks share its cores, however many devices each of them sees.
 int hostThreads(int wanted, HostGroup &group) {
   const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranksOfHost(group, nameOfHost());
   return wanted > 0 ? wanted : std::max(1, share);
@@ -35,7 +35,7 @@ CudaPlatform::CudaPlatform(std::unique_ptr<HostGroup> joined) : group(std::move(
 
 CudaPlatform::~CudaPlatform() {
   memory.reset();
-  plain = {}; // graphs hold collectives of the communicators
+  plain = {}; // destroyed before the communicators, whose collectives the graphs contain
   timed = {};
   calledTape.reset();
   communicators.reset();
@@ -55,7 +55,7 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.worldSize = worldSize();
   context.threads = hostThreads(options.threads, *group);
   context.target = &device;
-  // A rank alone waits for nobody: its device may take what it takes.
+  // A single rank waits for no other, so its device has no time limit.
   device.timeoutSeconds = worldSize() > 1 ? options.timeoutSeconds : std::numeric_limits<double>::infinity();
   device.allowsTf32 = program.allowTf32;
   const auto microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
@@ -117,8 +117,8 @@ std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
   return std::make_unique<StepTape>(context, sectionCount, collectiveCount, context.profile != nullptr);
 }
 
-/// The first step is called as usual, for libraries set up what they need when they are first used; so is one behind an
-/// evaluation, if that has taken what the step before left to it.
+/// The first step is called directly, since libraries initialize at first use. So is a step after an evaluation that
+/// dropped the gather which the previous step had started for it.
 void CudaPlatform::runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) {
   if (cudaGraph == CudaGraph::off || !isWarm || device.leftoversDiscarded)
     return callStep(step, isMeasured);
@@ -177,7 +177,7 @@ void CudaPlatform::launch(const Replay &replay) {
   unread = replay.tape.get();
 }
 
-/// Collective: all ranks replay, or none does, for a captured collective must not meet one that is not.
+/// Collective: either all ranks replay or none, since a captured collective must not meet one that is not captured.
 void CudaPlatform::captureStep(Replay &replay, const std::function<void()> &step) {
   auto graph = std::make_unique<StepGraph>(context);
   device.tape = replay.tape.get();
@@ -191,11 +191,11 @@ void CudaPlatform::captureStep(Replay &replay, const std::function<void()> &step
     replay.graph = std::move(graph);
   else
     cudaGraph = CudaGraph::off;
-  tellOfGraph(replay, why);
+  reportGraph(replay, why);
 }
 
-/// Once, if all goes well: with times and without is the same step.
-void CudaPlatform::tellOfGraph(const Replay &replay, const std::optional<std::string> &why) {
+/// Reports once, if all goes well: the graphs with and without times are the same step.
+void CudaPlatform::reportGraph(const Replay &replay, const std::optional<std::string> &why) {
   if (plain.graph && timed.graph)
     return;
   JsonObject line;
@@ -219,7 +219,7 @@ void CudaPlatform::finishStep() {
     context.profile->take(tape->sections(), tape->collectives());
 }
 
-/// The context is there before anything can be asked, so it is not in it.
+/// The device's CUDA context exists before the first query of free memory, so it is not included.
 OutsidePlan CudaPlatform::outsidePlan() const {
   return {freeBytesBefore - freeDeviceBytes() - privateBytes - windowBytes,
           readProportionalSetSizeBytes({{context.hostArena, hostBytes}})};

@@ -1,4 +1,4 @@
-// The cuda target's Platform: one GPU, one process (or, in tests, one thread) per rank.
+// The cuda target's Platform. Each rank is one GPU and one process (or, in tests, one thread).
 #pragma once
 
 #include "runtime/common/platform.h"
@@ -16,7 +16,7 @@ namespace fsdpc::rt {
 
 class CudaPlatform final : public Platform {
 public:
-  /// The group's ranks have joined and this one's device is set.
+  /// Requires that the group's ranks have joined and this rank's device is set.
   explicit CudaPlatform(std::unique_ptr<HostGroup> group);
   ~CudaPlatform() override;
 
@@ -34,7 +34,7 @@ public:
   std::int64_t sumOverRanks(std::int64_t value) override;
   void gatherToRoot(const void *mine, std::int64_t bytes, void *all) override;
   std::int64_t mappedArenaBytes() const override { return privateBytes + windowBytes; }
-  /// Memory of the device is not in the process's set.
+  /// Device memory does not count towards the process's proportional set size.
   std::int64_t proportionalSetGrowthBytes() const override { return -1; }
   OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override { return "cuda"; }
@@ -43,7 +43,7 @@ public:
   void drainCollectives() override;
   HeartbeatPage *heartbeats() override { return heartbeatMemory.page(); }
   void lookAtDevice() override;
-  /// Also aborts the communicators, so that no kernel of theirs keeps the device or another rank waiting.
+  /// Also aborts the communicators, so that none of their kernels keeps the device or another rank waiting.
   [[noreturn]] void abort(int exitCode) override;
 
 private:
@@ -52,19 +52,19 @@ private:
   void joinCommunicators(const ProgramInfo &program);
   /// A step as a graph, with times or without.
   struct Replay {
-    std::unique_ptr<StepTape> tape; ///< null: without
+    std::unique_ptr<StepTape> tape; ///< null: a step without times
     std::unique_ptr<StepGraph> graph;
   };
-  /// What becomes of a micro-batch that the step is fed with.
+  /// How a micro-batch fed to the step is handled.
   enum class Feeding : std::uint8_t {
     direct, ///< stored where the functions read it
-    ahead,  ///< kept in host memory, before a replay
-    copies, ///< what is kept is copied, in the step that is recorded
+    ahead,  ///< kept in host memory before a replay
+    copies, ///< kept micro-batches are copied, in the step that is recorded
   };
   void feedAs(Feeding how, const std::function<void()> &feeds);
   std::unique_ptr<StepTape> makeTape() const;
   void captureStep(Replay &replay, const std::function<void()> &step);
-  void tellOfGraph(const Replay &replay, const std::optional<std::string> &why);
+  void reportGraph(const Replay &replay, const std::optional<std::string> &why);
   void callStep(const std::function<void()> &step, bool isMeasured);
   void launch(const Replay &replay);
 
@@ -77,14 +77,14 @@ private:
   std::unique_ptr<Tuner> tuner;
   std::unique_ptr<StagedMemory> memory;
   std::unique_ptr<SectionRanges> ranges;
-  std::size_t sectionCount = 0, collectiveCount = 0; ///< of a step, in all its micro-steps
+  std::size_t sectionCount = 0, collectiveCount = 0; ///< of a step, over all its micro-steps
   Feeding feeding = Feeding::direct;
   CudaGraph cudaGraph = CudaGraph::off;
   Replay plain, timed;
-  std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called
-  StepTape *unread = nullptr;           ///< what the last step was measured with
-  bool isWarm = false;                  ///< libraries have been used
-  bool mustJoin = true;                 ///< streams before a step that is called: behind what was stored, or a replay
+  std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called, not replayed
+  StepTape *unread = nullptr;           ///< the tape that measured the last step
+  bool isWarm = false;                  ///< libraries have been used, hence set up
+  bool mustJoin = true;                 ///< streams must join before a called step: after stores, or a replay
   std::optional<CommunicationTimes> times;
   std::optional<std::string> notice;
   std::int64_t privateBytes = 0, windowBytes = 0, hostBytes = 0;

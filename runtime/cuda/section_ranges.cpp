@@ -26,7 +26,7 @@ void SectionRanges::begin(int section) {
   leaveMark();
 }
 
-/// Where collectives start, their own marks tell that compute gets on.
+/// In sections that start collectives, the collectives' own marks show that compute makes progress.
 void SectionRanges::leaveMark() {
   if (!device.progress || std::exchange(markedSequence, device.sequence) != device.sequence)
     return;

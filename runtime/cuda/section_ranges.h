@@ -14,8 +14,8 @@ namespace fsdpc::rt {
 class SectionRanges final : public SectionObserver {
 public:
   SectionRanges(const ProgramInfo &program, const Device &device);
-  /// Also tells the device's tape, if there is one, and leaves a mark on compute (device_progress.h) behind a section
-  /// that has started no collective.
+  /// Also notifies the device's tape, if any, and leaves a mark on compute (device_progress.h) after a section that has
+  /// started no collective.
   void begin(int section) override;
   void beginNode(int node) override;
   void end() override;
@@ -28,11 +28,11 @@ private:
   std::vector<std::size_t> firstNodes; ///< by section
   std::size_t current = 0;             ///< section
   bool inNode = false;
-  std::uint64_t markedSequence = 0; ///< of the last collective before the section before
+  std::uint64_t markedSequence = 0; ///< of the last collective before the previous section
   std::vector<std::string> names;   ///< by section
 };
 
-/// A range as long as this lives.
+/// A range as long as this object's lifetime.
 class Range {
 public:
   explicit Range(const char *name);

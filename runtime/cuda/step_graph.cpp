@@ -10,7 +10,7 @@ StepGraph::~StepGraph() {
     cudaGraphExecDestroy(executable);
 }
 
-/// Between beginning and end of the capture: the channels' streams take part, and come back.
+/// Runs between beginning and end of the capture: forks the channels' streams into it and joins them again.
 void StepGraph::record(const std::function<void()> &step) {
   forkChannels(context);
   step();
@@ -22,7 +22,7 @@ std::optional<std::string> StepGraph::capture(const std::function<void()> &step)
   joinStreams(context);
   const auto unseen = device.progress->withoutLooking();
   device.progress->beginCapture();
-  // Other threads (NCCL's own, ranks that are threads) may do what a capture forbids.
+  // Other threads (NCCL's own, ranks that are threads) may make calls that a capture forbids.
   if (const cudaError_t error = cudaStreamBeginCapture(device.compute, cudaStreamCaptureModeThreadLocal))
     return cudaGetErrorString(error);
   device.captured.emplace();
@@ -48,7 +48,7 @@ std::optional<std::string> StepGraph::capture(const std::function<void()> &step)
     cudaGraphDestroy(graph);
   if (error != cudaSuccess && !why)
     why = cudaGetErrorString(error);
-  cudaGetLastError(); // the error has been told
+  cudaGetLastError(); // clears the error, which has been reported
   return why;
 }
 

@@ -1,17 +1,17 @@
-// A training step as one CUDA graph: what the functions of a step enqueue is captured once and replayed with one call.
+// A training step as one CUDA graph: the work that a step's functions enqueue is captured once and replayed with one
+// call.
 //
-// Everything a step reads that changes from step to step lies in device memory and is stored there before it (batch,
-// learning rate, step number, seed), so the captured arguments hold for every step. The batches of several micro-steps,
-// which have one place, wait in pinned memory and are copied there in turn (device_memory.h). A few rules make it
-// right:
+// All inputs that change from step to step (batch, learning rate, step number, seed) are in device memory and are
+// stored there before the step, so the captured arguments hold for every step. The batches of several micro-steps share
+// one location. They wait in pinned memory and are copied there in turn (device_memory.h). For correctness:
 //
 //   - A replay begins and ends with all streams joined. A gather that the step starts for the next one ends with the
-//     step, too; it overlaps what follows it in the update, not the next step's beginning. So nothing that was captured
-//     is waited for outside, and nothing of outside within (device.h, `joins`).
-//   - It holds what a step does whose first gather is there. A step behind an evaluation, whose gather is not, is not
-//     replayed.
-//   - What the host asks about during a replay (has the loss come, has this collective ended?) are events that each
-//     launch records anew (recordForHost); the captured ones say nothing to the host.
+//     step, too. It overlaps what follows it in the update, not the start of the next step. So no captured work is
+//     waited for outside the graph, and no outside work is waited for inside it (device.h, `joins`).
+//   - The graph captures a step whose first gather has already been started. A step after an evaluation, which lacks
+//     that gather, is not replayed.
+//   - What the host queries during a replay (is the loss available, has this collective ended?) are events that each
+//     launch records again (recordForHost). The host cannot query captured events.
 #pragma once
 
 #include "runtime/cuda/device.h"
@@ -29,13 +29,13 @@ public:
   StepGraph(const StepGraph &) = delete;
   StepGraph &operator=(const StepGraph &) = delete;
 
-  /// Records what `step` enqueues; none of it runs. Libraries must have been used before, for what they set up at
-  /// first use cannot be captured. Returns why it was not possible; the step may be called as usual then.
+  /// Records what `step` enqueues, without running it. Libraries must have been used before, since their first-use
+  /// initialization cannot be captured. If capture fails, returns the reason, and the step may be called directly.
   std::optional<std::string> capture(const std::function<void()> &step);
   bool exists() const { return executable != nullptr; }
   std::int64_t nodes() const { return nodeCount; }
 
-  /// Runs the step behind all that the compute stream was given.
+  /// Runs the step after all work enqueued on the compute stream.
   void launch();
 
 private:

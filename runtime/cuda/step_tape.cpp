@@ -23,7 +23,7 @@ bool isSet(ProfileClock::time_point moment) { return moment != ProfileClock::tim
 
 StepTape::StepTape(const Context &context, std::size_t sections, std::size_t collectives, bool withSections)
     : context(context), withSections(withSections), origin(makeTimedEvent()) {
-  // A collective of the step before takes a record for its wait.
+  // Twice, since the wait for a collective of the previous step also takes a record.
   const std::size_t records = 2 * collectives;
   if (withSections)
     sectionRecords.reserve(sections);
@@ -45,7 +45,7 @@ void StepTape::clear() {
   collectiveRecords.clear();
 }
 
-/// For a trace the moments are to be the host's clock: it looks at it when the device has nothing to do.
+/// A trace needs moments in the host's clock, so the clock is read when the device is idle.
 void StepTape::begin() {
   if (withSections)
     synchronizeCompute(deviceOf(context));
@@ -121,7 +121,7 @@ void StepTape::read() {
     *note.moment = originMoment + std::chrono::duration_cast<ProfileClock::duration>(
                                       std::chrono::duration<double, std::milli>(milliseconds));
   }
-  // A channel need not wait for compute to come that far.
+  // A channel may begin before compute reaches that point.
   for (CollectiveRecord &record : collectiveRecords)
     record.started = std::min(record.started, record.begun);
 }

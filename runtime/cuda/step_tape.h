@@ -1,8 +1,8 @@
-// When the device came to the sections and collectives of a step: events with timing, which are recorded along with the
-// step and read when it is over. In a graph each launch records them anew.
+// Times at which the device reached a step's sections and collectives, from timed events that are recorded along with
+// the step and read after it. In a graph each launch records them again.
 //
-// A collective's time is that of its stream, from when it could begin to its end: NCCL's wait for ranks that come later
-// is part of it, and of what compute stood in `wait`.
+// A collective's time is that on its stream, from when it could begin to its end. It includes NCCL's wait for ranks
+// that arrive later. The same holds for the time that compute spent in `wait`.
 #pragma once
 
 #include "runtime/common/platform.h"
@@ -15,28 +15,28 @@ namespace fsdpc::rt {
 
 class StepTape {
 public:
-  /// Creates all events it will need, for a step of so many sections and collectives. Without `withSections` it times
+  /// Creates all events needed for a step of so many sections and collectives. Without `withSections`, times
   /// collectives only.
   StepTape(const Context &context, std::size_t sections, std::size_t collectives, bool withSections);
   ~StepTape();
   StepTape(const StepTape &) = delete;
   StepTape &operator=(const StepTape &) = delete;
 
-  /// Before a step is called or captured: forgets what was noted.
+  /// Called before a step is called or captured. Forgets what was noted.
   void clear();
-  /// Before a step is called or launched: moments count from here.
+  /// Called before a step is called or launched. Moments count from here.
   void begin();
 
   void beginSection(int section);
   void endSection();
-  /// Null beyond what a step of this program does. Behind `begins` the collective is given to its stream.
+  /// Null beyond the number in a step of this program. After `begins`, the collective is enqueued on its stream.
   CollectiveRecord *begins(int collective, cudaStream_t stream);
   void ends(CollectiveRecord *record, cudaStream_t stream);
-  /// Around what makes compute wait. A collective of the step before has a record of its own here.
+  /// Called around a wait of compute. A collective of the previous step has a separate record here.
   CollectiveRecord *waitBegins(int collective);
   void waitEnds(CollectiveRecord *record);
 
-  /// Waits for all that was noted, and fills in the moments. Throws Failure{timeout}.
+  /// Waits for all noted events, and fills in the moments. Throws Failure{timeout}.
   void read();
   CommunicationTimes times() const;
   std::span<const SectionRecord> sections() const { return sectionRecords; }

@@ -25,11 +25,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank says hello, rank 0 says it back, the rank says it once more: only then does either count the other as come. So
-// a stranger at either end is told from a rank, and a rank that has gone before it was answered may come again.
+// A three-way handshake: the rank sends a hello, rank 0 returns it, the rank sends it again. Only then does either
+// count the other as joined. So a stranger at either end is recognized, and a rank that gave up before the answer may
+// call again.
 constexpr std::uint64_t greeting = 0x66736470'632d3031;
 constexpr auto retryInterval = std::chrono::milliseconds(50);
-/// Rank 0 answers one caller after the other, so it waits less long for one of them than they for it.
+/// Rank 0 answers callers one after another, so it waits less long for a caller than callers wait for it.
 constexpr double callerSeconds = 2, answerSeconds = 10;
 
 struct Hello {
@@ -54,7 +55,7 @@ public:
   }
   bool isOpen() const { return handle >= 0; }
   int get() const { return handle; }
-  /// For everything that waits; 0: as long as it takes.
+  /// Limits everything that blocks on the socket; 0: no limit.
   void limit(double seconds) const;
   void send(const void *data, std::int64_t bytes) const;
   void receive(void *data, std::int64_t bytes) const;
@@ -68,7 +69,7 @@ void Socket::limit(double seconds) const {
   limit.tv_sec = static_cast<time_t>(seconds);
   limit.tv_usec = static_cast<suseconds_t>((seconds - static_cast<double>(limit.tv_sec)) * 1e6);
   ::setsockopt(handle, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); // of connect, too
+  ::setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); // also limits connect
 }
 
 void Socket::send(const void *data, std::int64_t bytes) const {
@@ -131,7 +132,7 @@ private:
   int myRank, worldSize;
 };
 
-/// Every address of the host: of both kinds, or of the older one where there is no other.
+/// Every address of the host: IPv6 and IPv4, or only IPv4 if IPv6 is not available.
 socklen_t anyAddress(int family, int port, sockaddr_storage &storage) {
   const in_port_t networkPort = htons(static_cast<std::uint16_t>(port));
   storage = {};
@@ -170,7 +171,7 @@ int portOf(const Socket &listener) {
                                             : reinterpret_cast<sockaddr_in6 &>(address).sin6_port);
 }
 
-/// Closed if nobody takes the call. What waits on the socket has the limit.
+/// Returns a closed socket if nobody accepts. Operations on the socket have the limit.
 Socket connectTo(const std::string &host, int port, double limitSeconds) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -192,9 +193,9 @@ void sendAtOnce(const Socket &socket) {
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// What rank 0 has written, once it has: host and port on one line, complete because it was renamed into place. Its own
-/// name may be one that a host does not know.
-bool readMeetingFile(MeetingPoint &point) {
+/// Reads what rank 0 has written, if it has: host and port on one line. The file is complete because it was renamed
+/// into place. The host's own name may be unknown on this host.
+bool readRendezvousFile(RendezvousPoint &point) {
   std::ifstream file(point.file);
   if (!(file >> point.host >> point.port))
     return false;
@@ -203,7 +204,7 @@ bool readMeetingFile(MeetingPoint &point) {
   return true;
 }
 
-void writeMeetingFile(const std::string &path, int port) {
+void writeRendezvousFile(const std::string &path, int port) {
   const std::string temporary = path + "." + std::to_string(::getpid());
   std::ofstream file(temporary);
   file << nameOfHost() << ' ' << port << '\n';
@@ -212,7 +213,7 @@ void writeMeetingFile(const std::string &path, int port) {
     fail("rank 0 cannot write " + path + ", where the ranks are to meet: " + std::strerror(errno));
 }
 
-std::string describe(const MeetingPoint &point) {
+std::string describe(const RendezvousPoint &point) {
   return point.file.empty() ? point.host + ":" + std::to_string(point.port) : point.file;
 }
 
@@ -220,7 +221,7 @@ double secondsUntil(Clock::time_point deadline) {
   return std::chrono::duration<double>(deadline - Clock::now()).count();
 }
 
-/// Waits for the next that knocks; closed at the deadline.
+/// Waits for the next connection. Returns a closed socket at the deadline.
 Socket accept(const Socket &listener, Clock::time_point deadline) {
   for (;;) {
     const double left = secondsUntil(deadline);
@@ -228,14 +229,14 @@ Socket accept(const Socket &listener, Clock::time_point deadline) {
       return Socket();
     pollfd waiting{listener.get(), POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(std::min(left, 60.0) * 1e3) + 1);
-    // Who knocked may have gone, and a signal may have come instead.
+    // The caller may have disconnected, or a signal may have interrupted the wait.
     if (Socket caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); caller.isOpen())
       return caller;
   }
 }
 
-/// Keeps the caller's socket in its rank's place if it is a rank that has not come yet.
-bool takeIn(Socket caller, const LaunchEnvironment &environment, std::vector<Socket> &sockets) {
+/// Stores the caller's socket at its rank's position if it is a rank that has not joined yet.
+bool acceptRank(Socket caller, const LaunchEnvironment &environment, std::vector<Socket> &sockets) {
   caller.limit(callerSeconds);
   sendAtOnce(caller);
   Hello hello, again;
@@ -257,28 +258,28 @@ bool takeIn(Socket caller, const LaunchEnvironment &environment, std::vector<Soc
   return true;
 }
 
-/// Rank 0: takes in the others.
+/// Rank 0: accepts all other ranks.
 std::vector<Socket> gather(const LaunchEnvironment &environment, Clock::time_point deadline) {
-  const MeetingPoint &point = environment.meetingPoint;
+  const RendezvousPoint &point = environment.rendezvousPoint;
   if (!point.file.empty())
-    ::unlink(point.file.c_str()); // of a job before this one
+    ::unlink(point.file.c_str()); // left by an earlier job
   const Socket listener = listenOn(point.file.empty() ? point.port : 0);
   if (!point.file.empty())
-    writeMeetingFile(point.file, portOf(listener));
+    writeRendezvousFile(point.file, portOf(listener));
   std::vector<Socket> sockets(static_cast<std::size_t>(environment.worldSize));
   for (int joined = 1; joined < environment.worldSize;) {
     Socket caller = accept(listener, deadline);
     if (!caller.isOpen())
       fail(std::to_string(environment.worldSize - joined) + " of " + std::to_string(environment.worldSize) +
-           " ranks have not come to " + describe(point));
-    joined += takeIn(std::move(caller), environment, sockets);
+           " ranks did not join at " + describe(point));
+    joined += acceptRank(std::move(caller), environment, sockets);
   }
   if (!point.file.empty())
     ::unlink(point.file.c_str());
   return sockets;
 }
 
-/// Whether rank 0 is at the other end.
+/// Performs the handshake. Returns whether rank 0 is at the other end.
 bool introduce(const Socket &socket, const LaunchEnvironment &environment) {
   const Hello hello{greeting, environment.rank, environment.worldSize};
   Hello answer;
@@ -294,11 +295,11 @@ bool introduce(const Socket &socket, const LaunchEnvironment &environment) {
   return true;
 }
 
-/// The others: knock until rank 0 opens.
+/// Other ranks: retry until rank 0 accepts.
 std::vector<Socket> join(const LaunchEnvironment &environment, Clock::time_point deadline) {
-  MeetingPoint point = environment.meetingPoint;
+  RendezvousPoint point = environment.rendezvousPoint;
   for (; Clock::now() < deadline; std::this_thread::sleep_for(retryInterval)) {
-    if (!point.file.empty() && !readMeetingFile(point))
+    if (!point.file.empty() && !readRendezvousFile(point))
       continue;
     Socket socket = connectTo(point.host, point.port, std::clamp(secondsUntil(deadline), 0.01, answerSeconds));
     if (!socket.isOpen())
@@ -311,7 +312,8 @@ std::vector<Socket> join(const LaunchEnvironment &environment, Clock::time_point
     sockets.push_back(std::move(socket));
     return sockets;
   }
-  fail("rank " + std::to_string(environment.rank) + " does not find rank 0 at " + describe(environment.meetingPoint));
+  fail("rank " + std::to_string(environment.rank) + " does not find rank 0 at " +
+       describe(environment.rendezvousPoint));
 }
 
 } // namespace

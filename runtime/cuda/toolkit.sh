@@ -1,13 +1,13 @@
 #!/bin/bash
-# The CUDA toolkit that programs are built with: that of the machine, else one put together from pinned packages. And the headers of
-# cuDNN's frontend, which toolkits come without: those of the machine, else the pinned ones, in a folder of their own.
+# The CUDA toolkit that programs are built with: the machine's, or else one assembled from pinned packages. Also the headers of
+# cuDNN's frontend, which toolkits do not include: the machine's, or else the pinned ones, in a separate folder.
 #
-#   runtime/cuda/toolkit.sh --print            only print the toolkit's folder; nothing where there is none. CMakeLists.txt asks this
-#   runtime/cuda/toolkit.sh --print_frontend   only print the folder of cudnn_frontend.h; nothing where there is none. So does it this
-#   runtime/cuda/toolkit.sh --install          fetch them (about 1.2 GB, and 12 MB) into
-#                                            ${FSDPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsdpc} unless there are some
+#   runtime/cuda/toolkit.sh --print            only print the toolkit's folder, if there is one. CMakeLists.txt calls this
+#   runtime/cuda/toolkit.sh --print_frontend   only print the folder of cudnn_frontend.h, if there is one. Also called there
+#   runtime/cuda/toolkit.sh --install          fetch those that are missing (about 1.2 GB, and 12 MB) into
+#                                            ${FSDPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsdpc}
 #
-# FSDPC_CUDA=DIR is the toolkit in DIR; FSDPC_CUDA=packages that of the packages, whatever the machine has.
+# FSDPC_CUDA=DIR selects the toolkit in DIR; FSDPC_CUDA=packages the one from the packages, whatever the machine has.
 set -euo pipefail
 
 packages="
@@ -21,12 +21,12 @@ nvidia-cublas==13.1.0.3 --hash=sha256:ee8722c1f0145ab246bccb9e452153b5e0515fd094
 nvidia-cudnn-cu13==9.19.0.56 --hash=sha256:d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf
 nvidia-nccl-cu13==2.28.9 --hash=sha256:e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42
 "
-# Its packages are one per Python, the headers in them the same: whatever Python is here, that of this one is fetched.
+# There is one package per Python version, all with the same headers. Always fetches the one for Python 3.11.
 frontend_version=1.32
 frontend_package="nvidia-cudnn-frontend==1.32.0 --hash=sha256:c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0"
 frontend_python=(--python-version 311 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64)
 cache=${FSDPC_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fsdpc}
-# Whoever changes how they are put together raises this, so that toolkits of the old kind are not picked up.
+# Increment when the assembly below changes, so that toolkits assembled the old way are not picked up.
 recipe=1
 own=$cache/cuda-$(sha256sum <<<"$packages" | cut -c1-12)-recipe$recipe
 own_frontend=$cache/cudnn-frontend-$(sha256sum <<<"$frontend_package" | cut -c1-12)-recipe$recipe
@@ -46,7 +46,7 @@ toolkit() {
   done
 }
 
-# Is this version.h of the version that runtime/cuda/kernels/cudnn_attention.cpp is written for, or later?
+# Checks that this version.h is at least the version that runtime/cuda/kernels/cudnn_attention.cpp is written for.
 recent() {
   local found
   found=$(sed -n 's/^#define CUDNN_FRONTEND_\(MAJOR\|MINOR\)_VERSION //p' "$1" 2>/dev/null | paste -sd .)
@@ -64,7 +64,7 @@ frontend() {
   done
 }
 
-# Packages have a folder each, and libraries without the names that linkers look for.
+# Each package has its own folder, and libraries lack the names that linkers look for.
 assemble() {
   local work=$1 folder library
   mkdir -p "$work/toolkit"
@@ -89,7 +89,7 @@ install() {
   /usr/bin/python3 -m pip --disable-pip-version-check install -q --root-user-action=ignore --no-cache-dir --no-deps --only-binary :all: --require-hashes \
     --target "$work/packages" -r "$work/requirements.txt"
   assemble "$work"
-  # Only a finished one ever has the final name.
+  # The final name always refers to a complete toolkit.
   mv "$work/toolkit" "$own"
   rm -rf "$work"
 }
@@ -104,14 +104,14 @@ install_frontend() {
   /usr/bin/python3 -m pip --disable-pip-version-check download -q --no-cache-dir --no-deps --only-binary :all: --require-hashes \
     "${frontend_python[@]}" -d "$work" -r "$work/requirements.txt"
   /usr/bin/python3 -m zipfile -e "$work"/*.whl "$work/package"
-  # Only finished ones ever have the final name.
+  # The final name always refers to complete headers.
   mkdir "$work/headers"
   mv "$work/package/include" "$work/headers/"
   mv "$work/headers" "$own_frontend"
   rm -rf "$work"
 }
 
-# Two set-ups at once: the second waits and finds all there.
+# Of two concurrent installs, the second waits and finds everything installed.
 lock() {
   mkdir -p "$cache"
   exec {lock}>"$cache/cuda.lock"

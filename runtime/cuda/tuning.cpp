@@ -40,7 +40,7 @@ std::string readAll(const std::string &path) {
   return text;
 }
 
-/// What the file says of this machine. A file that cannot be read as a table is of no use, and replaced.
+/// The file's entries for this machine. A file that cannot be parsed as a table is ignored and replaced.
 TuningTable tableOfFile(const std::string &path, const std::string &machine) {
   if (fileExists(path)) {
     try {
@@ -48,7 +48,7 @@ TuningTable tableOfFile(const std::string &path, const std::string &machine) {
       if (table.machine == machine)
         return table;
     } catch (const Failure &failure) {
-      std::fprintf(stderr, "fsdpc: %s; products are timed again\n", failure.what());
+      std::fprintf(stderr, "fsdpc: %s; matmuls are timed again\n", failure.what());
     }
   }
   return {machine, {}};
@@ -61,7 +61,7 @@ void writeTable(const TuningTable &table, const std::string &path) {
     file.write(0, text.data(), static_cast<std::int64_t>(text.size()));
     file.commit();
   } catch (const Failure &failure) {
-    std::fprintf(stderr, "fsdpc: %s; the next run times its products again\n", failure.what());
+    std::fprintf(stderr, "fsdpc: %s; the next run times its matmuls again\n", failure.what());
   }
 }
 
@@ -73,7 +73,7 @@ std::string sharedText(HostGroup &group, std::string text) {
   return text;
 }
 
-/// Every rank has rank 0's device and library: the same algorithm is then the same arithmetic.
+/// Requires that every rank has rank 0's device and library, so that the same algorithm is the same arithmetic.
 void requireSameMachine(HostGroup &group, const std::string &machine, const std::string &machineOfRoot) {
   const std::int64_t differs = machine != machineOfRoot;
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
@@ -82,7 +82,7 @@ void requireSameMachine(HostGroup &group, const std::string &machine, const std:
     if (all[rank] != 0) {
       Failure failure(ExitCode::disagreement, "rank " + std::to_string(rank) + " has another device or library than " +
                                                   machineOfRoot +
-                                                  ", for which products are tuned; compile without --tune");
+                                                  ", for which matmuls are tuned; compile without --tune");
       failure.details = "differs=tuning other=" + std::to_string(rank);
       failure.everyRank = true;
       throw failure;
@@ -156,7 +156,7 @@ void Tuner::choose(HostGroup &group, const std::string &path) {
   }
   const std::string text = sharedText(group, failure ? "" : table.toJson());
   if (text.empty()) {
-    Failure shared = failure ? *failure : Failure(ExitCode::internal, "rank 0 could not time the products");
+    Failure shared = failure ? *failure : Failure(ExitCode::internal, "rank 0 could not time the matmuls");
     shared.everyRank = true;
     throw shared;
   }

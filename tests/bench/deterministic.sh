@@ -1,6 +1,6 @@
 #!/bin/bash
-# What --deterministic world costs: step time and planned memory against off, on 2 ranks of one thread with 4 samples each. Runs of
-# both take turns, so that the ratio of medians does not depend on how busy the machine is. A benchmark, not a test.
+# The cost of --deterministic world: step time and planned memory relative to off, on 2 ranks of one thread with 4 samples each.
+# Runs of both alternate, so that the ratio of medians does not depend on the load of the machine. A benchmark, not a test.
 #
 #   tests/bench/deterministic.sh [ROUNDS]
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The errors of long sums beside PyTorch's, as the tables of EXACT_SUMS.md.
+"""Compares the errors of long sums with PyTorch's, as the tables of EXACT_SUMS.md.
 
     python3 tests/bench/exact_sums.py build/tests/fsdpc_runtime_tests build/tests/fsdpc_emulated_tests
 
-needs PyTorch and numpy. Errors are relative to the sum of absolute terms, in units of 2^-24; exact sums are taken in
-80-bit floats. The programs' errors are those that tests/runtime/kernels_sums_test.cpp records.
+Needs PyTorch and numpy. Errors are relative to the sum of absolute terms, in units of 2^-24; exact sums are computed in
+80-bit floats. tests/runtime/kernels_sums_test.cpp records the programs' errors.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WIDE = np.longdouble
 
 
 def numbers(count, seed):
-    """As numbers() in tests/runtime/kernels_support.h."""
+    """Same as numbers() in tests/runtime/kernels_support.h."""
     mask = (1 << 64) - 1
     state = (seed * 0x9E3779B97F4A7C15 + 1) & mask
     values = np.empty(count, np.float32)
@@ -37,7 +37,7 @@ def numbers(count, seed):
 
 
 def terms_of():
-    """As allTerms in tests/runtime/kernels_sums_test.cpp."""
+    """Same as allTerms in tests/runtime/kernels_sums_test.cpp."""
     cancelling = numbers(TERMS, 3)
     cancelling += np.where(np.arange(TERMS) % 2 == 0, 100, -100).astype(np.float32)
     return {
@@ -126,7 +126,7 @@ def exponentials_of(table):
 
 
 def products(terms):
-    """Inner products of 10^5 and 10^6 terms, as matrix products of 8 x K by K x 8, by library."""
+    """Inner products of 10^5 and 10^6 terms, as matmuls of 8 x K by K x 8, by library."""
 
     def load(name):
         path = ctypes.util.find_library(name)

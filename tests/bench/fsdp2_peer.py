@@ -1,5 +1,5 @@
 """One rank of PyTorch FSDP2 on a GPT-2-shaped model, started by memory.py: eager, f32, gloo, one thread. With --checkpoint every block is
-wrapped in activation checkpointing. Writes the proportional set size it has before it builds anything to the file START.
+wrapped in activation checkpointing. Writes its proportional set size before it builds anything to the file START.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... fsdp2_peer.py START --layers 6 --width 384 ... [--checkpoint]
 """
@@ -49,8 +49,9 @@ class Gpt(nn.Module):
 
 
 def proportional_bytes():
-    lines = pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+    """Without pages of files, as memory.py."""
+    sizes = dict(line.split()[:2] for line in pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return 1024 * (int(sizes["Pss:"]) - int(sizes.get("Pss_File:", 0)))
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Trains a GPT-2-shaped model (W2 of the peers: 6 layers, 384 wide, 6 heads, sequence 256, vocabulary 512, batch 8 per rank) on 2 ranks of
-# one thread and prints where the step goes. A benchmark, not a test: machines are noisy, so read the ratios.
+# one thread and prints where the step's time goes. A benchmark, not a test: machines are noisy, so read the ratios.
 #
 #   tests/bench/gpt.sh [STEPS]
 set -euo pipefail

@@ -3,8 +3,8 @@
 
     gpt_model.py OUTDIR [--layers 6 --width 384 --heads 6 --seq 256 --vocab 512 --batch 8 --ranks 2]
 
-OUTDIR/model.onnxtxt, OUTDIR/weights.bin, OUTDIR/batch.safetensors. Learned positions, pre-LayerNorm, tanh GELU, causal attention
-spelled out as exporters do, head tied to the embedding, no dropout. The defaults are workload W2 of the peers.
+Writes OUTDIR/model.onnxtxt, OUTDIR/weights.bin, OUTDIR/batch.safetensors. Learned positions, pre-LayerNorm, tanh GELU, causal
+attention in small ops as exporters write it, head tied to the embedding, no dropout. The defaults are workload W2 of the peers.
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Model:
-    """`random` None: the file of weights is all zeros, and takes no room."""
+    """`random` None: the file of weights is all zeros and uses no disk space."""
 
     def __init__(self, out, random):
         self.nodes, self.initializers, self.offset, self.random = [], [], 0, random

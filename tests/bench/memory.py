@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Memory of a training run beside PyTorch FSDP2's, on the same model, sizes and machine: workloads W2 (GPT-2-shaped, 6 x 384) and W3
-(GPT-2 124M) of the peers on 2 ranks of one thread. Proportional set size over start, summed over the ranks, at its highest: both
-are looked at from outside, all the time, so a peak is compared with a peak.
+"""Compares the memory of a training run with PyTorch FSDP2's, on the same model, sizes and machine: workloads W2
+(GPT-2-shaped, 6 x 384) and W3 (GPT-2 124M) of the peers on 2 ranks of one thread. Reports the maximum growth of the
+proportional set size since start, summed over the ranks. Both are sampled continuously from outside, so a peak is compared
+with a peak.
 
     tests/bench/memory.py --torch_python PYTHON [W2 W3] [--steps 5]
 
-PyTorch's ranks count from after import and process group, fsdpc's from before their arenas are mapped (pss_before_bytes of its log); "in
-all" is what they hold with libraries, MPI and communication, "at the end" what the log says of the last step.
+PyTorch's ranks count from after import and process group, fsdpc's from before their arenas are mapped (pss_before_bytes of
+its log). "in all" includes libraries, MPI and communication. "at the end" is the value that the log has for the last step.
 """
 import argparse
 import json
@@ -30,15 +31,16 @@ def arguments(sizes):
 
 
 def proportional_bytes(pid):
+    """As memory_report of a program: without pages of files, whose share depends on other processes."""
     try:
-        lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])
-    except (OSError, StopIteration):
+        sizes = dict(line.split()[:2] for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+        return 1024 * (int(sizes["Pss:"]) - int(sizes.get("Pss_File:", 0)))
+    except (OSError, KeyError):
         return 0
 
 
 class Sampler(threading.Thread):
-    """The highest sum over the processes that `pids` gives, looked at all the time."""
+    """The maximum sum over the processes that `pids` returns, sampled continuously."""
 
     def __init__(self, pids):
         super().__init__(daemon=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """prediction.py [--fsdpc build/fsdpc] [--work build/prediction] [--skip_calibration] [--only NAME]
 
-Compares predicted with measured exposed communication on 2 ranks: benchmark models over shared memory, over MPI, and over a link
-slowed down on purpose with --streams threads. Calibrates first, compiles everything, then runs all cases in turn, three rounds, 20 steps
-each after 3 that do not count. A case holds if |predicted - measured| <= max(20 % of measured, 2 % of the step), medians of all steps of
-the three runs. A benchmark, not a test: read it on a machine that does nothing else.
+Compares predicted with measured exposed communication on 2 ranks: benchmark models over shared memory, over MPI, and over
+an artificially slowed link with --streams threads. Calibrates first, compiles everything, then runs all cases in turn, three
+rounds, 20 steps each after 3 warm-up steps. A case passes if |predicted - measured| <= max(20 % of measured, 2 % of the step),
+medians of all steps of the three runs. A benchmark, not a test: run it on an idle machine.
 """
 import argparse
 import json

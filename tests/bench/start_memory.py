@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""start_memory.py [--ranks 4] [--width 8192] [--layers 8]: what the ranks hold in memory together from start to first step.
+"""start_memory.py [--ranks 4] [--width 8192] [--layers 8]: the memory of all ranks together from start to first step.
 
 A network with 2 GiB of weights is compiled for RANKS ranks twice: weights in a file, and weights that are drawn. The proportional set
-sizes of all ranks are summed 20 times a second; the most that is seen must be within RANKS x (planned bytes + 64 MiB). Needs about
+sizes of all ranks are summed 20 times a second; the maximum must be within RANKS x (planned bytes + 64 MiB). Needs about
 7 GiB of memory with the sizes above.
 """
 import argparse, json, os, pathlib, subprocess, sys, tempfile, time
@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20
 
 
 def proportional_set(program):
-    """Bytes of all processes that run `program`."""
+    """The memory of all processes that run `program`, in bytes."""
     total = 0
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:

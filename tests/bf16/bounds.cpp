@@ -85,7 +85,7 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::clipNorm:
   case Op::spikeGuard:
   case Op::adjustLossScale: return Rule::numbers;
-  case Op::offloadStart: // what they deliver shows in what reads it
+  case Op::offloadStart: // their results are checked by their readers
   case Op::reloadStart:
   case Op::write:
   case Op::tap:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The operands' places, as in ir/ops/attention.cpp.
+/// Positions of the operands, as in ir/ops/attention.cpp.
 struct Heads {
   const AttentionAttributes &attributes;
   const HostTensor &q, &k;
@@ -48,7 +48,7 @@ Tracked dot(const double *a, const double *b, int64_t count) {
   return sum.total();
 }
 
-/// Of query i with every key it sees.
+/// Scores of query i with every key it sees.
 std::vector<Tracked> scoresOf(const Heads &heads, int64_t b, int64_t h, int64_t i) {
   std::vector<Tracked> scores;
   for (int64_t j = 0; j < heads.visible(i); ++j) {
@@ -77,7 +77,7 @@ Tracked logSumExp(llvm::ArrayRef<Tracked> scores) {
   return largest + logarithm(sum.total());
 }
 
-/// A factor that the kernel stores in the type of its products.
+/// A factor that the kernel stores in the type of its matmul operands.
 Tracked asFactor(Tracked x, DType dtype, const KernelFacts &facts) {
   if (facts.roundsProbabilities)
     x.error += 0.5 * unitInLastPlace(dtype, std::fabs(x.value) + x.error);

@@ -1,4 +1,4 @@
-// Optimizers: each element by itself, numbers computed on the host in f64 and used in f32.
+// Optimizers: each element separately. Scalars are computed on the host in f64 and used in f32.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "tests/bf16/bounds.h"
@@ -7,11 +7,11 @@ namespace fsdpc::rounding {
 
 namespace {
 
-/// The operands of a node behind its tensors: numbers, then, if it is guarded, a scale of the gradient and one more.
+/// A node's operands after its tensors: scalars, then, if it is guarded, a scale of the gradient and one more.
 struct Numbers {
   llvm::ArrayRef<const HostTensor *> operands;
   bool isGuarded;
-  size_t first; ///< behind the tensors
+  size_t first; ///< index after the tensors
   double at(size_t i) const { return operands[first + i]->values[0]; }
   Tracked scale() const { return isGuarded ? Tracked(operands[operands.size() - 2]->values[0]) : Tracked(1); }
 };
@@ -69,7 +69,7 @@ Errors errorsOfAdam(const Node &node, llvm::ArrayRef<const HostTensor *> operand
   return errors;
 }
 
-/// With weight decay in the slope, as all but AdamW have it.
+/// The gradient with weight decay, for all optimizers but AdamW.
 Tracked decayedSlope(llvm::ArrayRef<const HostTensor *> operands, const Numbers &numbers, double decay, size_t i) {
   return gradientOf(operands, numbers, i) + asFloat(decay) * Tracked(operands[0]->values[i]);
 }
@@ -135,7 +135,7 @@ Errors errorsOfRmsprop(const Node &node, llvm::ArrayRef<const HostTensor *> oper
   return errors;
 }
 
-/// Where the direction is nearer to 0 than its error, the sign is any.
+/// If the direction is closer to 0 than its error, either sign is allowed.
 Errors errorsOfLion(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
   const Numbers numbers = numbersOf(node, operands, 3);
   const Tracked lr = asFloat(numbers.at(0)), keep = asFloat(1 - numbers.at(0) * numbers.at(3));

@@ -1,4 +1,4 @@
-// Norms, softmax and losses: a row has statistics, which are sums, and elements that are made of them. Of batch norm a
+// Norms, softmax and losses: a row has statistics, which are sums, and elements computed from them. For batch norm a
 // channel is the row.
 #include "ir/ops/helpers.h"
 #include "ir/ops/norm.h"
@@ -23,7 +23,7 @@ void forEachLine(const Type &type, int64_t axis, Body body) {
       body(Line{o * type.dim(axis) * stride + i, type.dim(axis), stride});
 }
 
-/// log of the sum of exp, the largest taken out first.
+/// log of the sum of exp, with the largest subtracted first.
 Tracked logSumExp(const std::vector<double> &x, const Line &line) {
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < line.count; ++i)
@@ -99,7 +99,7 @@ Errors errorsOfCrossEntropyGrad(const Node &node, llvm::ArrayRef<const HostTenso
   return errors;
 }
 
-/// One row of a norm and what its kernels make of it; x is what is normalised.
+/// One row of a norm and what its kernels compute from it; x is what is normalised.
 struct NormRow {
   const double *x;
   int64_t count;
@@ -111,8 +111,8 @@ struct NormRow {
       sum.add(x[i]);
     return isCentered ? sum.total() / Tracked(static_cast<double>(count)) : Tracked(0);
   }
-  /// A mean that is off by e adds e^2 to the variance, since deviations from the true one cancel: each is taken as if
-  /// from that mean, and rounded.
+  /// A mean with error e adds e^2 to the variance, since deviations from the true mean cancel. So each deviation is
+  /// computed from the value of that mean, and rounded.
   Tracked reciprocalDeviation(Tracked mean, double epsilon) const {
     Sum squares;
     for (int64_t i = 0; i < count; ++i) {
@@ -125,7 +125,7 @@ struct NormRow {
   }
 };
 
-/// x, or its sum with a residual, which is a result of its own.
+/// x, or its sum with a residual, which is a separate result.
 const HostTensor &normalisedOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands,
                                llvm::ArrayRef<HostTensor> values, HostTensor &sum) {
   if (!addedOperand(node))
@@ -135,7 +135,7 @@ const HostTensor &normalisedOf(const Node &node, llvm::ArrayRef<const HostTensor
   return sum;
 }
 
-/// Each term of y is off by its own share, so that terms which cancel do not hide in their sum.
+/// Each term of y has a separate error, so that terms which cancel do not hide it in their sum.
 Errors errorsOfNorm(const Node &node, llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<HostTensor> values) {
   const auto &attributes = node.get<NormAttributes>();
   const bool isCentered = node.op() == Op::layerNorm;
@@ -165,7 +165,7 @@ Errors errorsOfNorm(const Node &node, llvm::ArrayRef<const HostTensor *> operand
   return errors;
 }
 
-/// What the kernels sum over a row, and over rows for the scales.
+/// The sums of the kernels over a row, and over rows for the scales.
 class NormGradient {
 public:
   NormGradient(const Node &node, llvm::ArrayRef<const HostTensor *> operands)

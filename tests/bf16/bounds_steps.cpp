@@ -1,4 +1,4 @@
-// Elementwise ops, alone and as steps of a chain: each step in its own type, from arguments that may be a little off.
+// Elementwise ops, alone and as steps of a chain: each step in its own type, from arguments that may have errors.
 #include "ir/op.h"
 #include "ir/ops/helpers.h"
 #include "tests/bf16/bounds.h"
@@ -7,14 +7,14 @@ namespace fsdpc::rounding {
 
 namespace {
 
-/// The terms of the sum that these functions are by definition (ir/ops/elementwise_unary.cpp), which cancel where x is
-/// far below zero: x/2 + x/2 erf(...), and so on. Of others the value itself.
+/// The terms of the sum that defines these functions (ir/ops/elementwise_unary.cpp), which cancel if x is far below
+/// zero: x/2 + x/2 erf(...), and so on. For others the value itself.
 double sumOfTerms(Op op, const double *arguments, double value) {
   switch (op) {
   case Op::gelu:
   case Op::geluTanh: return std::fabs(arguments[0]);
   case Op::geluGrad: return std::fabs(arguments[1]) * (1 + 0.4 * std::fabs(arguments[0]));
-  // Where the slope of tanh, 1 - t^2, is small, it multiplies x (1 + 3 * 0.044715 x^2).
+  // If the derivative of tanh, 1 - t^2, is small, it multiplies x (1 + 3 * 0.044715 x^2).
   case Op::geluTanhGrad: {
     const double x = std::fabs(arguments[0]);
     return std::fabs(arguments[1]) * (1 + 0.4 * x * (1 + 0.134145 * x * x));
@@ -61,7 +61,7 @@ double roundingsOf(Op op) {
   }
 }
 
-/// The largest distance from the value among the corners of what the arguments may be.
+/// The largest distance from the value over the corners of the arguments' error intervals.
 double inherited(const OpInfo &info, llvm::ArrayRef<Tracked> arguments, DType dtype, double value) {
   double largest = 0;
   for (unsigned corner = 0; corner < 1u << arguments.size(); ++corner) {
@@ -74,7 +74,7 @@ double inherited(const OpInfo &info, llvm::ArrayRef<Tracked> arguments, DType dt
   return largest;
 }
 
-/// One operation before it is stored in its type. Integers are exact, and so is what is not rounded to f32.
+/// One operation before it is stored in its type. Integers are exact, and so are results that are not rounded to f32.
 Tracked applied(Op op, DType dtype, llvm::ArrayRef<Tracked> arguments) {
   const OpInfo &info = infoOf(op);
   llvm::SmallVector<double, 3> exact;

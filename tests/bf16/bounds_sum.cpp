@@ -1,5 +1,5 @@
-// Plain sums of products or elements. The op itself says how many terms a result has, and their absolute sum: evaluated
-// on ones and on absolute values of the operands that are summed.
+// Plain sums of products or elements. The op itself determines the number of terms of a result, and their absolute sum:
+// it is evaluated on ones and on absolute values of the summed operands.
 #include "ir/ops/attributes.h"
 #include "tests/bf16/bounds.h"
 #include "llvm/ADT/STLExtras.h"
@@ -9,7 +9,7 @@ namespace fsdpc::rounding {
 
 namespace {
 
-/// Operands that are factors or summands; the others are indices.
+/// Whether an operand holds factors or summands; the others are indices.
 bool isSummed(const Node &node, size_t operand) {
   switch (node.op()) {
   case Op::scatterAdd: return operand == 1;
@@ -34,7 +34,7 @@ std::vector<HostTensor> evaluatedOn(const Node &node, llvm::ArrayRef<const HostT
   return evaluated(node, pointers);
 }
 
-/// Where the op does not count: an average has a division behind its terms, a rotation always two.
+/// For ops whose evaluation does not count terms: an average divides its terms, a rotation always has two.
 double fixedTerms(const Node &node) {
   if (node.op() == Op::averagePool || node.op() == Op::averagePoolGrad) {
     double count = 1;
@@ -45,7 +45,7 @@ double fixedTerms(const Node &node) {
   return node.op() == Op::rotary ? 2 : 0;
 }
 
-/// A rotation subtracts a product with the lower half of its sines (ir/ops/rotary.cpp).
+/// A rotation subtracts a term with the lower half of its sines (ir/ops/rotary.cpp).
 std::vector<HostTensor> absoluteTerms(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
   auto absolute = [](double x) { return std::fabs(x); };
   std::vector<HostTensor> sums = evaluatedOn(node, operands, absolute);
@@ -71,7 +71,7 @@ Errors errorsOfProduct(const Node &node, llvm::ArrayRef<const HostTensor *> oper
   return errors;
 }
 
-/// As many factors as updates and x have for an element.
+/// The number of factors is that of the updates and x for an element.
 Errors errorsOfScatteredProduct(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
   HostTensor ones = *operands[0], updates = *operands[2];
   ScatterNdAttributes count = node.get<ScatterNdAttributes>();

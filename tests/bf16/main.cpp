@@ -1,10 +1,10 @@
-// Holds each node of a program to the evaluator (README.md).
+// Checks each node of a program against the evaluator (README.md).
 //
-//   fsdpc_rounding instrument OUT TARGET       OUT's program once more, so that it records its nodes; OUT/regions.txt
-//   fsdpc_rounding judge OUT TARGET RECORD     exits 1 if a node is off by more than bounds.h allows; prints what each
-//   op
-//                                              was held to
-//   fsdpc_rounding spoil OUT TARGET RECORD     with every result 1/64 larger: exits 1 if some node passes all the same
+//   fsdpc_rounding instrument OUT TARGET       writes OUT's program with recording of its nodes, and OUT/regions.txt
+//   fsdpc_rounding checkOutcome OUT TARGET RECORD     exits 1 if a node's error is above the limit of bounds.h; prints
+//   the
+//                                              limit for each op
+//   fsdpc_rounding spoil OUT TARGET RECORD     with every result 1/64 larger: exits 1 if some node still passes
 #include "codegen/emit.h"
 #include "ir/op.h"
 #include "ir/text/text.h"
@@ -20,7 +20,7 @@ namespace fsdpc::rounding {
 
 namespace {
 
-constexpr int mostFaults = 10;
+constexpr int maxFaults = 10;
 
 llvm::Error writeFile(const llvm::Twine &path, llvm::StringRef text) {
   std::error_code code;
@@ -39,7 +39,7 @@ llvm::Expected<std::unique_ptr<Module>> plannedModule(llvm::StringRef out) {
   return parse((*buffer)->getMemBufferRef());
 }
 
-/// What the results of one op in one type were held to.
+/// The limits for the results of one op in one type.
 struct Row {
   Rule rule = Rule::nothing;
   int64_t results = 0, elements = 0, notRounded = 0;
@@ -108,7 +108,7 @@ private:
   }
 
   void fault(const Node &node, const llvm::Twine &text) {
-    if (++faults <= mostFaults && !isQuiet)
+    if (++faults <= maxFaults && !isQuiet)
       llvm::outs() << "fault: " << infoOf(node).name << " " << (node.resultCount() ? node.result()->name() : "") << " ("
                    << node.source << "): " << text << "\n";
   }
@@ -141,29 +141,29 @@ bool spoil(Recording &recording) {
 }
 
 int judgeAll(std::vector<Recording> &recordings, KernelFacts facts) {
-  Judge judge(facts, /*isQuiet=*/false);
+  Judge checkOutcome(facts, /*isQuiet=*/false);
   for (const Recording &recording : recordings)
-    judge.hold(recording);
-  return judge.report(llvm::outs());
+    checkOutcome.hold(recording);
+  return checkOutcome.report(llvm::outs());
 }
 
-/// A bound that would take anything shows here.
+/// Detects a bound that would accept anything.
 int spoilAll(std::vector<Recording> &recordings, KernelFacts facts) {
   int64_t spoiled = 0, passed = 0;
   for (Recording &recording : recordings) {
     if (ruleOf(*recording.node) == Rule::nothing || !spoil(recording))
       continue;
-    Judge judge(facts, /*isQuiet=*/true);
-    judge.hold(recording);
+    Judge checkOutcome(facts, /*isQuiet=*/true);
+    checkOutcome.hold(recording);
     ++spoiled;
-    if (judge.faultCount() == 0 && ++passed <= mostFaults)
+    if (checkOutcome.faultCount() == 0 && ++passed <= maxFaults)
       llvm::outs() << "not seen: " << infoOf(*recording.node).name << " " << recording.node->result()->name() << "\n";
   }
   llvm::outs() << spoiled - passed << " of " << spoiled << " spoiled nodes seen\n";
   return passed || !spoiled ? 1 : 0;
 }
 
-llvm::Expected<int> judge(llvm::StringRef out, llvm::StringRef target, llvm::StringRef record, bool spoils) {
+llvm::Expected<int> checkOutcome(llvm::StringRef out, llvm::StringRef target, llvm::StringRef record, bool spoils) {
   llvm::Expected<std::unique_ptr<Module>> module = plannedModule(out);
   if (!module)
     return module.takeError();
@@ -186,8 +186,9 @@ int main(int count, char **arguments) {
     orExit(rounding::writeInstrumented(arguments[2], arguments[3]));
     return 0;
   }
-  if ((command == "judge" || command == "spoil") && count == 5)
-    return orExit(rounding::judge(arguments[2], arguments[3], arguments[4], command == "spoil"));
-  llvm::errs() << "usage: fsdpc_rounding instrument OUT TARGET | judge OUT TARGET RECORD | spoil OUT TARGET RECORD\n";
+  if ((command == "checkOutcome" || command == "spoil") && count == 5)
+    return orExit(rounding::checkOutcome(arguments[2], arguments[3], arguments[4], command == "spoil"));
+  llvm::errs()
+      << "usage: fsdpc_rounding instrument OUT TARGET | checkOutcome OUT TARGET RECORD | spoil OUT TARGET RECORD\n";
   return 2;
 }

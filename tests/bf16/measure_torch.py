@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes torch_bf16.json: how far PyTorch's own bf16 training strays from its f32 training, on the fixtures' models, batches and
-optimizers.
+"""Writes torch_bf16.json: how far PyTorch's own bf16 training deviates from its f32 training, on the fixtures' models, batches
+and optimizers.
 
     measure_torch.py [FIXTURE...] [--fixtures ../fixtures] [--out torch_bf16.json]      no name: all; the others' rows are kept
 
-A single run's distance is luck, so there are eight: the batch with its rows rotated by 0 to 7, which is the same training up to the order of
-sums. What counts is the largest of them. bf16 is FSDP2 as users set it for training: fully_shard with
-MixedPrecisionPolicy(param_dtype=bfloat16, reduce_dtype=float32, output_dtype=float32), so parameters are rounded where they are used,
-activations are bf16, gradients are reduced and masters and optimizer state kept in f32; and the loss is computed in f32. BatchNorm computes
-in f32, as FSDP1 has it by itself: torch's does not take statistics in f32 with weights in bf16. One process on the CPU (gloo). The f32 run is
-the same without a policy, and has to agree with the fixture's own reference before anything is written. Needs torch, transformers, onnx and
-safetensors; no test of the tree runs it.
+The distance of a single run depends on chance, so there are eight runs: the batch with its rows rotated by 0 to 7, which is the
+same training up to the order of sums. The maximum of them counts. bf16 is FSDP2 as users configure it for training:
+fully_shard with MixedPrecisionPolicy(param_dtype=bfloat16, reduce_dtype=float32, output_dtype=float32). So parameters are
+rounded where they are used, activations are bf16, gradients are reduced and masters and optimizer state kept in f32, and the
+loss is computed in f32. BatchNorm computes in f32, as FSDP1 does by default: torch's does not accept statistics in f32 with
+weights in bf16. One process on the CPU (gloo). The f32 run is the same without a policy, and must agree with the fixture's own
+reference before anything is written. Needs torch, transformers, onnx and safetensors; no test of the tree runs it.
 """
 import argparse, json, math, os, pathlib, sys
 
@@ -27,11 +27,11 @@ from torch_models import MODELS
 
 UPDATES = 20
 ROTATIONS = 8
-SAME_AS_FIXTURE = 1e-5      # of its largest loss
+SAME_AS_FIXTURE = 1e-5      # relative to its largest loss
 
 
 def value_of(row, stored, meta):
-    """A parameter's value in the file; what is not in it is zero, and so is what no sample reads."""
+    """A parameter's value in the file; zero for parameters that are not in it, and for those that no sample reads."""
     value = torch.zeros(row["shape"])
     if row.get("damage") == "repacked":
         for initializer in row["found_as"]:
@@ -77,7 +77,7 @@ def loss_of(output, labels, loss):
 
 
 def losses(name, folder, meta, is_low, rotation=0):
-    """Before the first update, ..., after the last."""
+    """Losses before the first update, ..., after the last."""
     model = MODELS[name](meta)
     load_weights(model, folder, meta)
     if is_low:

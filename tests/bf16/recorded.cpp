@@ -93,7 +93,7 @@ Recording recordingOf(const Node &node, const char *bytes) {
   return recording;
 }
 
-/// Behind the opening of `start`, which runs once, when the arenas exist.
+/// Inserted after the opening of `start`, which runs once, when the arenas exist.
 std::string withRecorder(const std::string &text, llvm::StringRef target) {
   const std::string opening = "void start(Context &c) {\n";
   const size_t at = text.find(opening);

@@ -1,4 +1,4 @@
-// A program that records what its nodes read and wrote: its text, and the file it leaves behind.
+// Recording of a program's nodes: the instrumented program text, and the file with the nodes' operands and results.
 #pragma once
 
 #include "ir/eval/evaluate.h"
@@ -9,19 +9,19 @@
 
 namespace fsdpc::rounding {
 
-/// A node that has statements, with the numbers its program knows it by.
+/// A node that has statements, with its section and index in the program.
 struct NumberedNode {
   int section, index;
   const Node *node;
 };
 
 struct InstrumentedProgram {
-  std::string text;    ///< of program.cpp or program.cu
-  std::string regions; ///< what the recorder reads
+  std::string text;    ///< text of program.cpp or program.cu
+  std::string regions; ///< input of the recorder
   std::vector<NumberedNode> nodes;
 };
 
-/// Of a planned module. Constants need not be recorded: they may lie outside the arenas.
+/// For a planned module. Constants need not be recorded: they may be outside the arenas.
 InstrumentedProgram instrument(const Module &module, llvm::StringRef target);
 
 /// One execution of one node.
@@ -29,7 +29,7 @@ struct Recording {
   const Node *node;
   std::vector<HostTensor> operands, results;
 };
-/// Of the file that the recorder wrote: nodes that ran, in the order of `nodes`.
+/// Reads the recorder's file: the nodes that ran, in the order of `nodes`.
 llvm::Expected<std::vector<Recording>> readRecordings(llvm::ArrayRef<NumberedNode> nodes, llvm::StringRef path);
 
 } // namespace fsdpc::rounding

@@ -1,7 +1,7 @@
-// What `fsdpc_rounding instrument` puts before a program with node ranges: it keeps, of every node, the bytes of its
-// operands right before its statements and of its results right behind them. A node that runs in several steps is kept
-// as it ran last. FSDPC_REGIONS: where they lie (recorded.cpp writes it); FSDPC_RECORD: the file to write when the
-// program ends, on rank 0 of one.
+// `fsdpc_rounding instrument` inserts this before a program with node ranges. For every node, it keeps the bytes of its
+// operands right before its statements and of its results right after them. For a node that runs in several steps, it
+// keeps the last run. FSDPC_REGIONS: the file with their locations (recorded.cpp writes it). FSDPC_RECORD: the file to
+// write when the program ends, on rank 0 of one.
 #pragma once
 
 #include "runtime/common/program.h"

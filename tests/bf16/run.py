@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What programs in bf16 are held to (README.md).
+"""Tests programs in bf16 (README.md).
 
     run.py rounding FIXTURE [--target cpu|cuda] [-- more fsdpc options]
-        every node of the fixture's program on one rank, against the evaluator on the operands that the program had; and a small
-        fault in every node must show
+        checks every node of the fixture's program on one rank against the evaluator on the program's operands; also checks
+        that a small error in every node is detected
     run.py random SEED [--target cpu|cuda]
-        the same of a program of random graphs (tests/random), for the ops that no fixture has
+        the same for a program of random graphs (tests/random), for the ops that no fixture has
     run.py trajectory FIXTURE [--target cpu|cuda] [-- more fsdpc options]
-        the losses of a training run on two ranks, against PyTorch's f32 run: no further away than one more of PyTorch's bf16 runs
+        the losses of a training run on two ranks, against PyTorch's f32 run: no further away than another bf16 run of PyTorch
 
 cuda is the emulated device. Prints what it compared and a last line that ends with `ok` or `FAILED`; exits 0 or 1. Also:
 --build build, --keep DIR.
@@ -24,7 +24,7 @@ from compare import worst  # noqa: E402  found through accept
 TARGETS = {"cpu": [], "cuda": ["--test_build"]}
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_mpi_yield_when_idle": "1"}
-# Two steps: in the second, optimizer state is not zero.
+# Two steps: optimizer state is not zero in the second.
 ROUNDING_STEPS = 2
 # The emulated device needs more than a second for a step of a transformer.
 TRAJECTORY_STEPS = {"cpu": 21, "cuda": 9}
@@ -43,8 +43,8 @@ def run(*command, **environment):
 
 
 class Random:
-    """Graphs of a seed side by side, on one rank instead of those it wants, in one micro-step and without copies to the host, which
-    compute nothing. A step takes the first rows of the data."""
+    """All graphs of a seed together, on one rank whatever their rank count, in one micro-step and without copies to the host,
+    which compute nothing. A step takes the first rows of the data."""
 
     def __init__(self, a, work):
         self.seed, self.target, self.build, self.folder = a.subject, a.target, a.build.resolve(), work / "graphs"
@@ -84,7 +84,7 @@ class Case:
 
 
 def link(case, out):
-    """The program as fsdpc left its source, with the recorder in it, against the test build of the runtime."""
+    """Builds the program from fsdpc's source, with the recorder in it, against the test build of the runtime."""
     if case.target == "cuda":
         flags = ["-O2", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", "-x", "c++"]
         library = "tests/libfsdpc_runtime_cuda_emulated.a"
@@ -108,7 +108,7 @@ def check_rounding(case, work):
     if not ran:
         return False
     statuses = []
-    for question in ("judge", "spoil"):
+    for question in ("checkOutcome", "spoil"):
         judged = subprocess.run([tool, question, out, case.target, work / "record"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(judged.stdout.rstrip())
         statuses.append(judged.returncode)
@@ -116,14 +116,14 @@ def check_rounding(case, work):
 
 
 def one_more(distances):
-    """How far away one more run may be: the upper end of the prediction interval of a normal distribution (Whitmore 1986)."""
+    """The limit for one more run: the upper end of the prediction interval of a normal distribution (Whitmore 1986)."""
     spread = statistics.stdev(distances) * math.sqrt(1 + 1 / len(distances))
     return statistics.mean(distances) + ONE_IN_A_THOUSAND[len(distances) - 1] * spread
 
 
 def check_trajectory(case, work):
-    """The maximum and the root mean square of how far the losses are apart. Ours is one run: whether it is the furthest of nine is
-    chance, and another processor's order of sums draws again."""
+    """The maximum and the root mean square of the distances between the losses. Ours is one run: whether it is the furthest of
+    nine is chance, and another processor's order of sums draws again."""
     torch = json.loads((HERE / "torch_bf16.json").read_text())["fixtures"][case.fixture.name]
     steps = min(TRAJECTORY_STEPS[case.target], len(torch["f32_losses"]))
     if not case.compile(work / "out", 2, *TARGETS[case.target]):

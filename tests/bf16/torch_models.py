@@ -1,4 +1,4 @@
-"""The modules that the fixtures were exported from, by fixture; dropout is off. `units` are what fully_shard is given one by one."""
+"""The modules that the fixtures were exported from, by fixture. Dropout is off. `units` go to fully_shard one by one."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -78,7 +78,7 @@ class Gpt2(nn.Module):
 
 
 class Albert(nn.Module):
-    """Its one layer is applied three times, so there is no unit but the whole."""
+    """Its one layer is applied three times, so the only unit is the entire module."""
 
     def __init__(self, meta):
         super().__init__()
@@ -143,7 +143,7 @@ class NanoGptBlock(nn.Module):
 
 
 class NanoGpt(nn.Module):
-    """The loss, which the fixture has in the graph, is computed of f32 logits, as autocast computes it."""
+    """The loss, which the fixture has in the graph, is computed from f32 logits, as autocast computes it."""
 
     def __init__(self, meta):
         super().__init__()
@@ -164,7 +164,7 @@ class NanoGpt(nn.Module):
 
 
 class ResNetBlock(nn.Module):
-    """`norm` makes what stands behind a convolution."""
+    """`norm` constructs the layer after a convolution."""
 
     def __init__(self, channels, out, norm, bias):
         super().__init__()
@@ -178,7 +178,7 @@ class ResNetBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """torchvision's with basic blocks, at an eighth of its width; frozen statistics, as the file has them, or no BatchNorm."""
+    """torchvision's with basic blocks, an eighth of its width, and frozen statistics, as in the file, or no BatchNorm."""
 
     def __init__(self, meta):
         super().__init__()

@@ -1,9 +1,9 @@
-// A number and how far a program that computes in f32 may be from it: running error analysis (Wilkinson; Higham,
-// Accuracy and Stability of Numerical Algorithms, 3.3). Every operation is carried out in f64 and adds what f32 rounds
-// away.
+// A number and the maximum error of a program that computes it in f32: running error analysis (Wilkinson; Higham,
+// Accuracy and Stability of Numerical Algorithms, 3.3). Every operation is executed in f64 and adds the rounding error
+// of f32.
 //
-// A sum of n terms is off by no more than n x 2^-24 x the sum of their absolute values, in whatever order it is summed
-// (Higham 4.2), and by what the terms are off.
+// The error of a sum of n terms is at most n x 2^-24 x the sum of their absolute values, in any order of summation
+// (Higham 4.2), plus the errors of the terms.
 #pragma once
 
 #include "ir/eval/evaluate.h"
@@ -22,11 +22,11 @@ struct Tracked {
   double value = 0, error = 0;
 
   Tracked() = default;
-  /// A number that the program has exactly.
+  /// A number that the program represents exactly.
   Tracked(double exact) : value(exact) {}
   Tracked(double value, double error) : value(value), error(error) {}
 
-  /// An f32 operation: correct but for its rounding, or for so many. Of exact operands the rounding is known.
+  /// An f32 operation with one rounding, or as many as given. For exact operands the rounding error is known.
   static Tracked rounded(double value, double error, double roundings = 1) {
     if (error == 0 && roundings == 1)
       return {value, std::fabs(static_cast<double>(static_cast<float>(value)) - value)};
@@ -34,7 +34,7 @@ struct Tracked {
   }
 };
 
-/// A number of the host's that the program rounds to f32.
+/// A number of the host that the program rounds to f32.
 inline Tracked asFloat(double value) { return Tracked::rounded(value, 0); }
 
 inline Tracked operator-(Tracked a) { return {-a.value, a.error}; }
@@ -45,7 +45,7 @@ inline Tracked operator*(Tracked a, Tracked b) {
                           a.error * std::fabs(b.value) + b.error * std::fabs(a.value) + a.error * b.error);
 }
 
-/// What `function` may give within the argument's error: it has to be monotonic there.
+/// The possible values of `function` within the argument's error. It must be monotonic there.
 template <class Function>
 Tracked mapped(Tracked x, double roundings, Function function) {
   const double value = function(x.value);
@@ -69,7 +69,7 @@ inline Tracked squareRoot(Tracked x) {
   return mapped(x, 1, [](double y) { return std::sqrt(y); });
 }
 
-/// A value that the program stores in this type and goes on with: the neighbour, if it may have come out there.
+/// A value that the program stores in this type and continues with. It may be the neighbour, if rounding may go there.
 inline Tracked stored(Tracked x, DType dtype) {
   if (!isFloat(dtype) || byteSize(dtype) != 2)
     return x;
@@ -78,7 +78,7 @@ inline Tracked stored(Tracked x, DType dtype) {
   return {value, std::max(value - below, above - value)};
 }
 
-/// The sum of what was added.
+/// The sum of the added terms.
 class Sum {
 public:
   void add(Tracked term) {

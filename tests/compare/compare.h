@@ -1,5 +1,5 @@
-// How far results are from what they have to be: the one place where tests of all folders take a largest error, because
-// std::max drops NaN. NaN on either side, a missing element and another count of elements are infinitely far.
+// Errors of results against expected values. Tests of all folders compute the largest error here, because std::max
+// drops NaN. NaN on either side, a missing element and a different element count are infinite errors.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace fsdpc {
 
-/// Numbers of 16 bits convert to float only.
+/// 16-bit floats convert to float only.
 template <class T>
 double asDouble(const T &value) {
   if constexpr (std::is_arithmetic_v<T>)
@@ -20,8 +20,8 @@ double asDouble(const T &value) {
     return static_cast<double>(static_cast<float>(value));
 }
 
-/// |actual - expected|, which for two infinities of one sign is 0. Infinite where either is NaN, both too, or where one
-/// alone is infinite.
+/// |actual - expected|, which is 0 for two infinities of the same sign. Infinite if either or both are NaN, or if only
+/// one is infinite.
 inline double errorOf(double actual, double expected) {
   if (actual == expected)
     return 0;
@@ -45,7 +45,7 @@ double largestError(const Actual &actual, const Expected &expected) {
   return largest;
 }
 
-/// What an error is relative to: the largest finite |expected|, at least `least`.
+/// The scale of a relative error: the largest finite |expected|, at least `least`.
 template <class Expected>
 double scaleOf(const Expected &expected, double least = 0) {
   double scale = least;
@@ -57,12 +57,12 @@ double scaleOf(const Expected &expected, double least = 0) {
 
 /// largestError over scaleOf; where the scale is zero, 0 or infinite.
 template <class Actual, class Expected>
-double relativeError(const Actual &actual, const Expected &expected, double leastScale = 0) {
+double relativeError(const Actual &actual, const Expected &expected, double minScale = 0) {
   const double error = largestError(actual, expected);
-  return error == 0 ? 0 : error / scaleOf(expected, leastScale);
+  return error == 0 ? 0 : error / scaleOf(expected, minScale);
 }
 
-/// What a result holds before a kernel writes it: NaN, which no comparison above takes for a number.
+/// The content of a result before a kernel writes it: NaN, which every comparison above treats as an infinite error.
 template <class T = float>
 std::vector<T> unwritten(std::size_t count) {
   return std::vector<T>(count, T(std::numeric_limits<float>::quiet_NaN()));

@@ -1,6 +1,6 @@
-"""How far tensors are from what they have to be: the one place where scripts take a largest error, because max() drops NaN.
+"""Errors of tensors against expected values. Scripts compute the largest error here, because max() drops NaN.
 
-NaN on either side, a missing element and another shape are infinitely far; infinities of one sign are equal.
+NaN on either side, a missing element and a different shape are infinite errors; infinities of the same sign are equal.
 """
 import numpy as np
 

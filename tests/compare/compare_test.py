@@ -1,4 +1,4 @@
-"""What compare.py must see. Prints one line, or ends with the assertion that does not hold."""
+"""Errors that compare.py must detect. Prints one line, or ends with the failed assertion."""
 import pathlib, sys
 
 import numpy as np

@@ -1,5 +1,5 @@
-// Attention of the cuda target beyond what the kernel tests of both targets ask
-// (tests/runtime/kernels_products_test.cpp): 16-bit floats on tensor cores, every width of tiles, heads of keys that
+// Attention of the cuda target, in addition to the kernel tests of both targets
+// (tests/runtime/kernels_matmul_test.cpp): 16-bit floats on tensor cores, every tile width, heads of keys that
 // several heads of queries share.
 #include "tests/runtime/kernels_references.h"
 
@@ -21,7 +21,7 @@ std::vector<float> floatsOf(const std::vector<T> &values) {
   return floats;
 }
 
-/// As attentionCase, of values that T has.
+/// As attentionCase, with values that T represents exactly.
 template <class T>
 AttentionCase caseOf(const AttentionShape &shape, std::int64_t maskElements = 0) {
   AttentionCase test = attentionCase(shape, maskElements);
@@ -51,8 +51,8 @@ AttentionResults resultsOf(const AttentionCase &test, const Context &c = context
   return {floatsOf(o), lse, floatsOf(dq), floatsOf(dk), floatsOf(dv)};
 }
 
-/// Float: a score of a head 256 wide is a sum of so many products. 16-bit floats: probabilities, slopes and results are
-/// rounded besides, each by up to 2^-8 of its size, in Float16 2^-11.
+/// Float: a score of a head of width 256 is a sum of 256 products. 16-bit floats: probabilities, gradients and results
+/// are also rounded, each by up to 2^-8 of its size, in Float16 2^-11.
 template <class T>
 void check(const AttentionCase &test) {
   constexpr bool rounds = isHalf<T>;

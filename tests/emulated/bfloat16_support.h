@@ -1,4 +1,4 @@
-// Tensors of Bfloat16 for tests, and how near to f64 they have to be.
+// Bfloat16 tensors for tests, and their tolerances against f64.
 #pragma once
 
 #include "tests/runtime/kernels_references.h"
@@ -19,13 +19,13 @@ inline std::vector<float> asFloats(const std::vector<Bfloat16> &values) {
   return floats;
 }
 
-/// Values that Bfloat16 has, so that a reference starts from what the kernel reads.
+/// Values that Bfloat16 represents exactly, so that a reference starts from what the kernel reads.
 inline std::vector<float> bfloat16Numbers(std::int64_t count, std::uint64_t seed) {
   return asFloats(roundedToBfloat16(numbers(count, seed)));
 }
 
-/// How much further off than by one rounding of the exact value the worst element is, relative to the largest value (at
-/// least 1): what float arithmetic before it may add. A second rounding would show as some 1e-3.
+/// How far the worst element exceeds one rounding of the exact value, relative to the largest value (at least 1): the
+/// error that float arithmetic before it may add. A second rounding would show as some 1e-3.
 inline double excessOverOneRounding(const std::vector<Bfloat16> &actual, const std::vector<double> &expected) {
   double largest = actual.size() == expected.size() ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < actual.size() && i < expected.size(); ++i) {

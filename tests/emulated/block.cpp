@@ -35,7 +35,7 @@ constexpr std::size_t stackBytes = 128 * 1024;
 
 enum class State : std::uint8_t { runnable, atBlockBarrier, atWarpBarrier, ended };
 
-/// What AddressSanitizer must know of a stack before something else runs on it. Nothing in other builds.
+/// What AddressSanitizer must know about a stack before something else runs on it. Empty in other builds.
 struct Stack {
   const void *bottom = nullptr;
   std::size_t bytes = 0;
@@ -46,7 +46,7 @@ struct Stack {
     __sanitizer_start_switch_fiber(&frames, next.bottom, next.bytes);
 #endif
   }
-  /// `last`: learns where the stack lies that ran before.
+  /// `last` receives the location of the stack that ran before.
   void enterFrom(Stack &last) {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(frames, &last.bottom, &last.bytes);
@@ -62,7 +62,7 @@ struct Lane {
   uint3 index{};
   State state = State::ended;
   int phase = 0;        ///< exchanges so far, modulo 2
-  unsigned barrier = 0; ///< which of the kernel's it waits at
+  unsigned barrier = 0; ///< the kernel's barrier that it waits at
 };
 
 struct Warp {
@@ -94,13 +94,13 @@ private:
   std::vector<std::unique_ptr<Lane>> lanes;
   std::vector<Warp> warps;
   context::pooled_fixedsize_stack stacks{stackBytes};
-  Stack callers; ///< of the thread of the host that runs the block
+  Stack callers; ///< the stack of the host thread that runs the block
   int current = 0, threads = 0;
-  std::minstd_rand random; ///< of the directions in which blocks, warps and lanes take turns
+  std::minstd_rand random; ///< chooses the directions in which blocks, warps and lanes run
 };
 
 Runner &runner() {
-  // One block runs at a time, whichever thread of the host drives the device. Never destroyed: its fibers have no end.
+  // One block runs at a time, whichever host thread drives the device. Never destroyed: its fibers never end.
   static Runner &instance = *new Runner;
   return instance;
 }
@@ -125,7 +125,7 @@ void Runner::prepare(int count) {
   }
 }
 
-/// From inside a thread: back to the runner, until this thread may go on.
+/// Called from inside a thread: switches to the runner until this thread may continue.
 void Runner::leave(State state) {
   Lane &lane = *lanes[static_cast<std::size_t>(current)];
   lane.state = state;
@@ -165,8 +165,8 @@ void Runner::runBlock(const dim3 &dimensions) {
       fail("threads of a block wait at different barriers, or for threads that have returned");
 }
 
-/// Each warp as far as it gets without the others, so that whoever relies on another warp without a barrier comes too
-/// early or too late.
+/// Runs each warp as far as it gets without the others, so that a thread that relies on another warp without a barrier
+/// runs too early or too late.
 void Runner::runWarps() {
   const bool isBackward = random() % 2 == 1;
   const int count = static_cast<int>(warps.size());
@@ -178,7 +178,7 @@ void Runner::runWarps() {
   }
 }
 
-/// Those of the warp that may go on, each up to its next barrier.
+/// Runs the threads of the warp that may continue, each up to its next barrier.
 void Runner::resumeLanes(int first) {
   const bool isBackward = random() % 2 == 1;
   const int count = warps[static_cast<std::size_t>(first / warpSize)].threads;
@@ -189,7 +189,7 @@ void Runner::resumeLanes(int first) {
   }
 }
 
-/// If all threads wait at the same barrier.
+/// Succeeds if all threads wait at the same barrier.
 bool Runner::releaseBlock() {
   const auto end = lanes.begin() + threads;
   const unsigned barrier = lanes[0]->barrier;
@@ -201,7 +201,7 @@ bool Runner::releaseBlock() {
   return true;
 }
 
-/// If all threads of the warp wait for each other.
+/// Succeeds if all threads of the warp wait for each other.
 bool Runner::releaseWarp(int first) {
   Warp &warp = warps[static_cast<std::size_t>(first / warpSize)];
   if (warp.arrived != warp.threads)
@@ -227,7 +227,7 @@ void Runner::warpBarrier(unsigned mask) {
 std::uint64_t Runner::exchange(unsigned mask, std::uint64_t mine, int lane) {
   Lane &self = *lanes[static_cast<std::size_t>(current)];
   Warp &warp = warps[static_cast<std::size_t>(current / warpSize)];
-  // Two sets of slots: who is ahead writes the next exchange while others still read this one.
+  // Two sets of slots: a lane that is ahead writes the next exchange while others still read this one.
   std::uint64_t *slots = warp.slots[self.phase];
   self.phase ^= 1;
   slots[laneOf()] = mine;
@@ -252,7 +252,7 @@ void Runner::run(const Launch &launch, const std::function<void()> &thread) {
   prepare(static_cast<int>(launch.block.x * launch.block.y * launch.block.z));
   if (threads == 0 || threads > 1024)
     fail("a block has 1 to 1024 threads");
-  // No byte more: AddressSanitizer watches the end.
+  // Exactly this size: AddressSanitizer watches the end.
   const auto shared = std::make_unique_for_overwrite<std::byte[]>(launch.sharedBytes);
   dynamicSharedMemory = shared.get();
   const bool isBackward = random() % 2 == 1;

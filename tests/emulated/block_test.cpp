@@ -1,4 +1,5 @@
-// The threads of a block on the emulated device: barriers, shuffles, votes, shared memory, and what ends the process.
+// The threads of a block on the emulated device: barriers, shuffles, votes, shared memory, and misuse that ends the
+// process.
 #include "tests/emulated/block.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +31,8 @@ TEST(EmulatedBlock, EveryThreadOfEveryBlockRunsOnceWithItsOwnIndices) {
   }
 }
 
-/// Every thread adds the numbers of two others, round after round: in shared memory with a barrier between reading and
-/// writing, or without.
+/// In every round, every thread adds the values of two others in shared memory, with or without a barrier between
+/// reading and writing.
 std::vector<int> mixThroughSharedMemory(int threads, bool withBarriers) {
   std::vector<int> shared(threads), mixed(threads);
   runBlocks({dim3(1), dim3(static_cast<unsigned>(threads))}, [&] {
@@ -69,7 +70,7 @@ TEST(EmulatedBlock, WithoutBarriersTheResultIsAnother) {
   EXPECT_NE(mixThroughSharedMemory(96, false), mixedByHand(96));
 }
 
-/// How many of some blocks have a wrong result when a thread reads what its neighbour wrote without a barrier.
+/// The number of blocks with a wrong result if a thread reads what its neighbour wrote without a barrier.
 int blocksThatReadTooEarly(int distance) {
   int wrong = 0;
   for (int block = 0; block < 20; ++block) {
@@ -91,7 +92,7 @@ TEST(EmulatedBlock, AMissingBarrierShowsWhicheverNeighbourIsRead) {
   EXPECT_GT(blocksThatReadTooEarly(-32), 0);
 }
 
-/// How often a warp finds another's vote of a later round: votes are written over without a barrier before, or with
+/// How often a warp finds another warp's vote of a later round: votes are overwritten without a barrier before, or with
 /// one.
 int votesOverwrittenTooEarly(bool withBarrier) {
   int wrong = 0;
@@ -101,7 +102,7 @@ int votesOverwrittenTooEarly(bool withBarrier) {
     for (unsigned round = 0; round < 20; ++round) {
       const unsigned vote = __ballot_sync(0xffffffffu, round % 2);
       if (withBarrier)
-        __syncthreads(); // votes may still be read from the last time
+        __syncthreads(); // the previous round's votes may still be read
       if (lane() == 0)
         votes[warp] = vote;
       __syncthreads();

@@ -16,8 +16,8 @@ cudaError_t voided(Capture &capture, cudaError_t error) {
   return error;
 }
 
-/// FSDPC_EMULATED_VOID_CAPTURES=N: the first N captures of this process come to nothing, as where a library makes a
-/// call that cannot be captured.
+/// FSDPC_EMULATED_VOID_CAPTURES=N: the first N captures of this process fail, as if a library made a call that cannot
+/// be captured.
 bool isToBeVoid() {
   static std::atomic<int> left = [] {
     const char *text = std::getenv("FSDPC_EMULATED_VOID_CAPTURES");
@@ -89,7 +89,7 @@ cudaError_t Device::recordCaptured(Event &event, Stream &stream, bool isExternal
   return cudaSuccess;
 }
 
-/// Only where one of both has to do with a capture.
+/// Called only if at least one of them takes part in a capture.
 cudaError_t Device::waitCaptured(Stream &stream, Event &event) {
   Frontier &mine = stream.captured;
   const Frontier &theirs = event.captured;
@@ -142,7 +142,7 @@ cudaError_t Device::endCapture(Stream &stream, Graph *&graph) {
   return cudaSuccess;
 }
 
-/// The records of events are new when the graph is launched, not when it comes to them.
+/// The records of events are renewed when the graph is launched, not when it reaches them.
 void Device::launch(ExecutableGraph &executable, Stream &stream) {
   std::lock_guard lock(mutex);
   const std::vector<GraphNode> &nodes = executable.graph.nodes;
@@ -226,7 +226,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;
 }
-/// What was launched still runs to its end.
+/// Launched work still runs to its end.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executableGraph) {
   Device::instance().runUntil([&] {
     return std::all_of(executableGraph->lanes.begin(), executableGraph->lanes.end(),

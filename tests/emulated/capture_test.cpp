@@ -1,4 +1,4 @@
-// Stream capture and graphs of the emulated device: what a launch orders, and what a capture refuses.
+// Stream capture and graphs of the emulated device: the order that a launch ensures, and calls that a capture refuses.
 #include "tests/emulated/interleaving.h"
 #include "tests/emulated/ranks.h"
 #include "tests/emulated/streams.h"
@@ -9,7 +9,7 @@
 namespace fsdpc::emulated {
 namespace {
 
-/// A graph that ends with the test.
+/// A graph that is destroyed with the test.
 struct OwnedGraph {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -19,7 +19,7 @@ struct OwnedGraph {
     if (graph)
       cudaGraphDestroy(graph);
   }
-  /// What `body` gives the streams; its error code that of ending the capture.
+  /// Captures what `body` enqueues; the error code is that of ending the capture.
   template <class Body>
   cudaError_t capture(cudaStream_t origin, const Body &body) {
     cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal);
@@ -58,7 +58,7 @@ TEST(EmulatedCapture, WhatIsCapturedRunsWithEachLaunchAndNotBefore) {
     cudaStreamSynchronize(stream);
     ASSERT_EQ(sum, 0) << seed;
     const int later[] = {5, 20, 300};
-    for (const int &value : later) { // the arguments are those of the capture, what lies there that of the launch
+    for (const int &value : later) { // arguments are from the capture, memory from the launch
       cudaMemcpyAsync(&given, &value, sizeof value, cudaMemcpyHostToDevice, stream);
       cudaGraphLaunch(graph.executable, stream);
     }
@@ -68,7 +68,7 @@ TEST(EmulatedCapture, WhatIsCapturedRunsWithEachLaunchAndNotBefore) {
   }
 }
 
-/// Two branches of one graph; the second adds what the first has left, if it waits for it. The sum after two launches.
+/// Two branches of one graph; the second adds the first's result, if it waits for it. The sum after two launches.
 int sumOfBranches(unsigned seed, bool waits) {
   const Interleaved interleaved(seed);
   OwnedStream main, side;
@@ -142,7 +142,7 @@ TEST(EmulatedCapture, AnExternalRecordIsNewWithEveryLaunchAndTheHostMayAskForIt)
             cudaSuccess);
   EXPECT_EQ(cudaEventQuery(inside), cudaSuccess);
   for (int launch = 1; launch <= 2; ++launch) {
-    auto opened = std::make_shared<Record>(); // completed by nobody but this test
+    auto opened = std::make_shared<Record>(); // completed only by this test
     Device::instance().enqueue(*holder.handle, {.awaited = opened});
     cudaEventRecord(gate, holder);
     cudaStreamWaitEvent(stream, gate);
@@ -175,9 +175,9 @@ TEST(EmulatedCapture, CollectivesOfGraphsMeetThoseOfOtherRanksInOrder) {
   }
 }
 
-// ---- what a capture refuses
+// ---- calls that a capture refuses
 
-/// The error of `call` within a capture, which it makes void.
+/// The error of `call` within a capture, which it voids.
 template <class Call>
 void expectVoided(cudaError_t expected, const Call &call) {
   OwnedStream stream;
@@ -193,7 +193,7 @@ void expectVoided(cudaError_t expected, const Call &call) {
             cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(graph.graph, nullptr);
   EXPECT_EQ(statusOf(stream), cudaStreamCaptureStatusNone);
-  start(stream, addOne, &value); // it runs again what it is given
+  start(stream, addOne, &value); // it executes its work again
   cudaStreamSynchronize(stream);
   EXPECT_EQ(value, 1);
 }
@@ -207,7 +207,7 @@ TEST(EmulatedCapture, NothingMayWaitForWhatIsOnlyCaptured) {
     return cudaEventQuery(event);
   });
   OwnedStream other;
-  EXPECT_EQ(cudaStreamWaitEvent(other, event), cudaErrorCapturedEvent); // nor when the capture is over
+  EXPECT_EQ(cudaStreamWaitEvent(other, event), cudaErrorCapturedEvent); // nor after the capture
   EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
   EXPECT_EQ(cudaEventRecord(event, other), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);

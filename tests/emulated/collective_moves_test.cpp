@@ -1,5 +1,5 @@
-// Collectives among ranks that are threads: which bytes go where. Of the emulated NCCL, and of the loopback transport
-// (tests/gpu/loopback) on the emulated device and on a real one.
+// Collectives between ranks that are threads: which bytes go where. Covers the emulated NCCL, and the loopback
+// transport (tests/gpu/loopback) on the emulated device and on a real one.
 #include "runtime/common/bfloat16.h"
 #include "tests/emulated/ranks.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using rt::Bfloat16;
 
-/// Element i of rank r, a number that every type here has.
+/// Element i of rank r, a value that every type here represents exactly.
 template <class T>
 T given(int rank, std::size_t i) {
   return static_cast<T>(static_cast<float>(rank * 8 + static_cast<int>(i % 8)));

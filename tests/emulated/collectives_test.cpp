@@ -1,4 +1,4 @@
-// The runtime's collectives on the emulated device: started, waited for, among groups, in every order of the streams.
+// The runtime's collectives on the emulated device: starts, waits, groups, in every order of the streams.
 #include "runtime/cuda/collectives.h"
 #include "tests/emulated/interleaving.h"
 #include "tests/emulated/members.h"
@@ -8,7 +8,7 @@
 namespace fsdpc::rt {
 
 namespace {
-// Of the program that all tests share (members.h).
+// The collectives of the program that all tests share (members.h).
 constexpr CollectiveInfo collectives[] = {
     {"all_gather", "layers.0", "g0", 0, -1, Channel::comm},
     {"reduce_scatter", "layers.0", "r0", 0, -1, Channel::reduce},
@@ -25,7 +25,7 @@ using emulated::Interleaved, emulated::Rank;
 
 std::vector<float> powers(int rank) { return {static_cast<float>(1 << rank), static_cast<float>(16 << rank)}; }
 
-// Places of the window: what the collectives read at 0, where they write at 16.
+// Offsets in the window: the collectives read at 0 and write at 16.
 
 TEST(CudaCollectives, AGatherReadsWhatComputeWroteAndComputeReadsWhatItGathered) {
   for (unsigned seed = 0; seed < 16; ++seed) {

@@ -1,5 +1,5 @@
-// Attention by the library's primitive against f64: cuDNN's on a real device (tests/gpu), on the emulated one its
-// stand-in, which is created and called in the same way.
+// Attention by the library's primitive against f64: cuDNN's on a real device (tests/gpu), and its stand-in on the
+// emulated one. Both are created and called in the same way.
 #include "tests/emulated/bfloat16_support.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ struct AttentionResults {
   }
 };
 
-/// What cuDNN's derivative keeps of these small cases is far below `plenty`.
+/// The memory that cuDNN's derivative needs for these small cases is far below `plenty`.
 AttentionResults resultsOf(const AttentionCase &test) {
   const AttentionShape &s = test.shape;
   CudnnAttention forward, backward;
@@ -43,13 +43,13 @@ AttentionResults resultsOf(const AttentionCase &test) {
   forward(q.data(), k.data(), v.data(), results.o.data(), results.lse.data(), scratch.workspace());
   backward(dO.data(), q.data(), k.data(), v.data(), results.o.data(), results.lse.data(), results.dq.data(),
            results.dk.data(), results.dv.data(), scratch.workspace());
-  // The library launches by itself, and the test reads what it writes.
+  // The library launches kernels itself, and the test reads their results.
   checkCuda(cudaStreamSynchronize(deviceOf(contextOf()).compute), "the end of attention");
   EXPECT_TRUE(scratch.borderIntact());
   return results;
 }
 
-/// Bounds as of the own kernels (attention_test.cpp): both round probabilities, slopes and results to Bfloat16.
+/// Tolerances as for our own kernels (attention_test.cpp): both round probabilities, gradients and results to Bfloat16.
 void check(const AttentionShape &shape) {
   const AttentionCase test = caseOf(shape);
   const AttentionReference expected(test);

@@ -15,12 +15,12 @@ namespace fsdpc::emulated {
 namespace {
 
 constexpr int operationsPerPoll = 64;
-constexpr unsigned operationsPerWeights = 32; ///< so long the streams keep their pace
-/// Under one seed of so many a stream goes on only where none of higher rank may, for the whole run: what waits for
-/// nothing may then be as late as it likes (Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of
-/// Finding Bugs, 2010).
+constexpr unsigned operationsPerWeights = 32; ///< how long streams keep their weights
+/// Under one in so many seeds, a stream continues only if no stream of higher rank may, for the entire run. Work that
+/// nothing waits for may then be arbitrarily late (Burckhardt et al., A Randomized Scheduler with Probabilistic
+/// Guarantees of Finding Bugs, 2010).
 constexpr unsigned seedsPerRanked = 4;
-constexpr unsigned mostWeight = 1 << 16;
+constexpr unsigned maxWeight = 1 << 16;
 
 unsigned seedOfEnvironment() {
   const char *text = std::getenv("FSDPC_EMULATED_SEED");
@@ -46,7 +46,7 @@ void Device::interleave(const Interleaving &interleaving) {
   untilNewWeights = 0;
 }
 
-void Device::rank(Stream &stream) { stream.weight = 1 + static_cast<unsigned>(random() % mostWeight); }
+void Device::rank(Stream &stream) { stream.weight = 1 + static_cast<unsigned>(random() % maxWeight); }
 
 void Device::add(Stream &stream) {
   std::lock_guard lock(mutex);
@@ -54,7 +54,7 @@ void Device::add(Stream &stream) {
   streams.push_back(&stream);
 }
 
-/// Whoever waits for it at a meeting waits for ever, as for a rank that is gone.
+/// A stream that waits for this one at a meeting then waits forever, as for a rank that is gone.
 void Device::remove(Stream &stream) {
   std::lock_guard lock(mutex);
   std::erase(streams, &stream);
@@ -77,7 +77,7 @@ bool Device::mayRun(const Stream &stream) const {
   });
 }
 
-/// One operation of a random stream, or of the one that comes first; false if none may run.
+/// Runs one operation of a random stream, or of the one that is first; false if none may run.
 bool Device::runOne() {
   if (!isRanked && untilNewWeights-- == 0) {
     untilNewWeights = operationsPerWeights;
@@ -114,8 +114,8 @@ bool Device::runOne() {
   return true;
 }
 
-/// Between nothing and a lot, so that the host is sometimes far ahead of the device and sometimes just ahead.
-/// Streams that have ranks go on only where the host waits: else the last of them would soon be done, too.
+/// Runs between nothing and a lot, so that the host is sometimes far ahead of the device and sometimes just ahead.
+/// Ranked streams continue only when the host waits: else the last of them would soon be done, too.
 void Device::runSome() {
   if (isRanked)
     return;
@@ -164,7 +164,7 @@ cudaError_t Device::record(Event &event, Stream &stream, bool isExternal) {
   return cudaSuccess;
 }
 
-/// Of an event that was never recorded: nothing, as in CUDA.
+/// Waits for nothing if the event was never recorded, as in CUDA.
 cudaError_t Device::wait(Stream &stream, Event &event) {
   std::lock_guard lock(mutex);
   if (stream.captured.capture || event.captured.capture)
@@ -202,7 +202,7 @@ namespace {
 
 std::mutex allocationMutex;
 std::map<void *, std::size_t> allocations;
-/// What this rank has of its device. It frees what it has allocated.
+/// The device memory of this rank, which frees what it has allocated.
 thread_local std::size_t deviceBytes = 0;
 constexpr std::size_t deviceTotalBytes = std::size_t{64} << 30;
 
@@ -214,8 +214,8 @@ constexpr std::size_t reservedBytes(std::size_t bytes) {
   return (bytes + pageBytes - 1) / pageBytes * pageBytes + 2 * pageBytes;
 }
 
-/// "allocation of 8192 bytes, changed 8100": the highest byte that is no longer as it was. With
-/// FSDPC_EMULATED_ALLOCATIONS in the environment.
+/// "allocation of 8192 bytes, changed 8100": the highest byte that has changed. Reported if FSDPC_EMULATED_ALLOCATIONS
+/// is in the environment.
 void reportChanged(const void *pointer, std::size_t bytes) {
   static const bool isWanted = std::getenv("FSDPC_EMULATED_ALLOCATIONS") != nullptr;
   if (!isWanted)
@@ -229,7 +229,7 @@ void reportChanged(const void *pointer, std::size_t bytes) {
 cudaError_t allocate(void **pointer, std::size_t bytes) {
   if (const cudaError_t error = unlessCapturing())
     return error;
-  // Between two pages that may not be touched; what is left of the last page is AddressSanitizer's to watch.
+  // Between two pages that may not be touched; AddressSanitizer watches the rest of the last page.
   void *const reservation =
       mmap(nullptr, reservedBytes(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reservation == MAP_FAILED)
@@ -371,7 +371,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = std::chrono::duration<float, std::milli>(end->last->time - begin->last->time).count();
   return cudaSuccess;
 }
-/// A copy from the host's pinned memory is under way for a while, in which nothing can be read there.
+/// A copy from the host's pinned memory is in flight for a while, during which nothing can be read there.
 cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (kind == cudaMemcpyHostToDevice)
     if (const cudaError_t error = cudaMemsetAsync(to, poison, bytes, stream))

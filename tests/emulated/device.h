@@ -14,14 +14,13 @@
 
 namespace fsdpc::emulated {
 
-/// One record of an event: whoever waits for the event waits for the record before the call, whatever is recorded
-/// later.
+/// One record of an event. A wait for the event is for the last record before the wait, whatever is recorded later.
 struct Record {
   bool isCompleted = false;
   std::chrono::steady_clock::time_point time;
 };
 
-/// What several streams do together, once all of them have come to it (a collective).
+/// An operation of several streams that runs once all of them have reached it (a collective).
 struct Meeting {
   std::vector<Stream *> streams; ///< one per member; null: has not called yet
   std::function<void()> run;
@@ -31,7 +30,7 @@ struct Operation {
   std::function<void()> run = {};
   std::shared_ptr<const Record> awaited = {}; ///< runs once this has completed
   std::shared_ptr<Meeting> meeting = {};
-  /// Makes the meeting for the stream that is to come to it, under the device's lock.
+  /// Creates the meeting for a stream that is to reach it, under the device's lock.
   std::function<std::shared_ptr<Meeting>(Stream &)> join = {};
 };
 
@@ -44,7 +43,7 @@ class Capture;
 struct Graph;
 struct ExecutableGraph;
 
-/// Nodes of a capture behind which something comes.
+/// Nodes of a capture that the next operation depends on.
 struct Frontier {
   std::shared_ptr<Capture> capture; ///< null: none
   std::vector<std::size_t> nodes;
@@ -52,45 +51,45 @@ struct Frontier {
 
 struct Stream {
   std::deque<Operation> queue;
-  unsigned weight = 1; ///< how much likelier than others it is to go on
+  unsigned weight = 1; ///< its relative probability of continuing
   Frontier captured;   ///< while it captures
 };
 
 /// May be destroyed before its records have completed.
 struct Event {
-  std::shared_ptr<Record> last = std::make_shared<Record>(true); ///< completed at once if there is none
+  std::shared_ptr<Record> last = std::make_shared<Record>(true); ///< initially a completed one
   bool isRecorded = false;
   Frontier captured; ///< if its last record was captured
 };
 
-/// In what order the streams go on.
+/// The order in which streams continue.
 struct Interleaving {
   unsigned seed = 0;
-  bool isEager = false; ///< every call runs all it can: for tests that read results at once
+  bool isEager = false; ///< every call runs all it can, for tests that read results immediately
 };
 
 class Device {
 public:
   static Device &instance();
 
-  /// From now on; at first as FSDPC_EMULATED_SEED and FSDPC_EMULATED_EAGER say. For a seed, and one thread of the host
-  /// that calls, the order is always the same.
+  /// Takes effect from now on. Initially set by FSDPC_EMULATED_SEED and FSDPC_EMULATED_EAGER. With a given seed and one
+  /// calling host thread, the order is always the same.
   void interleave(const Interleaving &interleaving);
   void add(Stream &stream);
   void remove(Stream &stream);
-  /// Puts the operation at the end of the queue and lets the device do some of its work, or none; or captures it.
+  /// Appends the operation to the queue and lets the device do some of its work, or none; or captures the operation.
   cudaError_t enqueue(Stream &stream, Operation operation);
   cudaError_t record(Event &event, Stream &stream, bool isExternal = false);
   cudaError_t wait(Stream &stream, Event &event);
   cudaError_t beginCapture(Stream &stream);
   cudaError_t endCapture(Stream &stream, Graph *&graph);
   void launch(ExecutableGraph &executable, Stream &stream);
-  /// The error of asking whether something captured has come to its end; the capture is void then.
+  /// The error of querying whether captured work has ended; the capture is then void.
   cudaError_t queryCaptured(const Event &event);
   cudaError_t queryCaptured(const Stream &stream);
-  /// Runs operations, of any stream, until `done`; sleeps while other ranks have to come first.
+  /// Runs operations, of any stream, until `done`; sleeps while other ranks must act first.
   void runUntil(const std::function<bool()> &done);
-  /// Does some work, as a device would in the meantime, and tells whether `done`.
+  /// Does some work, as a device would in the meantime, and returns whether `done`.
   bool poll(const std::function<bool()> &done);
 
 private:
@@ -100,7 +99,7 @@ private:
   bool runOne();
   void runSome();
   void push(Stream &stream, const Operation &operation);
-  /// What stands in a queue for the operation.
+  /// The queue entry for the operation.
   static Operation begunOn(Stream &stream, const Operation &operation);
   void goOn();
   static cudaError_t recordCaptured(Event &event, Stream &stream, bool isExternal);

@@ -1,4 +1,4 @@
-// What the host sees of the device's progress: a long step goes on, one that hangs ends with the collective and the
+// How the host sees the device's progress: a long step continues, and one that hangs ends with the collective and the
 // rank that it waits for.
 #include "runtime/cuda/section_ranges.h"
 #include "tests/emulated/interleaving.h"
@@ -15,14 +15,14 @@ namespace {
 using emulated::Interleaved;
 
 constexpr SectionInfo sections[] = {{"micro_step", "layers.0", "forward", 0, -1, 0}};
-/// Progress comes often within the limit, and all of it takes longer.
+/// Progress is more frequent than the limit, and all of it together takes longer.
 constexpr double limitSeconds = 1.5;
 constexpr std::chrono::milliseconds pace{250};
 constexpr int parts = 9;
-/// For runs that are to end.
+/// For runs that should time out.
 constexpr double shortSeconds = 0.2;
 
-/// Work that a stream has to do, which lasts until it is released.
+/// Work on a stream that lasts until it is released.
 class Gate {
 public:
   void enterOn(cudaStream_t stream) { come(stream, 0); }
@@ -146,8 +146,7 @@ TEST(DeviceProgress, ARankWhoseDeviceDoesNotComeToACollectiveThatItsHostHasStart
     if (m.context.rank == 0) {
       const Failure failure = failureOf(m);
       EXPECT_EQ(failure.details, "unit=layers.0 seq=1 op=all_gather missing=1");
-      EXPECT_STREQ(failure.what(),
-                   "rank 1 did not come within 0.2 s to all_gather of layers.0, collective 1 of the run");
+      EXPECT_STREQ(failure.what(), "rank 1 did not join within 0.2 s: all_gather of layers.0, collective 1 of the run");
       told.count_down();
     } else {
       told.wait();

@@ -1,4 +1,4 @@
-// The emulated device: what orders streams, and what does not.
+// The emulated device: which operations order streams, and which do not.
 #include "tests/emulated/interleaving.h"
 #include "tests/emulated/streams.h"
 
@@ -10,7 +10,7 @@
 namespace fsdpc::emulated {
 namespace {
 
-/// Whether the stream gets to its end, with everything that may run running.
+/// Whether the stream reaches its end if everything that may run does.
 bool ends(cudaStream_t stream) {
   for (int i = 0; i < 100; ++i)
     if (cudaStreamQuery(stream) == cudaSuccess)
@@ -20,8 +20,7 @@ bool ends(cudaStream_t stream) {
 
 // ---- order
 
-/// Two streams take turns at adding to a value, eight times each. What comes out when each notes the value before it
-/// adds.
+/// Two streams take turns at adding to a value, eight times each. Returns the values that each notes before it adds.
 std::vector<int> takeTurns(unsigned seed, bool waits) {
   const Interleaved interleaved(seed);
   OwnedStream streams[2];
@@ -56,7 +55,7 @@ TEST(EmulatedStreams, WithoutTheWaitMostSeedsShowAWrongOrder) {
   EXPECT_GT(wrong, seedsTried / 2);
 }
 
-/// One copy that should come behind one kernel of the other stream, and does not wait for it.
+/// A copy that should follow a kernel of the other stream, and does not wait for it.
 bool isRaceWon(unsigned seed) {
   const Interleaved interleaved(seed);
   OwnedStream writer, reader;
@@ -115,7 +114,7 @@ TEST(EmulatedEvents, AWaitIsForTheRecordBeforeItNotForALaterOne) {
     cudaStreamWaitEvent(b, event);
     cudaEventRecord(back, b);
     cudaStreamWaitEvent(a, back);
-    cudaEventRecord(event, a); // behind b: were b waiting for this one, neither would end
+    cudaEventRecord(event, a); // after b: if b waited for this record, neither would end
     ASSERT_TRUE(ends(a) && ends(b)) << seed;
   }
 }
@@ -150,7 +149,7 @@ TEST(EmulatedEvents, AnEventIsNotReadyBeforeItsStreamGetsThere) {
   const Interleaved interleaved(0);
   OwnedStream held, holder;
   OwnedEvent gate, reached;
-  auto opened = std::make_shared<Record>(); // completed by nobody but this test
+  auto opened = std::make_shared<Record>(); // completed only by this test
   Device::instance().enqueue(*holder.handle, {.awaited = opened});
   cudaEventRecord(gate, holder);
   cudaStreamWaitEvent(held, gate);

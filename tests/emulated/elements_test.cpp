@@ -1,6 +1,6 @@
-// Element kernels of the cuda target beyond what the kernel tests of both targets ask
-// (tests/runtime/kernels_elements_test.cpp): Bfloat16, low-precision copies of parameters, what an index outside gives,
-// random numbers inside kernels.
+// Element kernels of the cuda target, in addition to the kernel tests of both targets
+// (tests/runtime/kernels_elements_test.cpp): Bfloat16, low-precision copies of parameters, results of an index outside
+// the axis, random numbers inside kernels.
 #include "runtime/common/exact_sum.h"
 #include "runtime/cuda/kernels/random.h"
 #include "tests/emulated/bfloat16_support.h"
@@ -13,7 +13,7 @@ namespace {
 // ---- copies
 
 TEST(Bfloat16Copies, FillWritesTheValueWhateverItsBytes) {
-  for (const float value : {0.0f, 1.0f, -3.5f}) { // a memset will do for 0 only
+  for (const float value : {0.0f, 1.0f, -3.5f}) { // a memset suffices for 0 only
     auto out = unwritten<Bfloat16>(1001);
     fill(contextOf(), out.data(), 1000, Bfloat16(value));
     for (int i = 0; i < 1000; ++i)
@@ -50,7 +50,7 @@ TEST(Bfloat16Indices, UpdatesThatMeetAreSummedInFloatAndRoundedOnce) {
   }
   std::vector<float> floats = unwritten(5 * 130);
   scatterAdd(contextOf(), shape, indices.data(), updates16.data(), floats.data());
-  for (int i = 0; i < 5 * 130; ++i) // the bound is that of index.h
+  for (int i = 0; i < 5 * 130; ++i) // the tolerance is from index.h
     EXPECT_LE(errorOf(asDouble(floats[i]), exact[i]), 8 * 0x1p-24 * absolute[i]) << i;
   auto rounded = unwritten<Bfloat16>(5 * 130);
   scatterAdd(contextOf(), shape, indices.data(), updates16.data(), rounded.data());
@@ -123,13 +123,13 @@ TEST(RandomNumbers, SomeSamplesOfARankGetTheirOwn) {
 
 constexpr std::int64_t parameters = 1001;
 
-/// What an optimizer has; `lowPrecision` may be null.
+/// An optimizer's tensors; `lowPrecision` may be null.
 template <class T>
 struct OptimizerTensors {
   std::vector<T> buffer;
   T *p, *g, *s[3];
 
-  /// Each tensor starts `offset` elements behind a place that is aligned.
+  /// Each tensor starts `offset` elements after an aligned address.
   explicit OptimizerTensors(std::int64_t offset) : buffer(5 * 1024 + 8) {
     T *const start = buffer.data() + (16 - reinterpret_cast<std::uintptr_t>(buffer.data()) % 16) % 16 / sizeof(T);
     const auto values = numbers(5 * 1024, 30);
@@ -175,15 +175,15 @@ std::vector<OptimizerCall<T>> everyOptimizer() {
   };
 }
 
-/// The copy is the new parameter rounded, nothing beyond it is touched, and what is kept in T has the same bits as
-/// without it, aligned or not.
+/// The copy is the new parameter rounded, nothing beyond it is touched, and the results in T are bitwise identical to
+/// those without it, aligned or not.
 template <class T>
 void checkLowPrecision(const OptimizerCall<T> &optimizer) {
   OptimizerTensors<T> without(0);
   optimizer(without, nullptr);
   for (const int offset : {0, 1, 2, 3}) {
     OptimizerTensors<T> with(offset), same(offset);
-    std::copy_n(OptimizerTensors<T>(0).p, 5 * 1024, with.p); // the same values at the other place
+    std::copy_n(OptimizerTensors<T>(0).p, 5 * 1024, with.p); // the same values at the other offset
     std::vector<Bfloat16> low(parameters + 9, Bfloat16(-77.0f));
     Bfloat16 *const copy = low.data() + offset;
     optimizer(with, copy);
@@ -197,7 +197,7 @@ void checkLowPrecision(const OptimizerCall<T> &optimizer) {
   }
 }
 
-/// Of a gradient of 16 bits, wherever it lies: what the same numbers in float give.
+/// A 16-bit gradient, at any offset, gives the same results as the same values in float.
 template <class Half>
 void checkGradientOf() {
   for (const int offset : {0, 1, 3}) {

@@ -1,4 +1,4 @@
-// GoogleTest's main for tests on the emulated device. A call has ended when it returns, unless a test asks for another
+// GoogleTest's main for tests on the emulated device. A call has ended when it returns, unless a test selects another
 // interleaving (interleaving.h).
 #include <gtest/gtest.h>
 

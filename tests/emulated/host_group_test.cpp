@@ -1,4 +1,4 @@
-// Ranks of one host share its cores: they are told by the host's name, not by the devices that each of them sees.
+// Ranks of one host share its cores. They are recognized by the host's name, not by the devices that each of them sees.
 #include "tests/emulated/thread_group.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// An index outside its axis reaches the host with its node, whatever kernel met it.
+// An index outside its axis is reported to the host with its node, by every kernel that checks indices.
 #include "runtime/common/index_fault.h"
 #include "runtime/cuda/index_faults.h"
 #include "tests/runtime/kernels_support.h"
@@ -14,7 +14,7 @@ std::span<const IndexNodeInfo> programIndexNodes() {
 
 namespace {
 
-/// What the host says behind the kernel, "" if all indices were in range.
+/// The host's message after the kernel, "" if all indices were in range.
 std::string faultOf(const std::function<void(const Context &)> &kernel) {
   const Context c = contextOf();
   kernel(c);

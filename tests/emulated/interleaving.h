@@ -1,11 +1,11 @@
-// Tests that want streams to run in some order of their own.
+// For tests that need a specific order of streams.
 #pragma once
 
 #include "tests/emulated/device.h"
 
 namespace fsdpc::emulated {
 
-/// Streams go on in the order of this seed as long as this lives; afterwards every call is done when it returns.
+/// While this lives, streams run in the order of this seed. Otherwise every call is complete when it returns.
 class Interleaved {
 public:
   explicit Interleaved(unsigned seed) { Device::instance().interleave({seed, false}); }
@@ -14,7 +14,7 @@ public:
   Interleaved &operator=(const Interleaved &) = delete;
 };
 
-/// How many a test tries. A missing edge shows in a good part of them.
+/// The number of seeds a test tries. A missing edge shows in many of them.
 inline constexpr unsigned seedsTried = 64;
 
 } // namespace fsdpc::emulated

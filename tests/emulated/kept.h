@@ -1,6 +1,5 @@
-// What tests/emulated/run.py puts before every statement of a program that orders streams: with
-// FSDPC_DELETED=site:value the statement at that place is left out for that event or ticket, as if it had been deleted.
-// FSDPC_LIST=FILE writes which there are.
+// tests/emulated/run.py inserts this before every statement of a program that orders streams. FSDPC_DELETED=site:value
+// skips the statement at that site for that event or ticket, as if it had been deleted. FSDPC_LIST=FILE lists them all.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Which rank a process is and where the others are, from what launchers put into the environment.
+// A process's rank and the location of the other ranks, from environments as launchers set them.
 #include "runtime/common/failure.h"
 #include "runtime/cuda/launch_environment.h"
 
@@ -13,7 +13,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// These variables and no other of a launcher, as long as it lives.
+/// Sets these variables of a launcher and no others, for this object's lifetime.
 class Environment {
 public:
   explicit Environment(const std::map<std::string, std::string> &wanted) {
@@ -65,7 +65,7 @@ LaunchEnvironment in(const std::map<std::string, std::string> &variables) {
   return launchEnvironment();
 }
 
-/// What it says of an environment in which no program can start.
+/// The error for an environment in which no program can start.
 std::string failureIn(const std::map<std::string, std::string> &variables) {
   try {
     in(variables);
@@ -77,7 +77,7 @@ std::string failureIn(const std::map<std::string, std::string> &variables) {
 }
 
 std::string pointIn(const std::map<std::string, std::string> &variables) {
-  const MeetingPoint point = in(variables).meetingPoint;
+  const RendezvousPoint point = in(variables).rendezvousPoint;
   return point.file.empty() ? point.host + " " + std::to_string(point.port) : "file " + point.file;
 }
 
@@ -141,7 +141,7 @@ TEST(LaunchEnvironment, TorchrunGoesBeforeTheLauncherThatStartedIt) {
 
 TEST(LaunchEnvironment, AMissingLocalRankIsTheRank) {
   expectRank(without(torchrun, "LOCAL_RANK"), 5, 8, 5);
-  // ... unless srun tells: RANK=$SLURM_PROCID is how scripts start programs without torchrun.
+  // ... unless srun provides it: scripts start programs without torchrun by RANK=$SLURM_PROCID.
   const auto scripted = with(with(without(torchrun, "LOCAL_RANK"), "SLURM_PROCID", "5"), "SLURM_LOCALID", "3");
   expectRank(scripted, 5, 8, 3);
 }
@@ -163,7 +163,7 @@ TEST(LaunchEnvironment, JobsOfOneHostMeetThroughAFileNamedAfterTheJob) {
 
 TEST(LaunchEnvironment, SlurmsStepMeetsOnItsFirstHost) {
   EXPECT_THAT(pointIn(slurm), MatchesRegex("gpu07 (1[5-9]|2[0-4])[0-9][0-9][0-9]"));
-  // A step may have some of the job's hosts only.
+  // A step may use only some of the job's hosts.
   EXPECT_THAT(pointIn(with(slurm, "SLURM_STEP_NODELIST", "gpu08")), MatchesRegex("gpu08 [0-9]+"));
   EXPECT_EQ(pointIn(without(slurm, "SLURM_STEP_NODELIST")), pointIn(slurm));
 }
@@ -185,7 +185,7 @@ TEST(LaunchEnvironment, SlurmsOwnPmiNeedsNoPlaceOfItsOwn) {
 TEST(LaunchEnvironment, MpirunInsideAnAllocationMeetsOnItsFirstHost) {
   const auto first = with(with(openMpi, "SLURM_JOB_ID", "1234567"), "SLURM_NODELIST", "gpu[07-08]");
   EXPECT_THAT(pointIn(first), MatchesRegex("gpu07 [0-9]+"));
-  // On the other hosts it is srun that starts mpirun's daemons, with a step's variables that the first host lacks.
+  // On the other hosts srun starts mpirun's daemons, with a step's variables that the first host lacks.
   const auto other = with(with(first, "SLURM_STEP_NODELIST", "gpu08"), "SLURM_STEP_ID", "0");
   EXPECT_EQ(pointIn(other), pointIn(first));
   expectRank(with(with(other, "SLURM_PROCID", "0"), "SLURM_LOCALID", "0"), 3, 4, 2);

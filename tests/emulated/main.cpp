@@ -1,6 +1,6 @@
 // The entry point of a program whose ranks are threads of one process: on the emulated device, or on one real device
-// with the loopback transport (tests/gpu/loopback). Started by a launcher, the lowest rank runs them all and the others
-// leave, so `mpirun -n N train` works as for any program.
+// with the loopback transport (tests/gpu/loopback). If a launcher starts it, the lowest rank runs all ranks and the
+// other processes exit, so `mpirun -n N train` works as for any program.
 #include "runtime/common/launcher.h"
 #include "runtime/common/run_main.h"
 #include "runtime/cuda/choose_device.h"
@@ -19,7 +19,7 @@ namespace {
 ThreadMeeting *meeting = nullptr;
 thread_local int threadRank = 0;
 
-/// How many ranks the launcher has started; the program's own number without one.
+/// The number of ranks that the launcher has started; without a launcher, the program's own number.
 int launchedSize() {
   for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
     if (const char *text = std::getenv(name))

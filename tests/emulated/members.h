@@ -10,11 +10,11 @@
 
 namespace fsdpc::rt {
 
-/// Axis 0 has neighbours as groups, axis 1 those two ranks apart.
+/// The groups of axis 0 are adjacent ranks, those of axis 1 are two ranks apart.
 inline constexpr MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
 inline constexpr std::int64_t windowElements = 64;
-/// Of what tests capture as one step.
-inline constexpr std::size_t mostMicroSteps = 2, mostSections = 8;
+/// Limits for what tests capture as one step.
+inline constexpr std::size_t maxMicroSteps = 2, maxSections = 8;
 
 /// A rank with its device, window and communicators.
 struct Member {
@@ -29,7 +29,7 @@ struct Member {
     program.worldSize = rank.size;
     program.axes = axes;
     openDevice(device, programCollectives().size());
-    progress = std::make_unique<DeviceProgress>(&pulse, mostMicroSteps * programCollectives().size(), mostSections);
+    progress = std::make_unique<DeviceProgress>(&pulse, maxMicroSteps * programCollectives().size(), maxSections);
     device.progress = progress.get();
     void *window = nullptr;
     checkNccl(ncclMemAlloc(&window, windowElements * sizeof(float)), "ncclMemAlloc");
@@ -48,7 +48,7 @@ struct Member {
   }
   float *at(std::int64_t element) { return f32(context, place(element)); }
   static Place place(std::int64_t element) { return W + element * static_cast<std::int64_t>(sizeof(float)); }
-  /// On the compute stream, as a kernel would.
+  /// Sets values on the compute stream, as a kernel would.
   void set(std::int64_t element, const std::vector<float> &values) {
     emulated::Device::instance().enqueue(*device.compute,
                                          {[to = at(element), values] { std::copy(values.begin(), values.end(), to); }});

@@ -15,7 +15,7 @@ namespace fsdpc::emulated {
 
 namespace {
 
-/// What one member brings to a collective.
+/// One member's contribution to a collective.
 struct Part {
   const std::byte *send = nullptr;
   std::byte *receive = nullptr;
@@ -36,7 +36,7 @@ struct Collective {
 
 } // namespace
 
-/// Ranks that communicate; communicators of one are its members.
+/// Ranks that communicate. A communicator is a member of a group.
 struct Group {
   explicit Group(int size) : size(size), starts(static_cast<std::size_t>(size)) {}
   const int size;
@@ -132,7 +132,7 @@ std::size_t receivedBytes(const Collective &collective, int members) {
   return collective.count * bytesOf(collective.type) * static_cast<std::size_t>(fromAll ? members : 1);
 }
 
-/// Of a buffer in the member's window, where it lies as a whole; -1 if it is in none.
+/// The offset of a buffer that is entirely inside the member's window; -1 if it is in none.
 std::ptrdiff_t offsetInWindow(const Group &group, std::size_t member, const std::byte *buffer, std::size_t bytes) {
   const std::ptrdiff_t begin = group.windowBytes == 0 ? -1 : buffer - group.starts[member];
   if (begin < 0 || static_cast<std::size_t>(begin) >= group.windowBytes)
@@ -142,7 +142,7 @@ std::ptrdiff_t offsetInWindow(const Group &group, std::size_t member, const std:
   return begin;
 }
 
-/// Symmetric windows: a buffer lies in every member's, at one offset, or in nobody's.
+/// Symmetric windows: a buffer is at the same offset of every member's window, or in no window.
 void checkWindows(const Group &group, const Collective &collective) {
   const std::size_t sent = sentBytes(collective, group.size), received = receivedBytes(collective, group.size);
   const Part &first = collective.parts[0];
@@ -154,7 +154,7 @@ void checkWindows(const Group &group, const Collective &collective) {
   }
 }
 
-/// A collective may write its result any time from its beginning on. What is sent from within it stays.
+/// A collective may write its result at any time after it begins. The part that is also sent is kept.
 void spoil(std::byte *receive, std::size_t bytes, const std::byte *send, std::size_t sentBytes) {
   for (std::size_t i = 0; i < bytes; ++i)
     if (receive + i < send || receive + i >= send + sentBytes)
@@ -179,7 +179,7 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
     offsetInWindow(group, rank, to, received);
     spoil(to, received, from, sent);
   }});
-  // In a graph it is another one with every launch.
+  // In a graph, each launch has a new one.
   const cudaError_t started = Device::instance().enqueue(*stream, {.join = [=, &group](Stream &joining) {
     const std::uint64_t sequence = ++communicator->sequence;
     auto [entry, isNew] = group.collectives.try_emplace(sequence, wanted);
@@ -187,7 +187,7 @@ ncclResult_t start(const Collective &wanted, const void *send, void *receive, nc
     if (isNew) {
       collective.parts.resize(static_cast<std::size_t>(group.size));
       collective.meeting = std::make_shared<Meeting>();
-      // One that never ends waits for a stream that nobody has.
+      // A collective that never ends waits for a stream that does not exist.
       collective.meeting->streams.resize(static_cast<std::size_t>(group.size) + (sequence == stalledSequence()));
       collective.meeting->run = [&group, sequence] {
         checkWindows(group, group.collectives.at(sequence));
@@ -278,7 +278,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   delete communicator;
   return ncclSuccess;
 }
-/// Its operations may still be in streams, which the end of the process takes away.
+/// Its operations may still be in streams; they are dropped at the end of the process.
 ncclResult_t ncclCommAbort(ncclComm_t) {
   return std::fputs("emulated NCCL: aborted a communicator\n", stderr), ncclSuccess;
 }

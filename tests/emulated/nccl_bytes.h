@@ -1,4 +1,4 @@
-// What both stand-ins for NCCL, the emulated one and the loopback transport, know of its element types.
+// Element sizes for both stand-ins for NCCL: the emulated one and the loopback transport.
 #pragma once
 
 #include <nccl.h>
@@ -7,7 +7,7 @@
 
 namespace fsdpc {
 
-/// Of one element; 0 for types that programs do not send.
+/// The size of one element; 0 for types that programs do not send.
 inline std::size_t bytesOf(ncclDataType_t type) {
   switch (type) {
   case ncclInt8:

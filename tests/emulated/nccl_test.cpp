@@ -1,4 +1,4 @@
-// The emulated NCCL: when collectives run, symmetric windows, and what ends the process.
+// The emulated NCCL: when collectives run, symmetric windows, and misuse that ends the process.
 #include "tests/emulated/interleaving.h"
 #include "tests/emulated/ranks.h"
 
@@ -36,7 +36,7 @@ TEST(EmulatedCollectives, EachComesBehindWhatEveryRanksStreamHadToDoBefore) {
   }
 }
 
-/// What another stream finds in the result, with or without a wait for it.
+/// What another stream reads from the result, with or without a wait.
 float resultSeen(unsigned seed, bool waits) {
   const Interleaved interleaved(seed);
   float seen = -1;
@@ -71,7 +71,7 @@ TEST(EmulatedCollectives, AnotherStreamSeesTheResultOnlyBehindAWait) {
 
 // ---- windows
 
-/// Gathers on two ranks from and to these offsets, in elements, of windows of 16 floats.
+/// On two ranks, gathers from and to these offsets, in elements, of windows of 16 floats.
 void gatherInWindow(const std::size_t (&from)[2], const std::size_t (&to)[2], std::size_t count) {
   runRanks(2, [&](const Rank &rank) {
     void *memory = nullptr;

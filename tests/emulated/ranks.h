@@ -9,7 +9,7 @@
 
 namespace fsdpc::emulated {
 
-/// One rank, with a communicator of all and a stream.
+/// One rank, with a communicator of all ranks and a stream.
 struct Rank {
   int rank = 0, size = 1;
   ncclComm_t world = nullptr;

@@ -1,4 +1,4 @@
-// Row kernels of the cuda target beyond what the kernel tests of both targets ask
+// Row kernels of the cuda target, in addition to the kernel tests of both targets
 // (tests/runtime/kernels_rows_test.cpp): Bfloat16, and sums whose order does not depend on the device.
 #include "tests/emulated/bfloat16_support.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::pair<std::int64_t, std::int64_t> normSizes[] = {{5, 7}, {37, 384}, {3, 2048}, {3, 1030}};
 
-/// G: float or Bfloat16, as dgamma and dbeta are wanted.
+/// G: float or Bfloat16, the type of dgamma and dbeta.
 template <class G>
 struct NormGradients {
   std::vector<Bfloat16> dx;
@@ -25,7 +25,7 @@ struct NormTest {
                         y = unwritten<Bfloat16>(x.size());
   std::vector<float> mean = unwritten(shape.rows), rstd = unwritten(shape.rows);
 
-  /// After layerNorm.
+  /// Called after layerNorm.
   template <class G>
   NormGradients<G> gradients(bool centered) const {
     NormGradients<G> g{dy16, unwritten<G>(gamma.size()), unwritten<G>(gamma.size())}; // dx in place of dy
@@ -213,7 +213,7 @@ TEST(Bfloat16Reductions, RunningSumsAreKeptInFloat) {
 
 // ---- the device
 
-/// Of every kernel that sums, with a device of so many multiprocessors.
+/// The results of every kernel that sums, on a device with so many multiprocessors.
 std::vector<float> sumsOnDeviceOf(int multiprocessors) {
   Device device = deviceOf(contextOf());
   device.multiprocessors = multiprocessors;

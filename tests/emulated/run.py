@@ -2,12 +2,12 @@
 """Programs of the cuda target on the emulated device, which runs streams in an order that a seed chooses.
 
     run.py accept FIXTURE [-n N] [--seeds K] [-- more fsdpc options]
-        accept.py at seed 0; then every other seed must give the same bits: losses, gradients, parameters, evaluation;
+        accept.py at seed 0; then every other seed must give bitwise identical losses, gradients, parameters and evaluation;
         every second one also as a graph
     run.py events FIXTURE [-n N] [--seeds K]
-        every statement that orders streams (record, await, wait) is deleted by itself: some seed has to show it
+        deletes every statement that orders streams (record, await, wait) in turn: some seed must show each deletion
     run.py start FIXTURE [-n N]
-        builds the program with nvcc and starts it with all devices hidden: exit 10 and one line that says so
+        builds the program with nvcc and starts it with all devices hidden: requires exit 10 and a one-line message
 
 Prints what it did and a last line that ends with `ok` or `FAILED`; exits 0 or 1. Also: --fsdpc build/fsdpc, --keep DIR.
 """
@@ -18,9 +18,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 import accept  # noqa: E402  its compile options and reader are this script's too
 import json
 
-# A program that misses an edge may also wait for ever: long enough for a busy machine, short enough to go on.
+# A program that lacks an edge may also hang. The limit suits a busy machine and still lets the test continue.
 RUN_SECONDS, HANG_SECONDS = 600, 10
-# Of programs with a statement less: the first is tapped, and the last is evaluated.
+# For programs with a deleted statement: the first step is tapped, and the last is evaluated.
 EVENT_STEPS = 4
 
 
@@ -42,13 +42,13 @@ class Case:
         return subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def train(self, program, work, graph="off", steps=3, timeout=RUN_SECONDS, log_every=1, **environment):
-        """What the run left behind as bytes, or why it left nothing. `graph`: on, or off, where an edge orders every step.
-        The host waits for all of a step that it logs; between others, streams may lag behind."""
+        """The bytes of the run's output files, or why it left none. `graph`: on, or off, where an edge orders every step.
+        The host waits for all of a step that it logs; between other steps, streams may lag behind."""
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         command = [program, "--cuda_graph", graph, "--batch", self.batch, "--progress", "none", "--steps", steps, "--log", work / "log.jsonl",
                    "--log_freq", log_every, "--save_gradients", work / "gradients.safetensors", "--save_model", work / "final.safetensors",
-                   "--val_data", self.batch, "--data_format", "safetensors", "--eval_every", steps, "--lr", 1e-4]  # so slow that what is stale shows in the evaluation, too
+                   "--val_data", self.batch, "--data_format", "safetensors", "--eval_every", steps, "--lr", 1e-4]  # so slow that stale values also show in the evaluation
         environment = {k: v for k, v in os.environ.items() if not k.startswith("OMPI_COMM")} | environment
         try:
             ended = subprocess.run([str(c) for c in command], env=environment, text=True, errors="replace", timeout=timeout, cwd=work,
@@ -71,7 +71,7 @@ def check_accept(case, work, seeds):
         return ended.returncode == 0
     program = work / "out/train"
     first = case.train(program, work / "run", FSDPC_EMULATED_SEED="0")
-    modes = ("off",) if "emulated_loopback" in case.extra else ("off", "on")      # its ranks cannot be captured apart
+    modes = ("off",) if "emulated_loopback" in case.extra else ("off", "on")      # its ranks cannot be captured separately
     runs = [(seed, graph) for seed in range(1, seeds) for graph in modes if graph == "off" or seed % 2]
     for seed, graph in runs:
         other = case.train(program, work / "run", graph, FSDPC_EMULATED_SEED=str(seed))
@@ -87,7 +87,7 @@ STATEMENT = re.compile(r"^(\s+)((?:record|await|wait)\(c, .*?(?:events|tickets|c
 
 
 def guarded(text):
-    """The program with a question before every statement that orders streams."""
+    """The program with a test before every statement that orders streams."""
     sites = []
 
     def guard(match):
@@ -138,7 +138,7 @@ def check_events(case, work, seeds):
 
 
 def how_it_is_seen(case, program, work, seeds, statement, expected):
-    """What a run without the statement shows first: other numbers, an error, or no end."""
+    """The first symptom of a run without the statement: other numbers, an error, or a hang."""
     for seed in range(seeds):
         found = case.train(program, work / "run", timeout=HANG_SECONDS, log_every=EVENT_STEPS, steps=EVENT_STEPS,
                            FSDPC_EMULATED_SEED=str(seed), FSDPC_DELETED=statement)
@@ -153,10 +153,10 @@ def check_start(case, work, _):
         print(ended.stdout)
         return False
     run = subprocess.run([work / "out/train", "--batch", str(case.batch), "--steps", "1"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})                # wherever this runs: there is none
+                         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})                # hide devices, on any machine
     lines = run.stdout.strip().splitlines()
     print(f"exit {run.returncode}: " + " | ".join(lines))
-    # Ranks that are threads all say it.
+    # Each rank prints it, since ranks are threads.
     last = {line for line in lines if line.startswith("fsdpc: exit=10 rank=")}
     said = len(lines) == 2 * len(last) and "CUDA" in lines[0] and any("rank=0" in line for line in last)
     return run.returncode == 10 and said

@@ -1,5 +1,5 @@
-// A step as one graph: the same numbers as by calls, whatever comes between, and what is said when it cannot be or
-// hangs.
+// A step as one graph: the same numbers as by calls, whatever runs between steps, and the messages if it cannot be
+// captured or hangs.
 #include "runtime/common/arena_access.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/step_graph.h"
@@ -16,7 +16,7 @@ namespace {
 
 using emulated::Interleaved;
 
-/// Written as an emitted program would be: a gather that the step before has started, a sum on the other channel, a new
+/// Written like an emitted program: a gather that the previous step has started, a sum on the other channel, a new
 /// shard, and the next step's gather.
 struct SmallStep {
   explicit SmallStep(Member &m) : m(m), memory(m.context) {
@@ -58,7 +58,7 @@ struct SmallStep {
     tickets[0] = allGatherStart(c, 0, Member::place(0), m.at(16), sizeof(float));
   }
 
-  /// Takes the memory of the gather, as an evaluation does.
+  /// Reuses the memory of the gather, as an evaluation does.
   void evaluate() {
     discard(m.context, tickets[0]);
     joinStreams(m.context);
@@ -78,7 +78,7 @@ struct SmallStep {
   Ticket tickets[2];
 };
 
-/// What six steps fetch; those that `plan` has an 'r' for are replays, and 'e' is an evaluation.
+/// What six steps fetch; an 'r' in `plan` is a replay, and 'e' is an evaluation.
 std::vector<float> fetchedBy(Member &m, const std::string &plan) {
   SmallStep step(m);
   StepGraph graph(m.context);
@@ -113,7 +113,7 @@ TEST(StepGraph, ReplayedStepsFetchWhatCalledOnesDo) {
       ASSERT_EQ(called.size(), 6u);
       ASSERT_NE(called[4], called[5]);
       ASSERT_EQ(fetchedBy(m, "crrrrr"), called) << seed;
-      ASSERT_EQ(fetchedBy(m, "ccrecrr"), called) << seed; // a step behind an evaluation is called
+      ASSERT_EQ(fetchedBy(m, "ccrecrr"), called) << seed; // a step after an evaluation is called
       ASSERT_EQ(fetchedBy(m, "crecrecr"), called) << seed;
       ASSERT_EQ(fetchedBy(m, "crcrcr"), called) << seed;
     });
@@ -169,8 +169,8 @@ TEST(StepGraph, AStepThatCannotBeCapturedSaysWhyAndCanBeCalled) {
   }
 }
 
-/// Rank 1 comes too late for a replay in which `calls` steps were captured; what rank 0 says of it, and which of the
-/// collectives it started it names.
+/// Rank 1 is too late for a replay in which `calls` steps were captured. Checks rank 0's message, and which of the
+/// collectives it started the message names.
 void expectTimeout(int calls, const std::string &operation, std::uint64_t startsBehind) {
   const Interleaved interleaved(0);
   std::latch captured(2), told(1);

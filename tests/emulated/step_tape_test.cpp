@@ -18,7 +18,7 @@ constexpr SectionInfo sections[] = {{"micro_step", "layers.0", "forward", 0, -1,
 
 Ticket gather(Member &m) { return allGatherStart(m.context, 0, Member::place(0), m.at(16), sizeof(float)); }
 
-/// Two sections with a gather that the first starts and the second waits for.
+/// Two sections. The first starts a gather, and the second waits for it.
 void callSections(Member &m, Ticket &ticket) {
   runSection(
       m.context, 0, +[](Context &, Member *const &member, Ticket *const &started) { *started = gather(*member); }, &m,

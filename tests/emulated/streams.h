@@ -9,7 +9,7 @@
 
 namespace fsdpc::emulated {
 
-/// A stream and an event that end with the test.
+/// A stream and an event that are destroyed with the test.
 struct OwnedStream {
   cudaStream_t handle = nullptr;
   OwnedStream() { cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, 0); }

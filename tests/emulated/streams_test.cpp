@@ -33,7 +33,7 @@ TEST(CudaStreams, JoinedStreamsSeeWhatAllDidBeforeAndNothingOfLater) {
     const Interleaved interleaved(seed);
     OpenedDevice opened;
     const cudaStream_t streams[3] = {opened.device.compute, opened.device.channels[0], opened.device.channels[1]};
-    // Each adds its neighbour's number to its own, round after round; another round's number would be another sum.
+    // Each adds its neighbour's number to its own, round after round; a number of the wrong round would change the sum.
     int numbers[4][3] = {{1, 10, 100}};
     for (int round = 0; round < 3; ++round) {
       for (int i = 0; i < 3; ++i) {

@@ -1,4 +1,4 @@
-// Ranks that find each other over TCP, as threads: by port and by file, among strangers, and in time or not at all.
+// Ranks, as threads, that find each other over TCP: by port and by file, with strangers calling, and with timeouts.
 #include "runtime/common/failure.h"
 #include "runtime/cuda/tcp_group.h"
 #include "tests/runtime/temporary_folder.h"
@@ -30,15 +30,15 @@ using testing::HasSubstr;
 
 constexpr double plentyOfSeconds = 20;
 
-/// A socket of somebody who is no rank.
-class Stranger {
+/// A socket of a caller that is not a rank.
+class NonRankClient {
 public:
-  Stranger() : handle(::socket(AF_INET, SOCK_STREAM, 0)) { address.sin_family = AF_INET; }
-  ~Stranger() { leave(); }
-  Stranger(const Stranger &) = delete;
-  Stranger &operator=(const Stranger &) = delete;
+  NonRankClient() : handle(::socket(AF_INET, SOCK_STREAM, 0)) { address.sin_family = AF_INET; }
+  ~NonRankClient() { leave(); }
+  NonRankClient(const NonRankClient &) = delete;
+  NonRankClient &operator=(const NonRankClient &) = delete;
 
-  /// On a free port, which is returned.
+  /// Listens on a free port and returns it.
   int listen() {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::bind(handle, generic(), sizeof address), 0);
@@ -47,14 +47,14 @@ public:
     ::getsockname(handle, generic(), &length);
     return ntohs(address.sin_port);
   }
-  /// Knocks until somebody listens.
+  /// Retries until a socket listens.
   void connect(int port) {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     while (::connect(handle, generic(), sizeof address) != 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  /// Takes the next that knocks in its own place.
+  /// Accepts the next connection, which replaces its own socket.
   void accept() {
     const int accepted = ::accept(handle, nullptr, nullptr);
     ::close(std::exchange(handle, accepted));
@@ -73,15 +73,15 @@ private:
   sockaddr_in address{};
 };
 
-int freePort() { return Stranger().listen(); }
+int freePort() { return NonRankClient().listen(); }
 
-LaunchEnvironment environmentOf(int rank, int size, const MeetingPoint &point) { return {rank, size, rank, point}; }
-MeetingPoint at(int port) { return {"localhost", port, ""}; }
+LaunchEnvironment environmentOf(int rank, int size, const RendezvousPoint &point) { return {rank, size, rank, point}; }
+RendezvousPoint at(int port) { return {"localhost", port, ""}; }
 
 using Body = std::function<void(HostGroup &)>;
 
-/// What one rank does; an error that it does not expect is one of the test.
-void runRank(int rank, int size, const MeetingPoint &point, const Body &body) {
+/// Runs one rank; an unexpected error fails the test.
+void runRank(int rank, int size, const RendezvousPoint &point, const Body &body) {
   try {
     const auto group = joinOverTcp(environmentOf(rank, size, point), plentyOfSeconds);
     EXPECT_EQ(group->rank(), rank);
@@ -92,16 +92,16 @@ void runRank(int rank, int size, const MeetingPoint &point, const Body &body) {
   }
 }
 
-void runRanks(int size, const MeetingPoint &point, const Body &body) {
+void runRanks(int size, const RendezvousPoint &point, const Body &body) {
   std::vector<std::thread> threads;
-  for (int rank = size - 1; rank >= 0; --rank) // rank 0 comes last: the others have to wait for it
+  for (int rank = size - 1; rank >= 0; --rank) // rank 0 is last: the others have to wait for it
     threads.emplace_back([&, rank] { runRank(rank, size, point, body); });
   for (std::thread &thread : threads)
     thread.join();
 }
 
-/// Of joining with little time.
-std::string failureOf(int rank, int size, const MeetingPoint &point) {
+/// The error of joining with a short timeout.
+std::string failureOf(int rank, int size, const RendezvousPoint &point) {
   try {
     joinOverTcp(environmentOf(rank, size, point), 0.3);
   } catch (const Failure &failure) {
@@ -111,7 +111,7 @@ std::string failureOf(int rank, int size, const MeetingPoint &point) {
   return "none";
 }
 
-// ---- what a group does
+// ---- operations of a group
 
 std::vector<std::int32_t> largeData(int seed) {
   std::vector<std::int32_t> values(100'000); // more than sockets buffer
@@ -223,17 +223,17 @@ TEST(TcpGroup, AHostWhoseNameNobodyKnowsIsEnoughForAFile) {
 
 // ---- strangers
 
-/// What a rank says first.
+/// A rank's first message.
 struct Greeting {
   std::uint64_t magic = 0x66736470'632d3031;
   std::int64_t rank = 1, size = 2;
 };
 
-/// Two ranks meet although this comes to rank 0 before rank 1 does.
-void meetAfter(const std::function<void(Stranger &)> &visit) {
+/// Two ranks join although `visit` contacts rank 0 before rank 1 does.
+void meetAfter(const std::function<void(NonRankClient &)> &visit) {
   const int port = freePort();
   std::thread root([&] { runRank(0, 2, at(port), exchangeAndBroadcast); });
-  Stranger stranger;
+  NonRankClient stranger;
   stranger.connect(port);
   visit(stranger);
   runRank(1, 2, at(port), exchangeAndBroadcast);
@@ -242,22 +242,22 @@ void meetAfter(const std::function<void(Stranger &)> &visit) {
 
 TEST(TcpGroup, StrangersWhoTalkToRankZeroTakeNobodysPlace) {
   const std::string garbage(1000, 'x');
-  meetAfter([&](Stranger &stranger) { stranger.say(garbage.data(), garbage.size()); });
-  meetAfter([&](Stranger &stranger) {
+  meetAfter([&](NonRankClient &stranger) { stranger.say(garbage.data(), garbage.size()); });
+  meetAfter([&](NonRankClient &stranger) {
     stranger.say(garbage.data(), 5);
     stranger.leave();
   });
-  meetAfter([](Stranger &stranger) { stranger.leave(); });
+  meetAfter([](NonRankClient &stranger) { stranger.leave(); });
 }
 
 TEST(TcpGroup, RanksOfAnotherJobTakeNobodysPlace) {
   for (const Greeting &greeting : {Greeting{.size = 3}, Greeting{.rank = 0}, Greeting{.rank = 2}, Greeting{.rank = -1},
                                    Greeting{.magic = 1}, Greeting{.rank = std::int64_t{1} << 40}})
-    meetAfter([&](Stranger &stranger) { stranger.say(&greeting, sizeof greeting); });
+    meetAfter([&](NonRankClient &stranger) { stranger.say(&greeting, sizeof greeting); });
 }
 
 TEST(TcpGroup, ARankThatLeavesBeforeItIsAnsweredMayComeAgain) {
-  meetAfter([](Stranger &stranger) {
+  meetAfter([](NonRankClient &stranger) {
     const Greeting greeting;
     stranger.say(&greeting, sizeof greeting);
     stranger.leave();
@@ -265,12 +265,12 @@ TEST(TcpGroup, ARankThatLeavesBeforeItIsAnsweredMayComeAgain) {
 }
 
 TEST(TcpGroup, WhoeverListensAndSaysNothingIsNotRankZero) {
-  Stranger listener;
+  NonRankClient listener;
   EXPECT_THAT(failureOf(1, 2, at(listener.listen())), HasSubstr("rank 1 does not find rank 0 at localhost:"));
 }
 
 TEST(TcpGroup, WhoeverListensAndSaysSomethingElseIsNotRankZero) {
-  Stranger listener;
+  NonRankClient listener;
   const int port = listener.listen();
   std::thread talker([&] {
     listener.accept();
@@ -284,11 +284,11 @@ TEST(TcpGroup, WhoeverListensAndSaysSomethingElseIsNotRankZero) {
 TEST(TcpGroup, TheFileOfAnEarlierJobMisleadsNobody) {
   const TemporaryFolder folder;
   const std::string file = folder.path("rendezvous");
-  Stranger listener; // where the earlier job's rank 0 was
+  NonRankClient listener; // where the earlier job's rank 0 was
   const int port = listener.listen();
   std::ofstream(file) << "localhost " << port << '\n';
   std::thread other([&] { runRank(1, 2, {"", 0, file}, exchangeAndBroadcast); });
-  listener.accept(); // rank 1 has followed the old file
+  listener.accept(); // rank 1 has used the old file
   listener.leave();
   runRank(0, 2, {"", 0, file}, exchangeAndBroadcast);
   other.join();
@@ -300,14 +300,14 @@ TEST(TcpGroup, RanksThatDoNotComeInTimeAreAFailureThatNamesThePlace) {
   const TemporaryFolder folder;
   const int port = freePort();
   const std::string file = folder.path("rendezvous");
-  EXPECT_EQ(failureOf(0, 2, at(port)), "1 of 2 ranks have not come to localhost:" + std::to_string(port));
+  EXPECT_EQ(failureOf(0, 2, at(port)), "1 of 2 ranks did not join at localhost:" + std::to_string(port));
   EXPECT_EQ(failureOf(1, 2, at(port)), "rank 1 does not find rank 0 at localhost:" + std::to_string(port));
-  EXPECT_EQ(failureOf(0, 3, {"", 0, file}), "2 of 3 ranks have not come to " + file);
+  EXPECT_EQ(failureOf(0, 3, {"", 0, file}), "2 of 3 ranks did not join at " + file);
   EXPECT_EQ(failureOf(2, 3, {"", 0, file}), "rank 2 does not find rank 0 at " + file);
 }
 
 TEST(TcpGroup, APlaceThatIsTakenIsAFailureThatSaysWhatToDo) {
-  Stranger listener;
+  NonRankClient listener;
   EXPECT_THAT(failureOf(0, 2, at(listener.listen())), HasSubstr("give another place with FSDPC_RENDEZVOUS"));
   EXPECT_THAT(failureOf(0, 2, {"", 0, "/nonexistent/rendezvous"}), HasSubstr("cannot write /nonexistent/rendezvous"));
 }

@@ -9,7 +9,7 @@
 
 namespace fsdpc::rt {
 
-/// Where the threads meet.
+/// State that the threads share to meet.
 struct ThreadMeeting {
   explicit ThreadMeeting(int size) : size(size), parts(static_cast<std::size_t>(size)), barrier(size) {}
   const int size;

@@ -1,4 +1,4 @@
-// The sum over ranks under --deterministic: the cpu target's tree, bit for bit.
+// The sum over ranks under --deterministic: bitwise identical to the cpu target's tree.
 #include "runtime/cuda/kernels/tree_sum.h"
 #include "tests/runtime/kernels_support.h"
 #include "tests/runtime/tree_sum_definition.h"

@@ -1,4 +1,4 @@
-// --tune: rank 0 times once, everybody takes its choice, and what the file says of another machine is not believed.
+// --tune: rank 0 times once, every rank takes its choice, and entries for another machine are ignored.
 #include "runtime/common/failure.h"
 #include "runtime/cuda/tuning.h"
 #include "tests/emulated/thread_group.h"
@@ -14,10 +14,10 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Candidate i takes as long as times[i] says.
-class FakeProduct final : public Tunable {
+/// Candidate i takes times[i].
+class FakeMatmul final : public Tunable {
 public:
-  FakeProduct(std::string name, std::vector<double> times) : name(std::move(name)), times(std::move(times)) {}
+  FakeMatmul(std::string name, std::vector<double> times) : name(std::move(name)), times(std::move(times)) {}
   std::string key() const override { return name; }
   std::vector<Algorithm> candidates() const override {
     std::vector<Algorithm> all;
@@ -51,9 +51,9 @@ void onRanks(int size, const std::function<void(HostGroup &)> &body) {
     thread.join();
 }
 
-void tune(HostGroup &group, const std::string &machine, const std::string &file, std::vector<FakeProduct *> products) {
+void tune(HostGroup &group, const std::string &machine, const std::string &file, std::vector<FakeMatmul *> products) {
   Tuner tuner(machine);
-  for (FakeProduct *product : products)
+  for (FakeMatmul *product : products)
     tuner.add(*product);
   tuner.choose(group, file);
 }
@@ -61,9 +61,9 @@ void tune(HostGroup &group, const std::string &machine, const std::string &file,
 TEST(Tuning, AllRanksTakeWhatWasFastestOnRankZeroWhichAloneMeasures) {
   const TemporaryFolder folder;
   onRanks(3, [&](HostGroup &group) {
-    // Elsewhere another one would be the fastest.
-    FakeProduct one("a", group.rank() == 0 ? std::vector<double>{3, 1, 2} : std::vector<double>{1, 2, 3});
-    FakeProduct same("a", {1, 2, 3}), other("b", {5, 6});
+    // On the other rank another candidate would be the fastest.
+    FakeMatmul one("a", group.rank() == 0 ? std::vector<double>{3, 1, 2} : std::vector<double>{1, 2, 3});
+    FakeMatmul same("a", {1, 2, 3}), other("b", {5, 6});
     tune(group, "machine", folder.path("tuning.json"), {&one, &same, &other});
     EXPECT_EQ(one.chosen, 2u);
     EXPECT_EQ(same.chosen, 2u);
@@ -77,14 +77,14 @@ TEST(Tuning, WhatTheFileHasIsNotTimedAgainAndWhatIsNewIsAdded) {
   const TemporaryFolder folder;
   const std::string file = folder.path("tuning.json");
   onRanks(1, [&](HostGroup &group) {
-    FakeProduct first("a", {2, 1});
+    FakeMatmul first("a", {2, 1});
     tune(group, "machine", file, {&first});
-    FakeProduct again("a", {1, 2}), added("b", {1, 2});
+    FakeMatmul again("a", {1, 2}), added("b", {1, 2});
     tune(group, "machine", file, {&again, &added});
     EXPECT_EQ(again.measurements, 0);
     EXPECT_EQ(again.chosen, 2u);
     EXPECT_EQ(added.measurements, 2);
-    FakeProduct last("b", {2, 1});
+    FakeMatmul last("b", {2, 1});
     tune(group, "machine", file, {&last});
     EXPECT_EQ(last.measurements, 0);
   });
@@ -94,7 +94,7 @@ TEST(Tuning, AFileOfAnotherMachineOrOfNoTableIsReplaced) {
   const TemporaryFolder folder;
   const std::string file = folder.path("tuning.json");
   onRanks(1, [&](HostGroup &group) {
-    FakeProduct before("a", {2, 1}), after("a", {1, 2}), whole("a", {2, 1});
+    FakeMatmul before("a", {2, 1}), after("a", {1, 2}), whole("a", {2, 1});
     tune(group, "older library", file, {&before});
     tune(group, "newer library", file, {&after});
     EXPECT_EQ(after.measurements, 2);
@@ -109,7 +109,7 @@ TEST(Tuning, AFileOfAnotherMachineOrOfNoTableIsReplaced) {
 TEST(Tuning, RanksOfDifferentMachinesDisagree) {
   const TemporaryFolder folder;
   onRanks(3, [&](HostGroup &group) {
-    FakeProduct product("a", {1, 2});
+    FakeMatmul product("a", {1, 2});
     std::optional<Failure> failure;
     try {
       tune(group, group.rank() == 2 ? "another device" : "machine", folder.path("tuning.json"), {&product});
@@ -126,7 +126,7 @@ TEST(Tuning, RanksOfDifferentMachinesDisagree) {
 
 TEST(Tuning, AFileThatCannotBeWrittenCostsNothingButTheNextRunsTime) {
   onRanks(1, [&](HostGroup &group) {
-    FakeProduct product("a", {2, 1});
+    FakeMatmul product("a", {2, 1});
     tune(group, "machine", "/nonexistent/tuning.json", {&product});
     EXPECT_EQ(product.chosen, 2u);
   });

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the exports of this folder anew: for each model of models.py a folder with model.onnx, batch.safetensors, reference.safetensors and
-meta.json, as ../fixtures/README.md describes them.
+"""Regenerates the exports of this folder: for each model of models.py a folder with model.onnx, batch.safetensors,
+reference.safetensors and meta.json, as ../fixtures/README.md describes them.
 
     make.py [NAME...]
 
-Run by hand, where there are torch, lion_pytorch, onnx, onnxscript and safetensors. Every number of a reference is PyTorch's, computed in float64 from the
-exported float32 weights: losses of four steps (lion: a hundred) and after them, gradients of the first, parameters after the last. Seeds are fixed.
+Run by hand; needs torch, lion_pytorch, onnx, onnxscript and safetensors. Every value of a reference is PyTorch's, computed in
+float64 from the exported float32 weights: losses of four steps (lion: a hundred) and after them, gradients of the first,
+parameters after the last. Seeds are fixed.
 """
 import copy, json, pathlib, re, sys, tempfile, warnings
 
@@ -50,7 +51,7 @@ def exported(case, module, inputs, path):
 
 
 def check_buffers(module, model):
-    """Tracing in training mode runs the module: the file and the reference start from the statistics that this left."""
+    """Tracing in training mode runs the module. The file and the reference start from the resulting statistics."""
     stored = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
     for name, value in module.named_buffers():
         assert name not in stored or np.array_equal(stored[name], value.numpy()), name

@@ -1,7 +1,7 @@
-"""The models that make.py exports: each has one cause for which an exporter's file and the author's parameters differ, and little else.
+"""The models that make.py exports. Each has one cause for which an exporter's file differs from the author's parameters.
 
-A function with @export returns (module, inputs of all rows). Weights are what torch initialises them to, seeded by make.py: equal norms,
-ones and zeros as in a model that was never trained.
+A function with @export returns (module, inputs of all rows). Weights are initialised by torch and seeded by make.py: equal
+norms, ones and zeros as in a model that was never trained.
 """
 import dataclasses
 import torch
@@ -24,9 +24,9 @@ class Case:
     optimizer: dict = dataclasses.field(default_factory=lambda: SGD)
     steps: int = 4
     options: list = dataclasses.field(default_factory=list)     # of fsdpc
-    rows: dict = dataclasses.field(default_factory=dict)        # parameter -> its rows in the file, where not all are there
+    rows: dict = dataclasses.field(default_factory=dict)        # parameter -> its rows in the file, if some are missing
     absent: str = ""                # regex: parameters that the exporter drops and training keeps at zero
-    reference: object = None        # module -> the module that training the file means, where that is not the exported one
+    reference: object = None        # module -> the module that training the file trains, if not the exported one
 
 
 SGD = {"kind": "sgd", "lr": 0.1, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
@@ -353,7 +353,7 @@ def fused(net):
     for i, layer in enumerate(layers):
         if isinstance(layer, nn.BatchNorm2d):
             layers[i - 1], layers[i] = torch.nn.utils.fusion.fuse_conv_bn_eval(layers[i - 1], layer), nn.Identity()
-    return nn.Sequential(*layers).requires_grad_(True)          # the biases that folding made, too
+    return nn.Sequential(*layers).requires_grad_(True)          # including the biases that folding created
 
 
 @export("BatchNorm folded into the convolutions before it", reference=fused)

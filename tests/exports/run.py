@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds fsdpc to one export of this folder, as expected.json says it has to be.
+"""Checks fsdpc against one export of this folder, as expected.json specifies.
 
     run.py NAME [--fsdpc build/fsdpc] [--world_size 2] [--variant file|train] [--as EXPECTED]
 
-EXPECTED: `accepted`: it trains what PyTorch trains (../accept.py), and its plan has PyTorch's parameters by name, no more and no less.
-`refused: TEXT`: the compile ends with exit 1 and says TEXT. `not yet`: nothing is expected; shows what happens.
+EXPECTED: `accepted`: it trains what PyTorch trains (../accept.py), and its plan has exactly PyTorch's parameters by name.
+`refused: TEXT`: the compile exits with 1 and a message that has TEXT. `not yet`: nothing is expected; shows the result.
 Ends with a line `export: ok` or `export: FAILED: why`; exits 0 or 1.
 """
 import argparse, json, pathlib, shutil, subprocess, sys, tempfile
@@ -17,12 +17,12 @@ EXPECTED = HERE / "expected.json"
 
 
 def expected():
-    """{name: (variant, what has to happen)}, a list of them where BatchNorm has two variants."""
+    """The expected outcome by name."""
     return json.loads(EXPECTED.read_text())
 
 
 def names_differ(plan, meta):
-    """Why the trained parameters of a plan are not PyTorch's, or nothing. A tied one may have any of its names."""
+    """Why the trained parameters of a plan differ from PyTorch's, or nothing. A tied parameter may have any of its names."""
     ours = {p["name"] for p in plan["parameters"] if p.get("trainable", True)}
     wanted = {row["fqn"]: {row["fqn"], *row["found_as"]} for row in meta["parameters"]}
     lost = sorted(fqn for fqn, names in wanted.items() if not names & ours)

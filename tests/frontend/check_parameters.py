@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""check_parameters.py META.json < output of `fsdpc inspect`: is every parameter of the fixture found, and nothing else trained?
+"""check_parameters.py META.json < output of `fsdpc inspect`: checks that exactly the fixture's parameters are found.
 
-Each row of meta.json must be one parameter here: found under its PyTorch name where the exporter renamed, transposed or merged
-it, by the node inputs that read it (`uses`) in any case, in PyTorch's layout. Buffers and other initializers must not be parameters.
+Each row of meta.json must be one parameter: under its PyTorch name even if the exporter renamed, transposed or merged it, with
+the node inputs that read it (`uses`), in PyTorch's layout. Buffers and other initializers must not be parameters.
 """
 import json, sys
 

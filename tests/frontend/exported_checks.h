@@ -1,4 +1,4 @@
-// What tests ask of a model that the dynamo exporter changed: its error, its parameters, what it computes.
+// Queries of tests on a model that the dynamo exporter changed: its error, its parameters, its results.
 #pragma once
 
 #include "tests/frontend/exported_model.h"
@@ -48,7 +48,7 @@ inline ExportedModel sumWith(llvm::StringRef folded, llvm::ArrayRef<float> value
   return model;
 }
 
-/// What x = 0 gives: the folded tensor, made from the parameter.
+/// The result for x = 0: the folded tensor, computed from the parameter.
 inline std::vector<double> valuesAtZero(const ImportedModel &imported, llvm::ArrayRef<int64_t> shape) {
   HostTensors batch;
   batch["x"] = HostTensor(Type(DType::f32, Shape(shape.begin(), shape.end())));

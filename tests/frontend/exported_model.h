@@ -1,5 +1,5 @@
-// Small models as the dynamo exporter writes them: a signature that names all parameters, values that it folded, and
-// on every node the statement that it was traced from.
+// Small models as the dynamo exporter writes them: a signature that names all parameters, folded values, and for every
+// node the statement that it was traced from.
 #pragma once
 
 #include "frontend/onnx/import.h"
@@ -50,7 +50,7 @@ public:
         "['" + llvm::join(sources, "', '") + "']");
   }
 
-  /// `statement` is what stands behind the name and the number of users: "aten.add.Tensor](args = (%x, %expand)".
+  /// `statement` is the text after the name and the number of users: "aten.add.Tensor](args = (%x, %expand)".
   onnx::NodeProto &node(llvm::StringRef op, llvm::ArrayRef<std::string> inputs, llvm::StringRef result,
                         llvm::StringRef scope, llvm::StringRef statement) {
     onnx::NodeProto &node = *graph().add_node();
@@ -65,7 +65,7 @@ public:
     return node;
   }
 
-  /// The author's line that a node was traced from.
+  /// Sets the source line that a node was traced from.
   void source(onnx::NodeProto &node, llvm::StringRef line) {
     add(node, "pkg.torch.onnx.stack_trace", ("File \"model.py\", line 7, in forward\n    " + line).str());
   }

@@ -1,4 +1,4 @@
-// Small graphs in ONNX text: what they compute, and whether their derivatives are right.
+// Small graphs in ONNX text: checks of their results and derivatives.
 #pragma once
 
 #include "tests/frontend/fixture.h"
@@ -9,8 +9,8 @@
 
 namespace fsdpc {
 
-/// A graph whose input x has a batch of one or more. `opsets` as in the text form: `"" : 20`. Functions may follow the
-/// graph.
+/// Imports a graph whose input x has a batch of one or more. `opsets` as in the text form: `"" : 20`. Functions may
+/// follow the graph.
 inline llvm::Expected<ImportedModel> importText(llvm::StringRef graph, llvm::StringRef opsets = "\"\" : 20",
                                                 TrainMode trainMode = TrainMode::eval) {
   llvm::SmallString<128> path;
@@ -32,14 +32,14 @@ inline HostTensor inputOf(const Module &module, double first, double step) {
   return x;
 }
 
-/// The nodes of `forward`, which reads no states, over other inputs.
+/// The nodes of `forward`, which reads no states, applied to other inputs.
 inline BuildFunction forwardOf(const Module &module) {
   return [&module](Builder &builder, llvm::ArrayRef<Value *> inputs) {
     return rebuilt(builder, *module.function(FunctionKind::forward), inputs);
   };
 }
 
-/// The derivatives by x, where it is x, against finite differences.
+/// Compares the derivatives with respect to the input, at `x`, with finite differences.
 inline void checkGradientsAt(const Module &module, const HostTensor &x) {
   GradientCase gradientCase;
   GradientInput input;
@@ -59,7 +59,7 @@ struct TextCase {
 
 inline std::ostream &operator<<(std::ostream &out, const TextCase &textCase) { return out << textCase.name; }
 
-/// y is as expected, and its derivative by x, where both are floats.
+/// Checks y and, if x and y are floats, its derivative with respect to x.
 inline void checkText(const TextCase &textCase, llvm::StringRef opsets = "\"\" : 20") {
   llvm::Expected<ImportedModel> imported = importText(textCase.text, opsets);
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());

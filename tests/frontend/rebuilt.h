@@ -1,4 +1,4 @@
-// A function's nodes once more, over other values.
+// Clones a function's nodes with other operands.
 #pragma once
 
 #include "ir/builder.h"
@@ -8,7 +8,7 @@
 
 namespace fsdpc {
 
-/// The results of `forward`, built once more from other inputs.
+/// The results of a copy of `forward` that reads other inputs.
 inline llvm::SmallVector<Value *, 4> rebuilt(Builder &builder, const Function &forward,
                                              llvm::ArrayRef<Value *> inputs) {
   llvm::DenseMap<const Value *, Value *> copies;

@@ -1,4 +1,5 @@
-// Graphs whose nodes quote traced statements, as the repairs leave them that split what the dynamo exporter merged.
+// Graphs whose nodes quote traced statements, after the repairs that split nodes and values merged by the dynamo
+// exporter.
 #pragma once
 
 #include "frontend/onnx/graph_index.h"
@@ -68,8 +69,8 @@ protected:
     return {"no node " + name.str()};
   }
 
-  /// Inputs of the node that makes an input of another.
-  std::vector<std::string> inputsBehind(llvm::StringRef name, int input) {
+  /// Inputs of the node that computes input `input` of the node `name`.
+  std::vector<std::string> inputsOfProducer(llvm::StringRef name, int input) {
     GraphIndex index(model.graph());
     const onnx::NodeProto *node = index.producer(inputsOf(name)[input]);
     return node ? std::vector<std::string>(node->input().begin(), node->input().end()) : std::vector<std::string>();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Correctness of the cuda target on a machine with one GPU, in under 10 minutes; prints as it goes. Needs a driver, cuBLASLt, cuDNN and
-# NCCL (README.md), python3 with numpy, and the bundle that bundle.py has made elsewhere.
+# Correctness of the cuda target on a machine with one GPU, in under 10 minutes; prints as it goes. Needs a driver, cuBLASLt,
+# cuDNN and NCCL (README.md), python3 with numpy, and the bundle that bundle.py has built on another machine.
 #
 #   tests/gpu/accept.sh [--bundle DIR] [--dry_run]      exit 0, 1, or 10 without a device
 set -u
@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 seconds=120
 
-# has PROGRAM OPTION: does the program list it?
+# has PROGRAM OPTION: whether the program lists the option.
 has() { "$bundle/programs/$1/train" --help 2>/dev/null | grep -q -- "--$2"; }
 
 # fixture NAME RANKS TRANSPORT [LAUNCHER]: PyTorch's losses, gradients and parameters, and the planned memory.
@@ -29,7 +29,7 @@ fixture() {
     --world_size "$2" --launcher "${4:-}" --keep "$work/$program" "${options[@]}"
 }
 
-# The same losses, gradients and parameters, whichever way a step is started.
+# Losses, gradients and parameters are the same whichever way a step is started.
 same_with_graph() {
   local program=$1 batch=$2 graph
   has "$program" cuda_graph || { echo "programs have no --cuda_graph" && return 77; }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# One model on one GPU, with the own attention and with cuDNN's where the bundle has such a program, beside PyTorch with torch.compile on the
-# same device if it is there; in under 10 minutes, printing as it goes.
-# Needs what accept.sh needs. Read the ratios: figures of different devices, drivers and dates do not compare.
+# One model on one GPU, with our own attention and with cuDNN's if the bundle has such a program, compared with PyTorch with
+# torch.compile on the same device if PyTorch is available. Takes under 10 minutes and prints as it goes. Needs what accept.sh
+# needs. Compare the ratios: absolute figures of different devices, drivers and dates are not comparable.
 #
 #   tests/gpu/bench.sh MODEL [--bundle DIR] [--steps 30] [--dry_run]      exit 0, 1, or 10 without a device; models: models.py
 set -u
@@ -27,7 +27,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What the device says it holds, from before the program's start until its end.
+# The device's reported memory use, from before the program's start until its end.
 watch_memory() {
   while sleep 0.5; do
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -n 1

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Builds what tests/gpu needs on a machine with a GPU and nothing to build with: programs and kernel tests for the devices
+"""Builds what tests/gpu needs on a machine with a GPU but without build tools: programs and kernel tests for the devices
 that this build has code for (`cmake --preset default -DCMAKE_CUDA_ARCHITECTURES="80-real;90"`; without it sm_80, and the driver
 compiles its PTX for later ones).
 
     bundle.py [OUT=build/gpu_bundle] [--fixtures NAME ...] [--models NAME ...] [--fsdpc build/fsdpc]
 
-Wants nvcc and a finished build here. In OUT:
+Needs nvcc and a finished build on this machine. In OUT:
 
     bin/kernel_tests                        every kernel against f64
     lib/                                    the runtime, once for all programs, and CUDA's
     programs/FIXTURE_N_{nccl,loopback}/     train, plan.json and weights (links to those of 1 rank)
-    programs/MODEL{,_cudnn}/                the models of bench.sh, without weights; with cuDNN's attention, too
+    programs/MODEL{,_cudnn}/                the models of bench.sh, without weights; also with cuDNN's attention
 
-Prints what it builds and how large OUT has become; fails above 60 MiB.
+Prints what it builds and the size of OUT; fails above 60 MiB.
 """
 import argparse, concurrent.futures, os, pathlib, re, shutil, subprocess, sys
 
@@ -55,18 +55,18 @@ class Bundle:
             self.flags += [f"-gencode=arch=compute_{number},code={code}_{number}" for code in ("sm", "compute") if not (kind and code == "compute")]
 
     def runtime(self):
-        """One library that all programs share. What NCCL does is left open: a program brings the transport."""
+        """One library that all programs share. NCCL's functions are left undefined: a program brings the transport."""
         (self.out / "lib").mkdir(parents=True)
         cudart = library("libcudart.so.[0-9][0-9]")
         shutil.copy(cudart.resolve(), self.out / "lib" / cudart.name)
-        # The compiler's own: what the host computes runs on several threads.
+        # The compiler's own: host computation is multithreaded.
         gomp = pathlib.Path(subprocess.check_output(["g++", "-print-file-name=libgomp.so.1"], text=True).strip())
         shutil.copy(gomp.resolve(), self.out / "lib" / gomp.name)
         run("g++", "-shared", "-s", "-o", self.out / "lib/libfsdpc_runtime_cuda.so", "-Wl,--whole-archive", self.build / "libfsdpc_runtime_cuda.a",
             "-Wl,--no-whole-archive", library("libcublasLt.so*"), library("libcudnn.so*"), cudart, "-lgomp")
 
     def link(self, output, depth, objects):
-        """`depth`: folders between the program and lib/."""
+        """`depth`: the number of folders between the program and lib/."""
         here = f"-Wl,-rpath,$ORIGIN/{'../' * depth}lib"
         run("g++", "-s", "-o", output, *objects, f"-L{self.out / 'lib'}", "-lfsdpc_runtime_cuda",
             library("libcudart.so.[0-9][0-9]"), "-lpthread", here, "-Wl,--allow-shlib-undefined")
@@ -78,7 +78,7 @@ class Bundle:
         print("  kernel_tests", flush=True)
 
     def program(self, name, model, transport, options, weights=None):
-        """`weights`: the program whose weights it starts from, if any."""
+        """`weights`: the program whose weights this one starts from, if any."""
         source, target = self.out / "source" / name, self.out / "programs" / name
         run(self.fsdpc, model, "--target", "cuda", *options, "--emit", "src", "-o", source)
         target.mkdir(parents=True)
@@ -87,7 +87,7 @@ class Bundle:
         for file in ("program.cu", "program_info.cpp"):
             objects.append(source / f"{file}.o")
             run(TOOLKIT / "bin/nvcc", *self.flags, *threads, f"-I{source}", "-c", source / file, "-o", objects[-1])
-        # Nothing but the shared runtime asks for them.
+        # Only the shared runtime refers to them.
         transports = {"loopback": ["-Wl,--whole-archive", self.loopback, "-Wl,--no-whole-archive"],
                       "nccl": ["-Wl,--no-as-needed", library("libnccl.so*")]}
         self.link(target / "train", 2, [*objects, *transports[transport]])

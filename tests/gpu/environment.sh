@@ -1,11 +1,11 @@
-# For accept.sh and bench.sh: where the bundle and the libraries are, what is run and counted. Sourced.
+# Sourced by accept.sh and bench.sh: finds the bundle and the libraries, runs and counts checks.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bundle=$root/build/gpu_bundle
 dry_run=
 passed=0 failed=0 skipped=0
 
-# cuBLASLt, cuDNN and NCCL are too large to carry along: the toolkit's, or those of a PyTorch of the same CUDA.
+# cuBLASLt, cuDNN and NCCL are too large to bundle. Uses the toolkit's, or those of a PyTorch of the same CUDA.
 find_libraries() {
   local folder
   for folder in /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda/targets/x86_64-linux/lib; do
@@ -39,7 +39,7 @@ require_device() {
   fi
 }
 
-# within SECONDS COMMAND...: as timeout, for functions too. Each has a process group, which ends as a whole.
+# within SECONDS COMMAND...: like timeout, also for functions. Each has a process group, which is ended as a whole.
 within() (
   exec 3>&2 2>/dev/null # the shell's word about jobs
   set -m
@@ -60,7 +60,8 @@ within() (
   exit "$status"
 )
 
-# check NAME SECONDS COMMAND...: one counted line; what it printed only if it failed. Status 77: left out, for the reason printed.
+# check NAME SECONDS COMMAND...: one counted line; prints the command's output only if it failed. Status 77: skipped, with the
+# reason printed.
 check() {
   local name=$1 limit=$2 started=$SECONDS status=0 log
   shift 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The models of bench.sh: their sizes, their ONNX files (weights all zeros, without room), random weights for them, a batch.
+"""The models of bench.sh: their sizes, their ONNX files (weights all zeros, without storage), random weights for them, a batch.
 
     models.py describe MODEL                                  exit 2 if there is none of that name
     models.py onnx MODEL --out FOLDER                         FOLDER/model.onnxtxt
@@ -31,14 +31,14 @@ def parameters(plan):
 
 
 def flops_per_token(name, plan):
-    """Forward and backward, as PaLM counts them: 6 per parameter that multiplies and 12 x layers x width x sequence of attention."""
+    """Forward and backward FLOPs as in PaLM: 6 per parameter used in a matmul, 12 x layers x width x sequence for attention."""
     a = sizes(name)
     looked_up = {"gpt": a.seq * a.width, "llama": a.vocab * a.width}[a.kind]   # the head of gpt is its embedding
     return 6 * (parameters(plan) - looked_up) + 12 * a.layers * a.width * a.seq
 
 
 def compile_options(name, model, fsdpc):
-    """Mixed precision where this fsdpc has it for this model, which the first compile finds out."""
+    """Mixed precision if this fsdpc supports it for this model, which the first compilation shows."""
     options = ["--micro_batch_size", str(MODELS[name]["batch"]), "--loss", "cross_entropy", "--optimizer", "adamw", "--lr", "3e-4"]
     low = [*options, "--mixed_precision", "bf16"]
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +99,7 @@ def write_onnx(name, out):
 
 
 def write_weights(plan, path):
-    """As they are initialised: matrices at random with 0.02, gains one, the rest zero. Zeros alone would save the device work."""
+    """Weights as they are initialised: random matrices with 0.02, gains one, others zero. All zeros would save the device work."""
     block = (np.random.default_rng(0).standard_normal(1 << 22) * 0.02).astype("<f4")
     header, offset = {}, 0
     for p in plan["parameters"]:

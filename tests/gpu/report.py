@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of bench.sh: fsdpc beside PyTorch, from what their runs left in WORK.
+"""The table of bench.sh: fsdpc compared with PyTorch, from the output of their runs in WORK.
 
     report.py MODEL PROGRAM WORK
 """
@@ -8,7 +8,7 @@ import json, pathlib, statistics, sys
 import models
 
 WARM_UP = 5   # steps
-# Dense peaks in TFLOP/s, by what the device's name says: (bf16 on tensor cores, float32 without tf32).
+# Dense peaks in TFLOP/s, by device name: (bf16 on tensor cores, float32 without tf32).
 PEAKS = {"H200": (989, 67), "H100": (989, 67), "A100": (312, 19.5), "B200": (2250, 80)}
 
 

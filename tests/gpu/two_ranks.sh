@@ -1,6 +1,6 @@
 #!/bin/bash
-# two_ranks.sh TRAIN OPTIONS...: two processes on device 0, as if on two hosts: NCCL refuses two ranks of one host on one device, and
-# takes for a host what NCCL_HOSTID says. Status 77 if NCCL does not allow it all the same.
+# two_ranks.sh TRAIN OPTIONS...: two processes on device 0, as if on two hosts. NCCL refuses two ranks of one host on one
+# device, and identifies a host by NCCL_HOSTID. Status 77 if NCCL still does not allow it.
 set -u
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT

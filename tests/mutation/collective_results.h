@@ -1,18 +1,18 @@
-// What collectives of the planned machine deliver, from the operands of their members.
+// Computes the results of the planned machine's collectives from the operands of their members.
 #pragma once
 
 #include "tests/mutation/planned_rank.h"
 
 namespace fsdpc::mutation {
 
-/// By member of the group, in its order.
+/// Operands by member of the group, in its order.
 using Operands = std::map<int64_t, Bytes>;
 
-/// One share of each.
+/// One shard of each operand, concatenated.
 Bytes gathered(const Operands &operands, int64_t shareBytes);
-/// Part `part` of the sum, which is of `type`: added in pairs, as the runtime does.
+/// Part `part` of the sum, of type `type`: added in pairs, as the runtime does.
 Bytes sumOf(const Operands &operands, const Node &start, const Type &type, int64_t part);
-/// In its place, bytes that tell what was added, and where.
+/// Replaces `sumOf` in hash mode: bytes that depend on the addends and the position.
 Bytes hashOfSum(const Operands &operands, const Node &start, int64_t bytes, int64_t part);
 
 } // namespace fsdpc::mutation

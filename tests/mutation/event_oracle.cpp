@@ -25,7 +25,7 @@ struct Extent {
 struct Operation {
   std::string text;
   std::vector<Extent> extents;
-  std::vector<size_t> after; ///< operations that have certainly ended when it begins
+  std::vector<size_t> after; ///< operations that must have ended when it begins
 };
 
 class Run {
@@ -54,7 +54,7 @@ public:
   }
 
   std::optional<std::string> race() const {
-    if (operations.size() > mostOperations)
+    if (operations.size() > maxOperations)
       return std::nullopt;
     std::vector<llvm::BitVector> before;
     for (size_t i = 0; i < operations.size(); ++i) {
@@ -86,7 +86,7 @@ private:
     return operations.size() - 1;
   }
 
-  /// Behind what the queue ran last, and what the host had waited for when it enqueued it.
+  /// Orders the operation after the queue's last one and after the last tap, for which the host waited before.
   size_t enqueue(size_t queue, Operation operation) {
     if (lastOn[queue])
       operation.after.push_back(*lastOn[queue]);
@@ -153,7 +153,7 @@ private:
     } else if (node.op() == Op::wait) {
       runWait(node);
     } else if (node.op() != Op::free && node.op() != Op::ret && node.op() != Op::read && node.op() != Op::write &&
-               !infoOf(node).has(aliasesOperand) && !isWholePack(node)) {
+               !infoOf(node).has(aliasesOperand) && !isPackInPlace(node)) {
       const size_t operation = enqueue(0, operationOf(node));
       if (node.op() == Op::tap)
         lastTap = operation;

@@ -1,5 +1,5 @@
-// Is a plan ordered on the device? By brute force: all operations of a few steps, all pairs of them. The reference for
-// passes/check/event_order, which keeps clocks instead; only small programs can be looked at.
+// Checks by brute force whether a plan is ordered on the device: all pairs of operations of a few steps. The reference
+// for passes/check/event_order, which uses clocks instead. Only feasible for small programs.
 #pragma once
 
 #include "ir/module.h"
@@ -7,11 +7,11 @@
 
 namespace fsdpc::mutation {
 
-/// More operations than this are not looked at.
-inline constexpr size_t mostOperations = 6000;
+/// Programs with more operations are not checked.
+inline constexpr size_t maxOperations = 6000;
 
-/// Two nodes that may touch a byte at once, of which one writes; "" if there are none, nothing if the program is too
-/// large. Streams, events, waits, taps and joins are those of passes/check/event_order.h.
+/// Two nodes that may access a byte at the same time, at least one writing it; "" if there are none, nullopt if the
+/// program is too large. Streams, events, waits, taps and joins are those of passes/check/event_order.h.
 std::optional<std::string> findRace(const Module &planned);
 
 } // namespace fsdpc::mutation

@@ -34,7 +34,7 @@ void HappensBefore::accessIn(Block &block, const Access &access) {
       return false;
     if (!isOrdered(earlier))
       raceSeen = true;
-    // Whatever is ordered behind this write is ordered behind what it covers.
+    // Everything ordered after this write is ordered after the accesses that it covers.
     return access.writes && access.begin <= earlier.begin && earlier.end <= access.end;
   };
   std::erase_if(block, isOver);

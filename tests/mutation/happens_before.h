@@ -1,5 +1,5 @@
-// Which accesses to memory are ordered in every run of a program whose actors order each other in the same way each
-// time: found in one run, with a vector clock per actor. An actor does one thing after another.
+// Finds the memory accesses that are ordered in every run of a program whose actors always synchronize in the same way.
+// One run suffices, with a vector clock per actor. An actor executes its operations sequentially.
 #pragma once
 
 #include "ir/node.h"
@@ -9,23 +9,24 @@
 
 namespace fsdpc::mutation {
 
-/// By actor, how many of its operations have certainly ended.
+/// For every actor the number of its operations that must have ended.
 using Clock = std::vector<uint32_t>;
 
 class HappensBefore {
 public:
   HappensBefore(size_t actors, size_t memories) : clocks(actors, Clock(actors)), memories(memories) {}
 
-  /// The actor's next operation is behind what `clock` knows.
+  /// Orders the actor's next operation after everything in `clock`.
   void await(size_t actor, const Clock &clock);
   void begin(size_t actor) { current = actor; }
-  /// By the operation that began last. Every two accesses of two actors to one byte, of which one writes, are compared.
+  /// Records an access of the operation that began last. Compares all pairs of accesses of two actors to one byte, at
+  /// least one of them a write.
   void access(size_t memory, int64_t offset, int64_t bytes, bool writes);
-  /// What is known when that operation has ended.
+  /// Ends that operation. Returns the actor's clock after it.
   const Clock &end();
   const Clock &clockOf(size_t actor) const { return clocks[actor]; }
 
-  /// Two accesses to one byte that may come in either order were seen.
+  /// True if two accesses to one byte may occur in either order.
   bool hasRace() const { return raceSeen; }
 
 private:
@@ -35,7 +36,7 @@ private:
     uint32_t operation; ///< of the actor, counted from 1
     bool writes;
   };
-  /// Long buffers lie in many blocks, each with the accesses to it so far.
+  /// The accesses to one block so far. Long buffers span many blocks.
   using Block = std::vector<Access>;
   static constexpr int64_t blockBytes = 4096;
   void accessIn(Block &block, const Access &access);

@@ -1,17 +1,17 @@
-// How many faults, put into real planned programs at random places, does the checker reject?
+// Measures how many faults, injected into real planned programs at random positions, the checker rejects.
 //
 //   fsdpc_mutation_tests [--per_class 50] [--seed 1] [--only "wrong scale"] [--verbose] [--audit]
-//   fsdpc_mutation_tests --needed PLANNED...     only: is every event of these modules needed?
+//   fsdpc_mutation_tests --needed PLANNED...     only checks that every event of these modules is needed
 //
 // Every mutant is one edit (mutators.h) of the planned text of a fixture compiled with some strategy. It counts as
-// rejected when verify() or the checker says no; the column of the checker is its share of what verify() passed on. A
-// survivor is excused only by a proof that it is no fault: run on hashes (planned_machine.h), it has no race and leaves
-// what the unmutated program leaves. (--audit also runs what the checker rejected under random legal interleavings, to
-// tell how many of these the machine sees: slow.) A class fails if fewer than 98 % of its faults are rejected, or fewer
-// than all where it must be all.
+// rejected if verify() or the checker rejects it. The column of the checker is its share of the faults that verify()
+// accepts. A survivor is excused only by a proof that it is not a fault: run on hashes (planned_machine.h), it has no
+// race and the outcome of the unmutated program. --audit also runs the mutants that the checker rejects, under random
+// legal interleavings, and counts how many of them change the outcome (slow). A class fails if fewer than 98 % of its
+// faults are rejected, or fewer than all for a class with mustBeCaught.
 //
-// Faults of events are put into programs for a device. What is no fault among them is told by brute force
-// (event_oracle.h), and every event and every wait that is carried out is dropped once: the checker must miss it.
+// Faults of events are injected into programs for a device. Brute force (event_oracle.h) finds those that are not
+// faults. Every event and every executed wait is also dropped once: the checker must reject each of these plans.
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
@@ -47,7 +47,7 @@ enum class Verdict { byVerify, byChecker, survived };
 
 struct Counts {
   int made = 0, byVerify = 0, byChecker = 0, survived = 0, excused = 0;
-  int seen = 0; ///< of byChecker: the machine leaves something else
+  int seen = 0; ///< of byChecker: the machine's outcome differs
   int faults() const { return made - excused; }
 };
 
@@ -58,7 +58,7 @@ bool failed(llvm::Error error, std::string &message) {
   return true;
 }
 
-Verdict judge(const Module &train, const Module &mutant, std::string &message) {
+Verdict checkOutcome(const Module &train, const Module &mutant, std::string &message) {
   if (failed(verify(mutant), message))
     return Verdict::byVerify;
   if (failed(checkPlanned(mutant), message) || failed(checkAgainstTrain(train, mutant), message))
@@ -66,8 +66,8 @@ Verdict judge(const Module &train, const Module &mutant, std::string &message) {
   return Verdict::survived;
 }
 
-/// Asks in a process of its own: what a wrong program reads may be anything.
-bool holdsApart(llvm::function_ref<bool()> question) {
+/// Evaluates `question` in a separate process: a wrong program may read anything.
+bool holdsInSubprocess(llvm::function_ref<bool()> question) {
   pid_t child = fork();
   if (child == 0) {
     rlimit limit{judgeSeconds, judgeSeconds};
@@ -80,8 +80,8 @@ bool holdsApart(llvm::function_ref<bool()> question) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-bool leavesTheSame(const Module &mutant, const Outcome &wanted, uint64_t interleavings) {
-  return holdsApart([&] {
+bool hasSameOutcome(const Module &mutant, const Outcome &wanted, uint64_t interleavings) {
+  return holdsInSubprocess([&] {
     for (uint64_t seed = 1; seed <= interleavings; ++seed)
       if (std::optional<Outcome> outcome = runPlanned(mutant, seed); !outcome || *outcome != wanted)
         return false;
@@ -89,8 +89,8 @@ bool leavesTheSame(const Module &mutant, const Outcome &wanted, uint64_t interle
   });
 }
 
-bool isProvenToMean(const Module &mutant, const Outcome &wanted) {
-  return holdsApart([&] {
+bool isProvenEquivalent(const Module &mutant, const Outcome &wanted) {
+  return holdsInSubprocess([&] {
     std::optional<Meaning> meaning = meaningOf(mutant);
     return meaning && !meaning->hasRace && meaning->outcome == wanted;
   });
@@ -131,19 +131,19 @@ public:
   }
 
 private:
-  /// No false alarms, and the same outcome in every interleaving.
+  /// Checks that there are no false alarms, and that every interleaving has the same outcome.
   bool checkUnmutated() {
     bool right = true;
     for (size_t i = 0; i < programs.size(); ++i) {
       std::string message;
-      if (judge(*programs[i].train, *programs[i].planned, message) != Verdict::survived) {
+      if (checkOutcome(*programs[i].train, *programs[i].planned, message) != Verdict::survived) {
         llvm::outs() << "FALSE ALARM: " << programs[i].name << ": " << message << "\n";
         right = false;
       } else if (programs[i].isSmall && !programs[i].hasEvents &&
-                 !leavesTheSame(*programs[i].planned, outcomeOf(i), interleavingsOfRight)) {
+                 !hasSameOutcome(*programs[i].planned, outcomeOf(i), interleavingsOfRight)) {
         llvm::outs() << "NOT DETERMINED: " << programs[i].name << "\n";
         right = false;
-      } else if (!programs[i].hasEvents && !isProvenToMean(*programs[i].planned, meaningOf(i))) {
+      } else if (!programs[i].hasEvents && !isProvenEquivalent(*programs[i].planned, meaningOf(i))) {
         llvm::outs() << "NO PROOF: " << programs[i].name << "\n";
         right = false;
       }
@@ -166,10 +166,12 @@ private:
   }
 
   bool isSeenByMachine(const Module &mutant, size_t program) {
-    return !leavesTheSame(mutant, outcomeOf(program), programs[program].isSmall ? interleavings : interleavingsOfLarge);
+    return !hasSameOutcome(mutant, outcomeOf(program),
+                           programs[program].isSmall ? interleavings : interleavingsOfLarge);
   }
 
-  /// Large programs take longer, and seldom teach more. The machine does not run those for a device.
+  /// Prefers small programs: large ones take longer and rarely find more. The machine does not run programs for a
+  /// device.
   size_t pickProgram(Random &random, bool hasEvents) {
     for (;;) {
       size_t which = random.below(programs.size());
@@ -215,13 +217,13 @@ private:
       return;
     ++counts.made;
     std::string message;
-    Verdict verdict = judge(*program.train, *mutant, message);
+    Verdict verdict = checkOutcome(*program.train, *mutant, message);
     counts.byVerify += verdict == Verdict::byVerify;
     counts.byChecker += verdict == Verdict::byChecker;
     counts.survived += verdict == Verdict::survived;
     if (faultClass.isOfEvents && compareWithOracle(*mutant, verdict, counts))
       return;
-    bool excused = verdict == Verdict::survived && isProvenToMean(*mutant, meaningOf(which));
+    bool excused = verdict == Verdict::survived && isProvenEquivalent(*mutant, meaningOf(which));
     counts.excused += excused;
     if (settings.audit && verdict == Verdict::byChecker)
       counts.seen += isSeenByMachine(*mutant, which);
@@ -231,12 +233,12 @@ private:
                    << (message.empty() ? "" : "    " + message + "\n");
   }
 
-  /// What the checker says of events is what all pairs of operations say: the edit was no fault if there is no race,
-  /// and rejecting it then would be a false alarm. True if the mutant is done with.
+  /// Compares the verdict about events with the brute-force result over all pairs of operations: without a race the
+  /// edit is not a fault, and rejecting it is a false alarm. Returns true if the mutant needs no further judgement.
   bool compareWithOracle(const Module &mutant, Verdict verdict, Counts &counts) {
     if (verdict == Verdict::byVerify)
       return true;
-    std::optional<std::string> race = findRace(mutant); // nothing: too large, and taken for a fault
+    std::optional<std::string> race = findRace(mutant); // nullopt: too large, counted as a fault
     const bool isFault = !race || !race->empty();
     if (!isFault && verdict == Verdict::byChecker) {
       llvm::outs() << "  FALSE ALARM: the order holds without it\n";

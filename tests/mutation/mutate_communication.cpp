@@ -7,7 +7,7 @@ namespace fsdpc::mutation {
 
 namespace {
 
-/// Behind the free of what it still sends; null if there is none.
+/// The free of the start's operand; null if there is none.
 Node *freeOfOperand(const Node &start) {
   for (Use *use = start.operand(0)->uses(); use; use = use->next())
     if (use->user()->op() == Op::free)
@@ -15,7 +15,7 @@ Node *freeOfOperand(const Node &start) {
   return nullptr;
 }
 
-/// A wait that has another of the same type to be confused with.
+/// Another wait of the same type, which `wait` may be confused with; null if there is none.
 Node *otherWait(const Module &module, const Node &wait, Random &random) {
   return random
       .pick(nodesWhere(module,
@@ -42,7 +42,7 @@ std::vector<const MeshAxis *> otherAxes(const Module &module, const std::string 
   return axes;
 }
 
-/// Programs of one axis get others to be confused with.
+/// Adds axes to programs with a single one, so that axes can be confused.
 void addAxes(Module &module) {
   int64_t ranks = module.worldSize();
   for (int64_t stride = 1; stride < ranks; stride *= 2)
@@ -185,7 +185,7 @@ std::optional<std::string> startEarly(Module &module, Random &random) {
   std::string what = toText(**start);
   bool hasEdge = !(*start)->afterTokens().empty();
   Node *before = hasEdge ? (*start)->afterTokens()[0]->value()->definer() : (*start)->operand(0)->definer();
-  // What it reads of a state is read where it stands.
+  // If the operand is the read of a state, the read moves along.
   Node *read = (*start)->operand(0)->definer();
   if (hasEdge && read && read->op() == Op::read && before->isBefore(read))
     read->moveBefore(before);
@@ -199,7 +199,7 @@ std::optional<std::string> startEarly(Module &module, Random &random) {
   return std::string(hasEdge ? "before its memory is free: " : "before its operand is made: ") + what;
 }
 
-/// A reader of what was copied between the device and its host reads the original.
+/// A reader of a value that was copied between the device and its host reads the original instead.
 std::optional<std::string> skipCopy(Module &module, Random &random) {
   std::optional<Node *> start = random.pick(nodesWhere(module, [](const Node &node) {
     const Node *wait = isStart(node) && !startsCollective(node) ? waitOf(node) : nullptr;

@@ -1,4 +1,4 @@
-// Faults of events: what orders the streams of a device.
+// Faults of events, which order the streams of a device.
 #include "ir/text/text.h"
 #include "tests/mutation/mutators.h"
 #include "tests/mutation/plan_edit.h"
@@ -10,10 +10,10 @@ namespace {
 using What = std::optional<std::string>;
 
 bool recordsEvent(const Node &node) { return node.schedule.records >= 0; }
-bool isCarriedOut(const Node &node) { return node.op() == Op::wait && !node.schedule.implied; }
+bool isExecuted(const Node &node) { return node.op() == Op::wait && !node.schedule.implied; }
 bool awaitsEvent(const Node &node) { return node.schedule.awaits >= 0; }
 
-/// A compute node that may record an event, other than `node`, of the same function.
+/// Compute nodes of the same function, other than `node`, that may record an event.
 std::vector<Node *> otherRecorders(const Module &module, const Node &node) {
   return nodesWhere(module, [&](const Node &other) {
     return other.function() == node.function() && other.schedule.stream == Stream::compute &&
@@ -41,7 +41,7 @@ What dropEvent(Module &module, Random &random) {
 }
 
 What dropDeviceWaitAt(Module &module, size_t which) {
-  std::vector<Node *> waits = nodesWhere(module, isCarriedOut);
+  std::vector<Node *> waits = nodesWhere(module, isExecuted);
   if (which >= waits.size())
     return std::nullopt;
   waits[which]->schedule.implied = true;
@@ -49,11 +49,11 @@ What dropDeviceWaitAt(Module &module, size_t which) {
 }
 
 What dropDeviceWait(Module &module, Random &random) {
-  const size_t many = nodesWhere(module, isCarriedOut).size();
+  const size_t many = nodesWhere(module, isExecuted).size();
   return many == 0 ? std::nullopt : dropDeviceWaitAt(module, random.below(many));
 }
 
-/// Recorded by another node.
+/// The event is recorded by another node.
 What moveRecord(Module &module, Random &random) {
   std::optional<Node *> recorder = random.pick(nodesWhere(module, recordsEvent));
   std::optional<Node *> other = recorder ? random.pick(otherRecorders(module, **recorder)) : std::nullopt;
@@ -63,7 +63,7 @@ What moveRecord(Module &module, Random &random) {
   return "recorded by '" + toText(**other) + "'";
 }
 
-/// Awaited by another start, of the same stream or of another.
+/// The event is awaited by another start, of the same stream or of another.
 What moveAwait(Module &module, Random &random) {
   std::optional<Node *> waiter = random.pick(nodesWhere(module, awaitsEvent));
   std::optional<Node *> other =

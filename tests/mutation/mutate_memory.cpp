@@ -14,7 +14,7 @@ std::vector<Node *> freesOf(const Module &module) {
   return nodesWhere(module, [](const Node &node) { return node.op() == Op::free; });
 }
 
-/// What uses the memory of a value under any of its names, frees apart.
+/// Users of the memory of a value under any of its names, except frees.
 std::vector<Node *> usersOf(const Module &module, const Function &function, const Piece &piece) {
   return nodesWhere(module, [&](const Node &node) {
     return node.function() == &function && node.op() != Op::free && node.op() != Op::ret &&
@@ -24,7 +24,7 @@ std::vector<Node *> usersOf(const Module &module, const Function &function, cons
 
 int64_t widthOf(const Value &value) { return byteSize(value.type().dtype()); }
 
-/// Operands and results.
+/// Operands and results that have bytes.
 std::vector<Value *> valuesInMemory(const Node &node) {
   std::vector<Value *> values;
   for (Value *operand : node.operands())
@@ -36,7 +36,7 @@ std::vector<Value *> valuesInMemory(const Node &node) {
   return values;
 }
 
-/// Two pieces of memory that one node reads at once.
+/// Two pieces of memory that one node accesses.
 struct Pair {
   Value *moved = nullptr, *other = nullptr;
 };
@@ -69,7 +69,7 @@ What freeEarly(Module &module, Random &random) {
     Node *definer = (*free)->operand(0)->definer();
     return !user->isBefore(*free) || (definer && !definer->isBefore(user));
   });
-  // While it is being sent: no later node reads it.
+  // Frees the buffer while it is being sent and no later node reads it.
   Node *start = nullptr;
   for (Node *user : users)
     if (isStart(*user) && waitOf(*user) && waitOf(*user)->isBefore(*free))
@@ -233,7 +233,7 @@ What misplace(Module &module, Random &random) {
   }
   case 1: {
     std::optional<int64_t> &bytes = module.facts.arena(random.coin() ? Space::privateSpace : Space::window).bytes;
-    // Arenas are rounded up to pages: less than what is used.
+    // Half, because arenas are rounded up to pages: the arena must be smaller than the memory in use.
     bytes = *bytes / 2;
     return "an arena of " + std::to_string(*bytes) + " bytes";
   }

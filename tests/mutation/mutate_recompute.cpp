@@ -1,4 +1,4 @@
-// Faults of recomputation: what backward reads is not what forward computed.
+// Faults of recomputation: backward reads another value than forward computed.
 #include "ir/text/text.h"
 #include "tests/mutation/mutators.h"
 #include "tests/mutation/plan_edit.h"
@@ -10,7 +10,7 @@ namespace {
 
 using What = std::optional<std::string>;
 
-/// One that computes something again.
+/// A node that recomputes a value.
 std::optional<Node *> someRecomputed(const Module &module, Random &random) {
   return random.pick(nodesWhere(module, [](const Node &node) {
     return node.section.phase == Phase::recompute && node.resultCount() > 0 && node.operandCount() > 0 &&
@@ -45,7 +45,7 @@ What readAnother(const Module &module, Node &copy, Random &random) {
   return "reads something else: " + toText(copy);
 }
 
-/// The memory of what forward read may hold something else by now.
+/// Reads the operand of the original in forward, whose memory may hold another value by now.
 What readAsForward(const Module &module, Node &copy, Random &random) {
   std::optional<Node *> original = someOriginal(module, copy, random);
   for (unsigned i = 0; original && i < copy.operandCount(); ++i)
@@ -82,7 +82,7 @@ What applyTwice(Node &copy) {
   again->result()->place = copy.result()->place;
   again->schedule.workspace = copy.schedule.workspace;
   again->schedule.workspaceBytes = copy.schedule.workspaceBytes;
-  replaceUsesBehind(*copy.result(), *again->result(), *again);
+  replaceUsesAfter(*copy.result(), *again->result(), *again);
   return "twice: " + toText(copy);
 }
 

@@ -21,7 +21,7 @@ bool isFloatTensor(const Value &value) {
   return value.type().isTensor() && hasBytes(value) && isFloat(value.type().dtype());
 }
 
-/// What two steps make of the value over it, for everything behind.
+/// Overwrites the value with the result of two steps, for all its users.
 void replaceInPlace(Value &value, const Expression::Step &first, const Expression::Step &second) {
   Node &definer = *value.definer();
   FusedAttributes attributes;
@@ -85,7 +85,7 @@ What changeLiteral(Module &module, Random &random) {
   return "another literal in step " + std::to_string(literal->step) + " of " + what;
 }
 
-/// Mutates one field of an op's attributes, chosen at random.
+/// Mutates a random field of an op's attributes.
 class FieldMutation final : public AttributeVisitor {
 public:
   FieldMutation(Random &random, int target) : random(random), target(target) {}
@@ -154,7 +154,7 @@ What loseContribution(Module &module, Random &random) {
     if ((*pack)->operandCount() == 1 && !canBeZero)
       return std::nullopt;
     if ((*pack)->operandCount() > 1 && (!canBeZero || random.coin())) {
-      // The part is not there: what its memory holds is zero.
+      // The part is removed from the pack: its memory is zeroed as a gap.
       PackAttributes attributes = (*pack)->get<PackAttributes>();
       llvm::SmallVector<Value *, 8> parts;
       Shape offsets;
@@ -238,7 +238,7 @@ What changeOperand(Module &module, Random &random) {
     if (value != operand && value->type() == operand->type() &&
         (!value->definer() || value->definer()->isBefore(*node)))
       others.push_back(value);
-  // Those nearby are the likely mistakes.
+  // Mistakes with nearby values are the most likely.
   if (others.size() > 8 && random.coin())
     others.erase(others.begin(), others.end() - 8);
   std::optional<Value *> other = random.pick(others);
@@ -357,7 +357,7 @@ What changeState(Module &module, Random &random) {
   attributes.state.name = (*other)->name;
   if ((*node)->op() == Op::read)
     (*node)->result()->place = (*other)->place;
-  // Names for what was read lie where it lies.
+  // Aliases of the read value move to its new place.
   if ((*node)->op() == Op::read)
     for (Node *user : nodesWhere(module, [](const Node &user) { return infoOf(user).has(aliasesOperand); }))
       if (user->operand(0) == (*node)->result()) {

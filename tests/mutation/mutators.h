@@ -1,5 +1,5 @@
 // The classes of faults (ecosystem reliability, table D3) that a planned program can have, each as an edit at a random
-// place of it.
+// position.
 #pragma once
 
 #include "tests/mutation/random.h"
@@ -13,14 +13,14 @@ class Module;
 
 namespace fsdpc::mutation {
 
-/// Edits the module and tells what it did; nothing if the module has no place for the fault.
+/// Edits the module and returns a description of the edit; nullopt if the fault does not apply to the module.
 using Mutate = std::optional<std::string> (*)(Module &, Random &);
 
 struct FaultClass {
   llvm::StringRef name;
   Mutate mutate;
-  bool mustBeCaught = false; ///< every one, not most: what reduces and what scales
-  bool isOfEvents = false;   ///< of programs with events alone; what is no fault is told by findRace
+  bool mustBeCaught = false; ///< all faults, not most: reductions and scales
+  bool isOfEvents = false;   ///< only for programs with events; findRace decides what is not a fault
 };
 
 llvm::ArrayRef<FaultClass> faultClasses();
@@ -36,9 +36,9 @@ std::optional<std::string> changeStream(Module &, Random &);
 std::optional<std::string> skipCopy(Module &, Random &);
 
 // mutate_events.cpp
-/// The event is recorded and awaited by nobody. Nothing if there are fewer.
+/// No node records or awaits the event any more. Nullopt if there are fewer events.
 std::optional<std::string> dropEventAt(Module &, size_t which);
-/// The device is not told of the wait.
+/// The wait is not issued to the device.
 std::optional<std::string> dropDeviceWaitAt(Module &, size_t which);
 std::optional<std::string> dropEvent(Module &, Random &);
 std::optional<std::string> dropDeviceWait(Module &, Random &);
@@ -57,7 +57,7 @@ std::optional<std::string> dropEffect(Module &, Random &);
 std::optional<std::string> changeState(Module &, Random &);
 
 // mutate_recompute.cpp
-/// Reads something else, reads what forward read, is left out, or is applied twice.
+/// The recomputation reads another value, reads forward's operand, is omitted, or is applied twice.
 std::optional<std::string> recomputeWrongly(Module &, Random &);
 
 // mutate_memory.cpp

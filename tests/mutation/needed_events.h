@@ -1,5 +1,5 @@
-// Is every event of a plan needed, and every wait that is carried out? Each is dropped by itself: the checker must miss
-// it.
+// Checks that every event of a plan and every executed wait is needed: each is dropped alone, and the checker must
+// reject the result.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -15,7 +15,7 @@ struct NeededEvents {
   }
 };
 
-/// Of a planned module's text. Prints what is superfluous, under `name`.
+/// Counts the events and waits of a planned module's text. Prints the superfluous ones, under `name`.
 NeededEvents countNeeded(llvm::StringRef name, llvm::StringRef text);
 
 } // namespace fsdpc::mutation

@@ -58,7 +58,7 @@ Node *insertCompute(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<Att
   return node;
 }
 
-void replaceUsesBehind(Value &from, Value &to, const Node &position) {
+void replaceUsesAfter(Value &from, Value &to, const Node &position) {
   std::vector<Use *> uses;
   for (Use *use = from.uses(); use; use = use->next())
     if (position.isBefore(use->user()) && use->user()->op() != Op::free)

@@ -1,4 +1,4 @@
-// What mutators do to planned modules: finding things in them, and moving buffers with all their names.
+// Helpers of mutators for planned modules: finding nodes and values, and moving buffers with all their names.
 #pragma once
 
 #include "ir/builder.h"
@@ -11,23 +11,23 @@ namespace fsdpc::mutation {
 std::vector<Node *> nodesWhere(const Module &module, llvm::function_ref<bool(const Node &)> wanted);
 std::vector<Value *> valuesOf(const Function &function);
 
-bool isReduction(const Node &node); ///< the start of one
+bool isReduction(const Node &node); ///< the start of a reduction
 bool isStart(const Node &node);
-/// The wait for a started collective in the same function; null if it is carried on.
+/// The wait for a started collective in the same function; null if its future is carried.
 Node *waitOf(const Node &start);
 bool hasBytes(const Value &value);
 
-/// Memory that nothing else uses: the arena grows.
+/// Unused memory at the end of the arena, which grows.
 Place freshPlace(Module &module, Space space, int64_t bytes);
-/// Collectives count up in program order again.
+/// Renumbers collectives in program order.
 void renumber(Module &module);
-/// A new compute node of the section of `like`, before `position`.
+/// Creates a compute node in the section of `like`, before `position`.
 Node *insertCompute(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes,
                     const Node &like, Node *position);
-/// Uses of `from` behind `position` read `to` instead.
-void replaceUsesBehind(Value &from, Value &to, const Node &position);
+/// Uses of `from` after `position` read `to` instead.
+void replaceUsesAfter(Value &from, Value &to, const Node &position);
 
-/// All values, arguments, workspaces and states that are one piece of memory with `value`.
+/// All values, arguments, workspaces and states that share one piece of memory.
 struct Piece {
   std::vector<Value *> values;
   std::vector<State *> states;

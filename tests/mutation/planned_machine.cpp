@@ -13,7 +13,7 @@ namespace fsdpc::mutation {
 namespace {
 
 constexpr size_t laneCount = 4;
-/// A mutant may have a start on any stream.
+/// The lane of a start, which a mutant may have on any stream.
 size_t laneOf(const Node &node) {
   if (!infoOf(node).has(startsTransfer))
     return 0;
@@ -24,7 +24,7 @@ size_t laneOf(const Node &node) {
 struct Call {
   const Function *function;
   int step;
-  int batch; ///< which inputs: those of a micro-step
+  int batch; ///< index of the inputs, one per micro-step
 };
 
 struct Collective {
@@ -32,17 +32,17 @@ struct Collective {
   size_t call = 0;
 };
 
-/// The place of a node in a run: nodes of one call by the call's index.
+/// A node in one call of a run, given by the call's index.
 using Event = std::pair<size_t, const Node *>;
 
 /// A lane of one rank.
 struct Lane {
-  std::deque<Collective> issued; ///< not yet done; none of compute
-  std::vector<int64_t> unread;   ///< of the collective that has begun: members to read
+  std::deque<Collective> issued; ///< not yet done; empty for compute
+  std::vector<int64_t> unread;   ///< members that the collective in progress has not read
   std::map<int64_t, Bytes> read; ///< member -> operand
   bool hasBegun = false;
-  size_t call = 0;            ///< compute: the call that runs
-  const Node *next = nullptr; ///< compute
+  size_t call = 0;            ///< compute: the current call
+  const Node *next = nullptr; ///< compute: the next node
 };
 
 class Machine {
@@ -58,7 +58,7 @@ public:
     priorities.resize(ranks.size() * laneCount);
     done.resize(ranks.size());
     for (const CarriedOver &over : carriedOver)
-      arriveBeforeTheFirstStep(over);
+      initializeCarriedGather(over);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       enter(rank, 0);
   }
@@ -111,8 +111,8 @@ private:
     return nullptr;
   }
 
-  /// What a step finds of the step before, the first one finds made from the states.
-  void arriveBeforeTheFirstStep(const CarriedOver &over) {
+  /// For the first step, computes the carried gather from the states. Later steps get it from the previous step.
+  void initializeCarriedGather(const CarriedOver &over) {
     const MeshAxis &axis = axisOf(*over.start);
     for (int64_t rank = 0; rank < module.worldSize(); ++rank) {
       uint8_t *to = ranks[rank].at(over.argument->value->place);
@@ -185,7 +185,7 @@ private:
     return true;
   }
 
-  /// A function that stands alone begins with the wait for what the step before has left.
+  /// A function outside of a step begins by waiting for the collectives that the previous step left in flight.
   bool mayLeave(size_t rank, size_t call) {
     bool isLast = call + 1 < calls.size() && calls[call + 1].function->kind() > Kind::update;
     return !isLast || llvm::all_of(carriedOver, [&](const CarriedOver &over) {
@@ -212,7 +212,7 @@ private:
     }
   }
 
-  /// The call and the start of the collective that delivers a future, which may be carried.
+  /// The call and the start of the collective that produces a future, which may be carried.
   Event futureOf(size_t call, const Value *future) const {
     while (!future->definer()) {
       llvm::StringRef name = calls[call].function->arguments()[future->resultIndex()].name;
@@ -230,13 +230,13 @@ private:
     return {call, future->definer()};
   }
 
-  /// A copy to or from the host is among one rank.
+  /// A copy to or from the host has a group of one rank.
   const MeshAxis &axisOf(const Node &start) const {
     static const MeshAxis oneRank;
     return startsCollective(start) ? *module.axis(start.get<CollectiveAttributes>().over.name) : oneRank;
   }
 
-  /// False: some rank of the group is not done.
+  /// Returns false if some rank of the group is not done.
   bool awaitAll(size_t rank, Event collective) {
     const MeshAxis &axis = axisOf(*collective.second);
     std::vector<const Clock *> ends;
@@ -251,7 +251,7 @@ private:
     return true;
   }
 
-  /// When what makes the operand has ended: names of what is there already are not waited for. Null: it has not.
+  /// The clock at which the operand was computed, looking through aliases. Null if it has not been.
   const Clock *whenMade(size_t rank, size_t call, const Value *value) const {
     for (;;) {
       const Node *definer = value->definer();
@@ -272,7 +272,7 @@ private:
     return end == done[rank].end() ? nullptr : &end->second;
   }
 
-  /// What a collective is behind on one rank; false: not everything has come.
+  /// Adds the clocks that a collective must follow on one rank. Returns false if one of them is not reached yet.
   bool addPrecedents(size_t rank, const Collective &collective, std::vector<const Clock *> &precedents) const {
     if (lanes[rank][0].call < collective.call)
       return false;
@@ -302,7 +302,7 @@ private:
     return true;
   }
 
-  /// All its accesses, from here to its end, are those of one operation.
+  /// Begins a collective. All its accesses, from here to its end, belong to one operation.
   bool begin(size_t rank, size_t laneIndex, const Collective &collective, const MeshAxis &axis) {
     std::vector<const Clock *> precedents;
     for (int64_t member = 0; member < axis.size; ++member)
@@ -331,7 +331,7 @@ private:
 
   static size_t actorOf(size_t rank, size_t lane) { return rank * laneCount + lane; }
 
-  /// By the operation that began last. What values are is asked of one run, what may come when only of hashes.
+  /// Records an access of the operation that began last. Only runs on hashes track the order of accesses.
   void access(size_t rank, Place place, int64_t bytes, bool writes) {
     if (results == Results::hashes && place.isPlaced() && bytes > 0)
       order.access(rank * std::size(allSpaces) + indexOf(place.space), place.offsetBytes, bytes, writes);
@@ -339,7 +339,7 @@ private:
 
   const State &stateOf(const Node &write) const { return *module.state(write.get<StateAttributes>().state.name); }
 
-  /// The state's new version is in its memory already.
+  /// True if the state's new version is in its memory already.
   bool writesWhereItLies(const Node &node) const {
     return node.op() == Op::write && node.operand(0)->place == stateOf(node).place;
   }
@@ -386,7 +386,7 @@ private:
   std::vector<size_t> priorities, turns;
   HappensBefore order;
   std::vector<std::vector<Clock>> entered;  ///< per rank and call
-  std::vector<std::map<Event, Clock>> done; ///< per rank: compute nodes that have run
+  std::vector<std::map<Event, Clock>> done; ///< per rank: executed compute nodes
   std::map<std::pair<int64_t, Event>, Clock> finished;
   Outcome outcome;
 };

@@ -30,7 +30,7 @@ void writeField(llvm::raw_ostream &out, const T &value, llvm::ArrayRef<DType> op
     out << value;
 }
 
-/// The element of a parameter, the same in every layout.
+/// The initial value of a parameter's element, the same in every layout.
 double initialElement(llvm::StringRef parameter, int64_t element) {
   uint64_t mixed = (llvm::hash_value(parameter) % 1009 + 1) * 2654435761u + static_cast<uint64_t>(element) * 40503u;
   return static_cast<double>(mixed % 2003) / 2003 - 0.5;
@@ -42,7 +42,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return mixed ^ (mixed >> 32);
 }
 
-/// What the node is, apart from its operands, its place and what it waits for.
+/// A hash of the node without its operands, its place and its dependencies.
 uint64_t identityOf(const Node &node) {
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -1,4 +1,4 @@
-// One rank of the planned machine: its arenas, and what compute nodes do to their bytes.
+// One rank of the planned machine: its arenas, and the execution of compute nodes on their bytes.
 #pragma once
 
 #include "ir/eval/evaluate.h"
@@ -11,11 +11,11 @@ namespace fsdpc::mutation {
 
 using Bytes = std::vector<uint8_t>;
 
-/// What nodes leave: what they compute, or a hash of what they are and of the bytes that they read. Equal hashes are
-/// the same computation, of whatever numbers.
+/// The results that nodes write: computed values, or a hash of the node and of the bytes that it reads. Equal hashes
+/// mean the same computation, whatever the values.
 enum class Results { values, hashes };
 
-/// So many bytes that follow from the seed.
+/// The given number of bytes, generated from the seed.
 Bytes bytesFrom(uint64_t seed, int64_t bytes);
 uint64_t hashOf(uint64_t seed, const Bytes &bytes);
 
@@ -90,11 +90,11 @@ public:
   }
 
   void execute(const Node &node);
-  /// Does `execute` read or write bytes? Names do not.
+  /// True if `execute` reads or writes bytes. Aliases do not.
   static bool touchesMemory(const Node &node);
   void fillState(const State &state);
   void fillInputs(const Function &function, int step, int batch);
-  /// What of each parameter, or optimizer state, this rank holds.
+  /// Records this rank's part of each parameter and optimizer state.
   void recordStates(Outcome &outcome);
 
 private:
@@ -111,7 +111,7 @@ private:
   void leaveHashes(const Node &node);
   void clearGaps(const Node &pack);
 
-  /// A mutant may write a little behind its arena; more ends the process that judges it.
+  /// A mutant may write a little past the end of its arena. More ends the process that judges it.
   static constexpr int64_t slack = 1 << 16;
   const Module &module;
   const int64_t index;

@@ -1,4 +1,4 @@
-// The programs that mutants are made of: fixtures under every strategy, on 2 and 4 ranks.
+// The programs to mutate: fixtures under every strategy, on 2 and 4 ranks.
 #pragma once
 
 #include "ir/module.h"
@@ -9,11 +9,11 @@ struct Program {
   std::string name; ///< "mlp N=2 full_shard"
   std::unique_ptr<Module> train, planned;
   std::string text;       ///< of `planned`
-  bool isSmall = false;   ///< the machine runs it many times in a second
-  bool hasEvents = false; ///< for a device, whose streams are ordered by events
+  bool isSmall = false;   ///< the machine runs it many times per second
+  bool hasEvents = false; ///< for a device, where events order the streams
 };
 
-/// Ends the process if one does not compile.
+/// Compiles all programs. Ends the process if one does not compile.
 std::vector<Program> compilePrograms();
 
 } // namespace fsdpc::mutation

@@ -1,4 +1,4 @@
-// Random choices of a mutant, from its seed alone.
+// Random choices of a mutant, which depend on its seed alone.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace fsdpc::mutation {
 class Random {
 public:
   explicit Random(uint64_t seed) : engine(seed) {}
-  /// In [0, bound); bound > 0. The same on every machine, unlike the library's distributions.
+  /// In [0, bound). Requires bound > 0. The same on every machine, unlike the standard library's distributions.
   uint64_t below(uint64_t bound) { return engine() % bound; }
   bool coin() { return below(2) == 0; }
   template <class T>

@@ -1,4 +1,4 @@
-"""A headless Chromium over the WebDriver protocol, with nothing but the standard library."""
+"""A headless Chromium over the WebDriver protocol. Uses only the standard library."""
 import base64, json, pathlib, subprocess, time, urllib.error, urllib.request
 
 
@@ -45,7 +45,7 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(self._call("GET", self.session + "/screenshot")))
 
     def log(self):
-        """Messages of the console since the last call: errors of scripts among them."""
+        """Messages of the console since the last call, including script errors."""
         return [entry["message"] for entry in self._call("POST", self.session + "/se/log", {"type": "browser"})]
 
     def _act(self, kind, actions, **parameters):

@@ -33,7 +33,7 @@ class Page:
         return self.run("return [view.begin, view.end]")
 
     def middle_of(self, bar):
-        """Where on the screen the bar of this expression is."""
+        """The position on the screen of the bar of this expression."""
         return self.run(f"const bar = {bar}, box = boxOf(bar), edge = timeline.getBoundingClientRect();"
                         "return [edge.left + (box.x0 + box.x1) / 2, edge.top + (box.y0 + box.y1) / 2]")
 

@@ -12,14 +12,14 @@ namespace fsdpc {
 namespace {
 
 constexpr double smallestLimit = 1e-5;
-/// One rounding to bf16 (8 bits): a sum in another order may fall on the other side of a tie, whatever f32 says.
+/// One rounding to bf16 (8 bits). A sum in another order may round to the other neighbour, however close it is in f32.
 constexpr double roundingToBfloat16 = 0x1p-8;
 constexpr double timesFloat32 = 16;
-/// What is left of terms as large as the largest of their kind that cancel inside an op, where the evaluator has f64.
+/// The f32 error when terms as large as the largest of their kind cancel inside an op. The evaluator uses f64 there.
 constexpr double cancelledInFloat32 = 0x1p-22;
 constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
-/// Modules with rounded attention. What one of them changes is luck: in a tensor of 15 elements from 0.08 % to 0.8 %.
+/// Modules with rounded attention. The effect of one module is random: in a tensor of 15 elements from 0.08 % to 0.8 %.
 constexpr int attentionDraws = 32;
 
 llvm::Expected<std::unique_ptr<Module>> readModule(llvm::StringRef path) {
@@ -47,11 +47,11 @@ Value *rounded(Builder &builder, Value *x, int bits) {
   return builder.create(Op::cast, {high}, CastAttributes{x->type().dtype()})->result();
 }
 
-/// The module with every f32 result rounded, as an f32 machine does; `bits` of f64's are lost.
+/// The module with every f32 result rounded, as on an f32 machine. Drops `bits` bits of f64.
 std::unique_ptr<Module> withRounding(const Module &train, int bits) {
   std::unique_ptr<Module> module = copyOf(train);
   for (const std::unique_ptr<Function> &function : module->functions) {
-    for (Node *node : *function) // what is inserted behind a node is not visited
+    for (Node *node : *function) // nodes inserted after a node are not visited
       for (unsigned i = 0; i < node->resultCount(); ++i) {
         Value *result = node->result(i);
         if (result->type().dtype() != DType::f32 || !result->hasUses())
@@ -69,8 +69,9 @@ std::unique_ptr<Module> withRounding(const Module &train, int bits) {
   return module;
 }
 
-/// The module with half of what attention reads in bf16 moved by one rounding, as the dice say. On tensor cores it
-/// rounds probabilities and their gradients to bf16 between its two products: where their terms cancel, that is left.
+/// The module with a random half of the bf16 values that attention reads moved by one rounding. On tensor cores,
+/// attention rounds probabilities and their gradients to bf16 between its two matmuls. Where terms cancel, that error
+/// remains.
 std::unique_ptr<Module> withRoundedAttention(const Module &train, uint64_t seed, int draw) {
   std::unique_ptr<Module> module = copyOf(train);
   Random random(seed, "attention " + std::to_string(draw));
@@ -116,7 +117,7 @@ std::map<std::string, double> largestOfKinds(const Tensors &reference) {
 }
 
 /// Adds scale.<name> and limit.<name> to the reference. Errors are relative to a tensor's largest element, or 1e-4 of
-/// the largest one of its kind. A limit that is not finite would let anything pass: an error.
+/// the largest one of its kind. A limit that is not finite would accept any value, so it is an error.
 llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times, double smallest) {
   const std::map<std::string, double> largest = largestOfKinds(reference);
   Tensors limits;
@@ -135,7 +136,7 @@ llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, dou
   return llvm::Error::success();
 }
 
-/// The value is rounded, and so is what is made of it in each micro-step, or what each rank gives to a sum in bf16.
+/// One rounding of the value, and one for each further micro-step, or for each rank's summand of a sum in bf16.
 double smallestLimitOf(const Choices &choices) {
   if (choices.options.paramDType == DType::f32)
     return smallestLimit;
@@ -168,7 +169,7 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   }
   if (own.loss.labelSmoothing != 0)
     add("label_smoothing", doubleText(own.loss.labelSmoothing));
-  add("optimizer", own.optimizer.kind);
+  add("optimizer", spelled(own.optimizer.kind));
   for (const auto &[name, value] : own.optimizer.scalars)
     if (name != "beta1" && name != "beta2")
       add(name, doubleText(value));
@@ -195,9 +196,9 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   return options;
 }
 
-/// What the program must compute, and the same a little otherwise: the difference is the limit. A program in f32
-/// against rounding of f32 results; one in bf16 against that, too, since what differs in the last bit of f32 may round
-/// to the neighbour in bf16, against roundings within attention, and against the same module in f32.
+/// The expected results, and results of perturbed modules. Their difference gives the limit. For a program in f32, f32
+/// results are rounded. For a program in bf16 as well, since values that differ in the last bit of f32 may round to
+/// neighbours in bf16. It also has roundings within attention, and the same module in f32.
 llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Module &trained, const Choices &choices,
                                                    const Tensors &batch, uint64_t seed, const Target &target) {
   std::vector<std::unique_ptr<Module>> modules;

@@ -1,12 +1,12 @@
-// What a program emitted for a random module is given, and what it must do with it.
+// The inputs of a program emitted for a random module, and the results that it must compute.
 #pragma once
 
 #include "tests/random/properties.h"
 
 namespace fsdpc {
 
-/// Writes into `folder`, for `graphs` graphs side by side in one module, or for the module in `graphFile` if that is
-/// not empty (one that was reduced):
+/// Writes the following files into `folder`, for a module of `graphs` independent graphs, or for the module in
+/// `graphFile` (one that was reduced) if that is not empty:
 ///   graph.fsir               the module
 ///   options.txt              options of fsdpc, one per line
 ///   batch.safetensors        the global batch
@@ -14,9 +14,9 @@ namespace fsdpc {
 ///   reference.safetensors    in f64: loss, grad.<parameter>, final.<parameter> after one step; and for each of them
 ///                            limit.<name>, how far the program may be off, relative to scale.<name>
 ///
-/// The limit is what the fixtures have: 1e-5, or 16 times what float32 itself loses. What it loses is measured on the
-/// same module: the train stage evaluated with every result rounded to 24 bits, and once more to 23, against the same
-/// without rounding. A graph that cancels loses more, and says so.
+/// The limit is that of the fixtures: 1e-5, or 16 times the error of float32 itself. That error is measured on the same
+/// module: the train stage is evaluated with every result rounded to 24 bits, again with 23, and compared with the
+/// evaluation without rounding. A graph with cancellation has a larger limit.
 llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef folder, llvm::StringRef graphFile);
 
 } // namespace fsdpc

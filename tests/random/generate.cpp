@@ -13,14 +13,14 @@ const std::vector<Production> &allProductions() {
   static const std::vector<Production> all = [] {
     std::vector<Production> rows;
     for (llvm::ArrayRef<Production> family : {elementwiseProductions(), shapeProductions(), indexProductions(),
-                                              productProductions(), rowProductions(), patternProductions()})
+                                              matmulProductions(), rowProductions(), patternProductions()})
       llvm::append_range(rows, family);
     return rows;
   }();
   return all;
 }
 
-/// What all blocks of a graph may read.
+/// Inputs that all blocks of a graph may read.
 struct Inputs {
   std::vector<Tensor> floats, integers;
 };
@@ -33,7 +33,7 @@ public:
         scopes(random.chance(0.5)) {}
 
   void addInputs();
-  /// One graph: some blocks, one behind the other. Its result is [B, columns].
+  /// One graph: a sequence of blocks. Its result is [B, columns].
   Tensor addGraph(const std::string &name);
   void addUnusedParameters();
   void finish(const Choices &choices, llvm::ArrayRef<Tensor> results);
@@ -46,7 +46,7 @@ private:
 
   Random random;
   GraphMaker maker;
-  bool scopes; ///< nodes say which module they are from, so that blocks are found by their names
+  bool scopes; ///< nodes name the module they are from, so that blocks are found by their names
   Inputs inputs;
 };
 
@@ -56,7 +56,7 @@ void GraphWriter::addInputs() {
         maker.input("x" + std::to_string(i), DType::f32, maker.smallShape(random.between(i == 1 ? 1 : 0, 3))));
   for (int64_t i = random.between(1, 2); i > 0; --i) {
     int64_t limit = random.between(2, 9);
-    // The data's range is part of the name: whoever makes data for a module reads it there.
+    // The range of the data is part of the name. The generator of the data reads it there.
     std::string name = "index" + std::to_string(i) + "_below_" + std::to_string(limit);
     DType dtype = random.pick({DType::i64, DType::i64, DType::i32});
     inputs.integers.push_back(maker.input(name, dtype, maker.smallShape(random.between(0, 2), 8), limit));
@@ -65,8 +65,8 @@ void GraphWriter::addInputs() {
     maker.input("unused", DType::f32, {3});
 }
 
-/// Everything made since `firstNew`, the operand, in one tensor, so that nearly every node matters to the loss; and
-/// what came right behind it, the product with the weight, in any case.
+/// Joins all values made since `firstNew`, the operand, into one tensor, so that nearly every node affects the loss.
+/// The value right after it, the matmul with the weight, is always included.
 Tensor GraphWriter::gathered(size_t firstNew, int64_t columns) {
   std::optional<Tensor> total;
   for (size_t i = firstNew; i < maker.floats.size(); ++i) {
@@ -79,7 +79,7 @@ Tensor GraphWriter::gathered(size_t firstNew, int64_t columns) {
   return maker.scaledTo(total ? *total : maker.perSample(maker.floats.back(), {columns}), 2);
 }
 
-/// Equal dice make equal blocks.
+/// Equal `dice` yield equal blocks.
 Tensor GraphWriter::addBlock(const std::string &name, Tensor x, Random dice, int64_t columns) {
   maker.random = &dice;
   maker.beginBlock(name + ".");
@@ -89,7 +89,7 @@ Tensor GraphWriter::addBlock(const std::string &name, Tensor x, Random dice, int
   maker.integers = inputs.integers;
   maker.floats.push_back(x);
   size_t firstNew = maker.floats.size() - 1;
-  // Something to train, on the way from the block's operand to its result.
+  // A trainable parameter on the path from the block's operand to its result.
   Tensor weight = maker.newParameter({columns, columns}, true);
   Tensor product =
       maker.make(Op::matmul, {maker.perSample(x, {columns}), weight}, MatmulAttributes{}, {0, x.scale * 2});
@@ -131,7 +131,7 @@ void GraphWriter::returnModelLoss(const Tensor &output) {
   maker.builder.ret({output.value, terms.value, counts.value}, {"output", "loss_terms", "loss_counts"});
 }
 
-/// Scores of classes, perhaps of several positions behind or in front of them; every column has a part in each.
+/// Scores of classes, perhaps of several positions on an axis after or before the classes. Every column affects each.
 Tensor GraphWriter::scores(const Tensor &columns, bool classesFirst) {
   int64_t classes = random.between(2, 7);
   Shape shape = {classes};
@@ -141,7 +141,7 @@ Tensor GraphWriter::scores(const Tensor &columns, bool classesFirst) {
   return maker.perSample(maker.make(Op::matmul, {columns, weight}, MatmulAttributes{}, {0, 2}), shape);
 }
 
-/// Does an input of the batch have a part in it?
+/// Whether the value depends on an input of the batch.
 bool readsInput(const Value *value) {
   llvm::DenseSet<const Value *> seen;
   llvm::SmallVector<const Value *, 16> open = {value};
@@ -173,7 +173,7 @@ void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results)
   if (loss.kind == LossKind::model)
     return returnModelLoss(output);
   Tensor side = maker.floats.back();
-  // Sample by sample, a result that has rows and no samples in it is refused (passes/analysis/samples_apart.h).
+  // With separate samples, a result with rows that depends on no sample is refused (passes/analysis/samples_apart.h).
   const bool isRefused = choices.options.splitSamples && !readsInput(side.value);
   if (random.chance(0.3) && side.batch == 0 && side.value != output.value && !isRefused)
     maker.builder.ret({output.value, side.value}, {"output", "side"});
@@ -182,28 +182,29 @@ void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results)
 }
 
 OptimizerOptions chooseOptimizer(Random &random) {
+  using Kind = OptimizerKind;
   OptimizerOptions optimizer;
-  optimizer.kind = random.pick({"adamw", "adam", "sgd", "adadelta", "adagrad", "rmsprop"});
-  // A large eps: where a gradient is nothing but rounding, the update is small too.
+  optimizer.kind = random.pick({Kind::adamw, Kind::adam, Kind::sgd, Kind::adadelta, Kind::adagrad, Kind::rmsprop});
+  // A large eps keeps the update small where a gradient consists of rounding errors only.
   optimizer.scalars = {{"lr", 0.125}, {"weight_decay", random.pick({0.0, 0.0625})}};
-  const std::string &kind = optimizer.kind;
+  const Kind kind = optimizer.kind;
   auto &scalars = optimizer.scalars;
-  if (kind != "sgd")
+  if (kind != Kind::sgd)
     scalars["eps"] = 0x1p-8;
-  if (kind == "adam" || kind == "adamw")
+  if (kind == Kind::adam || kind == Kind::adamw)
     scalars.insert({{"beta1", 0.875}, {"beta2", 0.9375}});
-  if (kind == "adadelta")
+  if (kind == Kind::adadelta)
     scalars["rho"] = 0.875;
-  if (kind == "adagrad")
+  if (kind == Kind::adagrad)
     scalars["lr_decay"] = 0.0625;
-  if (kind == "rmsprop")
+  if (kind == Kind::rmsprop)
     scalars["alpha"] = 0.9375;
-  if (kind == "sgd" || kind == "rmsprop")
+  if (kind == Kind::sgd || kind == Kind::rmsprop)
     scalars["momentum"] = random.pick({0.0, 0.875});
-  if (kind == "sgd")
+  if (kind == Kind::sgd)
     scalars["dampening"] = 0;
-  optimizer.nesterov = kind == "sgd" && scalars["momentum"] > 0 && random.chance(0.5);
-  optimizer.centered = kind == "rmsprop" && random.chance(0.5);
+  optimizer.nesterov = kind == Kind::sgd && scalars["momentum"] > 0 && random.chance(0.5);
+  optimizer.centered = kind == Kind::rmsprop && random.chance(0.5);
   return optimizer;
 }
 
@@ -221,7 +222,7 @@ LossOptions chooseLoss(Random &random) {
   return loss;
 }
 
-/// Micro-steps, or samples one by one: which of them there are decides the order of sums over the batch.
+/// Chooses micro-steps or separate samples. They determine the order of sums over the batch.
 void chooseSums(Random &random, Choices &choices, const GenerateOptions &options) {
   PipelineOptions &pipeline = choices.options;
   pipeline.microSteps = random.pick({1, 1, 1, 2, 3});
@@ -247,7 +248,7 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.optimizer = chooseOptimizer(random);
   if (random.chance(0.3))
     pipeline.optimizer.maxNorm = random.pick({0.05, 1.0, 50.0});
-  // Programs take a loss scale in fp16 only.
+  // Programs use a loss scale in fp16 only.
   if (!options.emittable && random.chance(0.2))
     pipeline.optimizer.lossScale = LossScaleOptions{.initial = 16, .window = 1};
   pipeline.autoWrapPolicy =

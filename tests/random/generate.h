@@ -9,8 +9,7 @@ namespace fsdpc {
 
 /// How a graph is trained; every field follows from the seed.
 struct Choices {
-  /// Batch, micro-steps, loss, optimizer, units, prefetch, what waits on the host; the strategy is the property's
-  /// business.
+  /// Batch, micro-steps, loss, optimizer, units, prefetch, offload to the host. The strategy depends on the property.
   PipelineOptions options;
   int64_t ranks = 2;
   bool ordersSums = false; ///< the target sums over ranks in one order, with staging for it
@@ -18,20 +17,20 @@ struct Choices {
 
 struct GenerateOptions {
   bool emittable = false; ///< only what the cpu target has
-  int64_t graphs = 1;     ///< side by side in one module, with one loss over all
+  int64_t graphs = 1;     ///< independent graphs in one module, with one loss over all
 };
 
 Choices choose(uint64_t seed, const GenerateOptions &options);
 
-/// The cpu target as the graph wants it.
+/// The cpu target with the options that the graph needs.
 std::unique_ptr<Target> targetOf(const Choices &choices);
 
-/// A module of the graph stage for choices.options.graphSamples(). Over the seeds it has every op of the table that may
-/// stand there; parameters that are shared, frozen, scalars or read by nobody; unused inputs; dims that divide by
-/// nothing; blocks that repeat. Its numbers stay near 1 and what decides something is exact (Tensor::exact), so two
-/// right evaluations differ by rounding only.
+/// A module of the graph stage for choices.options.graphSamples(). Over all seeds, modules have every op of the table
+/// that is allowed in that stage, parameters that are shared, frozen, scalar or unused, unused inputs, dims that divide
+/// by nothing, and blocks that repeat. Values stay near 1, and values that decisions depend on are exact
+/// (Tensor::exact), so two correct evaluations differ by rounding only.
 ///
-/// Samples do not mix, so the graph means the same however the batch is split over ranks. Names of values end in the
+/// Samples do not mix, so the results do not depend on how the batch is split over ranks. Names of values end in the
 /// axis of their samples (tensorName).
 std::unique_ptr<Module> generate(uint64_t seed, const Choices &choices, const GenerateOptions &options);
 

@@ -116,7 +116,7 @@ Tensor GraphMaker::scalarState(llvm::StringRef name) {
 // ---- operands
 
 Tensor GraphMaker::anyFloat() {
-  // Mostly what was made last, so that graphs grow deep as well as wide.
+  // Mostly recent values, so that graphs become deep as well as wide.
   size_t recent = std::min<size_t>(floats.size(), 4);
   return random->chance(0.6) ? random->pick(llvm::ArrayRef(floats).take_back(recent)) : random->pick(floats);
 }
@@ -256,7 +256,7 @@ Tensor GraphMaker::like(const Tensor &x, const Tensor &target, bool mix) {
       return target.type().dtype() == DType::f32 ? parameter(target.shape()) : target;
     return reshape(resized(rowsOf(x), target.type().elements(), mix), target.shape(), -1);
   }
-  // The axis of the samples may hold several rows of each: they come right behind the samples.
+  // The sample axis may have several rows of each sample. They become the axis right after the samples.
   int64_t rows = target.type().dim(target.batch) / options.batch;
   Shape sampleShape = {rows}, permutation, others;
   for (int64_t axis : freeAxes(target))
@@ -278,7 +278,7 @@ Tensor GraphMaker::partnerOf(const Tensor &target, bool exact) {
       return like(other, target, !exact);
   if (random->chance(0.2))
     return broadcast(constant(dtype, {}, isFloat(dtype) ? random->real(-1, 1) : 2), target.shape(), target.batch);
-  // Trailing dims of the target, some of them 1: what numpy stretches.
+  // Trailing dims of the target, some of them 1: shapes that numpy broadcasts.
   Shape shape;
   for (int64_t axis = random->between(0, target.rank()); axis < target.rank(); ++axis)
     shape.push_back(isBatch(target, axis) || random->chance(0.2) ? 1 : target.type().dim(axis));
@@ -286,10 +286,10 @@ Tensor GraphMaker::partnerOf(const Tensor &target, bool exact) {
   return broadcast(isParameter ? parameter(shape) : constants(dtype, shape, 1, 2), target.shape(), target.batch);
 }
 
-Shape GraphMaker::smallShape(int64_t rank, int64_t mostElements) {
+Shape GraphMaker::smallShape(int64_t rank, int64_t maxElements) {
   Shape shape;
   for (int64_t i = 0; i < rank; ++i)
-    shape.push_back(std::min(smallDim(), std::max<int64_t>(1, mostElements / *checkedElements(shape))));
+    shape.push_back(std::min(smallDim(), std::max<int64_t>(1, maxElements / *checkedElements(shape))));
   return shape;
 }
 

@@ -1,5 +1,5 @@
-// What the productions of the generator build with: tensors that know where their samples are and how large their
-// numbers get, and the pieces that every production needs (parameters, constants, operands of a wanted shape).
+// Tools for the productions of the generator: tensors that know their sample axis and how large their values get, and
+// helpers that every production needs (parameters, constants, operands of a wanted shape).
 #pragma once
 
 #include "ir/builder.h"
@@ -8,30 +8,30 @@
 
 namespace fsdpc {
 
-/// A value and what later productions must know of it.
+/// A value and its properties that later productions need.
 struct Tensor {
   Value *value = nullptr;
   int64_t batch = -1; ///< the axis of the samples, whose dim is a multiple of the batch, samples first; -1: none
-  double scale = 1;   ///< what |elements| hardly exceed: a guess that keeps numbers tame, not a bound
-  /// Floats that every arithmetic gives exactly: inputs, parameters and what only moves or compares them. Only these
-  /// may decide something (floor, less, arg_max), else rounding would.
+  double scale = 1;   ///< estimate of the largest |element|, to keep values small; not a bound
+  /// Floats that are exact in any arithmetic: inputs, parameters and values that only move or compare them. Only these
+  /// may be operands of decisions (floor, less, arg_max), else rounding would decide.
   bool exact = false;
-  int64_t limit = 0; ///< integers: elements lie in [0, limit)
+  int64_t limit = 0; ///< integers: elements are in [0, limit)
 
   const Type &type() const { return value->type(); }
   llvm::ArrayRef<int64_t> shape() const { return value->type().shape(); }
   int64_t rank() const { return value->type().rank(); }
 };
 
-/// Names of values say where the batch is, so that a graph can be made for another batch size whatever happened to it
+/// Names of values state the sample axis, so that any graph, reduced or not, can be rebuilt for another batch size
 /// (rebatched.h): "v17.b1" has its samples on axis 1.
 std::string tensorName(int64_t number, int64_t batchAxis);
 std::optional<int64_t> batchAxisOfName(llvm::StringRef name);
 
 struct GraphOptions {
   int64_t batch = 2;
-  bool emittable = false;    ///< only what the cpu target has: no arithmetic on 16-bit floats
-  bool samplesApart = false; ///< nothing is taken from several samples: no statistics of the batch
+  bool emittable = false;    ///< only ops of the cpu target: no arithmetic on 16-bit floats
+  bool samplesApart = false; ///< no value depends on several samples: no statistics of the batch
 };
 
 class GraphMaker {
@@ -40,7 +40,7 @@ public:
 
   // ---- nodes
 
-  /// What a node's result is: where its samples are, how large it gets.
+  /// Properties of a node's result: its sample axis, how large it gets.
   struct Traits {
     int64_t batch = -1;
     double scale = 1;
@@ -56,7 +56,7 @@ public:
   Tensor make(Op op, llvm::ArrayRef<Tensor> operands, const Traits &traits) {
     return wrap(builder.create(op, valuesOf(operands)), traits);
   }
-  /// Nothing if the op's shape rule refuses: for shapes that the dice chose.
+  /// Returns nothing if the op's shape rule rejects the operands. For randomly chosen shapes.
   template <class A>
   std::optional<Tensor> tryMake(Op op, llvm::ArrayRef<Tensor> operands, A attributes, const Traits &traits) {
     llvm::Expected<Node *> node =
@@ -70,10 +70,10 @@ public:
 
   // ---- sources
 
-  /// A parameter of this shape: a new one, or one that is there already. Frozen now and then.
+  /// A parameter of this shape: a new or an existing one. Sometimes frozen.
   Tensor parameter(llvm::ArrayRef<int64_t> shape);
   Tensor newParameter(llvm::ArrayRef<int64_t> shape, bool trainable);
-  /// Running statistics of a norm, a vector of positive numbers.
+  /// Running statistics of a norm, a vector of positive values.
   Tensor buffer(int64_t channels);
   Tensor input(const std::string &name, DType dtype, llvm::ArrayRef<int64_t> sampleShape, int64_t limit = 0);
   Tensor constant(DType dtype, llvm::ArrayRef<int64_t> shape, double splat);
@@ -82,7 +82,7 @@ public:
   /// seed and step, which random numbers are keyed by.
   Tensor scalarState(llvm::StringRef name);
 
-  // ---- operands from what there is
+  // ---- operands from existing values
 
   Tensor anyFloat();
   Tensor batchedFloat();
@@ -94,21 +94,21 @@ public:
 
   // ---- shapes
 
-  /// Dim `axis` stands for samples and says nothing about the graph: what productions may look at.
+  /// Whether dim `axis` is the sample axis. Its size is not part of the graph, so productions must not depend on it.
   bool isBatch(const Tensor &x, int64_t axis) const { return x.batch == axis; }
   llvm::SmallVector<int64_t, 4> freeAxes(const Tensor &x) const; ///< axes that are not the batch
   Tensor reshape(const Tensor &x, llvm::ArrayRef<int64_t> shape, int64_t batch);
   Tensor transpose(const Tensor &x, llvm::ArrayRef<int64_t> permutation);
   Tensor broadcast(const Tensor &x, llvm::ArrayRef<int64_t> shape, int64_t batch);
   Tensor cast(const Tensor &x, DType dtype);
-  /// x with `sampleShape` per sample, samples in front: elements are dropped, repeated or mixed as needed. Without
-  /// samples x is the same for all of them. `mix`: a product with a parameter may do it.
+  /// x with `sampleShape` per sample, samples first: elements are dropped, repeated or mixed as needed. Without
+  /// samples, x is the same for all of them. `mix`: a matmul with a parameter may do it.
   Tensor perSample(const Tensor &x, llvm::ArrayRef<int64_t> sampleShape, bool mix = true);
   /// x, or something else, in the shape and with the samples of `target`.
   Tensor like(const Tensor &x, const Tensor &target, bool mix = true);
   /// A second operand for an elementwise op with `target`: something computed, a parameter or a constant.
   Tensor partnerOf(const Tensor &target, bool exact = false);
-  Shape smallShape(int64_t rank, int64_t mostElements = 60);
+  Shape smallShape(int64_t rank, int64_t maxElements = 60);
   int64_t smallDim() { return random->pick({1, 2, 3, 3, 4, 5, 5, 7}); }
 
   // ---- numbers
@@ -129,10 +129,10 @@ public:
   const GraphOptions options;
   Random *random;
   int64_t dropouts = 0;
-  /// Of all norms of the graph, as --sync_batch_norm says it.
+  /// Whether all norms of the graph are synced, as --sync_batch_norm specifies.
   const bool syncedNorms;
 
-  std::vector<Tensor> floats, integers; ///< what productions may use
+  std::vector<Tensor> floats, integers; ///< values that productions may use
 
   /// Parameters made from now on belong to another block; each is shared within its block only.
   void beginBlock(const std::string &name) {
@@ -151,7 +151,7 @@ private:
 
   int64_t values = 0;
   int64_t parameters = 0;
-  std::string prefix; ///< of the names of parameters: the block
+  std::string prefix; ///< of parameter names: the block
   std::vector<std::string> parametersOfBlock;
 };
 

@@ -3,11 +3,11 @@
 //   fsdpc_random check FIRST COUNT FOLDER [PLACEMENTS]   checks seeds FIRST to FIRST + COUNT - 1 in the evaluator; the
 //                                              graph that violates a property, or crashes, stays in FOLDER/SEED.fsir;
 //                                              full_shard and PLACEMENTS others of each graph, without it all
-//   fsdpc_random fails PROPERTY SEED FILE      exits 0 if the module, trained as the seed says, violates the property:
-//                                              the check for `fsdpc reduce`
+//   fsdpc_random fails PROPERTY SEED FILE      exits 0 if the module, trained with the choices of the seed, violates
+//                                              the property: the check for `fsdpc reduce`
 //   fsdpc_random ops                           prints the names of the ops that a graph can hold
-//   fsdpc_random write SEED GRAPHS FOLDER [FILE]   what a program of GRAPHS graphs, or of the module in FILE, is given
-//                                              and must compute (emitted.h)
+//   fsdpc_random write SEED GRAPHS FOLDER [FILE]   writes inputs and expected results of a program of GRAPHS graphs, or
+//                                              of the module in FILE (emitted.h)
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/random/emitted.h"
@@ -37,7 +37,7 @@ llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
   return llvm::Error::success();
 }
 
-/// What of a compile the details of a violation do not show.
+/// The choices of a compile that the details of a violation do not show.
 std::string textOf(const Choices &choices) {
   const PipelineOptions &options = choices.options;
   return std::to_string(choices.ranks) + " ranks, " + std::to_string(options.microBatchSize) + " samples, " +
@@ -49,7 +49,7 @@ int check(uint64_t first, uint64_t count, llvm::StringRef folder, size_t placeme
   Tally tally;
   int violations = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    // A crash is a fault of this seed: whoever reads the output knows it, since no seed after it begins.
+    // A crash is attributed to this seed: the reader of the output sees that no later seed begins.
     llvm::outs() << "seed " << seed << '\n';
     llvm::outs().flush();
     Choices choices = choose(seed, {});

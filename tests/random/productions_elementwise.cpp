@@ -1,4 +1,4 @@
-// Elementwise ops. What decides something (floor, less, select's condition) looks at exact numbers only.
+// Elementwise ops. Decisions (floor, less, select's condition) depend on exact values only.
 #include "tests/random/productions.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Ops that are smooth and bounded on the numbers graphs have.
+/// Ops that are smooth and bounded on the values in graphs.
 std::optional<Tensor> smooth(GraphMaker &g, Op op) {
   Tensor x = g.anyFloat();
   bool isBounded =
@@ -22,7 +22,7 @@ std::optional<Tensor> ofPositive(GraphMaker &g, Op op) {
   return g.unary(op, x, op == Op::rsqrt ? 2 : std::max(x.scale, 1.5));
 }
 
-/// Exact on exact numbers: neg, abs, sign, relu.
+/// Exact on exact values: neg, abs, sign, relu.
 std::optional<Tensor> keepsExact(GraphMaker &g, Op op) {
   Tensor x = op == Op::sign ? g.exactFloat() : g.anyFloat();
   Tensor y = g.unary(op, x, x.scale);
@@ -30,7 +30,7 @@ std::optional<Tensor> keepsExact(GraphMaker &g, Op op) {
   return y;
 }
 
-/// floor, ceil, round: steps, added to what they are taken from so that a derivative goes on.
+/// floor, ceil, round: step functions, often added to another value so that gradients still flow.
 std::optional<Tensor> steps(GraphMaker &g, Op op) {
   Tensor x = g.times(g.exactFloat(), 4);
   Tensor y = g.unary(op, x, x.scale);
@@ -67,7 +67,7 @@ std::optional<Tensor> power(GraphMaker &g, Op op) {
   return g.binary(op, g.positive(x), g.scaledTo(g.partnerOf(x), 1.5), 5);
 }
 
-/// A condition on exact numbers, of x's shape.
+/// A condition on exact values, of x's shape.
 Tensor condition(GraphMaker &g, const Tensor &x, Op op) {
   Tensor partner = g.partnerOf(x, /*exact=*/true);
   if (!partner.exact || g.random->chance(0.3))
@@ -83,7 +83,7 @@ Tensor condition(GraphMaker &g, const Tensor &x) {
 
 Tensor anyExact(GraphMaker &g) { return g.random->chance(0.3) ? g.anyInteger() : g.exactFloat(); }
 
-/// A condition becomes numbers again: a choice, or a factor of 0 and 1.
+/// Turns a condition into floats: a choice, or a factor of 0 and 1.
 Tensor consumed(GraphMaker &g, const Tensor &condition) {
   Tensor yes = g.like(g.anyFloat(), condition);
   if (condition.batch < 0 && yes.batch >= 0)
@@ -113,8 +113,8 @@ std::optional<Tensor> isNan(GraphMaker &g, Op op) {
 
 std::optional<Tensor> select(GraphMaker &g, Op) { return consumed(g, condition(g, anyExact(g))); }
 
-/// There and back through f64, with something computed in it. Not through 16 bits: a cotangent that is rounded before
-/// it is summed over the batch is another one on one rank than on several. Programs in bf16 have those (emitted.cpp).
+/// Casts to f64 and back, with an op in between. Not to 16 bits: a cotangent that is rounded before it is summed over
+/// the batch differs between one rank and several. Programs in bf16 have such casts (emitted.cpp).
 std::optional<Tensor> castThroughFloats(GraphMaker &g) {
   Tensor x = g.anyFloat();
   Tensor y = g.cast(x, DType::f64);
@@ -122,7 +122,7 @@ std::optional<Tensor> castThroughFloats(GraphMaker &g) {
   return g.cast(y, DType::f32);
 }
 
-/// As a detached value is used: beside what it was taken from, or in its place.
+/// A detached value, used together with its source or instead of it.
 std::optional<Tensor> detached(GraphMaker &g, Op op) {
   Tensor x = g.anyFloat();
   Tensor stopped = g.make(op, {x}, GraphMaker::traitsOf(x));
@@ -134,12 +134,12 @@ std::optional<Tensor> detached(GraphMaker &g, Op op) {
 std::optional<Tensor> castThroughIntegers(GraphMaker &g) {
   Tensor x = g.times(g.exactFloat(), 4);
   DType dtype = g.random->pick({DType::i64, DType::i32, DType::u8, DType::boolean});
-  // Floats below 0 have no u8.
+  // Negative floats are not representable in u8.
   if (dtype == DType::u8)
     x = g.make(Op::abs, {x}, {x.batch, x.scale, true});
   Tensor whole = g.cast(x, dtype);
   if (dtype == DType::i64 || dtype == DType::i32) {
-    // mod brings negative ones into range too.
+    // mod also brings negative integers into range.
     int64_t limit = g.random->between(2, 9);
     Tensor divisor = g.broadcast(g.constant(dtype, {}, static_cast<double>(limit)), x.shape(), x.batch);
     g.keep(g.make(Op::mod, {whole, divisor}, {x.batch, 1, true, limit}));

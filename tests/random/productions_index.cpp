@@ -1,4 +1,4 @@
-// Ops that address elements by other elements, and arg_max, which makes indices.
+// Ops that address elements by other elements, and arg_max, which produces indices.
 #include "tests/random/productions.h"
 
 namespace fsdpc {
@@ -7,7 +7,7 @@ namespace {
 
 DType indexType(GraphMaker &g) { return g.random->pick({DType::i64, DType::i64, DType::i32}); }
 
-/// Rows of a table that samples choose.
+/// Rows of a table, chosen by samples.
 std::optional<Tensor> embedding(GraphMaker &g) {
   Tensor indices = g.anyInteger();
   if (indices.type().dtype() == DType::u8 || indices.rank() > 3)
@@ -78,9 +78,9 @@ std::optional<Tensor> gatherNd(GraphMaker &g, Op op) {
   return g.make(op, {x, inRange}, GatherNdAttributes{isOwn ? 1 : 0}, {0, x.scale, x.exact});
 }
 
-/// Into each sample. What rounding could decide is not asked for: the largest of numbers that are nearly equal has one
-/// derivative or another. Without a reduction one tuple only: an update that another one replaced keeps its cotangent,
-/// as torch has it (ir/ops/scatter.cpp), which no difference of losses says.
+/// Scatters into each sample. max and min use exact operands only, since rounding decides which of nearly equal values
+/// gets the derivative. Without a reduction there is only one tuple: a replaced update keeps its cotangent, as in torch
+/// (ir/ops/scatter.cpp), which differs from finite differences of the loss.
 std::optional<Tensor> scatterNd(GraphMaker &g, Op op) {
   Shape rows = indexedAxes(g);
   std::string reduction = g.random->pick<std::string>({"none", "add", "mul", "max", "min"});
@@ -103,7 +103,7 @@ std::optional<Tensor> scatterNd(GraphMaker &g, Op op) {
                 {0, reduction == "add" ? 5 * scale : scale, reduction == "none" && x.exact && y.exact});
 }
 
-/// Elements of different size, so that rounding does not decide which come first.
+/// Elements have distinct values, so that rounding does not decide their order.
 std::optional<Tensor> topK(GraphMaker &g, Op op) {
   Tensor x = g.withoutTies(g.anyFloat());
   if (x.rank() == 0 || x.batch == x.rank() - 1)

@@ -1,4 +1,4 @@
-// Compositions that passes look for: as frameworks export them.
+// Compositions that passes look for, as frameworks export them.
 #include "tests/random/productions.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ std::optional<Tensor> decomposedRmsNorm(GraphMaker &g, Op) {
   return g.binary(Op::mul, g.broadcast(g.parameter({x.type().dim(-1)}), x.shape(), x.batch), normalised, 3);
 }
 
-/// A norm of a sum that is read on, as around the layers of a transformer.
+/// A norm of a sum that has other uses, as around the layers of a transformer.
 std::optional<Tensor> normOfSum(GraphMaker &g, Op op) {
   int64_t width = g.random->between(2, 5);
   Tensor x = g.scaledTo(g.perSample(g.batchedFloat(), {g.smallDim(), width}), 1);
@@ -88,7 +88,7 @@ std::optional<Tensor> decomposedRotary(GraphMaker &g, Op) {
                   2 * x.scale);
 }
 
-/// [B, H, S, D] with every head `times` in a row.
+/// [B, H, S, D] with every head repeated `times` times consecutively.
 Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
   if (times == 1)
     return x;
@@ -123,7 +123,7 @@ std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
   return g.make(Op::matmul, {weights, v}, MatmulAttributes{}, {0, v.scale});
 }
 
-/// As the import writes it: nothing else may read random numbers, since evaluation takes them out.
+/// The form that the import writes. No other node may read the random numbers, since evaluation removes them.
 std::optional<Tensor> dropout(GraphMaker &g, Op op) {
   Tensor x = g.batchedFloat();
   double ratio = g.random->pick({0.1, 0.25, 0.5});
@@ -136,7 +136,7 @@ std::optional<Tensor> dropout(GraphMaker &g, Op op) {
   return g.make(Op::select, {kept, scaled, filled(0)}, {x.batch, x.scale * 2});
 }
 
-/// Two parameters with one gradient: both want it in their segment.
+/// Two parameters with the same gradient, which both need in their segments.
 std::optional<Tensor> sumOfParameters(GraphMaker &g, Op op) {
   Shape shape = g.smallShape(g.random->between(0, 2));
   Tensor a = g.newParameter(shape, true), b = g.newParameter(shape, true);

@@ -1,4 +1,4 @@
-// Reductions and what has a derivative of its own: softmax, LayerNorm, attention, losses as terms of the graph.
+// Reductions and ops with a separate derivative op: softmax, LayerNorm, attention, losses as terms of the graph.
 #include "tests/random/productions.h"
 
 #include <cmath>
@@ -46,7 +46,7 @@ std::optional<Tensor> rmsNorm(GraphMaker &g, Op op) {
   return g.make(op, {x, g.parameter(x.shape().drop_front(axis))}, own, {0, 3});
 }
 
-/// Of a row of equal elements the normalised ones are 0 but for what rounding makes of them.
+/// Elements of a row differ. A normalised row of equal elements would be 0 except for rounding errors.
 std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
   Tensor x = g.withoutTies(g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 3))));
   int64_t axis = g.random->between(1, x.rank() - 1);
@@ -55,7 +55,7 @@ std::optional<Tensor> layerNorm(GraphMaker &g, Op op) {
   return g.make(op, {x, g.parameter(normalised), g.parameter(normalised)}, own, {0, 3});
 }
 
-/// Mostly with the statistics of the batch, of this rank or of all.
+/// Mostly with statistics of the batch, either of this rank or of all ranks.
 std::optional<Tensor> batchNorm(GraphMaker &g, Op op) {
   Tensor x = g.withoutTies(g.perSample(g.batchedFloat(), g.smallShape(g.random->between(1, 4), 24)));
   const int64_t channels = x.type().dim(1), elements = x.type().elements() / channels;
@@ -67,7 +67,7 @@ std::optional<Tensor> batchNorm(GraphMaker &g, Op op) {
                 {0, 3});
 }
 
-/// Additive, on the scores [B, heads, queries, keys]: constant or one of each sample.
+/// An additive mask on the scores [B, heads, queries, keys]: constant, or one per sample.
 Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
   if (g.random->chance(0.5))
     return g.constants(DType::f32, g.random->chance(0.5) ? Shape{queries, keys} : Shape{1, 1, 1, keys}, -4, 0);
@@ -80,7 +80,7 @@ Tensor attentionMask(GraphMaker &g, int64_t queries, int64_t keys) {
 std::optional<Tensor> attention(GraphMaker &g, Op op) {
   int64_t queries = g.random->between(1, 5), width = g.random->between(1, 4);
   int64_t keyHeads = g.random->between(1, 3), heads = keyHeads * (g.random->chance(0.3) ? g.random->between(2, 3) : 1);
-  // With one key the derivative by queries and keys is 0 but for what rounding makes of it.
+  // With one key, the derivative by queries and keys is 0 except for rounding errors.
   int64_t keys = std::max<int64_t>(2, g.random->chance(0.5) ? queries : g.random->between(1, 5));
   AttentionAttributes own{1 / std::sqrt(static_cast<double>(width)), g.random->chance(0.4), g.random->chance(0.5)};
   auto shape = [&](int64_t ofHeads, int64_t length) {
@@ -104,7 +104,7 @@ std::optional<Tensor> rotary(GraphMaker &g, Op op) {
   return g.make(op, {x, cos, sin}, RotaryAttributes{g.random->chance(0.3)}, {0, 2 * x.scale});
 }
 
-/// One term per position and class label; a label may say that its position does not count.
+/// One term per position and class label. A label may exclude its position.
 std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
   int64_t classes = g.random->between(2, 6);
   Shape positions;

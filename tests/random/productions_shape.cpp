@@ -1,4 +1,4 @@
-// Ops that make or move elements. The axis of the samples stays whole and in order: no production may mix samples.
+// Ops that create or move elements. The sample axis stays complete and in order: no production may mix samples.
 #include "tests/random/productions.h"
 
 namespace fsdpc {

@@ -17,11 +17,11 @@ namespace fsdpc {
 
 namespace {
 
-// Stages differ in the order of sums at most, strategies and ranks too: some roundings of 1e-16, blown up by what a
-// graph cancels. The graphs' numbers stay near 1 (generate.h).
+// Stages, strategies and numbers of ranks differ at most in the order of sums: some roundings of 1e-16, amplified by
+// cancellation. Values in graphs stay near 1 (generate.h).
 constexpr double limit = 1e-9;
 
-// The second one reads what the first one wrote.
+// The second step reads values that the first one wrote.
 constexpr int steps = 2;
 
 /// Compares one kind of quantity.
@@ -53,7 +53,7 @@ bool isFinite(const Tensors &tensors) {
   });
 }
 
-/// One way to place the units.
+/// One placement of the units.
 struct Variant {
   std::string name;
   Strategy strategy = Strategy::fullShard;
@@ -62,12 +62,12 @@ struct Variant {
   int64_t gatherBucketBytes = 0, reduceBucketBytes = 0;
   bool ownReduceCommunicator = false;
   Accumulation accumulation = Accumulation::reduce;
-  bool mixed = false; ///< units get strategies of their own
+  bool mixed = false; ///< every unit gets its own strategy
 };
 
 using Kept = ReshardAfterForward::Kind;
 
-/// full_shard comes first: its stages are compared one by one, of the others the plan.
+/// full_shard is first. All of its stages are compared, but only the plan of the others.
 std::vector<Variant> variantsFor(int64_t ranks, int64_t microSteps) {
   std::vector<Variant> variants = {
       {"full_shard", Strategy::fullShard},
@@ -112,7 +112,7 @@ PipelineOptions optionsFor(const PipelineOptions &base, const Variant &variant) 
   return options;
 }
 
-/// Strategies unit by unit, as --unit gives them.
+/// Sets strategies unit by unit, as --unit does.
 void mixUnits(Module &module, const Variant &variant, Random random) {
   std::vector<Strategy> strategies = {Strategy::fullShard, Strategy::shardGradOp, Strategy::shardOptimizer,
                                       Strategy::noShard};
@@ -134,7 +134,7 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
     choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
     choices.offloadActivations = random.pick<std::optional<bool>>({std::nullopt, std::nullopt, true, false});
   }
-  // The mesh has replicas only where a unit splits within them.
+  // The mesh has replicas only if a unit is sharded within them.
   if (variant.replicas > 1 && !module.units.empty())
     module.units.front().choices.strategy = Strategy::hybridShard;
 }
@@ -185,12 +185,12 @@ private:
   Outcome reference; ///< the train stage on all ranks
 };
 
-/// The property and the first words of the message: another fault of the same kind is another violation.
+/// The property and the first letters of the message, so that different errors are different violations.
 Violation violation(const std::string &property, llvm::Error error) {
-  constexpr size_t mostLetters = 40;
+  constexpr size_t maxLetters = 40;
   std::string message = toString(std::move(error)), name = property + "_";
   for (char c : message)
-    if (name.size() < mostLetters && llvm::isAlpha(c))
+    if (name.size() < maxLetters && llvm::isAlpha(c))
       name += c;
   return {name, message};
 }
@@ -237,7 +237,7 @@ std::optional<Violation> PropertyCheck::compareWith(const Module &module, const 
   llvm::Expected<Outcome> outcome = train(module, batch, seed, steps);
   if (!outcome)
     return violation("evaluation", llvm::createStringError(what + ": " + toString(outcome.takeError())));
-  if (property == "one_rank") // a rank's outputs are those of its own samples
+  if (property == "one_rank") // a rank outputs only its own samples
     outcome->evaluation = reference.evaluation;
   Deviation found = deviation(*outcome, reference);
   if (found.worst <= limit)
@@ -247,13 +247,13 @@ std::optional<Violation> PropertyCheck::compareWith(const Module &module, const 
   return Violation{property, text};
 }
 
-/// A norm of the statistics of one rank's part of the batch.
+/// Whether a norm uses statistics of one rank's part of the batch.
 bool normalisesOwnBatch(const Node &node) {
   return node.op() == Op::batchNorm && node.get<BatchNormAttributes>().training &&
          !node.get<BatchNormAttributes>().synced;
 }
 
-/// The whole batch on one rank is what all ranks do together.
+/// The full batch on one rank must give the same results as all ranks together.
 std::optional<Violation> PropertyCheck::checkOneRank() {
   for (const Node *node : *graph.function(FunctionKind::forward))
     if (normalisesOwnBatch(*node))
@@ -263,7 +263,7 @@ std::optional<Violation> PropertyCheck::checkOneRank() {
         return llvm::StringRef(remark).contains("depend on the number of ranks");
       }))
     return std::nullopt;
-  // Of one sample, it is the graph for any batch.
+  // With separate samples, the graph is for one sample and serves any batch.
   std::unique_ptr<Module> whole = choices.options.splitSamples ? copyOf(graph) : rebatched(graph, choices.ranks);
   if (!whole)
     return std::nullopt;
@@ -287,7 +287,7 @@ std::optional<Violation> PropertyCheck::checkPlan(const Module &train, const Mod
   return std::nullopt;
 }
 
-/// Every stage of the strategy computes what the train stage says, and the schedule checker agrees.
+/// Every stage of the strategy computes the same as the train stage, and the schedule checker accepts the plan.
 std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
   auto mix = [&](Module &module) {
     if (variant.mixed)
@@ -302,7 +302,7 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
   bool isFirst = variant.name == "full_shard";
   for (const auto &[stage, module] : result->stages) {
     recordOps(*module, tally.reached);
-    // The stages between differ least from one strategy to the next.
+    // Intermediate stages differ least between strategies.
     if (stage != Stage::train && (isFirst || stage == Stage::planned))
       if (auto found =
               compareWith(*module, isFirst ? "stage" : "strategy", variant.name + ", stage " + nameOf(stage).str()))
@@ -314,7 +314,7 @@ std::optional<Violation> PropertyCheck::checkVariant(const Variant &variant) {
   return found;
 }
 
-/// The checker accepts plans in 16 bits: what is cast and where, and what ranks send each other, is part of a meaning.
+/// The checker accepts plans in 16 bits. Casts and the dtype of communication are part of the checked semantics.
 std::optional<Violation> PropertyCheck::checkLowPrecision() {
   Random random(seed, "low precision");
   const Variant variant = random.pick(variantsFor(choices.ranks, choices.options.microSteps));
@@ -388,7 +388,7 @@ llvm::Expected<Outcome> train(const Module &module, const Tensors &batch, uint64
       outcome.gradients = std::move(gradients);
   }
   outcome.parameters = fullParameters(module, state);
-  // In the train stage each micro-step has a rank of its own; evaluation has one.
+  // In the train stage each micro-step has its own ranks. Evaluation uses those of one micro-step.
   inputs.resize(module.worldSize());
   state.states.resize(module.worldSize());
   llvm::Expected<RankResults> results = evaluate(module, FunctionKind::evalStep, inputs, state);

@@ -1,4 +1,4 @@
-// What must hold of every random graph, and how to find out.
+// Properties that must hold for every random graph, and their checks.
 #pragma once
 
 #include "ir/target.h"
@@ -10,11 +10,11 @@ namespace fsdpc {
 
 /// A property that does not hold. Graphs are reduced as long as the property stays the same.
 struct Violation {
-  std::string property; ///< README.md; an error's first letters behind it
+  std::string property; ///< see README.md, followed by the first letters of an error
   std::string details;
 };
 
-/// What one step leaves behind.
+/// The results of training.
 struct Outcome {
   double loss = 0;
   Tensors gradients, parameters, evaluation;
@@ -36,7 +36,7 @@ llvm::Expected<Compiled> compileStages(const Module &graph, const PipelineOption
 llvm::Expected<Outcome> train(const Module &module, const Tensors &batch, uint64_t seed, int steps);
 
 /// max |a - b| over all quantities, each relative to its tensor's scale, which counts as at least 1e-4 of the largest
-/// tensor's; the worst one's name. Infinite where one has what the other lacks.
+/// tensor's, and the name of the worst one. Infinite if a quantity is missing from either.
 struct Deviation {
   double worst = 0;
   std::string where;
@@ -45,24 +45,24 @@ Deviation deviation(const Outcome &actual, const Outcome &expected);
 
 std::unique_ptr<Module> copyOf(const Module &module);
 
-/// What comparing graphs with what they said before any pass came to, over all of them.
+/// Totals, over all graphs, of the comparison with the graph before any pass.
 struct ReferenceCounts {
   int64_t slopes = 0;       ///< gradients of a parameter that were compared
-  int64_t redrawn = 0;      ///< of these, at another point: at the first one the loss has a kink or a step
-  int64_t atKinks = 0;      ///< gradients that were not compared: at every point the loss has a kink or a step
+  int64_t redrawn = 0;      ///< of these, at another point, because the loss has a kink or a step at the first one
+  int64_t atKinks = 0;      ///< gradients that were not compared, because the loss has a kink or a step at every point
   int64_t notRebatched = 0; ///< graphs without a reference (GraphReference::make)
 };
 
-/// What was met over all graphs.
+/// Totals over all graphs.
 struct Tally {
-  llvm::StringSet<> drawn, reached; ///< names of ops: of graphs as generated, of any stage
+  llvm::StringSet<> drawn, reached; ///< names of ops: in graphs as generated, in any stage
   ReferenceCounts reference;
 };
 
-/// Ways to place the units that a graph is checked with.
+/// The number of placements of the units to check a graph with.
 constexpr size_t everyPlacement = ~size_t{0};
 
-/// The first property that the graph violates. Besides full_shard, `placements` others that the seed draws are tried.
+/// The first property that the graph violates. Tries full_shard and `placements` others, drawn from the seed.
 std::optional<Violation> violationOf(const Module &graph, const Choices &choices, uint64_t seed, const Target &target,
                                      Tally &tally, size_t placements = everyPlacement);
 

@@ -36,7 +36,7 @@ void fillLabels(HostTensor &tensor, Random &random, const Module &train, const L
   int64_t classes = classCount(train, loss.labels);
   for (double &value : tensor.values)
     value = static_cast<double>(random.chance(0.15) && loss.ignoreIndex < 0 ? loss.ignoreIndex : random.below(classes));
-  tensor.values[0] = 0; // one at least counts
+  tensor.values[0] = 0; // at least one counts
 }
 
 void fillInput(HostTensor &tensor, llvm::StringRef name, const Module &train, const Choices &choices, uint64_t seed) {

@@ -1,4 +1,4 @@
-// The generator's dice: the same numbers for a seed on every machine and with every standard library.
+// The generator's random numbers: the same for a seed on every machine and with every standard library.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fsdpc {
 class Random {
 public:
   explicit Random(uint64_t seed) : state(seed) {}
-  /// Of a named purpose: streams of different names have nothing in common.
+  /// A stream for a named purpose. Streams of different names are independent.
   Random(uint64_t seed, std::string_view purpose) : state(seed) {
     for (char c : purpose)
       state = (state ^ static_cast<uint8_t>(c)) * 0x100000001b3;

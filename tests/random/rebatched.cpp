@@ -12,7 +12,7 @@ Shape &shapeIn(AttributesBase &attributes) {
   return static_cast<Attributes<A> &>(attributes).value.shape;
 }
 
-/// The attribute that says how many samples the result has; null where the operands say it.
+/// The attribute that specifies the number of samples of the result. Null if the operands determine it.
 Shape *shapeAttribute(Op op, AttributesBase &attributes) {
   switch (op) {
   case Op::constant: return &shapeIn<ConstantAttributes>(attributes);

@@ -12,8 +12,8 @@ namespace fsdpc {
 
 namespace {
 
-/// What a stop_gradient returned, as an input of the function that is differentiated, and as a result of the one
-/// before.
+/// The name of a stop_gradient result, both as an input of the differentiated function and as a result of the function
+/// before it.
 std::string stoppedName(size_t number) { return "stopped" + std::to_string(number); }
 
 bool hasSyncedNorm(const Function &forward) {
@@ -23,7 +23,8 @@ bool hasSyncedNorm(const Function &forward) {
   return false;
 }
 
-/// A number of each rank that all its samples share: the graph of the whole batch has one for all of them.
+/// Whether a random number is shared by all samples of a rank but differs between ranks. The graph of the full batch
+/// has only one for all samples.
 bool differsBetweenRanks(const Function &forward, const std::set<int64_t> &keyedByRank) {
   for (const Node *node : forward)
     if (node->op() == Op::randomUniform && !batchAxisOfName(node->result()->name()) &&
@@ -44,8 +45,8 @@ llvm::DenseSet<const Node *> liveNodes(const Function &forward) {
 
 enum class Reading { training, evaluation };
 
-/// A copy of the live part of a graph, with what the text alone does not say: whose sample a random number is for, and
-/// what evaluation leaves out.
+/// Copies the live part of a graph and adds information that the text alone lacks: the sample that a random number is
+/// for, and the nodes that evaluation omits.
 class Copier {
 public:
   Copier(const Module &graph, Reading reading, const std::set<int64_t> &keyedByRank, int64_t samples, int64_t ranks)
@@ -101,7 +102,7 @@ private:
     return value->definer() && value->definer()->op() == op ? value->definer() : nullptr;
   }
 
-  /// Of select(not(less(random numbers, ratio)), x * scale, 0), as productions write a dropout: x.
+  /// Returns x of select(not(less(random numbers, ratio)), x * scale, 0), as productions write a dropout.
   static const Value *droppedOut(const Node &node) {
     const Node *kept = node.op() == Op::select ? definedBy(node.operand(0), Op::logicalNot) : nullptr;
     const Node *less = kept ? definedBy(kept->operand(0), Op::less) : nullptr;
@@ -109,7 +110,7 @@ private:
     return scaled && definedBy(less->operand(0), Op::randomUniform) ? scaled->operand(0) : nullptr;
   }
 
-  /// The samples' axis is in the name. It may hold several rows of each sample, which then count as its elements.
+  /// The name states the sample axis. The axis may have several rows per sample, which then count as its elements.
   Value *randomNumbers(const Node &node, llvm::ArrayRef<Value *> operands, Builder &builder) {
     auto own = node.get<RandomUniformAttributes>();
     const std::optional<int64_t> axis = batchAxisOfName(node.result()->name());
@@ -125,7 +126,7 @@ private:
     return builder.reshape(numbers, node.result()->type().shape());
   }
 
-  /// Each rank draws for all its samples at once, as if it were one of them.
+  /// Each rank draws numbers for all its samples together, as if they were one sample.
   Value *numbersOfRanks(const Node &node, int64_t axis, llvm::ArrayRef<Value *> operands, Builder &builder) {
     auto own = node.get<RandomUniformAttributes>();
     own.shape[axis] /= ranks;
@@ -164,8 +165,8 @@ double elementTerm(LossKind kind, double output, double label) {
   return std::max(output, 0.0) - output * label + std::log1p(std::exp(-std::fabs(output)));
 }
 
-/// -log of the probability of the label, `smoothing` of it spread over all classes; of scores that are probabilities'
-/// logarithms already (nll) as they are.
+/// -log of the probability of the label, with `smoothing` of it spread over all classes. Scores of nll are already log
+/// probabilities and are used unchanged.
 double classTerm(const LossOptions &loss, llvm::ArrayRef<double> scores, int64_t label) {
   double largest = *llvm::max_element(scores), sum = 0, total = 0;
   for (double score : scores) {
@@ -213,7 +214,7 @@ LossTerms lossTerms(const LossOptions &loss, const Tensors &results, const Tenso
   return terms;
 }
 
-/// With zeros for inputs that no stage reads any more, as where only their shape counts.
+/// Adds zeros for inputs that no stage reads any more, for example because only their shape matters.
 Tensors withAllInputs(const Function &forward, int64_t graphSamples, int64_t stepSamples, Tensors samples) {
   for (const Argument &argument : forward.arguments()) {
     if (argument.kind != ArgumentKind::input || samples.count(argument.name))
@@ -232,19 +233,19 @@ llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Modul
                                                                      const std::set<int64_t> &keyedByRank,
                                                                      const Tensors &given, const Tensors &parameters) {
   const PipelineOptions &options = choices.options;
-  const bool isWhole = hasSyncedNorm(*graph.function(FunctionKind::forward));
-  if (isWhole && differsBetweenRanks(*graph.function(FunctionKind::forward), keyedByRank))
+  const bool isFull = hasSyncedNorm(*graph.function(FunctionKind::forward));
+  if (isFull && differsBetweenRanks(*graph.function(FunctionKind::forward), keyedByRank))
     return std::unique_ptr<GraphReference>();
-  std::unique_ptr<Module> whole = isWhole ? rebatched(graph, options.worldSize) : nullptr;
-  if (isWhole && !whole)
+  std::unique_ptr<Module> whole = isFull ? rebatched(graph, options.worldSize) : nullptr;
+  if (isFull && !whole)
     return std::unique_ptr<GraphReference>();
-  const int64_t partSamples = options.graphSamples() * (isWhole ? options.worldSize : 1);
+  const int64_t partSamples = options.graphSamples() * (isFull ? options.worldSize : 1);
   const int64_t stepSamples = options.worldSize * options.microSteps * options.microBatchSize;
   const Tensors samples =
       withAllInputs(*graph.function(FunctionKind::forward), options.graphSamples(), stepSamples, given);
   std::unique_ptr<GraphReference> reference(new GraphReference(choices));
   reference->training =
-      Copier(isWhole ? *whole : graph, Reading::training, keyedByRank, partSamples, isWhole ? options.worldSize : 1)
+      Copier(isFull ? *whole : graph, Reading::training, keyedByRank, partSamples, isFull ? options.worldSize : 1)
           .run();
   reference->rows = rowsOfRanks(samples, stepSamples / partSamples);
   reference->state = makeEvaluationState(*reference->training, parameters);
@@ -259,7 +260,7 @@ llvm::Expected<std::unique_ptr<GraphReference>> GraphReference::make(const Modul
   return reference;
 }
 
-/// Makes inputs of what stop_gradient returns, with the values that it returns now.
+/// Turns the results of stop_gradient into inputs with their current values.
 llvm::Error GraphReference::freezeStops() {
   Function &forward = *training->function(FunctionKind::forward);
   std::vector<Node *> stops;
@@ -323,7 +324,7 @@ llvm::Expected<Tensors> GraphReference::evaluationOutputs() {
     for (const auto &[name, tensor] : part) {
       if (llvm::StringRef(name).starts_with("loss_"))
         continue;
-      llvm::append_range(outputs[name].values, tensor.values); // samples come first
+      llvm::append_range(outputs[name].values, tensor.values); // samples are the first axis
     }
   return outputs;
 }

@@ -17,7 +17,7 @@ from compare import relative_error  # found through accept
 from steps import run, seed as seed_of_tree
 
 CHUNK = 25                      # graphs per process
-MOST_REDUCED = 3                # violations that are reduced: one fault shows in many graphs
+MOST_REDUCED = 3                # violations that are reduced: one bug shows in many graphs
 REDUCTION_SECONDS = 240
 PROGRAM_REDUCTION_SECONDS = 1200    # every check compiles a program
 ENOUGH_FOR_ALL_OPS = 400
@@ -34,9 +34,9 @@ UNDRAWN = {name: DERIVATIVE for name in (
     "gelu_grad", "gelu_tanh_grad", "silu_grad", "convolution_grad_weight", "max_pool_grad", "average_pool_grad", "softmax_grad",
     "log_softmax_grad", "layer_norm_grad", "rms_norm_grad", "attention_grad", "cross_entropy_grad", "nll_grad")}
 
-# Of all slopes: those that were compared at a point drawn again, and those that were at no point.
+# Limits as a share of all gradients: those compared at a redrawn point, and those that could not be compared at any point.
 MOST_REDRAWN, MOST_AT_KINKS = 0.02, 0.002
-# Of all graphs: those with synced norms and a random number that all samples of a rank share (reference.cpp).
+# Limit as a share of all graphs: those with synced norms and a random number that all samples of a rank share (reference.cpp).
 MOST_WITHOUT_REFERENCE = 0.02
 COUNTS = ("slopes", "redrawn", "kinks", "not_rebatched")
 
@@ -51,7 +51,7 @@ class Evaluated:
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def check(self, first, count):
-        """A crash ends the process at its seed; the rest of the seeds go to another one."""
+        """A crash ends the process at its seed. Another process checks the remaining seeds."""
         end = first + count
         while first < end:
             status, output = run([self.program, "check", first, end - first, self.folder, *self.placements])
@@ -107,7 +107,7 @@ class Evaluated:
                 yield f"{what}: {' '.join(sorted(missing))}"
 
     def slopes(self):
-        """A reference that is left out often proves nothing."""
+        """Fails if too many gradients or graphs were not compared with the reference."""
         all_slopes = self.counts["slopes"] + self.counts["kinks"]
         for name, most in (("redrawn", MOST_REDRAWN), ("kinks", MOST_AT_KINKS)):
             if not self.counts[name] <= most * all_slopes:
@@ -122,7 +122,7 @@ def all_ops():
 
 
 def differences(folder, log):
-    """What the program computed against what the evaluator says, tensor by tensor."""
+    """Compares the program's results with those of the evaluator, tensor by tensor."""
     reference = accept.load_safetensors(folder / "reference.safetensors")
     losses = re.findall(r'"loss": *([-+.\w]+)', log.read_text())
     ours = {"loss": np.array(float(losses[0]) if losses else np.nan)}
@@ -139,7 +139,7 @@ def differences(folder, log):
             yield name, error, limit
 
 
-# How programs are placed, by the number of ranks that the seed wants.
+# Placements of programs, by the number of ranks that the seed chooses.
 PLACEMENTS = {
     1: [["full_shard"], ["full_shard", "--deterministic"]],
     2: [["full_shard"], ["no_shard"], ["shard_grad_op"], ["shard_optimizer"], ["full_shard", "--reshard_after_forward", "never"],
@@ -148,13 +148,13 @@ PLACEMENTS = {
     4: [["hybrid_shard", "--data_parallel_shard_degree", 2], ["full_shard", "--reshard_after_forward", 2],
         ["hybrid_shard_zero2", "--data_parallel_shard_degree", 2], ["full_shard"], ["hybrid_shard", "--data_parallel_shard_degree", 2, "--deterministic"]],
 }
-# What several micro-steps keep, where nothing else says it.
+# Accumulation modes of several micro-steps, where no other option determines them.
 ACCUMULATION = ["reduce", "keep_gradients", "keep_parameters", "keep_both"]
 PREFETCH = {"--backward_prefetch": 2, "--max_inflight_all_gathers": 2, "--forward_prefetch": 1, "--no_forward_prefetch": 1}
 
 
 def without_prefetch(options):
-    """Where forward and backward do not gather unit by unit, these change nothing, and the compiler says so."""
+    """Removes prefetch options. The compiler rejects them where forward and backward do not gather unit by unit."""
     kept, i = [], 0
     while i < len(options):
         skipped = PREFETCH.get(options[i], 0)
@@ -167,7 +167,7 @@ TARGETS = {"cpu": ["--target", "cpu"], "cuda": ["--target", "cuda", "--test_buil
 
 
 def emitted(build, target, folder, seed, graphs, file=None):
-    """(placement, faults) of one program of several graphs, or of the module in `file`; a fault is (kind, text)."""
+    """(placement, errors) of one program of several graphs, or of the module in `file`. An error is (kind, text)."""
     folder.mkdir(parents=True)
     status, output = run([build / "tests/fsdpc_random", "write", seed, graphs, folder, *([file] if file else [])])
     if status != 0:
@@ -177,7 +177,7 @@ def emitted(build, target, folder, seed, graphs, file=None):
     placement = PLACEMENTS[ranks][seed % len(PLACEMENTS[ranks])]
     if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement or ranks == 1:
         options = without_prefetch(options)
-    if "--reduce_dtype" in options and "hybrid_shard" in placement: # each of two sums over ranks rounds
+    if "--reduce_dtype" in options and "hybrid_shard" in placement: # both sums over ranks round
         placement = [option for option in placement if option != "--deterministic"]
     micro_steps = int(options[options.index("--gradient_accumulation_steps") + 1])
     if micro_steps > 1 and placement == ["full_shard"] and ranks > 1:
@@ -196,7 +196,7 @@ def emitted(build, target, folder, seed, graphs, file=None):
 
 
 def program_fails(build, target, seed, graphs, kind, file):
-    """The check for `fsdpc reduce`: 0 while the module's program has a fault of this kind."""
+    """The check for `fsdpc reduce`: 0 while the module's program has an error of this kind."""
     with tempfile.TemporaryDirectory(prefix="fsdpc-random-") as folder:
         _, faults = emitted(build, target, pathlib.Path(folder, "program"), seed, graphs, file)
         return 0 if any(kind == known for known, _ in faults) else 1

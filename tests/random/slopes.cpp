@@ -11,13 +11,14 @@ namespace fsdpc {
 
 namespace {
 
-/// The passes fold constants into f32 where the reference has them in f64.
+/// Passes fold constants to f32, while the reference has them in f64.
 constexpr double limit = 1e-5;
-constexpr int mostDraws = 4;
-/// From the largest step, which most losses are smooth over, to one where rounding begins to show.
+constexpr int maxDraws = 4;
+/// From the largest step, over which most losses are smooth, to one where rounding becomes visible.
 constexpr double steps[] = {0x1p-15, 0x1p-18, 0x1p-21, 0x1p-24};
 
-/// Off the grid by a quarter to three quarters of its 1/256: whatever a step of `steps` moves by passes no point of it.
+/// Moves values off the grid by a quarter to three quarters of its spacing of 1/256. No step of `steps` then crosses a
+/// grid point.
 void moveOffGrid(HostTensor &tensor, Random &random) {
   for (double &value : tensor.values)
     value += random.real(0.25, 0.75) / 256;
@@ -52,7 +53,7 @@ llvm::Expected<Outcome> measuredAt(const Module &train, const Point &point) {
     return step.takeError();
   outcome.loss = step->front().at("loss").values[0];
   rows.resize(train.worldSize());
-  state = makeEvaluationState(train, point.parameters); // the step has moved running statistics
+  state = makeEvaluationState(train, point.parameters); // the step has changed running statistics
   state.states.resize(train.worldSize());
   llvm::Expected<RankResults> evaluation = evaluate(train, FunctionKind::evalStep, rows, state);
   if (!evaluation)
@@ -61,7 +62,7 @@ llvm::Expected<Outcome> measuredAt(const Module &train, const Point &point) {
   return outcome;
 }
 
-/// Random numbers that a remark says depend on the number of ranks.
+/// Instances of random numbers that, according to a remark, depend on the number of ranks.
 std::set<int64_t> keyedByRank(const Module &train) {
   std::set<int64_t> instances;
   for (const std::unique_ptr<Function> &function : train.functions)
@@ -73,7 +74,7 @@ std::set<int64_t> keyedByRank(const Module &train) {
 
 // ---- one slope
 
-/// A derivative along a direction, as the compile has it, and what it may be off by.
+/// A directional derivative of the compiled module, and its tolerance.
 struct Slope {
   const std::string &name;
   std::vector<double> direction;
@@ -86,8 +87,8 @@ class SlopeCheck {
 public:
   SlopeCheck(GraphReference &reference, double loss) : reference(reference), loss(loss) {}
 
-  /// At some step the difference is the slope. Where no step agrees, the two sides may have slopes of their own: a
-  /// kink, or a step of the loss, which the smallest steps blow up.
+  /// The finite difference agrees with the derivative at some step. If it agrees at none, the one-sided differences may
+  /// differ: a kink, or a jump of the loss, which the smallest steps amplify.
   llvm::Expected<Agreement> check(const Slope &slope) {
     bool hasKink = false;
     for (double step : steps) {
@@ -95,7 +96,7 @@ public:
       if (!sides)
         return sides.takeError();
       difference = (sides->right + sides->left) / 2;
-      // Two losses, rounded, over the step between them.
+      // The rounding of two losses, divided by the step.
       double rounding = 64 * std::numeric_limits<double>::epsilon() * std::fabs(loss) / step;
       if (errorOf(difference, slope.value) <= std::max(slope.allowed, rounding))
         return Agreement::yes;
@@ -134,7 +135,7 @@ public:
       : graph(graph), choices(choices), seed(seed), outcome(outcome), reference(reference), counts(counts) {}
 
   std::optional<Violation> checkValues();
-  /// Of the parameters in `left`; those stay in it whose slopes could not be compared here.
+  /// Checks the parameters in `left`. Parameters whose gradients could not be compared here stay in it.
   std::optional<Violation> checkSlopes(std::set<std::string> &left);
 
 private:
@@ -233,7 +234,7 @@ std::optional<Violation> violationAgainstReference(const Module &graph, const Mo
   for (const Parameter &parameter : graph.parameters)
     if (parameter.trainable)
       left.insert(parameter.name);
-  for (int draw = 0; draw < mostDraws && !left.empty(); ++draw) {
+  for (int draw = 0; draw < maxDraws && !left.empty(); ++draw) {
     counts.redrawn += draw ? static_cast<int64_t>(left.size()) : 0;
     Point point = drawPoint(graph, train, choices, seed, draw);
     llvm::Expected<Outcome> outcome = measuredAt(train, point);

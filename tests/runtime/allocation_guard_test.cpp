@@ -1,4 +1,4 @@
-// The test build's proof that a step allocates nothing.
+// The check of test builds that a step allocates nothing.
 #include "runtime/cpu/allocation_guard.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(AllocationGuardDeathTest, ALargeAllocationInsideAStepEndsTheProgram) {
     delete[] values;
   });
   dies([] { mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); });
-  // Asked for before the step, so that only its growth is inside: the step begins once more.
+  // Maps memory before a step and grows it within the step, so that only the growth is at fault.
   dies([] {
     stepEnds();
     void *const memory = mmap(nullptr, 2048, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -71,7 +71,7 @@ TEST(AllocationGuardDeathTest, SaysWhichPartOfAStepAllocates) {
         },
         testing::KilledBySignal(SIGABRT), message);
   };
-  dies(StepPart::feeding, "allocation of 5000 bytes while feeding the step behind step 1");
+  dies(StepPart::feeding, "allocation of 5000 bytes while feeding the step after step 1");
   dies(StepPart::logging, "allocation of 5000 bytes while logging step 1");
 }
 

@@ -1,4 +1,4 @@
-// Collectives of the shared transport: results, what `wait` promises, and what happens when a rank does not come.
+// Collectives of the shared transport: results, guarantees of `wait`, and behavior when a rank does not arrive.
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/tree_sum.h"
 #include "tests/runtime/thread_ranks.h"
@@ -83,7 +83,7 @@ TEST(TreeSum, RefusesATypeWithoutASum) {
   EXPECT_THROW(treeSum(&source, 1, &sum, 1, DType::u8), Failure);
 }
 
-/// One operand of ranks x shard floats at the start of the window, and everything that is made of it.
+/// One operand of ranks x shard floats at the start of the window, and all results computed from it.
 struct Step {
   static constexpr Place operand{Space::window, 0};
 
@@ -162,7 +162,7 @@ TEST(SharedCollectives, MayBeWaitedForInAnotherOrder) {
 }
 
 TEST(SharedCollectives, GatherOntoTheOwnShardLeavesItInPlace) {
-  // One rank: source and destination may be the same place.
+  // One rank: source and destination may be the same memory.
   ThreadRanks world(1, Stream::Mode::inlined, 8 * 4);
   world.run([&](Context &context) {
     auto *shard = context.at<float>({Space::window, 0});
@@ -173,8 +173,8 @@ TEST(SharedCollectives, GatherOntoTheOwnShardLeavesItInPlace) {
   EXPECT_EQ(world.failures, std::vector<std::string>(1));
 }
 
-// One rank is late at one of the moments of one collective; every other moves on as fast as it can. Whatever the
-// moment, results are right, and an operand spoiled right after `wait` has spoiled nobody's result.
+// One rank is late at one moment of one collective. The other ranks continue as fast as they can. At every moment,
+// results must be right, and overwriting an operand immediately after `wait` must not change the result of any rank.
 enum class Moment { start, body, wait };
 
 void runWithOneLate(Stream::Mode mode, int ranks, int lateRank, std::uint64_t lateSequence, Moment moment) {
@@ -224,7 +224,7 @@ TEST(SharedCollectives, ATimeOutNamesTheMissingRankAndTheCollective) {
     options.graceSeconds = 0.1;
     options.collectives = infos;
     ThreadRanks world(4, mode, 4 * 8 * 4, options);
-    // Rank 0 is the one that never comes: whoever else is late on a busy machine, it is the lowest missing.
+    // Rank 0 never arrives. It is the lowest missing rank, even if others are late on a busy machine.
     std::vector<std::string> details(4);
     world.run([&](Context &context) {
       Step step(context, 8);
@@ -243,7 +243,7 @@ TEST(SharedCollectives, ATimeOutNamesTheMissingRankAndTheCollective) {
     for (int rank : {1, 2, 3}) {
       EXPECT_EQ(details[rank], "unit=layers.3 seq=1 op=reduce_scatter missing=0");
       EXPECT_EQ(world.failures[rank],
-                "rank 0 did not come within 0.05 s to reduce_scatter of layers.3, collective 1 of the run");
+                "rank 0 did not join within 0.05 s: reduce_scatter of layers.3, collective 1 of the run");
     }
   }
 }
@@ -358,7 +358,7 @@ TEST(SharedCollectives, WhatIsDiscardedHasEndedAndCountsAsNeverStarted) {
 }
 
 TEST(SharedCollectives, RunThousandsWithManyOutstanding) {
-  // More than the stream's ring holds, so starting has to make room.
+  // More than the capacity of the stream's ring, so starting has to free entries.
   constexpr std::size_t outstanding = Stream::capacity + 100;
   const std::vector<CollectiveInfo> infos(outstanding, {"all_reduce", "", "", 0});
   CommunicatorOptions options;

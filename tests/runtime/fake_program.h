@@ -1,5 +1,5 @@
-// An emitted program by hand, and a platform whose ranks are threads: what the main program needs, without a compiler
-// or MPI.
+// A hand-written emitted program, and a platform whose ranks are threads. They let tests run the main program without a
+// compiler or MPI.
 //
 // The model is y = w0 x0 + w1 x1 + w2, its loss the mean squared error over the global batch, trained by gradient
 // descent. A sample is correct if y rounds to its label. Parameters: `w` [3], and a constant `scale` [2, 2] that is not
@@ -23,7 +23,7 @@ namespace fsdpc::rt {
 inline constexpr std::int64_t fakeBatch = 2;   ///< per rank
 inline constexpr std::int64_t fakeClasses = 5; ///< labels are in [0, 5)
 
-/// Where things lie in the private arena of the fake program.
+/// Offsets in the private arena of the fake program.
 namespace at {
 inline constexpr Place x{Space::privateSpace, 0}, labels{Space::privateSpace, 64}, weight{Space::privateSpace, 128};
 inline constexpr Place shard{Space::privateSpace, 192}, frozen{Space::privateSpace, 256},
@@ -43,7 +43,7 @@ public:
       : size(size), slots(static_cast<std::size_t>(size)), meeting(size),
         heartbeatLines(static_cast<std::size_t>(HeartbeatPage::bytesFor(size)) / sizeof(Line)) {}
 
-  /// What every rank gave, in rank order.
+  /// The data of every rank, in rank order.
   std::vector<std::vector<std::byte>> exchange(int rank, const void *data, std::size_t bytes) {
     const auto *begin = static_cast<const std::byte *>(data);
     slots[static_cast<std::size_t>(rank)].assign(begin, begin + bytes);
@@ -90,7 +90,7 @@ public:
   int rank() const override { return myRank; }
   int worldSize() const override { return world.size; }
   Context &openArenas(const ProgramInfo &, const PlatformOptions &options) override {
-    std::memset(privateArena.data(), 0x7f, privateArena.size()); // arenas come with any contents
+    std::memset(privateArena.data(), 0x7f, privateArena.size()); // arenas may have any initial contents
     context.privateArena = privateArena.data();
     context.windowArena = windowArena.data();
     context.rank = myRank;
@@ -267,8 +267,8 @@ public:
   std::vector<MemoryClassBytes> classes = {{"parameters", 32}};
 };
 
-/// Runs `body` on every rank as a thread; a Failure comes back as (message of the speaking rank), the ranks must agree
-/// on its code.
+/// Runs `body` on every rank as a thread. Returns the Failure of the speaking rank if there is one. The ranks must
+/// agree on its code.
 inline std::optional<Failure> onRanks(int worldSize, const std::function<void(Platform &)> &body) {
   FakeWorld world(worldSize);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(worldSize));
@@ -287,7 +287,7 @@ inline std::optional<Failure> onRanks(int worldSize, const std::function<void(Pl
   for (const auto &failure : failures)
     if (failure.has_value() != failures[0].has_value() || (failure && failure->code != failures[0]->code))
       throw std::logic_error("the ranks ended differently");
-  return failures[0] ? failures[static_cast<std::size_t>(failures[0]->speakingRank)] : std::nullopt;
+  return failures[0] ? failures[static_cast<std::size_t>(failures[0]->reportingRank)] : std::nullopt;
 }
 
 } // namespace fsdpc::rt

@@ -1,4 +1,4 @@
-// What feeds an input, and which values its elements may have.
+// The data that feeds an input, and the valid range of its elements.
 #include "runtime/common/batch_feeder.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"

@@ -1,4 +1,4 @@
-// Half floats against the compiler's own.
+// Half floats, compared with those of the C++ compiler.
 #include "runtime/common/float16.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A program of collectives over several mesh axes, in a random order that is the same on every rank: what a
-// communicator of any transport has to get right.
+// A program of collectives over several mesh axes, in a random order that is the same on every rank. A communicator of
+// any transport must execute it correctly.
 #pragma once
 
 #include "runtime/cpu/communicator.h"
@@ -41,8 +41,8 @@ public:
   std::vector<CollectiveInfo> infos;
   std::int64_t windowBytes() const { return static_cast<std::int64_t>(infos.size()) * maxElements_ * 4; }
 
-  /// Starts every collective `rounds` times and waits in another order, some only in the next round; results are
-  /// checked after `wait`, and the operand is spoiled at once. `pause` is called before each start and wait.
+  /// Starts every collective `rounds` times and waits in another order, for some only in the next round. Checks results
+  /// after `wait` and then immediately overwrites the operand. Calls `pause` before each start and wait.
   template <class Pause>
   void run(Context &context, unsigned seed, int rounds, Pause &pause) {
     Run state{context, std::mt19937(seed), std::vector<Ticket>(infos.size()), std::vector<int>(infos.size(), -1)};
@@ -116,7 +116,7 @@ private:
     const std::vector<float> expected = expectedResult(run.context, collective, round);
     EXPECT_EQ(std::memcmp(expected.data(), run.results[at].data(), expected.size() * 4), 0)
         << "collective " << collective << " of round " << round << " on rank " << run.context.rank;
-    wait(run.context, run.tickets[at]); // again: nothing to wait for
+    wait(run.context, run.tickets[at]); // a second wait returns immediately
   }
 
   std::vector<float> expectedResult(const Context &context, int collective, int round) const {

@@ -47,7 +47,7 @@ TEST(Groups, GetTheirOwnResultsWhateverTheDelays) {
 }
 
 TEST(Groups, ChannelsDoNotWaitForEachOther) {
-  // A gather whose body stands still does not hold up a reduction on the other stream.
+  // A gather whose body is blocked does not delay a reduction on the other stream.
   const CollectiveInfo infos[] = {{"all_gather", "", "", 0, -1, Channel::comm},
                                   {"all_reduce", "", "", 0, -1, Channel::reduce}};
   CommunicatorOptions options;
@@ -74,7 +74,7 @@ TEST(Groups, ChannelsDoNotWaitForEachOther) {
 }
 
 TEST(Groups, ATimeOutNamesTheRankThatAnotherGroupWaitsFor) {
-  // Rank 3 never comes: rank 2 waits for it, and ranks 0 and 1 wait for 2 and 3 in the groups {0, 2} and {1, 3}.
+  // Rank 3 never arrives: rank 2 waits for it, and ranks 0 and 1 wait for 2 and 3 in the groups {0, 2} and {1, 3}.
   const MeshAxisInfo axes[] = {{"shard", 2, 1}, {"replicate", 2, 2}};
   const CollectiveInfo infos[] = {{"reduce_scatter", "u", "", 0, 0}, {"all_reduce", "u", "", 0, 1}};
   CommunicatorOptions options;

@@ -1,4 +1,4 @@
-// Sums over ranks of 16-bit elements: the tree of the definition in float, rounded once.
+// Sums of 16-bit elements over ranks equal the tree sum of the definition in float, rounded once.
 #include "runtime/common/float16.h"
 #include "runtime/cpu/tree_sum.h"
 #include "tests/runtime/tree_sum_definition.h"
@@ -30,7 +30,7 @@ void checkSums(DType dtype) {
       expected[i] = Half(test::treeSumOf(summands, 0, summands.size()));
     }
     treeSum(sources.data(), count, actual.data(), 1100, dtype);
-    // In place, as an all_reduce may have it.
+    // In place, as in an all_reduce.
     treeSum(sources.data(), count, parts.back().data(), 1100, dtype);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(actual[i].bits, expected[i].bits) << count << " ranks, element " << i;

@@ -7,7 +7,7 @@ namespace {
 constexpr ChannelShape shapes[] = {{1, 1, 2},  {2, 1, 1},   {5, 7, 1},    {300, 70, 1},   {3, 5, 4},
                                    {9, 3, 49}, {4, 33, 16}, {2, 64, 289}, {40, 2, 10000}, {7, 2, 31}};
 
-/// By channel, in f64.
+/// Reference values per channel, in f64.
 struct ChannelReference {
   std::vector<double> mean, variance, dot, sum;
 
@@ -27,7 +27,7 @@ struct ChannelReference {
   }
 };
 
-/// Means far from zero: the variance must not drown in the square of the mean.
+/// Means far from zero: the variance must not be lost to rounding of the squared mean.
 std::vector<float> shifted(std::vector<float> values, float by) {
   for (float &value : values)
     value += by;

@@ -1,5 +1,5 @@
-// What kernels promise on the cpu target only: its own building blocks, its scratch, and bits that do not depend on
-// threads.
+// Guarantees of kernels on the cpu target only: its own building blocks, its scratch, and results that are bitwise
+// identical for any number of threads.
 #include "runtime/common/failure.h"
 #include "runtime/cpu/kernels/small_gemm.h"
 #include "tests/runtime/kernels_references.h"

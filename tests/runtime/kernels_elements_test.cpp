@@ -41,7 +41,7 @@ void checkMoves() {
   std::vector<T> x(noise.size());
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<T>(static_cast<std::int64_t>(noise[i] * 1e9f));
-  // What nothing has written differs from what belongs there.
+  // Initial values differ from the expected ones, so that unwritten elements are found.
   std::vector<T> swapped(noise.size()), slice(static_cast<std::size_t>(batch * rows * kept));
   const auto at = [&](std::int64_t b, std::int64_t i, std::int64_t j) -> T & {
     return x[(b * rows + i) * columns + j];
@@ -276,7 +276,7 @@ TEST(KernelsScalar, NaNInfinityAndIntegersKeepTheirMeaning) {
 
 // ---- optimizers
 
-/// Three steps of `step(p, g, states)` in f64 beside the kernel.
+/// Three steps of a formula in f64, compared with the kernel.
 struct OptimizerCase {
   std::vector<float> p = numbers(1001, 30), g = numbers(1001, 31);
   std::vector<double> expected = std::vector<double>(p.begin(), p.end());

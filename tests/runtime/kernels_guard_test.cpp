@@ -1,4 +1,4 @@
-// What guards an update: norms against sums in integers, clipping, and optimizers that are held back.
+// Guards of an update: norms compared with integer sums, clipping, and optimizers that skip an update.
 #include "tests/runtime/kernels_support.h"
 
 #include "runtime/common/exact_sum.h"
@@ -13,9 +13,9 @@ using Words = std::vector<std::int64_t>;
 
 Words sumOf(const std::vector<std::vector<float>> &parts, int threads = 1) {
   Words sum(exact::words, -1);
-  const auto run = [&](std::initializer_list<FloatRun> runs) { squareSum(contextOf(threads), runs, sum.data()); };
+  const auto run = [&](std::initializer_list<FloatRange> runs) { squareSum(contextOf(threads), runs, sum.data()); };
   const auto part = [&](std::size_t i) {
-    return FloatRun{parts[i].data(), static_cast<std::int64_t>(parts[i].size())};
+    return FloatRange{parts[i].data(), static_cast<std::int64_t>(parts[i].size())};
   };
   if (parts.size() == 1)
     run({part(0)});
@@ -36,7 +36,7 @@ float normOf(const std::vector<float> &x) {
   return clipped({sum.data()}, {}).norm;
 }
 
-/// Of all exponents, both signs.
+/// Floats of all exponents and both signs.
 std::vector<float> floatsOfAllSizes(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> x(count);
@@ -55,7 +55,7 @@ TEST(KernelsSquareSum, OrderCutAndThreadsChangeNoBit) {
   EXPECT_EQ(sum, sumOf({x}));
   for (int i = 0; i < exact::digits; ++i)
     EXPECT_LT(sum[i], std::int64_t{1} << 32);
-  // As ranks do: word by word.
+  // Adds word by word, as ranks do.
   Words first = sumOf({{x.begin(), x.begin() + 1000}}), second = sumOf({{x.begin() + 1000, x.end()}});
   for (int i = 0; i < exact::words; ++i)
     first[i] += second[i];
@@ -65,7 +65,7 @@ TEST(KernelsSquareSum, OrderCutAndThreadsChangeNoBit) {
   EXPECT_EQ(clipped({rest.data(), head.data()}, {}).norm, norm);
 }
 
-/// Integers below 2^20: their squares add up exactly in a long double, and so do the squares of the borders between
+/// Integers below 2^20: sums of their squares are exact in a long double, and so are the squares of the bounds between
 /// which the root rounds to a float.
 TEST(KernelsSquareSum, TheNormIsCorrectlyRounded) {
   std::mt19937 random(3);
@@ -93,7 +93,7 @@ TEST(KernelsSquareSum, LargeAndSmallEndsOfTheRange) {
   EXPECT_EQ(normOf({0x1.fffffep+127f, 0x1.fffffep+127f}), INFINITY);
   EXPECT_EQ(normOf({}), 0);
   EXPECT_EQ(normOf({0, -0.0f}), 0);
-  // More of one exponent than a bin holds.
+  // More values of one exponent than the capacity of a bin.
   EXPECT_EQ(normOf(std::vector<float>(1 << 20, 0x1.fffffep+0f)), 1024 * 0x1.fffffep+0f);
 }
 
@@ -123,20 +123,20 @@ TEST(KernelsSpikeGuard, HoldsBackWhatIsFarAboveTheRest) {
   double mean = 0, variance = 0;
   std::int64_t count = 0;
   bool still = false;
-  const auto judge = [&](float norm, bool applies, double limit) {
+  const auto checkOutcome = [&](float norm, bool applies, double limit) {
     spikeGuard(contextOf(), given(norm), given(applies), given(limit), &mean, &variance, &count, &still, &mean,
                &variance, &count);
     return still;
   };
   for (int i = 0; i < 20; ++i)
-    EXPECT_TRUE(judge(i % 2 ? 9.0f : 11.0f, true, 3));
+    EXPECT_TRUE(checkOutcome(i % 2 ? 9.0f : 11.0f, true, 3));
   EXPECT_NEAR(mean, 10, 1e-12);
   EXPECT_NEAR(variance, 1, 1e-12);
-  EXPECT_FALSE(judge(13.1f, true, 3));
-  EXPECT_FALSE(judge(10, false, 3));
-  EXPECT_TRUE(judge(1000, true, 0));
+  EXPECT_FALSE(checkOutcome(13.1f, true, 3));
+  EXPECT_FALSE(checkOutcome(10, false, 3));
+  EXPECT_TRUE(checkOutcome(1000, true, 0));
   EXPECT_EQ(count, 20);
-  EXPECT_TRUE(judge(12.9f, true, 3));
+  EXPECT_TRUE(checkOutcome(12.9f, true, 3));
   EXPECT_EQ(count, 21);
 }
 
@@ -187,7 +187,7 @@ TEST(KernelsOptimizer, AGuardScalesTheGradientOrHoldsTheStepBack) {
   EXPECT_EQ(held.m, numbers(1001, 31));
 }
 
-/// A gradient of 16 bits is read as the same numbers in float are.
+/// A 16-bit gradient gives the same results as equal values in float.
 template <class Half>
 void checkGradientOf() {
   std::vector<Half> gradient;

@@ -1,4 +1,4 @@
-// What some kernels should compute, as loops in f64: those that more than one test file asks.
+// Reference loops in f64 for kernels that more than one test file tests.
 #pragma once
 
 #include "runtime/common/philox.h"
@@ -133,7 +133,7 @@ inline AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElemen
   return test;
 }
 
-/// largestError of those that a float holds: see largestExactLse.
+/// largestError over the values that a float represents exactly enough: see largestExactLse.
 inline double lseError(const std::vector<float> &lse, const std::vector<double> &expected) {
   double largest = 0;
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -156,12 +156,12 @@ public:
   }
 
 private:
-  /// Where row i of one head starts.
+  /// The offset of row i of one head.
   std::int64_t rowAt(std::int64_t heads, std::int64_t length, std::int64_t width, std::int64_t b, std::int64_t h,
                      std::int64_t i) const {
     return (s.sequenceFirst ? (b * length + i) * heads + h : (b * heads + h) * length + i) * width;
   }
-  /// Of the key or value that head h of q sees at position j.
+  /// The offset of the key or value that head h of q sees at position j.
   std::int64_t keyAt(std::int64_t width, std::int64_t b, std::int64_t h, std::int64_t j) const {
     return rowAt(test.keyHeads(), s.keys, width, b, h / (s.heads / test.keyHeads()), j);
   }
@@ -175,7 +175,7 @@ private:
       for (std::int64_t d = 0; d < s.queryWidth; ++d)
         score += double(test.q[row + d]) * test.k[keyAt(s.queryWidth, b, h, j) + d];
       p[j] = score * s.scale;
-      // A float: of a number that hides nothing is left of the score.
+      // Rounded to float: a mask value that hides a position absorbs the score.
       if (!test.mask.empty())
         p[j] = static_cast<float>(
             p[j] +

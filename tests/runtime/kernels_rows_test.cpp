@@ -54,7 +54,7 @@ TEST(KernelsRmsNorm, ForwardAndBackwardMatchFormulas) {
   }
 }
 
-/// Layer or RMS normalisation of a matrix: what a kernel leaves when all of its operands are other memory.
+/// Layer or RMS normalisation of a matrix, and the results of a kernel.
 struct NormRun {
   NormShape shape;
   bool centered;
@@ -65,7 +65,7 @@ struct NormRun {
         y(unwritten(shape.rows * shape.columns)), mean(unwritten(shape.rows)), rstd(mean), dx(y),
         dgamma(unwritten(gamma.size())), dbeta(dgamma) {}
 
-  /// y and sum lie where they are told to.
+  /// y and sum are written to the given addresses.
   void forward(const Context &c, const float *x, const float *residual, float *yAt, float *sumAt) {
     if (centered)
       layerNorm(c, shape, x, gamma.data(), beta.data(), residual, yAt, mean.data(), rstd.data(), sumAt);
@@ -90,8 +90,9 @@ std::vector<float> sumOf(const std::vector<float> &a, const std::vector<float> &
   return sum;
 }
 
-/// A norm of x + residual, and its derivative plus addend: f64's numbers, and the bits of an add before and behind.
-void expectSumsInside(const Context &c, const NormShape &shape, bool centered) {
+/// Checks a norm of x + residual, and its derivative plus addend. Results match f64, and are bitwise identical to a
+/// separate add before and after.
+void expectFusedSums(const Context &c, const NormShape &shape, bool centered) {
   const std::int64_t n = shape.rows * shape.columns;
   const auto x = numbers(n, 1), residual = numbers(n, 5), dy = numbers(n, 4), addend = numbers(n, 6);
   const auto sum = sumOf(x, residual);
@@ -134,7 +135,7 @@ TEST(KernelsNormSums, AreRoundedAndAddedAsByANodeOfTheirOwn) {
   for (const auto &[rows, columns] : normSizes)
     for (const int threads : {1, 3})
       for (const bool centered : {true, false})
-        expectSumsInside(contextOf(threads), {rows, columns, 1e-3}, centered);
+        expectFusedSums(contextOf(threads), {rows, columns, 1e-3}, centered);
 }
 
 TEST(KernelsRotary, ForwardAndBackwardMatchFormulas) {

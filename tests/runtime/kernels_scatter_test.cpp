@@ -1,4 +1,4 @@
-// Scatters and the largest elements of rows, against plain loops.
+// Scatters and the largest elements of rows, compared with plain loops.
 #include "tests/runtime/kernels_support.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ struct Terms {
   std::vector<float> values;
 };
 
-/// As terms_of in tests/bench/exact_sums.py.
+/// Same as terms_of in tests/bench/exact_sums.py.
 std::vector<Terms> allTerms() {
   std::vector<Terms> all = {{"one_value", std::vector<float>(terms, 0.1f)},
                             {"one_sign", numbers(terms, 1)},
@@ -57,7 +57,7 @@ Exact exactOf(std::int64_t count, Term term) {
   return exact;
 }
 
-/// Holds actual = sum / divisor to `bound`, and records the largest error of a name for the table.
+/// Checks actual = sum / divisor against `bound`, and records the largest error of a name for the table.
 void expectSum(const std::string &name, float actual, const Exact &exact, double bound, double divisor = 1) {
   const double scale = static_cast<double>(exact.absolute) / divisor;
   const double error = std::abs(static_cast<double>(actual - exact.sum / divisor)) / scale * 0x1p24;
@@ -127,7 +127,7 @@ TEST(KernelsSums, OfNormsOverRowsAreExact) {
     exactRstd.add(expected);
     expectSum("rms_norm_rstd." + t.name, rstd, exactRstd, 4);
 
-    // With x = 1 and gamma = 1 the derivative takes dy's mean off once (rms), so that it shows in every element.
+    // With x = 1 and gamma = 1, the derivative subtracts dy's mean once (rms), so that it affects every element.
     const ScratchBuffer scratch(rmsNormGradScratchBytes(shape));
     rstd = 1;
     rmsNormGrad(contextOf(), shape, t.values.data(), ones.data(), ones.data(), &rstd, dx.data(), slopes.data(),
@@ -196,7 +196,7 @@ TEST(KernelsSums, OfChannelsAreExact) {
 }
 
 TEST(KernelsSums, OfExponentialsAreExact) {
-  // The rising row makes a sum that follows the largest value scale what it has with every element.
+  // On the rising row, an online sum that tracks the maximum rescales its partial sum at every element.
   std::vector<float> same(terms, 0.1f), rising(terms), wide = numbers(terms, 4);
   for (std::int64_t i = 0; i < terms; ++i)
     rising[i] = static_cast<float>(i) * 1e-5f;
@@ -210,7 +210,7 @@ TEST(KernelsSums, OfExponentialsAreExact) {
       logSoftmax(contextOf(), {1, count, inner}, x.data(), logs.data());
       const Exact sum = exactOf(count, [&](std::int64_t i) { return std::exp((long double)x[i * inner]); });
       for (const std::int64_t i : {std::int64_t{0}, count - 1}) {
-        // Beside the sum, an exponential of up to 10 has units of the last place of its argument.
+        // In addition to the sum, an exponential of up to 10 has the rounding error of its argument.
         Exact probability, logarithm;
         probability.add(std::exp((long double)x[i * inner]) / sum.sum);
         logarithm.add(x[i * inner] - std::log(sum.sum));
@@ -231,7 +231,7 @@ TEST(KernelsSums, OfSoftmaxGradientsAreExact) {
     EXPECT_LE(std::abs(dx[7] / (long double)probability - (t.values[7] - values.sum * probability)),
               8 * 0x1p-24L * size)
         << t.name;
-    // exp(0) = 1: the whole sum shows in every element.
+    // exp(0) = 1: the full sum affects every element.
     logSoftmaxGrad(contextOf(), {1, terms, 1}, zeros.data(), t.values.data(), dx.data());
     EXPECT_LE(std::abs(dx[7] - (t.values[7] - values.sum)), 8 * 0x1p-24L * values.absolute) << t.name;
   }
@@ -260,7 +260,7 @@ TEST(KernelsSums, OfOneRowOfATableAreExact) {
     for (const std::int64_t inner : tableColumns)
       for (const int threads : threadCounts) {
         const std::int64_t count = terms / inner;
-        // Other rows come in between.
+        // Other rows are in between.
         std::vector<std::int64_t> indices(static_cast<std::size_t>(count), 2);
         for (std::int64_t i = 0; i < count; i += 7)
           indices[i] = i / 7 % 5 - 5;

@@ -1,10 +1,10 @@
-// What the kernel tests share: the target whose kernels they call, data without pattern, aligned buffers, comparison
-// against f64.
+// Shared by the kernel tests: the target whose kernels they call, data without pattern, aligned buffers, and comparison
+// with f64.
 //
-// The tests named kernels_{rows,elements,guard,products,scatter}_test.cpp are compiled for the cpu target, and with
-// FSDPC_CUDA_KERNELS for the cuda target on the emulated device (tests/emulated) and on a real one (tests/gpu); a call
-// has ended when it returns, and the host's memory is the device's. What differs stands here; what only one target has
-// is tested in kernels_cpu_test.cpp or in tests/emulated.
+// The tests named kernels_{rows,elements,guard,matmul,scatter}_test.cpp are compiled for the cpu target, and with
+// FSDPC_CUDA_KERNELS for the cuda target on the emulated device (tests/emulated) and on a real one (tests/gpu). A call
+// has ended when it returns, and host and device share memory. Differences between the targets are in this file. Parts
+// that only one target has are tested in kernels_cpu_test.cpp or in tests/emulated.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -28,12 +28,12 @@
 
 namespace fsdpc::rt {
 
-/// Scratch that products and convolutions may choose an algorithm for.
+/// Scratch limit for the choice of an algorithm by matmuls and convolutions.
 inline constexpr std::int64_t plenty = 16 << 20;
 
 #if defined(FSDPC_CUDA_KERNELS)
 
-/// Threads are the cpu target's. All tests share one device.
+/// Only the cpu target has threads. All tests share one device.
 inline Context contextOf(int = 1) {
   static Device &device = *[] {
     auto *const opened = new Device;
@@ -45,7 +45,7 @@ inline Context contextOf(int = 1) {
   return c;
 }
 
-/// A library picks an algorithm for the scratch that the plan has, and says no number of its own.
+/// A library picks an algorithm that fits the planned scratch, and requests no size.
 template <class Primitive>
 std::int64_t scratchBytesOf(const Primitive &) {
   return plenty;
@@ -59,7 +59,7 @@ inline Context contextOf(int threads = 1) {
   return c;
 }
 
-/// What a product or a convolution asks oneDNN for.
+/// The scratch size that oneDNN reports for a matmul or a convolution.
 template <class Primitive>
 std::int64_t scratchBytesOf(const Primitive &primitive) {
   return primitive.scratchBytes();
@@ -67,11 +67,11 @@ std::int64_t scratchBytesOf(const Primitive &primitive) {
 
 #endif
 
-/// Where a kernel finds a scalar; for the length of one call.
+/// The address of a scalar for a kernel, valid during one call.
 template <class T>
 concept OtherScalar = std::same_as<T, std::int64_t> || std::same_as<T, float> || std::same_as<T, bool>;
 #if defined(FSDPC_CUDA_KERNELS)
-// A constant of the program is no memory of the device.
+// A constant of the program is not in device memory.
 inline const double *given(const double &value) { return new double(value); }
 template <OtherScalar T>
 const T *given(const T &value) {
@@ -85,7 +85,7 @@ const T *given(const T &value) {
 }
 #endif
 
-/// Values in [-1, 1), the same for the same seed.
+/// Values in [-1, 1) that depend only on the seed.
 inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));
   std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -103,13 +103,13 @@ inline double distance(const std::vector<float> &actual, const std::vector<doubl
   return relativeError(actual, expected, 1);
 }
 
-/// Scratch on 64 bytes, as the plan aligns it, with a watched border behind it.
+/// Scratch aligned to 64 bytes, as in a plan, followed by a border that is checked for writes.
 class ScratchBuffer {
 public:
   explicit ScratchBuffer(std::int64_t bytes) : bytes_(bytes) {
     data_.reset(new (std::align_val_t{64}) std::byte[static_cast<std::size_t>(bytes + 64)]);
     std::memset(data_.get(), 0xFF,
-                static_cast<std::size_t>(bytes)); // NaN as a float: no kernel reads what it did not write
+                static_cast<std::size_t>(bytes)); // NaN as a float: kernels must not read unwritten scratch
     for (int i = 0; i < 64; ++i)
       data_.get()[bytes + i] = std::byte{0x5A};
   }

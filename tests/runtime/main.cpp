@@ -1,4 +1,4 @@
-// GoogleTest's main, with MPI around it where tests want it.
+// GoogleTest's main, with MPI for the tests that need it.
 #include "tests/runtime/mpi_world.h"
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-// MPI in the test program: started by the first test that needs it (or at once under mpirun), finalized by main.
+// MPI in the test program: started by the first test that needs it (or immediately under mpirun), finalized by main.
 #pragma once
 
 #include "runtime/common/platform.h"
 
 namespace fsdpc::rt::test {
 
-/// The one platform of this process.
+/// The only platform of this process.
 Platform &platform();
 
 /// Finalizes MPI if it was started.

@@ -1,4 +1,4 @@
-// The records behind --profile: which steps are kept, and what the trace says of them.
+// The records of --profile: which steps are kept, and their contents in the trace.
 #include "runtime/common/profile.h"
 
 #include "runtime/common/json.h"

@@ -117,7 +117,7 @@ TEST(RanksGroups, GetTheirOwnResultsOnBothTransports) {
     options.whenBegun = [&](std::uint64_t sequence) { RandomPause(static_cast<unsigned>(sequence), world.rank())(); };
     SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, (program.windowBytes() + 4095) / 4096 * 4096);
     for (Stream::Mode mode : bothModes) {
-      // A control block is for one communicator: its counters go on.
+      // A control block serves one communicator, because its counters continue.
       SharedWindows counters = openSharedWindows(MPI_COMM_WORLD, 4096);
       SharedCommunicator shared(world.rank(), counters.controlBlock(), windows.addresses(), options);
       runGroups(program, shared, mode, windows.own.data());
@@ -174,7 +174,7 @@ TEST(RanksTransports, ATimeOutOnPlainMpiNamesTheMissingRank) {
   options.timeoutSeconds = 0.3;
   options.graceSeconds = 0.3;
   std::vector<std::byte> window(64);
-  // The operations that time out stay in MPI for ever; a handle of their own keeps them from others.
+  // The operations that time out stay in MPI forever. A separate communicator isolates them from others.
   MpiCommunicator &plain = *new MpiCommunicator(MPI_COMM_WORLD, options);
   const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
   CpuContext own;
@@ -254,7 +254,7 @@ TEST(RanksPlatform, OpensWhatTheProgramPlanned) {
   EXPECT_GT(world.sumOverRanks(growth), 0);
   if (growth < 0)
     return;
-  // What somebody holds beside the arenas is seen. Other ranks that begin to use the same pages take over a part.
+  // Memory outside the arenas is counted. Other ranks that begin to use the same pages take over a share.
   const std::int64_t before = world.outsidePlan().bytes;
   EXPECT_GT(before, 0);
   const std::vector<char> held(std::size_t{64} << 20, 'x');

@@ -133,7 +133,7 @@ TEST_F(Run, ABatchGivesTheSameLossesAndWeightsOnEveryNumberOfRanks) {
       EXPECT_EQ(logged[static_cast<std::size_t>(at)], "{\"memory\":{\"when\":\"" + when +
                                                           "\",\"outside_plan_bytes\":" + std::to_string(699 + ranks) +
                                                           ",\"planned_bytes\":12288,\"host_arena_bytes\":0}}");
-      logged.erase(logged.begin() + at); // leaves the steps at their numbers
+      logged.erase(logged.begin() + at); // leaves the step numbers unchanged
     }
     for (int step = 1; step <= 3; ++step) {
       double loss = 0, gradient[3] = {};
@@ -247,7 +247,7 @@ TEST_F(Run, OutputsThatCannotBeWrittenAreKnownAtStart) {
       run(2, {"--batch", data("b.safetensors", 4), "--steps", "1", "--save_model", folder.path("no/m.safetensors")});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->code, ExitCode::storage);
-  EXPECT_EQ(failure->speakingRank, 0);
+  EXPECT_EQ(failure->reportingRank, 0);
 }
 
 TEST_F(Run, NoDropLastCountsEverySampleOfTheLastBatch) {

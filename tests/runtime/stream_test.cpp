@@ -81,7 +81,7 @@ TEST(Stream, EndsTheTaskThatRunsAndDropsTheRest) {
       });
     ending = true;
     stream.reset();
-    // How many came to run is left to chance; whoever did has ended, in order, and nothing is touched any more.
+    // The number of tasks that began is random. Each of them has ended, in order, and no other task accesses memory.
     EXPECT_EQ(begun, ended);
     for (std::size_t i = 0; i < ended.size(); ++i)
       EXPECT_EQ(ended[i], static_cast<int>(i));

@@ -1,4 +1,4 @@
-// A folder of its own for one test, removed at the end, and byte-wise files in it.
+// A separate folder for one test, removed at the end, and helpers for binary files in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline std::string contentOf(const std::string &path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The bytes of numbers, one after the other.
+/// The concatenated bytes of values.
 template <class T>
 std::string bytesOf(const std::vector<T> &values) {
   std::string bytes(values.size() * sizeof(T), '\0');

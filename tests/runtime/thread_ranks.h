@@ -26,14 +26,14 @@ public:
       windows_.emplace_back(static_cast<std::size_t>(windowBytes) / sizeof(Line) + 1);
   }
 
-  /// Called with the rank and the sequence when a body has begun and nothing has been read yet.
+  /// Called with the rank and the sequence when a body has begun and has not read anything yet.
   std::function<void(int, std::uint64_t)> whenBegun;
   /// Options of one rank.
   std::function<void(int, CommunicatorOptions &)> adjust;
 
   ControlBlock &control() { return *ControlBlock::at(control_.data()); }
 
-  /// Runs `body` on every rank; what it threw on rank r is in failures[r], "" if it returned.
+  /// Runs `body` on every rank. failures[r] is the error that rank r threw, "" if it returned.
   void run(const Body &body) {
     failures.assign(ranks_, "");
     std::vector<std::thread> threads;

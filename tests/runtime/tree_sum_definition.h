@@ -1,4 +1,4 @@
-// The sum over ranks that the design asks for, written as its definition: what both targets' sums are compared with.
+// The definition of the sum over ranks. Tests compare the sums of both targets with it.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace fsdpc::rt::test {
 
-/// Of `count` values from `first` on: the largest power of two below the count on the left.
+/// The sum of `count` values from `first` on. The left subtree has the largest power of two below the count.
 template <class T>
 T treeSumOf(const std::vector<T> &values, std::size_t first, std::size_t count) {
   if (count == 1)

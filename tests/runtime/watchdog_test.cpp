@@ -1,4 +1,4 @@
-// Signs of life, what they say about a run that hangs, and ranks that agree before they begin.
+// Heartbeats, the report about a run that hangs, and the agreement of ranks before they begin.
 #include "runtime/common/agreement.h"
 #include "runtime/common/watchdog.h"
 #include "tests/runtime/fake_program.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double second = 1e9;
 
-/// The page of four ranks, seen by rank 1: all are alive, got on three seconds ago and have come to ten collectives.
+/// The page of four ranks, seen by rank 1. All are alive, progressed three seconds ago and arrived at ten collectives.
 class FourRanks : public ::testing::Test {
 protected:
   FourRanks() {
@@ -62,18 +62,18 @@ TEST_F(FourRanks, ARankThatCameToFewerCollectivesIsNamed) {
   page().of(2).arrivals = 9;
   waitFor(record(118, "reduce_scatter", "layers.3"));
   const Diagnosis diagnosis = diagnose(pulse, 2);
-  EXPECT_EQ(diagnosis.speaker, 0);
+  EXPECT_EQ(diagnosis.reporter, 0);
   EXPECT_EQ(diagnosis.failure.code, ExitCode::timeout);
   EXPECT_EQ(diagnosis.failure.details, "unit=layers.3 seq=118 op=reduce_scatter missing=2");
   EXPECT_STREQ(diagnosis.failure.what(),
-               "rank 2 did not come within 2 s to reduce_scatter of layers.3, collective 118 of the run");
+               "rank 2 did not join within 2 s: reduce_scatter of layers.3, collective 118 of the run");
 }
 
 TEST_F(FourRanks, AStoppedRankIsNamedAndDoesNotSpeak) {
   page().of(0).aliveNanoseconds = monotonicNanoseconds() - static_cast<std::int64_t>(3 * second);
   waitFor(record(7, "all_gather", ""));
   const Diagnosis diagnosis = diagnose(pulse, 2);
-  EXPECT_EQ(diagnosis.speaker, 1);
+  EXPECT_EQ(diagnosis.reporter, 1);
   EXPECT_EQ(diagnosis.failure.details, "seq=7 op=all_gather missing=0");
 }
 
@@ -82,7 +82,7 @@ TEST_F(FourRanks, OfRanksThatWaitForEachOtherTheFurthestBehindIsNamed) {
   page().of(3).arrivals = 8;
   waitFor(record(10, "all_reduce", "layers.1"));
   EXPECT_EQ(diagnose(pulse, 2).failure.details, "unit=layers.1 seq=10 op=all_reduce missing=3");
-  EXPECT_EQ(diagnose(pulse, 2).speaker, 0);
+  EXPECT_EQ(diagnose(pulse, 2).reporter, 0);
 }
 
 TEST_F(FourRanks, AStoppedRankIsMissingThoughAnotherIsBehind) {
@@ -104,7 +104,7 @@ TEST_F(FourRanks, OutsideOfCollectivesThePhaseIsNamed) {
   page().of(3).phase = Phase::saving;
   const Diagnosis diagnosis = diagnose(pulse, 2);
   EXPECT_EQ(diagnosis.failure.details, "phase=saving missing=3");
-  EXPECT_EQ(diagnosis.speaker, 0);
+  EXPECT_EQ(diagnosis.reporter, 0);
 }
 
 TEST_F(FourRanks, RanksOfOtherHostsAreNotBlamed) {
@@ -112,7 +112,7 @@ TEST_F(FourRanks, RanksOfOtherHostsAreNotBlamed) {
   page().of(0).arrivals = 0;
   const Diagnosis diagnosis = diagnose(pulse, 2);
   EXPECT_EQ(diagnosis.failure.details, "phase=step");
-  EXPECT_EQ(diagnosis.speaker, 1);
+  EXPECT_EQ(diagnosis.reporter, 1);
 }
 
 TEST_F(FourRanks, OneRankOnlyEndsTheRun) {
@@ -149,7 +149,7 @@ TEST(CollectiveTrace, KeepsTheLastOnesWithTheirMoments) {
   trace.endWait(last, 4);
   EXPECT_STREQ(trace.at(last)->state(), "waited");
   EXPECT_EQ(trace.waitingFor(), 0u);
-  trace.finish(2, 5); // left the ring: another one's place
+  trace.finish(2, 5); // left the ring: its entry belongs to another collective
   EXPECT_STREQ(trace.at(CollectiveTrace::capacity + 2)->state(), "started");
 }
 
@@ -215,13 +215,13 @@ TEST(Agreement, ResultsThatRanksHaveInCommonHaveTheSameBits) {
   EXPECT_FALSE(compared(3, 7, "reduce_scatter"));
   const auto bits = compared(3, 7, "all_reduce");
   ASSERT_TRUE(bits);
-  EXPECT_STREQ(bits->what(),
-               "rank 1 has other bits than rank 0 as the result of all_reduce of a, collective 290 of the run");
+  EXPECT_STREQ(bits->what(), "rank 1 has a result that differs from that of rank 0 as the result of all_reduce of a, "
+                             "collective 290 of the run");
   EXPECT_EQ(bits->details, "unit=a seq=290 op=all_reduce other=1");
   const auto order = compared(2, 8, "all_reduce");
   ASSERT_TRUE(order);
   EXPECT_STREQ(order->what(),
-               "rank 1 came to another collective than rank 0: all_reduce of a, collective 290 of the run");
+               "rank 1 reached another collective than rank 0: all_reduce of a, collective 290 of the run");
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// The watchdog's thread beside a rank that works.
+// The watchdog's thread next to a working rank.
 #include "runtime/common/watchdog.h"
 #include "runtime/cpu/collectives.h"
 #include "tests/runtime/fake_program.h"

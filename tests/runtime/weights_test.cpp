@@ -53,7 +53,7 @@ TEST_F(WeightsFile, EachRankReadsItsSliceAndPaddingStaysZero) {
     resetState(program.info, context);
     int beats = 0;
     Weights(program.info, path, WeightsOrigin::user).load(context, [&] { ++beats; });
-    EXPECT_GE(beats, 2); // a sign of life per tensor at least
+    EXPECT_GE(beats, 2); // at least one heartbeat per tensor
     EXPECT_EQ(context.at<float>(at::shard)[0], 3.0f);
     EXPECT_EQ(context.at<float>(at::shard)[1], 0.0f);
     EXPECT_EQ(context.at<float>(at::frozen)[0], 7.0f);
@@ -62,8 +62,8 @@ TEST_F(WeightsFile, EachRankReadsItsSliceAndPaddingStaysZero) {
 }
 
 TEST_F(WeightsFile, ShardsOfAnAxisWholeSegmentsAndReplicasAreFilled) {
-  // Four ranks in two copies of two shards: `w` is split over the axis of neighbours and repeated whole, `scale` is
-  // whole everywhere.
+  // Four ranks: two replicas of two shards. `w` is split over the shard axis and also stored unsharded. `scale` is
+  // unsharded on every rank.
   const Place replica{Space::privateSpace, 640};
   FakeProgram program(2);
   program.info.worldSize = 4;

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Records what the loss scalers of torch and DeepSpeed do, at their defaults, into torch.txt and deepspeed.txt beside this script.
+"""Records the loss scalers of torch and DeepSpeed at their defaults, into torch.txt and deepspeed.txt next to this script.
 
     record.py torch|deepspeed
 
-Overflows are forced where they tell scalers apart: one step before the scale would grow, right behind, several in a row, every other
-step, down to the least scale. Needs torch, or deepspeed; no test runs it. A recording is lines `STEPS ok|overflow|error SCALE`: so many steps
-without or with an overflow, and the scale behind each of them; `error`: the scaler ended the run, and the scale is what it was.
+Overflows are forced where scalers differ: one step before the scale would grow, right after, several in a row, every other
+step, down to the minimum scale. Needs torch, or deepspeed; no test runs it. A recording has lines
+`STEPS ok|overflow|error SCALE`: the number of steps without or with an overflow, and the scale after each of them.
+`error`: the scaler ended the run, and the scale is unchanged.
 """
 import itertools, pathlib, sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Lengths of runs without and with an overflow, in turn.
+# Numbers of consecutive steps without and with an overflow, alternating.
 TORCH = [1999, 1, 2000, 1, *[1, 1] * 5, 4001, 1, 2001, 42, 2000, 1, 10, 0]
 DEEPSPEED = [999, 1, 1000, 1, 1001, 1, 1000, 1, 2001, 1, 1002, 5, 1000, 1, 1001, 2, *[1, 1] * 5, 1001, 10, 1001, 3]
 
@@ -20,7 +21,7 @@ def overflows(lengths):
 
 
 def record_torch():
-    """GradScaler on the CPU, with a gradient that is infinite where an overflow is forced: it finds it out itself."""
+    """GradScaler on the CPU. The gradient is infinite where an overflow is forced, and the scaler detects it."""
     import torch
     weight = torch.nn.Parameter(torch.zeros(()))
     optimizer, scaler = torch.optim.SGD([weight], lr=0), torch.amp.GradScaler("cpu")
@@ -34,11 +35,11 @@ def record_torch():
 
 
 def record_deepspeed():
-    """DynamicLossScaler as the engine makes it from a configuration that only switches fp16 on."""
+    """DynamicLossScaler as the engine creates it from a configuration that only enables fp16."""
     import deepspeed, torch
     from deepspeed.runtime import precision_config
     from deepspeed.runtime.fp16 import loss_scaler
-    loss_scaler.dist.get_rank = lambda: 1  # rank 0 would print, and no ranks are started
+    loss_scaler.dist.get_rank = lambda: 1  # rank 0 would print; no ranks are started
     config = precision_config.get_float16_config({"fp16": {"enabled": True}})
     scaler = loss_scaler.CreateLossScaler(torch.half, config.loss_scale, config.loss_scale == 0, config.dynamic_loss_scale_args())
     yield f"DynamicLossScaler of deepspeed {deepspeed.__version__}, fp16 defaults", scaler.loss_scale

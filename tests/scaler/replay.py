@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Has an emitted program of the fixture mlp go through what a recording says (README.md).
+"""Replays a recording with an emitted program of the fixture mlp (README.md).
 
     replay.py data RECORDING OUT.safetensors    a sample for each step: its forward overflows, or no label counts
-    replay.py compare RECORDING LOG             the program's log has the scale, and what happened, of every step
+    replay.py compare RECORDING LOG             the program's log has the scale and the outcome of every step
 """
 import itertools, json, pathlib, sys
 import numpy as np
@@ -16,7 +16,7 @@ IGNORED = -100
 
 
 def steps_of(recording):
-    """(what happened, the scale behind it) of each step"""
+    """(outcome, scale after it) of each step"""
     lines = [line.split() for line in pathlib.Path(recording).read_text().splitlines() if not line.startswith(("#", "initial"))]
     return [(how, float(scale)) for count, how, scale in lines for _ in range(int(count))]
 

@@ -1,5 +1,5 @@
-// Several micro-steps: the train stage on K x N ranks is what K calls of the later stages on N ranks are, and a step is
-// the same however its samples are cut into ranks and micro-steps.
+// Several micro-steps: the train stage on K x N ranks computes the same as K calls of the later stages on N ranks. A
+// step does not depend on how its samples are split over ranks and micro-steps.
 #include "ir/eval/evaluate.h"
 #include "ir/text/text.h"
 #include "passes/check/check_schedule.h"
@@ -52,7 +52,7 @@ struct Cut {
   }
 };
 
-PipelineOptions optionsOf(const Cut &cut, const std::string &optimizer = "adamw") {
+PipelineOptions optionsOf(const Cut &cut, OptimizerKind optimizer = OptimizerKind::adamw) {
   PipelineOptions options;
   options.worldSize = cut.ranks;
   options.microSteps = cut.microSteps;
@@ -97,7 +97,7 @@ std::unique_ptr<Module> compile(const PipelineOptions &options, Stage stage,
   return module;
 }
 
-/// Two steps, of which the first one's gradients are tapped.
+/// Runs two steps and taps the gradients of the first.
 Outcome run(const Module &module, int64_t batch) {
   using Kind = FunctionKind;
   Outcome outcome;

@@ -1,4 +1,5 @@
-// Buffers that live at the same time lie apart, also what a step leaves to the next; and memory is used again.
+// Buffers with overlapping live ranges do not share memory, including buffers that are carried to the next step.
+// Buffers with disjoint live ranges reuse memory.
 #include "passes/plan/arena_layout.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ struct Buffers {
       buffer.end = buffer.begin + static_cast<int64_t>(generator() % (generator() % 50 == 0 ? positions : 40));
     }
   }
-  /// Away between the two positions.
+  /// The buffer is not live between the two positions.
   void carry(size_t index, int64_t bytes, int64_t until, int64_t from) {
     all[index].bytes = bytes;
     all[index].carriedUntil = until;
@@ -35,7 +36,7 @@ struct Buffers {
   std::vector<Buffer> all;
 };
 
-int64_t mostLiveBytes(const std::vector<Buffer> &buffers) {
+int64_t maxLiveBytes(const std::vector<Buffer> &buffers) {
   std::vector<int64_t> change(positions + 1);
   auto add = [&](int64_t first, int64_t last, int64_t bytes) {
     change[first] += bytes;
@@ -69,14 +70,14 @@ TEST(ArenaLayout, KeepsApartWhatLivesAtTheSameTime) {
     Buffers buffers(count);
     const ArenaLayout layout = buffers.layOut();
     expectApart(buffers.all, layout);
-    EXPECT_LE(layout.heightBytes, 2 * mostLiveBytes(buffers.all) + alignment);
+    EXPECT_LE(layout.heightBytes, 2 * maxLiveBytes(buffers.all) + alignment);
   }
 }
 
 TEST(ArenaLayout, WhatAStepLeavesToTheNextLendsItsMemoryMeanwhile) {
   for (size_t count : {size_t{500}, size_t{4000}}) {
     Buffers buffers(count);
-    const int64_t most = mostLiveBytes(buffers.all);
+    const int64_t most = maxLiveBytes(buffers.all);
     buffers.carry(0, most, 5, positions - 5);
     const ArenaLayout layout = buffers.layOut();
     expectApart(buffers.all, layout);

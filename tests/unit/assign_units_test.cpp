@@ -4,7 +4,7 @@
 namespace fsdpc {
 namespace {
 
-/// y = x w for each parameter in turn, all of them [2,2] unless said otherwise.
+/// y = x w for each parameter in turn, all of them [2,2] unless specified otherwise.
 std::vector<std::string> unitsOf(const std::vector<std::pair<std::string, int64_t>> &parameters,
                                  PipelineOptions options = {}) {
   Graph g;

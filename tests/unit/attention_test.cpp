@@ -17,7 +17,7 @@ Type f32(llvm::ArrayRef<int64_t> shape) { return Type(DType::f32, shape); }
 
 auto near(std::vector<double> expected) { return Pointwise(DoubleNear(1e-12), std::move(expected)); }
 
-/// Results 0 to `results`: only o may meet a cotangent.
+/// Returns the first `results` results. Only o may have a cotangent.
 BuildFunction attend(AttentionAttributes attributes, unsigned results = 1) {
   return [attributes, results](Builder &builder, llvm::ArrayRef<Value *> inputs) {
     Node *node = builder.create(Op::attention, inputs, attributes);
@@ -80,7 +80,7 @@ OP_TEST(attention, OfAQueryWhoseKeysAreAllHiddenByTheLeastFloatSharesItsDerivati
   EXPECT_THAT(gradients[2].values, near({0.5, 0.5}));
 }
 
-/// The same meaning from matmul, add and softmax, on [B,H,S,D].
+/// The same computation built from matmul, add and softmax, on [B,H,S,D].
 BuildFunction decomposed(double scale) {
   return [scale](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
     Value *scores = builder.matmul(inputs[0], inputs[1], false, true);
@@ -137,7 +137,7 @@ OP_TEST(attention, HasTheDerivativeInBothLayouts) {
   }
 }
 
-/// k or v with every head `times` in a row.
+/// k or v with every head repeated `times` times consecutively.
 Value *repeated(Builder &builder, Value *x, int64_t headAxis, int64_t times) {
   Shape shape(x->type().shape());
   shape.insert(shape.begin() + headAxis + 1, 1);

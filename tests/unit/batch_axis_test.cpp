@@ -1,4 +1,5 @@
-// Where the batch is, and that dropout follows it: on random graphs, and for the layouts that exporters write.
+// The analysis of the batch axis, and dropout that follows it: on random graphs, and for the layouts that exporters
+// write.
 #include "ir/builder.h"
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
@@ -74,7 +75,7 @@ public:
 
 // ---- Random graphs
 
-/// Grows a graph by random nodes; values that the whole batch shares are left aside.
+/// Grows a graph by random nodes. Values that are shared by the entire batch are not used further.
 class RandomGraph : public Graph {
 public:
   explicit RandomGraph(unsigned seed) : generator(seed) {
@@ -104,7 +105,7 @@ private:
     }
   }
 
-  /// None where the shape rule says no.
+  /// Returns nothing if the shape rule rejects the operands.
   template <class A>
   std::optional<Node *> make(Op op, llvm::ArrayRef<Value *> operands, A attributes) {
     return made(b.tryCreate(op, operands, std::make_unique<Attributes<A>>(std::move(attributes))));
@@ -361,7 +362,7 @@ TEST(BatchAxis, SeesThroughIndices) {
 
 // ---- Dropout
 
-/// A net with the batch in front, behind the sequence, and merged with it on both sides.
+/// A net with the batch axis first, after the sequence axis, and merged with it in both orders.
 std::unique_ptr<Graph> dropoutNet(int64_t batch) {
   auto graph = std::make_unique<Graph>();
   Builder &b = graph->b;
@@ -386,7 +387,7 @@ std::vector<std::string> keyed(Graph &graph) {
   return remarks;
 }
 
-/// The outputs of all ranks, one after the other, for a batch of ones.
+/// The concatenated outputs of all ranks for a batch of ones.
 std::vector<double> outputs(Graph &graph, int64_t ranks, double step) {
   std::vector<Tensors> inputs(ranks);
   for (Tensors &own : inputs)
@@ -414,7 +415,7 @@ TEST(KeyRandomness, MasksFollowSamplesOverAnyNumberOfRanks) {
     EXPECT_EQ(all, alone) << ranks << " ranks";
     EXPECT_NE(outputs(*graph, ranks, 2), alone);
   }
-  // Six masks that know nothing of each other keep one element in 64.
+  // Six independent masks keep one element in 64.
   int64_t kept = llvm::count_if(alone, [](double y) { return y != 0; });
   double expected = samples * 12 / 64.0;
   EXPECT_NEAR(static_cast<double>(kept), expected, 4 * std::sqrt(expected));

@@ -1,5 +1,5 @@
-// Steps with batch norm: running statistics move once per micro-step, by PyTorch's rule, and are equal on all ranks;
-// every stage computes what the train stage says; synced statistics are those of the whole batch.
+// Steps with batch norm. Running statistics are updated once per micro-step, by PyTorch's rule, and are equal on all
+// ranks. Every stage computes the same as the train stage. Synced statistics are those of the entire batch.
 #include "ir/builder.h"
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
@@ -49,7 +49,8 @@ void addState(Module &module, const std::string &name, const Shape &shape, bool 
   module.addState(std::move(state));
 }
 
-/// logits = relu(norm(relu(norm(x)) w1)) w2, the norms by other statistics: of the data, and of what is trained.
+/// logits = relu(norm(relu(norm(x)) w1)) w2. The first norm has statistics of the data, the second those of values that
+/// depend on trained parameters.
 std::unique_ptr<Module> makeNet(const Cut &cut) {
   auto module = std::make_unique<Module>();
   for (const char *unit : {"a", "b"}) {
@@ -89,7 +90,7 @@ std::unique_ptr<Module> compile(const Cut &cut, Stage stage) {
   options.choices.strategy = cut.strategy;
   options.shardDegree = cut.strategy == Strategy::hybridShard ? 2 : -1;
   options.loss.kind = LossKind::crossEntropy;
-  options.optimizer.kind = "sgd";
+  options.optimizer.kind = OptimizerKind::sgd;
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0}, {"momentum", 0}, {"dampening", 0}};
   auto module = makeNet(cut);
   PlainTarget target;
@@ -114,7 +115,7 @@ std::unique_ptr<Module> compile(const Cut &cut, Stage stage) {
   return module;
 }
 
-/// By rank of the train stage, the global batch in order.
+/// The global batch in order, split by ranks of the train stage.
 std::vector<Tensors> pieces(int64_t batch) {
   std::mt19937 generator(3);
   std::normal_distribution<double> normal(5, 2);
@@ -143,7 +144,7 @@ Tensors startValues(const Module &module) {
   return values;
 }
 
-/// Parameters and running statistics after `steps` steps; on every rank the same.
+/// Parameters and running statistics after `steps` steps. EXPECTs equal running statistics on all ranks.
 Tensors trained(const Module &module, const Cut &cut, int steps) {
   EvaluationState state = makeEvaluationState(module, startValues(module));
   const std::vector<Tensors> inputs = pieces(samples / (cut.ranks * cut.microSteps));
@@ -190,7 +191,7 @@ TEST(BatchNormStatistics, SyncedOnesAreThoseOfTheWholeBatch) {
   expectClose(trained(*compile(apart, Stage::planned), apart, 2), trained(*compile(whole, Stage::train), whole, 2));
 }
 
-/// By PyTorch's rule, of the data alone: each micro-step moves by the average over its ranks.
+/// Checks the norm of the data against PyTorch's rule. Each micro-step moves by the average over its ranks.
 TEST(BatchNormStatistics, MoveOncePerMicroStepByTheUnbiasedVariance) {
   const Cut cut{2, 3};
   auto module = compile(cut, Stage::planned);
@@ -219,7 +220,7 @@ TEST(BatchNormStatistics, MoveOncePerMicroStepByTheUnbiasedVariance) {
   }
 }
 
-/// What the checker says of the plan when every `from` in its text is `to`.
+/// The checker's error for the plan with every `from` in its text replaced by `to`.
 std::string faultOf(const Cut &cut, llvm::StringRef from, llvm::StringRef to) {
   std::string text = toText(*compile(cut, Stage::planned));
   size_t at = text.find(from);
@@ -232,8 +233,8 @@ std::string faultOf(const Cut &cut, llvm::StringRef from, llvm::StringRef to) {
 
 TEST(BatchNormChecker, SeesAnotherMomentumAndAnotherCount) {
   for (const Cut &cut : {Cut{2, 1}, Cut{2, 3}}) {
-    EXPECT_NE(faultOf(cut, "0.75", "0.5"), "");     // what is kept of the old ones
-    EXPECT_NE(faultOf(cut, ", 0.25", ", 0.3"), ""); // what is taken of the new
+    EXPECT_NE(faultOf(cut, "0.75", "0.5"), "");     // weight of the old statistics
+    EXPECT_NE(faultOf(cut, ", 0.25", ", 0.3"), ""); // weight of the new ones
   }
 }
 

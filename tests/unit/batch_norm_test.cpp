@@ -1,4 +1,4 @@
-// batch_norm, its statistics, their derivatives and how running ones move.
+// batch_norm, its statistics, their derivatives and the update of running statistics.
 #include "tests/unit/gradient_check.h"
 #include "gmock/gmock.h"
 

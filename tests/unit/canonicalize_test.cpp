@@ -79,7 +79,7 @@ TEST(FoldConstants, SplatsStaySplats) {
   EXPECT_EQ(g.count(Op::broadcast), 0);
 }
 
-// A chain as deep as a program is long must neither overflow the stack nor take quadratic time.
+// A dependency chain through all nodes must neither overflow the stack nor take quadratic time.
 TEST(GraphPasses, LongChains) {
   Graph g;
   Builder &b = g.b;

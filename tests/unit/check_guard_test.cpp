@@ -1,5 +1,5 @@
-// The checker on norms: in a planned update that is right but for its norm, every gradient must count once, summed over
-// exactly the ranks that it is split over.
+// The schedule checker on gradient norms. In a planned update that is otherwise right, every gradient must count once
+// in the norm and be summed over exactly the ranks that it is split over.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
@@ -31,13 +31,13 @@ struct Program {
   }
 };
 
-/// Hybrid: 2 replicas of 2 ranks. The first unit is whole on every rank.
+/// Hybrid: 2 replicas of 2 ranks. The first unit is unsharded on every rank.
 Program program() {
   PipelineOptions options;
   options.worldSize = 4;
   options.microBatchSize = 3;
   options.loss.kind = LossKind::crossEntropy;
-  options.optimizer.kind = "sgd";
+  options.optimizer.kind = OptimizerKind::sgd;
   options.optimizer.scalars = {{"lr", 0.1}};
   options.optimizer.maxNorm = 1;
   options.choices.strategy = Strategy::hybridShard;
@@ -61,7 +61,7 @@ Program program() {
   return program;
 }
 
-/// The sum of squares of shards: the whole unit's stands before it.
+/// The sum of squares of the shards. The sum of the unsharded unit precedes it.
 Node *sumOfShards(const Program &program) {
   Node *start = program.first(Op::allReduceStart);
   return start ? start->operand(0)->definer() : nullptr;

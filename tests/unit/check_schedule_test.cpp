@@ -1,4 +1,4 @@
-// The schedule checker: a right program passes, and every class of fault put into it is rejected under its label.
+// The schedule checker accepts a correct program, and rejects every class of injected error under its label.
 //
 // tests/check/Inputs holds one training step as a train module and, written by hand, as a planned module for two ranks:
 // two units, prefetched and regathered parameters, reuse of memory across streams, writes in place, an optimizer with
@@ -39,7 +39,7 @@ std::string messageOf(llvm::Error error) { return error ? llvm::toString(std::mo
 
 struct Verdicts {
   std::string planned, translation;
-  /// What the user sees: the first that fails.
+  /// The error that the user sees: that of the first failing check.
   std::string first() const { return planned.empty() ? translation : planned; }
 };
 
@@ -100,7 +100,7 @@ TEST(CheckSchedule, EveryFutureIsWaitedForOnce) {
 
   std::string line = lineWith(text, "%loss = wait");
   std::string twice = replaced(text, line, line + replaced(line, "%loss", "%again"));
-  EXPECT_THAT(check(trainText(), twice).planned, HasSubstr("is waited for a second time"));
+  EXPECT_THAT(check(trainText(), twice).planned, HasSubstr("is waited for twice"));
 
   std::string returned = replaced(without(without(text, "%loss = wait"), "free %ls"), "return %loss", "return %fl");
   EXPECT_THAT(check(trainText(), returned).planned,
@@ -118,7 +118,7 @@ TEST(CheckSchedule, AFutureMayBeCarriedToItsWait) {
   text = replaced(text, "%\"grad.a.p\": f32[32] carry", "%arriving: future<f32[32]> carry(\"grad.a.p\")");
   text = replaced(text, "  %lr = read",
                   "  %grad.a.p = wait %arriving : f32[32] on(compute) at(window+0x300)\n  %lr = read");
-  // Its operand is carried along: it is being sent until the wait.
+  // Its operand is carried as well, because it is being sent until the wait.
   EXPECT_THAT(check(trainText(), text).planned, StartsWith("(S2) micro_step: %gap is never freed"));
   text = replaced(text, "return %loss, %fga, %gb results(\"loss\", ",
                   "return %loss, %gap, %fga, %gb results(\"loss\", \"sent\", ");
@@ -178,18 +178,18 @@ TEST(CheckSchedule, PlacesThatAreInUseDoNotOverlap) {
   EXPECT_THAT(
       moved("%y = matmul %r, %wb : f32[2,4] on(compute) at(private+0xc0)",
             "%y = matmul %r, %wb : f32[2,4] on(compute) at(private+0xa0)"),
-      StartsWith("(S6) micro_step, unit @b: %y of micro_step lies over %r of micro_step, which is still in use"));
+      StartsWith("(S6) micro_step, unit @b: %y of micro_step overlaps %r of micro_step, which is still in use"));
   EXPECT_THAT(moved("id(1) unit(@b) : future<f32[32]> on(comm) at(private+0x200)",
                     "id(1) unit(@b) : future<f32[32]> on(comm) at(private+0x1fc)"),
               StartsWith("(S6)"));
   EXPECT_THAT(moved("work(64 private+0x500)", "work(64 private+0x440)"),
-              HasSubstr("lies over state @a.p.momentum_buffer"));
+              HasSubstr("overlaps state @a.p.momentum_buffer"));
   EXPECT_THAT(moved("work(64 private+0x500)", "work(64 private+0x70)"), StartsWith("(S6)"));
   EXPECT_THAT(moved("field(momentum_buffer) at(private+0x480)", "field(momentum_buffer) at(private+0x440)"),
               StartsWith("(S6)"));
   EXPECT_THAT(moved("setting arena_private_bytes \"4096\"", "setting arena_private_bytes \"1343\""),
               HasSubstr("ends outside the private arena of 1343 bytes"));
-  EXPECT_THAT(moved("setting arena_window_bytes \"4096\"\n", ""), HasSubstr("does not say how large that is"));
+  EXPECT_THAT(moved("setting arena_window_bytes \"4096\"\n", ""), HasSubstr("does not specify its size"));
   EXPECT_THAT(moved("at(private+0xe0)\n    %ls", "at(private+0xe2)\n    %ls"), HasSubstr("is not aligned"));
   EXPECT_THAT(check(trainText(), replacedAll(text, "at(window+0xc0)", "at(private+0x600)")).planned,
               HasSubstr("its operand does not lie in the window"));
@@ -215,12 +215,12 @@ TEST(CheckSchedule, MemoryHoldsTheVersionThatIsRead) {
               StartsWith("(S9) update: the memory of the state already holds its next version"));
   EXPECT_THAT(check(trainText(), without(text, "write @b.p %pb2")).planned,
               StartsWith("(S9) update: state @b.p is overwritten, but no write"));
-  // The old value, after the write.
+  // Uses the old value after the write.
   std::string late =
       "  %fx = all_gather.start %pb over(@shard) ranks(2) id(20) : future<f32[32]> on(comm) at(private+0x200)\n";
   EXPECT_THAT(check(trainText(), replaced(text, write, write + late)).planned,
               StartsWith("(S9) update: the memory of %pb was overwritten before this use"));
-  // %m is gone once %h lies over it.
+  // %h overwrites the memory of %m.
   EXPECT_THAT(check(trainText(), replaced(text, "%r = relu %h", "%r = relu %m")).planned, HasSubstr("%m"));
 }
 
@@ -277,7 +277,7 @@ TEST(CheckTranslation, ParametersLieWhereTheirSegmentSays) {
   std::string text = plannedText();
   EXPECT_THAT(translation(replaced(text, "%ba = view %A offset(32) : f32[4] on(compute) at(private+0x180)\n    %h",
                                    "%ba = view %A offset(16) : f32[4] on(compute) at(private+0x140)\n    %h")),
-              StartsWith("(S8) micro_step, unit @a: no parameter lies at elements 16 to 20"));
+              StartsWith("(S8) micro_step, unit @a: no parameter is at elements 16 to 20"));
   EXPECT_THAT(translation(replaced(text, "offsets(0, 32)", "offsets(0, 36)")), StartsWith("(S8)"));
   EXPECT_THAT(translation(replaced(text, "@a.bias at 32 size 4", "@a.bias at 32 size 8")), StartsWith("(S8)"));
   EXPECT_THAT(translation(replaced(text, "@a.bias at 32 size 4", "@a.bias at 12 size 4")), StartsWith("(S8)"));
@@ -358,7 +358,7 @@ TEST(CheckTranslation, NormsThatAddAreTheNormAndTheAdd) {
                       types + "f32[2]\n  %t, %dg = rms_norm_grad %y, %s, %g, %rstd" + types +
                       "f32[4]\n  %ds = add %s, %t : f32[2,4]\n"
                       "  return %ds, %dg, %y results(\"ds\", \"dg\", \"y\")\n}\n";
-  // The sum lies over what it is made of, and the derivative over its addend.
+  // The sum is placed over its operand, and the derivative over its addend.
   std::string planned = "module @m stage(planned)\n"
                         "setting arena_private_bytes \"1024\"\nsetting arena_window_bytes \"0\"\n"
                         "func @micro_step(%x: f32[2,4] input at(private+0x0), %r: f32[2,4] input at(private+0x20), "
@@ -378,7 +378,7 @@ TEST(CheckTranslation, NormsThatAddAreTheNormAndTheAdd) {
   auto edited = [&](const char *from, const char *to) { return check(train, replaced(planned, from, to)); };
   EXPECT_THAT(edited("%x2, %g, %r", "%r, %g, %x2").translation, StartsWith("(S4)"));
   EXPECT_THAT(edited("%rstd, %d axis", "%rstd, %y axis").translation, StartsWith("(S4)"));
-  // Over an operand that is read again: dx over dy.
+  // Places a result over an operand that is read again: dx over dy.
   EXPECT_THAT(edited("at(private+0x180, private+0x140)", "at(private+0xc0, private+0x140)").planned,
               StartsWith("(S6)"));
 }

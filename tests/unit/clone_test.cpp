@@ -1,4 +1,4 @@
-// A clone prints as its original at every stage, and what becomes of it does not change the original.
+// A clone prints like its original at every stage, and changes to the clone do not affect the original.
 #include "frontend/driver/compile.h"
 #include "ir/builder.h"
 #include "ir/clone.h"

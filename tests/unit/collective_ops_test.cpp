@@ -34,7 +34,7 @@ BuildFunction batchSumOf() {
   };
 }
 
-/// The one result of every rank, whose one input is the row of that rank.
+/// The only result of every rank. Its only input is the row of that rank.
 std::vector<std::vector<double>> onRanks(const BuildFunction &build, const std::vector<std::vector<double>> &rows) {
   std::vector<std::vector<HostTensor>> inputs;
   for (const std::vector<double> &row : rows)
@@ -137,7 +137,7 @@ OP_TEST(batchSum, AddsUpIntegers) {
 OP_TEST(batchSum, HasTheDerivativeOfAllRanksLosses) {
   for (int64_t ranks : {1, 2, 3})
     checkGradients({.inputs = {{f32({2, 3})}}, .build = batchSumOf(), .ranks = ranks});
-  // Through something nonlinear on both sides, as loss / count is.
+  // Nonlinear in both operands, as loss / count is.
   auto build = [](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
     Value *sum = builder.unary(Op::batchSum, builder.mul(inputs[0], inputs[0]));
     return {builder.mul(sum, inputs[1]), inputs[0]};

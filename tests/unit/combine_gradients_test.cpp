@@ -1,4 +1,4 @@
-// Sums of padded parts keep their value when the parts are put side by side.
+// Sums of padded parts keep their value when the parts are concatenated.
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
@@ -40,7 +40,7 @@ protected:
     ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error)) << toText(module);
   }
 
-  /// Runs the pass; integers keep every sum exact.
+  /// Runs the pass. Integer values keep every sum exact.
   void expectSameValue(Value *result) {
     b.ret({result}, {"y"});
     std::vector<double> before = valuesNow();

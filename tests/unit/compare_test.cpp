@@ -1,4 +1,4 @@
-// What the comparator of all tests must see.
+// Differences that the comparator of all tests must detect.
 #include "tests/compare/compare.h"
 
 #include "runtime/common/bfloat16.h"

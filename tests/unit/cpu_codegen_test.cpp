@@ -1,4 +1,4 @@
-// The table of emitters and the pieces of text they are made of.
+// The table of emitters, and the text helpers that they use.
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
 #include "codegen/common/section.h"
@@ -57,8 +57,8 @@ TEST(CpuText, BroadcastStridesAreZeroWhereAnOperandStretches) {
   EXPECT_EQ(broadcastStridesOf({}, {2}), (Shape{0}));
 }
 
-/// Four ranks in two copies of two shards. The update gathers into a replica; what it starts last, the next step waits
-/// for; micro_step leaves a reduction to the update.
+/// Four ranks: two replicas of two shards. The update gathers into a replica and waits for a reduction that micro_step
+/// starts. The next step waits for the last collective of the update.
 constexpr llvm::StringLiteral hybridText = R"(
 module @hybrid stage(planned) mesh(shard = 2, replicate = 2 stride 2, world = 4)
 decisions own_reduce_communicator
@@ -135,7 +135,7 @@ TEST(CpuProgram, WaitsForWhatAnotherFunctionStarted) {
 }
 
 TEST(CpuProgram, StartsBeforeTheFirstStepWhatTheStepBeforeStarts) {
-  // From the state: the value that the update wrote there is of no step yet.
+  // Gathers from the state, because no update has written its value yet.
   EXPECT_THAT(emitted(hybridText, "program.cpp"),
               testing::HasSubstr("  if (tickets[3].sequence == 0) // no step before\n"
                                  "    tickets[3] = allGatherStart(c, 3, W + 0x40, t0, 128);\n"

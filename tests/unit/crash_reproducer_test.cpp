@@ -1,4 +1,4 @@
-// A pass that dies, be it because the stack ends, leaves the module it was given and exit code 70.
+// A pass that crashes, even by a stack overflow, leaves the module that it was given and exit code 70.
 #include "frontend/driver/crash_reproducer.h"
 
 #include "ir/text/text.h"
@@ -13,7 +13,7 @@ namespace {
 
 volatile bool isEndless = true;
 
-// NOLINTNEXTLINE(misc-no-recursion): the end of the stack is what is wanted
+// NOLINTNEXTLINE(misc-no-recursion): the stack overflow is intended
 int endStack(int depth) {
   volatile char frame[4096];
   frame[0] = static_cast<char>(depth);

@@ -1,4 +1,4 @@
-// Which target a program is for that names none: a device alone is not enough, this fsdpc must build for it.
+// The default target of a program. A device alone is not enough: this fsdpc must be able to build for it.
 #include "frontend/compilation/program_target.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -7,7 +7,7 @@
 namespace fsdpc {
 namespace {
 
-/// An empty file in the place of the driver's device node.
+/// An empty file instead of the driver's device node.
 class DefaultTarget : public testing::Test {
 protected:
   DefaultTarget() {

@@ -247,7 +247,7 @@ OP_TEST(select, GivesExactZerosToWhatIsNotChosen) {
   BuildFunction build = [](Builder &b, llvm::ArrayRef<Value *> x) {
     return Results{b.select(x[0], b.unary(Op::sqrt, x[1]), x[2])};
   };
-  // sqrt'(0) is infinite: 0 times it would be NaN, but a cotangent that never arrives is 0.
+  // sqrt'(0) is infinite, and 0 times it would be NaN. An operand that is not chosen gets an exact zero instead.
   std::vector<HostTensor> inputs = {tensorOf(Type(DType::boolean, {2}), {1, 0}),
                                     tensorOf(Type(DType::f32, {2}), {4, 9}), tensorOf(Type(DType::f32, {2}), {-1, -2})};
   expectNear(valuesOf(inputs, build)[0].values, {2, -2});

@@ -1,5 +1,5 @@
-// The reference evaluator: functions and carried values, states and shards, ranks, and the faults it finds while
-// running.
+// The reference evaluator: functions and carried values, states and shards, ranks, and the errors that it finds at run
+// time.
 #include "tests/unit/gradient_check.h"
 
 #include <limits>
@@ -40,7 +40,7 @@ struct Program {
   llvm::Expected<RankResults> run(llvm::ArrayRef<FunctionKind> kinds, Inputs inputs, EvaluationState &state) {
     return evaluate(module, kinds, inputs, state);
   }
-  /// The message of a run that must fail; without inputs.
+  /// The error message of a run without inputs, which must fail.
   std::string fault(llvm::ArrayRef<FunctionKind> kinds) {
     EvaluationState state = makeEvaluationState(module, {});
     llvm::Expected<RankResults> results = run(kinds, Inputs(module.worldSize()), state);
@@ -176,7 +176,7 @@ TEST(Evaluate, AChainOfAHundredThousandNodesNeedsNoDeepStack) {
   EXPECT_EQ((*results)[0].at("y").values, Values{100001});
 }
 
-// ---- faults that show while running
+// ---- errors at run time
 
 TEST(Evaluate, FindsAUseAfterFree) {
   Program program(1, Stage::async);

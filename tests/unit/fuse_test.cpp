@@ -1,4 +1,4 @@
-// Elementwise chains become one loop, also where reshapes part them; values stay what they were.
+// Elementwise chains become one loop, also across reshapes. Values do not change.
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
@@ -15,7 +15,7 @@ namespace {
 
 class Fuse : public testing::Test {
 protected:
-  /// The one stage that knows `fused`; passes look at nodes, not at the stage.
+  /// Uses a stage that allows `fused`. Passes look at nodes, not at the stage.
   Fuse() : step(*module.addFunction(FunctionKind::microStep)), b(step) { module.stage = Stage::sharded; }
 
   Value *input(Shape shape) {
@@ -36,7 +36,7 @@ protected:
     }
   }
 
-  /// Runs the passes; neither changes a bit.
+  /// Runs the passes. Results must stay bitwise identical.
   void expectSameValue(llvm::ArrayRef<Value *> results) {
     std::vector<std::string> names;
     for (size_t i = 0; i < results.size(); ++i)
@@ -109,7 +109,7 @@ TEST_F(Fuse, LeavesBroadcastsAlongOtherDimsAlone) {
   Value *h = b.matmul(input({6, 4}), input({4, 4}));
   Value *scaled = b.mul(h, b.broadcast(input({6, 1}), h->type().shape()));
   Value *once = b.add(b.reshape(scaled, {2, 3, 4}), input({2, 3, 4}));
-  // The last dim is cut: not even a bias may follow.
+  // The reshape splits the last dim, so not even a bias may be fused across it.
   Value *cut = b.reshape(biased(once), {2, 3, 2, 2});
   expectSameValue({b.add(cut, input({2, 3, 2, 2}))});
   EXPECT_EQ(count(Op::fused), 3);

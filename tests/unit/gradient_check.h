@@ -15,7 +15,7 @@
 
 namespace fsdpc {
 
-/// Builds what is under test from the function's arguments and returns its results.
+/// Builds the function under test from its arguments and returns its results.
 using BuildFunction = std::function<llvm::SmallVector<Value *, 4>(Builder &builder, llvm::ArrayRef<Value *> inputs)>;
 
 struct GradientInput {
@@ -35,10 +35,10 @@ struct GradientCase {
 
 /// EXPECTs that for loss = sum over float results of <fixed random weights, result>, the gradient built from the ops'
 /// derivatives equals central differences, for every element of every differentiable input of every rank. An input no
-/// result depends on must get no cotangent or a zero one. Int results take no part. Records the ops used (OP_TEST).
+/// result depends on must get no cotangent or a zero one. Int results are ignored. Records the ops used (OP_TEST).
 void checkGradients(const GradientCase &gradientCase);
 
-/// As checkGradients, but returns the mismatch as text (empty: none), so that a test can ask for one.
+/// Like checkGradients, but returns the mismatch as text (empty: none), so that a test can expect one.
 std::string gradientMismatch(const GradientCase &gradientCase);
 
 /// Gradients of sum(results x seeds) by the ops' derivatives, per input (empty tensor for inputs that get no
@@ -66,7 +66,7 @@ std::string inferMessage(Op op, llvm::ArrayRef<Type> operands, A attributes) {
 llvm::SmallVector<Type, 4> inferredTypes(Op op, llvm::ArrayRef<Type> operands,
                                          std::unique_ptr<AttributesBase> attributes = nullptr);
 
-/// For tests that run a module of their own: counts the ops of all its functions as exercised.
+/// For tests that run their own module: counts the ops of all its functions as exercised.
 void recordExercisedOps(const Module &module);
 
 // ---- which op has a test: op_table_test.cpp walks the table and fails for ops without one
@@ -74,7 +74,7 @@ void recordExercisedOps(const Module &module);
 bool registerOpTest(Op op);
 bool hasOpTest(Op op);
 
-/// Fails the running test, on leaving it, if the op was not part of anything it ran.
+/// Fails the running test on scope exit if the test never ran the op.
 class OpTestScope {
 public:
   explicit OpTestScope(Op op);
@@ -84,8 +84,8 @@ private:
   Op op;
 };
 
-/// A test of one op, known to the table walk: OP_TEST(softmax, RowsSumToOne) { ... }. The op is named by its
-/// enumerator.
+/// A test of one op, registered for the walk over the op table: OP_TEST(softmax, RowsSumToOne) { ... }. The op is named
+/// by its enumerator.
 #define OP_TEST(op, Sentence)                                                                                          \
   [[maybe_unused]] static const bool op##Sentence##Registered = ::fsdpc::registerOpTest(::fsdpc::Op::op);              \
   static void op##Sentence##Body();                                                                                    \

@@ -1,4 +1,4 @@
-// The tools of gradient_check.h, and tests that they notice what they are for.
+// The tools of gradient_check.h, and tests that they find the errors they are for.
 #include "tests/compare/compare.h"
 #include "tests/unit/gradient_check.h"
 
@@ -124,7 +124,7 @@ private:
   llvm::DenseMap<Value *, Value *> cotangents;
 };
 
-/// Appends the reverse sweep and a return of the cotangents; which inputs have one is told in `present`.
+/// Appends the reverse sweep and a return of the cotangents. `present` receives which inputs have one.
 void appendGradients(BuiltFunction &built, llvm::ArrayRef<HostTensor> seeds, llvm::ArrayRef<bool> differentiate,
                      std::vector<bool> &present) {
   llvm::SmallVector<Value *, 4> wanted;
@@ -330,7 +330,7 @@ TEST(GradientCheck, AcceptsARightDerivative) {
 }
 
 TEST(GradientCheck, NoticesADerivativeThatIsMissing) {
-  // Through an integer no cotangent flows, but the numbers still move.
+  // No cotangent flows through an integer, but the values still change.
   GradientCase stopped{.inputs = {{row, 1, 2}}, .build = [](Builder &b, llvm::ArrayRef<Value *> x) {
                          Value *whole = b.cast(b.mul(x[0], b.constantLike(x[0], 1e9)), DType::i64);
                          return llvm::SmallVector<Value *, 4>{b.cast(whole, DType::f32)};

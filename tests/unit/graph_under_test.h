@@ -1,4 +1,4 @@
-// A graph under construction and what passes make of it, for tests.
+// A graph under construction and the passes to run on it, for tests.
 #pragma once
 
 #include "ir/builder.h"
@@ -42,7 +42,7 @@ public:
   }
   void result(Value *value) { b.ret({value}, {"y"}); }
 
-  /// Runs the passes; the result must stay what it was.
+  /// Runs the passes. The result must not change.
   void run(std::initializer_list<const Pass *> passes) {
     HostTensor before = value();
     runBlindly(passes);
@@ -54,7 +54,7 @@ public:
       ASSERT_LE(errorOf(after.values[i], before.values[i]), 2e-4 + 1e-4 * size) << toText(module);
     }
   }
-  /// For what would take too long or too much memory to evaluate.
+  /// Runs the passes on a graph that would take too long or too much memory to evaluate.
   void runBlindly(std::initializer_list<const Pass *> passes, const PipelineOptions &options = {}) {
     for (const Pass *pass : passes) {
       PlainTarget target;

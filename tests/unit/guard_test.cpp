@@ -1,6 +1,6 @@
-// What guards an update: the norm is exact and knows no order; clipping is torch's; the dynamic loss scale follows the
-// two scalers it stands for, which are written down once more from what they say of themselves (tests/scaler has
-// recordings of both).
+// Guards of an update. The norm is exact and does not depend on the order of the sum. Clipping is torch's. The dynamic
+// loss scale follows the scalers of torch and DeepSpeed, which are reimplemented here from their documentation
+// (tests/scaler has recordings of both).
 #include "ir/ops/guard.h"
 #include "tests/unit/gradient_check.h"
 #include "gmock/gmock.h"
@@ -36,7 +36,7 @@ struct Clipped {
   bool applies;
 };
 
-/// Of one accumulator per group of tensors. `maxNorm` and `lossScale` 0: there is none.
+/// Clips with one accumulator per group of tensors. 0 for `maxNorm` or `lossScale` means none.
 Clipped clip(const std::vector<std::vector<Numbers>> &groups, double maxNorm = 0, double lossScale = 0,
              double lossValue = 1) {
   std::vector<HostTensor> inputs;
@@ -56,8 +56,8 @@ Clipped clip(const std::vector<std::vector<Numbers>> &groups, double maxNorm = 0
   return {results[0].values[0], results[1].values[0], results[2].values[0] != 0};
 }
 
-/// Numbers of both signs over the whole range of f32, the smallest and the largest included.
-Numbers numbersOfAllSizes(size_t count) {
+/// Values of both signs over the full range of f32, including the smallest and the largest.
+Numbers valuesOfAllMagnitudes(size_t count) {
   std::mt19937_64 random(7);
   Numbers values = {0, -0.0, 0x1p-149, -0x1.fffffep+127};
   while (values.size() < count)
@@ -67,7 +67,7 @@ Numbers numbersOfAllSizes(size_t count) {
 }
 
 OP_TEST(squareSum, IsTheSameInAnyOrderAndAnyCut) {
-  Numbers values = numbersOfAllSizes(1000), shuffled = values;
+  Numbers values = valuesOfAllMagnitudes(1000), shuffled = values;
   std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(3));
   const Numbers sum = squareSumOf({values});
   EXPECT_EQ(sum, squareSumOf({shuffled}));
@@ -78,7 +78,7 @@ OP_TEST(squareSum, IsTheSameInAnyOrderAndAnyCut) {
 }
 
 OP_TEST(squareSum, LosesNothing) {
-  // (1 + 2^-24)^2 beside 1: the smallest addend is 2^-298, far below what any float beside it would keep.
+  // The smaller addend is 2^-298. No float sum would keep it next to the larger one.
   const Numbers sum = squareSumOf({{0x1p-149, 0x1p+127}});
   EXPECT_EQ(sum[0], 1);
   EXPECT_EQ(sum[(2 * 127 + 298) / 32], std::ldexp(1, (2 * 127 + 298) % 32));
@@ -124,7 +124,7 @@ OP_TEST(clipNorm, RefusesStepsThatAreNotFinite) {
   EXPECT_FALSE(clip({{{1, infinity}}}).applies);
   EXPECT_FALSE(clip({{{1}}}, 1, 0, std::nan("")).applies);
   EXPECT_FALSE(clip({{{1}}}, 1, 0, infinity).applies);
-  // Two of the largest numbers are fine, their norm is none.
+  // Two of the largest values are finite, but their norm is not.
   EXPECT_FALSE(clip({{{0x1.fffffep+127, 0x1.fffffep+127}}}, 1).applies);
   EXPECT_EQ(clip({{{infinity}}}, 1).scale, 0);
 }
@@ -163,7 +163,7 @@ OP_TEST(spikeGuard, HoldsBackNormsFarAboveThoseBefore) {
   Numbers norms;
   for (int i = 0; i < 20; ++i) {
     norms.push_back(normal(random));
-    EXPECT_TRUE(applies(norms.back(), true, 1e-9)) << "too few to judge";
+    EXPECT_TRUE(applies(norms.back(), true, 1e-9)) << "too few to checkOutcome";
   }
   double sum = 0, squares = 0;
   for (double norm : norms)
@@ -226,8 +226,8 @@ struct TorchScale {
   }
 };
 
-/// DeepSpeed's: steps have numbers, the window counts from the one behind the last overflow; hysteresis is how many
-/// overflows the scale bears, and is restored when it grows.
+/// DeepSpeed's scaler. Steps are numbered, and the window counts from the step after the last overflow. Hysteresis is
+/// the number of overflows up to the first that shrinks the scale. It is restored when the scale grows.
 struct DeepSpeedScale {
   double scale, minimum;
   int64_t window, shifts, left = shifts, number = 0, lastOverflow = -1;
@@ -247,7 +247,7 @@ struct DeepSpeedScale {
   }
 };
 
-/// Seldom, in bursts, and never for a while.
+/// Overflows are rare, come in bursts, and are absent for a while.
 bool overflowsAt(int step, std::mt19937 &random) {
   const int phase = step / 500 % 5;
   const unsigned oneIn[] = {40, 4, 1000000, 15, 300};

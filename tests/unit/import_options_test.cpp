@@ -1,4 +1,4 @@
-// What the command line says to the importer.
+// Command-line options of the importer.
 #include "frontend/options/resolve.h"
 #include <gmock/gmock.h>
 

@@ -16,7 +16,7 @@ Type i64(llvm::ArrayRef<int64_t> shape) { return Type(DType::i64, shape); }
 
 auto near(std::vector<double> expected) { return Pointwise(DoubleNear(1e-12), std::move(expected)); }
 
-/// The terms, and with results = 2 lse, which may not meet a cotangent.
+/// Returns the terms and, if results = 2, lse, which must not have a cotangent.
 BuildFunction lossOf(Op op, LossAttributes attributes, unsigned results = 1) {
   return [=](Builder &builder, llvm::ArrayRef<Value *> inputs) {
     Node *node = builder.create(op, inputs, attributes);

@@ -1,4 +1,4 @@
-// Every loss is what its formula says of the global batch, on any number of ranks, and its gradient is its derivative.
+// Every loss equals its formula over the global batch, on any number of ranks, and its gradient is its derivative.
 #include "ir/eval/evaluate.h"
 #include "passes/runner.h"
 #include "tests/unit/plain_target.h"
@@ -35,7 +35,7 @@ protected:
     options.loss.kind = *choiceFrom<LossKind>(tested.kind);
     options.loss.reduction = *choiceFrom<LossReduction>(tested.reduction);
     options.loss.labelSmoothing = tested.labelSmoothing;
-    options.optimizer.kind = "sgd";
+    options.optimizer.kind = OptimizerKind::sgd;
     options.optimizer.scalars = {{"lr", 0.1}};
     module = SmallNet::make(options.microBatchSize);
     std::vector<std::string> remarks;

@@ -68,7 +68,7 @@ OP_TEST(matmul, AddsABiasToEveryRow) {
 }
 
 OP_TEST(matmul, RoundsTheSumWithItsBiasOnce) {
-  // 256 + 1 is no bf16, so a sum that is rounded first loses one of them.
+  // 256 + 1 is not representable in bf16, so a sum that is rounded early loses one of them.
   HostTensor a = tensorOf(Type(DType::bf16, {1, 2}), {256, 1}), b = tensorOf(Type(DType::bf16, {2, 1}), {1, 1});
   HostTensor bias = tensorOf(Type(DType::bf16, {1}), {1});
   EXPECT_EQ(valuesOf({a, b, bias},

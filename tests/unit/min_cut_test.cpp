@@ -19,8 +19,8 @@ int64_t valueOf(const std::vector<Edge> &edges, const std::vector<bool> &sinkSid
   return value;
 }
 
-/// Source 0, sink 1. Of the least cuts the one with the fewest nodes on the sink's side.
-std::vector<bool> leastCut(uint32_t nodes, const std::vector<Edge> &edges) {
+/// Source 0, sink 1. Returns the minimum cut with the fewest nodes on the sink side.
+std::vector<bool> minCut(uint32_t nodes, const std::vector<Edge> &edges) {
   std::vector<bool> best;
   for (uint32_t set = 0; set < 1u << nodes; ++set) {
     if ((set & 3) != 2)
@@ -48,7 +48,7 @@ TEST(MinCut, IsTheLeastOfAllCutsAndTheNearestToTheSink) {
                        static_cast<int64_t>(random() % 5)});
       graph.addEdge(edges.back().from, edges.back().to, edges.back().capacity);
     }
-    EXPECT_EQ(graph.sinkSide(0, 1), leastCut(nodes, edges)) << "round " << round;
+    EXPECT_EQ(graph.sinkSide(0, 1), minCut(nodes, edges)) << "round " << round;
   }
 }
 

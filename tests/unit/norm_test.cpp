@@ -72,7 +72,7 @@ OP_TEST(softmax, OfAnEmptyTensorIsEmpty) {
   EXPECT_TRUE(valuesAlong(Op::softmax, 1, {HostTensor(f32({2, 0}))}).empty());
 }
 
-/// What softmax, log_softmax and their derivatives share; the derivatives take y and dy.
+/// Constraints shared by softmax, log_softmax and their derivatives. The derivatives take y and dy.
 void expectAxisConstraints(Op op, bool gradient) {
   auto message = [&](Type type, int64_t axis) {
     std::vector<Type> operands(gradient ? 2 : 1, type);
@@ -95,7 +95,7 @@ TEST(SoftmaxFamily, ReportsEveryBrokenConstraint) {
   expectAxisConstraints(Op::logSoftmaxGrad, true);
 }
 
-/// A norm's results 0 to `results`: only y may meet a cotangent.
+/// Returns the first `results` results of a norm. Only y may have a cotangent.
 BuildFunction norm(Op op, NormAttributes attributes, unsigned results) {
   return [=](Builder &builder, llvm::ArrayRef<Value *> inputs) {
     Node *node = builder.create(op, inputs, attributes);
@@ -168,7 +168,7 @@ OP_TEST(layerNorm, NormalisesTheSumWithAResidualAndGivesIt) {
 OP_TEST(rmsNorm, NormalisesTheSumRoundedToItsType) {
   Type bf16(DType::bf16, {1, 2});
   std::vector<HostTensor> inputs = {tensorOf(bf16, {256, 256}), tensorOf(Type(DType::bf16, {2}), {1, 1}),
-                                    tensorOf(bf16, {1, 0})}; // 257 is no bf16: a tie, to the even 256
+                                    tensorOf(bf16, {1, 0})}; // 257 is not a bf16 value: a tie, rounded to the even 256
   std::vector<HostTensor> results = valuesOf(inputs, norm(Op::rmsNorm, {1, 0}, 3));
   EXPECT_THAT(results[2].values, near({256, 256}));
   EXPECT_THAT(results[1].values, near({1.0 / 256}));
@@ -182,7 +182,8 @@ OP_TEST(rmsNormGrad, AddsItsAddendToTheRoundedCotangent) {
   auto build = [](Builder &builder, llvm::ArrayRef<Value *> operands) -> llvm::SmallVector<Value *, 4> {
     return {builder.create(Op::rmsNormGrad, operands, NormAttributes{1, 1e-5})->result(0)};
   };
-  // x is 0 where dy is not: dx is 130.008, which is 130, and 257 is a tie, to the even 256; 257.008 would be 258.
+  // x is 0 where dy is not. dx is 130.008, which rounds to 130. 257 is a tie and rounds to the even 256, while 257.008
+  // would round to 258.
   EXPECT_THAT(valuesOf(inputs, build)[0].values, near({256, 4}));
 }
 

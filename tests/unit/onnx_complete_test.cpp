@@ -1,4 +1,4 @@
-// Every parameter that the exporter names trains as its author wrote it, or the import refuses by name.
+// Every parameter that the exporter names trains as its author wrote it, or the import refuses the model and names it.
 #include "frontend/onnx/metadata.h"
 #include "frontend/onnx/model.h"
 #include "tests/frontend/exported_checks.h"
@@ -48,7 +48,7 @@ TEST(OnnxComplete, EqualValuesExpandedAlongNoSampleAreRefused) {
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'gate' was stored as 'expand', whose values are all equal"));
 }
 
-/// Two tokens of zeros in front of x, stored as one value; the second was made from one of `others`.
+/// Two tokens of zeros before x, stored as one value. The second is computed from one of `others`.
 ExportedModel twoTokens(llvm::ArrayRef<std::string> others) {
   std::vector<std::string> parameters = {"m.cls_token"};
   parameters.insert(parameters.end(), others.begin(), others.end());
@@ -61,7 +61,7 @@ ExportedModel twoTokens(llvm::ArrayRef<std::string> others) {
   return model;
 }
 
-/// What x = 0 gives where the parameter is all ones: the places that read it.
+/// The result for x = 0 if the parameter is all ones. It shows the positions that read the parameter.
 std::vector<double> resultWithOnesIn(const ImportedModel &imported, llvm::StringRef parameter) {
   HostTensors weights = weightsOf(imported), batch;
   batch["x"] = HostTensor(Type(DType::f32, Shape{2, 2, 3}));
@@ -112,7 +112,7 @@ TEST(OnnxComplete, RowsThatOccurAgainAreRowsOfOneTable) {
 }
 
 TEST(OnnxComplete, RowsMovedBehindAreFoundOnAnyAxis) {
-  // Elements of a row lie along axis 1: rows (1, 2), (3, 4), (1, 2) and so on.
+  // Elements of a row are along axis 1: rows (1, 2), (3, 4), (1, 2) and so on.
   const std::vector<float> values = {1, 3, 1, 2, 4, 2, 3, 1, 3, 4, 2, 4};
   ExportedModel model(llvm::ArrayRef<std::string>("table.weight"));
   model.input("x", {2, 2, 3});
@@ -127,7 +127,7 @@ TEST(OnnxComplete, RowsMovedBehindAreFoundOnAnyAxis) {
 }
 
 TEST(OnnxComplete, RelativePositionsAreNumberedAsVisionModelsDo) {
-  // Places 0 and 1 of a sequence: offsets 0, -1, 1 and 0 are rows 1, 0, 2 and 1, whichever occurs first.
+  // Positions 0 and 1 of a sequence: offsets 0, -1, 1 and 0 are rows 1, 0, 2 and 1, whichever occurs first.
   const std::vector<float> values = {5, 6, 3, 4, 7, 8, 5, 6};
   ExportedModel model(llvm::ArrayRef<std::string>("table"));
   model.input("x", {2, 2, 2});
@@ -141,7 +141,7 @@ TEST(OnnxComplete, RelativePositionsAreNumberedAsVisionModelsDo) {
 }
 
 TEST(OnnxComplete, RelativePositionsOfOneHeadAreATableOfOneColumn) {
-  // The offsets between the places of a 1 x 4 window, of one head: 7 numbers in 16 places.
+  // The offsets between the positions of a 1 x 4 window, for one head: 7 values in 16 positions.
   std::vector<float> values;
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j)
@@ -170,7 +170,7 @@ TEST(OnnxComplete, RowsRepeatedForEveryHeadOfEverySampleAreOneTable) {
   EXPECT_EQ(valuesAtZero(*imported, {2, 2, 2}), std::vector<double>({1, 2, 3, 4, 1, 2, 3, 4}));
 }
 
-/// q(x) + k(x): biases of zeros that the model joined and split, and the exporter stored as one.
+/// q(x) + k(x), with biases that the model concatenated and split, and that the exporter stored as one.
 TEST(OnnxComplete, BiasesThatWereJoinedAreTheLayersAgain) {
   ExportedModel model({"q.weight", "q.bias", "k.weight", "k.bias"});
   model.input("x", {2, 2});
@@ -223,7 +223,7 @@ TEST(OnnxComplete, EqualScalesOfOneModuleAreTwoParameters) {
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());
   EXPECT_TRUE(parameterOf(*imported, "m.scale_1"));
   EXPECT_TRUE(parameterOf(*imported, "m.scale_2"));
-  // The one scale of a module that reads it twice stays one.
+  // A single scale that its module reads twice stays one parameter.
   llvm::Expected<ImportedModel> shared = importOnnx(twoScales({"m.scale_1"}).save(), batchOfTwo());
   ASSERT_TRUE(static_cast<bool>(shared)) << llvm::toString(shared.takeError());
   EXPECT_EQ(shared->parameters.size(), 1u);
@@ -245,7 +245,7 @@ TEST(OnnxComplete, WhatWasComputedIsRefusedUnlessAccepted) {
   EXPECT_EQ(errorOf(model, accepting), "");
   accepting.acceptChanged = "scal";
   EXPECT_THAT(errorOf(model, accepting),
-              testing::HasSubstr("the whole name of no parameter that the exporter changed matches"));
+              testing::HasSubstr("the full name of no parameter that the exporter changed matches"));
 }
 
 TEST(OnnxComplete, NegatedExponentialsAreComputedBack) {
@@ -299,7 +299,7 @@ TEST(OnnxComplete, AFunctionWithADerivativeOfItsOwnIsRefusedUnlessAccepted) {
   EXPECT_EQ(errorOf(model), "");
   source.set_value(caller + "  File \"model.py\", line 97, in forward\n    y = lib.Rounded.apply(\n  " + inside);
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'Rounded' is a torch.autograd.Function"));
-  // One that is known to have the derivative of its forward pass.
+  // A function that is known to have the derivative of its forward pass.
   source.set_value(caller + "  File \"act.py\", line 9, in forward\n    return SwishAutoFn.apply(x)\n" +
                    "  File \"lib/timm/layers/activations_me.py\", line 37, in forward\n    return swish_fwd(x)");
   EXPECT_EQ(errorOf(model), "");
@@ -318,14 +318,14 @@ TEST(OnnxComplete, ABatchNormThatIsGoneBesideWhatRunsWasMerged) {
   model.initializer("one.fc.weight", {2, 2}, {1, 2, 3, 4});
   model.node("MatMul", {"x", "one.fc.weight"}, "linear", "one.fc",
              "aten.linear.default](args = (%x, %p_one_fc_weight)");
-  EXPECT_EQ(errorOf(model).find("two.bn"), std::string::npos); // all of `two` stands idle
+  EXPECT_EQ(errorOf(model).find("two.bn"), std::string::npos); // all of `two` is unused
   model.initializer("two.fc.weight", {2, 2}, {5, 6, 7, 8});
   model.node("MatMul", {"linear", "two.fc.weight"}, "linear_1", "two.fc",
              "aten.linear.default](args = (%linear, %p_two_fc_weight)");
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'two.bn.weight' has no node left"));
 }
 
-/// The inputs of node "add", or where it is kept of the detach, as repaired; the error if there is one.
+/// The repaired graph, or the error.
 struct Repaired {
   std::string error;
   onnx::GraphProto graph;
@@ -341,7 +341,7 @@ struct Repaired {
   }
 };
 
-/// relu(fc(x)), or of x itself, and node `last` of its result, with `statement`.
+/// Repairs relu(fc(x)), or relu(x) if not `isOfParameter`, followed by an Add of `inputs` with `statement`.
 Repaired repairedDetach(bool isOfParameter, bool isKept, std::vector<std::string> inputs, llvm::StringRef statement) {
   ExportedModel model({"fc.weight"});
   model.input("x", {2, 2});

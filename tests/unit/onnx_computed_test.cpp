@@ -1,4 +1,5 @@
-// What the exporter computed elementwise from a parameter is computed back, or refused with the cause.
+// Values that the exporter computed elementwise from a parameter are inverted to the parameter, or refused with the
+// cause.
 #include "frontend/onnx/computed_chain.h"
 #include "frontend/onnx/source_line.h"
 #include "tests/frontend/exported_checks.h"
@@ -56,7 +57,7 @@ TEST(OnnxComputed, StepsInAnOrderThatNothingTellsAreRefused) {
   model.initializer("val_4", {}, {0.25});
   model.initializer("val_5", {}, {3});
   EXPECT_THAT(errorOf(model),
-              HasSubstr("'bias' was computed into 'view' (add, mul), and nothing tells in which order"));
+              HasSubstr("'bias' was computed into 'view' (add, mul), and several orders of the steps fit"));
 }
 
 TEST(OnnxComputed, WhatHasNoInverseIsNamed) {
@@ -67,7 +68,7 @@ TEST(OnnxComputed, WhatHasNoInverseIsNamed) {
   EXPECT_THAT(errorOf(standardized), HasSubstr("batch_norm standardizes weights"));
 }
 
-/// x * mix + exp(x) * (1 - mix), of which the file has mix and 1 - mix.
+/// x * mix + exp(x) * (1 - mix), where the file stores mix and 1 - mix.
 ExportedModel mixture(llvm::ArrayRef<std::string> parameters) {
   ExportedModel model(parameters);
   model.input("x", {2, 3});
@@ -108,7 +109,7 @@ TEST(OnnxComputed, AProductWithAZeroStateIsAConstant) {
   model.folded("sigmoid_1", {3}, {0.5, 0.25, 0.75}, {"a"});
   model.node("Add", {"x", "mul"}, "add", "", "aten.add.Tensor](args = (%x, %mul)");
   model.node("Mul", {"add", "sigmoid_1"}, "mul_1", "", "aten.mul.Tensor](args = (%add, %sigmoid_1)");
-  // A parameter of zero may be what made the product zero.
+  // The product may be zero because the parameter is.
   EXPECT_THAT(errorOf(model), HasSubstr("'a' was computed into 'mul'"));
   model.graph().mutable_initializer(1)->set_float_data(0, 0.625F);
   llvm::Expected<ImportedModel> imported = importOnnx(model.save(), batchOfTwo());
@@ -117,7 +118,7 @@ TEST(OnnxComputed, AProductWithAZeroStateIsAConstant) {
   EXPECT_NEAR(weightsOf(*imported)["a"].values[1], std::log(1.0 / 3), 1e-6);
 }
 
-/// tanh(linear(0) + x W + b): the file has b, in its place.
+/// linear(0) + x W + b, where the file stores b in place of linear(0).
 ExportedModel firstStep(llvm::ArrayRef<float> weight, llvm::ArrayRef<float> result) {
   ExportedModel model({"r.weight_hh_l0", "r.bias_hh_l0"});
   model.input("x", {2, 2});
@@ -148,22 +149,22 @@ TEST(OnnxComputed, AStateThatMayNotBeZeroIsRefused) {
 }
 
 TEST(OnnxComputed, ANumberHasToStandAloneBesideTheAttribute) {
-  const NumberBeside onePlus = {'+', 1, true}, minusTwo = {'-', 2, false};
-  EXPECT_EQ(numberBeside("output = output * (1.0 + self.weight.float())", "weight"), onePlus);
-  EXPECT_EQ(numberBeside("return F.layer_norm(x, self.shape, self.weight.to(x.dtype) - 2, self.bias)", "weight"),
+  const ScalarOperand onePlus = {'+', 1, true}, minusTwo = {'-', 2, false};
+  EXPECT_EQ(findScalarOperand("output = output * (1.0 + self.weight.float())", "weight"), onePlus);
+  EXPECT_EQ(findScalarOperand("return F.layer_norm(x, self.shape, self.weight.to(x.dtype) - 2, self.bias)", "weight"),
             minusTwo);
-  EXPECT_EQ(numberBeside("w = 1 + self.weight", "weight"), onePlus);
+  EXPECT_EQ(findScalarOperand("w = 1 + self.weight", "weight"), onePlus);
   for (llvm::StringRef line :
        {"y = x * 1.0 + self.weight", "y = 1 + self.weight * x", "y = 1 + self.weight_2", "y = one + self.weight",
         "y = self.weight ** 2", "y = (1 + self.weight) * (2 + self.weight)", "y += 1 + self.weight",
         "y = 1 + self.weight[0]", "y = 1 + self.norm.weight", "y = x", "y = inf + self.weight", "", "1 + self.weight("})
-    EXPECT_EQ(numberBeside(line, "weight"), std::nullopt) << line.str();
+    EXPECT_EQ(findScalarOperand(line, "weight"), std::nullopt) << line.str();
 }
 
 TEST(OnnxComputed, EveryStepIsUndone) {
   for (llvm::StringRef operation : {"neg", "exp", "sigmoid", "tanh", "softplus", "reciprocal", "log", "sqrt"}) {
     const ComputedChain chain = {{invertibleOp(operation).str(), std::nullopt, false}};
-    const std::vector<float> stored = {computeForth(chain, 0.3F), computeForth(chain, 1.7F)};
+    const std::vector<float> stored = {evaluateChain(chain, 0.3F), evaluateChain(chain, 1.7F)};
     std::optional<std::vector<float>> back = computeBack(chain, stored);
     ASSERT_TRUE(back) << operation.str();
     EXPECT_NEAR((*back)[1], 1.7F, 1e-6) << operation.str();
@@ -171,7 +172,7 @@ TEST(OnnxComputed, EveryStepIsUndone) {
   for (llvm::StringRef op : {"Add", "Sub", "Mul", "Div"})
     for (bool isFirst : {false, true}) {
       const ComputedChain chain = {{op.str(), 3.0F, isFirst}};
-      std::optional<std::vector<float>> back = computeBack(chain, {computeForth(chain, 1.7F)});
+      std::optional<std::vector<float>> back = computeBack(chain, {evaluateChain(chain, 1.7F)});
       ASSERT_TRUE(back) << op.str();
       EXPECT_NEAR((*back)[0], 1.7F, 1e-6) << op.str();
     }

@@ -1,4 +1,4 @@
-// What layers compute alike from constants alone is one constant, however often the file computes it.
+// A value that layers compute alike from constants alone becomes one constant, however often the file computes it.
 #include "ir/ops/attributes.h"
 #include "tests/frontend/onnx_text.h"
 

@@ -1,4 +1,4 @@
-// Where a function has a kink, its derivative is PyTorch's: zero biases put whole channels there.
+// At a kink of a function, its derivative is PyTorch's. Zero biases put entire channels there.
 #include "tests/frontend/onnx_text.h"
 
 namespace fsdpc {

@@ -1,4 +1,4 @@
-// If, Loop and Scan whose conditions and trip counts are known compute what ONNX says, with the right derivatives.
+// If, Loop and Scan with known conditions and trip counts compute what ONNX specifies, with the right derivatives.
 #include "tests/frontend/onnx_text.h"
 
 namespace fsdpc {

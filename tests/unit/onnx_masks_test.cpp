@@ -1,4 +1,4 @@
-// What a boolean mask hides altogether stays hidden: the exporter's own spelling of it does not.
+// A query whose keys are all masked by a boolean mask sees none of them, unlike in the form that the exporter writes.
 #include "tests/frontend/exported_model.h"
 #include "tests/frontend/fixture.h"
 #include <limits>
@@ -7,7 +7,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The last initializer becomes a Constant node, as exports have them that were not optimized.
+/// Turns the last initializer into a Constant node, as in exports that were not optimized.
 void moveIntoNode(ExportedModel &model, llvm::StringRef name) {
   onnx::NodeProto &node = model.node("Constant", {}, name, "", "");
   onnx::AttributeProto &value = *node.add_attribute();
@@ -18,8 +18,8 @@ void moveIntoNode(ExportedModel &model, llvm::StringRef name) {
   model.graph().mutable_initializer()->RemoveLast();
 }
 
-/// softmax(scores + mask) table, as the exporter writes scaled_dot_product_attention; `target` is what its nodes were
-/// traced from. In the batch below the first query of the first sample sees no key.
+/// softmax(scores + mask) table, as the exporter writes scaled_dot_product_attention. `target` is the op that its nodes
+/// were traced from. In the batch below, the first query of the first sample sees no key.
 std::vector<double> attend(llvm::StringRef target, bool hasGuard = true, bool hasConstantNode = false) {
   ExportedModel model({"table"});
   model.input("scores", {2, 2, 2});

@@ -1,5 +1,5 @@
-// What modules read in another's place, where a statement quotes a value that is gone: parts of a parameter, a
-// parameter in another shape, one of several results, a call of a module that is there.
+// Modules that read values of another module, where a statement quotes a value that no longer exists: parts of a
+// parameter, a parameter in another shape, one of several results, a call of a module that still exists.
 #include "tests/frontend/split_nodes.h"
 
 namespace fsdpc {
@@ -30,15 +30,15 @@ const std::initializer_list<Quote> readersOfParts = {{"a_q", "a", "add 1 add.Ten
 TEST_F(MergedCalls, PartsThatAnotherModuleReadsAreOfItsOwnParameter) {
   load(partsOfABias, {{"p_a", "a.bias"}, {"p_b", "b.bias"}}, readersOfParts);
   for (const char *node : {"a_q", "a_k"})
-    EXPECT_THAT(inputsBehind(node, 1), ElementsAre("a.bias", "sizes"));
+    EXPECT_THAT(inputsOfProducer(node, 1), ElementsAre("a.bias", "sizes"));
   for (const char *node : {"b_q", "b_k"})
-    EXPECT_THAT(inputsBehind(node, 1), ElementsAre("b.bias", "sizes"));
+    EXPECT_THAT(inputsOfProducer(node, 1), ElementsAre("b.bias", "sizes"));
   EXPECT_NE(inputsOf("b_q")[1], inputsOf("b_k")[1]);
 }
 
 TEST_F(MergedCalls, PartsThatAModuleWithoutSuchAParameterReadsAreShared) {
   load(partsOfABias, {{"p_a", "a.bias"}, {"p_b", "b.other"}}, readersOfParts);
-  EXPECT_THAT(inputsBehind("b_q", 1), ElementsAre("a.bias", "sizes"));
+  EXPECT_THAT(inputsOfProducer("b_q", 1), ElementsAre("a.bias", "sizes"));
   EXPECT_EQ(model.graph().node_size(), 5);
 }
 
@@ -94,9 +94,9 @@ agraph (float[2,2] x) => (float[2,1] y)
         {"a", "a.l", "linear 1 linear.default(%getitem, %p_a)"},
         {"b", "b.l", "linear_1 1 linear.default(%getitem_3, %p_b)"},
         {"add", "", "y 1 add.Tensor(%linear, %linear_1)"}});
-  EXPECT_THAT(inputsBehind("a", 0),
+  EXPECT_THAT(inputsOfProducer("a", 0),
               ElementsAre("x", "a.bn.weight", "a.bn.bias", "a.bn.running_mean", "a.bn.running_var"));
-  EXPECT_THAT(inputsBehind("b", 0),
+  EXPECT_THAT(inputsOfProducer("b", 0),
               ElementsAre("x", "b.bn.weight", "b.bn.bias", "b.bn.running_mean", "b.bn.running_var"));
   EXPECT_THAT(ambiguous, IsEmpty());
 }

@@ -1,4 +1,4 @@
-// Pads, pools, convolutions, resizing and Col2Im: what ONNX says of their variants.
+// Pads, pools, convolutions, resizing and Col2Im, in the variants that ONNX specifies.
 #include "tests/unit/onnx_reference_case.h"
 
 namespace fsdpc {

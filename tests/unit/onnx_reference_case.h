@@ -1,5 +1,5 @@
-// Graphs whose results others computed: ONNX's reference evaluator, and ONNX Runtime or PyTorch where that one has no
-// answer or contradicts the specification. Their derivatives are held to finite differences in f64.
+// Graphs with results from ONNX's reference evaluator, or from ONNX Runtime or PyTorch where that evaluator has no
+// result or contradicts the specification. Derivatives are checked against finite differences in f64.
 #pragma once
 
 #include "tests/frontend/fixture.h"
@@ -14,14 +14,14 @@ namespace fsdpc {
 struct ReferenceCase {
   const char *name;
   int opset;
-  double low, high; ///< what inputs lie between
+  double low, high; ///< range of the inputs
   const char *text; ///< inputs, outputs and nodes of a graph; the first dim of the first input is the batch
   std::vector<std::vector<double>> expected; ///< per output
 };
 
 inline std::ostream &operator<<(std::ostream &out, const ReferenceCase &test) { return out << test.name; }
 
-/// Element i of input k, as the reference had it: 64 values between low and high, in a fixed order.
+/// The elements of input k, as in the reference: 64 values between low and high, in a fixed order.
 inline std::vector<double> referenceInput(const ReferenceCase &test, size_t elements, size_t k) {
   std::vector<double> values(elements);
   for (size_t i = 0; i < elements; ++i) {
@@ -62,7 +62,7 @@ inline void checkReferenceCase(const ReferenceCase &test) {
   HostTensors batch = referenceBatch(test, forward);
   HostTensors results = runForward(*imported->module, {}, batch);
   const Node *ret = forward.back();
-  // A result that could be a loss is returned as that too.
+  // A result that could be a loss is also returned as the loss.
   ASSERT_GE(ret->operandCount(), test.expected.size());
   for (size_t r = 0; r < test.expected.size(); ++r) {
     const HostTensor &y = results[ret->get<ReturnAttributes>().names[r]];

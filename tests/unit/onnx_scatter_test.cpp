@@ -1,4 +1,5 @@
-// Scatters, largest elements and constant indices: what ONNX says, with values worked out by hand over x = 0, 1, 2, ...
+// Scatters, largest elements and constant indices as ONNX specifies them, with values worked out by hand over
+// x = 0, 1, 2, ...
 #include "tests/frontend/fixture.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"

@@ -1,4 +1,5 @@
-// Sequences of known length, and what only constants decide, compute what ONNX says, with the right derivatives.
+// Sequences of known length, and nodes that depend on constants alone, compute what ONNX specifies, with the right
+// derivatives.
 #include "tests/frontend/onnx_text.h"
 
 namespace fsdpc {

@@ -1,4 +1,5 @@
-// What the dynamo exporter merged because values were equal is apart again, as far as the traced statements tell.
+// Nodes that the dynamo exporter merged because values were equal are split again, as far as the traced statements
+// distinguish them.
 #include "tests/frontend/split_nodes.h"
 
 #include "gmock/gmock.h"
@@ -32,10 +33,10 @@ TEST_F(SplitNodes, TwoNormsOfOneInputAreTwoNodes) {
         {"a", "l.a", "linear 1 linear.default(%layer_norm, %p_a)"},
         {"b", "l.b", "linear_1 1 linear.default(%layer_norm_1, %p_b)"},
         {"add", "l", "y 1 add.Tensor(%linear, %linear_1)"}});
-  EXPECT_THAT(inputsBehind("a", 0), ElementsAre("x", "l.norm1.weight", "l.norm1.bias"));
-  EXPECT_THAT(inputsBehind("b", 0), ElementsAre("x", "l.norm2.weight", "l.norm2.bias"));
+  EXPECT_THAT(inputsOfProducer("a", 0), ElementsAre("x", "l.norm1.weight", "l.norm1.bias"));
+  EXPECT_THAT(inputsOfProducer("b", 0), ElementsAre("x", "l.norm2.weight", "l.norm2.bias"));
   EXPECT_THAT(ambiguous, IsEmpty());
-  // The copy stands in its own module and quotes its own statement.
+  // The copy is in its own module and quotes its own statement.
   GraphIndex index(model.graph());
   const onnx::NodeProto *copy = index.producer(inputsOf("b")[0]);
   EXPECT_EQ(index.scopes[index.producerPosition(inputsOf("b")[0])], "l.norm2");
@@ -102,8 +103,8 @@ agraph (float[2,2] x) => (float[2,1] y)
         {"o", "o", "linear_1 1 linear.default(%gelu, %p_o)"},
         {"p", "p", "linear_3 1 linear.default(%gelu_1, %p_p)"}});
   EXPECT_THAT(inputsOf("o"), ElementsAre("gelu", "o.weight"));
-  ASSERT_THAT(inputsBehind("p", 0).size(), 1u);
-  std::string act = inputsBehind("p", 0)[0];
+  ASSERT_THAT(inputsOfProducer("p", 0).size(), 1u);
+  std::string act = inputsOfProducer("p", 0)[0];
   EXPECT_NE(act, "linear");
   GraphIndex index(model.graph());
   const onnx::NodeProto *fc = index.producer(act);
@@ -128,12 +129,12 @@ agraph (float[2,2] x) => (float[2,2] y)
         {"a", "a", "linear 1 linear.default(%x, %p_aw, %p_ab)"},
         {"b", "b", "linear_1 1 linear.default(%x, %p_bw, %p_bb)"},
         {"add", "", "y 1 add.Tensor(%linear, %linear_1)"}});
-  EXPECT_THAT(inputsBehind("a", 0), ElementsAre("x", "a.weight"));
-  EXPECT_THAT(inputsBehind("b", 0), ElementsAre("x", "b.weight"));
+  EXPECT_THAT(inputsOfProducer("a", 0), ElementsAre("x", "a.weight"));
+  EXPECT_THAT(inputsOfProducer("b", 0), ElementsAre("x", "b.weight"));
 }
 
 TEST_F(SplitNodes, StatementsTellWhichParameterAReadMeans) {
-  // A layer scale, a table and a scalar, of whatever size; what quotes the same placeholder is tied.
+  // A layer scale, a table and a scalar, of any size. Reads that quote the same placeholder are tied.
   load(R"(<ir_version: 10, opset_import: ["" : 20]>
 agraph (float[2,2] x, int64[2] i) => (float[2,2] y)
 <float[2] "b.0.gamma" = {1,1}, float[3,2] "e.weight" = {0,0,0,0,0,0}, float "s.logit_scale" = {2}, float[2,2] "t.weight" = {1,2,3,4}> {
@@ -212,7 +213,7 @@ agraph (float[2,2,2] x) => (float[2,2,2] y)
   EXPECT_THAT(inputsOf("b1"), ElementsAre("val_3", "b.bias"));
 }
 
-// x @ weight.T, as FalconLinear has it: the product quotes the transpose, and the transpose quotes the weight.
+// x @ weight.T, as in FalconLinear: the matmul quotes the transpose, and the transpose quotes the weight.
 constexpr const char *twoTransposes = R"(<ir_version: 10, opset_import: ["" : 20]>
 agraph (float[2,2] x) => (float[2,2] y)
 <float[2,2] "a.weight" = {1,2,3,4}> {
@@ -228,8 +229,8 @@ TEST_F(SplitNodes, WeightThatItsModuleTransposesIsThatModules) {
         {"a", "a", "matmul 1 matmul.default(%x, %permute)"},
         {"tb", "a", "permute_1 1 permute.default(%p_a, [1, 0])"},
         {"b", "a", "y 1 matmul.default(%matmul, %permute_1)"}});
-  EXPECT_THAT(inputsBehind("a", 1), ElementsAre("a.weight"));
-  EXPECT_THAT(inputsBehind("b", 1), ElementsAre("a.weight"));
+  EXPECT_THAT(inputsOfProducer("a", 1), ElementsAre("a.weight"));
+  EXPECT_THAT(inputsOfProducer("b", 1), ElementsAre("a.weight"));
   EXPECT_EQ(model.graph().initializer_size(), 1);
 }
 
@@ -239,8 +240,8 @@ TEST_F(SplitNodes, TransposeTellsWhichOfTwoEqualWeightsItReads) {
         {"a", "a", "matmul 1 matmul.default(%x, %permute)"},
         {"tb", "b", "permute_1 1 permute.default(%p_b, [1, 0])"},
         {"b", "b", "y 1 matmul.default(%matmul, %permute_1)"}});
-  EXPECT_THAT(inputsBehind("a", 1), ElementsAre("a.weight"));
-  EXPECT_THAT(inputsBehind("b", 1), ElementsAre("b.weight"));
+  EXPECT_THAT(inputsOfProducer("a", 1), ElementsAre("a.weight"));
+  EXPECT_THAT(inputsOfProducer("b", 1), ElementsAre("b.weight"));
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Files of the TorchScript exporter: names and scopes are all that tells where the values come from.
+// Files of the TorchScript exporter: only names and scopes tell the origin of values.
 #include "tests/frontend/fixture.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -23,7 +23,7 @@ llvm::Expected<ImportedModel> importScripted(llvm::StringRef graph) {
   return importOnnx(path, options);
 }
 
-/// Names and file values of all that trains.
+/// Names and file values of all trained parameters.
 std::map<std::string, std::vector<double>> weightsOf(llvm::Expected<ImportedModel> &imported) {
   std::map<std::string, std::vector<double>> values;
   if (!imported) {
@@ -92,7 +92,7 @@ TEST(OnnxTorchScript, ARecurrentModuleThatIsCalledTwiceHasOneSetOfParameters) {
   EXPECT_EQ(namesOf(imported), (Names{"r.weight_hh_l0", "r.weight_ih_l0"}));
 }
 
-/// Cross attention without its middle: in_proj_bias of zeros was cut in two and merged with the bias behind it.
+/// Cross attention without its middle. Its in_proj_bias of zeros was split in two and merged with the output bias.
 constexpr llvm::StringLiteral attention = R"((float[2,2] x, float[2,2] k) => (float[2,2] y)
     <float[2,2] "onnx::MatMul_1" = {1,2,3,4}, float[2,4] "onnx::MatMul_2" = {1,2,3,4,5,6,7,8},
      float[2,2] "a.out_proj.weight" = {1,0,0,2}, float[2] "a.out_proj.bias" = {0,0}, float[4] "onnx::Add_5" = {0,0,0,0},
@@ -145,7 +145,7 @@ TEST(OnnxTorchScript, EqualBiasesOfTwoProductsOfAModuleTrainApart) {
   EXPECT_THAT(notesOf(imported), HasSubstr("they train in their place: 'onnx::Add_*' (2)"));
 }
 
-/// Two scales of other modules, one an Identity of the other.
+/// Two scales of different modules, one an Identity of the other.
 std::vector<std::string> scalesOf(llvm::StringRef values) {
   llvm::Expected<ImportedModel> imported =
       importScripted(("(float[2,8] x) => (float[2,8] y) <float[1,8] \"a.mix\" = {" + values +
@@ -162,8 +162,8 @@ TEST(OnnxTorchScript, WhatTwoModulesComputeByOneFormulaTrainsApart) {
 
 TEST(OnnxTorchScript, EqualValuesInNoOrderAreOneParameter) { EXPECT_EQ(scalesOf("7,6,5,4,4,2,1,3"), Names{"a.mix"}); }
 
-/// Two Linear layers whose weights the file transposes, and two norms whose weights an Identity gives. `bias` of the
-/// first norm has the values of the second one's.
+/// A Linear layer whose weight the file transposes, and two norms. The second norm's weight is an Identity of the
+/// first's. `bias` has the values of the first norm's bias. The second's are zeros.
 std::vector<std::string> parametersOfTwoNorms(llvm::StringRef bias) {
   llvm::Expected<ImportedModel> imported = importScripted((R"((float[2,2] x) => (float[2,2] z)
     <float[2] "a.weight" = {1,1}, float[2] "a.bias" = {)" + bias +
@@ -179,9 +179,9 @@ std::vector<std::string> parametersOfTwoNorms(llvm::StringRef bias) {
 }
 
 TEST(OnnxTorchScript, AnIdentityIsATieOnlyWhereEqualValuesStayedApart) {
-  // With do_constant_folding=False the exporter leaves transposes alone and still merges what is equal.
+  // With do_constant_folding=False the exporter keeps transposes and still merges equal values.
   EXPECT_EQ(parametersOfTwoNorms("1,2"), (Names{"a.bias", "a.weight", "b.bias", "b.weight", "fc.weight"}));
-  // In training mode it merges nothing: two biases of zeros are there.
+  // In training mode it merges nothing: the file has two biases of zeros.
   EXPECT_EQ(parametersOfTwoNorms("0,0"), (Names{"a.bias", "a.weight", "b.bias", "fc.weight"}));
 }
 
@@ -222,7 +222,7 @@ TEST(OnnxTorchScript, AShorterScopeIsAnotherModuleWhereTheOwnOneReadsToo) {
   EXPECT_EQ(namesOf(imported), (Names{"decoder.n.bias", "decoder.n.weight", "n.bias", "n.weight"}));
 }
 
-/// x * p + x^2 * (1 - q), one minus q being stored.
+/// x * p + x^2 * (1 - q), where the file stores 1 - q.
 std::string mixOf(llvm::StringRef p, llvm::StringRef stored, llvm::StringRef others = "", llvm::StringRef sum = "Add") {
   return ("(float[2,2] x) => (float[2,2] y) <float[2] \"m.p\" = {" + p + "}, float[2] \"onnx::Mul_1\" = {" + stored +
           "}" + others + "> {\n[\"/m/Mul\"] a = Mul(x, \"m.p\")\n[\"/m/Mul_1\"] s = Mul(x, x)\n" +

@@ -1,4 +1,5 @@
-// What --train_mode turns off where the file has no Dropout, and what exporters leave out of a model in training mode.
+// Nodes that --train_mode turns off in files without Dropout, and nodes that exporters omit from a model in training
+// mode.
 #include "frontend/onnx/drawn_masks.h"
 #include "ir/ops/attributes.h"
 #include "tests/frontend/exported_model.h"
@@ -61,7 +62,7 @@ TEST_P(DropoutSpelling, IsTheIdentityInEvaluationAndDrawsInTraining) {
 INSTANTIATE_TEST_SUITE_P(All, DropoutSpelling, testing::ValuesIn(spellings),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// The note of a graph that draws in evaluation.
+/// EXPECTs the note about a graph that draws random numbers in evaluation.
 void expectDraws(const std::string &nodes) {
   llvm::Expected<ImportedModel> imported = importText(graphOf(nodes));
   ASSERT_TRUE(static_cast<bool>(imported)) << llvm::toString(imported.takeError());

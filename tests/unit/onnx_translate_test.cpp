@@ -1,5 +1,5 @@
-// Translations compute what ONNX says: small graphs over x = 0, 1, 2, ... (minus an offset) with values worked out by
-// hand.
+// Translations compute what ONNX specifies: small graphs over x = 0, 1, 2, ... (minus an offset) with values worked out
+// by hand.
 #include "tests/frontend/fixture.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"

@@ -1,4 +1,4 @@
-// Trigonometric and hyperbolic functions, and small ops beside them.
+// Trigonometric and hyperbolic functions, and other small ops.
 #include "tests/unit/onnx_reference_case.h"
 
 namespace fsdpc {

@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Two modules read one bias, which lies in a file that has gone.
+/// Two modules read one bias, which is stored in a missing file.
 OnnxModel modelWithoutData() {
   OnnxModel model;
   model.path = "model.onnx";

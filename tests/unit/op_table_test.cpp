@@ -1,4 +1,4 @@
-// The walk over the op table: no op without each of its parts, and none without a test.
+// The walk over the op table: every op has all of its parts and a test.
 #include "tests/unit/gradient_check.h"
 
 #include <set>

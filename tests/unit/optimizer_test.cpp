@@ -1,5 +1,5 @@
-// Optimizers: the first step by hand, several steps against the update rules written down once more in their documented
-// form.
+// Optimizers: the first step by hand, and several steps against the documented update rules, which are reimplemented
+// here.
 #include "tests/unit/gradient_check.h"
 #include "gmock/gmock.h"
 #include <cmath>
@@ -229,7 +229,7 @@ OP_TEST(adam, WorksOnAnyShapeAndOnNothing) {
   EXPECT_TRUE(adam({{}, {}, {}, {}}, 1)[0].empty());
 }
 
-/// What an optimizer makes of step 2 with everything of one size, guarded or not.
+/// The results of step 2 of an optimizer with fixed operands, guarded or not.
 std::vector<Numbers> guardedStep(Op op, OptimizerAttributes attributes, size_t states, size_t scalars, bool takesStep,
                                  double gradient, std::optional<std::pair<double, bool>> guard) {
   std::vector<HostTensor> inputs;
@@ -274,7 +274,7 @@ TEST(GuardedOptimizers, ScaleTheGradientOrLeaveEverythingAsItWas) {
   check(Op::lion, {}, 1, 4, false);
 }
 
-/// What an optimizer takes with these attributes.
+/// The operand types of an optimizer.
 std::vector<Type> operandTypes(size_t tensors, size_t numbers, bool takesStep) {
   std::vector<Type> types(tensors, f32({3}));
   types.insert(types.end(), numbers, number);

@@ -38,7 +38,7 @@ std::string refusal(const Words &words) {
   return llvm::toString(std::move(error));
 }
 
-/// A file with this text, gone at the end of the test.
+/// A file with this text, removed at the end of the test.
 class ConfigFile {
 public:
   explicit ConfigFile(llvm::StringRef text) {
@@ -56,7 +56,7 @@ private:
   llvm::FileRemover remover;
 };
 
-/// The configuration's text stands in `text`.
+/// Option values of a configuration file with this text, followed by `words`.
 OptionValues configured(llvm::StringRef text, Words words = {}) {
   ConfigFile file(text);
   words.insert(words.begin(), {"--config", file.path});
@@ -88,6 +88,35 @@ TEST(OptionTable, DefaultsAreValuesOfTheirOptions) {
       OptionValues values = parsed({"--" + row.name.str() + "=" + row.defaultValue.str()});
       EXPECT_EQ(values.text(row.name), row.defaultValue) << row.name.str();
     }
+}
+
+/// The values that the help lists without the spellings of other tools, which have the form other=value.
+std::string listedValues(llvm::StringRef name) {
+  const OptionRow *row = llvm::find_if(optionTable(), [&](const OptionRow &row) { return row.name == name; });
+  llvm::SmallVector<llvm::StringRef, 8> values;
+  row->values.split(values, '|');
+  llvm::erase_if(values, [](llvm::StringRef value) { return value.contains('='); });
+  llvm::sort(values);
+  return llvm::join(values, ", ");
+}
+
+template <class T>
+std::string spelledValues() {
+  llvm::SmallVector<llvm::StringRef, 8> values;
+  std::string text = choiceValues<T>();
+  llvm::StringRef(text).split(values, ", ");
+  llvm::sort(values);
+  return llvm::join(values, ", ");
+}
+
+TEST(OptionTable, ListsTheValuesOfTheTypesThatOptionsSet) {
+  EXPECT_EQ(listedValues("optimizer"), spelledValues<OptimizerKind>());
+  EXPECT_EQ(listedValues("nonfinite"), spelledValues<NonFinite>());
+  EXPECT_EQ(listedValues("streams"), spelledValues<Streams>());
+  EXPECT_EQ(listedValues("cuda_graph"), spelledValues<CudaGraph>());
+  EXPECT_EQ(listedValues("loss"), spelledValues<LossKind>());
+  EXPECT_EQ(listedValues("loss_reduction"), spelledValues<LossReduction>());
+  EXPECT_EQ(listedValues("auto_wrap_policy"), spelledValues<WrapPolicy>());
 }
 
 TEST(OptionTable, NamesAreUniqueAndCanonical) {

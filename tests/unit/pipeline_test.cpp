@@ -42,9 +42,9 @@ struct Outcome {
   Tensors gradients, parameters;
 };
 
-class Pipeline : public testing::TestWithParam<std::tuple<int64_t, std::string>> {
+class Pipeline : public testing::TestWithParam<std::tuple<int64_t, OptimizerKind>> {
 protected:
-  PipelineOptions options(int64_t ranks, const std::string &optimizer) {
+  PipelineOptions options(int64_t ranks, OptimizerKind optimizer) {
     PipelineOptions options;
     options.worldSize = ranks;
     options.microBatchSize = 12 / ranks;
@@ -133,7 +133,7 @@ TEST_P(Pipeline, EveryStageComputesTheSameOnAnyNumberOfRanks) {
   }
 }
 
-/// The norm is that of gradients as f32, whose last bit the order of a sum may decide.
+/// The norm is that of f32 gradients, whose last bit may depend on the order of a sum.
 TEST_P(Pipeline, EveryStageClipsTheSame) {
   auto [ranks, optimizer] = GetParam();
   PipelineOptions one = options(1, optimizer), many = options(ranks, optimizer);
@@ -181,10 +181,12 @@ TEST_P(Pipeline, AStepThatIsNotFiniteChangesNothingInAnyStage) {
 
 INSTANTIATE_TEST_SUITE_P(RanksAndOptimizers, Pipeline,
                          testing::Combine(testing::Values(1, 2, 3, 4),
-                                          testing::Values("adamw", "sgd", "adadelta", "adagrad", "rmsprop", "lion")));
+                                          testing::Values(OptimizerKind::adamw, OptimizerKind::sgd,
+                                                          OptimizerKind::adadelta, OptimizerKind::adagrad,
+                                                          OptimizerKind::rmsprop, OptimizerKind::lion)));
 
 TEST_F(Pipeline, IsRightWithoutAnyOptionalPass) {
-  PipelineOptions two = options(2, "adam");
+  PipelineOptions two = options(2, OptimizerKind::adam);
   Outcome expected = run(*compile(two, Stage::train), two);
   for (const Pass *pass : pipeline()) {
     if (!pass->optional)
@@ -196,7 +198,7 @@ TEST_F(Pipeline, IsRightWithoutAnyOptionalPass) {
 }
 
 TEST_F(Pipeline, PrintsAndReadsBackEveryStage) {
-  PipelineOptions two = options(2, "adamw");
+  PipelineOptions two = options(2, OptimizerKind::adamw);
   for (Stage stage : {Stage::graph, Stage::train, Stage::sharded, Stage::async, Stage::planned}) {
     std::string text = toText(*compile(two, stage));
     auto parsed = parse(llvm::MemoryBufferRef(text, "stage"));
@@ -206,7 +208,7 @@ TEST_F(Pipeline, PrintsAndReadsBackEveryStage) {
 }
 
 TEST_F(Pipeline, HoldsAtMostTwoGatheredUnits) {
-  PipelineOptions two = options(2, "adamw");
+  PipelineOptions two = options(2, OptimizerKind::adamw);
   auto module = compile(two, Stage::planned);
   const std::vector<CarriedOver> left = carriedOverSteps(*module);
   EXPECT_EQ(left.size(), 1u);
@@ -218,7 +220,7 @@ TEST_F(Pipeline, HoldsAtMostTwoGatheredUnits) {
                              : future == left.front().argument->value.get();
   };
   for (const std::unique_ptr<Function> &function : module->functions) {
-    int held = left.front().taker == function.get();
+    int held = left.front().receiver == function.get();
     for (Node *node : *function) {
       held += node->op() == Op::allGatherStart;
       held -= node->op() == Op::free && isGathered(node->operand(0));
@@ -229,7 +231,7 @@ TEST_F(Pipeline, HoldsAtMostTwoGatheredUnits) {
 
 TEST_F(Pipeline, ASecondStepUsesWhatTheFirstOneLeft) {
   auto parametersAfterTwoSteps = [&](int64_t ranks, Stage stage) {
-    PipelineOptions sgd = options(ranks, "sgd");
+    PipelineOptions sgd = options(ranks, OptimizerKind::sgd);
     auto module = compile(sgd, stage);
     EvaluationState state = makeEvaluationState(*module, randomParameters(*module));
     using Kind = FunctionKind;

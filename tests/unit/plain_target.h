@@ -1,4 +1,4 @@
-// A target without any of its own: what passes are tested with.
+// A target without target-specific behavior, for tests of passes.
 #pragma once
 
 #include "ir/target.h"

@@ -1,5 +1,5 @@
-// What gradients are sent in: every stage rounds where the train stage says, the checker refuses other roundings, and
-// casts move the bytes that the model calls for, no more.
+// The dtype that gradients are sent in. Every stage rounds where the train stage does, the checker refuses other
+// roundings, and casts move no more bytes than the model needs.
 #include "ir/eval/evaluate.h"
 #include "ir/ops/attributes.h"
 #include "ir/text/text.h"
@@ -22,7 +22,7 @@ struct Compiled {
   std::unique_ptr<Module> module;
 };
 
-/// From where the module stands on.
+/// Continues the compile from the module's stage.
 Compiled continued(std::unique_ptr<Module> module, const PipelineOptions &options, Stage stage = Stage::planned,
                    const std::vector<std::string> &skip = {}) {
   Compiled compiled;
@@ -60,12 +60,12 @@ PipelineOptions optionsOf(DType param, DType reduce) {
   options.paramDType = param;
   options.reduceDType = reduce;
   options.loss.kind = LossKind::crossEntropy;
-  options.optimizer.kind = "sgd";
+  options.optimizer.kind = OptimizerKind::sgd;
   options.optimizer.scalars = {{"lr", 0.1}, {"weight_decay", 0.01}};
   return options;
 }
 
-/// What the checker says of a planned module beside a train module.
+/// The checker's verdict on a planned module, given its train module.
 std::string verdict(const std::string &train, const Module &planned) {
   if (llvm::Error error = checkPlanned(planned))
     return toString(std::move(error));
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Precision,
                          testing::Combine(testing::Values(DType::f32, DType::bf16),
                                           testing::Values(DType::bf16, DType::f16), testing::Bool()));
 
-/// Every strategy and way to accumulate, so that rounded sums meet sums over micro-steps and replicas.
+/// Every strategy and accumulation mode, so that rounded sums are combined with sums over micro-steps and replicas.
 std::vector<PipelineOptions> manyOptions(DType param, DType reduce) {
   std::vector<PipelineOptions> all;
   for (Strategy strategy :
@@ -192,7 +192,7 @@ TEST(Precision, TheCheckerRefusesAReductionInAnotherType) {
   }
 }
 
-/// The train module with every gradient rounded to `dtype` before it is rounded to what is sent.
+/// The train module with every gradient rounded to `dtype` before it is rounded to the dtype that is sent.
 std::unique_ptr<Module> roundedBefore(const std::string &text, DType dtype) {
   auto train = parse(llvm::MemoryBufferRef(text, "train"));
   EXPECT_TRUE(static_cast<bool>(train)) << toString(train.takeError());
@@ -220,7 +220,7 @@ TEST(Precision, TheCheckerRefusesAGradientThatIsRoundedTwice) {
   }
 }
 
-/// To the type that is sent, too: with a sum over micro-steps between, that shows.
+/// Also for the dtype that is sent: with a sum over micro-steps in between, the result differs.
 TEST(Precision, TheCheckerRefusesRoundingBeforeAndBehindASumOverMicroSteps) {
   PipelineOptions options = optionsOf(DType::f32, DType::bf16);
   options.microSteps = 2;
@@ -234,7 +234,7 @@ TEST(Precision, TheCheckerRefusesRoundingBeforeAndBehindASumOverMicroSteps) {
 
 TEST(Precision, UnitsMayReduceInTypesOfTheirOwn) {
   PipelineOptions options = optionsOf(DType::bf16, DType::bf16);
-  options.allGatherBucketBytes = options.reduceBucketBytes = 1 << 20; // neighbours that are alike would be joined
+  options.allGatherBucketBytes = options.reduceBucketBytes = 1 << 20; // neighbours with equal choices are joined
   Compiled compiled = compile(options, Stage::planned, {}, {{"first", DType::f32}});
   EXPECT_EQ(verdict(compiled.train, *compiled.module), "");
   const Function &step = *compiled.module->function(FunctionKind::microStep);
@@ -251,7 +251,7 @@ bool isFloatCast(const Node &node) {
   return node.op() == Op::cast && isFloat(node.result()->type().dtype()) && isFloat(node.operand(0)->type().dtype());
 }
 
-/// Read and written by the casts of a function between float types, where no loop has absorbed them.
+/// Bytes read and written by the casts of a function between float types that are not fused into a loop.
 int64_t bytesCast(const Function &function) {
   int64_t bytes = 0;
   for (const Node *node : function)

@@ -1,4 +1,4 @@
-// What Llama and its relatives are made of, in the forms exporters write it: grouped queries, rotary embedding, SiLU.
+// Patterns of Llama and its relatives in the forms that exporters write: grouped queries, rotary embedding, SiLU.
 #include "tests/unit/graph_under_test.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -97,7 +97,7 @@ Value *joined(Graph &g, Value *first, Value *second) {
   return g.b.create(Op::concat, {first, second}, AxisAttributes{first->type().rank() - 1})->result();
 }
 
-/// A table [1, 1, S, D] of the graph's inputs, repeated to x.
+/// A graph input [1, 1, S, D], broadcast to the shape of x.
 Value *table(Graph &g, const char *name, Value *x) {
   return g.b.broadcast(g.input(name, {1, 1, length, x->type().dim(-1)}), x->type().shape());
 }

@@ -1,4 +1,4 @@
-// Patterns are recognised in every form that exporters write, and what they compute stays.
+// Patterns are recognised in every form that exporters write, and their results do not change.
 #include "tests/unit/graph_under_test.h"
 
 namespace fsdpc {
@@ -14,7 +14,7 @@ struct NormForm {
   bool squareIsPow = false, meanDivides = false, twoDifferences = false, keepsDims = true;
 };
 
-/// d / sqrt(sum), the sum repeated for every row.
+/// d / sqrt(sum), with the sum broadcast to the shape of d.
 Value *divideByRoot(Graph &g, Value *d, Value *sum, Root root) {
   Builder &b = g.b;
   auto wide = [&](Value *value) { return b.broadcast(value, d->type().shape()); };
@@ -90,7 +90,7 @@ TEST(RecognizeLayerNorm, LooksAlikeButIsNot) {
   Graph g;
   Builder &b = g.b;
   Value *x = g.input("x", {8, 8});
-  // The mean over columns, broadcast over rows: square, so only the axes tell.
+  // The mean over columns, broadcast over rows. The matrix is square, so only the axes differ from a LayerNorm.
   Value *mean = b.mul(b.reduceSum(x, {0}, true), b.constant(Type(DType::f32, {1, 8}), 0.125));
   Value *d = b.sub(x, b.broadcast(mean, {8, 8}));
   Value *variance = g.mean(b.mul(d, d), false);
@@ -136,7 +136,7 @@ TEST(RecognizeRmsNorm, LooksAlikeButIsNot) {
 
 // ---- GELU
 
-/// x * g / 2 in five ways of grouping.
+/// x * gate / 2 in five groupings.
 Value *half(Graph &g, Value *x, Value *gate, int grouping) {
   Builder &b = g.b;
   Value *h = g.number(x, 0.5), *two = g.number(x, 2);

@@ -27,7 +27,7 @@ void checkReductionGradient(Op op, double low = -1, double high = 1) {
     for (const Shape &axes : {Shape{0}, Shape{2}, Shape{0, 2}, Shape{0, 1, 2}, Shape{}})
       checkGradients(
           {.inputs = {{Type(DType::f32, {3, 1, 5}), low, high}}, .build = one(op, ReduceAttributes{axes, keepDims})});
-  // Its result used again beside its operand.
+  // The result is used together with the operand.
   checkGradients(
       {.inputs = {{Type(DType::f32, {2, 3}), low, high}}, .build = [op](Builder &b, llvm::ArrayRef<Value *> x) {
          Value *reduced = b.create(op, {x[0]}, ReduceAttributes{{1}, true})->result();

@@ -20,7 +20,7 @@ BuildFunction rotate(bool transposed = false) {
 }
 
 OP_TEST(rotary, TurnsPairsHalfAVectorApart) {
-  // Pairs (1, 3) by a quarter turn and (2, 4) by half of one.
+  // Rotates pair (1, 3) by a quarter turn and pair (2, 4) by a half turn.
   std::vector<HostTensor> inputs = {tensorOf(f32({1, 4}), {1, 2, 3, 4}), tensorOf(f32({4}), {0, -1, 0, -1}),
                                     tensorOf(f32({4}), {1, 0, 1, 0})};
   EXPECT_THAT(valuesOf(inputs, rotate())[0].values, near({-3, -2, 1, -4}));

@@ -1,4 +1,4 @@
-// What is kept for backward within a budget.
+// The choice of values to save for backward within a memory budget.
 #include "ir/text/text.h"
 #include "passes/passes.h"
 #include "passes/train/saved_budget.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t samples = 4, width = 8;
 
-/// Products cost their operations, everything else what it moves.
+/// A node costs its operations plus the bytes that it moves.
 class PricedTarget final : public Target {
 public:
   llvm::StringRef name() const override { return plain.name(); }
@@ -35,7 +35,7 @@ private:
   PlainTarget plain;
 };
 
-/// micro_step of a chain of equal blocks, x + gelu(x w) v each, and a head; the blocks' backward reads what it must.
+/// micro_step of a chain of equal blocks, each x + gelu(x w) v, and a head, differentiated.
 class Chain {
 public:
   explicit Chain(int blocks) {
@@ -48,11 +48,11 @@ public:
     options.microBatchSize = samples;
     options.loss.kind = LossKind::crossEntropy;
     graph.runBlindly({&appendLoss, &differentiate}, options);
-    runs = forwardRuns(*graph.module.function(FunctionKind::microStep));
+    runs = forwardRegions(*graph.module.function(FunctionKind::microStep));
   }
 
   Graph graph;
-  std::vector<ForwardRun> runs;
+  std::vector<ForwardRegion> runs;
 
 private:
   void enter(const std::string &unit) {
@@ -98,7 +98,7 @@ TEST(SavedPoints, AreTheSameForEqualBlocks) {
 }
 
 void offloadAllButTheLast(Chain &chain) {
-  for (ForwardRun &run : llvm::drop_end(chain.runs))
+  for (ForwardRegion &run : llvm::drop_end(chain.runs))
     run.mayOffload = true;
 }
 
@@ -129,7 +129,7 @@ TEST_P(SavedBudgetWithCopies, NeverTakesLongerWithMoreAndStaysWithin) {
   EXPECT_EQ(before, 0);
 }
 
-// No offload; copies that are free, hidden in part, and never worth it.
+// No offload, and copies that are free, partly overlapped, and never worth their time.
 INSTANTIATE_TEST_SUITE_P(Costs, SavedBudgetWithCopies, testing::Values(std::nullopt, 0, 20, 1e9));
 
 TEST(SavedBudget, OffloadsWhereCopiesAreHiddenAndMemoryIsShort) {
@@ -165,7 +165,7 @@ TEST(SavedBudget, IsTheBestOfAllChoices) {
   PointsBySignature points;
   std::vector<std::vector<SavedPoint>> all;
   size_t combinations = 1;
-  for (const ForwardRun &run : chain.runs)
+  for (const ForwardRegion &run : chain.runs)
     combinations *= all.emplace_back(savedPoints(run, target)).size();
   const std::vector<const SavedPoint *> smallest = choosePoints(chain.runs, target, 0, points);
   const int64_t least = bytesOf(smallest), most = bytesOf(choosePoints(chain.runs, target, 1, points));

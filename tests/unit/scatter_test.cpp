@@ -15,7 +15,7 @@ BuildFunction scatter(const std::string &reduction, int64_t batchDims = 0) {
   };
 }
 
-/// Of the values: that of indices takes no part.
+/// Values and indices. Gradient checks ignore the indices.
 BuildFunction topK(int64_t k, bool smallest) {
   return [=](Builder &b, llvm::ArrayRef<Value *> x) {
     Node *node = b.create(Op::topK, x, TopKAttributes{k, smallest});

@@ -13,8 +13,8 @@ namespace fsdpc {
 struct SmallNet {
   static constexpr int64_t inputs = 5, hidden = 7, classes = 3;
 
-  /// h1 = relu(x w1 + b1), h2 = gelu(h1 w2 + b2), logits = h2 w3 + h1 w3: w3 belongs to the second unit and is read in
-  /// two.
+  /// h1 = relu(x w1 + b1), h2 = gelu(h1 w2 + b2), logits = h2 w3 + h1 w3. w3 belongs to the second unit and is read by
+  /// two units.
   static std::unique_ptr<Module> make(int64_t batch) {
     auto module = std::make_unique<Module>();
     addParameter(*module, "first.weight", {inputs, hidden}, "first");
@@ -60,7 +60,7 @@ private:
   }
 };
 
-/// The same for every module of the same parameters: normal, of deviation 0.5, by name.
+/// Normal values of standard deviation 0.5 by name, the same for every module with the same parameters.
 inline std::map<std::string, HostTensor> randomParameters(const Module &module) {
   std::mt19937 generator(7);
   std::normal_distribution<double> normal(0, 0.5);

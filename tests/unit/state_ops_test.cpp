@@ -19,7 +19,7 @@ State parameterState(llvm::StringRef name, Type type) {
   return state;
 }
 
-/// update: w = -w, returns the old w as `old` and what a read after the write gives as `new`.
+/// update: w = -w, returns the old w as `old` and the value read after the write as `new`.
 void buildNegation(Module &module) {
   module.stage = Stage::train;
   State &w = module.addState(parameterState("w", f32({3})));
@@ -76,7 +76,7 @@ OP_TEST(tap, HandsTheTensorOutUnderTheParametersName) {
   EXPECT_THAT(run.taps["layers.0.w"].values, ElementsAre(1, 2, 3));
 }
 
-/// One function that stashes a weight, and one that takes it back.
+/// One function that stashes a weight, and one that unstashes it.
 std::unique_ptr<Module> stashingModule() {
   auto module = std::make_unique<Module>();
   module->stage = Stage::async;

@@ -1,4 +1,4 @@
-// The text form: printed text reads back to the same text, and whatever is no text of ours is an error with a place.
+// The text form: printed text reads back to the same text, and invalid text is an error with a location.
 #include "ir/text/text.h"
 
 #include "ir/builder.h"
@@ -20,7 +20,7 @@ std::string errorOf(llvm::StringRef text) {
   return module ? "no error" : llvm::toString(module.takeError());
 }
 
-/// Reads and prints; the error instead if there is one.
+/// The text after reading and printing, or the error.
 std::string reprinted(llvm::StringRef text) {
   llvm::Expected<std::unique_ptr<Module>> module = read(text);
   return module ? toText(**module) : llvm::toString(module.takeError());
@@ -80,7 +80,7 @@ constexpr llvm::StringLiteral forms[] = {
     "  %0 = constant value(hex \"000102030405060708090a0b0c0d0e0f10\") : u8[17]\n",
     "  %0 = constant value(hex \"02\") : bool[1]\n",
     "  %0 = constant value(hex \"0100c07f\") : f32[1]\n",
-    // what the result type says is left out, what it does not say stays
+    // attributes that follow from the result type are omitted, others are printed
     "  %0 = constant value(1) shape(4) : f32[2]\n",
     "  %0 = cast %x : bf16[2,3]\n",
     "  %0 = cast %x to(f16) : bf16[2,3]\n",
@@ -101,7 +101,7 @@ constexpr llvm::StringLiteral forms[] = {
     "  %0 = pad %x before(0, 1) after(0, 0) interior(0, 0) value(-inf) : f32[2,4]\n",
     "  %0, %1 = cross_entropy %x, %i ignore_index(-1) label_smoothing(0.1) : f32[2], f32[2]\n",
     "  %0 = all_gather %x over(@\"a b\") ranks(2) : f32[12]\n",
-    // what stands around attributes
+    // syntax around attributes
     "  %t = free %x              : token\n  %0 = neg %x after(%t, %t) : f32[2,3] from(\"a \\22b\\22\")\n",
     "  free %x\n  %0 = neg %x : f32[2,3]\n",
     "  %0 = neg %x : future<f32[2,3]> on(comm)    at(window+0x40) work(16 private+0x0)\n",
@@ -222,7 +222,7 @@ TEST(Text, EveryOpKeepsUnusualAttributes) {
       Value *x = forward->addArgument(ArgumentKind::input, "x", Type(DType::f32, {2}));
       llvm::SmallVector<Type, 1> types(hasResult ? 1 : 0, Type(DType::bf16, {5}));
       llvm::SmallVector<Value *, 8> operands(infoOf(op).minOperands(), x);
-      // A free without a result is short for one whose token nothing takes.
+      // A free without a result is shorthand for one whose token is unused.
       if (op == Op::free && !hasResult)
         continue;
       Builder(*forward).createWithTypes(op, operands, attributes ? attributes->clone() : nullptr, types);
@@ -321,7 +321,7 @@ constexpr BrokenText brokenNodes[] = {
     {"%y = constant value(1.5) : i64[]", "that i64 can hold"},
     {"%y = constant value(hex \"0\\q\") : u8[]", "unknown escape"},
     {"%y = constant value(hex \"0g\") : u8[]", "not hexadecimal"},
-    {"%y = constant value(hex \"000000\") : f32[]", "no whole number of elements"},
+    {"%y = constant value(hex \"000000\") : f32[]", "not a multiple of the element size"},
     {"%y = constant value([1, 2) : f32[2]", "expected ']'"},
     {"%y = fused %x body(s0 = add a0, a1; yield s0) : f32[]", "expected an operand (a0, a1, ...)"},
     {"%y = fused %x body(s0 = add a0, s0; yield s0) : f32[]", "expected an operand (a0, a1, ...)"},
@@ -354,7 +354,7 @@ TEST(Text, ErrorsInLongLinesQuoteAPart) {
   EXPECT_LT(errorOf(text).size(), 1000u);
 }
 
-/// Whether the error names a place that the text has, and says something of it.
+/// Whether the error has a location within the text and a message.
 bool isAtAPlaceOf(llvm::StringRef text, llvm::StringRef error) {
   size_t line = 0, column = 0;
   if (!error.consume_front("test.fsir:") || error.consumeInteger(10, line) || !error.consume_front(":") ||
@@ -366,8 +366,8 @@ bool isAtAPlaceOf(llvm::StringRef text, llvm::StringRef error) {
          !error.split('\n').first.empty();
 }
 
-/// Reading ends in a module that prints as it reads again, or in an error at its place; verifying in yes, or in an
-/// error that says something.
+/// Reading yields a module whose printed text reads back, or an error with a location. Verifying succeeds or yields an
+/// error with a message.
 void expectAnswer(llvm::StringRef text) {
   llvm::Expected<std::unique_ptr<Module>> module = read(text);
   if (!module) {

@@ -1,4 +1,4 @@
-// The simulator: when collectives begin, what they wait for, and what of them stays exposed.
+// The simulator: when collectives begin, what they wait for, and how much of them stays exposed.
 #include "passes/cost/fit.h"
 #include "passes/cost/timeline.h"
 
@@ -10,14 +10,14 @@
 namespace fsdpc {
 namespace {
 
-constexpr double productMicroseconds = 100, collectiveMicroseconds = 60;
+constexpr double matmulMicroseconds = 100, collectiveMicroseconds = 60;
 
-/// Every product takes 100, every collective 60, everything else nothing.
+/// Every matmul takes 100, every collective 60, everything else 0.
 CostModel plainModel() {
   CostModel model;
   for (ComputeRate &rate : model.hardware.compute)
     rate = {1e18, 1e18, 1e18, 0};
-  model.hardware.rateOf(ComputeClass::product).overheadMicroseconds = productMicroseconds;
+  model.hardware.rateOf(ComputeClass::matmul).overheadMicroseconds = matmulMicroseconds;
   for (Link *link : {&model.hardware.nodeLocal, &model.hardware.network})
     *link = {Algorithm::ring, {{"", collectiveMicroseconds, 0, 1e18}}};
   return model;
@@ -180,7 +180,7 @@ TEST(Timeline, aCarriedGatherIsHiddenBehindTheNextFunction) {
   EXPECT_EQ(simulate(*module, model).stepMicroseconds, 100 + 150);
 }
 
-/// The last thing of a step starts what the next step waits for.
+/// The last node of a step starts a collective that the next step waits for.
 constexpr const char *carriedOverSteps = R"(
 func @micro_step(%x: f32[4,4] input, %next: future<f32[64]> carry) {
   unit @a forward {
@@ -311,8 +311,8 @@ TEST(Hardware, figuresThatMakeNoSenseAreRefused) {
     return table ? "no error" : llvm::toString(table.takeError());
   };
   EXPECT_EQ(errorOf(""), "no error");
-  EXPECT_EQ(errorOf(", \"compute\": {\"product\": {\"flops_per_us\": 0}}"),
-            "t.json: product.flops_per_us: a number above 0 is expected");
+  EXPECT_EQ(errorOf(", \"compute\": {\"matmul\": {\"flops_per_us\": 0}}"),
+            "t.json: matmul.flops_per_us: a number above 0 is expected");
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": [{\"alpha_us\": -1}]}"),
             "t.json: network.alpha_us: a number of 0 or more is expected");
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": []}"), "t.json: network.rates: at least one is needed");
@@ -321,7 +321,7 @@ TEST(Hardware, figuresThatMakeNoSenseAreRefused) {
 TEST(FitHardware, findsTheLineThroughSamples) {
   std::string text;
   for (int i = 1; i <= 4; ++i)
-    text += "{\"kind\": \"product\", \"flops\": " + std::to_string(i * 1000) +
+    text += "{\"kind\": \"matmul\", \"flops\": " + std::to_string(i * 1000) +
             ", \"bytes\": 8, \"us\": " + std::to_string(3 + i * 10) +
             "}\n{\"kind\": \"all_gather\", \"bytes\": " + std::to_string(i * 500) +
             ", \"us\": " + std::to_string(7 + i) + "}\n";
@@ -330,15 +330,15 @@ TEST(FitHardware, findsTheLineThroughSamples) {
   ASSERT_EQ(samples->size(), 8u);
   Hardware base = *builtInHardware("cpu");
   Hardware fitted = fitHardware(base, *samples, {});
-  EXPECT_NEAR(fitted.rateOf(ComputeClass::product).overheadMicroseconds, 3, 1e-6);
-  EXPECT_NEAR(fitted.rateOf(ComputeClass::product).flopsPerMicrosecond, 100, 1e-6);
-  // Classes without samples stay, and a link needs all three collectives.
+  EXPECT_NEAR(fitted.rateOf(ComputeClass::matmul).overheadMicroseconds, 3, 1e-6);
+  EXPECT_NEAR(fitted.rateOf(ComputeClass::matmul).flopsPerMicrosecond, 100, 1e-6);
+  // Classes without samples do not change, and a link needs all three collectives.
   EXPECT_EQ(fitted.rateOf(ComputeClass::move).bytesPerMicrosecond, base.rateOf(ComputeClass::move).bytesPerMicrosecond);
   EXPECT_EQ(fitted.nodeLocal.rates.size(), base.nodeLocal.rates.size());
 }
 
 TEST(FitHardware, refusesWhatIsNoSample) {
-  llvm::Expected<std::vector<CostSample>> samples = readSamples("{\"kind\": \"product\"}\n");
+  llvm::Expected<std::vector<CostSample>> samples = readSamples("{\"kind\": \"matmul\"}\n");
   EXPECT_FALSE(static_cast<bool>(samples));
   llvm::consumeError(samples.takeError());
 }

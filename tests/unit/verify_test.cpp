@@ -1,4 +1,4 @@
-// The verifier: every invariant has texts that break it (tests/verify), and modules that no text can spell.
+// The verifier: every invariant has texts that violate it (tests/verify), and modules that no text can express.
 #include "ir/verify.h"
 
 #include "ir/builder.h"
@@ -14,7 +14,7 @@ namespace fsdpc {
 namespace {
 
 constexpr int invariants = 20;
-// The reader rejects what breaks these: see the tests below.
+// The reader already rejects violations of these. See the tests below.
 const std::set<std::string> withoutText = {"V3", "V4"};
 
 std::vector<std::string> brokenFiles() {

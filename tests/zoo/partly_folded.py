@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What a model learns of which the exporter folded some BatchNorms into convolutions: partly_folded.py HARNESS ZOO NAME...
+"""Checks models of which the exporter folded some BatchNorms into convolutions: partly_folded.py HARNESS ZOO NAME...
 
-HARNESS is the folder of the harness's run.py, ZOO the folder that it wrote, in which NAME stands as a default dynamo export. Gradients of
-what was not folded must be PyTorch's, and those of folded weights must be PyTorch's by the chain rule: with W' = s W, where
-s = gamma / sqrt(var + eps), dL/dW = s dL/dW'. What is missing must be a folded BatchNorm's own or a bias of zeros. Exits 0 or 1.
+HARNESS is the folder of the harness's run.py. ZOO is the folder that it wrote, with NAME as a default dynamo export.
+Gradients of parameters that were not folded must be PyTorch's, and those of folded weights must be PyTorch's by the chain
+rule: with W' = s W, where s = gamma / sqrt(var + eps), dL/dW = s dL/dW'. A missing parameter must be one of a folded
+BatchNorm or a bias of zeros. Exits 0 or 1.
 """
 import json, pathlib, subprocess, sys
 import numpy as np, torch
@@ -31,7 +32,7 @@ def gradients(run, folder):
 
 
 def norms_by_producer(model, inputs):
-    """The BatchNorm that reads what a convolution or linear layer writes, by the layer's name."""
+    """The BatchNorm that reads the output of a convolution or linear layer, by the layer's name."""
     writers, norms, kept = {}, {}, []
 
     def saw(name, module, arguments, output):
@@ -39,7 +40,7 @@ def norms_by_producer(model, inputs):
             norms.setdefault(writers.get(id(arguments[0])), name)
         elif isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
             writers[id(output)] = name
-            kept.append(output)     # or its id is given to another
+            kept.append(output)     # keeps its id from being reused
 
     hooks = [module.register_forward_hook(lambda m, a, o, name=name: saw(name, m, a, o)) for name, module in model.named_modules()]
     model(*inputs)
@@ -96,7 +97,7 @@ def main():
     harness, zoo, names = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
     sys.path.insert(0, harness)
     import zoo_hf
-    import zoo_vis  # noqa: F401  it registers more models
+    import zoo_vis  # noqa: F401  registers more models
     return 0 if all([check(zoo, name, zoo_hf.REG[name], zoo_hf.g(11)) for name in names]) else 1
 
 

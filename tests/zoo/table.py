@@ -5,12 +5,12 @@ SUFFIX picks the runs of one kind: `dynamo` (default), `dynamo.raw` (optimize=Fa
 """
 import collections, json, pathlib, re, sys
 
-# A model that PyTorch's exporter or PyTorch itself does not get through says nothing of the compiler.
+# A model that fails in PyTorch or in its exporter does not test the compiler.
 NOT_OURS = ("export-failed", "build-failed", "torch-failed", "harness-error", "harness-killed")
 
 
 def verdict(run):
-    """The harness's, but `bn-folded` too where only BatchNorm's own parameters are lost, of which the compiler warns."""
+    """The harness's verdict, or `bn-folded` if only parameters of BatchNorms are lost and the compiler warns about it."""
     lost = run.get("lost_real") or []
     isFolded = run["verdict"] == "parameters" and run.get("bn_modules") and not run.get("extra") and any(
         "folded BatchNorm" in remark for remark in run.get("compile_remarks", []))
@@ -18,7 +18,7 @@ def verdict(run):
 
 
 def cause(run):
-    """A few words why a model is not right."""
+    """A short reason why a model is not right."""
     why = run.get("why") or ""
     if verdict(run) == "bn-folded":
         return "BatchNorm folded by the exporter, with a warning"

@@ -11,11 +11,11 @@ void unaryOp(NodeTranslation &t) {
   t.setOutput(0, t.unary(op, t.input(0)));
 }
 
-// At 0, where zero biases and padding put many values, derivatives are PyTorch's: those of the branch for x <= 0.
+// At 0, where zero biases and padding put many values, derivatives match PyTorch's: those of the branch for x <= 0.
 
 Value *isPositive(NodeTranslation &t, Value *x) { return t.binary(Op::less, t.constantLike(x, 0), x); }
 
-/// alpha * (e^x - 1) where x <= 0. The exponential never sees a positive x, so that what is not chosen stays finite.
+/// alpha * (e^x - 1) where x <= 0. The exponential never gets a positive x, so that the unselected branch stays finite.
 Value *exponentialBelowZero(NodeTranslation &t, Value *x, double alpha) {
   Value *grown = t.unary(Op::exp, t.select(isPositive(t, x), t.constantLike(x, 0), x));
   return t.binary(Op::mul, t.binary(Op::sub, grown, 1), alpha);
@@ -56,7 +56,7 @@ void thresholdedRelu(NodeTranslation &t) {
   t.setOutput(0, t.select(above, x, t.constantLike(x, 0)));
 }
 
-/// Closer to 0 by `bias`, and 0 between -lambd and lambd.
+/// Moves x towards 0 by `bias`; 0 between -lambd and lambd.
 void shrink(NodeTranslation &t) {
   Value *x = t.input(0);
   double limit = t.real("lambd", 0.5), bias = t.real("bias", 0);

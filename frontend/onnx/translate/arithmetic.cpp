@@ -16,7 +16,7 @@ void binaryOp(NodeTranslation &t) {
   t.setOutput(0, t.binary(op, t.input(0), t.input(1)));
 }
 
-/// Any number of inputs, taken together from left to right.
+/// Combines any number of inputs from left to right.
 template <Op op>
 void variadicOp(NodeTranslation &t) {
   Value *result = t.input(0);
@@ -33,12 +33,12 @@ void mean(NodeTranslation &t) {
 
 void reciprocal(NodeTranslation &t) { t.setOutput(0, t.binary(Op::div, t.constantLike(t.input(0), 1), t.input(0))); }
 
-/// The exponent may have another type than the base, which decides the result's.
+/// The exponent may have another type than the base. The base determines the result's type.
 void power(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::pow, t.input(0), t.cast(t.input(1), t.input(0)->type().dtype())));
 }
 
-/// The remainder of floats has the sign of the dividend, that of integers the divisor's, unless fmod says otherwise.
+/// The remainder of floats has the sign of the dividend, that of integers the sign of the divisor, unless fmod is set.
 void modulo(NodeTranslation &t) {
   bool truncates = t.integer("fmod", 0) != 0;
   if (!truncates || isFloat(t.input(0)->type().dtype()))
@@ -48,8 +48,8 @@ void modulo(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::sub, t.input(0), t.binary(Op::mul, quotient, t.input(1))));
 }
 
-/// The upper bound wins where it is below the lower one. Where they are known not to be so, the lower one comes last:
-/// backward tells from the result what a relu has cut off, and keeps nothing for it.
+/// The upper bound wins where it is below the lower one. If the bounds are known to be ordered, the lower one is
+/// applied last: backward derives from the result which elements a relu cut off, and saves nothing for it.
 void clip(NodeTranslation &t) {
   Value *x = t.input(0), *low = t.hasInput(1) ? t.input(1) : nullptr, *high = t.hasInput(2) ? t.input(2) : nullptr;
   std::optional<HostTensor> least = t.knownTensor(low), most = t.knownTensor(high);
@@ -72,7 +72,7 @@ void castTo(NodeTranslation &t) {
 
 void castLike(NodeTranslation &t) { t.setOutput(0, t.cast(t.input(0), t.input(1)->type().dtype())); }
 
-/// stop_gradients.cpp marks those that the model detaches.
+/// stop_gradients.cpp marks identities that stop gradients.
 void identity(NodeTranslation &t) {
   if (metadataOf(t.node, stopGradientKey).empty())
     return t.passOn();

@@ -1,4 +1,4 @@
-// Values that the file or the shapes decide.
+// Values that the file or the shapes determine.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include <cmath>

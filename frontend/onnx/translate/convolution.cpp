@@ -21,7 +21,7 @@ void checkWithin(NodeTranslation &t, llvm::ArrayRef<int64_t> values, int64_t lea
       t.reject(what + " of " + llvm::Twine(value) + ": it must be at least " + llvm::Twine(least) + " and below 2^31");
 }
 
-/// As many pads as make ceil(dim / stride) windows.
+/// Sets the pads that yield ceil(dim / stride) windows.
 void padToSame(WindowAttributes &w, llvm::ArrayRef<int64_t> spatial, bool isUpper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t outputs = (spatial[i] + w.strides[i] - 1) / w.strides[i];
@@ -34,7 +34,8 @@ void padToSame(WindowAttributes &w, llvm::ArrayRef<int64_t> spatial, bool isUppe
 void convolution(NodeTranslation &t) {
   Value *x = t.input(0), *w = t.input(1);
   if (x->type().rank() < 3 || w->type().rank() != x->type().rank())
-    t.reject(toString(x->type()) + " and " + toString(w->type()) + " are no input and weight of a convolution");
+    t.reject(toString(x->type()) + " and " + toString(w->type()) +
+             " are not a valid input and weight of a convolution");
   llvm::ArrayRef<int64_t> kernel = w->type().shape().drop_front(2);
   if (t.has("kernel_shape") && t.integers("kernel_shape") != Shape(kernel))
     t.reject("kernel_shape differs from the weight's " + toString(w->type()));
@@ -51,13 +52,13 @@ void convolution(NodeTranslation &t) {
   t.setOutput(0, t.make(Op::convolution, operands, std::move(attributes)));
 }
 
-/// What a transposed convolution computes on one axis: `computed` elements of convolution_grad_input, which has no more
-/// than stride - 1 elements behind the last window, and `zeros` that no window reaches.
+/// The result of a transposed convolution on one axis: `computed` elements of convolution_grad_input, which has at most
+/// stride - 1 elements after the last window, and `zeros` that no window reaches.
 struct TransposedAxis {
   int64_t computed, zeros;
 };
 
-/// Splits what the windows cover beyond `wanted` elements into pads.
+/// Splits the elements that the windows cover beyond `wanted` into pads.
 void padTo(WindowAttributes &w, size_t axis, int64_t covered, int64_t wanted, bool isUpper) {
   int64_t total = std::max<int64_t>(0, covered - wanted);
   w.padsBefore[axis] = isUpper ? total / 2 : total - total / 2;
@@ -91,7 +92,7 @@ std::vector<TransposedAxis> transposedAxes(NodeTranslation &t, WindowAttributes 
   return result;
 }
 
-/// y with zeros behind it.
+/// y padded with zeros at the end.
 Value *withZeros(NodeTranslation &t, Value *y, llvm::ArrayRef<TransposedAxis> axes) {
   PadAttributes pad;
   for (Shape *field : {&pad.before, &pad.after, &pad.interior})
@@ -102,12 +103,13 @@ Value *withZeros(NodeTranslation &t, Value *y, llvm::ArrayRef<TransposedAxis> ax
   return adds ? t.make(Op::pad, {y}, std::move(pad)) : y;
 }
 
-/// The convolution that takes y back to x, run the other way: w is [C, M/group, kernel...], as that convolution has it.
+/// The transpose of the convolution that maps y to x. w is [C, M/group, kernel...], as in that convolution.
 void transposedConvolution(NodeTranslation &t) {
   Value *x = t.input(0), *w = t.input(1);
   int64_t rank = x->type().rank();
   if (rank < 3 || w->type().rank() != rank)
-    t.reject(toString(x->type()) + " and " + toString(w->type()) + " are no input and weight of a convolution");
+    t.reject(toString(x->type()) + " and " + toString(w->type()) +
+             " are not a valid input and weight of a convolution");
   WindowAttributes window = windowOf(t, w->type().shape().drop_front(2));
   std::vector<TransposedAxis> axes = transposedAxes(t, window);
   ConvolutionAttributes attributes;
@@ -128,12 +130,12 @@ void transposedConvolution(NodeTranslation &t) {
   t.setOutput(0, t.hasInput(2) ? t.binary(Op::add, y, t.reshape(t.input(2), perChannel)) : y);
 }
 
-/// One axis of the image that Col2Im puts blocks into: `windows` of them, `stride` apart.
+/// One axis of the image that Col2Im adds blocks to: `windows` of them, `stride` apart.
 struct ImageAxis {
   int64_t image, block, stride, dilation, padBefore, padAfter, windows;
 };
 
-// Blocks that overlap are added up element by element of the block.
+// Overlapping blocks are summed per element of the block.
 constexpr int64_t largestBlock = 1024;
 
 std::vector<ImageAxis> imageAxes(NodeTranslation &t) {
@@ -158,7 +160,7 @@ std::vector<ImageAxis> imageAxes(NodeTranslation &t) {
   return result;
 }
 
-/// Elements [first, first + size) of an axis; behind its end there are zeros.
+/// Elements [first, first + size) of an axis, with zeros after its end.
 Value *window(NodeTranslation &t, Value *x, int64_t axis, int64_t first, int64_t size) {
   int64_t inside = std::clamp<int64_t>(x->type().dim(axis) - first, 0, size);
   PadAttributes pad;
@@ -169,7 +171,7 @@ Value *window(NodeTranslation &t, Value *x, int64_t axis, int64_t first, int64_t
   return inside == size ? part : t.make(Op::pad, {part}, std::move(pad));
 }
 
-/// Every element of the block goes to its places, `stride` apart; where blocks overlap they are added.
+/// Scatters every element of the block to its positions, `stride` apart. Overlapping blocks are summed.
 Value *addedBlocks(NodeTranslation &t, Value *x, const ImageAxis &a, int64_t at) {
   if (a.block > largestBlock)
     t.reject("blocks of more than " + llvm::Twine(largestBlock) + " elements on an axis that overlap or have gaps");

@@ -1,4 +1,4 @@
-// Dropout, as random numbers, a comparison and a choice.
+// Dropout, as random numbers, a comparison and a select.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -6,11 +6,11 @@ namespace fsdpc {
 
 namespace {
 
-/// What the file says: training_mode is true. Without that input Dropout is the identity.
+/// True if training_mode is true in the file. Without that input Dropout is the identity.
 bool isActiveInFile(NodeTranslation &t) { return t.hasInput(2) && t.constantReal(2, "training_mode") != 0; }
 
-/// y = u < ratio ? 0 : x / (1 - ratio) with u uniform in [0, 1), drawn anew for every sample and step. A ratio of 1,
-/// which ONNX does not know and PyTorch does, leaves zeros.
+/// y = u < ratio ? 0 : x / (1 - ratio) with u uniform in [0, 1), drawn again for every sample and step. A ratio of 1,
+/// which PyTorch allows and ONNX does not, yields zeros.
 void dropout(NodeTranslation &t) {
   Value *x = t.input(0);
   double ratio = t.hasInput(1) ? t.constantReal(1, "the ratio") : 0.5;

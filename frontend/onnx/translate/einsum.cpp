@@ -1,4 +1,4 @@
-// Einsum: products of two operands at a time, each one a matmul.
+// Einsum, as one matmul per pair of operands.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include "llvm/ADT/DenseMap.h"
@@ -38,7 +38,7 @@ size_t firstRepeated(llvm::StringRef letters) {
   return llvm::StringRef::npos;
 }
 
-/// Of axes with one letter only the diagonal: of both as one axis, every (n + 1)-th element.
+/// Takes the diagonal of axes with the same letter: merges both axes and takes every (n + 1)-th element.
 Term diagonal(NodeTranslation &t, Term term) {
   for (size_t i; (i = firstRepeated(term.letters)) != llvm::StringRef::npos;) {
     char letter = term.letters[i];
@@ -58,8 +58,8 @@ Term diagonal(NodeTranslation &t, Term term) {
   return term;
 }
 
-/// An axis of one element where another operand has more is dropped: what multiplies all of them is the same.
-void dropStretchedAxes(NodeTranslation &t, llvm::MutableArrayRef<Term> terms) {
+/// Drops an axis of one element if another operand has more: the element multiplies all of those.
+void dropBroadcastAxes(NodeTranslation &t, llvm::MutableArrayRef<Term> terms) {
   llvm::SmallDenseMap<char, int64_t> widest;
   for (const Term &term : terms)
     for (size_t i = 0; i < term.letters.size(); ++i)
@@ -79,7 +79,7 @@ int64_t ellipsisAxesOf(llvm::StringRef text, const Value *value) {
   return text.contains("...") ? value->type().rank() - static_cast<int64_t>(text.size()) + 3 : 0;
 }
 
-/// Without an arrow the result has the ellipsis and what occurs once, in alphabetical order.
+/// Without an arrow the result has the ellipsis and the letters that occur once, in alphabetical order.
 std::string impliedResult(llvm::StringRef inputs, int64_t ellipsisAxes) {
   std::string result;
   for (int64_t i = ellipsisAxes; i-- > 0;)
@@ -110,7 +110,7 @@ Equation equationOf(NodeTranslation &t) {
       t.reject("equation '" + text + "' does not fit " + toString(t.input(i)->type()));
     equation.terms.push_back(diagonal(t, std::move(term)));
   }
-  dropStretchedAxes(t, equation.terms);
+  dropBroadcastAxes(t, equation.terms);
   bool isExplicit = llvm::StringRef(text).contains("->");
   equation.result = isExplicit ? lettersOf(result, widest) : impliedResult(inputs, widest);
   if (firstRepeated(equation.result) != llvm::StringRef::npos)
@@ -134,7 +134,7 @@ int64_t sizeOf(const Term &term, llvm::StringRef letters) {
   return size;
 }
 
-/// Sums over every axis that nobody else needs.
+/// Sums over every axis that is not in `needed`.
 Term summed(NodeTranslation &t, const Term &term, llvm::StringRef needed) {
   Shape axes;
   std::string kept;
@@ -154,7 +154,7 @@ Value *ordered(NodeTranslation &t, const Term &term, llvm::StringRef letters) {
                                                                           : t.transpose(term.value, permutation);
 }
 
-/// Letters of both, of both and summed over, of one alone.
+/// Letters in both operands, in both and summed over, and in one only.
 struct Split {
   std::string batch, contracted, left, right;
 };
@@ -175,7 +175,7 @@ Split split(NodeTranslation &t, const Term &a, const Term &b, llvm::StringRef ne
   return s;
 }
 
-/// Without a sum there is nothing for a matmul to do.
+/// The outer product, if no axis is summed over. Needs no matmul.
 Value *outerProduct(NodeTranslation &t, const Term &a, const Term &b, const Split &s) {
   Shape left = dimsOf(a, s.batch + s.left), right = dimsOf(b, s.batch), tail = dimsOf(b, s.right);
   left.append(s.right.size(), 1);
@@ -185,7 +185,8 @@ Value *outerProduct(NodeTranslation &t, const Term &a, const Term &b, const Spli
                   t.reshape(ordered(t, b, s.batch + s.right), right));
 }
 
-/// The order of `letters` in which b needs no transpose but of its last two axes: as attention and weights come.
+/// b as a matrix, in an order that needs at most a transpose of the last two axes for the usual layouts of attention
+/// and weights.
 Value *columns(NodeTranslation &t, const Term &b, const Split &s) {
   Shape batch = dimsOf(b, s.batch);
   int64_t k = sizeOf(b, s.contracted), n = sizeOf(b, s.right);
@@ -212,7 +213,7 @@ Term product(NodeTranslation &t, const Term &a, const Term &b, llvm::StringRef n
     rows.push_back(sizeOf(a, s.left));
   rows.push_back(sizeOf(a, s.contracted));
   Value *left = t.reshape(ordered(t, a, s.batch + s.left + s.contracted), rows);
-  Value *y = matrixProduct(t, left, columns(t, b, s));
+  Value *y = matmulOf(t, left, columns(t, b, s));
   result.append(tail.begin(), tail.end());
   return {letters, t.reshape(y, result)};
 }

@@ -10,11 +10,11 @@ namespace fsdpc {
 
 namespace {
 
-// Attention masks over a batch are the largest values that file arithmetic makes.
+// The largest values that arithmetic in a file makes are attention masks over a batch.
 constexpr int64_t largestFolded = int64_t(1) << 24;
-// Below this, telling repetition apart is not worth a second look.
+// Smaller values are not checked for repetition.
 constexpr int64_t smallestRepeated = int64_t(1) << 16;
-// Below this, evaluating a node again costs less than finding it.
+// Below this, evaluating a node again costs less than a lookup.
 constexpr int64_t smallestShared = int64_t(1) << 10;
 
 const Node *constantNode(const Value *value) {
@@ -51,7 +51,7 @@ HostTensor valueOf(const Value *value) {
   return evaluatePure(Op::broadcast, broadcast->attributes(), {&tensor}, {value->type()}).front();
 }
 
-/// One splat per operand decides an elementwise op, whatever the shape.
+/// True for an elementwise op whose operands are all splats, of any shape.
 bool isSplatOnly(const Node &node) {
   if (!isElementwise(node) || node.op() == Op::fused)
     return false;
@@ -85,7 +85,7 @@ std::vector<HostTensor> evaluateFully(const Node &node) {
   return evaluatePure(node.op(), node.attributes(), pointers, types);
 }
 
-/// Elements in one slice of the first axis if all slices are equal, else 0.
+/// Number of elements in one slice of the first axis if all slices are equal, else 0.
 int64_t repeatedElements(const HostTensor &tensor) {
   int64_t elements = tensor.type.elements();
   if (tensor.type.rank() < 2 || tensor.type.dim(0) < 2 || elements < smallestRepeated)
@@ -113,7 +113,8 @@ bool isLarge(const Node &node) {
   return hasMany(node.result()) || llvm::any_of(node.operands(), hasMany);
 }
 
-/// What decides a node over constants: equal keys, equal results. Large ones are told apart by where their bytes are.
+/// A key for a node over constants: equal keys imply equal results. Large constants are distinguished by the address of
+/// their bytes.
 std::string keyOf(const Node &node) {
   std::string key;
   llvm::raw_string_ostream out(key);

@@ -1,4 +1,4 @@
-// Fourier transforms, as products with matrices of cosines and sines; windows, and the weights of mel filters.
+// Fourier transforms, as matmuls with matrices of cosines and sines; windows, and the weights of mel filters.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include "llvm/Support/MathExtras.h"
@@ -12,11 +12,11 @@ namespace {
 // 64 MiB of weights in f32: a complex transform of 2048 elements.
 constexpr int64_t largestTable = int64_t(1) << 24;
 
-/// One transform: `samples` numbers in, of which zeros make up `length`, `frequencies` numbers out (of an inverse, the
-/// other way round). Numbers are complex or real; the last axis holds their parts.
+/// One transform of `samples` input elements, padded with zeros to `length`, to `outputs` elements. Elements are
+/// complex or real; the last axis holds their parts.
 struct Transform {
   int64_t length, samples, inputParts, outputs, outputParts;
-  bool inverse, fromHalf; ///< fromHalf: the input is the one half of a symmetric spectrum
+  bool inverse, fromHalf; ///< fromHalf: the input is one half of a symmetric spectrum
 };
 
 void checkTable(NodeTranslation &t, const Transform &f) {
@@ -31,14 +31,15 @@ void checkTable(NodeTranslation &t, const Transform &f) {
              " weights");
 }
 
-/// How often an element counts: the half that a symmetric spectrum leaves out mirrors all but the ends.
+/// The weight of an element: in half of a symmetric spectrum, all elements but the ends also stand for their mirror
+/// image.
 double mirrored(const Transform &f, int64_t sample) {
   bool isEnd = sample == 0 || 2 * sample == f.length;
   return f.fromHalf && !isEnd ? 2 : 1;
 }
 
-/// Row-major [samples, inputParts, outputs, outputParts]: what each part of a sample adds to each part of an output.
-/// sum of x[n] e^(-2 pi i k n / length), the sign changed and divided by length for an inverse.
+/// Row-major [samples, inputParts, outputs, outputParts]: the contribution of each part of a sample to each part of an
+/// output. Computes the sum of x[n] e^(-2 pi i k n / length); an inverse changes the sign and divides by length.
 std::vector<double> tableOf(const Transform &f) {
   std::vector<double> table;
   table.reserve(f.samples * f.inputParts * f.outputs * f.outputParts);
@@ -66,7 +67,7 @@ int64_t partsOf(NodeTranslation &t, const Type &type) {
   return parts;
 }
 
-/// Elements of the transform, when the input does not say: all, or those whose half the spectrum is.
+/// The length of the transform. By default, all elements, or twice the half spectrum.
 int64_t lengthOf(NodeTranslation &t, int64_t dim, bool fromHalf) {
   int64_t length = t.hasInput(1) ? t.constantInteger(1, "the length") : fromHalf ? 2 * (dim - 1) : dim;
   if (length < 1 || length > largestTable)
@@ -83,7 +84,7 @@ int64_t signalAxis(NodeTranslation &t, int64_t rank) {
   return axis;
 }
 
-/// The signal's axis comes last beside the parts; both are one axis of a product.
+/// Moves the signal's axis next to the parts; both are one axis of a matmul.
 void discreteFourier(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t rank = x->type().rank(), parts = partsOf(t, x->type()), axis = signalAxis(t, rank);
@@ -122,7 +123,8 @@ std::vector<double> filtersOf(const Transform &f) {
   return filters;
 }
 
-/// A convolution whose stride is the step between frames and whose filters are the windowed waves: no frame is copied.
+/// A convolution whose stride is the step between frames and whose filters are the windowed waves, so that no frame is
+/// copied.
 void shortTimeFourier(NodeTranslation &t) {
   Value *x = t.input(0);
   const Type &type = x->type();
@@ -173,7 +175,7 @@ void blackmanWindow(NodeTranslation &t) { cosineWindow(t, 0.42, 0.5, 0.08); }
 double hertzOf(double mel) { return 700 * std::expm1(mel / 2595 * std::numbers::ln10); }
 double melOf(double hertz) { return 2595 * std::log1p(hertz / 700) / std::numbers::ln10; }
 
-/// Bin i of the spectrum at which band b begins (b), peaks (b + 1) and ends (b + 2).
+/// Spectrum bins: band b begins at element b, peaks at b + 1 and ends at b + 2.
 std::vector<int64_t> melEdges(NodeTranslation &t, int64_t bands, int64_t length, int64_t spectrum) {
   double rate = t.constantReal(2, "the sample rate");
   double low = melOf(t.constantReal(3, "the lower edge")), high = melOf(t.constantReal(4, "the upper edge"));

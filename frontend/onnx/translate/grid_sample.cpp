@@ -1,8 +1,8 @@
 // GridSample, as gathers of rows and sums with weights, and AffineGrid, which makes grids.
 //
-// A sample lies between elements of every spatial axis. Per axis it has corners: an element and its weight; a sample is
+// A sample is between elements on every spatial axis. Per axis it has corners: an element and its weight; a sample is
 // the sum over all combinations of corners. x is laid out as rows of channels, so that a corner's channels are one row;
-// its derivative adds rows in a fixed order. Derivatives of coordinates are PyTorch's: those of the weights, and 0
+// its derivative sums rows in a fixed order. Derivatives of coordinates are PyTorch's: those of the weights, and 0
 // where a coordinate was moved to the border.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
@@ -15,7 +15,7 @@ namespace {
 enum class Padding { zeros, border, reflection };
 enum class Interpolation { nearest, linear, cubic };
 
-/// An element of one axis for every sample [N, M], and how much it counts, 0 outside the axis.
+/// For every sample [N, M], an element of one axis and its weight, 0 outside the axis.
 struct Corner {
   Value *index; ///< i64, always inside the axis
   Value *weight;
@@ -27,7 +27,7 @@ public:
       : t(t), alignCorners(t.integer("align_corners", 0) != 0), padding(paddingOf()), interpolation(interpolationOf()) {
   }
 
-  /// The corners on an axis of `dim` elements of samples at `grid`, -1 and 1 being the axis' ends.
+  /// The corners of samples at `grid` on an axis of `dim` elements. -1 and 1 are the axis' ends.
   llvm::SmallVector<Corner, 4> corners(Value *grid, int64_t dim) {
     double size = static_cast<double>(dim);
     Value *fromStart = t.binary(Op::add, grid, 1);
@@ -63,7 +63,7 @@ private:
     return Interpolation::cubic;
   }
 
-  /// Between 0 and dim - 1; what was outside or at an end has no derivative.
+  /// Clamped to [0, dim - 1]. The derivative is 0 for coordinates outside or at an end.
   Value *clipped(Value *x, int64_t dim) {
     Value *first = t.constantLike(x, 0), *last = t.constantLike(x, static_cast<double>(dim - 1));
     Value *below = t.select(t.binary(Op::lessEqual, last, x), last, x);
@@ -88,7 +88,7 @@ private:
     return clipped(padding == Padding::border ? x : reflected(x, dim), dim);
   }
 
-  /// `place` is a whole number; outside the axis (or NaN) it is element 0 with weight 0.
+  /// `place` is a whole number; outside the axis (or for NaN) the corner is element 0 with weight 0.
   Corner corner(Value *place, Value *weight, int64_t dim) {
     Value *reachesStart = t.binary(Op::lessEqual, t.constantLike(place, 0), place);
     Value *isInside =
@@ -124,7 +124,7 @@ private:
   const Interpolation interpolation;
 };
 
-/// Adds up rows of x [N, elements, C] over all combinations of one corner per axis.
+/// Sums weighted rows of x [N, elements, C] over all combinations of one corner per axis.
 Value *sumOverCorners(NodeTranslation &t, Value *rows, llvm::ArrayRef<llvm::SmallVector<Corner, 4>> axes,
                       llvm::ArrayRef<int64_t> dims) {
   llvm::SmallVector<Corner, 16> corners = {{nullptr, nullptr}};
@@ -178,7 +178,7 @@ void gridSample(NodeTranslation &t) {
   t.setOutput(0, t.reshape(sampled, result));
 }
 
-/// The centers of `dim` elements between -1 and 1; with corners aligned the first and the last lie on the ends.
+/// The centers of `dim` elements between -1 and 1; with corners aligned, the first and the last are at the ends.
 double centerOf(int64_t at, int64_t dim, bool alignCorners) {
   if (alignCorners)
     return dim == 1 ? 0 : 2 * static_cast<double>(at) / static_cast<double>(dim - 1) - 1;
@@ -200,7 +200,8 @@ std::vector<double> homogeneousGrid(llvm::ArrayRef<int64_t> dims, int64_t elemen
   return grid;
 }
 
-/// Where theta [N, axes, axes + 1] takes the center of every element of a tensor of `size` [N, C, spatial...].
+/// The positions to which theta [N, axes, axes + 1] maps the center of every element of a tensor of `size` [N, C,
+/// spatial...].
 void affineGrid(NodeTranslation &t) {
   Value *theta = t.input(0);
   const Type &type = theta->type();

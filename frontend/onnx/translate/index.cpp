@@ -8,7 +8,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The first index if the indices are start, start + 1, ... inside 0..size-1: then a slice does.
+/// The first index if the indices are start, start + 1, ... inside 0..size-1. A slice is then sufficient.
 std::optional<int64_t> contiguousStart(NodeTranslation &t, const Value *indices, int64_t size) {
   const Dense *dense = t.constantOf(indices);
   int64_t count = indices->type().elements();
@@ -59,7 +59,7 @@ void gatherNd(NodeTranslation &t) {
   t.setOutput(0, t.make(Op::gatherNd, {x, inRange}, GatherNdAttributes{batchDims}));
 }
 
-/// The elements, or slices along an axis, where a constant condition holds.
+/// Selects the elements, or slices along an axis, where a constant condition holds.
 void compress(NodeTranslation &t) {
   Value *x = t.has("axis") ? t.input(0) : t.reshape(t.input(0), {t.input(0)->type().elements()});
   int64_t axis = t.normalAxis(t.integer("axis", 0), x->type().rank());
@@ -106,7 +106,7 @@ void hardmax(NodeTranslation &t) {
   t.setOutput(0, t.cast(isLargest, x->type().dtype()));
 }
 
-/// Elements come in order, whether `sorted` asks for it or not.
+/// Elements are always sorted, whatever `sorted` is.
 void topK(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t last = x->type().rank() - 1, axis = t.normalAxis(t.integer("axis", -1), x->type().rank());

@@ -4,7 +4,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The elements of a constant, also of one that is broadcast without its last axis changing; null for anything else.
+/// The constant behind the indices, possibly broadcast without a change of the last axis; null for anything else.
 const Node *constantBelow(const Value *indices) {
   const Node *node = indices->definer();
   if (node && node->op() == Op::broadcast && node->operand(0)->type().rank() > 0 && indices->type().rank() > 0 &&

@@ -1,4 +1,4 @@
-// Ops whose results have shapes or values that only constants can decide.
+// Ops whose result shapes or values require constant operands.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -31,7 +31,7 @@ void nonZero(NodeTranslation &t) {
   t.setOutput(0, t.constant(Type(DType::i64, {rank, count}), Dense::fromDoubles(DType::i64, coordinates)));
 }
 
-/// The slices along an axis, or the elements, whose condition is true.
+/// Selects the slices along an axis, or the elements, whose condition is true.
 void compress(NodeTranslation &t) {
   HostTensor condition = knownInput(t, 1);
   Value *x = t.input(0);
@@ -49,7 +49,7 @@ void compress(NodeTranslation &t) {
   t.setOutput(0, t.make(Op::gather, {x, t.integerTensor(kept)}, AxisAttributes{axis}));
 }
 
-/// Integers of a constant, exact.
+/// The exact integers of a constant.
 std::vector<int64_t> knownIntegers(NodeTranslation &t, Value *x) {
   const Dense *dense = t.constantOf(x);
   std::vector<int64_t> values(x->type().elements());
@@ -83,7 +83,7 @@ int64_t bitAnd(int64_t a, int64_t b) { return a & b; }
 int64_t bitOr(int64_t a, int64_t b) { return a | b; }
 int64_t bitXor(int64_t a, int64_t b) { return a ^ b; }
 
-/// Of bits that are known the result is exact, of others up to 53 of them.
+/// Exact for constants, up to 53 bits otherwise.
 void bitwiseAnd(NodeTranslation &t) {
   if (isKnown(t, t.input(0)) && isKnown(t, t.input(1)))
     bitwise<bitAnd>(t);

@@ -21,7 +21,7 @@ LossInputs inputsOf(NodeTranslation &t) {
   return inputs;
 }
 
-/// How much each label counts, f32: its class weight, and 0 where it is ignored.
+/// The weight of each label, f32: its class weight, or 0 if it is ignored.
 Value *countsOf(NodeTranslation &t, const LossInputs &inputs) {
   Type type(DType::f32, inputs.labels->type().shape());
   bool ignores = t.has("ignore_index");
@@ -35,7 +35,7 @@ Value *countsOf(NodeTranslation &t, const LossInputs &inputs) {
   return t.select(isIgnored, t.constant(weights->type(), 0), weights);
 }
 
-/// none: the terms. sum: their sum. mean: their sum over the sum of what counts.
+/// none: the terms. sum: their sum. mean: their sum divided by the sum of counts.
 Value *reduced(NodeTranslation &t, Value *terms, Value *counts) {
   std::string reduction = t.text("reduction", "mean");
   if (reduction == "none")

@@ -1,4 +1,4 @@
-// Matrix products.
+// Matrix multiplication.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-/// An operand of matmul: a transpose of the last two dims becomes a flag, so a weight is read as it is stored.
+/// An operand of matmul. A transpose of the last two dims becomes a flag, so that a weight is read as it is stored.
 struct MatrixOperand {
   Value *value;
   bool isTransposed = false;
@@ -23,12 +23,12 @@ MatrixOperand throughTranspose(Value *value, bool isTransposed) {
   return {definer->operand(0), !isTransposed};
 }
 
-Value *product(NodeTranslation &t, Value *a, Value *b, bool transposeA, bool transposeB) {
+Value *matmulWith(NodeTranslation &t, Value *a, Value *b, bool transposeA, bool transposeB) {
   MatrixOperand left = throughTranspose(a, transposeA), right = throughTranspose(b, transposeB);
   return t.make(Op::matmul, {left.value, right.value}, MatmulAttributes{left.isTransposed, right.isTransposed});
 }
 
-/// Batch dims of both operands become equal, unless one operand has none and multiplies every batch of the other.
+/// Broadcasts both operands to equal batch dims, unless one operand has none and multiplies every batch of the other.
 void equalBatches(NodeTranslation &t, Value *&a, Value *&b) {
   llvm::ArrayRef<int64_t> batchA = a->type().shape().drop_back(2), batchB = b->type().shape().drop_back(2);
   if (batchA == batchB || batchA.empty() || batchB.empty())
@@ -43,7 +43,7 @@ void equalBatches(NodeTranslation &t, Value *&a, Value *&b) {
   b = extend(b);
 }
 
-/// numpy's matmul: an operand of rank 1 is a row on the left, a column on the right, and its dim goes away again.
+/// numpy's matmul: an operand of rank 1 is a row on the left or a column on the right, and the result drops its dim.
 void matmul(NodeTranslation &t) {
   Value *a = t.input(0), *b = t.input(1);
   bool isRow = a->type().rank() == 1, isColumn = b->type().rank() == 1;
@@ -54,7 +54,7 @@ void matmul(NodeTranslation &t) {
   if (isColumn)
     b = t.reshape(b, {b->type().dim(0), 1});
   equalBatches(t, a, b);
-  Value *y = product(t, a, b, false, false);
+  Value *y = matmulWith(t, a, b, false, false);
   Shape shape(y->type().shape());
   if (isColumn)
     shape.pop_back();
@@ -65,7 +65,7 @@ void matmul(NodeTranslation &t) {
 
 /// alpha * A' B' + beta * C
 void gemm(NodeTranslation &t) {
-  Value *y = product(t, t.input(0), t.input(1), t.integer("transA", 0) != 0, t.integer("transB", 0) != 0);
+  Value *y = matmulWith(t, t.input(0), t.input(1), t.integer("transA", 0) != 0, t.integer("transB", 0) != 0);
   double alpha = t.real("alpha", 1), beta = t.real("beta", 1);
   if (alpha != 1)
     y = t.binary(Op::mul, y, alpha);
@@ -80,7 +80,7 @@ constexpr TranslationRow rows[] = {{"Gemm", gemm}, {"MatMul", matmul}};
 
 } // namespace
 
-Value *matrixProduct(NodeTranslation &t, Value *a, Value *b) { return product(t, a, b, false, false); }
+Value *matmulOf(NodeTranslation &t, Value *a, Value *b) { return matmulWith(t, a, b, false, false); }
 
 TranslationRows matmulTranslations() { return rows; }
 

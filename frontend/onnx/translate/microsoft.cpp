@@ -1,4 +1,4 @@
-// Ops of com.microsoft that ONNX Runtime's optimizer and Optimum write for simpler ones.
+// Ops of com.microsoft that ONNX Runtime's optimizer and Optimum write in place of simpler ones.
 #include "frontend/onnx/translate/microsoft.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -20,7 +20,7 @@ Value *embedded(NodeTranslation &t, Value *table, Value *indices) {
 
 namespace {
 
-/// What the node of ai.onnx with this name makes of inputs and attributes.
+/// The translation of the ai.onnx node `op` with these inputs and attributes.
 Value *asPlain(NodeTranslation &t, llvm::StringRef op) {
   findTranslation("", op, t.state.model.opset(""))(t);
   return t.results()[0].tensor;
@@ -45,7 +45,7 @@ void biasSoftmax(NodeTranslation &t) {
   t.setOutput(0, t.make(Op::softmax, {t.binary(Op::add, x, bias)}, AxisAttributes{axis}));
 }
 
-/// Attribute `activation` of a fused product.
+/// Applies the attribute `activation` of a fused matmul or convolution.
 Value *activated(NodeTranslation &t, Value *x) {
   std::string name = t.text("activation", "");
   if (name.empty())
@@ -62,7 +62,7 @@ Value *activated(NodeTranslation &t, Value *x) {
   t.reject("the activation '" + name + "' is not supported");
 }
 
-// ---------------------------------------------------------------------------------------------------- products
+// ---------------------------------------------------------------------------------------------------- matmuls
 
 void fusedMatMul(NodeTranslation &t) {
   Value *a = t.input(0), *b = t.input(1);
@@ -78,7 +78,7 @@ void fusedMatMul(NodeTranslation &t) {
     a = t.broadcast(a, shapeA);
     b = t.broadcast(b, shapeB);
   }
-  Value *y = matrixProduct(t, a, b);
+  Value *y = matmulOf(t, a, b);
   double alpha = t.real("alpha", 1);
   t.setOutput(0, alpha == 1 ? y : t.binary(Op::mul, y, alpha));
 }
@@ -125,7 +125,7 @@ void embedLayerNormalization(NodeTranslation &t) {
   Value *sum = t.binary(Op::add, embedded(t, t.input(2), ids), byPosition);
   if (t.hasInput(1))
     sum = t.binary(Op::add, sum, embedded(t, t.input(4), t.input(1)));
-  if (t.wantsOutput(1)) // how many tokens of each sample count
+  if (t.wantsOutput(1)) // the number of valid tokens of each sample
     t.setOutput(1, t.hasInput(7) ? t.reduce(Op::reduceSum, t.input(7), {1}, false)
                                  : t.constant(Type(DType::i32, {ids->type().dim(0)}), 0));
   t.setOutput(0, normalised(t, sum, t.input(5), t.input(6), t.real("epsilon", 1e-12), false));

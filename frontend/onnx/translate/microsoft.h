@@ -1,13 +1,13 @@
-// What the translations of com.microsoft have in common.
+// Helpers for the translations of com.microsoft.
 #pragma once
 
 #include "frontend/onnx/translate/node_translation.h"
 
 namespace fsdpc {
 
-/// Null for an omitted one.
+/// Input i; null if it is omitted.
 Value *optionalInput(NodeTranslation &t, unsigned i);
-/// x, if there is nothing to add.
+/// x + addend; x if `addend` is null.
 Value *plus(NodeTranslation &t, Value *x, Value *addend);
 /// The last two axes swapped.
 Value *swapped(NodeTranslation &t, Value *x);

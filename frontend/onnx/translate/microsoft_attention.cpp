@@ -1,4 +1,5 @@
-// Attention and rotary embeddings of com.microsoft, which ONNX Runtime's optimizer and Optimum write for plain ops.
+// Attention and rotary embeddings of com.microsoft, which ONNX Runtime's optimizer and Optimum write in place of plain
+// ops.
 #include "frontend/onnx/translate/microsoft.h"
 #include "frontend/onnx/translate/table.h"
 #include <cmath>
@@ -22,11 +23,11 @@ struct AttentionInputs {
   Value *keyMask = nullptr;   ///< [B, T]: 0 hides a key; null for none
   Value *bias = nullptr;      ///< added to the scores; null for none
   bool isCausal = false;
-  int64_t window = 0; ///< if it is causal: how many keys a query sees, itself included; 0 for all before it
-  double softcap = 0; ///< scores are softcap * tanh(scores / softcap); 0 for as they are
+  int64_t window = 0; ///< if causal: number of keys that a query sees, itself included; 0 for all before it
+  double softcap = 0; ///< scores are softcap * tanh(scores / softcap); 0: unchanged
 };
 
-/// What a causal query sees: [rows, columns].
+/// The keys that each causal query sees: [rows, columns].
 Value *seenKeys(NodeTranslation &t, int64_t rows, int64_t columns, int64_t window) {
   Value *row = t.iota({rows, columns}, 0), *column = t.iota({rows, columns}, 1);
   Value *isSeen = t.binary(Op::lessEqual, column, row);
@@ -42,7 +43,7 @@ Value *attentionOf(NodeTranslation &t, const AttentionInputs &inputs) {
   int64_t batch = query.dim(0), heads = query.dim(1), rows = query.dim(2), columns = inputs.key->type().dim(2);
   double scale = t.real("scale", 0), filter = t.real("mask_filter_value", -10000);
   scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.dim(3)));
-  Value *scores = t.binary(Op::mul, matrixProduct(t, inputs.query, swapped(t, inputs.key)), scale);
+  Value *scores = t.binary(Op::mul, matmulOf(t, inputs.query, swapped(t, inputs.key)), scale);
   if (inputs.softcap != 0)
     scores = t.binary(Op::mul, t.unary(Op::tanh, t.binary(Op::mul, scores, 1 / inputs.softcap)), inputs.softcap);
   if (inputs.keyMask) {
@@ -54,7 +55,7 @@ Value *attentionOf(NodeTranslation &t, const AttentionInputs &inputs) {
   if (inputs.isCausal)
     scores = t.select(seenKeys(t, rows, columns, inputs.window), scores, t.constantLike(scores, -1e30));
   Value *weights = t.make(Op::softmax, {scores}, AxisAttributes{3});
-  Value *mixed = t.transpose(matrixProduct(t, weights, inputs.value), {0, 2, 1, 3});
+  Value *mixed = t.transpose(matmulOf(t, weights, inputs.value), {0, 2, 1, 3});
   return t.reshape(mixed, {batch, rows, heads * inputs.value->type().dim(3)});
 }
 
@@ -80,14 +81,14 @@ void refuseInputs(NodeTranslation &t, std::initializer_list<unsigned> refused) {
       t.reject("its input " + llvm::Twine(i) + " (of a cache) is not supported");
 }
 
-/// One product gives q, k and v.
+/// One matmul computes q, k and v.
 void packedAttention(NodeTranslation &t) {
   Value *x = t.input(0), *weight = t.input(1);
   if (x->type().rank() != 3 || weight->type().rank() != 2 || t.integer("do_rotary", 0) != 0)
     t.reject("this form is not supported");
   refuseInputs(t, {4, 6});
   t.refuseOutput(1);
-  Value *all = plus(t, matrixProduct(t, x, weight), optionalInput(t, 2));
+  Value *all = plus(t, matmulOf(t, x, weight), optionalInput(t, 2));
   Shape sizes = t.integers("qkv_hidden_sizes");
   if (sizes.empty())
     sizes.assign(3, weight->type().dim(1) / 3);
@@ -126,7 +127,8 @@ void multiHeadAttention(NodeTranslation &t) {
 
 // ---------------------------------------------------------------------------------------------------- rotary
 
-/// Rows of an angle table for each token, as [B or 1, 1, S, D/2]. `positions` [B, S]; null: they count from `first`.
+/// Rows of an angle table for each token, as [B or 1, 1, S, D/2]. `positions` [B, S]; if null, positions count from
+/// `first`.
 Value *anglesOf(NodeTranslation &t, Value *table, Value *positions, int64_t first, int64_t tokens) {
   int64_t half = table->type().dim(-1);
   if (positions)
@@ -134,7 +136,7 @@ Value *anglesOf(NodeTranslation &t, Value *table, Value *positions, int64_t firs
   return t.reshape(t.slice(table, 0, first, tokens), {1, 1, tokens, half});
 }
 
-/// x [B, N, S, 2 * half] turned. Pairs are elements j and j + half, or, interleaved, 2j and 2j + 1.
+/// x [B, N, S, 2 * half] rotated. Pairs are elements j and j + half, or, if interleaved, 2j and 2j + 1.
 Value *turned(NodeTranslation &t, Value *x, Value *cos, Value *sin, bool isInterleaved) {
   Shape shape(x->type().shape()), pairs(shape);
   int64_t half = shape[3] / 2, axis = isInterleaved ? 4 : 3;
@@ -150,7 +152,7 @@ Value *turned(NodeTranslation &t, Value *x, Value *cos, Value *sin, bool isInter
   return t.reshape(t.concat({t.reshape(low, single), t.reshape(high, single)}, axis), shape);
 }
 
-/// The first elements of every head of x [B, N, S, D], as many as the tables have angles for, turned.
+/// Rotates the first elements of every head of x [B, N, S, D], as many as the tables have angles for.
 Value *rotated(NodeTranslation &t, Value *x, Value *cos, Value *sin, Value *positions, int64_t first,
                bool isInterleaved) {
   const Type &type = x->type();
@@ -203,7 +205,7 @@ llvm::SmallVector<Value *, 3> groupedParts(NodeTranslation &t, int64_t heads, in
   return parts;
 }
 
-/// [B, K, S, D] -> [B, N, S, D]: each head for N / K neighbouring ones.
+/// [B, K, S, D] -> [B, N, S, D]: repeats each head N / K times, next to each other.
 Value *repeatedHeads(NodeTranslation &t, Value *x, int64_t heads) {
   const Type type = x->type();
   const int64_t batch = type.dim(0), own = type.dim(1), rows = type.dim(2), width = type.dim(3);
@@ -211,7 +213,7 @@ Value *repeatedHeads(NodeTranslation &t, Value *x, int64_t heads) {
   return t.reshape(wide, {batch, heads, rows, width});
 }
 
-/// A cache without rows is none. Keys of padding need no mask: they stand behind every query that is none.
+/// Rejects a cache, unless it has no rows. Padding keys need no mask: they are after every query that is not padding.
 void checkNoCache(NodeTranslation &t, int64_t rows) {
   for (unsigned i : {3U, 4U})
     if (t.hasInput(i) && (t.input(i)->type().rank() != 4 || t.input(i)->type().dim(2) != 0))
@@ -221,7 +223,7 @@ void checkNoCache(NodeTranslation &t, int64_t rows) {
     t.reject("its keys are not those of its " + llvm::Twine(rows) + " queries: total_sequence_length says otherwise");
 }
 
-/// Causal; ONNX Runtime's CPU kernel says what comes first: scale, softcap, bias, mask, softmax.
+/// Causal. The order is that of ONNX Runtime's CPU kernel: scale, softcap, bias, mask, softmax.
 void groupQueryAttention(NodeTranslation &t) {
   if (t.hasInput(11) || t.integer("smooth_softmax", 0) > 0)
     t.reject("head sinks and smooth_softmax are not supported");

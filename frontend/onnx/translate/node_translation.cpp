@@ -33,8 +33,7 @@ Value *TranslationState::scalar(llvm::StringRef name, Value *&read) {
   return read;
 }
 
-// ---------------------------------------------------------------------------------------------------- inputs,
-// attributes
+// ---------------------------------------------------------------------------------------------------- inputs
 
 NodeTranslation::NodeTranslation(TranslationState &state, const onnx::NodeProto &node,
                                  llvm::ArrayRef<Translated> inputs)
@@ -266,8 +265,8 @@ Value *NodeTranslation::slice(Value *x, int64_t axis, int64_t start, int64_t siz
   attributes.starts[axis] = start;
   attributes.sizes[axis] = size;
   attributes.steps[axis] = step;
-  bool isWhole = start == 0 && step == 1 && size == x->type().dim(axis);
-  return isWhole ? x : make(Op::slice, {x}, std::move(attributes));
+  bool isFull = start == 0 && step == 1 && size == x->type().dim(axis);
+  return isFull ? x : make(Op::slice, {x}, std::move(attributes));
 }
 
 Value *NodeTranslation::concat(llvm::ArrayRef<Value *> parts, int64_t axis) {

@@ -1,8 +1,10 @@
-// What one translation function sees: a checked ONNX node, its inputs as values of ours, and ways to build our nodes.
+// The interface of a translation function: a checked ONNX node, its inputs as values of the module, and ways to build
+// nodes.
 //
-// A translation function reads the node, builds, and sets every output that is used. What it cannot translate it
-// rejects; the rejection becomes part of one error message with the node's name, op, domain, opset and input types.
-// Everything built is folded at once if only constants decide it, so shape arithmetic and masks never become nodes.
+// A translation function reads the node, builds nodes, and sets every output that is used. It rejects what it cannot
+// translate. The rejection becomes part of one error message with the node's name, op, domain, opset and input types.
+// Every built node is folded immediately if all its operands are constants, so shape arithmetic and masks never become
+// nodes.
 #pragma once
 
 #include "frontend/onnx/import.h"
@@ -24,15 +26,15 @@ struct Rejection {
 /// The tensors of a sequence. Sequences exist while a graph is translated and become slices and concats.
 using TensorSequence = std::vector<Value *>;
 
-/// What a name of the file's graph stands for: a tensor, a sequence of tensors, or an optional without either.
+/// The translation of a name of the file's graph: a tensor, a sequence of tensors, or an empty optional.
 struct Translated {
   Value *tensor = nullptr;
   std::shared_ptr<const TensorSequence> sequence;
   bool isEmptyOptional = false;
-  bool exists() const { return tensor || sequence || isEmptyOptional; } ///< false: a fault that is already told
+  bool exists() const { return tensor || sequence || isEmptyOptional; } ///< false: an error that is already reported
 };
 
-/// What all nodes of a file share.
+/// State shared by the translations of all nodes of a file.
 class TranslationState {
 public:
   TranslationState(const OnnxModel &model, Builder &builder, const ImportOptions &options)
@@ -44,7 +46,7 @@ public:
   ConstantFolder constants;
   int64_t dropouts = 0; ///< Dropout nodes so far, active or not: their instance numbers
 
-  /// Counts what a node makes of more than a handful of nodes or elements of sequences: rejects what grows beyond 2^22.
+  /// Counts nodes and elements of sequences that a node creates beyond a handful. Rejects totals beyond 2^22.
   void charge(int64_t nodes);
 
   /// i64[] states of the random generator, read once.
@@ -76,7 +78,7 @@ public:
   void setOutput(unsigned i, Value *value) { outputs[i].tensor = value; }
   void setSequence(unsigned i, TensorSequence elements);
   void setEmptyOptional(unsigned i) { outputs[i].isEmptyOptional = true; }
-  /// Output 0 is what input 0 is, be it a sequence.
+  /// Sets output 0 to input 0, which may be a sequence.
   void passOn();
   /// Rejects if the output is used.
   void refuseOutput(unsigned i) const;
@@ -92,20 +94,20 @@ public:
   const onnx::TensorProto *tensor(llvm::StringRef name) const;
 
   // ---- Constants
-  /// The elements of a constant, null for anything else. A broadcast of a constant is none.
+  /// The elements of a constant; null for anything else, including a broadcast of a constant.
   const Dense *constantOf(const Value *value) const;
-  /// All elements of a constant or of a broadcast of one; none for anything else.
+  /// All elements of a constant or of a broadcast of one; nullopt for anything else.
   std::optional<HostTensor> knownTensor(const Value *value) const;
-  /// The elements of a constant integer input; rejects what only a run can know. `what` is for the message.
+  /// The elements of a constant integer input. Rejects inputs that are not constant. `what` is for the message.
   Shape constantIntegers(unsigned i, llvm::StringRef what) const;
   int64_t constantInteger(unsigned i, llvm::StringRef what) const;
   double constantReal(unsigned i, llvm::StringRef what) const;
-  /// Axes from attribute `name` or, from the opset on that moved them, from input `i`; empty if neither is there.
+  /// Axes from attribute `name` or, in opsets that moved them there, from input `i`; empty if neither is present.
   Shape axesFrom(unsigned i, llvm::StringRef name, int64_t rank) const;
-  /// Between 0 and rank - 1; rejects others.
+  /// The axis in [0, rank - 1]. Rejects others.
   int64_t normalAxis(int64_t axis, int64_t rank) const;
 
-  // ---- Building. Results are folded; errors of shape rules are rejections.
+  // ---- Building. Results are folded. Errors of shape rules are rejections.
   Node *makeNode(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
   Value *make(Op op, llvm::ArrayRef<Value *> operands, std::unique_ptr<AttributesBase> attributes = nullptr);
   template <class A>
@@ -127,15 +129,15 @@ public:
   Value *binary(Op op, Value *a, double b) { return binary(op, a, constantLike(a, b)); }
   Value *unary(Op op, Value *x) { return make(op, {x}); }
   Value *select(Value *condition, Value *yes, Value *no);
-  /// x within bounds that broadcast to it; NaN stays NaN. Where x is a bound the bound is the result, whose derivative
-  /// is 0: PyTorch's clamp, hardtanh, relu6 and hardsigmoid do the same, while max and min share a tie.
+  /// Limits x to a bound that broadcasts to it. NaN stays NaN. Where x equals the bound, the result is the bound and
+  /// the derivative of x is 0, as in PyTorch's clamp, hardtanh, relu6 and hardsigmoid. max and min split a tie instead.
   Value *atLeast(Value *x, Value *bound);
   Value *atMost(Value *x, Value *bound);
   Value *cast(Value *x, DType dtype);
   Value *broadcast(Value *x, llvm::ArrayRef<int64_t> shape);
   Value *reshape(Value *x, llvm::ArrayRef<int64_t> shape);
   Value *transpose(Value *x, llvm::ArrayRef<int64_t> permutation);
-  /// Axis `from` becomes axis `to`; the others keep their order.
+  /// Moves axis `from` to position `to`. The others keep their order.
   Value *moveAxis(Value *x, int64_t from, int64_t to);
   Value *reduce(Op op, Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
   Value *mean(Value *x, llvm::ArrayRef<int64_t> axes, bool keepDims);
@@ -151,11 +153,11 @@ private:
   llvm::SmallVector<Translated, 2> outputs;
 };
 
-/// matmul of operands whose batch dims fit; a transpose of the last two dims of either becomes a flag.
-Value *matrixProduct(NodeTranslation &t, Value *a, Value *b);
+/// matmul of operands with compatible batch dims. A transpose of the last two dims of either becomes a flag.
+Value *matmulOf(NodeTranslation &t, Value *a, Value *b);
 /// 0, 1, ..., rank - 1.
 Shape allAxes(int64_t rank);
-/// numpy's broadcast; none if the shapes do not fit.
+/// numpy's broadcast; nullopt if the shapes are incompatible.
 std::optional<Shape> broadcastOf(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
 
 } // namespace fsdpc

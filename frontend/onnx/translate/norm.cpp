@@ -45,14 +45,14 @@ void rmsNormalization(NodeTranslation &t) {
   t.setOutput(0, t.makeNode(Op::rmsNorm, {x, gamma}, NormAttributes{axis, t.real("epsilon", 1e-5)})->result(0));
 }
 
-/// A vector over channels beside x [N, C, ...].
+/// A vector over channels, reshaped to broadcast with x [N, C, ...].
 Value *perChannel(NodeTranslation &t, Value *vector, int64_t rank) {
   Shape shape(rank - 1, 1);
   shape[0] = vector->type().elements();
   return t.reshape(vector, shape);
 }
 
-/// Every channel of every sample by itself.
+/// Normalizes every channel of every sample separately.
 void normalizePlanes(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t rank = x->type().rank();
@@ -95,7 +95,7 @@ void meanVarianceNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::div, centred, t.binary(Op::add, deviation, 1e-9)));
 }
 
-/// x / |x| along one axis; 0 where |x| is.
+/// x / |x| along one axis; 0 where |x| is 0.
 void lpNormalization(NodeTranslation &t) {
   Value *x = t.input(0);
   int64_t axis = t.normalAxis(t.integer("axis", -1), x->type().rank()), p = t.integer("p", 2);
@@ -131,21 +131,21 @@ void localResponseNormalization(NodeTranslation &t) {
   t.setOutput(0, t.binary(Op::mul, x, t.binary(Op::pow, scale, -t.real("beta", 0.75))));
 }
 
-/// Outputs 1 and 2 of a node that trains are the running statistics behind the step: state, which nothing here
-/// computes. Until opset 13 a node with them trains; opset 7 and 8 have two more.
+/// Outputs 1 and 2 of a training node are the running statistics after the step. They are state, which this translation
+/// does not compute. Up to opset 13 a node with these outputs trains. Opset 7 and 8 have two more.
 bool trainsInFile(NodeTranslation &t) {
   return t.opset < 14 ? t.wantsOutput(1) || t.wantsOutput(2) : t.integer("training_mode", 0) != 0;
 }
 
-/// F.batch_norm(weight.reshape(1, C, -1), None, None, training=True, momentum=0), by which modules standardise weights:
-/// statistics that the graph computes are no state, stay as they are, and those of one sample are its own.
+/// F.batch_norm(weight.reshape(1, C, -1), None, None, training=True, momentum=0), by which modules standardise weights.
+/// Statistics that the graph computes are not state and do not change, and the statistics of one sample are its own.
 bool standardisesWeight(NodeTranslation &t) {
   const Type &type = t.input(0)->type();
   const bool isState = !t.input(3)->definer() || !t.input(4)->definer();
   return !isState && type.rank() > 2 && type.dim(0) == 1 && t.real("momentum", 0.9) == 1;
 }
 
-/// One of scale, bias, mean and variance; the first two are rounded like x, statistics are f32.
+/// One of scale, bias, mean and variance. The first two have x's type, statistics are f32.
 Value *ofChannels(NodeTranslation &t, unsigned i, const Type &x) {
   Value *vector = t.input(i);
   if (vector->type().elements() != x.dim(1))

@@ -1,4 +1,4 @@
-// Pad: constants around the input, or elements of its own once more (edge, reflect, wrap).
+// Pad: adds constants around the input, or repeats its elements (edge, reflect, wrap).
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include <algorithm>
@@ -7,10 +7,10 @@ namespace fsdpc {
 
 namespace {
 
-// Sums of a dim and two pads stay far from overflow.
+// Keeps sums of a dim and two pads far from overflow.
 constexpr int64_t largestPad = int64_t(1) << 31;
-// Repetitions of the input along one axis; a real model has two.
-constexpr size_t mostPieces = 1024;
+// Maximum repetitions of the input along one axis; a real model has two.
+constexpr size_t maxPieces = 1024;
 
 /// Elements to add on both ends of an axis.
 struct AxisPads {
@@ -22,7 +22,7 @@ struct Piece {
   int64_t start, step, count;
 };
 
-/// The positive pads, after `x` was cut by the negative ones.
+/// Crops `x` by the negative pads and returns the positive ones.
 std::vector<AxisPads> padsAfterCuts(NodeTranslation &t, Value *&x) {
   int64_t rank = x->type().rank();
   Shape pads = t.constantIntegers(1, "the pads");
@@ -59,7 +59,7 @@ Value *padByConstant(NodeTranslation &t, Value *x, llvm::ArrayRef<AxisPads> pads
   return adds ? t.make(Op::pad, {x}, std::move(attributes)) : x;
 }
 
-/// The piece that begins at element `at` of 0, 1, ..., dim - 1, where both ends go on as `mode` says, without an end.
+/// The piece that begins at element `at` of 0, 1, ..., dim - 1, extended without end on both sides as `mode` specifies.
 Piece pieceAt(llvm::StringRef mode, int64_t at, int64_t dim) {
   if (mode == "edge" && at < 0)
     return {0, 0, -at};
@@ -76,7 +76,7 @@ Value *padByPieces(NodeTranslation &t, Value *x, const AxisPads &pads, llvm::Str
     return x;
   if (dim == 0)
     t.reject("axis " + llvm::Twine(pads.axis) + " has no elements to pad with");
-  // One element has nothing to be reflected: it is the edge.
+  // A single element cannot be reflected and is repeated as an edge.
   llvm::StringRef rule = dim == 1 ? "edge" : mode;
   llvm::SmallVector<Value *, 4> parts;
   for (int64_t at = -pads.before; at < end;) {
@@ -88,13 +88,13 @@ Value *padByPieces(NodeTranslation &t, Value *x, const AxisPads &pads, llvm::Str
     shape[pads.axis] = piece.count;
     parts.push_back(t.broadcast(part, shape));
     at += piece.count;
-    if (parts.size() > mostPieces)
-      t.reject("the pads repeat axis " + llvm::Twine(pads.axis) + " more than " + llvm::Twine(mostPieces) + " times");
+    if (parts.size() > maxPieces)
+      t.reject("the pads repeat axis " + llvm::Twine(pads.axis) + " more than " + llvm::Twine(maxPieces) + " times");
   }
   return t.make(Op::concat, parts, AxisAttributes{pads.axis});
 }
 
-/// Negative pads cut, positive ones add.
+/// Negative pads crop, positive ones add elements.
 void pad(NodeTranslation &t) {
   Value *x = t.input(0);
   std::string mode = t.text("mode", "constant");

@@ -1,4 +1,4 @@
-// Pooling over windows, and over whole planes.
+// Pooling over windows, and over entire planes.
 #include "frontend/onnx/translate/root.h"
 #include "frontend/onnx/translate/table.h"
 #include "frontend/onnx/translate/window.h"
@@ -9,8 +9,8 @@ namespace fsdpc {
 
 namespace {
 
-/// ceil_mode rounds the number of windows up, but a window that would start in the padding behind the input is left
-/// out. Returns how many elements the last windows reach beyond the padded input.
+/// ceil_mode rounds the number of windows up, but omits a window that would start in the padding after the input.
+/// Returns the number of elements by which the last windows extend beyond the padded input.
 Shape reachOfCeilMode(const WindowAttributes &w, llvm::ArrayRef<int64_t> spatial) {
   Shape reach(spatial.size(), 0);
   for (size_t i = 0; i < spatial.size(); ++i) {
@@ -23,7 +23,7 @@ Shape reachOfCeilMode(const WindowAttributes &w, llvm::ArrayRef<int64_t> spatial
   return reach;
 }
 
-/// The pads count, what windows reach beyond them does not: then the pads become elements of x.
+/// Makes the pads elements of x, so that they count in a mean but elements beyond them do not.
 Value *withPadsAsElements(NodeTranslation &t, Value *x, PoolAttributes &pool) {
   PadAttributes pad;
   pad.before = {0, 0};
@@ -38,7 +38,7 @@ Value *withPadsAsElements(NodeTranslation &t, Value *x, PoolAttributes &pool) {
 }
 
 struct Pooled {
-  Value *x; ///< input 0, its pads perhaps part of it
+  Value *x; ///< input 0, possibly with the pads as elements
   PoolAttributes attributes;
 };
 
@@ -64,7 +64,7 @@ Pooled poolOf(NodeTranslation &t, bool countIncludePad) {
   return {x, attributes};
 }
 
-/// Positions in the whole tensor, from those in a plane.
+/// Positions in the entire tensor, from those in a plane.
 Value *flatIndices(NodeTranslation &t, Value *inPlane, const Type &x) {
   int64_t plane = 1;
   for (int64_t dim : x.shape().drop_front(2))
@@ -102,7 +102,7 @@ Value *powerOf(NodeTranslation &t, Value *x, int64_t p) {
   return p == 1 ? size : t.binary(Op::pow, size, static_cast<double>(p));
 }
 
-/// Padding adds nothing to a sum, so a mean that counts it is the sum over the elements of the kernel.
+/// Padding adds zeros to a sum, so the sum is the mean that counts padding, times the number of kernel elements.
 void lpPool(NodeTranslation &t) {
   int64_t p = t.integer("p", 2);
   Pooled pooled = poolOf(t, false);

@@ -1,5 +1,5 @@
-// Random numbers, drawn anew for every sample and step from the run's seed as dropout's are. The `seed` of a node is
-// not looked at.
+// Random numbers, drawn again for every sample and step from the run's seed, like dropout's. The `seed` of a node is
+// ignored.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include <numbers>
@@ -8,13 +8,13 @@ namespace fsdpc {
 
 namespace {
 
-/// Uniform in [0, 1), f32. The axis of the batch is looked for by a later pass.
+/// Uniform in [0, 1), f32. A later pass finds the batch axis.
 Value *uniform(NodeTranslation &t, llvm::ArrayRef<int64_t> shape) {
   RandomUniformAttributes random{t.state.dropouts++, shape.empty() ? -1 : 0, Shape(shape)};
   return t.make(Op::randomUniform, {t.state.seed(), t.state.step()}, random);
 }
 
-/// Of mean 0 and deviation 1, by Box and Muller's transform: sqrt(-2 ln(1 - u)) cos(2 pi v).
+/// Normal with mean 0 and standard deviation 1, by the Box-Muller transform: sqrt(-2 ln(1 - u)) cos(2 pi v).
 Value *normal(NodeTranslation &t, llvm::ArrayRef<int64_t> shape) {
   Value *u = uniform(t, shape), *v = uniform(t, shape);
   Value *logarithm = t.unary(Op::log, t.binary(Op::sub, t.constantLike(u, 1), u));
@@ -50,7 +50,7 @@ void like(NodeTranslation &t) {
   setNumbers(t, type.shape(), resultType(t, isFloat(type.dtype()) ? type.dtype() : DType::f32), isNormal);
 }
 
-/// 1 with the probability that the input tells.
+/// 1 with the probability that the input gives.
 void bernoulli(NodeTranslation &t) {
   Value *x = t.input(0);
   Value *drawn = t.binary(Op::less, uniform(t, x->type().shape()), t.cast(x, DType::f32));

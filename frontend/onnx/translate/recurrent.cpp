@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// Defaults of alpha and beta as the operators of the same names have them.
+/// Defaults of alpha and beta, equal to those of the operators of the same names.
 std::pair<double, double> defaultParameters(llvm::StringRef name) {
   return llvm::StringSwitch<std::pair<double, double>>(name)
       .Case("leakyrelu", {0.01, 0})
@@ -22,7 +22,7 @@ std::pair<double, double> defaultParameters(llvm::StringRef name) {
 bool hasAlpha(llvm::StringRef name) { return defaultParameters(name).first != 0; }
 bool hasBeta(llvm::StringRef name) { return name == "hardsigmoid" || name == "affine" || name == "scaledtanh"; }
 
-/// Parameters stand in their lists for the functions that have them, in order.
+/// The lists of parameters have entries, in order, only for the functions that have parameters.
 std::vector<RecurrentActivation> activationsOf(NodeTranslation &t, llvm::ArrayRef<llvm::StringRef> defaults,
                                                int64_t directions) {
   std::vector<RecurrentActivation> result;
@@ -126,7 +126,7 @@ void RecurrentNode::checkShapes() {
   expect(7, {directions, 3 * hiddenSize});
 }
 
-/// One direction of a tensor that has them along axis 0.
+/// One direction of a tensor with directions along axis 0.
 Value *RecurrentNode::part(Value *all, int64_t direction) {
   Value *own = directions == 1 ? all : t.slice(all, 0, direction, 1);
   return t.reshape(own, own->type().shape().drop_front());
@@ -144,14 +144,14 @@ RecurrentWeights RecurrentNode::weightsOf(int64_t direction) {
   return weights;
 }
 
-/// [B, H]; zeros where none is given.
+/// [B, H]; zeros if the input is omitted.
 Value *RecurrentNode::initialState(unsigned input, int64_t direction) {
   if (!t.hasInput(input))
     return t.constant(sequence->type().withShape({batch, hiddenSize}), 0);
   return part(isBatchFirst ? t.transpose(t.input(input), {1, 0, 2}) : t.input(input), direction);
 }
 
-/// Per step: does a sample still have input there? bool[B, H]; null where all do.
+/// Per step, bool[B, H] that is true for samples that still have input; null if all have.
 std::vector<Value *> RecurrentNode::masks() {
   std::vector<Value *> result(steps, nullptr);
   if (!t.hasInput(4))
@@ -198,7 +198,8 @@ RecurrentNode::Direction RecurrentNode::runDirection(int64_t direction, bool has
     Value *now = t.reshape(t.slice(fromInput, 0, at, 1), {batch, gates * hiddenSize});
     RecurrentState next = step(weights, own, now, state);
     result.outputs[at] = next.hidden;
-    // Beyond its length a sample's state stays and its output is 0: backwards that starts it at its own end.
+    // Beyond its length a sample's state stays and its output is 0. In the backward direction the sample thus starts at
+    // its own end.
     if (Value *mask = goesOn[at]) {
       result.outputs[at] = t.select(mask, next.hidden, t.constantLike(next.hidden, 0));
       next.hidden = t.select(mask, next.hidden, state.hidden);

@@ -1,4 +1,4 @@
-// What LSTM, GRU and RNN share: inputs, attributes, and the walk over time steps.
+// Shared by LSTM, GRU and RNN: inputs, attributes, and the loop over time steps.
 #pragma once
 
 #include "frontend/onnx/translate/node_translation.h"
@@ -13,7 +13,7 @@ struct RecurrentActivation {
   Value *of(NodeTranslation &t, Value *x) const;
 };
 
-/// Weights of one direction. Gates lie beside each other in the rows of all of them.
+/// Weights of one direction. In all of them, the rows of the gates are concatenated.
 struct RecurrentWeights {
   Value *input;                  ///< [G*H, I]
   Value *hidden;                 ///< [G*H, H]
@@ -21,12 +21,12 @@ struct RecurrentWeights {
   Value *peepholes;              ///< [3*H]; null without P
 };
 
-/// h, and for LSTM c: [B, H] each. c is null elsewhere.
+/// h, and for LSTM c: [B, H] each. c is null for other ops.
 struct RecurrentState {
   Value *hidden, *cell;
 };
 
-/// One recurrent node. Time steps are unrolled: one product of the whole sequence with W, then one per step with R.
+/// One recurrent node. Time steps are unrolled: one matmul of the entire sequence with W, then one per step with R.
 class RecurrentNode {
 public:
   RecurrentNode(NodeTranslation &t, int64_t gates, llvm::ArrayRef<llvm::StringRef> defaultActivations);
@@ -35,12 +35,12 @@ public:
   const int64_t gates, hiddenSize;
   int64_t directions = 1, steps = 0, batch = 0;
 
-  /// Computes one step from [B, G*H] of the input's product (with what `prepare` added) and the state before.
+  /// Computes one step from the input's matmul result [B, G*H] (with the sequence bias added) and the previous state.
   using Step = std::function<RecurrentState(const RecurrentWeights &weights, llvm::ArrayRef<RecurrentActivation>,
                                             Value *fromInput, const RecurrentState &before)>;
-  /// Bias of the whole sequence's product: [G*H], or null.
+  /// Bias of the entire sequence's matmul: [G*H], or null.
   using SequenceBias = std::function<Value *(const RecurrentWeights &weights)>;
-  /// Runs all directions and sets the outputs Y, Y_h and, where there are cells, Y_c.
+  /// Runs all directions and sets the outputs Y, Y_h and, with cells, Y_c.
   void run(bool hasCell, const SequenceBias &bias, const Step &step);
 
   /// Rows of gate g of [B, G*H], [G*H] or [G*H, ...].

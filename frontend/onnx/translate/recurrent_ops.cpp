@@ -1,4 +1,4 @@
-// LSTM, GRU and RNN; and ReverseSequence, which goes with lengths.
+// LSTM, GRU and RNN; and ReverseSequence, which is used with lengths.
 #include "frontend/onnx/translate/recurrent.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using Activations = llvm::ArrayRef<RecurrentActivation>;
 
-/// Both biases of a gate only ever meet in a sum.
+/// Both biases of a gate are used only as their sum.
 Value *sumOfBiases(NodeTranslation &t, const RecurrentWeights &weights) {
   return weights.biasInput ? t.binary(Op::add, weights.biasInput, weights.biasHidden) : nullptr;
 }
@@ -24,7 +24,7 @@ void rnn(NodeTranslation &t) {
       });
 }
 
-/// Gates lie in the order i, o, f, c.
+/// Gates are in the order i, o, f, c.
 RecurrentState lstmStep(RecurrentNode &node, bool couplesInputAndForget, const RecurrentWeights &weights, Activations f,
                         Value *fromInput, const RecurrentState &before) {
   NodeTranslation &t = node.t;
@@ -54,8 +54,8 @@ void lstm(NodeTranslation &t) {
       });
 }
 
-/// Gates lie in the order z, r, h. The hidden state's share of h is multiplied by r before its product with R, or after
-/// it and its bias (linear_before_reset).
+/// Gates are in the order z, r, h. In h, the hidden state is multiplied by r before its matmul with R, or after the
+/// matmul and its bias (linear_before_reset).
 RecurrentState gruStep(RecurrentNode &node, bool resetsAfter, const RecurrentWeights &weights, Activations f,
                        Value *fromInput, const RecurrentState &before) {
   NodeTranslation &t = node.t;
@@ -84,7 +84,7 @@ void gru(NodeTranslation &t) {
       });
 }
 
-/// The first `length` elements of each sample's time axis, backwards; the others stay.
+/// The first `length` elements of each sample's time axis, in reverse order. The others stay.
 void reverseSequence(NodeTranslation &t) {
   Value *x = t.input(0), *lengths = t.cast(t.input(1), DType::i64);
   const Type &type = x->type();

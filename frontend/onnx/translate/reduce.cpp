@@ -6,7 +6,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The axes to reduce; none means all, unless noop_with_empty_axes.
+/// The axes to reduce; no axes means all, unless noop_with_empty_axes.
 Shape reducedAxes(NodeTranslation &t) {
   int64_t rank = t.input(0)->type().rank();
   Shape axes = t.axesFrom(1, "axes", rank);
@@ -16,7 +16,7 @@ Shape reducedAxes(NodeTranslation &t) {
 
 bool keepsDims(NodeTranslation &t) { return t.integer("keepdims", 1) != 0; }
 
-/// Bools count as numbers for the reductions that take numbers only.
+/// Converts bools to integers for reductions that accept only numbers.
 Value *asNumber(NodeTranslation &t, Value *x) {
   return x->type().dtype() == DType::boolean ? t.cast(x, DType::i32) : x;
 }

@@ -1,4 +1,4 @@
-// Resize: along each axis that changes, a gather (nearest) or a product with a matrix of constants (linear, cubic).
+// Resize: along each axis that changes, a gather (nearest) or a matmul with a matrix of constants (linear, cubic).
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace fsdpc {
 
 namespace {
 
-// Weights of one axis; 64 MiB in f32.
-constexpr int64_t mostWeights = int64_t(1) << 24;
+// Maximum weights of one axis; 64 MiB in f32.
+constexpr int64_t maxWeights = int64_t(1) << 24;
 
 struct ResizedAxis {
   int64_t axis, from, to;
@@ -20,14 +20,15 @@ struct ResizedAxis {
 /// Upsample (before opset 10) and Resize of opset 10 have no roi.
 bool hasRoi(const NodeTranslation &t) { return t.node.op_type() == "Resize" && t.opset >= 11; }
 
-/// What one input of sizes or scales asks for, per listed axis.
+/// The sizes or scales that an input requests, per listed axis.
 struct Request {
   Shape axes;
   Shape sizes;                ///< empty: scales decide
   std::vector<double> scales; ///< empty: sizes decide
 };
 
-/// 0.7f is meant as 0.7: the shortest decimal that rounds to it. Otherwise halves between two elements would be missed.
+/// 0.7f stands for 0.7, the shortest decimal that rounds to it. Otherwise positions halfway between two elements would
+/// be missed.
 double decimalOf(float scale) {
   char text[32];
   double value = scale;
@@ -55,7 +56,7 @@ Request requestOf(NodeTranslation &t, int64_t rank) {
   return request;
 }
 
-/// One scale for all axes, such that none becomes larger, or none smaller, than its size.
+/// Sets one scale for all axes, such that none becomes larger than its size, or none smaller.
 void keepAspectRatio(NodeTranslation &t, Request &request, const Type &type) {
   std::string policy = t.text("keep_aspect_ratio_policy", "stretch");
   if (policy == "stretch" || request.sizes.empty())
@@ -75,13 +76,13 @@ std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
   const Type &type = t.input(0)->type();
   Request request = requestOf(t, type.rank());
   keepAspectRatio(t, request, type);
-  bool rounds = !request.sizes.empty(); // of an aspect ratio kept
+  bool rounds = !request.sizes.empty(); // for a kept aspect ratio
   std::vector<ResizedAxis> result;
   for (size_t i = 0; i < request.axes.size(); ++i) {
     int64_t axis = t.normalAxis(request.axes[i], type.rank()), from = type.dim(axis);
     double size = static_cast<double>(from);
     double scale = request.scales.empty() ? static_cast<double>(request.sizes[i]) / size : request.scales[i];
-    // Scales are f32, and so is their product with a size: 6 elements by 0.8333333 are 5.
+    // Scales are f32, and so is the product with a size: 6 elements times 0.8333333 are 5.
     double exact = request.scales.empty() ? static_cast<double>(request.sizes[i])
                                           : static_cast<double>(static_cast<float>(size) * static_cast<float>(scale));
     double to = std::floor(rounds ? exact + 0.5 : exact);
@@ -93,7 +94,7 @@ std::vector<ResizedAxis> resizedAxes(NodeTranslation &t) {
   return result;
 }
 
-/// Where in the input element `at` of the result lies.
+/// The position in the input of element `at` of the result.
 double sourceOf(NodeTranslation &t, const ResizedAxis &a, int64_t at) {
   std::string fallback = hasRoi(t) ? "half_pixel" : "asymmetric";
   std::string mode = t.text("coordinate_transformation_mode", fallback);
@@ -108,7 +109,7 @@ double sourceOf(NodeTranslation &t, const ResizedAxis &a, int64_t at) {
     return (x + 0.5) / a.scale - 0.5;
   if (mode == "tf_half_pixel_for_nn")
     return (x + 0.5) / a.scale;
-  // What the result's whole size leaves of from * scale is left out on both sides.
+  // The fraction by which from * scale exceeds the integer result size is omitted equally on both sides.
   if (mode == "half_pixel_symmetric")
     return from / 2 * (1 - to / (a.scale * from)) + (x + 0.5) / a.scale - 0.5;
   t.reject("coordinate_transformation_mode='" + mode + "' is not supported");
@@ -123,10 +124,10 @@ int64_t nearestTo(NodeTranslation &t, const ResizedAxis &a, double x) {
   return static_cast<int64_t>(std::clamp(nearest, 0.0, static_cast<double>(a.from - 1)));
 }
 
-/// Whole multiples repeat every element, whose derivative is a sum; anything else is a gather.
+/// Integer multiples repeat every element, whose derivative is a sum. Anything else is a gather.
 Value *takeNearest(NodeTranslation &t, Value *x, const ResizedAxis &a) {
-  if (a.to > mostWeights)
-    t.reject("axis " + llvm::Twine(a.axis) + " would get more than " + llvm::Twine(mostWeights) + " elements");
+  if (a.to > maxWeights)
+    t.reject("axis " + llvm::Twine(a.axis) + " would get more than " + llvm::Twine(maxWeights) + " elements");
   std::vector<int64_t> taken;
   for (int64_t i = 0; i < a.to; ++i)
     taken.push_back(nearestTo(t, a, sourceOf(t, a, i)));
@@ -144,11 +145,11 @@ Value *takeNearest(NodeTranslation &t, Value *x, const ResizedAxis &a) {
   return t.reshape(t.broadcast(t.reshape(x, apart), repeated), result);
 }
 
-/// How elements between two are weighted: a triangle, or Keys' cubic convolution.
+/// The interpolation kernel: a triangle, or Keys' cubic convolution.
 struct Kernel {
   bool isCubic;
   double coefficient; ///< of the cubic one
-  bool antialias;     ///< stretched where the result is smaller
+  bool antialias;     ///< stretched if the result is smaller
   bool excludeOutside;
 
   double at(double distance) const {
@@ -160,11 +161,11 @@ struct Kernel {
     return d < 2 ? ((c * d - 5 * c) * d + 8 * c) * d - 4 * c : 0;
   }
   double stretch(const ResizedAxis &a) const { return antialias ? std::min(a.scale, 1.0) : 1; }
-  /// Elements further away count nothing.
+  /// Elements further away have weight 0.
   double reach(const ResizedAxis &a) const { return (isCubic ? 2 : 1) / stretch(a); }
 };
 
-/// Adds to `row` what each element of the input counts at position x; what lies outside counts for the end.
+/// Adds to `row` the weight of each element of the input at position x. Elements outside count for the nearest end.
 void addWeights(double *row, const ResizedAxis &a, double x, const Kernel &kernel) {
   double sum = 0, last = static_cast<double>(a.from - 1);
   for (double at = std::ceil(x - kernel.reach(a)); at <= x + kernel.reach(a); ++at) {
@@ -179,11 +180,11 @@ void addWeights(double *row, const ResizedAxis &a, double x, const Kernel &kerne
 }
 
 Value *interpolate(NodeTranslation &t, Value *x, const ResizedAxis &a, const Kernel &kernel) {
-  // A scale that does not belong to the sizes could make windows wider than the input.
+  // A scale that does not match the sizes could make windows wider than the input.
   double taps = static_cast<double>(a.to) * std::max(static_cast<double>(a.from), kernel.reach(a));
-  if (!(taps <= static_cast<double>(mostWeights)))
+  if (!(taps <= static_cast<double>(maxWeights)))
     t.reject("resizing axis " + llvm::Twine(a.axis) + " from " + llvm::Twine(a.from) + " to " + llvm::Twine(a.to) +
-             " elements would need more than " + llvm::Twine(mostWeights) + " weights");
+             " elements would need more than " + llvm::Twine(maxWeights) + " weights");
   std::vector<double> weights(a.to * a.from, 0);
   for (int64_t i = 0; i < a.to; ++i)
     addWeights(weights.data() + i * a.from, a, sourceOf(t, a, i), kernel);

@@ -5,7 +5,7 @@
 
 namespace fsdpc {
 
-/// The p-th root of `sum`, which is not negative. Its derivative is 0 where the sum is, as PyTorch's norms have it.
+/// The p-th root of `sum`. Requires sum >= 0. The derivative is 0 where the sum is 0, as in PyTorch's norms.
 Value *rootOfSum(NodeTranslation &t, Value *sum, int64_t p);
 
 } // namespace fsdpc

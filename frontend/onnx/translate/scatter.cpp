@@ -20,7 +20,7 @@ void scatterNd(NodeTranslation &t) {
   t.setOutput(0, scatterInto(t, x, inRange, t.input(2), 0));
 }
 
-/// x, but for its first elements on every axis: those of `corner`.
+/// x with its first elements on every axis replaced by `corner`.
 Value *withCorner(NodeTranslation &t, Value *x, Value *corner) {
   const Type &whole = x->type(), &part = corner->type();
   if (whole == part)

@@ -1,4 +1,4 @@
-// Sequences of tensors, whose lengths are known when compiling: they become slices and concats.
+// Sequences of tensors. Their lengths are known at compile time, so they become slices and concats.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 
@@ -53,7 +53,7 @@ void construct(NodeTranslation &t) {
 
 void empty(NodeTranslation &t) { t.setSequence(0, {}); }
 
-/// Between 0 and count - 1; rejects others.
+/// The position in [0, count - 1]. Rejects others.
 int64_t position(NodeTranslation &t, unsigned input, int64_t count) {
   int64_t at = t.constantInteger(input, "the position");
   if (at < -count || at >= count)
@@ -107,7 +107,7 @@ void concatFromSequence(NodeTranslation &t) {
   t.setOutput(0, parts.empty() ? elements[0] : t.concat(parts, axis));
 }
 
-// ---- Optionals: one that holds something is that thing.
+// ---- Optionals: an optional with a value is that value.
 
 void optional(NodeTranslation &t) {
   if (t.inputCount() == 0)

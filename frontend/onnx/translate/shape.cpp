@@ -9,7 +9,7 @@ namespace fsdpc {
 
 namespace {
 
-/// The dims that a Reshape asks for: 0 keeps a dim (unless allowzero), one -1 takes what is left.
+/// The dims that a Reshape requests: 0 keeps a dim (unless allowzero), and one -1 gets the remaining elements.
 Shape requestedShape(NodeTranslation &t) {
   llvm::ArrayRef<int64_t> from = t.input(0)->type().shape();
   Shape shape = t.constantIntegers(1, "the shape");
@@ -97,8 +97,13 @@ void tile(NodeTranslation &t) {
   if (repeats.size() != from.size())
     t.reject(llvm::Twine(repeats.size()) + " repeats for rank " + llvm::Twine(from.size()));
   for (size_t i = 0; i < from.size(); ++i) {
-    split.append({1, from[i]});
-    repeated.append({repeats[i], from[i]});
+    // An axis of its own only where an axis of several elements is repeated: targets limit the rank.
+    if (repeats[i] != 1 && from[i] != 1) {
+      split.push_back(1);
+      repeated.push_back(repeats[i]);
+    }
+    split.push_back(from[i]);
+    repeated.push_back(from[i] == 1 ? repeats[i] : from[i]);
     result.push_back(repeats[i] * from[i]);
   }
   t.setOutput(0, result == Shape(from) ? t.input(0)
@@ -141,7 +146,7 @@ void split(NodeTranslation &t) {
     t.reject("the parts add up to " + llvm::Twine(start) + " instead of " + llvm::Twine(size));
 }
 
-/// start and end as numpy's slices clamp them.
+/// start and end, clamped like numpy's slices.
 struct Extent {
   int64_t start, size;
 };
@@ -150,7 +155,7 @@ Extent clampedExtent(int64_t start, int64_t end, int64_t step, int64_t dim) {
   start = step > 0 ? std::clamp<int64_t>(fromEnd(start), 0, dim) : std::clamp<int64_t>(fromEnd(start), -1, dim - 1);
   end = step > 0 ? std::clamp<int64_t>(fromEnd(end), 0, dim) : std::clamp<int64_t>(fromEnd(end), -1, dim - 1);
   int64_t distance = step > 0 ? end - start : start - end;
-  // Of a step below -2^62 only the first element is reached anyway.
+  // With a step below -2^62 only the first element is reached.
   int64_t stride = step > 0 ? step : -std::max(step, -std::numeric_limits<int64_t>::max());
   return {start, distance <= 0 ? 0 : 1 + (distance - 1) / stride};
 }
@@ -176,12 +181,12 @@ void slice(NodeTranslation &t) {
     attributes.sizes[axis] = extent.size;
     attributes.steps[axis] = extent.size > 1 ? steps[i] : 1;
   }
-  bool isWhole =
+  bool isFull =
       attributes.sizes == Shape(type.shape()) && llvm::all_of(attributes.steps, [](int64_t s) { return s == 1; });
-  t.setOutput(0, isWhole ? x : t.make(Op::slice, {x}, std::move(attributes)));
+  t.setOutput(0, isFull ? x : t.make(Op::slice, {x}, std::move(attributes)));
 }
 
-/// The diagonal that `k` names and what is above (upper) or below it; 0 elsewhere.
+/// Keeps the diagonal `k` and the elements above (upper) or below it; 0 elsewhere.
 void trilu(NodeTranslation &t) {
   Value *x = t.input(0);
   const Type &type = x->type();
@@ -222,7 +227,7 @@ void spaceToDepth(NodeTranslation &t) {
   t.setOutput(0, t.reshape(parts, {n, c * block * block, h, w}));
 }
 
-/// The first lengths[b] elements along the time axis of batch b, backwards; the rest as it is.
+/// The first lengths[b] elements along the time axis of batch b, in reverse order. The rest is unchanged.
 void reverseSequence(NodeTranslation &t) {
   Value *x = t.input(0), *lengths = t.cast(t.input(1), DType::i64);
   int64_t rank = x->type().rank();

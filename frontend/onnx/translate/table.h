@@ -1,4 +1,4 @@
-// The one table of ONNX ops: name, opset range, translation function. One list per family, joined in table.cpp.
+// The table of ONNX ops: name, opset range, translation function. One list per family, combined in table.cpp.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

@@ -1,7 +1,7 @@
-// Trigonometric and hyperbolic functions and their inverses, by formulas that keep their digits near 0 and at the ends.
+// Trigonometric and hyperbolic functions and their inverses, by formulas that are accurate near 0 and at the ends.
 //
-// Where a formula holds on a part of the line only, its argument elsewhere is a number that it bears: a branch that was
-// not chosen must not turn the zero of its derivative into NaN.
+// If a formula holds only on a part of the real line, its argument elsewhere is replaced by a safe value: an unselected
+// branch must not turn its zero gradient into NaN.
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
 

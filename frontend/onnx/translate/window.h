@@ -9,13 +9,13 @@ namespace fsdpc {
 /// of x are below windowLimit, so that products of two of them and sums of a few do not overflow.
 struct WindowAttributes {
   Shape kernel, strides, dilations, padsBefore, padsAfter;
-  /// Elements from the first that a window covers on an axis to the last.
+  /// The number of elements from the first that a window covers on an axis to the last.
   int64_t extent(size_t axis) const { return dilations[axis] * (kernel[axis] - 1) + 1; }
 };
 
 inline constexpr int64_t windowLimit = int64_t(1) << 31;
 
-/// Pads as listed, or as auto_pad makes them from the dims of input 0. Rejects what is not as above.
+/// Pads as listed, or as auto_pad computes them from the dims of input 0. Rejects values outside the limits above.
 WindowAttributes windowOf(NodeTranslation &t, llvm::ArrayRef<int64_t> kernel);
 
 } // namespace fsdpc

@@ -2,15 +2,16 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/long_sum.h"
 #include "runtime/cpu/kernels/small_gemm.h"
 #include "runtime/cpu/kernels/vector_math.h"
-#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
 namespace {
 
-// A block of queries is whole tiles of the product kernel, and its scores stay in cache up to a few thousand keys.
+// A block of queries is a multiple of the matmul kernel's tile height, and its scores stay in cache for up to a few
+// thousand keys.
 using scratch_sizes::AttentionGradLayout;
 using scratch_sizes::AttentionLayout;
 using scratch_sizes::queryBlock;
@@ -22,7 +23,7 @@ struct Head {
   std::int64_t rowStride;
 };
 
-/// Head `head` of all `heads` of each sample.
+/// Head `head`, counted over the `heads` heads of all samples.
 template <class T>
 Head<T> headOf(bool sequenceFirst, T *data, std::int64_t sequence, std::int64_t width, std::int64_t heads,
                std::int64_t head) {
@@ -31,24 +32,24 @@ Head<T> headOf(bool sequenceFirst, T *data, std::int64_t sequence, std::int64_t 
     return {data + (b * sequence * heads + h) * width, heads * width};
   return {data + head * sequence * width, width};
 }
-/// Of q, o and their derivatives.
+/// A head of q, o or their derivatives.
 template <class T>
 Head<T> queryHead(const AttentionShape &shape, T *data, std::int64_t width, std::int64_t head) {
   return headOf(shape.sequenceFirst, data, shape.queries, width, shape.heads, head);
 }
 
 std::int64_t headsOfKeys(const AttentionShape &shape) { return shape.keyHeads > 0 ? shape.keyHeads : shape.heads; }
-/// Heads of q that read one head of k.
+/// The number of heads of q that read one head of k.
 std::int64_t groupOf(const AttentionShape &shape) {
   return shape.heads / std::max<std::int64_t>(headsOfKeys(shape), 1);
 }
-/// Of k, v and their derivatives.
+/// A head of k, v or their derivatives.
 template <class T>
 Head<T> keyHead(const AttentionShape &shape, T *data, std::int64_t width, std::int64_t head) {
   return headOf(shape.sequenceFirst, data, shape.keys, width, headsOfKeys(shape), head);
 }
 
-/// Keys that some query below `queryEnd` sees.
+/// The number of keys visible to any query below `queryEnd`.
 std::int64_t visibleKeys(const AttentionShape &shape, std::int64_t queryEnd) {
   return shape.causal ? std::min(shape.keys, queryEnd) : shape.keys;
 }
@@ -82,8 +83,8 @@ float maximumOf(const float *row, std::int64_t count) {
   return largest;
 }
 
-/// A query that sees no key has a maximum (and lse) of -infinity; shifted by 0 instead, its exponentials are 0, not
-/// NaN.
+/// A query without visible keys has a maximum (and lse) of -infinity. It is shifted by 0 instead, so that its
+/// exponentials are 0, not NaN.
 float finite(float shift) { return shift == -scalar::infinity ? 0 : shift; }
 
 /// row = exp(row - shift); returns the sum.
@@ -122,7 +123,7 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
   for (std::int64_t begin = 0; begin < shape.queries; begin += queryBlock) {
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
     const std::int64_t seen = visibleKeys(shape, begin + rows);
-    // Whole panels: what lies beyond `seen` is never read.
+    // Complete panels. Columns beyond `seen` are never read.
     smallGemm(rows, paddedColumns(seen), shape.queryWidth, queries.data + begin * queries.rowStride, queries.rowStride,
               1, packedKeys, scores, scoreStride, false);
     float factors[queryBlock];
@@ -134,7 +135,8 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
       lse[head * shape.queries + begin + i] = largest + std::log(sum);
       factors[i] = sum == 0 ? 0 : 1 / sum;
     }
-    // Panels of v hold all keys, of which a causal block sees the first `seen` only: one panel of columns at a time.
+    // Panels of v hold all keys, but a causal block reads only the first `seen`. So it processes one panel of columns
+    // at a time.
     for (std::int64_t column = 0; column < shape.valueWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.valueWidth - column);
       smallGemm(rows, width, seen, scores, scoreStride, 1, packedValues + column * shape.keys,
@@ -149,7 +151,7 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
   }
 }
 
-/// Both rows are proportional to the exponentials in p, which become those of a sum of 1.
+/// Both rows are proportional to the exponentials in p. Scales them so that the exponentials sum to 1.
 void divideBySum(float *p, float *ds, std::int64_t count) {
   const float sum = static_cast<float>(sumOf(count, [p](std::int64_t j) { return p[j]; }));
   for (std::int64_t j = 0; j < count; ++j) {
@@ -159,9 +161,9 @@ void divideBySum(float *p, float *ds, std::int64_t count) {
 }
 
 /// scores <- p, slopes <- scale * ds, both [rows, seen].
-void softmaxSlopes(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                   std::int64_t rows, std::int64_t seen, const float *lse, const float *deltas, float *scores,
-                   float *slopes) {
+void softmaxGradients(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                      std::int64_t rows, std::int64_t seen, const float *lse, const float *deltas, float *scores,
+                      float *slopes) {
   const std::int64_t stride = paddedColumns(shape.keys);
   for (std::int64_t i = 0; i < rows; ++i) {
     float *const p = scores + i * stride;
@@ -183,7 +185,7 @@ struct BackwardOperands {
   float *dq, *dk, *dv;
 };
 
-/// What all queries of the group read of k and v.
+/// Packs the operands that all queries of the group read from k and v.
 void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head, float *scratchFloats) {
   const AttentionGradLayout layout = gradLayoutOf(shape);
   const auto keys = keyHead(shape, operands.k, shape.queryWidth, head);
@@ -193,7 +195,8 @@ void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std
   packColumns(values.data, values.rowStride, shape.valueWidth, shape.keys, scratchFloats + layout.values);
 }
 
-/// dq of one head of q, and its part of dk and dv: the first head of a group overwrites them, the others add.
+/// Computes dq of one head of q, and its part of dk and dv. The first head of a group overwrites dk and dv, the others
+/// add.
 void backwardHead(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head,
                   float *scratchFloats) {
   const AttentionGradLayout layout = gradLayoutOf(shape);
@@ -214,8 +217,8 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
   const auto dKeys = keyHead(shape, operands.dk, shape.queryWidth, head / group);
   const auto dValues = keyHead(shape, operands.dv, shape.valueWidth, head / group);
 
-  // From the last block to the first: the first one visited sees every key that any block sees, and overwrites dk and
-  // dv.
+  // From the last block to the first: the first block processed sees every key that any block sees, and overwrites dk
+  // and dv.
   const std::int64_t seenByAny = visibleKeys(shape, shape.queries);
   for (std::int64_t j = seenByAny; isFirst && j < shape.keys; ++j) {
     std::memset(dKeys.data + j * dKeys.rowStride, 0, sizeof(float) * shape.queryWidth);
@@ -233,13 +236,13 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
     for (std::int64_t i = 0; i < rows; ++i)
       deltas[i] =
           dot(dOBlock + i * dOutputs.rowStride, outputs.data + (begin + i) * outputs.rowStride, shape.valueWidth);
-    // Whole panels: what lies beyond `seen` is never read.
+    // Complete panels. Columns beyond `seen` are never read.
     const std::int64_t columns = paddedColumns(seen);
     smallGemm(rows, columns, shape.queryWidth, qBlock, queries.rowStride, 1, packedKeys, scores, scoreStride, false);
     smallGemm(rows, columns, shape.valueWidth, dOBlock, dOutputs.rowStride, 1, packedValues, slopes, scoreStride,
               false);
-    softmaxSlopes(shape, operands.mask, head, begin, rows, seen, operands.lse + head * shape.queries + begin, deltas,
-                  scores, slopes);
+    softmaxGradients(shape, operands.mask, head, begin, rows, seen, operands.lse + head * shape.queries + begin, deltas,
+                     scores, slopes);
 
     for (std::int64_t column = 0; column < shape.queryWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.queryWidth - column);
@@ -255,7 +258,7 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
   }
 }
 
-/// run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
+/// Calls run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
 template <class Run>
 void forEachHead(const Context &c, std::int64_t heads, std::int64_t scratchBytes, Workspace workspace, const Run &run) {
   const std::int64_t parts =

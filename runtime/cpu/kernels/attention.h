@@ -1,14 +1,14 @@
-// Scaled dot-product attention and its derivative. Nothing of size Sq x Sk outlives a block of queries.
+// Scaled dot-product attention and its derivative. Buffers of size Sq x Sk exist only within a block of queries.
 //
 //   s = scale * q k^T + mask, key j visible to query i when j <= i if causal;   p = softmax(s);   o = p v
 //   lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it:
 //   dv = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
 //
-// Where k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
+// If k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
 // such a group, in the order of its heads.
 //
-// Heads are independent (for the derivative: heads of k) and shared among threads. A head's sums have one order,
-// whatever the number of threads.
+// Heads are independent (for the derivative: heads of k) and distributed over threads. The order of sums within a head
+// does not depend on the number of threads.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -16,7 +16,7 @@
 
 namespace fsdpc::rt {
 
-/// Scratch of one thread, bytes. Both use as many threads as the workspace has room for, at least one.
+/// Scratch of one thread in bytes. Both kernels use as many threads as the workspace has space for, at least one.
 std::int64_t attentionScratchBytes(const AttentionShape &shape);
 std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
 

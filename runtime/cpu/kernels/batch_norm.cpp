@@ -1,9 +1,9 @@
-// Channels are runs of `inner` elements where that is long: summed one channel after the other. Where runs are short,
-// as in [N, C], neighbouring channels are summed side by side.
+// A channel is a contiguous range of `inner` elements per sample. Long ranges are summed one channel after the other.
+// For short ranges, as in [N, C], neighbouring channels are summed in parallel.
 #include "runtime/cpu/kernels/batch_norm.h"
 
 #include "runtime/common/parallel.h"
-#include "runtime/cpu/kernels/wide_sum.h"
+#include "runtime/cpu/kernels/long_sum.h"
 
 #include <algorithm>
 
@@ -11,32 +11,32 @@ namespace fsdpc::rt {
 
 namespace {
 
-constexpr std::int64_t columnBlock = 64; // elements of a sample side by side
+constexpr std::int64_t columnBlock = 64; // adjacent elements of a sample that are summed in parallel
 constexpr std::int64_t shortRun = 16;
 
-/// No second sum.
+/// Stands for the absence of a second sum.
 struct Nothing {};
 
 struct Sums {
   double first = 0, second = 0;
 };
 
-/// Of a channel: over its elements, of first(i) and of second(i).
+/// Sums first(i) and second(i) over the elements of a channel.
 template <class First, class Second>
 Sums sumRuns(const ChannelShape &shape, std::int64_t channel, First first, Second second) {
-  WideSum a, b;
+  LongSum a, b;
   for (std::int64_t sample = 0; sample < shape.outer; ++sample) {
     const std::int64_t start = (sample * shape.channels + channel) * shape.inner;
     const auto firstOf = [=](std::int64_t i) { return first(i, channel); };
     if constexpr (std::is_same_v<Second, Nothing>)
       a.add(start, start + shape.inner, firstOf);
     else
-      WideSum::addBoth(a, b, start, start + shape.inner, firstOf, [=](std::int64_t i) { return second(i, channel); });
+      LongSum::addBoth(a, b, start, start + shape.inner, firstOf, [=](std::int64_t i) { return second(i, channel); });
   }
   return {a.total(), b.total()};
 }
 
-/// Of whole channels that begin at element `column` of every sample: a[j] and b[j] for the element column + j.
+/// Sums complete channels that begin at element `column` of every sample: a[j] and b[j] for element column + j.
 template <class First, class Second>
 void sumColumns(const ChannelShape &shape, std::int64_t column, std::int64_t columns, First first, Second second,
                 double *a, double *b) {
@@ -100,7 +100,7 @@ void batchStatistics(const Context &c, const ChannelShape &shape, const float *x
   forEachChannel(c, shape, value, Nothing{}, [=](std::int64_t channel, const Sums &sums) {
     mean[channel] = static_cast<float>(sums.first / count);
   });
-  // The mean was rounded: what deviations from it add up to says by how much.
+  // The mean was rounded. The sum of the deviations from it gives the error.
   const auto deviation = [x, mean](std::int64_t i, std::int64_t channel) { return x[i] - mean[channel]; };
   const auto square = [deviation](std::int64_t i, std::int64_t channel) {
     return deviation(i, channel) * deviation(i, channel);

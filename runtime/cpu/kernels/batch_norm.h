@@ -1,5 +1,5 @@
-// Statistics of batch norm and the sums of its derivative: over the elements of a channel. The norm itself is a loop of
-// the program.
+// Statistics of batch norm and the sums of its derivative, over the elements of a channel. The normalization itself is
+// an emitted loop.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -7,11 +7,11 @@
 
 namespace fsdpc::rt {
 
-/// Scratch of both, bytes: none.
+/// Scratch of both in bytes: none.
 inline std::int64_t channelSumsScratchBytes(const ChannelShape &) { return 0; }
 
-/// mean, variance [channels]: the population variance, of deviations from the mean. All sums are those of
-/// wide_sum.h: off by at most 5 * 2^-24 of the sum of absolute terms, beside the roundings of each term.
+/// mean, variance [channels]: the population variance, of deviations from the mean. All sums are those of long_sum.h:
+/// the error is at most 5 * 2^-24 of the sum of absolute terms, in addition to the roundings of each term.
 void batchStatistics(const Context &c, const ChannelShape &shape, const float *x, float *mean, float *variance,
                      Workspace = {});
 

@@ -10,7 +10,7 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// The plain row-major layout, or with `any` no layout: oneDNN's choice.
+/// The plain row-major layout, or with `any` a layout that oneDNN chooses.
 dnnl_memory_desc_t memoryOf(int rank, const dnnl_dims_t &dims, bool any) {
   dnnl_memory_desc_t memory;
   if (any) {
@@ -40,7 +40,7 @@ Memories memoriesOf(const ConvolutionShape &shape, bool any) {
     y[2 + i] = shape.output[i];
     w[3 + i] = shape.kernel[i];
   }
-  // Without groups the group dim would keep oneDNN from its better kernels.
+  // Without groups, a group dim would prevent oneDNN from using its faster kernels.
   const int grouped = shape.groups > 1 ? 1 : 0;
   dnnl_dims_t weight;
   std::memcpy(weight, w + 1 - grouped, sizeof(w) - (1 - grouped) * sizeof(w[0]));
@@ -82,7 +82,7 @@ dnnl_primitive_desc_t describe(Convolution::Pass pass, const ConvolutionShape &s
   return description;
 }
 
-/// What the three tensors of a pass are to oneDNN: a, b, out.
+/// The oneDNN roles of the three tensors of a pass: a, b, out.
 struct Role {
   dnnl_query_t query;
   int argument;
@@ -108,7 +108,7 @@ void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &sh
                                        : pass == Pass::gradInput ? plainMemories.x
                                                                  : plainMemories.w};
   outputBytes = static_cast<std::int64_t>(dnnl_memory_desc_get_size(&plain[2]));
-  // One by one: the product of three sizes may be a multiple of 2^64.
+  // Checked separately, because the product of three sizes may be a multiple of 2^64.
   const auto isEmpty = [](const dnnl_memory_desc_t &memory) { return dnnl_memory_desc_get_size(&memory) == 0; };
   if (std::any_of(std::begin(plain), std::end(plain), isEmpty))
     return;

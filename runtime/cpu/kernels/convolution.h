@@ -1,5 +1,5 @@
-// Convolutions through oneDNN. Tensors outside are plain (N C spatial, M C kernel); inside, oneDNN chooses layouts, and
-// what has to be rearranged goes through the node's scratch.
+// Convolutions through oneDNN. Operands and results have plain layouts (N C spatial, M C kernel). Internally oneDNN
+// chooses layouts, and rearranged tensors are stored in the node's scratch.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"
@@ -7,11 +7,11 @@
 
 namespace fsdpc::rt {
 
-/// One of the three passes. Its tensors are two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
+/// One of the three passes. Each has two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
 class Convolution {
 public:
   enum class Pass { forward, gradInput, gradWeight };
-  /// Once, in start(). `workspaceBytes`: what the plan gives every run.
+  /// Called once, in start(). `workspaceBytes`: the planned scratch of each run.
   void create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t workspaceBytes);
   void operator()(const float *a, const float *b, float *out, Workspace workspace) const;
   /// forward with a bias [outputChannels]
@@ -20,7 +20,7 @@ public:
 
 private:
   struct Tensor {
-    Primitive reorder;            ///< between the plain layout and oneDNN's; absent where they are one
+    Primitive reorder;            ///< between the plain layout and oneDNN's; absent if they are equal
     std::int64_t offsetBytes = 0; ///< of the rearranged tensor in the scratch
   };
   bool arrange(const Context &c, int threads, dnnl_primitive_desc_t description, Pass pass,

@@ -10,9 +10,9 @@ namespace fsdpc::rt {
 
 namespace {
 
-constexpr std::int64_t conversionGrain = 16384; ///< elements per part of the work
+constexpr std::int64_t conversionGrain = 16384; ///< elements per work item
 
-/// Dims of size 1 removed, neighbours merged where both sides allow it; at least one dim.
+/// Removes dims of size 1 and merges neighbours if both sides allow it. At least one dim remains.
 CopyShape collapse(const CopyShape &shape) {
   CopyShape out;
   for (int i = 0; i < shape.rank; ++i) {
@@ -54,7 +54,8 @@ void copyRow(std::int64_t count, const T *from, std::int64_t fromStride, T *to, 
       to[i * toStride] = from[i * fromStride];
 }
 
-/// The last two dims. When one side runs along the other's rows, in square blocks that fit in the first cache.
+/// Copies the last two dims. If one side is contiguous along the other side's rows, copies in square blocks that fit in
+/// the first-level cache.
 template <class T>
 void copyPlane(const CopyShape &shape, const T *from, T *to) {
   const int y = shape.rank - 2, x = shape.rank - 1;
@@ -77,7 +78,7 @@ void copyStrided(const Context &c, const CopyShape &given, const T *from, T *to)
       return;
   if (shape.rank == 1)
     return copyRow(shape.dims[0], from, shape.fromStrides[0], to, shape.toStrides[0]);
-  // A source that is contiguous along another axis than the last: that axis becomes the second to last.
+  // If the source is contiguous along an axis other than the last, that axis becomes the second to last.
   if (shape.fromStrides[shape.rank - 1] != 1)
     for (int i = 0; i < shape.rank - 2; ++i)
       if (shape.fromStrides[i] == 1 && shape.dims[i] > 1)
@@ -127,7 +128,7 @@ void zeroBytes(const Context &c, void *to, std::int64_t bytes) {
 }
 
 template <class T>
-float *widened(const Context &c, const T *from, float *to, std::int64_t count) {
+float *promoted(const Context &c, const T *from, float *to, std::int64_t count) {
   parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
@@ -145,8 +146,8 @@ void narrow(const Context &c, const float *from, T *to, std::int64_t count) {
   });
 }
 
-template float *widened(const Context &, const Bfloat16 *, float *, std::int64_t);
-template float *widened(const Context &, const Float16 *, float *, std::int64_t);
+template float *promoted(const Context &, const Bfloat16 *, float *, std::int64_t);
+template float *promoted(const Context &, const Float16 *, float *, std::int64_t);
 template void narrow(const Context &, const float *, Bfloat16 *, std::int64_t);
 template void narrow(const Context &, const float *, Float16 *, std::int64_t);
 

@@ -1,4 +1,4 @@
-// Moving elements: transposes, slices, pads, concatenations and broadcasts are all one strided copy.
+// Copies of elements: transposes, slices, pads, concatenations and broadcasts are all one strided copy.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -17,18 +17,19 @@ extern template void copyStrided(const Context &, const CopyShape &, const std::
 extern template void copyStrided(const Context &, const CopyShape &, const std::uint32_t *, std::uint32_t *);
 extern template void copyStrided(const Context &, const CopyShape &, const std::uint64_t *, std::uint64_t *);
 
-/// Does nothing when both are the same place.
+/// Does nothing if both addresses are equal.
 void copyBytes(const Context &c, const void *from, void *to, std::int64_t bytes);
-/// This rank's share of `from`, where the ranks of its group, `stride` apart, hold equal shares one after the other.
+/// Copies this rank's shard of `from`. The ranks of its group, `stride` apart, have equal shards, stored one after the
+/// other.
 void takeShard(const Context &c, const void *from, void *to, std::int64_t shardBytes, int groupSize, int stride);
 void zeroBytes(const Context &c, void *to, std::int64_t bytes);
-/// A table of the program.
+/// Copies a constant table of the program.
 inline void copyTable(const Context &c, const std::uint64_t *table, void *to, std::int64_t bytes) {
   copyBytes(c, table, to, bytes);
 }
-/// Hands a parameter's tensor to whoever has set Context::tap.
+/// Passes a parameter's tensor to Context::tap.
 inline void tap(const Context &c, int parameter, const void *data, std::int64_t) { c.tap->take(parameter, data); }
-/// Keeps a segment's gradient if somebody has set Context::stash, and gives it back.
+/// Saves a segment's gradient if Context::stash is set, and restores it later.
 inline void stash(const Context &c, int segment, const void *data, std::int64_t bytes) {
   if (c.stash)
     std::memcpy(c.stash->of(segment), data, static_cast<std::size_t>(bytes));
@@ -36,9 +37,9 @@ inline void stash(const Context &c, int segment, const void *data, std::int64_t 
 inline void unstash(const Context &c, int segment, void *data, std::int64_t bytes) {
   std::memcpy(data, c.stash->of(segment), static_cast<std::size_t>(bytes));
 }
-/// The f32 copy of 16-bit floats for a kernel that takes none, and back. The first returns `to`.
+/// Conversions for a kernel that supports only f32: 16-bit floats to f32, and back. The first returns `to`.
 template <class T>
-float *widened(const Context &c, const T *from, float *to, std::int64_t count);
+float *promoted(const Context &c, const T *from, float *to, std::int64_t count);
 template <class T>
 void narrow(const Context &c, const float *from, T *to, std::int64_t count);
 template <class T>

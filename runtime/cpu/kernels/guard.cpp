@@ -9,10 +9,10 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// Neighbouring elements go to tables in turn: equal exponents follow each other, and an addition waits for the one
-/// before.
+/// Neighbouring elements use different tables in turn: equal exponents often follow each other, and an addition to a
+/// bin waits for the previous one.
 constexpr int tables = 4;
-constexpr std::int64_t blockElements = exact::mostAddends * tables;
+constexpr std::int64_t blockElements = exact::maxAddends * tables;
 
 /// `bins[table][bin]`
 template <class T>
@@ -61,14 +61,14 @@ void addBlock(const T *x, std::int64_t count, std::uint64_t *sum) {
 
 } // namespace
 
-// Threads share the sum: integers have one, in whatever order they are added.
-void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::int64_t *sum) {
+// Threads add to one sum: integer addition gives the same result in any order.
+void squareSum(const Context &c, std::initializer_list<FloatRange> tensors, std::int64_t *sum) {
   auto *const words = reinterpret_cast<std::uint64_t *>(sum);
   for (int i = 0; i < exact::words; ++i)
     words[i] = 0;
-  for (const FloatRun &tensor : tensors)
+  for (const FloatRange &tensor : tensors)
     tensor.visit([&](const auto *data) {
-      parallelFor(c, tensor.count, exact::mostAddends, [&](std::int64_t begin, std::int64_t end) {
+      parallelFor(c, tensor.count, exact::maxAddends, [&](std::int64_t begin, std::int64_t end) {
         std::uint64_t own[exact::words] = {};
         for (std::int64_t at = begin; at < end; at += blockElements)
           addBlock(data + at, std::min(blockElements, end - at), own);

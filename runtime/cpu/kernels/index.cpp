@@ -3,8 +3,8 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/index_range.h"
+#include "runtime/cpu/kernels/long_sum.h"
 #include "runtime/cpu/kernels/scratch_sizes.h"
-#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -18,7 +18,7 @@ void copyRow(const T *from, T *to, std::int64_t count) {
     std::memcpy(to, from, sizeof(T) * count);
 }
 
-/// Rows so narrow that sums of all of them in f64 cost less than finding the updates of one.
+/// True for rows so narrow that f64 sums of all rows cost less than finding the updates of one row.
 bool isNarrow(const GatherShape &shape) { return shape.inner <= scratch_sizes::narrowRow; }
 
 template <class Index>
@@ -36,8 +36,8 @@ void addNarrowRows(const GatherShape &shape, const Index *indices, const float *
   }
 }
 
-/// Rows that are named more often than a tree has terms, and where: ends[row] is the end of its places, which begin
-/// where those of the last such row end. Of other rows it is `few`.
+/// The positions of the updates of rows that have more updates than a tree has terms. ends[row] is the end of a row's
+/// positions, which begin at the end of those of the previous such row. For other rows it is `few`.
 struct Places {
   static constexpr std::int32_t few = -1;
   std::int32_t *ends, *places;
@@ -62,7 +62,7 @@ struct Places {
   }
 };
 
-/// out[k] = the sum of updates[places[i] * inner + k], for k < width, of more updates than a tree has.
+/// out[k] = the sum of updates[places[i] * inner + k] for k < width, for more updates than a tree has terms.
 void addManyUpdates(const std::int32_t *places, std::int64_t count, const float *updates, std::int64_t inner,
                     std::int64_t width, float *out) {
   constexpr std::int64_t strip = 256;
@@ -91,7 +91,7 @@ void addManyUpdates(const std::int32_t *places, std::int64_t count, const float 
   }
 }
 
-/// Elements [begin, end) of the rows of one table.
+/// Adds the updates to elements [begin, end) of the rows of one table.
 template <class Index>
 void addColumns(const GatherShape &shape, const Places &places, const Index *indices, const float *updates,
                 std::int64_t begin, std::int64_t end, float *table) {
@@ -116,7 +116,7 @@ void addColumns(const GatherShape &shape, const Places &places, const Index *ind
     }
 }
 
-/// Threads share columns out, so that each element has its sum from one thread.
+/// Distributes columns over threads, so that one thread computes the sum of an element.
 template <class Index>
 void addRows(const Context &c, const GatherShape &shape, const Index *indices, const float *updates, float *x,
              std::int32_t *scratch) {
@@ -158,7 +158,7 @@ void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices
     else
       addRows(c, shape, indices, updates, x, reinterpret_cast<std::int32_t *>(workspace.data));
   } else {
-    // Threads share columns out, so that each element has its sum from one thread, in the order of the indices.
+    // Distributes columns over threads, so that one thread computes the sum of an element, in the order of the indices.
     parallelFor(c, shape.inner, 64, [=, &shape](std::int64_t begin, std::int64_t end) {
       for (std::int64_t o = 0; o < shape.outer; ++o) {
         T *const table = x + o * shape.size * shape.inner;

@@ -1,5 +1,5 @@
-// Gathering and scattering along an axis. Negative indices count from the end; one outside the axis ends the program
-// (data is checked when it is loaded, so that is an index the model computed).
+// Gather and scatter along an axis. Negative indices count from the end. An index outside the axis ends the program
+// (data is checked when it is loaded, so the model computed that index).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -7,14 +7,14 @@
 
 namespace fsdpc::rt {
 
-/// y = x at the indices. T is an unsigned integer of the element's size.
+/// y = x at the indices. T is an unsigned integer of the element size.
 template <class T, class Index>
 void gather(const Context &c, const GatherShape &shape, const T *x, const Index *indices, T *y);
-/// Scratch of a scatterAdd of f32, bytes. Other types need none.
+/// Scratch of an f32 scatterAdd in bytes. Other types need none.
 std::int64_t scatterAddScratchBytes(const GatherShape &shape);
-/// x [outer, size, inner] = the sums of the updates of each index, in the order of the indices. Up to eight
-/// f32 are added as such, more in f64, eight at a time as a tree before, and rounded once: off by at most 7 * 2^-24 of
-/// the sum of absolute updates, however often an index comes. f32: fewer than 2^31 indices.
+/// x [outer, size, inner] = the sums of the updates of each index, in the order of the indices. Up to eight f32 updates
+/// are added in f32. More are added in f64, eight at a time as an f32 tree first, and rounded once. The error is at
+/// most 7 * 2^-24 of the sum of absolute updates, however often an index occurs. f32: fewer than 2^31 indices.
 template <class T, class Index>
 void scatterAdd(const Context &c, const GatherShape &shape, const Index *indices, const T *updates, T *x,
                 Workspace workspace = {});

@@ -1,5 +1,5 @@
-// Where indices point to. Negative ones count from the end; all are compared with their axis once, before any thread
-// starts, so that the loops need not.
+// Positions of indices. Negative indices count from the end. All are compared with their axis once, before any thread
+// starts, so the loops need no checks.
 #pragma once
 
 #include "runtime/common/index_fault.h"
@@ -17,20 +17,20 @@ void checkIndices(const Index *indices, std::int64_t count, std::int64_t step, s
   }
 }
 
-/// The same of tuples, axis by axis.
+/// The same for tuples, axis by axis.
 template <class Index>
 void checkTuples(const GatherNdShape &shape, const Index *indices) {
   for (int d = 0; d < shape.depth; ++d)
     checkIndices(indices + d, shape.batch * shape.count, shape.depth, shape.dims[d], shape.node);
 }
 
-/// Of an index that was checked.
+/// The position of a checked index.
 template <class Index>
 std::int64_t position(Index index, std::int64_t size) {
   return index < 0 ? index + size : static_cast<std::int64_t>(index);
 }
 
-/// The row of its batch that a tuple names.
+/// The row that a checked tuple addresses in its batch.
 template <class Index>
 std::int64_t rowOfTuple(const GatherNdShape &shape, const Index *tuple) {
   std::int64_t row = 0;

@@ -114,7 +114,7 @@ void Primitive::run(std::initializer_list<const void *> addresses, Workspace wor
     dnnl_memory_set_data_handle(arguments[i++].memory, const_cast<void *>(address));
   if (givenCount < argumentCount)
     dnnl_memory_set_data_handle(arguments[givenCount].memory, workspace.data);
-  const ProductScope allocationsAreTheLibrarys;
+  const MatmulScope allocationsAreTheLibrarys;
   if (threads != contextThreads)
     setLibraryThreads(threads);
   checkLibrary(dnnl_primitive_execute(primitive, libraryStream(), argumentCount, arguments), "to run a primitive");

@@ -1,9 +1,7 @@
-// What the oneDNN wrappers share: one engine and stream, failures with a message, primitives whose scratch the plan
-// owns.
+// Shared code of the oneDNN wrappers: one engine and stream, failures with a message, primitives with planned scratch.
 //
-// Primitives are created once, in the program's start(), and executed through oneDNN's C calls with argument arrays
-// that exist already, so running one allocates nothing of ours (oneDNN itself makes a handful of allocations of about
-// 100 bytes).
+// Primitives are created once, in the program's start(), and executed through oneDNN's C calls with existing argument
+// arrays. So a run allocates nothing of ours (oneDNN itself makes a handful of allocations of about 100 bytes).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -18,16 +16,16 @@ namespace fsdpc::rt {
 void checkLibrary(dnnl_status_t status, const char *what);
 dnnl_engine_t libraryEngine();
 
-/// A description with user scratch, for the number of threads set in the library; the caller destroys it. `hint`: of
-/// the forward primitive, for derivatives.
+/// Creates a description with user scratch, for the number of threads set in the library. The caller destroys it.
+/// `hint`: the forward primitive, for derivatives.
 dnnl_primitive_desc_t describePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
                                         const char *what);
 std::int64_t scratchBytesOf(const_dnnl_primitive_desc_t description);
 /// Throws Failure{memory}: `what` needs more scratch than the plan has, even with one thread.
 [[noreturn]] void failForScratch(const char *what, std::int64_t neededBytes, std::int64_t plannedBytes);
 
-/// One primitive with its argument memories. Handles live as long as the process: programs hold primitives in static
-/// storage.
+/// One primitive with its argument memories. Handles live as long as the process, because programs store primitives in
+/// static storage.
 class Primitive {
 public:
   struct Argument {
@@ -35,17 +33,17 @@ public:
     const dnnl_memory_desc_t *memory;
   };
 
-  /// From an operation descriptor of oneDNN. Scratch must fit in `workspaceBytes`: where the library wants more for
-  /// this many threads, the primitive gets fewer; if one thread is too much still, throws Failure{memory} naming
-  /// `what`.
+  /// Creates the primitive of a oneDNN operation descriptor. Scratch must fit in `workspaceBytes`. If the library needs
+  /// more for this many threads, the primitive gets fewer threads. If one thread still needs too much, throws
+  /// Failure{memory} naming `what`.
   void create(const Context &c, const_dnnl_op_desc_t operation, std::initializer_list<Argument> arguments,
               std::int64_t workspaceBytes, const char *what);
-  /// From a description made elsewhere for so many threads, which this takes over.
+  /// Takes ownership of an existing description for `threads` threads.
   void adopt(const Context &c, dnnl_primitive_desc_t description, int threads,
              std::initializer_list<Argument> arguments);
-  /// Copies from one layout to another.
+  /// Creates a copy from one layout to another.
   void createReorder(const Context &c, int threads, const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to);
-  /// `addresses` in the order of the arguments given to create.
+  /// `addresses` are in the order of the arguments given to create.
   void run(std::initializer_list<const void *> addresses, Workspace workspace) const;
   bool exists() const { return primitive != nullptr; }
   std::int64_t scratchBytes() const { return neededBytes; }

@@ -1,8 +1,8 @@
 #include "runtime/cpu/kernels/loss.h"
 
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/long_sum.h"
 #include "runtime/cpu/kernels/vector_math.h"
-#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -72,8 +72,8 @@ void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dte
         continue;
       }
       const float scale = dterms[i], shift = lse[i];
-      // A row's derivatives add up to zero. Where the label is all but certain, 1 less its probability is all rounding;
-      // what the other classes have is not.
+      // The derivatives of a row sum to zero. If the probability of the label is close to 1, 1 minus it is mostly
+      // rounding error, but the sum over the other classes is not.
       double others = 0;
 #pragma omp simd reduction(+ : others)
       for (std::int64_t j = 0; j < classes; ++j) {

@@ -12,7 +12,7 @@ static dnnl_memory_desc_t matrices(std::int64_t batch, std::int64_t rows, std::i
   const dnnl_dims_t dims = {batch, rows, columns};
   const dnnl_dims_t strides = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
   dnnl_memory_desc_t memory;
-  // Without a batch the 2-D form: it is the one with the fastest kernels.
+  // Without a batch, uses the 2-D form, which has the fastest kernels.
   if (batch == 1)
     checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 2, dims + 1, dnnl_f32, strides + 1), "a matrix");
   else
@@ -20,7 +20,7 @@ static dnnl_memory_desc_t matrices(std::int64_t batch, std::int64_t rows, std::i
   return memory;
 }
 
-/// One batch of a 3-D product.
+/// Turns a 2-D matrix into a 3-D tensor with one batch.
 static void asBatch(dnnl_memory_desc_t &memory) {
   const dnnl_dims_t dims = {1, memory.dims[0], memory.dims[1]};
   const dnnl_dims_t strides = {memory.dims[0] * memory.dims[1], memory.format_desc.blocking.strides[0],
@@ -28,8 +28,8 @@ static void asBatch(dnnl_memory_desc_t &memory) {
   checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, dnnl_f32, strides), "a matrix");
 }
 
-/// The library writes the code of a product when the first of its kind runs: here, not in a step. What kind it is shows
-/// in the corner of its matrices, too.
+/// The library generates the code of a matmul when the first of its kind runs. This triggers it here rather than in a
+/// step. A corner of the matrices is enough to select the kind.
 static void warmUp(const MatmulShape &shape) {
   constexpr std::int64_t most = 64;
   const std::int64_t m = std::min(shape.m, most), n = std::min(shape.n, most), k = std::min(shape.k, most);
@@ -37,7 +37,7 @@ static void warmUp(const MatmulShape &shape) {
   std::vector<float> out(most * most);
   checkLibrary(dnnl_sgemm(shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', m, n, k, 1, zeros.data(),
                           shape.transposeA ? m : k, zeros.data(), shape.transposeB ? k : n, 0, out.data(), n),
-               "the corner of a matrix product");
+               "a block of a matmul");
 }
 
 void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t workspaceBytes) {
@@ -54,49 +54,49 @@ void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t wo
     asBatch(b);
   dnnl_matmul_desc_t operation;
   if (!shape.bias) {
-    checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out), "a matrix product");
+    checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out), "a matmul");
     primitive.create(c, &operation, {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_DST, &out}}, workspaceBytes,
-                     "a matrix product");
+                     "a matmul");
     return;
   }
   dnnl_memory_desc_t bias = matrices(1, 1, shape.n, false);
   if (shape.batch > 1)
     asBatch(bias);
-  checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, &bias, &out), "a matrix product with a bias");
+  checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, &bias, &out), "a matmul with a bias");
   primitive.create(c, &operation,
                    {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_BIAS, &bias}, {DNNL_ARG_DST, &out}},
-                   workspaceBytes, "a matrix product with a bias");
+                   workspaceBytes, "a matmul with a bias");
 }
 
 namespace {
 
-struct NotedProduct {
+struct RecordedMatmul {
   const Matmul *product;
   const float *a, *b, *bias;
   float *out;
   Workspace workspace;
 };
 
-// Null unless a benchmark asked for it: one test per product is all that a normal run pays.
-std::vector<NotedProduct> *noted = nullptr;
+// Null unless a benchmark records matmuls. A normal run pays one test per matmul.
+std::vector<RecordedMatmul> *noted = nullptr;
 
-std::vector<NotedProduct> &notedProducts() {
-  static std::vector<NotedProduct> products;
+std::vector<RecordedMatmul> &recordedMatmuls() {
+  static std::vector<RecordedMatmul> products;
   return products;
 }
 
 } // namespace
 
 void MatmulLog::start() {
-  notedProducts().clear();
-  noted = &notedProducts();
+  recordedMatmuls().clear();
+  noted = &recordedMatmuls();
 }
 
 void MatmulLog::stop() { noted = nullptr; }
 
 double MatmulLog::replayMicroseconds() {
   const auto begin = std::chrono::steady_clock::now();
-  for (const NotedProduct &call : notedProducts())
+  for (const RecordedMatmul &call : recordedMatmuls())
     call.product->run(call.a, call.b, call.bias, call.out, call.workspace);
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }

@@ -1,4 +1,4 @@
-// Matrix products through oneDNN's matmul primitive.
+// Matmuls through oneDNN's matmul primitive.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"
@@ -8,12 +8,12 @@ namespace fsdpc::rt {
 
 class Matmul {
 public:
-  /// Once, in start(). `workspaceBytes`: what the plan gives every run.
+  /// Called once, in start(). `workspaceBytes`: the planned scratch of each run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
   void operator()(const float *a, const float *b, float *out, Workspace workspace) const {
     run(a, b, nullptr, out, workspace);
   }
-  /// Of a shape with a bias.
+  /// For a shape with a bias.
   void operator()(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
     run(a, b, bias, out, workspace);
   }
@@ -27,14 +27,14 @@ private:
   Primitive primitive;
 };
 
-/// The matrix products of one step, to be timed alone by the same primitives on the same memory (`--time_matmuls`).
-/// What a replay writes is dead memory after a step: products never write state.
+/// Records the matmuls of one step, to time them alone with the same primitives on the same memory (`--time_matmuls`).
+/// A replay overwrites only memory that is dead after a step: matmuls never write state.
 class MatmulLog {
 public:
-  /// Products run from now on are noted, until `stop`.
+  /// Records matmuls from now on, until `stop`.
   static void start();
   static void stop();
-  /// Runs the noted products once more, back to back.
+  /// Runs the recorded matmuls again, back to back.
   static double replayMicroseconds();
 };
 

@@ -2,17 +2,17 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/long_sum.h"
 #include "runtime/cpu/kernels/scratch_sizes.h"
 #include "runtime/cpu/kernels/vector_math.h"
-#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
 namespace {
 
-using scratch_sizes::gradientParts; // whatever the number of threads
+using scratch_sizes::gradientParts; // independent of the number of threads
 
-/// The row that is normalised: x, or x + residual if there is one, which is stored in `sum`.
+/// Returns the row to normalise: x, or x + residual if there is one, which is stored in `sum`.
 const float *addResidual(const float *x, const float *residual, std::int64_t columns, float *sum) {
   if (!residual)
     return x;
@@ -22,9 +22,9 @@ const float *addResidual(const float *x, const float *residual, std::int64_t col
   return sum;
 }
 
-/// dx[j] = slope(j), with addend[j] if there is one.
+/// dx[j] = slope(j), plus addend[j] if there is one.
 template <class Slope>
-void writeSlopes(const float *addend, std::int64_t columns, float *dx, Slope slope) {
+void writeGradients(const float *addend, std::int64_t columns, float *dx, Slope slope) {
   if (addend) {
 #pragma omp simd
     for (std::int64_t j = 0; j < columns; ++j)
@@ -60,7 +60,7 @@ void normalizeRow(const float *x, const float *gamma, const float *beta, std::in
   *rstdOut = rstd;
 }
 
-/// Columns of a row whose slopes are added in f32 before f64 takes over.
+/// The number of columns of a row whose gradients are added in f32 before they are added to an f64 sum.
 constexpr std::int64_t rowBlock = 256;
 
 void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::int64_t columns, float mean, float rstd,
@@ -81,9 +81,9 @@ void normalizeRowGrad(const float *dy, const float *x, const float *gamma, std::
     sum += static_cast<double>(ofBlock);
     weighted += static_cast<double>(weightedOfBlock);
   }
-  const double share = 1 / static_cast<double>(columns); // a product waits for the sum less long than a quotient
+  const double share = 1 / static_cast<double>(columns); // multiplication has a shorter latency than division
   const float average = static_cast<float>(sum * share), weightedAverage = static_cast<float>(weighted * share);
-  writeSlopes(addend, columns, dx, [=](std::int64_t j) {
+  writeGradients(addend, columns, dx, [=](std::int64_t j) {
     return rstd * (dy[j] * gamma[j] - average - (x[j] - mean) * rstd * weightedAverage);
   });
 }
@@ -113,8 +113,8 @@ void scaleRowGrad(const float *dy, const float *x, const float *gamma, std::int6
   }
   const double share = 1 / static_cast<double>(columns);
   const float weightedAverage = static_cast<float>(weighted * share);
-  writeSlopes(addend, columns, dx,
-              [=](std::int64_t j) { return rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage); });
+  writeGradients(addend, columns, dx,
+                 [=](std::int64_t j) { return rstd * (dy[j] * gamma[j] - x[j] * rstd * weightedAverage); });
 }
 
 /// out[j] = parts[0][j] + parts[1][j] + ...
@@ -128,11 +128,11 @@ void sumParts(const double *parts, std::int64_t count, std::int64_t stride, std:
   }
 }
 
-/// Rows that are added in f32 before f64 takes over.
+/// The number of rows that are added in f32 before they are added to an f64 sum.
 constexpr std::int64_t gradientRows = 16;
 
-/// Calls row(i, sums) for every row, in order within a part, which adds to `width` sums that are zero every
-/// gradientRows rows. Returns what all parts come to: [gradientParts, width].
+/// Calls row(i, sums) for every row, in order within a part. It adds to `width` sums, which are reset to zero every
+/// gradientRows rows. Returns the totals of all parts: [gradientParts, width].
 template <class Row>
 const double *forEachPart(const Context &c, std::int64_t rows, std::int64_t width, Workspace workspace, Row row) {
   double *const totals = reinterpret_cast<double *>(workspace.data);
@@ -159,7 +159,7 @@ const double *forEachPart(const Context &c, std::int64_t rows, std::int64_t widt
   return totals;
 }
 
-/// The distance between neighbours of a row: `Dense` where the softmax axis is the last one, which is what is fast.
+/// The distance between neighbours of a row. `Dense`: the softmax axis is the last one, the fast case.
 struct Dense {
   constexpr std::int64_t operator*(std::int64_t j) const { return j; }
 };
@@ -190,8 +190,8 @@ double writeExponentials(const float *x, float *y, std::int64_t count, float lar
     }
     return static_cast<double>(sum);
   }
-  constexpr std::int64_t block = 1024; // of which the nearest cache still has the exponentials
-  WideSum sum;
+  constexpr std::int64_t block = 1024; // small enough that the exponentials stay in the first-level cache
+  LongSum sum;
   for (std::int64_t begin = 0; begin < count; begin += block) {
     const std::int64_t end = std::min(count, begin + block);
 #pragma omp simd

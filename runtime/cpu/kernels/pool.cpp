@@ -8,8 +8,8 @@ namespace {
 
 std::int64_t volume(const std::int64_t (&dims)[3]) { return dims[0] * dims[1] * dims[2]; }
 
-/// The kernel positions of one output coordinate that fall inside the input: taps [first, last), tap t reads start + t
-/// * dilation.
+/// The kernel positions of one output coordinate that are inside the input: taps [first, last). Tap t reads start + t *
+/// dilation.
 struct Taps {
   std::int64_t first, last, start;
 };
@@ -23,7 +23,7 @@ Taps tapsOf(const PoolShape &shape, int axis, std::int64_t output) {
   return taps;
 }
 
-/// visit(output index, taps of the three axes) for every output of a plane.
+/// Calls visit(output index, taps of the three axes) for every output of a plane.
 template <class Visit>
 void forEachWindow(const PoolShape &shape, const Visit &visit) {
   std::int64_t index = 0;
@@ -37,7 +37,7 @@ void forEachWindow(const PoolShape &shape, const Visit &visit) {
   }
 }
 
-/// visit(flat index within the input plane) for every element of a window, ascending.
+/// Calls visit(flat index within the input plane) for every element of a window, ascending.
 template <class Visit>
 void forEachElement(const PoolShape &shape, const Taps &depth, const Taps &rows, const Taps &columns,
                     const Visit &visit) {
@@ -66,7 +66,7 @@ float divisorOf(const PoolShape &shape, const Taps &depth, const Taps &rows, con
   return static_cast<float>((depth.last - depth.first) * (rows.last - rows.first) * (columns.last - columns.first));
 }
 
-/// Windows of 2 x 2, stride 2, without padding: what most networks have.
+/// True for windows of 2 x 2 with stride 2 and without padding, which most networks have.
 bool isHalving(const PoolShape &shape) {
   for (int axis = 0; axis < 3; ++axis) {
     const std::int64_t wanted = axis == 0 ? 1 : 2;
@@ -89,7 +89,7 @@ void maxPoolHalving(const PoolShape &shape, const float *x, float *y, std::int32
                          below = left + static_cast<std::int32_t>(width);
       float best = candidates[0];
       std::int32_t at = left;
-      // A NaN that is the best stays; a NaN that comes replaces a number.
+      // If the maximum so far is NaN, it stays. A later NaN replaces a number.
       const auto consider = [&](float value, std::int32_t index) {
         const bool better = (value > best) | ((value != value) & (best == best));
         best = better ? value : best;
@@ -140,7 +140,7 @@ void averagePool(const Context &c, const PoolShape &shape, const float *x, float
   forEachPlane(c, shape, [=, &shape](std::int64_t plane) {
     const float *const source = x + plane * inputs;
     forEachWindow(shape, [&](std::int64_t index, const Taps &depth, const Taps &rows, const Taps &columns) {
-      double sum = 0; // a window may be the whole plane
+      double sum = 0; // a window may be the entire plane
       forEachElement(shape, depth, rows, columns, [&](std::int64_t at) { sum += static_cast<double>(source[at]); });
       y[plane * outputs + index] = static_cast<float>(sum / divisorOf(shape, depth, rows, columns));
     });

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int lanes = 16;
 
-/// Values of elements 4 * firstBlock .. 4 * (firstBlock + lanes) of one sample.
+/// Computes elements 4 * firstBlock .. 4 * (firstBlock + lanes) of one sample.
 void randomBlocks(std::uint64_t key, std::uint64_t sample, std::uint64_t firstBlock, float *out) {
   std::uint32_t c0[lanes], c1[lanes], c2[lanes], c3[lanes];
   for (int i = 0; i < lanes; ++i) {
@@ -39,7 +39,7 @@ void randomBlocks(std::uint64_t key, std::uint64_t sample, std::uint64_t firstBl
   }
 }
 
-/// Elements [begin, begin + count) of one sample.
+/// Computes elements [begin, begin + count) of one sample.
 void randomRun(std::uint64_t key, std::uint64_t sample, std::int64_t begin, std::int64_t count, float *out) {
   constexpr std::int64_t width = 4 * lanes;
   float buffer[width];

@@ -1,8 +1,8 @@
 #include "runtime/cpu/kernels/reduce.h"
 
 #include "runtime/common/parallel.h"
+#include "runtime/cpu/kernels/long_sum.h"
 #include "runtime/cpu/kernels/vector_math.h"
-#include "runtime/cpu/kernels/wide_sum.h"
 
 namespace fsdpc::rt {
 
@@ -100,12 +100,12 @@ Plan planOf(const ReduceShape &shape) {
 
 constexpr std::int64_t columnBlock = 256;
 
-/// Apart, so that short runs do not pay for its registers.
+/// A separate function, so that short ranges do not pay for its registers.
 template <class T>
 [[gnu::noinline]] T sumLongRuns(const Plan &plan, const T *x) {
   if (plan.reduced.count == 1)
     return static_cast<T>(sumOf(plan.last, [x](std::int64_t i) { return x[i]; }));
-  WideSum total;
+  LongSum total;
   for (std::int64_t i = 0; i < plan.reduced.count; ++i) {
     const T *const run = x + plan.reduced.offset(i);
     total.add(0, plan.last, [run](std::int64_t j) { return run[j]; });
@@ -113,7 +113,8 @@ template <class T>
   return static_cast<T>(total.total());
 }
 
-// So few elements cost no time in f64, and where they cancel, as the derivative of a softmax does, nothing is left.
+// For so few elements f64 costs no time, and it avoids rounding errors where they cancel, as in the derivative of a
+// softmax.
 constexpr std::int64_t fewElements = 64;
 
 template <class R, class T>
@@ -141,7 +142,7 @@ T reduceRuns(const Plan &plan, const T *x) {
   return static_cast<T>(total);
 }
 
-/// Columns [first, first + columns) of the last dim, over all reduced rows.
+/// Reduces columns [first, first + columns) of the last dim over all reduced rows.
 template <class R, class T>
 void reduceColumns(const Plan &plan, const T *x, std::int64_t first, std::int64_t columns, T *out) {
   typename R::Wide total[columnBlock];
@@ -187,7 +188,7 @@ void reduce(const Context &c, const ReduceShape &shape, const T *x, T *out) {
   });
 }
 
-/// Sums of four elements do not wait for the total, which then waits for one addition in four.
+/// Sums batches of four elements independently, so that the total is the bottleneck for only one addition in four.
 template <bool exclusive, class T>
 void sumAlong(const T *x, std::int64_t count, std::int64_t step, T *out) {
   using Wide = typename Sum<T>::Wide;

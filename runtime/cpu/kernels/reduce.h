@@ -6,10 +6,10 @@
 
 namespace fsdpc::rt {
 
-/// A sum of f32 is that of wide_sum.h for each contiguous run, up to 64 elements of a run f64, and what runs and rows
-/// come to f64: off by at most 5 * 2^-24 * sum |x| up to 2^36 terms; a product by 2^-24 of itself per factor. T: float,
-/// double, int64, int32, uint8. An empty sum is 0, an empty product 1, the maximum of nothing the lowest value
-/// (-infinity). NaN in x gives NaN.
+/// An f32 sum uses long_sum.h for each contiguous range (f64 for ranges of up to 64 elements), and f64 across ranges
+/// and rows. Its error is at most 5 * 2^-24 * sum |x| up to 2^36 terms; that of a product 2^-24 of itself per factor.
+/// T: float, double, int64, int32, uint8. An empty sum is 0, an empty product 1, an empty maximum the lowest value
+/// (-infinity). NaN in x yields NaN.
 template <class T>
 void reduceSum(const Context &c, const ReduceShape &shape, const T *x, T *out);
 template <class T>
@@ -19,11 +19,11 @@ void reduceMin(const Context &c, const ReduceShape &shape, const T *x, T *out);
 template <class T>
 void reduceProd(const Context &c, const ReduceShape &shape, const T *x, T *out);
 
-/// out [outer, inner]: where the largest is; the first of equals; NaN is larger than any number.
+/// out [outer, inner]: the index of the maximum, the first of equal values. NaN is larger than any number.
 template <class T>
 void argMax(const Context &c, const AxisShape &shape, const T *x, std::int64_t *out);
-/// Running sums along `count`, of f32 in f64, each rounded once; exclusive: without the element itself; reverse: from
-/// the end.
+/// Running sums along `count`. f32 accumulates in f64, and each result is rounded once. exclusive: without the element
+/// itself. reverse: from the end.
 template <class T>
 void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, bool reverse, const T *x, T *out);
 

@@ -6,8 +6,8 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// Elements per part of the work: starting a thread for fewer takes longer than turning them.
-constexpr std::int64_t leastElements = 4096;
+/// Minimum elements per work item: for fewer, starting a thread takes longer than rotating them.
+constexpr std::int64_t minElements = 4096;
 
 void rotate(const float *x, const float *cos, const float *sin, std::int64_t half, float *y) {
 #pragma omp simd
@@ -32,7 +32,7 @@ void rotateBack(const float *x, const float *cos, const float *sin, std::int64_t
 void rotary(const Context &c, const RotaryShape &shape, const float *x, const float *cos, const float *sin, float *y) {
   const std::int64_t vectors = shape.dims[0] * shape.dims[1] * shape.dims[2], width = shape.width;
   const auto turn = shape.transposed ? rotateBack : rotate;
-  const std::int64_t grain = std::max<std::int64_t>(1, leastElements / std::max<std::int64_t>(1, width));
+  const std::int64_t grain = std::max<std::int64_t>(1, minElements / std::max<std::int64_t>(1, width));
   parallelFor(c, vectors, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t table = i / (shape.dims[1] * shape.dims[2]) * shape.tableStrides[0] +

@@ -1,9 +1,9 @@
-// Rotary position embedding: pairs of elements half a vector apart, turned by angles that tables give.
+// Rotary position embedding: rotates pairs of elements that are half a vector apart by the angles in tables.
 //
 //   y[j]       = x[j]       * cos[j]       - x[j + w/2] * sin[j]
 //   y[j + w/2] = x[j + w/2] * cos[j + w/2] + x[j]       * sin[j + w/2]
 //
-// Transposed, which is the derivative, sin[j] and sin[j + w/2] change places and sign.
+// Transposed, which is the derivative, sin[j] and sin[j + w/2] are swapped and negated.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -11,7 +11,7 @@
 
 namespace fsdpc::rt {
 
-/// y may be x.
+/// y may alias x.
 void rotary(const Context &c, const RotaryShape &shape, const float *x, const float *cos, const float *sin, float *y);
 
 } // namespace fsdpc::rt

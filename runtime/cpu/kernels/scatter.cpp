@@ -18,7 +18,7 @@ bool isNaN(T x) {
     return false;
 }
 
-/// change(element of y, update), for the columns of a batch that one thread has.
+/// Calls change(element of y, update) for the columns of a batch that belong to one thread.
 template <class T, class Index, class Change>
 void changeColumns(const GatherNdShape &shape, const Index *indices, const T *updates, T *y, std::int64_t begin,
                    std::int64_t end, Change change) {
@@ -30,7 +30,8 @@ void changeColumns(const GatherNdShape &shape, const Index *indices, const T *up
   }
 }
 
-/// Threads share the columns of all batches out, so that one thread changes an element, in the order of the tuples.
+/// Distributes the columns of all batches over threads, so that one thread changes an element, in the order of the
+/// tuples.
 template <class T, class Index, class Change>
 void changeRows(const Context &c, const GatherNdShape &shape, const Index *indices, const T *updates, T *y,
                 Change change) {

@@ -1,4 +1,4 @@
-// Rows of a tensor replaced by, or combined with, rows of updates. Indices as of index.h.
+// Replaces rows of a tensor by rows of updates, or combines them. Indices as in index.h.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -6,8 +6,8 @@
 
 namespace fsdpc::rt {
 
-/// y = x, then every update changes the row that its tuple names, in the order of the tuples. Without a reduction
-/// elements may be any unsigned integers of their size; NaN wins over other floats. x and y do not overlap.
+/// y = x, then every update changes the row that its tuple addresses, in the order of the tuples. Without a reduction,
+/// elements may be any unsigned integers of the element size. max and min propagate NaN. x and y do not overlap.
 template <class T, class Index>
 void scatterNd(const Context &c, const GatherNdShape &shape, Reduction reduction, const T *x, const Index *indices,
                const T *updates, T *y);

@@ -1,4 +1,4 @@
-// Products of a matrix multiplication may be contracted: there is no rounding between them that the IR could name.
+// The products in a matmul may be contracted into fused multiply-adds, because the IR names no rounding between them.
 #pragma GCC optimize("fp-contract=fast")
 
 #include "runtime/cpu/kernels/small_gemm.h"
@@ -12,7 +12,7 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int vectorFloats = 16;
-constexpr int tileRows = 12; // 24 accumulators, 2 columns of B, the rest to hold A
+constexpr int tileRows = 12; // 24 accumulators, 2 columns of B, the rest for A
 #else
 constexpr int vectorFloats = 8;
 constexpr int tileRows = 3; // 12 accumulators of 16 registers
@@ -70,7 +70,7 @@ constexpr Tile tiles[] = {nullptr, tile<1>, tile<2>, tile<3>,  tile<4>,  tile<5>
 constexpr Tile tiles[] = {nullptr, tile<1>, tile<2>, tile<3>};
 #endif
 
-/// The last panel of a C whose width is no multiple of the panel: through a buffer of full width.
+/// Computes the last panel of a C whose width is not a multiple of the panel, through a buffer of full width.
 void tileWithTail(int rows, std::int64_t columns, std::int64_t k, const float *a, std::int64_t aRowStride,
                   std::int64_t aColumnStride, const float *panel, float *c, std::int64_t cRowStride, bool accumulate) {
   alignas(64) float buffer[tileRows * panelColumns];
@@ -102,7 +102,7 @@ void packRows(const float *b, std::int64_t rowStride, std::int64_t k, std::int64
 }
 
 void packColumns(const float *b, std::int64_t rowStride, std::int64_t k, std::int64_t n, float *packed) {
-  constexpr std::int64_t block = 16; // both sides of a block stay in the first cache
+  constexpr std::int64_t block = 16; // both sides of a block stay in the first-level cache
   for (std::int64_t column = 0; column < n; column += panelColumns, packed += k * panelColumns) {
     const std::int64_t width = std::min(panelColumns, n - column);
     if (width < panelColumns)

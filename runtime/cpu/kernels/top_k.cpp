@@ -1,4 +1,4 @@
-// One thread per row keeps the k best positions so far in a heap, the worst on top, in the memory of the result.
+// One thread per row keeps the k best positions in a heap, the worst on top, in the memory of the result.
 #include "runtime/cpu/kernels/top_k.h"
 
 #include "runtime/common/parallel.h"

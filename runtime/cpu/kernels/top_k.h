@@ -6,7 +6,8 @@
 
 namespace fsdpc::rt {
 
-/// The first k of every row by size and, among equal ones, by position; NaN counts as the largest.
+/// The first k elements of every row, sorted by value and, among equal ones, by position. NaN is larger than any
+/// number.
 template <class T>
 void topK(const Context &c, const TopKShape &shape, const T *x, T *values, std::int64_t *indices);
 

@@ -72,7 +72,7 @@ inline float floor(float x) { return __builtin_floorf(x); }
 inline double floor(double x) { return __builtin_floor(x); }
 inline float ceil(float x) { return __builtin_ceilf(x); }
 inline double ceil(double x) { return __builtin_ceil(x); }
-/// Halves go to even, as ONNX Round says.
+/// Rounds halves to even, like ONNX Round.
 inline float round(float x) { return __builtin_rintf(x); }
 inline double round(double x) { return __builtin_rint(x); }
 
@@ -96,7 +96,7 @@ T sign(T x) {
     return static_cast<T>((x > T(0)) - (x < T(0)));
 }
 
-/// NaN if either is (ONNX Max and Min, torch.maximum): a comparison with NaN is false, so the NaN has to be on the
+/// NaN if either is NaN (ONNX Max and Min, torch.maximum). A comparison with NaN is false, so the NaN must be on the
 /// chosen side.
 template <class T>
 T max(T x, T y) {
@@ -127,7 +127,7 @@ T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// Integer power by squaring; a negative exponent gives 0 but for bases 1 and -1, as truncation does.
+/// Integer power by squaring. A negative exponent yields 0 except for bases 1 and -1, as with truncation.
 template <class T>
 T integerPow(T base, T exponent) {
   if (exponent < T(0))
@@ -139,7 +139,8 @@ T integerPow(T base, T exponent) {
   return result;
 }
 
-/// The remainder has the sign of x for floats (ONNX Mod with fmod=1), of y for integers (fmod=0), which give 0 by zero.
+/// The remainder has the sign of x for floats (ONNX Mod with fmod=1) and of y for integers (fmod=0). Integers yield 0
+/// for a zero divisor.
 template <class T>
 T mod(T x, T y) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -151,14 +152,14 @@ T mod(T x, T y) {
     return remainder != T(0) && (remainder < T(0)) != (y < T(0)) ? static_cast<T>(remainder + y) : remainder;
   }
 }
-/// Truncating; by zero: 0 for integers.
+/// Truncates. Division of integers by zero yields 0.
 template <class T>
 T div(T x, T y) {
   if constexpr (std::is_floating_point_v<T>)
     return x / y;
   else if (y == T(0))
     return T(0);
-  else if (std::is_signed_v<T> && y == T(-1)) // the quotient of the least value does not fit
+  else if (std::is_signed_v<T> && y == T(-1)) // the quotient of the lowest value does not fit
     return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
   else
     return static_cast<T>(x / y);
@@ -193,7 +194,7 @@ template <class T>
 T silu(T x) {
   return x * sigmoid(x);
 }
-/// dy * (s + x * s * (1 - s)) with s = sigmoid(x); in terms of exp(-|x|), so that 1 - s keeps its digits.
+/// dy * (s + x * s * (1 - s)) with s = sigmoid(x); in terms of exp(-|x|), so that 1 - s keeps its precision.
 template <class T>
 T siluGrad(T dy, T x) {
   const T e = exp(x < T(0) ? x : -x), r = T(1) / (T(1) + e);
@@ -201,8 +202,8 @@ T siluGrad(T dy, T x) {
   return dy * (s + x * (e * r * r));
 }
 
-/// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN gives 0) and wraps to the
-/// width.
+/// To bool: whether x differs from zero. Float to integer truncates (saturates beyond 64 bits, NaN yields 0) and wraps
+/// to the width.
 template <class To, class From>
 To cast(From x) {
   if constexpr (std::is_same_v<To, bool>) {

@@ -1,13 +1,13 @@
-// Scaled dot-product attention and its derivative, with meaning and arguments as for the cpu target
+// Scaled dot-product attention and its derivative, with the meaning and arguments of the cpu target
 // (runtime/cpu/kernels/attention.h). T: float, Bfloat16 or Float16.
 //
-// Nothing of size Sq x Sk exists: a block keeps a tile of one sequence and walks over tiles of the other, with a
-// running maximum and sum of its softmax (forward) or with exp(s - lse) again (backward). Products of 16-bit
-// floats are exact and their sums float; probabilities, and the derivative of scores, are rounded to T before they are
-// multiplied on. Every sum has one order, which follows from the shape alone.
+// No buffer of size Sq x Sk exists. A block keeps a tile of one sequence and walks over tiles of the other, with a
+// running maximum and sum of its softmax (forward) or recomputing exp(s - lse) (backward). Products of 16-bit floats
+// are exact and are accumulated in f32. Probabilities and the derivative of scores are rounded to T before they are
+// operands of the next matmul. The order of every sum is fixed by the shape alone.
 //
-// Heads are at most 256 wide. k and v may have fewer heads than q: `AttentionShape::keyHeads`, a divisor of `heads`;
-// head h of q then uses head h / (heads / keyHeads) of k and v, and dk, dv are sums over those that share one.
+// Head widths are at most 256. k and v may have fewer heads than q: `AttentionShape::keyHeads`, a divisor of `heads`;
+// head h of q then uses head h / (heads / keyHeads) of k and v, and dk, dv are sums over the heads of q that share one.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -16,7 +16,7 @@
 
 namespace fsdpc::rt {
 
-/// Scratch, bytes; exact. Forward needs none; the derivative keeps rowsum(dO * o) per query.
+/// Scratch in bytes, exact. Forward needs none; the derivative keeps rowsum(dO * o) per query.
 std::int64_t attentionScratchBytes(const AttentionShape &shape);
 std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
 

@@ -1,17 +1,18 @@
-// Attention backward, in kernels without a write that two blocks share:
+// Attention backward. No two blocks write the same element:
 //
 //   deltas      delta = rowsum(dO * o) per query
-//   shifts      only with a mask: lse, and a factor of 1; of a row whose lse has lost the logarithm in it, the largest
-//               score, and 1 / the sum of exponentials
+//   shifts      only with a mask: lse, and a factor of 1. For a row whose lse is too large to hold the logarithm
+//               accurately: the largest score, and 1 / the sum of exponentials
 //   queries     a block has a tile of queries and walks over the keys that they see: dq += ds k
 //   keys        a block has a tile of keys and walks over the queries that see them, of every head of q that shares the
 //               keys: dv += p^T dO, dk += ds^T q
 //
-//   p = exp(s - lse), with a mask exp(s - shift) * factor;   ds = p * (dO v^T - delta);   dq and dk are scaled in the
+//   p = exp(s - lse), with a mask exp(s - shift) * factor;   ds = p * (dO v^T - delta);   dq and dk are scaled at the
 //   end
 //
-// The kernel for keys computes scores the other way round, keys being rows, so p^T and ds^T are at once where the next
-// product wants them. Of heads wider than 128 a block has only 128 columns of dk and dv, which is what registers hold.
+// The kernel for keys computes scores transposed, with keys as rows, so p^T and ds^T already have the layout of the
+// next matmul's operand. For heads wider than 128, a block computes only 128 columns of dk and dv, which is what fits
+// in registers.
 #include "runtime/cuda/kernels/attention.h"
 
 #include "runtime/cuda/kernels/attention_softmax.h"
@@ -23,11 +24,11 @@ namespace {
 
 using namespace flash;
 
-/// A block has two tiles of one sequence (queries and dO, or keys and values) and `stages` pairs of the other.
-template <class T, int tileWidth, int mostRegisterColumns>
+/// A block keeps two tiles of one sequence (queries and dO, or keys and values) and `stages` pairs of the other.
+template <class T, int tileWidth, int maxRegisterColumns>
 struct BackwardSizes {
   static constexpr int width = tileWidth, rowBytes = width * static_cast<int>(sizeof(T));
-  static constexpr int rowTiles = onTensorCores<T> && width <= mostRegisterColumns ? 2 : 1;
+  static constexpr int rowTiles = onTensorCores<T> && width <= maxRegisterColumns ? 2 : 1;
   static constexpr int warps = rowBytes <= 512 ? 4 : 2, threads = warps * warpLanes;
   static constexpr int warpRows = 16 * rowTiles, rows = warps * warpRows;
   static constexpr int step = rowBytes <= 384 ? 32 : 16, stages = rowBytes <= 512 ? 2 : 1;
@@ -36,7 +37,7 @@ struct BackwardSizes {
 };
 template <class T, int width>
 using QuerySizes = BackwardSizes<T, width, 128>;
-/// dk and dv are twice as many sums as dq.
+/// dk and dv together have twice as many sums as dq.
 template <class T, int width>
 struct KeySizes : BackwardSizes<T, width, 64> {
   static constexpr int columns = width < 128 ? width : 128, slices = width / columns;
@@ -50,14 +51,14 @@ struct BackwardTiles {
   __device__ Of second() const { return {shared + Sizes::rows * Sizes::width}; }
   __device__ Of firstOf(int stage) const { return {shared + 2 * (Sizes::rows + stage * Sizes::step) * Sizes::width}; }
   __device__ Of secondOf(int stage) const { return {firstOf(stage).data + Sizes::step * Sizes::width}; }
-  /// shift and delta of the queries of a stage
+  /// Shift and delta of a stage's queries.
   __device__ float *shiftOf(int stage) const {
     return reinterpret_cast<float *>(firstOf(Sizes::stages).data) + 2 * stage * Sizes::step;
   }
   __device__ float *deltaOf(int stage) const { return shiftOf(stage) + Sizes::step; }
 };
 
-/// Threads that share a row of o: with a load each they read a row of usual width.
+/// Threads that share a row of o. With one load each they read a row of typical width.
 constexpr int deltaLanes = 8;
 
 template <class T, int count>
@@ -65,7 +66,7 @@ struct alignas(sizeof(T) * count) Elements {
   T values[count];
 };
 
-/// This lane's part of the product of two rows, which it reads `count` elements at a time.
+/// This lane's part of the dot product of two rows, read `count` elements at a time.
 template <int count, class T>
 __device__ float partialProduct(const T *a, const T *b, int width) {
   float sum = 0;
@@ -82,7 +83,7 @@ __global__ void attentionDeltas(Problem problem, const T *dO, const T *o, float 
   const std::int64_t rows = std::int64_t{problem.batch} * problem.heads * problem.queries;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x / deltaLanes;
   const std::int64_t mine = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / deltaLanes;
-  // Whole warps stay in the loop, for the exchange.
+  // Whole warps stay in the loop, for the shuffles.
   for (std::int64_t row = mine; row - mine % (warpLanes / deltaLanes) < rows; row += step) {
     float sum = 0;
     if (row < rows) {
@@ -92,16 +93,16 @@ __global__ void attentionDeltas(Problem problem, const T *dO, const T *o, float 
       sum = partialProduct<count>(dO + (output - o), output, problem.valueWidth);
     }
     for (int lanes = deltaLanes / 2; lanes > 0; lanes /= 2)
-      sum += __shfl_xor_sync(wholeWarp, sum, lanes);
+      sum += __shfl_xor_sync(fullWarp, sum, lanes);
     if (row < rows && threadIdx.x % deltaLanes == 0)
       deltas[row] = sum;
   }
 }
 
-/// Whether the derivative can go by lse: see largestExactLse.
+/// Whether the derivative can be computed from lse: see largestExactLse.
 __device__ inline bool isExactLse(float lse) { return lse == -scalar::infinity || fabsf(lse) <= largestExactLse; }
 
-/// Writes the shifts and factors of a warp's rows that need their own, from scores as the other kernels compute them.
+/// Writes shifts and factors for the warp's rows whose lse is not exact, from scores computed as in the other kernels.
 template <class T, int width>
 __device__ void writeOwnShifts(const Problem &problem, const QueryBlock<ForwardSizes<T, width>> &block, const T *q,
                                const T *k, const float *lse, float *shifts, float *factors) {
@@ -139,7 +140,7 @@ __device__ void writeOwnShifts(const Problem &problem, const QueryBlock<ForwardS
   }
 }
 
-/// For a problem with a mask; mine is a row of this thread. Few blocks have a row that needs more than its lse.
+/// Used only with a mask. `mine` is this thread's row. Few blocks have a row that needs more than its lse.
 template <class T, int width>
 __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
     attentionShifts(Problem problem, const T *q, const T *k, const float *lse, float *shifts, float *factors) {
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
   const QueryBlock<Sizes> block(problem);
   const std::int64_t first = block.firstStatistic(problem);
   const int end = scalar::min(block.firstQuery + Sizes::rows, problem.queries);
-  bool areExact = true; // all threads read all rows, and agree
+  bool areExact = true; // all threads read all rows, so they agree
   for (int query = block.firstQuery; query < end; ++query)
     areExact = areExact && isExactLse(lse[first + query]);
   const int mine = block.firstQuery + static_cast<int>(threadIdx.x);
@@ -164,15 +165,15 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
 template <class T>
 struct Operands {
   const T *dO, *q, *k, *v;
-  const float *shifts;  ///< without a mask lse
-  const float *factors; ///< null: of 1
+  const float *shifts;  ///< lse without a mask
+  const float *factors; ///< null: all are 1
   const float *deltas;
 
-  /// In the unit of scores; a query that sees no key has exponentials of 0, not NaN.
+  /// In the unit of scores. For a query that sees no key, the exponentials are 0, not NaN.
   __device__ float shiftOf(float stored) const { return factors ? stored : shiftFor(stored) * scoreUnit<T>; }
 };
 
-/// What scores are relative to, and delta, of a lane's rows; zeros where there are none.
+/// Shift and delta of a lane's rows; zeros for rows outside.
 template <int rows>
 struct RowStatistics {
   float shifts[rows], factors[rows], deltas[rows];
@@ -226,20 +227,20 @@ __global__ void __launch_bounds__(QuerySizes<T, width>::threads)
         addWeightedRows(sums, slopes, tiles.firstOf(stage), 0);
       });
   sums.forEach([&](int, int, float &sum) { sum *= problem.scale; });
-  // Of the queries a warp reads its own rows only, and no longer.
-  putSums(sums, tiles.first(), block.warpRow, 0);
+  // Each warp has read only its own rows of the query tile and is done with them, so they hold the result now.
+  storeSums(sums, tiles.first(), block.warpRow, 0);
   storeRows<Sizes::warpRows, width>(tiles.first(), block.warpRow, queryRows(problem, dq, block.batch, block.head),
                                     block.firstRow, 0, problem.packed);
 }
 
-/// The keys of a block that walks over queries, and of them those of this warp. Its steps go through the queries of one
-/// head after the other's, of those that share the keys: each time from the first step with a query that sees one.
+/// The keys of a block that walks over queries, and this warp's keys among them. The steps visit the heads of q that
+/// share the keys in turn. Each head starts at the first step with a query that sees one of the keys.
 template <class Sizes>
 struct KeyBlock {
   int batch, keyHead, firstHead;
-  int firstKey, firstRow; ///< of the block, of the warp
-  int warpRow;            ///< where the warp's are in the block's tile
-  int firstColumn;        ///< of dk and dv, of those that the block has
+  int firstKey, firstRow; ///< the first key of the block, of the warp
+  int warpRow;            ///< the warp's first row in the block's tile
+  int firstColumn;        ///< the block's first column of dk and dv
   int skippedSteps, stepsOfHead, steps;
 
   __device__ explicit KeyBlock(const Problem &problem) {
@@ -267,7 +268,7 @@ struct KeyBlock {
   }
 };
 
-/// Starts to fill a stage with a step's queries, dO, shift and delta; zeros where there are none.
+/// Starts to fill a stage with a step's queries, dO, shift and delta; zeros for queries outside.
 template <class T, class Sizes>
 __device__ void startQueries(const Problem &problem, const Operands<T> &operands, const KeyBlock<Sizes> &block,
                              const BackwardTiles<T, Sizes> &tiles, int step, int stage) {
@@ -282,7 +283,7 @@ __device__ void startQueries(const Problem &problem, const Operands<T> &operands
     startCopy<4>(tiles.shiftOf(stage) + i, operands.shifts + from, exists);
     startCopy<4>(tiles.deltaOf(stage) + i, operands.deltas + from, exists);
   }
-  __syncwarp(); // tensor cores want whole warps
+  __syncwarp(); // tensor cores need whole warps
 }
 
 template <class T, int width>
@@ -324,9 +325,10 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
         addWeightedRows(keySums, slopes, tiles.firstOf(stage), block.firstColumn);
       });
   keySums.forEach([&](int, int, float &sum) { sum *= problem.scale; });
-  // Of keys and values a warp reads its own rows only, and no longer.
-  putSums(keySums, tiles.first(), block.warpRow, block.firstColumn);
-  putSums(valueSums, tiles.second(), block.warpRow, block.firstColumn);
+  // Each warp has read only its own rows of the key and value tiles and is done with them, so they hold the results
+  // now.
+  storeSums(keySums, tiles.first(), block.warpRow, block.firstColumn);
+  storeSums(valueSums, tiles.second(), block.warpRow, block.firstColumn);
   storeRows<Sizes::warpRows, Sizes::columns>(tiles.first(), block.warpRow,
                                              keyRows(problem, dk, block.batch, block.keyHead), block.firstRow,
                                              block.firstColumn, problem.packed);
@@ -339,7 +341,7 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
 
 namespace {
 
-/// Deltas, and with a mask shifts and factors.
+/// Deltas, and with a mask also shifts and factors.
 std::int64_t scratchBytes(const AttentionShape &shape, bool hasMask) {
   return scratch_sizes::attentionGradBytes(shape.batch * shape.heads * shape.queries, hasMask);
 }

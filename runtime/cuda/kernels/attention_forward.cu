@@ -1,7 +1,7 @@
 // Attention forward: a block has a tile of queries and walks over the keys and values that they see.
 //
 // Per query the warp keeps the largest score so far, the sum of exponentials relative to it and the output weighted by
-// them. A step that finds a larger score scales both down first; most steps find none, and skip that.
+// them. A step that finds a larger score first scales both down. Most steps find none and skip that.
 #include "runtime/cuda/kernels/attention.h"
 
 #include "runtime/cuda/kernels/attention_softmax.h"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace flash;
 
-/// Divides the output by the sums, and writes their logarithms.
+/// Divides the output by the sums and writes the logarithms of the sums.
 template <class T, int rowTiles, int width>
 __device__ void finishRows(const Softmax<2 * rowTiles> &softmax, Sums<T, rowTiles, width> &output, float *lse,
                            int firstRow, int queries) {
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
         addWeightedRows(output, scores, tiles.values(stage), 0);
       });
   finishRows(softmax, output, lse + block.firstStatistic(problem), block.firstRow, problem.queries);
-  // Of the queries a warp reads its own rows only, and no longer.
-  putSums(output, tiles.queries(), block.warpRow, 0);
+  // Each warp has read only its own rows of the query tile and is done with them, so they hold the result now.
+  storeSums(output, tiles.queries(), block.warpRow, 0);
   storeRows<Sizes::warpRows, width>(tiles.queries(), block.warpRow, outputRows(problem, o, block.batch, block.head),
                                     block.firstRow, 0, problem.packed);
 }

@@ -1,8 +1,8 @@
-// What forward and backward of attention share beyond tiles: the operands' places, what a score is, the walk over
-// tiles.
+// Code shared by attention forward and backward, in addition to tiles: the operands' addresses, the definition of a
+// score, the walk over tiles.
 //
-// Scores are kept in the unit in which the exponential is cheapest: on tensor cores exponentials cost as much as
-// products, so there a score is in units of ln 2 and exp is one instruction; float keeps natural units and the accurate
+// Scores are kept in the unit in which the exponential is cheapest. On tensor cores exponentials cost as much as
+// products, so there a score is in units of ln 2 and exp is one instruction. float keeps natural units and the accurate
 // function.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fsdpc::rt::flash {
 
-/// AttentionShape as kernels want it.
+/// AttentionShape in the form that kernels use.
 struct Problem {
   int batch, heads, group; ///< group: heads of q per head of k and v
   int queries, keys, queryWidth, valueWidth;
@@ -23,7 +23,7 @@ struct Problem {
   const float *mask;
 };
 
-/// Places of all heads of one operand: rows [batch, heads, count, width], or [batch, count, heads, width].
+/// Addresses of all heads of one operand: rows [batch, heads, count, width], or [batch, count, heads, width].
 template <class T>
 __device__ Rows<T> rowsOf(const Problem &problem, T *data, int heads, int batch, int head, int count, int width) {
   if (problem.sequenceFirst)
@@ -39,7 +39,7 @@ template <class T>
 __device__ Rows<T> outputRows(const Problem &p, T *data, int batch, int head) {
   return rowsOf(p, data, p.heads, batch, head, p.queries, p.valueWidth);
 }
-/// `head` is one of k and v.
+/// `head` is a head of k and v.
 template <class T>
 __device__ Rows<T> keyRows(const Problem &p, T *data, int batch, int head) {
   return rowsOf(p, data, p.heads / p.group, batch, head, p.keys, p.queryWidth);
@@ -53,7 +53,7 @@ __device__ Rows<T> valueRows(const Problem &p, T *data, int batch, int head) {
 template <class T>
 inline constexpr float scoreUnit = onTensorCores<T> ? 1.44269504088896341f : 1.0f;
 
-/// A finite number stays finite, the least float too: a row of such scores sees all its keys alike.
+/// A finite number stays finite, including the lowest float: a row of such scores weights all its keys equally.
 template <class T>
 __device__ float inScoreUnits(float added) {
   const float score = added * scoreUnit<T>;
@@ -69,22 +69,22 @@ __device__ float exponential(float score) {
     return expf(score);
 }
 
-/// Whether the scores of these queries and keys include one that is not seen, or is outside.
+/// Whether some of these scores are unseen, or outside the sequences.
 __device__ inline bool isPartial(const Problem &problem, int firstQuery, int queries, int firstKey, int keys) {
   return firstQuery + queries > problem.queries || firstKey + keys > problem.keys ||
          (problem.causal && firstKey + keys - 1 > firstQuery);
 }
 
-/// Products of queries and keys become scores, -infinity where the key is not seen. Rows are queries, columns keys, or
-/// with `keysAreRows` the reverse; the first of each is firstRow, firstColumn.
+/// Turns products of queries and keys into scores, -infinity where the key is not seen. Rows are queries and columns
+/// keys, or the reverse with `keysAreRows`; they start at firstRow, firstColumn.
 template <bool keysAreRows, class T, int rowTiles, int columns>
 __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &problem, int batch, int head,
                              int firstRow, int firstColumn) {
   const float scale = problem.scale * scoreUnit<T>;
-  const bool isWhole = keysAreRows ? !isPartial(problem, firstColumn, columns, firstRow, 16 * rowTiles)
-                                   : !isPartial(problem, firstRow, 16 * rowTiles, firstColumn, columns);
+  const bool isFull = keysAreRows ? !isPartial(problem, firstColumn, columns, firstRow, 16 * rowTiles)
+                                  : !isPartial(problem, firstRow, 16 * rowTiles, firstColumn, columns);
   scores.forEach([&](int, int, float &score) { score *= scale; });
-  if (isWhole && !problem.mask)
+  if (isFull && !problem.mask)
     return;
   const float *const mask =
       problem.mask ? problem.mask + batch * problem.maskStrides[0] + head * problem.maskStrides[1] : nullptr;
@@ -96,13 +96,13 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
     else if (mask)
       score += inScoreUnits<T>(mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]]);
   });
-  __syncwarp(); // tensor cores want whole warps
+  __syncwarp(); // tensor cores need whole warps
 }
 
-/// The steps of a block along the other sequence: load(step, stage) starts copies to the tiles of that stage,
-/// compute(step, stage) finds them there. With two stages the copies of a step run while the one before computes.
-/// Copies that the block started before are done too when the first step computes; afterwards none is in flight and
-/// all warps are through.
+/// The steps of a block along the other sequence. load(step, stage) starts copies to the tiles of that stage, and
+/// compute(step, stage) reads them there. With two stages a step's copies overlap with the compute of the step before.
+/// Copies that the block started earlier are also complete when the first step computes. On return no copy is in flight
+/// and all warps are done.
 template <int stages, class Load, class Compute>
 __device__ void walk(int steps, const Load &load, const Compute &compute) {
   static_assert(stages == 1 || stages == 2);
@@ -113,7 +113,7 @@ __device__ void walk(int steps, const Load &load, const Compute &compute) {
     if (stages == 1)
       load(step, 0);
     waitForCopies();
-    __syncthreads(); // and with two stages, nobody computes the step before any longer
+    __syncthreads(); // with two stages, also waits until all warps have computed the step before
     if (stages == 2 && step + 1 < steps)
       load(step + 1, (step + 1) % 2);
     compute(step, step % stages);
@@ -124,19 +124,19 @@ __device__ void walk(int steps, const Load &load, const Compute &compute) {
   __syncthreads();
 }
 
-/// The queries of a block that walks over keys, and of them those of this warp.
+/// The queries of a block that walks over keys, and this warp's queries among them.
 template <class Sizes>
 struct QueryBlock {
   int batch, head;
-  int firstQuery, firstRow; ///< of the block, of the warp
-  int warpRow;              ///< where the warp's are in the block's tile
+  int firstQuery, firstRow; ///< the first query of the block, the first row of the warp
+  int warpRow;              ///< the warp's first row in the block's tile
   int steps;
 
   __device__ explicit QueryBlock(const Problem &problem) {
     const int tiles = tilesOf(problem.queries, Sizes::rows), block = static_cast<int>(blockIdx.x);
     batch = block / tiles / problem.heads;
     head = block / tiles % problem.heads;
-    // Of a causal head the last tile has the most to do: it comes first.
+    // The last tile of a causal head has the most work, so it is first.
     firstQuery = (tiles - 1 - block % tiles) * Sizes::rows;
     warpRow = warpOfBlock() * Sizes::warpRows;
     firstRow = firstQuery + warpRow;
@@ -189,7 +189,7 @@ Problem problemOf(const AttentionShape &shape, const float *mask, const Operands
   return problem;
 }
 
-/// Calls start(std::integral_constant<int, width>{}) with the width of tiles for these heads.
+/// Calls start(std::integral_constant<int, width>{}) with the tile width for these heads.
 template <class Start>
 void withTileWidth(const AttentionShape &shape, Start start) {
   const std::int64_t width = std::max(shape.queryWidth, shape.valueWidth);
@@ -207,10 +207,10 @@ void withTileWidth(const AttentionShape &shape, Start start) {
     throw Failure(ExitCode::internal, "attention of heads wider than 256");
 }
 
-/// A block of `Sizes::threads` for each tile of each head.
+/// One block of `Sizes::threads` for each tile of each head.
 template <class Sizes, class... Parameters, class... Arguments>
 void launchTiles(const Context &c, std::int64_t blocks, void (*kernel)(Parameters...), Arguments &&...arguments) {
-  static_assert(Sizes::sharedBytes <= mostSharedBytes);
+  static_assert(Sizes::sharedBytes <= maxSharedBytes);
   if (blocks == 0)
     return;
   if (Sizes::sharedBytes > 48 * 1024)

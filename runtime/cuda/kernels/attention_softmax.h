@@ -1,5 +1,5 @@
-// The softmax of a tile of queries while a block walks over the keys that they see: per query the largest score so far,
-// and the sum of exponentials relative to it.
+// The softmax of a tile of queries while a block walks over the keys that they see. Per query: the largest score so
+// far, and the sum of exponentials relative to it.
 #pragma once
 
 #include "runtime/cuda/kernels/attention_scores.h"
@@ -25,7 +25,7 @@ struct ForwardTiles {
   __device__ Tile<T, width> values(int stage) const { return {keys(stage).data + Sizes::step * width}; }
 };
 
-/// Of a lane's rows: the largest score, for all lanes of a group alike, and the lane's part of the sum.
+/// For a lane's rows: the largest score, the same in all lanes of a group, and the lane's part of the sum.
 template <int rows>
 struct Softmax {
   float largest[rows], sum[rows];
@@ -41,19 +41,19 @@ struct Softmax {
 /// Over the four lanes that share a row. NaN is never the largest (it makes the sum NaN).
 __device__ inline float largestOfGroup(float value) {
   for (int lanes = 1; lanes < 4; lanes *= 2) {
-    const float other = __shfl_xor_sync(wholeWarp, value, lanes);
+    const float other = __shfl_xor_sync(fullWarp, value, lanes);
     value = other > value ? other : value;
   }
   return value;
 }
 __device__ inline float sumOfGroup(float value) {
   for (int lanes = 1; lanes < 4; lanes *= 2)
-    value += __shfl_xor_sync(wholeWarp, value, lanes);
+    value += __shfl_xor_sync(fullWarp, value, lanes);
   return value;
 }
 
-/// Raises the largest scores to those of this step; what was summed relative to smaller ones is scaled by `factors`,
-/// here the sums. Returns whether some row of the warp has a factor other than 1.
+/// Raises the largest scores to those of this step. Scales the sums by `factors`, which the caller applies to other
+/// sums relative to the smaller scores. Returns whether some row of the warp has a factor other than 1.
 template <class T, int rowTiles, int step>
 __device__ bool raiseLargest(Softmax<2 * rowTiles> &softmax, const Sums<T, rowTiles, step> &scores,
                              float (&factors)[2 * rowTiles]) {
@@ -71,10 +71,10 @@ __device__ bool raiseLargest(Softmax<2 * rowTiles> &softmax, const Sums<T, rowTi
     softmax.sum[r] *= factors[r];
     anyRaised = anyRaised || isRaised;
   }
-  return __ballot_sync(wholeWarp, anyRaised) != 0;
+  return __ballot_sync(fullWarp, anyRaised) != 0;
 }
 
-/// Scores become exponentials relative to the largest score, and are added to the sum.
+/// Replaces scores by exponentials relative to the largest score, and adds them to the sum.
 template <class T, int rowTiles, int step>
 __device__ void takeExponentials(Softmax<2 * rowTiles> &softmax, Sums<T, rowTiles, step> &scores) {
   scores.forEach([&](int r, int, float &score) {

@@ -1,15 +1,15 @@
-// What the kernels of attention are made of: tiles of rows in shared memory, and products of tiles that a warp keeps in
-// registers.
+// Building blocks of the attention kernels: tiles of rows in shared memory, and matmuls of tiles whose results a warp
+// keeps in registers.
 //
-// Kernels see one algorithm for both element types. A warp owns 16 rows of a block's tile (or 16 more, where registers
-// allow), and its 32 lanes share what it computes for them as tensor cores want it: lane 4g + t has rows g and g + 8,
-// and of each row some columns, so the four lanes of a group have whole rows between them. `Sums` says which row and
-// column an element is. 16-bit floats go through tensor cores, scores and sums staying in float; float through plain
-// multiplications and additions with the same division of rows, each element's sum in order of its index.
+// Kernels use one algorithm for both element types. A warp owns 16 rows of a block's tile (or 16 more, if registers
+// allow). Its 32 lanes share the results in the layout of tensor cores: lane 4g + t has rows g and g + 8, and some
+// columns of each row, so the four lanes of a group together have entire rows. `Sums` maps an element to its row and
+// column. 16-bit floats use tensor cores, and their scores and sums stay in float. float uses plain multiplications and
+// additions with the same distribution of rows; each element is summed in index order.
 //
-// A tile's rows are cut into chunks of 16 bytes, whose places within a row are permuted by the row's number. Both a
-// column of eight chunks (what one step of a matrix load reads) and a row of them then lie in different banks, without
-// padding.
+// A tile's rows are divided into chunks of 16 bytes. The row number permutes the chunks' positions within a row. Both a
+// column of eight chunks (which one step of a matrix load reads) and a row of chunks are then in different banks,
+// without padding.
 #pragma once
 
 #include "runtime/cuda/kernels/block.h"
@@ -36,8 +36,8 @@ inline constexpr bool onTensorCores = isHalf<T>;
 template <class T>
 inline constexpr int chunkElements = 16 / sizeof(T);
 
-/// What a block may use on every device of compute capability 8.0 and later.
-inline constexpr int mostSharedBytes = 99 * 1024;
+/// What a block may use on every device of compute capability 8.0 or later.
+inline constexpr int maxSharedBytes = 99 * 1024;
 
 FSDPC_HOST_DEVICE constexpr int tilesOf(int count, int tile) { return (count + tile - 1) / tile; }
 
@@ -87,8 +87,8 @@ struct Tile {
   }
 };
 
-/// Starts to fill a tile of `rows` rows with those from `firstRow` on; zeros where there are none, and right of them.
-/// `packed`: all rows consist of aligned chunks. The block's threads share the work.
+/// Starts to fill a tile of `rows` rows with those from `firstRow` on; zeros outside the source, below and to the
+/// right. `packed`: all rows consist of aligned chunks. The block's threads share the work.
 template <int rows, int threads, class T, int columns>
 __device__ void startTile(const Tile<T, columns> &tile, const Rows<const T> &from, int firstRow, bool packed) {
   using To = Tile<T, columns>;
@@ -108,8 +108,8 @@ __device__ void startTile(const Tile<T, columns> &tile, const Rows<const T> &fro
   }
 }
 
-/// Writes `count` columns of the tile's rows [tileRow, tileRow + rows) to the rows from `firstRow` on, both from
-/// `firstColumn` on. A warp's work, on rows that it wrote itself.
+/// Writes `count` columns of the tile's rows [tileRow, tileRow + rows) to the rows from `firstRow` on, both starting at
+/// `firstColumn`. Called by one warp, for rows that it wrote itself.
 template <int rows, int count, class T, int columns>
 __device__ void storeRows(const Tile<T, columns> &tile, int tileRow, const Rows<T> &to, int firstRow, int firstColumn,
                           bool packed) {
@@ -129,7 +129,7 @@ __device__ void storeRows(const Tile<T, columns> &tile, int tileRow, const Rows<
   }
 }
 
-/// A warp's float results, 16 * rowTiles rows of `columns`, spread over its lanes.
+/// A warp's float results, 16 * rowTiles rows of `columns`, distributed over its lanes.
 template <class T, int rowTiles, int columns>
 struct Sums {
   static constexpr int rowsPerLane = 2 * rowTiles, columnsPerLane = columns / 4;
@@ -141,7 +141,7 @@ struct Sums {
   __device__ float &at(int r, int c) { return fragments[r / 2][c / 2].values[r % 2 * 2 + c % 2]; }
   __device__ float at(int r, int c) const { return fragments[r / 2][c / 2].values[r % 2 * 2 + c % 2]; }
 
-  /// Where these are among the warp's.
+  /// Their position among the warp's elements.
   static __device__ int row(int r) { return r / 2 * 16 + r % 2 * 8 + laneGroup(); }
   static __device__ int column(int c) {
     if constexpr (onTensorCores<T>)
@@ -166,14 +166,14 @@ struct Sums {
 
 // ---- tensor cores
 
-/// Of 16 rows, the 16 columns from chunk `chunk` on.
+/// 16 rows, the 16 columns from chunk `chunk` on.
 template <class T, int columns>
 __device__ void loadLeft(LeftFragment &left, const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
   loadMatrices(left.pairs, tile.chunk(firstRow + lane % 16, chunk + lane / 16));
 }
 
-/// As two right fragments, side by side: the transpose of 16 rows' 16 columns from chunk `chunk` on.
+/// Two adjacent right fragments: the transpose of 16 rows' 16 columns from chunk `chunk` on.
 template <class T, int columns>
 __device__ void loadTransposed(RightFragment (&right)[2], const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
@@ -183,7 +183,7 @@ __device__ void loadTransposed(RightFragment (&right)[2], const Tile<T, columns>
   right[1] = {pairs[2], pairs[3]};
 }
 
-/// As two right fragments, side by side: 16 rows' 16 columns from chunk `chunk` on.
+/// Two adjacent right fragments: 16 rows' 16 columns from chunk `chunk` on.
 template <class T, int columns>
 __device__ void loadRight(RightFragment (&right)[2], const Tile<T, columns> &tile, int firstRow, int chunk) {
   const int lane = static_cast<int>(threadIdx.x) % warpLanes;
@@ -198,7 +198,7 @@ template <class T, int rowTiles, int columns, int width>
   requires onTensorCores<T>
 __device__ void addRowProducts(Sums<T, rowTiles, columns> &sums, const Tile<T, width> &left, int firstRow,
                                const Tile<T, width> &right) {
-  FSDPC_UNROLL_TWICE // wholly unrolled, its addresses would want more registers than there are
+  FSDPC_UNROLL_TWICE // fully unrolled, addresses would need more registers than there are
       for (int chunk = 0; chunk < width / 8; chunk += 2) {
     LeftFragment rows[rowTiles];
     FSDPC_UNROLL
@@ -252,8 +252,8 @@ __device__ void addWeightedRows(Sums<T, rowTiles, columns> &sums, const Sums<T, 
 /// Writes the sums, rounded, to the tile at (firstRow, firstColumn).
 template <class T, int rowTiles, int columns, int width>
   requires onTensorCores<T>
-__device__ void putSums(const Sums<T, rowTiles, columns> &sums, const Tile<T, width> &tile, int firstRow,
-                        int firstColumn) {
+__device__ void storeSums(const Sums<T, rowTiles, columns> &sums, const Tile<T, width> &tile, int firstRow,
+                          int firstColumn) {
   FSDPC_UNROLL
   for (int r = 0; r < sums.rowsPerLane; ++r) {
     FSDPC_UNROLL
@@ -290,7 +290,7 @@ __device__ void addRowProducts(Sums<float, rowTiles, columns> &sums, const Tile<
   }
 }
 
-/// The lanes of a group have a row's weights between them, and hand them round.
+/// The lanes of a group hold a row's weights between them, and exchange them by shuffles.
 template <int rowTiles, int columns, int depth, int width>
 __device__ void addWeightedRows(Sums<float, rowTiles, columns> &sums, const Sums<float, rowTiles, depth> &weights,
                                 const Tile<float, width> &right, int firstColumn) {
@@ -303,7 +303,7 @@ __device__ void addWeightedRows(Sums<float, rowTiles, columns> &sums, const Sums
       float weight[Of::rowsPerLane];
       FSDPC_UNROLL
       for (int r = 0; r < Of::rowsPerLane; ++r)
-        weight[r] = __shfl_sync(wholeWarp, weights.at(r, c), laneGroup() * 4 + owner);
+        weight[r] = __shfl_sync(fullWarp, weights.at(r, c), laneGroup() * 4 + owner);
       const int row = c / 4 * 16 + owner * 4 + c % 4;
       FSDPC_UNROLL
       for (int j = 0; j < columns / 16; ++j) {
@@ -321,8 +321,8 @@ __device__ void addWeightedRows(Sums<float, rowTiles, columns> &sums, const Sums
 }
 
 template <int rowTiles, int columns, int width>
-__device__ void putSums(const Sums<float, rowTiles, columns> &sums, const Tile<float, width> &tile, int firstRow,
-                        int firstColumn) {
+__device__ void storeSums(const Sums<float, rowTiles, columns> &sums, const Tile<float, width> &tile, int firstRow,
+                          int firstColumn) {
   FSDPC_UNROLL
   for (int r = 0; r < sums.rowsPerLane; ++r) {
     FSDPC_UNROLL

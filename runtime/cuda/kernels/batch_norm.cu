@@ -1,9 +1,9 @@
 // Two sums over the elements of each channel, in one pass over memory: a block sums a chunk of a channel, and a second
-// kernel adds up the chunks. Where the runs of a channel are long, neighbouring threads take neighbours in a run; where
-// they are short, as in [N, C], neighbouring channels.
+// kernel sums the chunks. If a channel's contiguous ranges are long, adjacent threads read adjacent elements of a
+// range. If they are short, as in [N, C], adjacent threads read adjacent channels.
 //
-// Statistics are sums of x - o and (x - o)^2, o being the channel's first element: the square of the mean, which is
-// taken off again, is then no larger than the variance by much, and the sums are double.
+// Statistics are sums of x - o and (x - o)^2, where o is the channel's first element. The square of the mean, which is
+// subtracted afterwards, is then not much larger than the variance. The sums are double.
 #include "runtime/cuda/kernels/batch_norm.h"
 
 #include "runtime/common/failure.h"
@@ -24,7 +24,7 @@ struct AddSumPairs {
 };
 
 constexpr int runThreads = 256;
-constexpr unsigned columns = scratch_sizes::shortRunColumns, lanes = 8; ///< of a block for short runs
+constexpr unsigned columns = scratch_sizes::shortRunColumns, lanes = 8; ///< of a block for short ranges
 
 template <class T>
 struct OfDeviations {
@@ -39,7 +39,7 @@ struct OfDeviations {
 };
 
 template <class T>
-struct OfSlopes {
+struct OfGradients {
   const T *dy, *x;
   const float *mean;
   __device__ float originOf(std::int64_t channel) const { return mean[channel]; }
@@ -50,7 +50,7 @@ struct OfSlopes {
   }
 };
 
-/// Sums that begin in float and continue in double.
+/// Sums that start in float and are accumulated in double.
 template <class Terms>
 struct Accumulation {
   const Terms &terms;
@@ -143,7 +143,7 @@ struct PutStatistics {
   }
 };
 
-struct PutSlopes {
+struct PutGradients {
   float *dot, *sum;
   __device__ void operator()(std::int64_t channel, const SumPair &sums) const {
     dot[channel] = static_cast<float>(sums.second);
@@ -188,7 +188,7 @@ void batchStatistics(const Context &c, const ChannelShape &shape, const T *x, fl
 template <class T>
 void batchNormGrad(const Context &c, const ChannelShape &shape, const T *dy, const T *x, const float *mean, float *dot,
                    float *sum, Workspace workspace) {
-  sumChannels(c, shape, OfSlopes<T>{dy, x, mean}, PutSlopes{dot, sum}, workspace);
+  sumChannels(c, shape, OfGradients<T>{dy, x, mean}, PutGradients{dot, sum}, workspace);
 }
 
 #define FSDPC_CHANNEL_SUMS(T)                                                                                          \

@@ -1,5 +1,5 @@
-// Statistics of batch norm and the sums of its derivative: over the elements of a channel. The norm itself is a loop of
-// the program. T: float, Bfloat16 or Float16; what is computed is float, what is added up is double.
+// Statistics of batch norm and the sums of its derivative, over the elements of a channel. The norm itself is a loop of
+// the program. T: float, Bfloat16 or Float16. Terms are float, accumulation is double.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -8,7 +8,7 @@
 
 namespace fsdpc::rt {
 
-/// Scratch of both, bytes; exact.
+/// Scratch of both in bytes, exact.
 std::int64_t channelSumsScratchBytes(const ChannelShape &shape);
 
 /// mean, variance [channels]: the population variance. The order of summation depends on the shape only.

@@ -1,14 +1,15 @@
-// What row-wise kernels are made of: sums over warps and blocks, and how the threads that share a row divide it.
+// Building blocks of row-wise kernels: reductions over warps and blocks, and how the threads that share a row divide
+// it.
 //
-// A *team* is the threads that share a row: a warp if rows are short, so that nobody waits at a barrier, a block if
-// they are long. A thread takes a *pack* of elements at a time: neighbours, in one load, if rows consist of aligned
-// packs; otherwise as many loads under way at once, with the team's other threads in between so that they coalesce.
-// Partial results are merged as a tree. So the order in which a row is summed follows from its length and element type,
-// never from the device, the number of rows or the memory plan (an operand starts on 128 bytes, or at a place within
-// one that the program fixes).
+// A *team* is the threads that share a row: a warp for short rows, which avoids barriers, or a block for long rows. A
+// thread takes a *pack* of elements at a time. If rows consist of aligned packs, a pack is adjacent elements, in one
+// load. Otherwise it is as many loads in flight, interleaved with the team's other threads so that they coalesce.
+// Partial results are merged as a tree. So the order in which a row is summed depends on its length and element type,
+// never on the device, the number of rows or the memory plan (an operand starts on 128 bytes, or at an offset within
+// them that the program fixes).
 //
-// Rows are read again for every pass over them: a team's rows are still in the cache then. Holding them in registers
-// would need a kernel per length.
+// Every pass reads the rows again: a team's rows are still in the cache. Keeping them in registers would need a kernel
+// per length.
 #pragma once
 
 #include "runtime/cuda/kernels/pack.h"
@@ -21,10 +22,10 @@
 namespace fsdpc::rt {
 
 inline constexpr int warpLanes = 32;
-inline constexpr unsigned wholeWarp = 0xffffffffu;
-/// Of the blocks of row kernels, unless a kernel says otherwise.
+inline constexpr unsigned fullWarp = 0xffffffffu;
+/// Block size of row kernels, unless a kernel states otherwise.
 inline constexpr int rowThreads = 256;
-/// Elements of the longest row that is a warp's.
+/// The longest row that a warp handles, in elements.
 inline constexpr std::int64_t longestWarpRow = 1024;
 
 // ---- functors for the reductions below
@@ -57,8 +58,8 @@ struct Smaller {
 
 // ---- sums of many floats
 
-/// The sum of a few floats, as a tree. What becomes of many is added in double: then a sum of n terms is off by
-/// log2(width) * 2^-24 of the sum of absolute terms, and by n * 2^-53 of it, which is nothing.
+/// The sum of a few floats, as a tree. Results of many such sums are added in double. The error of a sum of n terms is
+/// then log2(width) * 2^-24 of the sum of absolute terms, plus a negligible n * 2^-53 of it.
 template <int width>
 __device__ float treeSum(const float (&values)[width]) {
   float sums[width];
@@ -70,7 +71,7 @@ __device__ float treeSum(const float (&values)[width]) {
   return sums[0];
 }
 
-/// Floats added one after the other before double takes over, where they do not come in packs: 7 * 2^-24.
+/// Floats added in sequence before they are added to a double, if they are not in packs: 7 * 2^-24.
 inline constexpr int floatTerms = 8;
 
 // ---- over a warp, a block, the lanes of a block of columns
@@ -82,12 +83,12 @@ __device__ T shuffleXor(T value, int lanes) {
   unsigned words[count] = {};
   memcpy(words, &value, sizeof value);
   for (int i = 0; i < count; ++i)
-    words[i] = __shfl_xor_sync(wholeWarp, words[i], lanes);
+    words[i] = __shfl_xor_sync(fullWarp, words[i], lanes);
   memcpy(&value, words, sizeof value);
   return value;
 }
 
-/// Merges over the warp, for all its lanes. `merge` does not care which operand comes first.
+/// Merges over the warp, for all its lanes. `merge` must be commutative.
 template <class T, class Merge>
 __device__ T warpReduce(T value, Merge merge) {
   for (int lanes = warpLanes / 2; lanes > 0; lanes /= 2)
@@ -105,7 +106,7 @@ __device__ T warpMax(T value) {
 }
 
 /// Merges over a one-dimensional block, for all its threads; merging with `empty` changes nothing. Has barriers, and
-/// may be called again at once.
+/// may be called again immediately.
 template <class T, class Merge>
 __device__ T blockReduce(T value, T empty, Merge merge) {
   __shared__ T ofWarps[warpLanes];
@@ -128,14 +129,14 @@ __device__ T blockMax(T value, T lowest) {
   return blockReduce(value, lowest, Larger{});
 }
 
-/// Threads of the largest block that mergeLanes serves.
-inline constexpr int mostColumnThreads = 512;
+/// The largest block, in threads, that mergeLanes supports.
+inline constexpr int maxColumnThreads = 512;
 
 /// In a block of (columns, lanes) threads, lanes a power of two: merges the values of a column, for lane 0. Has
-/// barriers, and may be called again at once.
+/// barriers, and may be called again immediately.
 template <class T, class Merge>
 __device__ T mergeLanes(T value, Merge merge) {
-  __shared__ T parts[mostColumnThreads];
+  __shared__ T parts[maxColumnThreads];
   const unsigned columns = blockDim.x, lane = threadIdx.y, own = lane * columns + threadIdx.x;
   __syncthreads(); // others may still read what an earlier call left
   parts[own] = value;
@@ -149,7 +150,7 @@ __device__ T mergeLanes(T value, Merge merge) {
 
 // ---- teams
 
-/// Each warp of the grid has a row, then the row as many further on as there are warps.
+/// Each warp of the grid takes a row, then advances by the number of warps.
 struct WarpTeam {
   static __device__ std::int64_t firstRow() {
     return std::int64_t{blockIdx.x} * (blockDim.x / warpLanes) + threadIdx.x / warpLanes;
@@ -164,7 +165,7 @@ struct WarpTeam {
   static __device__ double sum(double value) { return warpSum(value); }
 };
 
-/// Likewise each block.
+/// The same for blocks.
 struct BlockTeam {
   static __device__ std::int64_t firstRow() { return blockIdx.x; }
   static __device__ std::int64_t rowStep() { return gridDim.x; }
@@ -228,12 +229,12 @@ bool arePacked(std::int64_t columns, const T *...rows) {
 
 // ---- rows
 
-/// How a team of type `TeamOfRow` goes over a row: what row kernels are instantiated on.
+/// How a team of type `TeamOfRow` goes over a row. Row kernels are instantiated on it.
 template <class TeamOfRow, int width, bool isPacked>
 struct RowGeometry {
   using Team = TeamOfRow;
 
-  /// Calls visit(pack) for every pack of the row that is this thread's. Visits must not have barriers or shuffles.
+  /// Calls visit(pack) for every pack of this thread. Visits must not have barriers or shuffles.
   template <class Visit>
   static __device__ void forEachPack(std::int64_t columns, Visit visit) {
     const std::int64_t threads = Team::threads(), thread = Team::thread();
@@ -255,7 +256,7 @@ template <class T>
 inline constexpr int packWidth = 16 / sizeof(T);
 
 /// Calls start(RowGeometry<...>{}, grid) with the geometry for these rows. `operands` are all that are read or written
-/// in packs; null ones count as aligned.
+/// in packs; null operands count as aligned.
 template <class Start, class T, class... Operands>
 void withRowGeometry(const Context &c, std::int64_t rows, std::int64_t columns, Start start, const T *operand,
                      const Operands *...operands) {
@@ -274,20 +275,20 @@ void withRowGeometry(const Context &c, std::int64_t rows, std::int64_t columns, 
 
 // ---- the sum of exponentials in one pass
 
-/// Of values seen so far: the sum of exp(value - shift), the shift being at most the largest of them, and at most
-/// `slack` below. NaN is never a shift, but makes the sum NaN.
+/// The sum of exp(value - shift) over the values so far. The shift is at most the largest of them, and at most `slack`
+/// below it. NaN is never a shift, but makes the sum NaN.
 struct ShiftedSum {
-  double sum;   ///< of trees of floats
-  double shift; ///< a float; wide, so that there is no padding (shuffleXor)
+  double sum;   ///< accumulates trees of floats
+  double shift; ///< a float, stored as double to avoid padding (shuffleXor)
 };
 
 inline constexpr ShiftedSum noShiftedSum{0, -scalar::infinity};
 
-/// Values are relative to the shift, but to 0 where all are -infinity: each of them then adds 0, not NaN.
+/// Values are relative to the shift, or to 0 if all are -infinity: each of them then adds 0, not NaN.
 inline __device__ float shiftFor(float largest) { return largest == -scalar::infinity ? 0.0f : largest; }
 
-/// The shift follows the largest value in steps: what was summed before is then scaled by e^-slack or less, and with it
-/// the rounding of earlier scales. Were it to follow every rise, a row that rises slowly would round its sum n times.
+/// The shift follows the largest value in steps. A step scales the earlier sum, and its rounding errors, by e^-slack or
+/// less. If the shift followed every rise, a row that rises slowly would round its sum n times.
 inline constexpr float slack = 8;
 
 template <int width>

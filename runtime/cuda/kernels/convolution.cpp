@@ -9,7 +9,7 @@
 namespace fsdpc::rt {
 namespace {
 
-/// Spatial dims for cuDNN, which wants two at least: a missing one comes first.
+/// Spatial dims for cuDNN, which requires at least two: a missing one is added in front.
 struct Spatial {
   std::array<int, 3> values{};
   int axes;
@@ -67,7 +67,7 @@ struct Convolution::Plan {
 
 namespace {
 
-// cuDNN's documentation lists these as deterministic; those without a workspace of their own are far slower.
+// cuDNN's documentation lists these as deterministic. Deterministic ones without a workspace are far slower.
 constexpr cudnnConvolutionFwdAlgo_t forwardAlgorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 constexpr cudnnConvolutionBwdDataAlgo_t gradInputAlgorithm = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr cudnnConvolutionBwdFilterAlgo_t gradWeightAlgorithm = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;

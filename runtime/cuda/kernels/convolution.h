@@ -8,13 +8,13 @@
 
 namespace fsdpc::rt {
 
-/// One of the three passes. Its tensors are two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
+/// One of the three passes, each with two operands and a result: (x, w) -> y, (dy, w) -> dx, (x, dy) -> dw.
 class Convolution {
 public:
   enum class Pass { forward, gradInput, gradWeight };
   Convolution();
   ~Convolution();
-  /// Once, in start(). `workspaceBytes`: what the plan gives every run.
+  /// Called once, in start(). `workspaceBytes`: the planned workspace of every run.
   void create(const Context &c, Pass pass, const ConvolutionShape &shape, std::int64_t workspaceBytes);
   void operator()(const float *a, const float *b, float *out, Workspace workspace) const {
     run(a, b, nullptr, out, workspace);

@@ -1,13 +1,13 @@
-// A strided copy is brought into a normal form on the host, which then chooses among four ways to do it:
+// The host brings a strided copy into a normal form and then chooses one of four methods:
 //
-//   one run       both sides contiguous: a memcpy
+//   one range     both sides contiguous: a memcpy
 //   rows          the innermost dim contiguous on both sides: element by element, in the widest words (up to 16 bytes)
 //                 that sizes, strides and addresses allow
-//   transpose     the destination runs along one dim, the source along another: square tiles through shared memory, so
-//                 that reads and writes are both coalesced
-//   anything else element by element; writes are coalesced where the destination is dense
+//   transpose     the destination is contiguous along one dim, the source along another: square tiles through shared
+//                 memory, so that reads and writes are both coalesced
+//   anything else element by element; writes are coalesced if the destination is dense
 //
-// The normal form: no dims of size 1, dims in the order of the destination's strides, neighbours merged where both
+// The normal form: no dims of size 1, dims in the order of the destination's strides, adjacent dims merged if both
 // sides go through them with one stride. The regions do not overlap, so the order of the dims is free.
 #include "runtime/cuda/kernels/copy.h"
 
@@ -70,7 +70,7 @@ CopyShape collapse(const CopyShape &given) {
 
 // ---- element by element
 
-/// Offset is the type that the position is taken apart in: 32 bits where they do, as division is most of the work.
+/// Offset is the type in which the position is divided: 32 bits if they suffice, since division is most of the work.
 template <class Word, class Offset>
 __global__ void copyElements(CopyShape shape, std::int64_t elements, const Word *from, Word *to) {
   const Offset count = static_cast<Offset>(elements), step = blockDim.x * gridDim.x;
@@ -95,7 +95,7 @@ void copyInWords(const Context &c, const CopyShape &shape, const void *from, voi
   launch(c, gridFor(c, count), kernel, shape, count, static_cast<const Word *>(from), static_cast<Word *>(to));
 }
 
-/// The widest word, in bytes, of which both sides are made.
+/// The widest word, in bytes, that divides both sides.
 std::int64_t widestWord(const CopyShape &shape, std::int64_t elementBytes, const void *from, const void *to) {
   const int last = shape.rank - 1;
   if (shape.fromStrides[last] != 1 || shape.toStrides[last] != 1)
@@ -129,20 +129,20 @@ void copyRows(const Context &c, CopyShape shape, std::int64_t elementBytes, cons
 
 // ---- transposes
 
-constexpr int lanes = 32, tileRows = 8;     ///< of a block of threads
-constexpr std::int64_t leastTransposed = 8; ///< below, a tile would be mostly empty
+constexpr int lanes = 32, tileRows = 8;   ///< of a block of threads
+constexpr std::int64_t minTransposed = 8; ///< for smaller dims a tile would be mostly empty
 
-/// Small elements need larger tiles to have whole memory sectors on both sides.
+/// Small elements need larger tiles to fill entire memory sectors on both sides.
 template <class T>
 constexpr int tileEdge = sizeof(T) <= 2 ? 64 : 32;
 
-/// The last dim is the destination's contiguous one, the one before the source's. A block copies one tile.
+/// The last dim is the destination's contiguous one, the one before it the source's. A block copies one tile.
 template <class T>
 __global__ void transposeTiles(CopyShape shape, std::int64_t tilesAlongFrom, std::int64_t tilesAlongTo, const T *from,
                                T *to) {
   constexpr int edge = tileEdge<T>;
   constexpr int pad =
-      sizeof(T) < 4 ? 4 / sizeof(T) : 1; // an odd number of banks per row: columns are free of conflicts
+      sizeof(T) < 4 ? 4 / sizeof(T) : 1; // an odd number of banks per row, so that columns have no bank conflicts
   __shared__ T tile[edge][edge + pad];
   const int alongTo = shape.rank - 1, alongFrom = shape.rank - 2;
   const std::int64_t x = blockIdx.x % tilesAlongTo * edge, y = blockIdx.x / tilesAlongTo % tilesAlongFrom * edge;
@@ -163,16 +163,15 @@ __global__ void transposeTiles(CopyShape shape, std::int64_t tilesAlongFrom, std
       to[(y + j) * shape.toStrides[alongFrom] + x + i] = tile[i][j];
 }
 
-/// The dim along which the source is contiguous, if a copy by tiles is worth it; else -1.
+/// The dim along which the source is contiguous, if a copy by tiles is worthwhile; else -1.
 int transposedDim(const CopyShape &shape) {
   const int last = shape.rank - 1;
   if (shape.toStrides[last] != 1 || shape.fromStrides[last] == 1 || shape.fromStrides[last] == 0 ||
-      shape.dims[last] < leastTransposed)
+      shape.dims[last] < minTransposed)
     return -1;
   int found = -1;
   for (int d = 0; d < last; ++d)
-    if (shape.fromStrides[d] == 1 && shape.dims[d] >= leastTransposed &&
-        (found < 0 || shape.dims[d] > shape.dims[found]))
+    if (shape.fromStrides[d] == 1 && shape.dims[d] >= minTransposed && (found < 0 || shape.dims[d] > shape.dims[found]))
       found = d;
   return found;
 }
@@ -269,7 +268,7 @@ template void fill(const Context &, Bfloat16 *, std::int64_t, Bfloat16);
 template void fill(const Context &, Float16 *, std::int64_t, Float16);
 
 template <class T>
-float *widened(const Context &c, const T *from, float *to, std::int64_t count) {
+float *promoted(const Context &c, const T *from, float *to, std::int64_t count) {
   if (count > 0)
     launch(c, gridFor(c, count), convertElements<T, float>, count, from, to);
   return to;
@@ -279,8 +278,8 @@ void narrow(const Context &c, const float *from, T *to, std::int64_t count) {
   if (count > 0)
     launch(c, gridFor(c, count), convertElements<float, T>, count, from, to);
 }
-template float *widened(const Context &, const Bfloat16 *, float *, std::int64_t);
-template float *widened(const Context &, const Float16 *, float *, std::int64_t);
+template float *promoted(const Context &, const Bfloat16 *, float *, std::int64_t);
+template float *promoted(const Context &, const Float16 *, float *, std::int64_t);
 template void narrow(const Context &, const float *, Bfloat16 *, std::int64_t);
 template void narrow(const Context &, const float *, Float16 *, std::int64_t);
 

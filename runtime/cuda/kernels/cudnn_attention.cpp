@@ -2,7 +2,7 @@
 #include <cudnn_frontend_version.h>
 #endif
 
-// Older frontends take no array of pointers, and a map of them is memory that a step would allocate.
+// Older frontends do not accept an array of pointers, and a map of them would allocate memory in a step.
 #if defined(CUDNN_FRONTEND_VERSION) && CUDNN_FRONTEND_VERSION >= 13200
 
 #include "runtime/cuda/kernels/cudnn_attention.h"
@@ -10,7 +10,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/kernels/cudnn_handle.h"
 
-// The frontend is to print nothing, to throw nothing, and to bring no JSON along.
+// The frontend must not print or throw, and must not need JSON.
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #define NV_CUDNN_DISABLE_EXCEPTION
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -27,7 +27,7 @@ namespace {
 namespace frontend = cudnn_frontend;
 using Tensor = std::shared_ptr<frontend::graph::Tensor_attributes>;
 
-/// Sizes and strides by [B, H, S, D], whatever the order in memory.
+/// Sizes and strides in the order [B, H, S, D], whatever the order in memory.
 struct Layout {
   std::vector<std::int64_t> dims, strides;
   frontend::DataType_t elements;
@@ -45,7 +45,7 @@ Layout statisticsOf(const AttentionShape &s) {
   return {{s.batch, s.heads, s.queries, 1}, {s.heads * s.queries, s.queries, 1, 1}, frontend::DataType_t::FLOAT};
 }
 
-/// Numbers the tensors of a graph in the order in which a call passes them: the frontend takes pointers by number.
+/// Numbers the tensors of a graph in the order in which a call passes them: the frontend identifies pointers by number.
 class Tensors {
 public:
   explicit Tensors(frontend::graph::Graph &graph) : graph(graph) {}
@@ -110,7 +110,7 @@ struct CudnnAttention::Plan {
   frontend::graph::Graph graph;
   cudnnHandle_t handle = nullptr;
 
-  /// The first failure of the steps to an executable plan, if there is one.
+  /// Returns the first error on the way to an executable plan, if any.
   frontend::error_t build(std::int64_t workspaceBytes);
   template <std::size_t count>
   void run(void *(&&pointers)[count], Workspace workspace, const char *what) const;
@@ -122,7 +122,7 @@ frontend::error_t CudnnAttention::Plan::build(std::int64_t workspaceBytes) {
       graph.build(handle, {frontend::HeurMode_t::A}, frontend::BuildPlanPolicy_t::HEURISTICS_CHOICE);
   if (error.is_bad())
     return error;
-  // The frontend's own part of the scratch comes on top of the plan's.
+  // The frontend's own part of the scratch is in addition to the plan's.
   std::int64_t needed = 0;
   error = graph.get_workspace_size(needed);
   if (error.is_good() && needed > workspaceBytes)
@@ -159,7 +159,7 @@ void CudnnAttention::create(const Context &c, Pass pass, const AttentionShape &s
 
 namespace {
 
-/// The frontend's pointers are all alike.
+/// The frontend takes all pointers as one type.
 template <class T>
 void *pointer(const T *data) {
   return const_cast<T *>(data);

@@ -1,12 +1,13 @@
-// Attention of bf16 through cuDNN's frontend, for programs that were compiled with --attention cudnn: the same meaning
-// and layouts as the own kernels (attention.h), rounded in places of cuDNN's choice, by deterministic algorithms only.
+// Attention of bf16 through cuDNN's frontend, for programs that were compiled with --attention cudnn. It has the same
+// meaning and layouts as our own kernels (attention.h). cuDNN chooses where it rounds. Only deterministic algorithms
+// are used.
 //
-// What must hold of the shape (the compiler marks such nodes alone): no mask; queryWidth and valueWidth equal, a
-// multiple of 8 and at most 128; causal with as many queries as keys; two or more of either; a positive scale. Operands
-// and results lie on 16 bytes.
+// Requirements on the shape (the compiler marks only such nodes): no mask; queryWidth and valueWidth equal, a multiple
+// of 8 and at most 128; causal only with as many queries as keys; two or more of either; a positive scale. Operands and
+// results are aligned to 16 bytes.
 //
-// Needs the headers of cudnn_frontend 1.32 or later, where this is built: without them nothing here is defined, and
-// only programs that ask for it do not link.
+// Building this needs the headers of cudnn_frontend 1.32 or later. Without them nothing here is defined, and only
+// programs that use it fail to link.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -17,14 +18,14 @@
 
 namespace fsdpc::rt {
 
-/// Forward or its derivative, with cuDNN's plan for one shape.
+/// The forward pass or its derivative, with cuDNN's plan for one shape.
 class CudnnAttention {
 public:
   enum class Pass { forward, backward };
   CudnnAttention();
   ~CudnnAttention();
-  /// Once, in start(): builds the graph and chooses the plan, which may take seconds. `workspaceBytes`: what the
-  /// program plans for every run. Throws Failure{memory} where no plan of this cuDNN and device gets by with it.
+  /// Called once, in start(): builds the graph and chooses the plan, which may take seconds. `workspaceBytes`: the
+  /// planned workspace of every run. Throws Failure{memory} if this cuDNN and device have no plan within it.
   void create(const Context &c, Pass pass, const AttentionShape &shape, std::int64_t workspaceBytes);
 
   /// Pass::forward. lse [B, H, Sq], natural logarithm.

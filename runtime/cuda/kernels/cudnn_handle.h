@@ -1,4 +1,4 @@
-// cuDNN as this process has it: one handle per thread that drives a device.
+// This process's cuDNN handles: one per thread that drives a device.
 #pragma once
 
 #include <cudnn.h>
@@ -8,7 +8,7 @@ namespace fsdpc::rt {
 /// Throws Failure{internal} naming `what` unless `status` is success.
 void checkDnn(cudnnStatus_t status, const char *what);
 
-/// This thread's handle, which enqueues on `stream`: that of the first call, made in start().
+/// This thread's handle, which enqueues on the `stream` of the first call, made in start().
 cudnnHandle_t cudnnHandleOf(cudaStream_t stream);
 
 } // namespace fsdpc::rt

@@ -1,6 +1,6 @@
-// The sum of squares: a block has bins in shared memory, a set per warp, that its threads add squares to; what is full
-// of them goes to the block's digits, and these to the accumulator. Integers, so atomics change no bit. Everything else
-// is a few numbers: one thread.
+// The sum of squares. A block has bins in shared memory, one set per warp, to which its threads add squares. Bins are
+// emptied into the block's digits before they can overflow, and the digits are added to the accumulator. All are
+// integers, so atomics are deterministic. Everything else handles a few values and uses one thread.
 #include "runtime/common/guard.h"
 
 #include "runtime/common/exact_sum.h"
@@ -14,8 +14,8 @@ namespace {
 using Word = unsigned long long; ///< what atomicAdd takes
 constexpr int warps = 8, blockThreads = warps * 32;
 static_assert(blockThreads == exact::bins, "each thread empties one bin");
-/// A warp adds no more to its bins than they hold.
-constexpr std::int64_t chunkElements = exact::mostAddends * warps;
+/// A warp adds no more to its bins than they can hold.
+constexpr std::int64_t chunkElements = exact::maxAddends * warps;
 
 template <class T>
 __device__ void addChunk(const T *x, std::int64_t begin, std::int64_t end, Word *bins, Word *digits) {
@@ -59,9 +59,9 @@ __global__ void addSquares(const T *x, std::int64_t count, Word *sum) {
 
 __global__ void carrySum(std::uint64_t *sum) { exact::carry(sum); }
 
-constexpr int mostSums = 8; ///< a sum for each way to split gradients
+constexpr int maxSums = 8; ///< a sum for each way to split gradients
 struct Sums {
-  const std::int64_t *words[mostSums];
+  const std::int64_t *words[maxSums];
   int count;
 };
 
@@ -77,7 +77,7 @@ __global__ void clipSum(ClipNumbers numbers, Sums sums, const float *loss, float
   *applies = result.applies;
 }
 
-__global__ void judgeNorm(const float *norm, const bool *applies, const double *limit, const double *mean,
+__global__ void checkNorm(const float *norm, const bool *applies, const double *limit, const double *mean,
                           const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
                           double *nextVariance, std::int64_t *nextCount) {
   exact::NormHistory history = {*mean, *variance, *count};
@@ -101,9 +101,9 @@ const Grid oneThread = {dim3(1), dim3(1)};
 
 } // namespace
 
-void squareSum(const Context &c, std::initializer_list<FloatRun> tensors, std::int64_t *sum) {
+void squareSum(const Context &c, std::initializer_list<FloatRange> tensors, std::int64_t *sum) {
   zeroBytes(c, sum, exact::words * static_cast<std::int64_t>(sizeof *sum));
-  for (const FloatRun &tensor : tensors) {
+  for (const FloatRange &tensor : tensors) {
     if (tensor.count == 0)
       continue;
     const std::int64_t chunks = (tensor.count + chunkElements - 1) / chunkElements;
@@ -127,7 +127,7 @@ void clipNorm(const Context &c, const ClipNumbers &numbers, std::initializer_lis
 void spikeGuard(const Context &c, const float *norm, const bool *applies, const double *limit, const double *mean,
                 const double *variance, const std::int64_t *count, bool *stillApplies, double *nextMean,
                 double *nextVariance, std::int64_t *nextCount) {
-  launch(c, oneThread, judgeNorm, norm, applies, limit, mean, variance, count, stillApplies, nextMean, nextVariance,
+  launch(c, oneThread, checkNorm, norm, applies, limit, mean, variance, count, stillApplies, nextMean, nextVariance,
          nextCount);
 }
 

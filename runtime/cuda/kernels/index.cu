@@ -1,10 +1,10 @@
-// gather and gatherNd: one thread per word of the result, a word being 16 bytes where rows are made of them.
+// gather and gatherNd use one thread per word of the result. A word is 16 bytes if rows consist of such words.
 //
-// scatterAdd, the gradient of an embedding, has to add rows that meet at one index in the order of the indices, without
-// atomics and without memory of its own. So each index is looked after by a block: it leaves at once if an earlier
-// position has the same index; otherwise it owns that row of x, collects the later positions with its index, in order,
-// and adds their updates in registers. Reading all indices once per block is little beside the rows themselves (8192
-// indices stay in the first cache); most rows have one update, and the few that have many are walked by one block each.
+// scatterAdd, the gradient of an embedding, must add rows with equal indices in the order of the indices, without
+// atomics and without scratch. So each index has a block. It returns immediately if an earlier position has the same
+// index. Otherwise it owns that row of x, collects the later positions with its index, in order, and adds their updates
+// in registers. Reading all indices once per block costs little compared with the rows (8192 indices stay in the L1
+// cache). Most rows have one update, and a row with many is walked by one block.
 #include "runtime/cuda/kernels/index.h"
 
 #include "runtime/cuda/kernels/block.h"
@@ -62,7 +62,7 @@ bool isWide(std::int64_t rowBytes, const void *x, const void *y) {
 // ---- scatterAdd
 
 constexpr int threads = 256, lanes = 32, warps = threads / lanes;
-constexpr int columnsOfThread = 4; ///< loads that do not wait for each other
+constexpr int columnsOfThread = 4; ///< independent loads
 constexpr int columnsOfBlock = threads * columnsOfThread;
 
 __device__ int countBits(unsigned word) {
@@ -73,7 +73,7 @@ __device__ int countBits(unsigned word) {
 #endif
 }
 
-/// What sums are kept in: unsigned integers wrap.
+/// The type of sums. Unsigned integers wrap.
 template <class T>
 struct SumOf {
   using Type = T;
@@ -96,17 +96,17 @@ struct SumOf<std::uint8_t> {
   using Type = std::uint32_t;
 };
 
-/// What runs of sums are added up in.
+/// The type in which partial sums are accumulated.
 template <class Sum>
-struct WideOf {
+struct AccumulatorOf {
   using Type = std::conditional_t<std::is_floating_point_v<Sum>, double, Sum>;
 };
 
-/// Whether any thread of the block says so.
+/// Whether `mine` is true in any thread of the block.
 __device__ bool anyOfBlock(bool mine) {
   __shared__ unsigned votes[warps];
   const unsigned vote = __ballot_sync(0xffffffffu, mine);
-  __syncthreads(); // votes may still be read from the last time
+  __syncthreads(); // the previous call's votes may still be read
   if (threadIdx.x % lanes == 0)
     votes[threadIdx.x / lanes] = vote;
   __syncthreads();
@@ -121,7 +121,7 @@ template <class Index>
 struct Rows {
   const Index *indices;
   std::int64_t count, size;
-  std::int64_t outside; ///< what an index outside the axis counts as: row 0 for float types, else none
+  std::int64_t outside; ///< the row that stands for an index outside the axis: 0 for float types, else none
   IndexFaults faults;
 
   __device__ std::int64_t at(std::int64_t i) const {
@@ -143,7 +143,7 @@ struct Rows {
       found |= isOutside(i);
     return anyOfBlock(found);
   }
-  /// Which of the positions begin + [0, threads) before `end` have this row, ascending; returns how many.
+  /// Collects which of the positions begin + [0, threads) before `end` have this row, ascending. Returns their number.
   __device__ int collect(std::int64_t row, std::int64_t begin, std::int64_t end, int *found) const;
 };
 
@@ -154,7 +154,7 @@ __device__ int Rows<Index>::collect(std::int64_t row, std::int64_t begin, std::i
   const std::int64_t i = begin + thread;
   const bool mine = i < end && at(i) == row;
   const unsigned vote = __ballot_sync(0xffffffffu, mine);
-  __syncthreads(); // votes and found may still be read from the last time
+  __syncthreads(); // the previous call's votes and `found` may still be read
   if (lane == 0)
     votes[thread / lanes] = vote;
   __syncthreads();
@@ -169,12 +169,12 @@ __device__ int Rows<Index>::collect(std::int64_t row, std::int64_t begin, std::i
   return total;
 }
 
-/// Adds the updates of `row`, in their order, from position `first` to before `end`. Column k of this thread starts at
+/// Adds the updates of `row`, in order, from position `first` to before `end`. Column k of this thread starts at
 /// updates[from[k]].
 template <class Sum, class Update, class Index>
 __device__ void addUpdates(const Rows<Index> &rows, std::int64_t row, std::int64_t first, std::int64_t end,
                            std::int64_t inner, const Update *updates, const std::int64_t (&from)[columnsOfThread],
-                           typename WideOf<Sum>::Type (&sums)[columnsOfThread]) {
+                           typename AccumulatorOf<Sum>::Type (&sums)[columnsOfThread]) {
   __shared__ int found[threads];
   for (std::int64_t begin = first; begin < end; begin += threads) {
     const int count = rows.collect(row, begin, end, found);
@@ -184,7 +184,7 @@ __device__ void addUpdates(const Rows<Index> &rows, std::int64_t row, std::int64
         for (int k = 0; k < columnsOfThread; ++k)
           runs[k] += static_cast<Sum>(updates[from[k] + (begin + found[i]) * inner]);
       for (int k = 0; k < columnsOfThread; ++k)
-        sums[k] += static_cast<typename WideOf<Sum>::Type>(runs[k]);
+        sums[k] += static_cast<typename AccumulatorOf<Sum>::Type>(runs[k]);
     }
   }
   if constexpr (std::is_floating_point_v<Sum>)
@@ -193,7 +193,7 @@ __device__ void addUpdates(const Rows<Index> &rows, std::int64_t row, std::int64
         sum = scalar::notANumber;
 }
 
-/// The block looks after index task / strips, for strip task % strips of the outer * inner columns.
+/// The block handles index task / strips, for strip task % strips of the outer * inner columns.
 template <class Update, class T, class Index>
 __device__ void sumEqualIndices(const GatherShape &shape, const Rows<Index> &rows, std::int64_t strips,
                                 std::int64_t task, const Update *updates, T *x) {
@@ -206,9 +206,9 @@ __device__ void sumEqualIndices(const GatherShape &shape, const Rows<Index> &row
   const std::int64_t column = task % strips * columnsOfBlock + threadIdx.x;
   std::int64_t from[columnsOfThread], to[columnsOfThread];
   using Sum = typename SumOf<Update>::Type;
-  typename WideOf<Sum>::Type sums[columnsOfThread] = {};
+  typename AccumulatorOf<Sum>::Type sums[columnsOfThread] = {};
   for (int k = 0; k < columnsOfThread; ++k) {
-    // Threads beyond the last column add up column 0 and store nothing, which spares the loop over updates a test.
+    // Threads past the last column sum column 0 and store nothing, which saves a test in the loop over updates.
     const std::int64_t known = column + k * threads < columns ? column + k * threads : 0;
     const std::int64_t outer = known / shape.inner, inner = known - outer * shape.inner;
     from[k] = outer * shape.count * shape.inner + inner;

@@ -1,7 +1,7 @@
-// A team (block.h) per row of classes. Cross entropy reads the logits once: the largest, the sum of exponentials and,
-// for label smoothing, the sum come from one pass. Its derivative reads and writes them once, with the kept lse.
+// A team (block.h) per row of classes. Cross entropy reads the logits once: one pass computes the largest, the sum of
+// exponentials and, for label smoothing, the sum. Its derivative reads and writes them once, with the kept lse.
 //
-// Cross entropy and negative log-likelihood share their kernels: `ofLogits` says which it is.
+// Cross entropy and negative log-likelihood share their kernels: `ofLogits` distinguishes them.
 #include "runtime/cuda/kernels/loss.h"
 
 #include "runtime/cuda/kernels/block.h"
@@ -12,7 +12,7 @@ namespace {
 
 __device__ bool isClass(const LossShape &shape, std::int64_t label) { return label >= 0 && label < shape.classes; }
 
-/// `sum` is that of x, for label smoothing.
+/// `sum` is the sum of x, for label smoothing.
 template <class T>
 __device__ float termOf(const LossShape &shape, const T *x, std::int64_t label, float lse, double sum) {
   if (label == shape.ignoreIndex)
@@ -59,17 +59,17 @@ __global__ void lossTerms(LossShape shape, const T *x, const std::int64_t *label
   }
 }
 
-/// What of a row's derivative is the same for all elements.
-struct RowSlope {
+/// The terms of a row's derivative that are the same for all elements.
+struct RowGradient {
   float scale, shift; ///< of exp(x - shift)
   float everyClass;   ///< subtracted, before scaling, from every element
-  float ofLabel;      ///< subtracted, scaled already, from that of the label
+  float ofLabel;      ///< subtracted from the label's element, already scaled
   std::int64_t label;
   bool isFilled; ///< all elements are `fill` instead: the row is ignored, or its label is no class
   float fill;
 };
 
-__device__ RowSlope slopeOf(const LossShape &shape, float dterm, float lse, std::int64_t label) {
+__device__ RowGradient slopeOf(const LossShape &shape, float dterm, float lse, std::int64_t label) {
   const bool ignored = label == shape.ignoreIndex, counts = !ignored && isClass(shape, label);
   const float smoothing = static_cast<float>(shape.labelSmoothing);
   return {dterm,
@@ -83,7 +83,7 @@ __device__ RowSlope slopeOf(const LossShape &shape, float dterm, float lse, std:
 
 /// values: x, in place.
 template <bool ofLogits, class Pack>
-__device__ void differentiate(const RowSlope &slope, Pack pack, float (&values)[Pack::width]) {
+__device__ void differentiate(const RowGradient &slope, Pack pack, float (&values)[Pack::width]) {
   for (int i = 0; i < Pack::width; ++i) {
     const float probability = ofLogits ? scalar::exp(values[i] - slope.shift) : 0.0f;
     const float all = slope.scale * (probability - slope.everyClass);
@@ -98,7 +98,7 @@ __global__ void lossGradient(LossShape shape, const float *dterms, const T *x, c
                              const float *lse, T *dx) {
   using Team = typename Rows::Team;
   for (std::int64_t row = Team::firstRow(); row < shape.rows; row += Team::rowStep()) {
-    const RowSlope slope = slopeOf(shape, dterms[row], ofLogits ? lse[row] : 0.0f, labels[row]);
+    const RowGradient slope = slopeOf(shape, dterms[row], ofLogits ? lse[row] : 0.0f, labels[row]);
     const std::int64_t start = row * shape.classes;
     Rows::forEachPack(shape.classes, [&](auto pack) {
       float values[pack.width] = {};

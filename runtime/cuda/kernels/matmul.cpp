@@ -28,12 +28,12 @@ cublasLtHandle_t library() {
   return handle;
 }
 
-/// A product as cuBLASLt has to know it.
+/// A matmul as described to cuBLASLt.
 struct Description {
   MatmulShape shape;
   DType a = DType::f32, b = DType::f32, out = DType::f32;
   bool allowsTf32 = false;
-  std::int64_t workspaceBytes = 0; ///< no algorithm may want more
+  std::int64_t workspaceBytes = 0; ///< the maximum for an algorithm
 };
 
 cudaDataType_t typeOf(DType dtype) {
@@ -41,11 +41,11 @@ cudaDataType_t typeOf(DType dtype) {
   case DType::f32: return CUDA_R_32F;
   case DType::bf16: return CUDA_R_16BF;
   case DType::f16: return CUDA_R_16F;
-  default: throw Failure(ExitCode::internal, "a product of a type that cuBLASLt does not multiply");
+  default: throw Failure(ExitCode::internal, "a matmul of a type that cuBLASLt does not support");
   }
 }
 
-/// Sums are in f32 whatever the operands are.
+/// Accumulates in f32 whatever the operand types are.
 cublasComputeType_t computeTypeOf(const Description &d) {
   const bool isF32 = d.a == DType::f32 && d.b == DType::f32;
   return isF32 && d.allowsTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -55,10 +55,10 @@ std::int64_t elementsOf(const Description &d, std::int64_t rows, std::int64_t co
   return (repeated ? 1 : d.shape.batch) * rows * columns;
 }
 
-/// Of the tensors of a program: what kernels move in one instruction. A view may begin anywhere.
+/// Alignment of most tensors of a program: what kernels load in one instruction. A view may begin anywhere.
 constexpr std::uint32_t usualAlignmentBytes = 16;
 
-/// Row-major [batch, rows, columns] as cuBLASLt sees it, which counts down columns: each matrix is its transpose.
+/// Row-major [batch, rows, columns] as cuBLASLt sees it. cuBLASLt is column-major, so each matrix is its transpose.
 cublasLtMatrixLayout_t layoutOf(cudaDataType_t type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                                 bool repeated) {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -75,7 +75,7 @@ cublasLtMatrixLayout_t layoutOf(cudaDataType_t type, std::int64_t batch, std::in
   return layout;
 }
 
-/// Device memory for the time of a measurement.
+/// Device memory for the duration of a measurement.
 class Scratch {
 public:
   explicit Scratch(std::int64_t bytes) {
@@ -112,7 +112,7 @@ public:
     checkCuda(cudaEventRecord(begin, stream), "cudaEventRecord");
     work();
     checkCuda(cudaEventRecord(end, stream), "cudaEventRecord");
-    checkCuda(cudaEventSynchronize(end), "a product that --tune measures");
+    checkCuda(cudaEventSynchronize(end), "a matmul that --tune measures");
     checkCuda(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
     return milliseconds * 1e3;
   }
@@ -132,17 +132,17 @@ cublasLtMatmulAlgo_t handleOf(const Algorithm &algorithm) {
 
 } // namespace
 
-/// The transposed product, out^T = op(b)^T op(a)^T: cuBLASLt's first operand is b. Its rows are then the program's
-/// columns, to which alone it adds a bias.
+/// The transposed matmul, out^T = op(b)^T op(a)^T: cuBLASLt's first operand is b. Its rows are then the program's
+/// columns, and cuBLASLt adds a bias only along rows.
 struct Matmul::Plan final : Tunable {
   Description description;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  std::optional<cublasLtMatmulAlgo_t> anywhere; ///< for tensors that begin at any element
+  std::optional<cublasLtMatmulAlgo_t> anywhere; ///< for tensors with only element alignment
   cudaStream_t stream = nullptr;
   std::int64_t outBytes = 0;
-  bool isZero = false; ///< a sum over nothing
+  bool isZero = false; ///< an empty sum
 
   void describe();
   void setBias(const void *bias) const;
@@ -154,10 +154,12 @@ struct Matmul::Plan final : Tunable {
   }
 
   std::string key() const override;
-  std::vector<Algorithm> candidates() const override { return favourites(candidatesTried, usualAlignmentBytes); }
+  std::vector<Algorithm> candidates() const override {
+    return heuristicCandidates(candidatesTried, usualAlignmentBytes);
+  }
   double microseconds(const Algorithm &candidate) override;
   void use(const Algorithm &chosen) override { algorithm = handleOf(chosen); }
-  std::vector<Algorithm> favourites(int most, std::uint32_t alignmentBytes) const;
+  std::vector<Algorithm> heuristicCandidates(int most, std::uint32_t alignmentBytes) const;
 };
 
 void Matmul::Plan::describe() {
@@ -174,7 +176,7 @@ void Matmul::Plan::describe() {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     checkBlas(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
               "cublasLtMatmulDescSetAttribute");
-    // The heuristic finds nothing for a bias without an address; any aligned one will do.
+    // The heuristic finds nothing for a bias without an address, but accepts any aligned one.
     setBias(reinterpret_cast<const void *>(std::uintptr_t{1} << 12));
   }
   const std::int64_t m = shape.m, n = shape.n, k = shape.k;
@@ -188,9 +190,9 @@ void Matmul::Plan::setBias(const void *bias) const {
             "cublasLtMatmulDescSetAttribute");
 }
 
-/// The heuristic's first candidates within the scratch that is planned, for tensors that begin at multiples of
-/// `alignmentBytes`; perhaps none.
-std::vector<Algorithm> Matmul::Plan::favourites(int most, std::uint32_t alignmentBytes) const {
+/// The heuristic's first candidates within the planned scratch, for tensors that begin at multiples of
+/// `alignmentBytes`. May be empty.
+std::vector<Algorithm> Matmul::Plan::heuristicCandidates(int most, std::uint32_t alignmentBytes) const {
   cublasLtMatmulPreference_t preference = nullptr;
   checkBlas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const auto bytes = static_cast<std::uint64_t>(description.workspaceBytes);
@@ -232,7 +234,7 @@ std::string Matmul::Plan::key() const {
          std::to_string(description.workspaceBytes);
 }
 
-/// The shortest of a few runs; the first one is not counted.
+/// The minimum of a few runs, after one warm-up run.
 double Matmul::Plan::microseconds(const Algorithm &candidate) {
   use(candidate);
   const MatmulShape &s = description.shape;
@@ -261,7 +263,7 @@ void Matmul::Plan::run(const void *aData, const void *bData, const void *bias, v
   };
   if (!isUsual(aData) || !isUsual(bData) || !isUsual(bias) || !isUsual(outData)) {
     if (!anywhere)
-      throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product whose tensors begin anywhere");
+      throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a matmul with unaligned tensors");
     chosen = &*anywhere;
   }
   if (bias)
@@ -288,10 +290,11 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
   if (plan->outBytes == 0 || plan->isZero)
     return;
   plan->describe();
-  const std::vector<Algorithm> usual = plan->favourites(1, usualAlignmentBytes);
-  const std::vector<Algorithm> anywhere = plan->favourites(1, static_cast<std::uint32_t>(byteSize(shape.elements)));
+  const std::vector<Algorithm> usual = plan->heuristicCandidates(1, usualAlignmentBytes);
+  const std::vector<Algorithm> anywhere =
+      plan->heuristicCandidates(1, static_cast<std::uint32_t>(byteSize(shape.elements)));
   if (usual.empty())
-    throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a product of the program");
+    throw Failure(ExitCode::internal, "cuBLASLt has no algorithm for a matmul of the program");
   if (!anywhere.empty())
     plan->anywhere = handleOf(anywhere.front());
   if (deviceOf(c).tuner)

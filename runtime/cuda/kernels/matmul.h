@@ -1,5 +1,5 @@
-// Matrix products through cuBLASLt of f32 or bf16, accumulated in f32. Operands of f32 are multiplied as they are, or
-// rounded to tf32 where the program allows it (--allow_tf32).
+// Matmuls of f32 or bf16 through cuBLASLt, accumulated in f32. Operands of f32 are multiplied as they are, or rounded
+// to tf32 if the program allows it (--allow_tf32).
 #pragma once
 
 #include "runtime/common/address.h"
@@ -11,20 +11,20 @@
 
 namespace fsdpc::rt {
 
-/// One product of fixed shape: descriptors and algorithm are chosen once, in start(). The algorithm needs no more
-/// scratch than the plan has, so which one it is, and hence every bit of the result, depends on the device, the library
-/// and the shape only; with --tune on what was measured once, for every rank (runtime/cuda/tuning.h).
+/// One matmul of fixed shape. Descriptors and algorithm are chosen once, in start(). The algorithm needs no more
+/// scratch than planned, so the choice, and hence every bit of the result, depends only on the device, the library and
+/// the shape. With --tune it depends on one measurement, shared by every rank (runtime/cuda/tuning.h).
 class Matmul {
 public:
   Matmul();
   ~Matmul();
-  /// `workspaceBytes`: what the plan gives every run.
+  /// `workspaceBytes`: the planned workspace of every run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
-  /// Of the shape's element types.
+  /// Operands and result have the shape's element types.
   void operator()(const void *a, const void *b, void *out, Workspace workspace) const {
     run(a, b, nullptr, out, workspace);
   }
-  /// Of a shape with a bias.
+  /// For a shape with a bias.
   void operator()(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
     run(a, b, bias, out, workspace);
   }
@@ -35,7 +35,7 @@ private:
   std::unique_ptr<Plan> plan;
 };
 
-/// The current device and the library, as choices of algorithms depend on them.
+/// Identifies the current device and the library, on which choices of algorithms depend.
 std::string matmulMachine();
 
 } // namespace fsdpc::rt

@@ -1,19 +1,20 @@
-// Tensor-core products of 16-bit floats and what feeds them: the one place that knows the instructions (compute
-// capability 8.0 and later). Compiled for an emulated device, the same functions do what the PTX manual says the
-// instructions do, lane by lane, so a fragment that is filled wrongly gives wrong numbers there too.
+// Tensor-core matmuls of 16-bit floats and the loads for them. Only this file uses the instructions (compute capability
+// 8.0 or later). Compiled for an emulated device, the same functions do what the PTX manual specifies, lane by lane, so
+// a fragment that is filled wrongly gives wrong results there too.
 //
-// A fragment is a small matrix spread over the lanes of a warp. Lane 4g + t holds, two neighbours to a register, the
-// one with the lower index in the lower half:
+// A fragment is a small matrix distributed over the lanes of a warp. Lane 4g + t holds the following elements, two
+// neighbours to a register, the one with the lower index in the lower half:
 //
 //   left (16 x 16)   registers 0, 1: rows g, g + 8, columns 2t, 2t + 1;   2, 3: the same rows, columns 2t + 8, 2t + 9
 //   right (16 x 8)   register 0: rows 2t, 2t + 1, column g;               1: rows 2t + 8, 2t + 9
 //   sums (16 x 8)    values 0, 1: row g, columns 2t, 2t + 1;              2, 3: row g + 8
 //
-// So two neighbouring fragments of sums, rounded, are a left fragment of 16 columns: no lane needs another's values to
+// So two adjacent fragments of sums, rounded, are a left fragment of 16 columns: a lane needs no other lane's values to
 // multiply what it has just computed.
 //
-// Copies to shared memory that a thread starts run beside its arithmetic; it waits for its own, and a barrier after
-// that makes everybody's visible. All other functions are called by whole warps, converged.
+// Copies to shared memory that a thread starts overlap with its arithmetic. The thread waits for its own copies, and a
+// barrier after that makes the copies of all threads visible. All other functions are called by entire, converged
+// warps.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -85,8 +86,8 @@ __device__ inline void multiplyAdd(SumFragment &sums, const LeftFragment &left, 
 #endif
 }
 
-/// Four matrices of 8 x 8 in shared memory: lane 8m + i gives the address of row i of matrix m, 16 bytes, aligned. Lane
-/// 4g + t gets of each matrix row g, columns 2t and 2t + 1.
+/// Four matrices of 8 x 8 in shared memory: lane 8m + i passes the address of row i of matrix m, 16 bytes, aligned.
+/// Lane 4g + t gets row g, columns 2t and 2t + 1 of each matrix.
 __device__ inline void loadMatrices(std::uint32_t (&pairs)[4], const void *row) {
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -112,15 +113,15 @@ __device__ inline void loadMatricesTransposed(std::uint32_t (&pairs)[4], const v
 #endif
 }
 
-/// Starts to copy `bytes` (4 or 16; both addresses are multiples of it) to shared memory; where the source does not
-/// exist, zeros, and `from` is not read but is an address in device memory.
+/// Starts to copy `bytes` (4 or 16; both addresses are multiples of it) to shared memory. If the source does not exist,
+/// writes zeros: `from` is not read, but must be an address in device memory.
 template <int bytes>
 __device__ void startCopy(void *shared, const void *from, bool exists) {
   static_assert(bytes == 4 || bytes == 16);
 #if defined(__CUDACC__)
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const int length = exists ? bytes : 0;
-  if constexpr (bytes == 16) // past the first-level cache: only this block's shared memory wants it
+  if constexpr (bytes == 16) // bypasses the L1 cache: only this block's shared memory needs it
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(length) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(length) : "memory");
@@ -129,7 +130,7 @@ __device__ void startCopy(void *shared, const void *from, bool exists) {
 #endif
 }
 
-/// Waits until all copies that this thread has started are done.
+/// Waits until all copies started by this thread are complete.
 __device__ inline void waitForCopies() {
 #if defined(__CUDACC__)
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -1,9 +1,9 @@
-// Layer normalisation and RMS normalisation, which is the same without mean and beta: `centered` tells them apart.
+// Layer normalisation and RMS normalisation. RMS is the same without mean and beta: `centered` distinguishes them.
 //
-// A row is a team's (block.h). The derivative has two parts that want the matrix in different directions. dx needs sums
-// along rows: again a team per row. dgamma and dbeta need sums along columns: blocks of columns x lanes each sum a
-// chunk of rows into the workspace, and a second kernel sums the chunks. That part comes first, since dx may overwrite
-// dy.
+// A team (block.h) handles a row. The derivative has two parts that traverse the matrix in different directions. dx
+// needs sums along rows: again a team per row. dgamma and dbeta need sums along columns: blocks of columns x lanes each
+// sum a chunk of rows into the workspace, and a second kernel sums the chunks. This part runs first, since dx may
+// overwrite dy.
 #include "runtime/cuda/kernels/norm.h"
 
 #include "runtime/common/failure.h"
@@ -30,8 +30,8 @@ __device__ float roundedTo(float value) {
   return static_cast<float>(static_cast<T>(value));
 }
 
-/// A pack of the row that is normalised, when it is read for the first time: a residual is added, and what a thread
-/// stores here it reads itself when it comes back.
+/// A pack of the row that is normalised, at its first read. Adds the residual. A thread later reads back what it stores
+/// here.
 template <class T, class Pack>
 __device__ void readFirst(const Forward<T> &f, std::int64_t row, const Pack &pack, float (&values)[Pack::width]) {
   const std::int64_t start = row * f.shape.columns;
@@ -123,18 +123,18 @@ struct Backward {
 };
 
 /// Of a row of dy * gamma: the sum, and the sum weighted by the normalized x.
-struct SlopeSums {
+struct RowGradientSums {
   double plain, weighted;
 };
-struct AddSlopeSums {
-  __device__ SlopeSums operator()(const SlopeSums &a, const SlopeSums &b) const {
+struct AddRowGradientSums {
+  __device__ RowGradientSums operator()(const RowGradientSums &a, const RowGradientSums &b) const {
     return {a.plain + b.plain, a.weighted + b.weighted};
   }
 };
 
 template <class Rows, class T>
-__device__ SlopeSums slopeSums(const Backward<T> &b, std::int64_t row, float mean, float rstd) {
-  SlopeSums sums{0, 0};
+__device__ RowGradientSums rowGradientSums(const Backward<T> &b, std::int64_t row, float mean, float rstd) {
+  RowGradientSums sums{0, 0};
   const std::int64_t columns = b.shape.columns, start = row * columns;
   Rows::forEachPack(columns, [&](auto pack) {
     float x[pack.width], dy[pack.width], gamma[pack.width];
@@ -148,11 +148,11 @@ __device__ SlopeSums slopeSums(const Backward<T> &b, std::int64_t row, float mea
     sums.plain += static_cast<double>(treeSum(dy));
     sums.weighted += static_cast<double>(treeSum(x));
   });
-  return Rows::Team::reduce(sums, SlopeSums{0, 0}, AddSlopeSums{});
+  return Rows::Team::reduce(sums, RowGradientSums{0, 0}, AddRowGradientSums{});
 }
 
 /// dx = rstd * (dy * gamma - average(dy * gamma) - normalized x * average(dy * gamma * normalized x)); without a mean
-/// the first average falls away. An addend is added to what that is as a T.
+/// the first average is dropped. An addend is added after rounding to T.
 template <bool centered, class Rows, class T>
 __global__ void inputGradient(Backward<T> b) {
   using Team = typename Rows::Team;
@@ -160,7 +160,7 @@ __global__ void inputGradient(Backward<T> b) {
   for (std::int64_t row = Team::firstRow(); row < b.shape.rows; row += Team::rowStep()) {
     const std::int64_t start = row * columns;
     const float mean = centered ? b.mean[row] : 0.0f, rstd = b.rstd[row];
-    const SlopeSums sums = slopeSums<Rows>(b, row, mean, rstd);
+    const RowGradientSums sums = rowGradientSums<Rows>(b, row, mean, rstd);
     const double count = static_cast<double>(columns);
     const float average = centered ? static_cast<float>(sums.plain / count) : 0.0f;
     const float weightedAverage = static_cast<float>(sums.weighted / count);
@@ -233,7 +233,7 @@ __global__ void sumChunk(Backward<T> b, float *partial) {
   }
 }
 
-/// The sums over chunks of `width` floats: the first `columns` are dgamma, the rest dbeta.
+/// The sums over chunks of `width` floats: the first `columns` are dgamma, the others dbeta.
 template <class G>
 __global__ void sumChunks(const float *partial, std::int64_t chunks, std::int64_t width, std::int64_t columns,
                           G *dgamma, G *dbeta) {

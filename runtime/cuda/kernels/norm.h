@@ -1,7 +1,7 @@
-// Layer and RMS normalisation with their derivatives. T: float or Bfloat16; statistics are float, and so is
-// the arithmetic of elements. Sums over a row are double, of trees of a pack each (block.h); those over rows, which are
-// dgamma and dbeta, of eight floats: off by at most 3 and 9 * 2^-24 of the sum of absolute terms, beside the roundings
-// of each term. An order of summation depends on shapes only.
+// Layer and RMS normalisation with their derivatives. T: float or Bfloat16; statistics and elementwise arithmetic are
+// float. Sums over a row are accumulated in double from trees of one pack each (block.h). Sums over rows (dgamma and
+// dbeta) are accumulated in double from sums of eight floats. Their errors are at most 3 and 9 * 2^-24 of the sum of
+// absolute terms, plus the rounding of each term. The order of summation depends only on shapes.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -10,9 +10,9 @@
 
 namespace fsdpc::rt {
 
-/// Normalises x or, with a residual, x + residual rounded to T, which is stored in `sum`; the numbers are those of
-/// adding first. Without one, residual and sum are null. y and sum may be x and residual, either way round, but not
-/// each other.
+/// Normalises x or, with a residual, x + residual rounded to T, which is stored in `sum`. The values are those of a
+/// separate addition. Without a residual, residual and sum are null. y and sum may alias x and residual, in either
+/// combination, but not each other.
 template <class T>
 void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, const T *beta, const T *residual,
                T *y, float *mean, float *rstd, T *sum);
@@ -21,10 +21,10 @@ void layerNorm(const Context &c, const NormShape &shape, const T *x, const T *ga
                float *rstd) {
   layerNorm<T>(c, shape, x, gamma, beta, nullptr, y, mean, rstd, nullptr);
 }
-/// Scratch for the partial sums of dgamma and dbeta, bytes; exact.
+/// Scratch for the partial sums of dgamma and dbeta, in bytes, exact.
 std::int64_t layerNormGradScratchBytes(const NormShape &shape);
-/// dx may be dy or addend; that is added to dx, which was rounded to T before, unless it is null. G: T, or float for
-/// gradients that are summed on in float.
+/// dx may be dy or addend. The addend, unless null, is added to dx after dx was rounded to T. G: T, or float for
+/// gradients that are accumulated in float.
 template <class T, class G>
 void layerNormGrad(const Context &c, const NormShape &shape, const T *dy, const T *x, const T *gamma, const float *mean,
                    const float *rstd, const T *addend, T *dx, G *dgamma, G *dbeta, Workspace workspace);
@@ -42,7 +42,7 @@ template <class T>
 void rmsNorm(const Context &c, const NormShape &shape, const T *x, const T *gamma, T *y, float *rstd) {
   rmsNorm<T>(c, shape, x, gamma, nullptr, y, rstd, nullptr);
 }
-/// Scratch for the partial sums of dgamma, bytes; exact.
+/// Scratch for the partial sums of dgamma, in bytes, exact.
 std::int64_t rmsNormGradScratchBytes(const NormShape &shape);
 /// As layerNormGrad.
 template <class T, class G>

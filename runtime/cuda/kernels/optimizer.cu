@@ -1,11 +1,12 @@
-// One kernel for all optimizers: it streams parameter, gradient and state through registers in packs of 16 bytes and
+// One kernel for all optimizers. It streams parameter, gradient and state through registers in packs of 16 bytes and
 // leaves the arithmetic to a rule. A rule has
 //
-//   Factors   what follows from the scalars, rounded where torch rounds; computed by one thread per block
+//   Factors   values derived from the scalars, rounded where torch rounds; computed by one thread per block
 //   next      the new parameter of one element, and its new state in place
-//   scalars   whose guard scales the gradient, or keeps parameter and state as they are
+//   scalars   whose guard scales the gradient, or keeps parameter and state unchanged
 //
-// Time is that of the memory traffic; whether a buffer is absent is therefore asked per pack, not compiled in.
+// Memory traffic bounds the time. A test per pack for absent buffers is therefore cheap, and is not compiled into
+// variants.
 #include "runtime/cuda/kernels/optimizer.h"
 
 #include "runtime/cuda/kernels/scalar.h"
@@ -21,7 +22,7 @@ namespace {
 
 __device__ double valueOrZero(const double *scalar) { return scalar ? *scalar : 0; }
 
-/// torch.lerp: a formula that is exact at both ends.
+/// torch.lerp: its formula is exact at both ends.
 template <class T>
 __device__ T lerp(T from, T to, T weight) {
   return weight < T(0.5) ? from + weight * (to - from) : to - (to - from) * (1 - weight);
@@ -202,7 +203,7 @@ __device__ void store(const Pack<T, width> &values, T *to, std::int64_t pack) {
     reinterpret_cast<Pack<T, width> *>(to)[pack] = values;
 }
 
-/// What the guard says, for all elements.
+/// The guard's decision, for all elements.
 template <class T>
 struct Held {
   T scale;

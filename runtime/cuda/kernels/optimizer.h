@@ -1,12 +1,13 @@
-// Optimizer updates, one pass over a shard. Semantics, and the order of roundings, are those of the cpu target and so
-// torch.optim's (single tensor, scalars in f64): scalar expressions are evaluated in f64 and rounded to the parameter's
-// type where torch does. State has the parameter's type, T: float or double. Every result may be its operand.
+// Optimizer updates, one pass over a shard. Semantics and the order of roundings are those of the cpu target, and so
+// those of torch.optim (single tensor, scalars in f64): scalar expressions are evaluated in f64 and rounded to the
+// parameter's type where torch does. State has the parameter's type, T: float or double. Every result may alias its
+// operand.
 //
-// The gradient is of the parameter's type or, where that is float, of 16 bits: G.
+// The gradient has type G: the parameter's type or, if that is float, a 16-bit type.
 //
-// Scalars lie in device memory, step included: the kernels read them, the host never does. A guard of the scalars
-// scales the gradient, or holds the whole step back. With `lowPrecision` the new parameter is also stored as Bfloat16,
-// in the same pass: what the next gather sends.
+// Scalars, including the step, are in device memory: the kernels read them, the host never does. A guard of the scalars
+// scales the gradient, or suppresses the entire step. With `lowPrecision` the new parameter is also stored as Bfloat16
+// in the same pass; the next gather sends this copy.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -17,7 +18,7 @@
 
 namespace fsdpc::rt {
 
-/// Without momentum: `momentumBuffer` and `momentumBufferOut` are null.
+/// Without momentum, `momentumBuffer` and `momentumBufferOut` are null.
 template <class T, class G>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const G *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,

@@ -1,4 +1,4 @@
-// Neighbouring elements that one thread loads, computes with and stores together.
+// Adjacent elements that one thread loads, computes with and stores together.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -15,7 +15,7 @@ struct alignas(sizeof(T) * count) Pack {
   T values[count];
 };
 
-/// A tensor may be a view that begins anywhere; then elements move one by one.
+/// A tensor may be an unaligned view; then elements move one by one.
 template <class T, int count>
 __device__ bool isAlignedPack(const T *first) {
   return reinterpret_cast<std::uintptr_t>(first) % sizeof(Pack<T, count>) == 0;

@@ -1,6 +1,6 @@
-// One thread per element of the result, in both directions: forward it walks its window; backward an element of dx
-// walks the windows that may contain it, in ascending order, and takes from each what is its own. Nothing is scattered,
-// so there are no atomics and one order of summation. Neighbouring threads have overlapping windows, which the caches
+// One thread per element of the result, in both directions. Forward, it walks its window. Backward, an element of dx
+// walks the windows that may contain it, in ascending order, and gathers its share of each. Nothing is scattered, so
+// there are no atomics and the order of summation is fixed. Adjacent threads have overlapping windows, which the caches
 // serve.
 #include "runtime/cuda/kernels/pool.h"
 
@@ -23,8 +23,8 @@ __device__ Position positionOf(const std::int64_t (&dims)[3], std::int64_t flat)
   return {plane, {slice - plane * dims[0], row - slice * dims[1], flat - row * dims[2]}};
 }
 
-/// The kernel positions of one output coordinate that fall inside the input: taps [first, last), tap t reads start + t
-/// * dilation.
+/// The kernel positions of one output coordinate that are inside the input: taps [first, last), tap t reads start + t *
+/// dilation.
 struct Taps {
   std::int64_t first, last, start;
 };
@@ -66,7 +66,7 @@ __device__ float divisorOf(const PoolShape &shape, const Window &window) {
   return static_cast<float>(count);
 }
 
-/// The output coordinates whose windows span an input coordinate: [first, last). With a dilation, some step over it.
+/// The output coordinates whose windows span an input coordinate: [first, last). With a dilation, some of them skip it.
 struct Spans {
   std::int64_t first, last;
 };
@@ -110,7 +110,7 @@ __global__ void maxOfWindows(PoolShape shape, std::int64_t count, const float *x
     std::int64_t at = -1;
     forEachElement(shape, windowOf(shape, position.at), [&](std::int64_t candidate) {
       const float value = plane[candidate];
-      // A NaN that is the best stays; a NaN that comes replaces a number.
+      // A NaN that is the best stays; a later NaN replaces a number.
       if (at < 0 || (best == best && (value > best || value != value))) {
         best = value;
         at = candidate;
@@ -143,7 +143,7 @@ __global__ void averageOfWindows(PoolShape shape, std::int64_t count, const floa
     const Position position = positionOf(shape.output, i);
     const float *const plane = x + position.plane * volume(shape.input);
     const Window window = windowOf(shape, position.at);
-    double sum = 0; // a window may be the whole plane
+    double sum = 0; // a window may be an entire plane
     forEachElement(shape, window, [&](std::int64_t at) { sum += static_cast<double>(plane[at]); });
     y[i] = static_cast<float>(sum / static_cast<double>(divisorOf(shape, window)));
   }

@@ -1,9 +1,10 @@
-// Uniform random numbers as a function of position: bit for bit those of the cpu target (runtime/cpu/kernels/random.h
-// has the definition), whatever the world size, the launch geometry or the order of the threads.
+// Uniform random numbers as a function of position, bitwise identical to those of the cpu target
+// (runtime/cpu/kernels/random.h has the definition), whatever the world size, the launch geometry or the order of the
+// threads.
 //
-// Here a number is computed where it is used, inside a generated kernel, so there is nothing to launch. A Philox block
-// of four words, some hundred integer instructions, serves the four elements of a pack that share it; an element by
-// itself keeps one word of its block.
+// A number is computed where it is used, inside a generated kernel, so there is nothing to launch. A Philox block of
+// four words costs some hundred integer instructions and serves the four elements of a pack. An element that is
+// computed alone uses one word of its block.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"
@@ -24,20 +25,20 @@ FSDPC_HOST_DEVICE inline std::uint64_t splitmix64(std::uint64_t x) {
   return z ^ (z >> 31);
 }
 
-/// The key of one Dropout (or other source of random numbers) in one step. The same for all elements: computed once per
-/// thread, ahead of its loop.
+/// The key of one Dropout (or other source of random numbers) in one step. It is the same for all elements, so a thread
+/// computes it once, before its loop.
 FSDPC_HOST_DEVICE inline std::uint64_t randomKey(std::int64_t seed, std::int64_t step, std::int64_t instance) {
   const std::uint64_t ofSeed = splitmix64(static_cast<std::uint64_t>(seed));
   return splitmix64(splitmix64(ofSeed ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(instance));
 }
 
-/// Where an element's number comes from.
+/// The position of an element's number.
 struct RandomPlace {
   PhiloxWords block;
-  std::uint64_t element; ///< of its sample
+  std::uint64_t element; ///< index within its sample
 };
 
-/// Of element `flatElement` (row-major) of the tensor that `shape` describes, on rank `rank`.
+/// For element `flatElement` (row-major) of the tensor that `shape` describes, on rank `rank`.
 __device__ inline RandomPlace randomPlaceOf(int rank, const RandomShape &shape, std::uint64_t key,
                                             std::int64_t flatElement) {
   const std::int64_t row = flatElement / shape.inner, outer = row / shape.samples;
@@ -54,13 +55,13 @@ __device__ inline RandomPlace randomPlaceOf(int rank, const RandomShape &shape, 
 __device__ inline float randomUniformAt(int rank, const RandomShape &shape, std::uint64_t key,
                                         std::int64_t flatElement) {
   const auto [block, element] = randomPlaceOf(rank, shape, key, flatElement);
-  // Not word[element % 4]: an index that is only known at run time would put the block into local memory.
+  // Not word[element % 4]: an index known only at run time would move the block to local memory.
   const std::uint32_t low = element & 1 ? block.word[1] : block.word[0];
   const std::uint32_t high = element & 1 ? block.word[3] : block.word[2];
   return uniform01(element & 2 ? high : low);
 }
 
-/// Of `width` elements from `flatElement` on, both multiples of 4, as `shape.inner` must be.
+/// For `width` elements from `flatElement` on, both multiples of 4, as `shape.inner` must be.
 template <int width>
 __device__ Pack<float, width> randomUniformPack(int rank, const RandomShape &shape, std::uint64_t key,
                                                 std::int64_t flatElement) {

@@ -1,11 +1,11 @@
-// Reductions. On the host the axes are sorted into those kept and those reduced, and neighbours of a kind become one,
-// so that most shapes end as rows [kept, reduced] or columns [reduced, kept]. What is then contiguous decides:
+// Reductions. The host sorts the axes into kept and reduced ones, and merges adjacent axes of a kind, so that most
+// shapes become rows [kept, reduced] or columns [reduced, kept]. The contiguous axis then decides:
 //
 //   the last axis is reduced   a team (block.h) per element of the result
-//   the last axis is kept      blocks of columns x lanes: the lanes of a column share what is reduced
+//   the last axis is kept      blocks of columns x lanes: the lanes of a column share the reduced elements
 //
-// Either way threads next to each other read elements next to each other, partial results are merged as trees, and how
-// many threads take part follows from the shape. Other axes cost a few divisions per element.
+// Either way adjacent threads read adjacent elements, partial results are merged as trees, and the number of threads
+// depends only on the shape. Other axes cost a few divisions per element.
 #include "runtime/cuda/kernels/reduce.h"
 
 #include "runtime/cuda/kernels/block.h"
@@ -17,13 +17,13 @@ namespace fsdpc::rt {
 
 namespace {
 
-// ---- what is computed
+// ---- types and reductions
 
-/// What an element is computed in.
+/// The type in which an element is computed.
 template <class T>
 using Computed = std::conditional_t<isHalf<T>, float, T>;
 
-/// Reductions of values V: `Merge` joins two, `Wide` is what runs of values are joined in.
+/// Reductions of values V: `Merge` joins two, `Wide` is the type in which partial results are merged.
 template <class V>
 struct Sum {
   using Wide = std::conditional_t<std::is_floating_point_v<V>, double, V>;
@@ -70,7 +70,7 @@ struct Axes {
     strides[rank++] = stride;
   }
 
-  /// A call: few reductions need it, and inlined it doubles what there is to compile.
+  /// Not inlined: few reductions need it, and inlining doubles the code to compile.
   __device__ __noinline__ std::int64_t offset(std::int64_t index) const {
     std::int64_t total = 0;
     for (int i = rank - 1; i > 0; --i) {
@@ -82,7 +82,7 @@ struct Axes {
   }
 };
 
-/// Of a result [kept, columns]; `columns` are contiguous in x, too, and 1 if the last axis is reduced.
+/// For a result [kept, columns]. `columns` are contiguous in x too, and 1 if the last axis is reduced.
 struct Plan {
   Axes kept, reduced;
   std::int64_t columns = 1;
@@ -106,11 +106,11 @@ Plan planOf(const ReduceShape &shape) {
 
 // ---- the kernels
 
-constexpr std::int64_t runLength = 16;  ///< elements summed before double takes over
-constexpr std::int64_t longRow = 65536; ///< from here on a row has the largest block
+constexpr std::int64_t runLength = 16;  ///< elements summed before they are added to a double
+constexpr std::int64_t longRow = 65536; ///< rows at least this long use the largest block
 constexpr unsigned longRowThreads = 1024;
 
-/// Elements begin, begin + step, ... before `end`, in order. Four loads are under way at a time.
+/// Elements begin, begin + step, ... before `end`, in order. Four loads are in flight at a time.
 template <class Reduction, class T, class Offset>
 __device__ Computed<T> reduceRun(const T *x, std::int64_t begin, std::int64_t end, std::int64_t step, Offset offset) {
   using V = Computed<T>;
@@ -129,7 +129,7 @@ __device__ Computed<T> reduceRun(const T *x, std::int64_t begin, std::int64_t en
   return run;
 }
 
-/// Elements first, first + step, ... of what is reduced.
+/// Elements first, first + step, ... of the reduced ones.
 template <class Reduction, class T>
 __device__ typename Reduction::Wide reduceShare(const T *x, const Axes &reduced, std::int64_t first,
                                                 std::int64_t step) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(longRowThreads) reduceRows(const __grid_consta
   }
 }
 
-/// `columnBlocks` blocks to a row of columns.
+/// Each row of columns has `columnBlocks` blocks.
 template <class Reduction, class T, class R>
 __global__ void reduceColumns(const __grid_constant__ Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
   for (std::int64_t block = blockIdx.x; block < plan.kept.count * columnBlocks; block += gridDim.x) {
@@ -182,8 +182,8 @@ void startRows(const Context &c, const Plan &plan, const T *x, R *out) {
     launch(c, gridFor(c, rows * threads, threads), reduceRows<Reduction, BlockTeam, T, R>, plan, x, out);
 }
 
-/// Columns x lanes of a block. Narrower blocks mean more of them, which is what few columns need, but a memory
-/// transaction is 32 bytes; lanes beyond the elements reduced would have nothing to do.
+/// Columns x lanes of a block. Narrower blocks mean more blocks, which helps with few columns, but a memory transaction
+/// is 32 bytes. Lanes beyond the reduced elements would be idle.
 dim3 columnThreads(const Plan &plan, std::int64_t elementBytes) {
   constexpr std::int64_t enoughBlocks = 128, transactionBytes = 32, usualThreads = 256;
   const auto blocks = [&](std::int64_t columns) { return (plan.columns + columns - 1) / columns * plan.kept.count; };
@@ -192,11 +192,11 @@ dim3 columnThreads(const Plan &plan, std::int64_t elementBytes) {
     columns /= 2;
   while (columns / 2 >= plan.columns)
     columns /= 2;
-  while (columns * lanes < mostColumnThreads && lanes < plan.reduced.count)
+  while (columns * lanes < maxColumnThreads && lanes < plan.reduced.count)
     lanes *= 2;
   while (columns * lanes < usualThreads && columns < plan.columns)
     columns *= 2;
-  while (columns * lanes < warpLanes) // no less than a warp
+  while (columns * lanes < warpLanes) // at least a warp
     lanes *= 2;
   return dim3(static_cast<unsigned>(columns), static_cast<unsigned>(lanes));
 }
@@ -223,7 +223,7 @@ void reduce(const Context &c, const ReduceShape &shape, const T *x, R *out) {
 
 // ---- along an axis
 
-/// The largest value so far and where it is; -1: none yet. Wide, so that it has no padding (shuffleXor).
+/// The largest value so far and its position; -1: none yet. The position is a wide type to avoid padding (shuffleXor).
 template <class T>
 struct Best {
   using Value = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
@@ -265,7 +265,7 @@ __global__ void argMaxOfRows(std::int64_t rows, std::int64_t count, const T *x, 
   }
 }
 
-/// Calls visit(line, start) for every line that is this thread's, with its first element.
+/// Calls visit(line, start) for every line of this thread, with its first element.
 template <class Visit>
 __device__ void forEachLine(const AxisShape &shape, Visit visit) {
   const std::int64_t inner = shape.inner, step = std::int64_t{gridDim.x} * blockDim.x;
@@ -281,7 +281,7 @@ __global__ void argMaxOfLines(AxisShape shape, const T *x, std::int64_t *out) {
   });
 }
 
-/// A line is one thread's: its sums are the serial ones.
+/// One thread handles a line, so its sums are the serial ones.
 template <class T>
 __global__ void sumAlong(AxisShape shape, bool exclusive, bool reverse, const T *x, T *out) {
   using V = Computed<T>;

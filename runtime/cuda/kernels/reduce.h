@@ -9,11 +9,12 @@
 
 namespace fsdpc::rt {
 
-/// Runs of 16 floats are summed in float, four at a time as a tree, the runs' sums in double: off by at most 6 * 2^-24
-/// of the sum of absolute elements, and half a unit of the result. An empty sum is 0. R: T; or float for Bfloat16.
+/// Groups of 16 floats are summed in float, four at a time as a tree, and the groups' sums in double. The error is at
+/// most 6 * 2^-24 of the sum of absolute elements, plus half a unit of the result. An empty sum is 0. R: T; or float
+/// for Bfloat16.
 template <class T, class R>
 void reduceSum(const Context &c, const ReduceShape &shape, const T *x, R *out);
-/// The maximum of nothing is the lowest value (-infinity), the minimum the highest.
+/// The maximum of no elements is the lowest value (-infinity), the minimum the highest.
 template <class T>
 void reduceMax(const Context &c, const ReduceShape &shape, const T *x, T *out);
 template <class T>
@@ -22,11 +23,11 @@ void reduceMin(const Context &c, const ReduceShape &shape, const T *x, T *out);
 template <class T>
 void reduceProd(const Context &c, const ReduceShape &shape, const T *x, T *out);
 
-/// out [outer, inner]: where the largest is; the first of equals; NaN is larger than any number.
+/// out [outer, inner]: the position of the largest; the first of equal values; NaN is larger than any number.
 template <class T>
 void argMax(const Context &c, const AxisShape &shape, const T *x, std::int64_t *out);
-/// Running sums along `count`, of floats in double, each rounded once; exclusive: without the element itself; reverse:
-/// from the end. out may be x.
+/// Running sums along `count`. Floats are summed in double, each result rounded once. exclusive: without the element
+/// itself; reverse: from the end. out may be x.
 template <class T>
 void cumulativeSum(const Context &c, const AxisShape &shape, bool exclusive, bool reverse, const T *x, T *out);
 

@@ -1,7 +1,6 @@
-// A thread turns the pairs of one pack: as many neighbours of the first half of a vector as one load takes, and their
-// partners in the second half. Threads next to each other have packs next to each other, so that both loads and both
-// stores coalesce; the tables are small and shared by heads, and stay in the cache. Reading both partners before
-// writing either is what lets y be x.
+// A thread rotates the pairs of one pack: one load of adjacent elements from the first half of a vector, and their
+// partners in the second half. Adjacent threads have adjacent packs, so both loads and both stores coalesce. The tables
+// are small and shared by heads, and stay in the cache. Both partners are read before either is written, so y may be x.
 #include "runtime/cuda/kernels/rotary.h"
 
 #include "runtime/cuda/kernels/block.h"
@@ -10,7 +9,7 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// Where the angles of a vector begin in the tables.
+/// The offset of a vector's angles in the tables.
 __device__ std::int64_t tableOffset(const RotaryShape &shape, std::int64_t vector) {
   const std::int64_t last = vector % shape.dims[2], others = vector / shape.dims[2];
   return others / shape.dims[1] * shape.tableStrides[0] + others % shape.dims[1] * shape.tableStrides[1] +
@@ -28,7 +27,7 @@ __device__ void turn(float (&low)[width], float (&high)[width], const float (&co
   }
 }
 
-/// The same with the sines as the transpose has them.
+/// The same with the signs of the sines as the transpose has them.
 template <int width>
 __device__ void turnBack(float (&low)[width], float (&high)[width], const float (&cosLow)[width],
                          const float (&cosHigh)[width], const float (&sinLow)[width], const float (&sinHigh)[width]) {
@@ -62,7 +61,7 @@ __global__ void turnPairs(RotaryShape shape, std::int64_t packs, const T *x, con
   }
 }
 
-/// Table strides are multiples of the width, so halves made of packs are enough for all rows to be.
+/// Table strides are multiples of the width, so if halves consist of packs, all rows do.
 template <int width, class T>
 bool isPacked(const RotaryShape &shape, const T *x, const T *cos, const T *sin, T *y) {
   return arePacked<width>(shape.width / 2, x, cos, sin, y);

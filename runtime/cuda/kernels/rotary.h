@@ -1,5 +1,5 @@
-// Rotary position embedding, with meaning and arguments as for the cpu target (runtime/cpu/kernels/rotary.h). T: float
-// or Bfloat16, of all tensors.
+// Rotary position embedding, with the meaning and arguments of the cpu target (runtime/cpu/kernels/rotary.h). T: float
+// or Bfloat16, for all tensors.
 #pragma once
 
 #include "runtime/common/address.h"

@@ -1,9 +1,9 @@
-// Scalar functions that generated kernels call: the names and the meaning of the cpu target's
+// Scalar functions that generated kernels call. Names and meaning are those of the cpu target
 // (runtime/cpu/kernels/vector_math.h), so that a fused expression has one text for both targets.
 //
-// float and double use the CUDA mathematics library at its documented precision (a few ulp), never the fast intrinsics;
-// division and square root are correctly rounded, as nvcc's defaults have it. 16-bit floats are only converted: what is
-// computed with them is computed in float.
+// float and double use the CUDA math library at its documented precision (a few ulp), never the fast intrinsics.
+// Division and square root are correctly rounded, as by nvcc's defaults. 16-bit floats are only converted: arithmetic
+// on them is in float.
 #pragma once
 
 #include "runtime/common/float16.h"
@@ -43,7 +43,7 @@ FSDPC_HOST_DEVICE inline float floor(float x) { return ::floorf(x); }
 FSDPC_HOST_DEVICE inline double floor(double x) { return ::floor(x); }
 FSDPC_HOST_DEVICE inline float ceil(float x) { return ::ceilf(x); }
 FSDPC_HOST_DEVICE inline double ceil(double x) { return ::ceil(x); }
-/// Halves go to even, as ONNX Round says.
+/// Ties go to even, as ONNX Round specifies.
 FSDPC_HOST_DEVICE inline float round(float x) { return ::rintf(x); }
 FSDPC_HOST_DEVICE inline double round(double x) { return ::rint(x); }
 
@@ -103,7 +103,7 @@ FSDPC_HOST_DEVICE T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// Integer power by squaring; a negative exponent gives 0 but for bases 1 and -1, as truncation does.
+/// Integer power by squaring. A negative exponent yields 0 except for bases 1 and -1, as truncation does.
 template <class T>
 FSDPC_HOST_DEVICE T integerPow(T base, T exponent) {
   if constexpr (std::is_signed_v<T>)
@@ -118,7 +118,8 @@ FSDPC_HOST_DEVICE T integerPow(T base, T exponent) {
   return static_cast<T>(result);
 }
 
-/// The remainder has the sign of x for floats (ONNX Mod with fmod=1), of y for integers (fmod=0), which give 0 by zero.
+/// The remainder has the sign of x for floats (ONNX Mod with fmod=1), of y for integers (fmod=0). Integer remainder by
+/// zero is 0.
 template <class T>
 FSDPC_HOST_DEVICE T mod(T x, T y) {
   if constexpr (std::is_same_v<T, float>) {
@@ -134,7 +135,7 @@ FSDPC_HOST_DEVICE T mod(T x, T y) {
     return remainder != T(0) && (remainder < T(0)) != (y < T(0)) ? static_cast<T>(remainder + y) : remainder;
   }
 }
-/// Truncating; by zero: 0 for integers. The least integer by -1 wraps.
+/// Truncating division. Integer division by zero is 0. The lowest integer divided by -1 wraps.
 template <class T>
 FSDPC_HOST_DEVICE T div(T x, T y) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -186,8 +187,8 @@ FSDPC_HOST_DEVICE T siluGrad(T dy, T x) {
   return dy * (s + x * (e * r * r));
 }
 
-/// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN gives 0) and wraps to the
-/// width. 16-bit floats are reached, and left, through float.
+/// To bool: differs from zero. Float to integer truncates (beyond 64 bits saturates, NaN yields 0) and wraps to the
+/// width. 16-bit floats are converted through float.
 template <class To, class From>
 FSDPC_HOST_DEVICE To cast(From x) {
   if constexpr (isHalf<From> && std::is_same_v<From, To>) {

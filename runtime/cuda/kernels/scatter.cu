@@ -1,7 +1,7 @@
-// Each thread has a column of one batch and, of its rows, every parts-th one. It walks all tuples of the batch and
-// takes those that name one of its rows: so one thread changes an element, in the order of the tuples, and neither
-// atomics nor memory are needed. Threads of a warp have neighbouring columns, or the same column, and so read the same
-// indices. As many parts as fill the device keep a walk from being one thread's work where there are few columns.
+// Each thread has a column of one batch and every parts-th row of that batch. It walks all tuples of the batch and
+// applies those that name one of its rows. So one thread changes an element, in the order of the tuples, without
+// atomics or scratch. Threads of a warp have adjacent columns, or the same column, and so read the same indices.
+// `parts` is large enough to fill the device if there are few columns.
 #include "runtime/cuda/kernels/scatter.h"
 
 #include "runtime/cuda/kernels/index_position.h"

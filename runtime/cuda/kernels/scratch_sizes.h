@@ -1,5 +1,5 @@
-// How much scratch the cuda target's own kernels want: said once, for the kernels and for the compiler's plan
-// (codegen/cuda/scratch.cpp). Header only, numbers only: the compiler links no kernel.
+// Scratch sizes of the cuda target's own kernels, defined once for the kernels and for the compiler's plan
+// (codegen/cuda/scratch.cpp). Header only, arithmetic only: the compiler links no kernel.
 #pragma once
 
 #include <algorithm>
@@ -12,36 +12,36 @@ constexpr std::int64_t quotientUp(std::int64_t value, std::int64_t divisor) { re
 /// Columns of a block that sums rows of a norm.
 inline constexpr std::int64_t normColumnWidth = 4, normBlockColumns = 32 * normColumnWidth;
 
-/// Of the derivative of a norm: as many chunks of rows as keep a large device busy, but none of few rows only.
+/// For the derivative of a norm: enough chunks of rows to keep a large device busy, but none with few rows only.
 constexpr std::int64_t normGradChunks(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t blocks = 512, mostChunks = 128, fewRows = 32;
+  constexpr std::int64_t blocks = 512, maxChunks = 128, fewRows = 32;
   const std::int64_t columnBlocks = std::max<std::int64_t>(1, quotientUp(columns, normBlockColumns));
-  return std::max<std::int64_t>(1, std::min({blocks / columnBlocks, mostChunks, quotientUp(rows, fewRows)}));
+  return std::max<std::int64_t>(1, std::min({blocks / columnBlocks, maxChunks, quotientUp(rows, fewRows)}));
 }
 
-/// A sum of each chunk for each of `sums` vectors [columns].
+/// One sum per chunk for each of `sums` vectors [columns].
 constexpr std::int64_t normGradBytes(std::int64_t rows, std::int64_t columns, std::int64_t sums) {
   return normGradChunks(rows, columns) * columns * sums * std::int64_t{sizeof(float)};
 }
 
-/// Of x [outer, channels, inner]: from `shortRun` elements of `inner` on a run is wide enough for a warp; blocks for
-/// shorter runs take `shortRunColumns` channels.
+/// For x [outer, channels, inner]: at `shortRun` or more elements of `inner`, a contiguous range fills a warp. Blocks
+/// for shorter ranges take `shortRunColumns` channels.
 inline constexpr std::int64_t shortRun = 32, shortRunColumns = 32;
 
-/// Into how many chunks a channel is cut.
+/// The number of chunks per channel.
 constexpr std::int64_t channelChunks(std::int64_t outer, std::int64_t channels, std::int64_t inner) {
-  constexpr std::int64_t enoughBlocks = 1024, leastElements = 4096;
+  constexpr std::int64_t enoughBlocks = 1024, minElements = 4096;
   const std::int64_t blocks = inner < shortRun ? quotientUp(channels, shortRunColumns) : channels;
-  const std::int64_t most = quotientUp(outer * inner, leastElements);
+  const std::int64_t most = quotientUp(outer * inner, minElements);
   return std::max<std::int64_t>(1, std::min({most, enoughBlocks / std::max<std::int64_t>(1, blocks), outer}));
 }
 
-/// Two sums in f64 of each chunk of each channel.
+/// Two sums in f64 per chunk of each channel.
 constexpr std::int64_t channelSumsBytes(std::int64_t outer, std::int64_t channels, std::int64_t inner) {
   return channelChunks(outer, channels, inner) * channels * std::int64_t{2 * sizeof(double)};
 }
 
-/// Of the derivative of attention: a delta for each query of each head; with a mask a shift and a factor too.
+/// For the derivative of attention: a delta for each query of each head; with a mask also a shift and a factor.
 constexpr std::int64_t attentionGradBytes(std::int64_t queries, bool hasMask) {
   return (hasMask ? 3 : 1) * queries * std::int64_t{sizeof(float)};
 }

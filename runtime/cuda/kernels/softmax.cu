@@ -1,9 +1,9 @@
 // Softmax, log-softmax and their derivatives have one form: a total over the line, then every element of the result
-// from the same element of the operands and the total. A function is a struct that says what it totals and how it
-// applies it.
+// from the same element of the operands and the total. A function is a struct that defines the total and how it is
+// applied.
 //
-// Lines along the last axis are rows, a team (block.h) for each. Lines along another axis have a thread each: threads
-// next to each other have lines next to each other, so their loads coalesce.
+// Lines along the last axis are rows, with a team (block.h) each. Lines along another axis have a thread each: adjacent
+// threads have adjacent lines, so their loads coalesce.
 #include "runtime/cuda/kernels/softmax.h"
 
 #include "runtime/cuda/kernels/block.h"
@@ -12,7 +12,7 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// What both functions total: the largest and the sum of exponentials, in one pass.
+/// The total of both functions: the largest and the sum of exponentials, in one pass.
 struct ForwardTotal {
   using Total = ShiftedSum;
   struct Finished {
@@ -76,7 +76,7 @@ struct LogSoftmaxGrad : BackwardTotal {
   static __device__ float apply(float total, float y, float dy) { return dy - scalar::exp(y) * total; }
 };
 
-/// A pack of both operands; a function of one operand has zeros for the other.
+/// A pack of both operands. A function of one operand gets zeros for the other.
 template <class Function, class T, class Pack, int width>
 __device__ void loadBoth(const T *first, const T *second, Pack pack, float (&a)[width], float (&b)[width]) {
   load(first, pack, a);
@@ -104,7 +104,7 @@ __device__ void writePack(const typename Function::Finished &total, const T *fir
   store(a, out, pack);
 }
 
-/// Where `second` starts at this row or line; there may be none.
+/// The start of this row or line in `second`, which may be null.
 template <class Function, class T>
 __device__ const T *secondAt(const T *second, std::int64_t start) {
   return Function::hasSecond ? second + start : nullptr;

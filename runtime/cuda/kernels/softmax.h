@@ -1,5 +1,5 @@
 // Softmax and log-softmax over any axis, with their derivatives in terms of the result y. T: float or Bfloat16;
-// arithmetic is float. -infinity is a fine value; a line of nothing else gives NaN, as does NaN.
+// arithmetic is float. Elements may be -infinity. A line of only -infinity yields NaN, as does a NaN.
 #pragma once
 
 #include "runtime/common/address.h"

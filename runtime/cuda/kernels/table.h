@@ -1,4 +1,4 @@
-// Constants of the program, which lie in the device's memory with its code.
+// Constants of the program, stored in the device's memory with its code.
 #pragma once
 
 #include "runtime/cuda/device.h"

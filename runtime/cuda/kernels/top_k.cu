@@ -1,5 +1,6 @@
-// Each thread has an element and counts those of its row that come before it: if they are fewer than k, that is its
-// place in the result. It stops as soon as there are k, which for most elements is early. No element waits for another.
+// Each thread has an element and counts the elements of its row that precede it. If these are fewer than k, their
+// number is its position in the result. It stops counting at k, which is early for most elements. No element waits for
+// another.
 #include "runtime/cuda/kernels/top_k.h"
 
 #include "runtime/cuda/launch.h"
@@ -30,8 +31,8 @@ __global__ void placeElements(TopKShape shape, const T *x, T *values, std::int64
     for (std::int64_t i = 0; i < shape.count && before < shape.k; ++i) {
       const T other = elementsOfRow[i];
       const bool isAhead = shape.smallest ? isLarger(mine, other) : isLarger(other, mine);
-      const bool isBehind = shape.smallest ? isLarger(other, mine) : isLarger(mine, other);
-      before += isAhead || (!isBehind && i < own);
+      const bool isAfter = shape.smallest ? isLarger(other, mine) : isLarger(mine, other);
+      before += isAhead || (!isAfter && i < own);
     }
     if (before < shape.k) {
       values[row * shape.k + before] = mine;

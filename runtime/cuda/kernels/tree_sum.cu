@@ -1,6 +1,6 @@
-// A thread sums one element over all ranks. Partial sums of 1, 2, 4, ... ranks wait on a small stack until their other
-// half is there, as the digits of a binary counter; what is left at the end is added from the right. That is the
-// recursion
+// A thread sums one element over all ranks. Partial sums of 1, 2, 4, ... ranks stay on a small stack until their other
+// half is complete, like the digits of a binary counter. The remaining ones are added from the right at the end. This
+// is the recursion
 //   sum(r0 .. rn-1) = sum(first p) + sum(the other n - p),  p the largest power of two below n
 #include "runtime/cuda/kernels/tree_sum.h"
 
@@ -11,9 +11,9 @@ namespace fsdpc::rt {
 
 namespace {
 
-constexpr int mostLevels = 31; ///< of ranks counted in an int
+constexpr int maxLevels = 31; ///< enough for an int number of ranks
 
-/// What elements are added in.
+/// The type in which elements are added.
 template <class T>
 using Added = std::conditional_t<isHalf<T>, float, T>;
 
@@ -21,7 +21,7 @@ template <class T>
 __global__ void sumOverRanks(const T *sources, int count, T *destination, std::int64_t elements) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride) {
-    Added<T> partial[mostLevels];
+    Added<T> partial[maxLevels];
     int depth = 0;
     for (int rank = 0; rank < count; ++rank) {
       auto sum = static_cast<Added<T>>(sources[rank * elements + i]);
@@ -54,7 +54,7 @@ void treeSum(const Context &c, cudaStream_t stream, const void *sources, int cou
   case DType::f32: return sumAll<float>(c, stream, sources, count, destination, elements);
   case DType::bf16: return sumAll<Bfloat16>(c, stream, sources, count, destination, elements);
   case DType::f16: return sumAll<Float16>(c, stream, sources, count, destination, elements);
-  // Unsigned: the same bits, and wrapping around is defined.
+  // Unsigned: bitwise identical, and wrapping is defined.
   case DType::i64: return sumAll<std::uint64_t>(c, stream, sources, count, destination, elements);
   case DType::i32: return sumAll<std::uint32_t>(c, stream, sources, count, destination, elements);
   default: throw Failure(ExitCode::internal, "a collective sums a type that has no sum over ranks");

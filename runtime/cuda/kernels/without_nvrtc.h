@@ -1,7 +1,6 @@
-// cuDNN's frontend has experimental engines that compile kernels at run time with NVRTC. Attention has none of them,
-// and programs should not have to bring a compiler along for what they never call: these definitions are linked in its
-// place, and say so if one is called. Hidden, so that cuDNN itself, which has kernels to compile, finds the real ones.
-// For one source file.
+// cuDNN's frontend has experimental engines that compile kernels at run time with NVRTC. Attention uses none of them,
+// so programs should not need NVRTC. These definitions replace it at link time and report an error if called. They are
+// hidden, so that cuDNN itself, which compiles kernels, finds the real ones. Include in one source file only.
 #pragma once
 
 #include <nvrtc.h>

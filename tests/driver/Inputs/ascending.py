@@ -1,4 +1,4 @@
-"""Of the programs in the folders, in this order, memory does not fall and the predicted step does not grow."""
+"""Checks that over the programs in the folders, in this order, memory never decreases and the predicted step never grows."""
 import json, pathlib, sys
 
 plans = [json.loads((pathlib.Path(folder) / "plan.json").read_text()) for folder in sys.argv[1:]]

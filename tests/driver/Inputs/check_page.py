@@ -1,4 +1,4 @@
-"""Holds OUT/schedule.html to what it promises: one file that asks for nothing, data that agree with plan.json.
+"""Checks that OUT/schedule.html is one self-contained file whose data agree with plan.json.
 
 check_page.py OUT
 """

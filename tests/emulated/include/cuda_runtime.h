@@ -1,15 +1,15 @@
-// The part of the CUDA runtime that emitted programs use, for a machine without a GPU: the same program.cu and kernels
-// are compiled by the host compiler with this folder in front of the toolkit's headers.
+// The part of the CUDA runtime that emitted programs use, for a machine without a GPU. The host compiler compiles the
+// same program.cu and kernels, with this folder before the toolkit's headers.
 //
-//   streams   queues of operations. Nothing but events orders them: whenever several queues have an operation that may
-//             run, a random one does, so an edge that is missing shows as a wrong number under some seed.
+//   streams   queues of operations. Only events order them. If several queues have an operation that may run, a random
+//             one does, so a missing edge shows as a wrong result under some seed.
 //   kernels   blocks one after another; the threads of a block are fibers, which switch at barriers and shuffles. The
-//             order of blocks, warps and lanes is random, so a barrier that is missing shows.
-//   capture   gives graphs, whose launches run their nodes in any order that the graph allows (capture.h).
+//             order of blocks, warps and lanes is random, so a missing barrier shows.
+//   capture   creates graphs, whose launches run their nodes in any order that the graph allows (capture.h).
 //   memory    the host's, filled with a pattern when it is allocated and when it is freed.
 //
-// FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is done when it returns. Calls
-// return what CUDA returns; misuse that CUDA leaves undefined (a barrier that only some threads reach, a wait for an
+// FSDPC_EMULATED_SEED chooses the interleaving; with FSDPC_EMULATED_EAGER every call is complete when it returns. Calls
+// return what CUDA returns. Misuse that CUDA leaves undefined (a barrier that only some threads reach, a wait for an
 // event of a device that is gone) ends the process.
 #pragma once
 
@@ -22,7 +22,7 @@
 #include <tuple>
 #include <utility>
 
-// For the one place that has to know: where dynamic shared memory lies.
+// For launch.h alone, which must know where dynamic shared memory is.
 #define FSDPC_EMULATED_DEVICE
 #define __global__
 #define __device__
@@ -57,21 +57,21 @@ struct alignas(16) uint4 {
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
-// ---- what the threads of a kernel see
+// ---- device side
 
-/// Of the thread of the device that runs now: one at a time does.
+/// For the device thread that runs now; only one runs at a time.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 namespace fsdpc::emulated {
 
-/// Shared memory whose size the launch gives.
+/// Shared memory whose size the launch specifies.
 extern std::byte *dynamicSharedMemory;
 
 /// `barrier`: the same for the same __syncthreads.
 void synchronizeBlock(unsigned barrier);
 void synchronizeWarp(unsigned mask);
-/// What lane `lane` of this warp gave at the same call.
+/// The value that lane `lane` of this warp passed in the same call.
 std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
 unsigned ballot(unsigned mask, bool mine);
 int laneOfThread();
@@ -113,7 +113,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
   return fsdpc::emulated::shuffle(mask, value, lane >= 0 ? lane : lane + static_cast<int>(distance));
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) { return fsdpc::emulated::ballot(mask, predicate != 0); }
-/// Blocks and threads take turns, so nothing comes between the two halves.
+/// Blocks and threads take turns, so nothing runs between the two halves.
 template <class T>
 T atomicAdd(T *at, T value) {
   const T before = *at;
@@ -160,7 +160,7 @@ enum cudaMemcpyKind {
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
 enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
-/// Of the modes only this is emulated: a thread that captures may make no call that could break its capture.
+/// Only this mode is emulated: a capturing thread may make no call that could break its capture.
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaStreamCaptureStatus {
   cudaStreamCaptureStatusNone = 0,
@@ -229,7 +229,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executableGraph, cudaGraph_t graph, unsigned long long flags = 0);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executableGraph, cudaStream_t stream);
-/// Counts them only.
+/// Only counts them.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, std::size_t *count);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executableGraph);

@@ -1,7 +1,6 @@
-// What runtime/cuda/kernels/mma.h asks of the hardware, for the emulated device: every lane shows its operands to the
-// warp and computes its own results from what the others show, by the fragment layouts of the PTX manual. A copy runs
-// either when it is started or when it is waited for, so that a kernel that reads too early, or starts to overwrite
-// what is still read, shows.
+// Emulates the instructions of runtime/cuda/kernels/mma.h. Every lane shows its operands to the warp and computes its
+// own results from the others' operands, by the fragment layouts of the PTX manual. A copy runs either when it is
+// started or when it is waited for. So a kernel that reads too early, or overwrites data that is still read, fails.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +13,7 @@
 
 namespace fsdpc::emulated {
 
-inline constexpr int lanesOfWarp = 32, mostThreads = 1024;
+inline constexpr int lanesOfWarp = 32, maxThreads = 1024;
 
 inline int threadOfBlock() {
   return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
@@ -27,12 +26,12 @@ inline void checkAligned(const void *address, std::size_t bytes, const char *wha
   std::abort();
 }
 
-/// What each lane of this warp gives. Valid until the lane's next call with this type; the second set of places is for
+/// The operands of this warp's lanes. Valid until the lane's next call with this type; the second set of slots is for
 /// lanes that are ahead.
 template <class T>
 const T *showToWarp(const T &mine) {
-  static T shown[mostThreads / lanesOfWarp][2][lanesOfWarp];
-  static bool second[mostThreads];
+  static T shown[maxThreads / lanesOfWarp][2][lanesOfWarp];
+  static bool second[maxThreads];
   const int thread = threadOfBlock();
   bool &which = second[thread];
   which = !which;
@@ -42,7 +41,7 @@ const T *showToWarp(const T &mine) {
   return places;
 }
 
-/// The half of a register that holds the element with index `index`; Half has `bits` and becomes a float.
+/// The half of a register that holds the element with index `index`; Half has `bits` and converts to float.
 template <class Half>
 float elementOf(std::uint32_t pair, int index) {
   Half half;
@@ -94,7 +93,7 @@ inline void loadMatrices(std::uint32_t (&pairs)[4], const void *row) {
     const void *const from = rows[8 * m + group];
     pairs[m] = elementAt(from, 2 * inGroup) | std::uint32_t{elementAt(from, 2 * inGroup + 1)} << 16;
   }
-  __syncwarp(); // whoever writes there next comes after all have read
+  __syncwarp(); // later writes follow all reads
 }
 
 /// ldmatrix.x4.trans
@@ -105,7 +104,7 @@ inline void loadMatricesTransposed(std::uint32_t (&pairs)[4], const void *row) {
   for (int m = 0; m < 4; ++m)
     pairs[m] = elementAt(rows[8 * m + 2 * inGroup], group) |
                std::uint32_t{elementAt(rows[8 * m + 2 * inGroup + 1], group)} << 16;
-  __syncwarp(); // whoever writes there next comes after all have read
+  __syncwarp(); // later writes follow all reads
 }
 
 struct PendingCopy {
@@ -121,7 +120,7 @@ struct PendingCopy {
 };
 
 inline std::vector<PendingCopy> &pendingCopies() {
-  static std::vector<PendingCopy> ofThreads[mostThreads];
+  static std::vector<PendingCopy> ofThreads[maxThreads];
   return ofThreads[threadOfBlock()];
 }
 

@@ -1,5 +1,5 @@
-// The part of NCCL that the runtime uses, among ranks that are threads of one process. A collective is one operation at
-// the head of a stream of every rank: it runs when all of them have come to it.
+// The part of NCCL that the runtime uses, for ranks that are threads of one process. A collective is one operation at
+// the head of a stream of every rank. It runs when all of them have reached it.
 #pragma once
 
 #include <cuda_runtime.h>

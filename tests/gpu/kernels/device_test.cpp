@@ -1,5 +1,5 @@
-// What only a real device shows of how kernels are started and what they see: the emulated device takes any pointer,
-// any launch and any shared memory, and runs one block at a time.
+// Properties of kernel launches that only a real device shows: the emulated device accepts any pointer, any launch and
+// any shared memory, and runs one block at a time.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ __global__ void fillShared(int *sum, int count) {
   }
 }
 
-/// Every block leaves a value and takes a ticket; the last one, on whichever multiprocessor, must see all values.
+/// Every block writes a value and takes a ticket; the last one, on whichever multiprocessor, must see all values.
 __global__ void addByLastBlock(int *values, unsigned *tickets, int *sum) {
   values[blockIdx.x] = static_cast<int>(blockIdx.x) + 1;
   __threadfence();
@@ -44,7 +44,7 @@ __global__ void spin(long long cycles) {
     ;
 }
 
-/// Memory of the device.
+/// Device memory.
 template <class T>
 class OnDevice {
 public:
@@ -100,7 +100,7 @@ TEST(RealDevice, TheLastBlockSeesWhatAllBlocksHaveWritten) {
   }
 }
 
-/// What StepGraph and DeviceProgress rely on: the host's question is about this launch, not about the one before.
+/// StepGraph and DeviceProgress rely on this: the host's query is about this launch, not about the previous one.
 TEST(RealDevice, AnEventThatAGraphRecordsIsNotReadyBeforeTheGraphComesToIt) {
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;
@@ -125,7 +125,7 @@ TEST(RealDevice, AnEventThatAGraphRecordsIsNotReadyBeforeTheGraphComesToIt) {
   cudaStreamDestroy(stream);
 }
 
-/// Status 0: the fault was seen, or this system gives its devices all memory.
+/// Status 0: the fault was reported, or devices of this system can access all memory.
 [[noreturn]] void storeIntoPageableMemory() {
   int givesAll = 0;
   cudaDeviceGetAttribute(&givesAll, cudaDevAttrPageableMemoryAccess, 0);
@@ -136,7 +136,7 @@ TEST(RealDevice, AnEventThatAGraphRecordsIsNotReadyBeforeTheGraphComesToIt) {
   std::exit(isSeen || givesAll ? 0 : 1);
 }
 
-// In a process of its own, for the context takes no more calls behind the fault.
+// In a separate process, since the context accepts no more calls after the fault.
 TEST(RealDeviceDeathTest, APointerOfTheHostThatIsNotPinnedIsAFaultOfTheKernel) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(storeIntoPageableMemory(), testing::ExitedWithCode(0), "");

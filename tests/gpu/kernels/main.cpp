@@ -1,9 +1,9 @@
 // GoogleTest's main for the kernel tests on a real device. They were written for the emulated one, where memory is the
-// host's and a call has ended when it returns: here vectors and local variables are pinned memory, which the device
-// reaches under the same address, kernels are launched one by one, and this program's own cudaMemcpyAsync and
-// cudaMemsetAsync, which stand before CUDA's, wait.
+// host's and a call is complete when it returns. Here vectors and local variables are pinned memory, which the device
+// accesses at the same address. Kernels are launched one by one, and this program's own cudaMemcpyAsync and
+// cudaMemsetAsync, which override CUDA's, wait.
 //
-// Ends with exit 10 and one line where there is no device.
+// Ends with exit 10 and one line if there is no device.
 #include "runtime/common/failure.h"
 #include "runtime/cuda/choose_device.h"
 #include "tests/gpu/kernels/pinned_heap.h"
@@ -18,7 +18,7 @@
 
 namespace {
 
-/// CUDA's function of the name, behind the one of this program.
+/// CUDA's function of that name, which this program's overrides.
 template <class Function>
 Function *behind(const char *name) {
   return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
@@ -44,7 +44,7 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int value, std::size_t bytes, c
 int main(int argc, char **argv) {
   constexpr std::size_t stackBytes = std::size_t{64} << 20;
   testing::InitGoogleTest(&argc, argv);
-  // Before the device is first used; a caller may want launches as they are in programs.
+  // Set before the device is first used. The caller may set another value, for launches as in programs.
   ::setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/0);
   try {
     fsdpc::rt::chooseDevice(0);

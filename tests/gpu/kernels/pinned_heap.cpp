@@ -15,7 +15,7 @@
 namespace fsdpc::gpu {
 namespace {
 
-/// Before every block: as much room as any alignment here asks for.
+/// Space before every block, enough for any alignment used here.
 constexpr std::size_t headerBytes = 64;
 
 struct Header {
@@ -36,8 +36,8 @@ void *pinned(std::size_t bytes) {
   return memory;
 }
 
-/// Parts of one piece that is taken at the start: `new` is also called within CUDA's libraries, where the driver had
-/// better not be asked for memory. What is given back is not used again; the pool above keeps what is small.
+/// Slices of one allocation made at the start: `new` is also called within CUDA's libraries, where the driver should
+/// not be asked for memory. Freed memory is not reused; the pool above keeps small blocks.
 class PinnedMemory final : public std::pmr::memory_resource {
   void *do_allocate(std::size_t bytes, std::size_t alignment) override {
     const std::size_t end = taken += bytes + alignment;

@@ -1,5 +1,5 @@
-// Host memory that the device reaches under the same address, for tests that were written for the emulated device and
-// hand their vectors and local variables to kernels.
+// Host memory that the device accesses at the same address, for tests that were written for the emulated device and
+// pass their vectors and local variables to kernels.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace fsdpc::gpu {
 
-/// From now on `new` takes pinned memory. Whatever was taken before stays what it is.
+/// From now on `new` allocates pinned memory. Earlier allocations are unchanged.
 void usePinnedHeap();
 
 /// Calls `body` on a thread whose stack is pinned.

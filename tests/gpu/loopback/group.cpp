@@ -10,10 +10,10 @@ namespace fsdpc::loopback {
 
 namespace {
 
-/// So long one member waits for another on the host; a program that has lost a rank ends well before.
+/// How long one member waits for another on the host. A program that has lost a rank ends well before.
 constexpr auto patience = std::chrono::minutes(5);
 
-/// Copies that a gather or an exchange is made of.
+/// Enqueues the copies of a gather or an exchange.
 cudaError_t enqueueMoves(const Call &call, const std::vector<Part> &parts, cudaStream_t stream) {
   const std::size_t bytes = call.count * bytesOf(call.type);
   for (std::size_t member = 0; member < parts.size(); ++member)
@@ -28,7 +28,7 @@ cudaError_t enqueueMoves(const Call &call, const std::vector<Part> &parts, cudaS
   return cudaSuccess;
 }
 
-/// A share of the sum for each member, or the whole for all of them.
+/// A slice of the sum for each member, or the full sum for all of them.
 bool enqueueSums(const Call &call, const std::vector<Part> &parts, cudaStream_t stream) {
   const std::size_t bytes = call.count * bytesOf(call.type), shares = call.kind == Kind::sum ? 1 : parts.size();
   for (std::size_t share = 0; share < shares; ++share) {
@@ -59,7 +59,7 @@ Group::~Group() {
     cudaEventDestroy(event);
 }
 
-/// Whoever comes last ends the meeting and does not wait. False: somebody has not come.
+/// The last member to arrive ends the meeting and does not wait. Returns false if some member has not arrived.
 bool Group::meet(std::unique_lock<std::mutex> &lock) {
   if (++present == size()) {
     present = 0;
@@ -122,7 +122,7 @@ ncclResult_t Group::perform(const Call &mine, int rank, const Part &part, cudaSt
     result = enqueue(stream);
   if (!meet(lock))
     return ncclSystemError;
-  // `done` is recorded again only when this member, too, has come to the next collective.
+  // `done` is recorded again only after this member, too, has reached the next collective.
   if (result == ncclSuccess && cudaStreamWaitEvent(stream, done, 0) != cudaSuccess)
     return ncclUnhandledCudaError;
   return result;

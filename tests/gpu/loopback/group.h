@@ -1,14 +1,14 @@
-// Ranks that are threads of one process on one device, and what they do together: the loopback transport. It stands
-// where NCCL does, behind the same functions, so that a program of several ranks runs on a machine with one GPU, and on
-// the emulated device.
+// The loopback transport: collectives between ranks that are threads of one process on one device. It replaces NCCL,
+// with the same functions, so that a program of several ranks runs on a machine with one GPU, and on the emulated
+// device.
 //
-// A collective is enqueued by the member that comes to it last: its stream waits for all the others', does the copies
-// and sums for everybody, and then all streams wait for it. Members meet on the host for that; since every rank calls
-// the same collectives in the same order, whoever waits is waited for by nobody it needs. Streams are ordered by events
-// alone, and no kernel waits for another: one device is enough for any number of ranks.
+// The last member to reach a collective enqueues it. Its stream waits for all the others', does the copies and sums for
+// all members, and then all streams wait for it. Members meet on the host for that. Every rank calls the same
+// collectives in the same order, so these waits cannot deadlock. Streams are ordered by events alone, and no kernel
+// waits for another: one device suffices for any number of ranks.
 //
-// It checks less than the emulated NCCL (tests/emulated/nccl.cpp): windows are taken as they come. A stream that is
-// being captured can take part only alone: CUDA does not let captures of several threads wait for each other.
+// It checks less than the emulated NCCL (tests/emulated/nccl.cpp): windows are not checked. A stream that is being
+// captured can take part only alone: CUDA does not let captures of several threads wait for each other.
 #pragma once
 
 #include "tests/emulated/nccl_bytes.h"
@@ -25,7 +25,7 @@
 
 namespace fsdpc::loopback {
 
-inline constexpr int mostMembers = 16;
+inline constexpr int maxMembers = 16;
 
 enum class Kind { gather, scatterSum, sum, exchange };
 
@@ -37,7 +37,7 @@ struct Call {
   bool operator==(const Call &) const = default;
 };
 
-/// What one member brings to a collective.
+/// One member's contribution to a collective.
 struct Part {
   const std::byte *send = nullptr;
   std::byte *receive = nullptr;
@@ -54,10 +54,11 @@ public:
   int size() const { return static_cast<int>(parts.size()); }
   /// Returns when all have called it.
   void join();
-  /// The group of those that give the same colour, and this member's rank there; members keep their order. A negative
-  /// colour takes part and gets none.
+  /// The group of the members with the same colour, and this member's rank there; members keep their order. A member
+  /// with a negative colour takes part and gets no group.
   std::pair<std::shared_ptr<Group>, int> split(int rank, int number, int color);
-  /// Enqueues the collective; it has ended on `stream` when all members' results are there and nobody reads operands.
+  /// Enqueues the collective. It has ended on `stream` when all members' results are ready and no member reads
+  /// operands.
   ncclResult_t perform(const Call &call, int rank, const Part &part, cudaStream_t stream);
 
 private:
@@ -66,11 +67,11 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  int present = 0;         ///< members that have come to the meeting that is going on
-  std::uint64_t round = 0; ///< meetings that are over
+  int present = 0;         ///< members that have arrived at the current meeting
+  std::uint64_t round = 0; ///< completed meetings
   Call call;
   std::vector<Part> parts;
-  std::vector<cudaEvent_t> arrived; ///< by member: what its stream had to do before
+  std::vector<cudaEvent_t> arrived; ///< by member: end of its stream's earlier work
   cudaEvent_t done = nullptr;
   ncclResult_t result = ncclSuccess;                              ///< of the collective enqueued last
   std::map<int, std::map<int, int>> colors;                       ///< by split and rank

@@ -1,4 +1,4 @@
-// The loopback transport's own: that nobody meets for ever, and that what differs ends the process.
+// Tests specific to the loopback transport: meetings end, and calls that differ end the process.
 #include "tests/emulated/interleaving.h"
 #include "tests/emulated/ranks.h"
 

@@ -1,4 +1,4 @@
-// NCCL's functions, as far as the runtime calls them, on the loopback transport.
+// The NCCL functions that the runtime calls, on the loopback transport.
 #include "tests/gpu/loopback/group.h"
 
 #include <atomic>
@@ -8,7 +8,7 @@
 namespace fsdpc::loopback {
 namespace {
 
-/// What a communicator's handle points to.
+/// The target of a communicator's handle.
 struct Member {
   std::shared_ptr<Group> group;
   int rank = 0;
@@ -18,7 +18,7 @@ struct Member {
 Member &memberOf(ncclComm_t communicator) { return *reinterpret_cast<Member *>(communicator); }
 ncclComm_t handleOf(Member *member) { return reinterpret_cast<ncclComm_t>(member); }
 
-/// Of all communicators that were begun with an id.
+/// The group of all communicators that were created with an id.
 std::shared_ptr<Group> worldOf(const ncclUniqueId &id, int size) {
   static std::mutex mutex;
   // Never destroyed: events outlive no device.
@@ -45,7 +45,7 @@ const char *ncclGetErrorString(ncclResult_t result) {
   switch (result) {
   case ncclSuccess: return "no error";
   case ncclUnhandledCudaError: return "loopback transport: a CUDA call failed (is the stream being captured?)";
-  case ncclSystemError: return "loopback transport: a rank did not come";
+  case ncclSystemError: return "loopback transport: a rank did not join";
   case ncclInvalidArgument: return "loopback transport: a type without a sum, or too many ranks";
   default: return "loopback transport: error";
   }
@@ -61,7 +61,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *communicator, int ranks, ncclUniqueId id, int rank) {
-  if (ranks > mostMembers)
+  if (ranks > maxMembers)
     return ncclInvalidArgument;
   std::shared_ptr<Group> world = worldOf(id, ranks);
   world->join();

@@ -10,12 +10,12 @@ namespace {
 using rt::Bfloat16;
 
 struct Buffers {
-  const void *senders[mostMembers];
-  void *receivers[mostMembers];
+  const void *senders[maxMembers];
+  void *receivers[maxMembers];
   int senderCount, receiverCount;
 };
 
-/// T: of the buffers; Sum: what it is added in.
+/// T: element type of the buffers; Sum: type in which they are added.
 template <class T, class Sum>
 __global__ void sumBuffers(Buffers buffers, std::int64_t count) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
@@ -30,8 +30,8 @@ __global__ void sumBuffers(Buffers buffers, std::int64_t count) {
 
 template <class T, class Sum>
 bool enqueue(cudaStream_t stream, const Buffers &buffers, std::size_t count) {
-  constexpr std::size_t threads = 256, mostBlocks = 256;
-  const std::size_t blocks = std::min(mostBlocks, (count + threads - 1) / threads);
+  constexpr std::size_t threads = 256, maxBlocks = 256;
+  const std::size_t blocks = std::min(maxBlocks, (count + threads - 1) / threads);
   rt::launchOn(stream, {dim3(static_cast<unsigned>(blocks)), dim3(threads)}, sumBuffers<T, Sum>, buffers,
                static_cast<std::int64_t>(count));
   return true;
@@ -52,7 +52,7 @@ bool enqueueSum(cudaStream_t stream, const std::vector<const std::byte *> &sende
   case ncclFloat32: return enqueue<float, float>(stream, buffers, count);
   case ncclFloat64: return enqueue<double, double>(stream, buffers, count);
   case ncclBfloat16: return enqueue<Bfloat16, float>(stream, buffers, count);
-  // Unsigned: the same bits, and wrapping around is defined.
+  // Unsigned: bitwise identical, and wrapping is defined.
   case ncclInt32: return enqueue<std::uint32_t, std::uint32_t>(stream, buffers, count);
   case ncclInt64: return enqueue<std::uint64_t, std::uint64_t>(stream, buffers, count);
   default: return false;

@@ -1,4 +1,4 @@
-// Sums of buffers of one device, element by element.
+// Elementwise sums of buffers of one device.
 #pragma once
 
 #include "tests/gpu/loopback/group.h"

@@ -2,7 +2,7 @@
 # arenas.sh WORK N "TARGET..." "FIXTURE [more fsdpc options]"...: runs every function of each program on N ranks in the test
 # build, which on cpu ends it at an allocation of 4 KiB or more inside a step, and compares the highest byte changed in each arena
 # with the plan. Targets: shared and mpi, the transports of cpu, and cuda on the emulated device.
-# FSDPC_POISON=off: what poisons freed memory would change bytes that nobody else has.
+# FSDPC_POISON=off: poisoning freed memory would change bytes that nothing else writes.
 set -euo pipefail
 work=$1 ranks=$2 targets=$3
 shift 3

@@ -2,15 +2,16 @@
 """Compares what emitted programs wrote. Exits 0, or 1 with the first difference.
 
     check.py losses LOG LOG... [--limit X]     the losses of all logs agree (relative; default: they are equal)
-    check.py tensors FILE FILE... [--limit X]  as losses, of the tensors of all files; the scale is that of the tensor, or 1e-4 of the largest
+    check.py tensors FILE FILE... [--limit X]  as losses, for tensors; the scale is that of the tensor, or 1e-4 of the largest
     check.py first_loss LOG FIXTURE            the first loss is the fixture's last one: that of the trained model
-    check.py logits FILE FIXTURE               predictions are the reference's
-    check.py rows FILE FIRST.safetensors [--limit X]   FILE's tensors are the first rows of those in the other file, to X (default: equal)
-    check.py arenas OUTPUT RANKS PROGRAM       every rank changed its arenas to the highest planned byte, less 64 at most
-    check.py growth LOG BYTES                  the ranks hold at most the plan and BYTES per rank
+    check.py logits FILE FIXTURE               predictions equal the reference's
+    check.py rows FILE OTHER [--limit X]       FILE's tensors are the first rows of those in OTHER, to X (default: equal)
+    check.py arenas OUTPUT RANKS PROGRAM       every rank changed its arenas up to the highest planned byte, less at most 64
+    check.py growth LOG BYTES                  the ranks use at most the plan and BYTES per rank
     check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
     check.py falls LOG --limit X               the last loss is at most X times the first
-    check.py loss_scales LOG                   the scale starts too large, is borne once, halved until steps apply, and these are finite
+    check.py loss_scales LOG                   the scale starts too large, tolerates one overflow, is halved until steps apply,
+                                               and these are finite
     check.py common_results TRACE TRACE        the ranks' traces hold the same collectives, all with hashes, equal for common results
 """
 import argparse, json, pathlib, re, sys
@@ -65,7 +66,7 @@ def loss_scales(log):
     scales = [step["loss_scale"] for step in steps]
     first = next(step["step"] for step in steps if step["step"] not in skipped)
     require(first > 3, f"{log}: step {first} applied, so nothing was found out")
-    # The log has the scale that the next step uses.
+    # The log holds the scale of the next step.
     require(scales[0] == 2 * scales[1] and all(scales[i] == 2 * scales[i + 1] for i in range(first - 2)), f"{log}: scales {scales}")
     require(steps[-1]["skipped_steps"] == len(skipped), f"{log}: {len(skipped)} steps were skipped, the last line says otherwise")
     require(all(step["loss"] is not None for step in steps), f"{log}: a loss is not finite")
@@ -96,7 +97,7 @@ def rows(file, whole, limit):
 
 
 def arenas(output, ranks, program):
-    """What the program says of itself; measured: by the runtime on cpu, on cuda by the emulated device, for any allocation."""
+    """Compares the arenas stated by the program with those measured by the runtime (cpu) or by the emulated device (cuda)."""
     text = (pathlib.Path(program) / "program_info.cpp").read_text()
     stated = [(name, int(planned), int(used)) for name, planned, used in re.findall(r"\{Space::(\w+), (\d+), (\d+)\},", text)]
     measured = pathlib.Path(output).read_text()
@@ -154,7 +155,7 @@ def common_results(one, other):
     for mine, theirs in zip(first["collectives"], second["collectives"]):
         for key in ("seq", "op", "unit", "id", "bytes", "fingerprint"):
             require(mine[key] == theirs[key], f"{mine} {theirs}")
-        if mine["state"] != "waited":  # started for a step that does not come
+        if mine["state"] != "waited":  # started for a step after the last one
             continue
         common = mine["op"] != "reduce_scatter"
         require(mine["operand_hash"] and (mine["result_hash"] == theirs["result_hash"]) == common, f"{mine} {theirs}")

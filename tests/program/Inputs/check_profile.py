@@ -1,7 +1,7 @@
-"""Holds the traces of --profile to what they promise.
+"""Checks the traces of --profile.
 
 check_profile.py OUT FIRST LAST F.json ...   the steps FIRST to LAST, a file per rank
-check_profile.py device OUT FIRST LAST F.json ...   of a device: waits that say nothing new are left out, streams are joined between steps
+check_profile.py device OUT FIRST LAST F.json ...   of a device: implied waits are absent, streams are joined between steps
 check_profile.py page PAGE F.json ...        a page that holds these traces
 """
 import json
@@ -25,7 +25,7 @@ def inside(inner, outer):
 
 
 def check_nesting(trace):
-    """To the nanosecond: a viewer drops a span that only partly lies within another one of its lane."""
+    """Exact to the nanosecond: a viewer drops a span that overlaps another one of its lane without being inside it."""
     lanes = {}
     for event in trace["traceEvents"]:
         if event["ph"] == "X":
@@ -48,7 +48,7 @@ def check_step(events, step, lanes, collectives, device):
     kinds = {kind: of_kind(events, step, kind) for kind in ("step", "section", "wait", "collective")}
     whole = kinds["step"][0]
     assert len(kinds["step"]) == 1
-    # What `update` gathers is left to the next step; what the last one leaves is waited for when the program ends.
+    # Gathers of `update` are left to the next step. Those of the last step are waited for when the program ends.
     left = {id for id, collective in collectives.items() if collective["function"] == "update"}
     sections_behind = of_kind(events, step + 1, "section")
     assert all(inside(event, whole) for event in kinds["section"])
@@ -59,7 +59,7 @@ def check_step(events, step, lanes, collectives, device):
     waited = {event["args"]["id"]: event for event in kinds["wait"]}
     assert set(ran) == set(collectives)
     assert set(waited) == set(collectives) or device and set(waited) and set(waited) <= set(collectives)
-    twice = left if step == 1 else set()  # the first step gathers for itself what no step has left to it
+    twice = left if step == 1 else set()  # the first step itself starts the gathers that other steps get from their predecessor
     assert len(kinds["collective"]) == len(ran) + len(twice)
     for id, event in ran.items():
         assert event["args"]["started"] <= event["ts"] + SLACK, "started, then begun"
@@ -74,7 +74,7 @@ def check_step(events, step, lanes, collectives, device):
 
 
 def check_names(trace, schedule):
-    """The page has the same names."""
+    """The page contains the names of the trace."""
     events, strings = schedule["events"], schedule["strings"]
     shown = {strings[name] for name, id in zip(events["name"], events["id"]) if id >= 0}
     written = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "collective"}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adam with clipping in numpy beside the program's.
+"""Compares Adam with clipping in numpy with the program's.
 
     clipped_steps.py FOLDER CLIPPED PLAIN FIXTURE N MAX_NORM
 
-CLIPPED trains STEPS steps; PLAIN, the same program without clipping, gives the gradients at the weights that numpy has come to,
+CLIPPED trains STEPS steps. PLAIN, the same program without clipping, computes the gradients at numpy's current weights,
 step by step. Norms, whether they are clipped, and the last weights must agree.
 """
 import json, pathlib, subprocess, sys

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes data sets for emitted programs: the samples of a fixture's batch, over and over, in every format.
+"""Writes data sets for emitted programs: the samples of a fixture's batch, repeated, in every format.
 
     data.py OUT FIXTURE [--rows N] [--vary] [--rename OLD=NEW]... [--drop NAME]... [--set NAME:SAMPLE=VALUE]... [--fill NAME=VALUE]...
             [--format F]
 
 --vary adds a little noise (the same in every run) to float fields, so that no two samples are equal. --format:
 safetensors; npy writes OUT.<field>.npy; idx writes OUT-images-idx3-ubyte and OUT-labels-idx1-ubyte, with the floats of the
-first field squeezed to bytes, and OUT.safetensors with what a reader must see; tokens writes an llm.c file of OUT's integer
-field as one stream, and OUT.safetensors with the samples a reader must cut from it.
+first field rescaled to bytes, and OUT.safetensors with the expected values; tokens writes an llm.c file of OUT's integer
+field as one stream, and OUT.safetensors with the expected samples.
 """
 import argparse, json, pathlib, sys
 import numpy as np

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models with Dropout, and what their programs must do with it.
+"""Models with Dropout, and checks of their programs.
 
     dropout.py layouts FOLDER            model.onnxtxt for the fixture mlp's batch: the batch on axis 0, on axis 1, merged with others
     dropout.py masks FOLDER              model.onnxtxt and batch.safetensors whose training shows every mask bit
@@ -19,7 +19,7 @@ SAMPLES, WIDTH, RATIO, RATE = 64, 256, 0.25, 0.01
 
 
 def write_model(folder, signature, weights, body):
-    """The weights are normal numbers, or ones if they are to have no sign."""
+    """The weights are normally distributed, or ones if they must have no sign."""
     random, at, initializers = np.random.default_rng(0), 0, []
     with open(folder / "weights.bin", "wb") as file:
         for name, shape, scale in weights:
@@ -82,7 +82,7 @@ def masks(folder):
                                                     "labels": np.zeros((SAMPLES, WIDTH), "f4")})
 
 
-# ---- ir/ops/philox.h once more
+# ---- reimplements ir/ops/philox.h
 
 U64 = 0xFFFFFFFFFFFFFFFF
 
@@ -108,7 +108,7 @@ def uniform(seed, step, instance):
 
 
 def masks_between(before, after):
-    """What was kept by the first and by the second dropout."""
+    """The elements kept by the first and by the second dropout."""
     factor = 2 * RATE / (1 - RATIO) ** 2
     squares = (1 - after.astype("f8") / before) / factor
     roots = np.rint(np.sqrt(np.maximum(squares, 0)))
@@ -118,7 +118,7 @@ def masks_between(before, after):
 
 
 def score(name, a, b, found):
-    """Correlation of kept bits in standard deviations."""
+    """The correlation of kept bits, in standard deviations."""
     keep = 1 - RATIO
     z = ((a - keep) * (b - keep)).mean() / (keep * RATIO) * np.sqrt(a.size)
     found.append((abs(z), name))

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Runs an emitted program on several ranks, does something to it while it trains, and checks how it ends.
+"""Runs an emitted program on several ranks, injects a fault while it trains, and checks how it ends.
 
     faults.py stop_rank PROGRAM RANKS VICTIM BATCH [option...]      a stopped rank: exit 6, closing line, traces
     faults.py stop_before_start PROGRAM RANKS VICTIM BATCH          ... before it has joined the others
     faults.py kill_rank PROGRAM RANKS VICTIM BATCH [option...]      kill -9 of a rank: the launcher's status, 128 + 9
     faults.py kill_launcher PROGRAM RANKS BATCH                     kill -9 of mpirun, one of its ranks stopped
-    faults.py suspend_job PROGRAM RANKS BATCH                       all ranks stopped for longer than the limit: goes on
+    faults.py suspend_job PROGRAM RANKS BATCH                       all ranks stopped for longer than the limit: continues
 
-Each rank is found by its working folder, WORK = PROGRAM.<scenario>, which also says whether one is left behind. Bounds on
-time only end what would never end.
+Each rank is found by its working folder, WORK = PROGRAM.<scenario>, which also shows whether one is left over. Time limits
+only stop runs that would never end.
 """
 import json, os, pathlib, re, shutil, signal, subprocess, sys, time
 
@@ -118,13 +118,13 @@ def stop_rank(program, ranks, victim, batch, *options):
         status = job.await_end()
         require(status == 6, f"status {status}:\n{job.text()}")
         (closing,) = closing_lines(job.text())
-        speaker = 1 if victim == 0 else 0
-        require(closing["exit"] == "6" and closing["rank"] == str(speaker) and closing["missing"] == str(victim), f"{closing}")
-        incomplete = require_trace(job, speaker, victim)
+        reporter = 1 if victim == 0 else 0
+        require(closing["exit"] == "6" and closing["rank"] == str(reporter) and closing["missing"] == str(victim), f"{closing}")
+        incomplete = require_trace(job, reporter, victim)
         named = incomplete.get(int(closing["seq"]))
         require(named and closing["op"] == named["op"] and closing.get("unit", "") == named["unit"], f"{closing} {incomplete}")
-        require(f"rank {victim} did not come within {LIMIT_SECONDS} s to {named['op']}" in job.text(), job.text())
-        for rank in set(range(ranks)) - {victim, speaker}:
+        require(f"rank {victim} did not join within {LIMIT_SECONDS} s: {named['op']}" in job.text(), job.text())
+        for rank in set(range(ranks)) - {victim, reporter}:
             require_trace(job, rank, victim)
         job.require_nothing_left()
     finally:

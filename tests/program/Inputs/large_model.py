@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""large_model.py FOLDER: writes model.onnxtxt, a perceptron of 117 MB, its weights beside it, and a batch of 8 samples.
+"""large_model.py FOLDER: writes model.onnxtxt, a perceptron of 117 MB, its weights in a separate file, and 8 samples.
 
 Seven layers of 2048 x 2048 with ReLU, and a head of 10 classes.
 """

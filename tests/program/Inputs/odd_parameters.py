@@ -3,9 +3,9 @@
 
     odd_parameters.py FOLDER
 
-Three blocks around one width. Tied: the first block's matrix is used again behind the last, and inside the second. Frozen: by
---frozen '.*frozen.*'. Unused: spare.weight leads nowhere; late.weight leads to an output that is not the loss. Integer: a permutation
-of features. 0-d: a gate per block. Mixed dtypes: a float64 bias.
+Three blocks of one width. Tied: the first block's matrix is used again after the last block and in the second. Frozen:
+by --frozen '.*frozen.*'. Unused: spare.weight reaches no output; late.weight reaches one that is not the loss. Integer: a
+permutation of features. 0-d: a gate per block. Mixed dtypes: a float64 bias.
 """
 import pathlib, sys
 import numpy as np

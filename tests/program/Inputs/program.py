@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles a model once for all tests that want it the same way, and links LINK to its output folder.
+"""Compiles a model once for all tests that use the same options, and links LINK to its output folder.
 
     program.py LINK FIXTURE[=MODEL] N [more fsdpc options]
 
@@ -23,7 +23,7 @@ def fixture_options(folder, world_size):
 
 
 def stamp():
-    """Names this state of what a program is made from."""
+    """A key for the current state of everything that a program is built from."""
     digest = hashlib.sha256(pathlib.Path(__file__).read_bytes() + os.environ.get("ONEDNN_MAX_CPU_ISA", "").encode())
     files = [BUILD / "fsdpc", *sorted(BUILD.glob("libfsdpc_runtime_cpu*.a")), *sorted((TESTS.parent / "runtime").rglob("*.h"))]
     for file in files:

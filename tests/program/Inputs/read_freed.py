@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes programs of the test build that read freed values: every poisoning, one at a time, also happens before the statement
-that it stands behind, as if the value had been freed too early.
+"""Builds test programs that read freed values: every poisoning, one at a time, is also executed before the statement that
+precedes it, as if the value had been freed too early.
 
     read_freed.py WORK FIXTURE N cpu|cuda [more fsdpc options]
 
-With poison each of them must give other bits than the program as it is, or end, but for results that nobody reads, as many as
-planned.fsir has. Without, the program gives the same bits. Prints how many there are and `read_freed: ok`.
+With poison each of them must differ from the unmodified program or stop, except for unread results, which are counted in
+planned.fsir. Without poison the results are bitwise identical. Prints the count and `read_freed: ok`.
 """
 import json, os, pathlib, re, shutil, subprocess, sys, types
 
@@ -20,19 +20,19 @@ static bool isEarly(int site) {
   return wanted && std::atoi(wanted) == site;
 }
 '''
-STATEMENT = re.compile(r"  (?!//|poison\(|record\(|const )\S")       # one that is continued is indented deeper
+STATEMENT = re.compile(r"  (?!//|poison\(|record\(|const )\S")       # continuation lines are indented deeper
 DECLARATION = re.compile(r"  [\w:]+ \*const t\d+ = ")
 LIBRARIES = {"cpu": ["mpicxx", "-fopenmp"], "cuda": ["g++", "-DFSDPC_RANKS_ARE_THREADS", f"-I{TESTS}/emulated/include", "-x", "c++"]}
 LINKED = {"cpu": [BUILD / "libfsdpc_runtime_cpu.a", "-ldnnl"], "cuda": [BUILD / "tests/libfsdpc_runtime_cuda_emulated.a", "-lboost_context", "-lgomp"]}
 
 
 def with_early_poison(text):
-    """The program, and how many places there are."""
+    """The program, and the number of sites."""
     lines, before, last = text.splitlines(), {}, None
     sites = 0
     for number, line in enumerate(lines):
         freed = re.match(r"  // free: (t\d+)$", lines[number - 1])
-        # What the statement does not name, another section has used.
+        # If the statement does not name the value, another section used it.
         if line.startswith("  poison(") and freed and last is not None and re.search(rf"\b{freed[1]}\b", lines[last]):
             before.setdefault(last, []).append(f"  if (isEarly({sites})) {line.strip()}")
             sites += 1
@@ -44,7 +44,7 @@ def with_early_poison(text):
 
 
 def unread_results(stage):
-    """Values that a function makes and frees, and names nowhere else."""
+    """The number of values that a function computes and frees and uses nowhere else."""
     functions = re.split(r"^}$", stage, flags=re.M)
     return sum(len(re.findall(re.escape(name) + r"(?![\w.])", function)) == 2 for function in functions for name in re.findall(r"\bfree (%[\w.]+)", function))
 
@@ -64,7 +64,7 @@ def build(work, fixture, ranks, target, extra):
 
 
 def train(work, fixture, ranks, **environment):
-    """What a run leaves behind, as bytes; its exit code if it leaves nothing."""
+    """The outputs of a run, as bytes, or its exit code if it fails."""
     folder = work / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Models whose weights lie in a sparse file of gigabytes, and what compiling one takes.
+"""Models whose weights are in a sparse file of gigabytes, and the cost of compiling one.
 
     sparse_model.py write FOLDER [--width 8192 --layers 8]      model.onnxtxt, weights.bin, batch.safetensors (4 samples)
-    sparse_model.py compile FOLDER FSDPC [option...]            runs the compiler; prints its peak memory and how long it took
-    sparse_model.py check FOLDER OUT --memory BYTES             peak memory, room on disk and values of the weights written are right
+    sparse_model.py compile FOLDER FSDPC [option...]            runs the compiler; prints its peak memory and its time
+    sparse_model.py check FOLDER OUT --memory BYTES             peak memory, disk space and values of written weights are right
 
 Every other layer is stored transposed, as PyTorch's TorchScript exporter does, so that values are permuted and compared. All is zero
 but 1 + i in the first row of layer i, at column i, and -1 - i in its last row, at column 0, in PyTorch's layout.
@@ -63,7 +63,7 @@ def check(folder, out, memory):
     require(peak <= memory, f"the compiler took {peak} bytes, more than {memory}")
     given, written = os.stat(folder / "weights.bin"), os.stat(out / "weights/model.safetensors")
     require(written.st_size > given.st_size, "weights are missing")
-    if 512 * given.st_blocks < given.st_size // 2:  # the file system knows holes
+    if 512 * given.st_blocks < given.st_size // 2:  # the file system supports holes
         require(512 * written.st_blocks <= 256 * MEBIBYTE, f"the weights written take {512 * written.st_blocks} bytes of disk")
     with open(out / "weights/model.safetensors", "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))

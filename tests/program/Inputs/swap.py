@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Rebuilds an emitted program so that one rank comes to two of its collectives in the other order.
+"""Rebuilds an emitted program so that one rank issues two of its collectives in the other order.
 
-    swap.py OUT NEW_OUT RANK     the first two all_gathers of the text, which are those of a step, change places there
+    swap.py OUT NEW_OUT RANK     swaps the first two all_gathers of the text, which belong to a step, on RANK
 
-What a compiler cannot emit has to be written by hand: every rank runs the same executable, which branches on its rank.
+The compiler cannot emit this, so the text is edited: every rank runs the same executable, which branches on its rank.
 """
 import os, pathlib, re, shutil, subprocess, sys
 
@@ -16,7 +16,7 @@ def swapped(text, rank):
     first, second = list(GATHER.finditer(text))[:2]
 
     def choose(own, other):
-        """The other's collective, with the result where this place wants it: no data is to move anyway."""
+        """The other collective, with the destination of this one: no data is moved anyway."""
         return f"(c.rank == {rank} ? allGatherStart(c, {other['id']}, {other['source']}, {own['destination']}, {other['bytes']}) : {own[0]})"
 
     return text[:first.start()] + choose(first, second) + text[first.end():second.start()] + choose(second, first) + text[second.end():]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes one stream of tokens for a model of 5 tokens and samples of 4: as a token file, and as samples of the given labels.
+"""Writes one stream of tokens for a model of 5 tokens and samples of 4: as a token file, and as samples with the given labels.
 
-    token_data.py DIR        tokens.bin; same.safetensors with labels = ids; next.safetensors with labels one further
+    token_data.py DIR        tokens.bin; same.safetensors with labels = ids; next.safetensors with labels shifted by one
 """
 import pathlib, sys
 import numpy as np

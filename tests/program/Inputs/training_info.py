@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""training_info.py MODEL.onnx OUT.onnx SPEC...: appends a TrainingInfoProto to a model, of which ONNX's text form knows nothing.
+"""training_info.py MODEL.onnx OUT.onnx SPEC...: appends a TrainingInfoProto to a model. ONNX's text form does not support it.
 
 A SPEC is INITIALIZER=OP[:ATTRIBUTE=VALUE]..., e.g. fc1.weight=RandomNormal:mean=1:scale=0.5:shape=64,32, a node whose output the
 initializer is bound to. ConstantOfShape takes `shape` (as an initializer of the graph) and a float `value`. INITIALIZER=values:N=X
-binds an initializer of the graph that holds X N times.
+binds an initializer of the graph with N elements of value X.
 """
 import struct, sys
 

@@ -1,4 +1,4 @@
-// Matrix products, convolutions and attention against loops in f64, on sizes that fit no tile.
+// Matmul, convolution and attention against loops in f64, on sizes that are no multiple of a tile.
 #include "tests/runtime/kernels_references.h"
 
 namespace fsdpc::rt {
@@ -164,7 +164,7 @@ TEST(KernelsConvolution, GroupsMatchLoops) {
                     .kernel = {3, 3},
                     .output = {4, 4}});
 }
-/// 2^22 bytes by 2^21 by 2^21: multiplied in 64 bits, these sizes are those of an empty convolution.
+/// 2^22 bytes by 2^21 by 2^21: their product overflows to 0 in 64 bits, the size of an empty convolution.
 TEST(KernelsConvolution, SizesWhoseProductIs2To64MatchLoops) {
   checkConvolution({.batch = 1,
                     .inputChannels = 16,

@@ -1,4 +1,4 @@
-// Each sum over micro-steps moves up to what it adds.
+// Moves each addition to an accumulator up to its summand.
 #include "ir/ops/attributes.h"
 #include "passes/passes.h"
 
@@ -6,10 +6,10 @@ namespace fsdpc {
 
 namespace {
 
-/// Whether the node reads a state that it is written to, and what else it reads.
+/// An addition to a state, and its operands.
 struct Addition {
   Node *read = nullptr, *add = nullptr, *write = nullptr;
-  Node *summand = nullptr; ///< makes what is added
+  Node *summand = nullptr; ///< computes the summand
 };
 
 bool readsState(const Value &value, const std::string &state) {
@@ -17,7 +17,7 @@ bool readsState(const Value &value, const std::string &state) {
   return read && read->op() == Op::read && read->get<StateAttributes>().state.name == state;
 }
 
-/// write @s add(read @s, summand), where nobody else uses any of it; `add` is null if the write is none.
+/// write @s add(read @s, summand), where none of the values has another use. `add` is null if the write does not match.
 Addition additionOf(Node &write) {
   const std::string &state = write.get<StateAttributes>().state.name;
   Node *add = write.operand(0)->definer();
@@ -32,7 +32,7 @@ Addition additionOf(Node &write) {
   return {};
 }
 
-/// Reductions that start where the summand is there start first.
+/// Reductions that start when the summand is available start first.
 void advance(const Addition &addition) {
   Node *last = addition.summand;
   while (infoOf(*last->next()).has(startsTransfer))
@@ -61,6 +61,6 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass advanceAccumulation = {"advance_accumulation", Stage::async, Stage::async, true, run};
+const Pass hoistAccumulation = {"hoist_accumulation", Stage::async, Stage::async, true, run};
 
 } // namespace fsdpc

@@ -1,9 +1,9 @@
-// Long sums of f32 terms: eight at a time are added in f32, as a balanced tree, and what comes of them in f64.
+// Long sums of f32 terms: adds eight terms at a time in f32, as a balanced tree, and accumulates the results in f64.
 //
-// The order depends on the number of terms only. With u = 2^-24, the sum of n terms is off by at most 3 u * sum |term|
-// from the tree and n / 128 * 2^-53 * sum |term| from f64, which is below u up to 2^36 terms: 4 u * sum |term|, and u
-// of the result where it is rounded to f32. Up to 128 terms are f32 in as many lanes as the machine has: (n / lanes +
-// log2(lanes)) u * sum |term|, which is 19 u * sum |term| with eight of them.
+// The order depends on the number of terms only. With u = 2^-24, the error of the sum of n terms is at most 3 u * sum
+// |term| from the tree and n / 128 * 2^-53 * sum |term| from f64, which is below u up to 2^36 terms: in total 4 u * sum
+// |term|, and u of the result if it is rounded to f32. Up to 128 terms are summed in f32 in as many lanes as the
+// machine has: (n / lanes + log2(lanes)) u * sum |term|, which is 19 u * sum |term| with eight lanes.
 #pragma once
 
 #include "runtime/cpu/kernels/vector_math.h"
@@ -13,10 +13,10 @@
 
 namespace fsdpc::rt {
 
-/// Rows of f32 that are added before f64 takes over.
+/// The number of f32 rows that are added before they are added to an f64 sum.
 inline constexpr std::int64_t treeRows = 8;
 
-/// term(0) + ... + term(7), as a tree; `add` is + unless said otherwise.
+/// term(0) + ... + term(7), as a tree. `add` defaults to +.
 template <class Term, class Add>
 [[gnu::always_inline]] inline auto treeOf(Term term, Add add) {
   return add(add(add(term(0), term(1)), add(term(2), term(3))), add(add(term(4), term(5)), add(term(6), term(7))));
@@ -26,10 +26,11 @@ template <class Term>
   return treeOf(term, [](auto a, auto b) { return a + b; });
 }
 
-/// A sum that grows by runs of terms.
-class WideSum {
+/// A sum to which ranges of terms are added.
+class LongSum {
 public:
-  /// Adds term(i) for i in [begin, end). Runs of a multiple of 128 terms leave no rest to be added one by one.
+  /// Adds term(i) for i in [begin, end). A range whose length is a multiple of 128 leaves no terms to be added one by
+  /// one.
   template <class Term>
   [[gnu::always_inline]] void add(std::int64_t begin, std::int64_t end, Term term) {
     std::int64_t i = begin;
@@ -51,9 +52,9 @@ public:
     return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
   }
 
-  /// The same of two sums at once.
+  /// The same for two sums in one loop.
   template <class First, class Second>
-  [[gnu::always_inline]] static void addBoth(WideSum &a, WideSum &b, std::int64_t begin, std::int64_t end, First first,
+  [[gnu::always_inline]] static void addBoth(LongSum &a, LongSum &b, std::int64_t begin, std::int64_t end, First first,
                                              Second second) {
     std::int64_t i = begin;
     for (; i + lanes * treeRows <= end; i += lanes * treeRows)
@@ -71,13 +72,13 @@ private:
   double totals[lanes] = {};
 };
 
-/// Terms of the longest sum that is f32 altogether.
+/// The maximum number of terms of a sum that is computed entirely in f32.
 inline constexpr std::int64_t shortSum = 128;
 
-/// Apart, so that short sums do not pay for its registers.
+/// A separate function, so that short sums do not pay for its registers.
 template <class Term>
 [[gnu::noinline]] double longSumOf(std::int64_t count, Term term) {
-  WideSum sum;
+  LongSum sum;
   sum.add(0, count, term);
   return sum.total();
 }
@@ -94,14 +95,14 @@ template <class Term>
   return longSumOf(count, term);
 }
 
-/// Of exp(x[at(j)] - shift), j < count.
+/// The sum of exp(x[at(j)] - shift) for j < count.
 template <class At>
 double sumOfExponentials(const float *x, std::int64_t count, float shift, At at) {
   if (count <= shortSum)
     return sumOf(count, [=](std::int64_t j) { return scalar::exp(x[at(j)] - shift); });
-  constexpr std::int64_t block = 256; // exponentials are calls: a loop of their own keeps sums in registers
+  constexpr std::int64_t block = 256; // exponentials are calls: a separate loop keeps sums in registers
   float exponentials[block];
-  WideSum sum;
+  LongSum sum;
   for (std::int64_t begin = 0; begin < count; begin += block) {
     const std::int64_t length = std::min(block, count - begin);
 #pragma omp simd

@@ -1,4 +1,4 @@
-#include "codegen/common/products.h"
+#include "codegen/common/matmul_config.h"
 
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
@@ -14,8 +14,8 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   config.m = a.dim(config.transposeA ? -1 : -2);
   config.k = a.dim(config.transposeA ? -2 : -1);
   config.n = b.dim(config.transposeB ? -2 : -1);
-  // A row or a column lies in memory as its transpose does. oneDNN takes both forms for one primitive, whose scratch is
-  // that of whichever form came first: so there is one form.
+  // A row or a column has the same layout as its transpose. oneDNN takes both forms for one primitive, whose scratch is
+  // that of the form that was created first. So only one form is used.
   config.transposeA &= config.m != 1 && config.k != 1;
   config.transposeB &= config.k != 1 && config.n != 1;
   config.elements = a.dtype();
@@ -25,7 +25,7 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   config.batch = productOf(batched.shape().drop_back(2));
   config.oneA = a.rank() == 2 && config.batch > 1;
   config.oneB = b.rank() == 2 && config.batch > 1;
-  // Rows of all batches times one matrix are rows of one product.
+  // Multiplying all batches by one matrix is one matmul over the rows of all batches.
   if (config.oneB && !config.transposeA) {
     config.m *= config.batch;
     config.batch = 1;

@@ -1,8 +1,8 @@
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 
 namespace fsdpc {
 
-llvm::DenseMap<const Node *, size_t> sectionRuns(const Function &function) {
+llvm::DenseMap<const Node *, size_t> sectionRegions(const Function &function) {
   llvm::DenseMap<const Node *, size_t> runs;
   size_t run = 0;
   for (const Node *node : function) {
@@ -15,7 +15,7 @@ llvm::DenseMap<const Node *, size_t> sectionRuns(const Function &function) {
 
 namespace {
 
-class UnitRuns {
+class UnitRegions {
 public:
   llvm::DenseMap<const Node *, size_t> number(const Function &function) {
     for (const Node *node : function)
@@ -23,12 +23,12 @@ public:
         addUpdate(*node);
       else
         add(*node);
-    settleUpdates(/*isAmid=*/false);
+    numberUpdates(/*isAmid=*/false);
     return std::move(runs);
   }
 
 private:
-  /// Which run it is in depends on what follows.
+  /// The region of an update depends on the nodes that follow.
   void addUpdate(const Node &node) {
     updateRuns += updates.empty() || !(updates.back().first->section == node.section);
     updates.emplace_back(&node, updateRuns);
@@ -36,7 +36,7 @@ private:
 
   void add(const Node &node) {
     const bool goesOn = previous && continues(previous->section, node.section);
-    settleUpdates(goesOn);
+    numberUpdates(goesOn);
     count += !goesOn;
     runs[&node] = count - 1;
     previous = &node;
@@ -47,7 +47,7 @@ private:
     return before == now || isRecomputed;
   }
 
-  void settleUpdates(bool isAmid) {
+  void numberUpdates(bool isAmid) {
     for (const auto &[node, number] : updates)
       runs[node] = isAmid ? count - 1 : count + number - 1;
     count += isAmid ? 0 : updateRuns;
@@ -56,14 +56,14 @@ private:
   }
 
   llvm::DenseMap<const Node *, size_t> runs;
-  size_t count = 0; ///< runs so far
+  size_t count = 0; ///< regions so far
   const Node *previous = nullptr;
-  llvm::SmallVector<std::pair<const Node *, size_t>, 32> updates; ///< behind it, and the number of each among them
+  llvm::SmallVector<std::pair<const Node *, size_t>, 32> updates; ///< after `previous`, each with its number among them
   size_t updateRuns = 0;
 };
 
 } // namespace
 
-llvm::DenseMap<const Node *, size_t> unitRuns(const Function &function) { return UnitRuns().number(function); }
+llvm::DenseMap<const Node *, size_t> unitRegions(const Function &function) { return UnitRegions().number(function); }
 
 } // namespace fsdpc

@@ -1,6 +1,6 @@
-// Matrix products, convolutions, pooling, attention.
+// Matmuls, convolutions, pooling, attention.
 #include "codegen/common/emitter.h"
-#include "codegen/common/products.h"
+#include "codegen/common/matmul_config.h"
 #include "codegen/common/program_text.h"
 #include "ir/ops/attention.h"
 #include "llvm/ADT/StringExtras.h"
@@ -112,7 +112,7 @@ std::string attentionPrimitive(SectionWriter &writer, const Node &node, unsigned
       createText(pass + attentionShape(node, q, nullptr), ownScratchBytes(writer.program.dialect, node)));
 }
 
-/// Operands before the mask and results; the mask, which a library has none of, stands between them.
+/// Arguments are the operands before the mask, the mask and the results. A library call has no mask.
 void callAttention(SectionWriter &writer, const Node &node, unsigned q) {
   const bool isByLibrary = isAttentionByLibrary(node);
   const unsigned maskIndex = q + 3 + (node.op() == Op::attentionGrad ? 2 : 0);
@@ -135,7 +135,7 @@ void emitAttentionGrad(SectionWriter &writer, const Node &node) { callAttention(
 
 std::optional<std::string> unsupportedMatmul(const Node &node) {
   DType dtype = node.operand(0)->type().dtype();
-  return isFloat(dtype) ? std::nullopt : std::optional("matrix products of " + nameOf(dtype).str());
+  return isFloat(dtype) ? std::nullopt : std::optional("matmuls of " + nameOf(dtype).str());
 }
 
 } // namespace

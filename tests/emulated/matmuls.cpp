@@ -1,5 +1,5 @@
-// Matrix products and convolutions of the emulated device, as loops, and attention by the own kernels: what cuBLASLt
-// and cuDNN are asked for.
+// The emulated device's replacements for cuBLASLt and cuDNN: matmuls and convolutions as loops, and attention by our
+// own kernels.
 #include "tests/emulated/device.h"
 
 #include "runtime/cuda/device.h"
@@ -20,7 +20,7 @@ constexpr Algorithm favourite = {1}, fastest = {2};
 
 } // namespace
 
-/// Of two algorithms that give the same bits, the second is the faster.
+/// Of two algorithms with bitwise identical results, the second is faster.
 struct Matmul::Plan final : Tunable {
   MatmulShape shape;
   cudaStream_t stream = nullptr;
@@ -84,7 +84,7 @@ void multiply(const MatmulShape &s, const void *a, const void *b, const void *bi
   s.elements == DType::f16 ? multiplyHalves<Float16>(s, a, b, bias, out) : multiplyHalves<Bfloat16>(s, a, b, bias, out);
 }
 
-/// A library may use all the scratch it is given.
+/// Emulates a library that uses all of its scratch.
 void spoil(Workspace workspace) {
   if (workspace.bytes > 0)
     std::memset(workspace.data, 0xff, static_cast<std::size_t>(workspace.bytes));
@@ -94,12 +94,12 @@ void spoil(Workspace workspace) {
 
 void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (plan->algorithm == Algorithm{}) {
-    std::fputs("emulated products: one that has no algorithm yet\n", stderr);
+    std::fputs("emulated matmuls: one that has no algorithm yet\n", stderr);
     std::abort();
   }
   const MatmulShape shape = plan->shape;
   if (shape.bias != (bias != nullptr)) {
-    std::fputs("emulated products: a bias of which the shape says the contrary\n", stderr);
+    std::fputs("emulated matmuls: a bias of which the shape says the contrary\n", stderr);
     std::abort();
   }
   emulated::Device::instance().enqueue(*plan->stream, {[=] {
@@ -130,7 +130,7 @@ std::int64_t product(const std::int64_t (&dims)[3], int axes) {
   return result;
 }
 
-/// The input position that meets tap `tap` at `output`, flat positions all; -1: padding.
+/// The input position that meets tap `tap` at `output`, all as flat positions; -1: padding.
 std::int64_t inputOf(const ConvolutionShape &s, std::int64_t output, std::int64_t tap) {
   std::int64_t input = 0, scale = 1;
   for (int axis = s.axes - 1; axis >= 0; --axis) {
@@ -146,7 +146,7 @@ std::int64_t inputOf(const ConvolutionShape &s, std::int64_t output, std::int64_
   return input;
 }
 
-/// Where a product of a plane of inputs, a plane of weights and a plane of outputs finds its three elements.
+/// The three elements of one product, in a plane of inputs, a plane of weights and a plane of outputs.
 struct Tap {
   std::int64_t x, w, y;
 };
@@ -163,7 +163,7 @@ std::vector<Tap> tapsOf(const ConvolutionShape &s) {
 
 /// Calls body(flat x, flat w, flat y) for every product of the convolution.
 template <class Body>
-void forEachProduct(const ConvolutionShape &s, const Body &body) {
+void forEachMultiply(const ConvolutionShape &s, const Body &body) {
   const std::vector<Tap> taps = tapsOf(s);
   const std::int64_t inputs = product(s.input, s.axes), outputs = product(s.output, s.axes),
                      kernel = product(s.kernel, s.axes);
@@ -191,7 +191,7 @@ void convolve(Convolution::Pass pass, const ConvolutionShape &s, const float *a,
   if (bias)
     for (std::int64_t i = 0; i < outputs; ++i)
       sums[static_cast<std::size_t>(i)] = bias[i / plane % s.outputChannels];
-  forEachProduct(s, [&](std::int64_t x, std::int64_t w, std::int64_t y) {
+  forEachMultiply(s, [&](std::int64_t x, std::int64_t w, std::int64_t y) {
     if (pass == Pass::forward)
       sums[static_cast<std::size_t>(y)] += double{a[x]} * double{b[w]};
     else if (pass == Pass::gradInput)
@@ -212,7 +212,7 @@ void Convolution::run(const float *a, const float *b, const float *bias, float *
   }});
 }
 
-/// The own kernels, with scratch of their own: what is planned is the library's.
+/// Our own kernels, with separate scratch: the planned scratch is for the library.
 struct CudnnAttention::Plan {
   Context context;
   AttentionShape shape;

@@ -1,11 +1,11 @@
-// The shapes of matrix products and convolutions, from nodes: what start() creates their primitives with.
+// The shapes of matmuls and convolutions, from their nodes. start() creates the primitives with these.
 #pragma once
 
 #include "ir/node.h"
 
 namespace fsdpc {
 
-/// As MatmulShape of runtime/common/kernel_shapes.h.
+/// Mirrors MatmulShape of runtime/common/kernel_shapes.h.
 struct MatmulConfig {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   bool transposeA = false, transposeB = false;
@@ -19,7 +19,7 @@ struct MatmulConfig {
   std::string name() const;
 };
 
-/// As ConvolutionShape of runtime/common/kernel_shapes.h and Convolution::Pass.
+/// Mirrors ConvolutionShape of runtime/common/kernel_shapes.h and Convolution::Pass.
 struct ConvolutionConfig {
   enum class Pass { forward, gradInput, gradWeight };
   Pass pass = Pass::forward;

@@ -1,5 +1,5 @@
-// The optimizer moves from `update` into `micro_step`: each node to the first place where its operands are there and
-// nobody reads what it overwrites.
+// Moves the optimizer from `update` into `micro_step`: each node to the first position where its operands are available
+// and the memory that it overwrites has no more readers.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
@@ -49,7 +49,7 @@ private:
       for (const Use *use = node.result(i)->uses(); use; use = use->next())
         if (const Node *write = writeOfDelivery(*use->user()))
           behind = laterOf(behind, readers.lookup(write->get<StateAttributes>().state.name));
-    Node *copy = copyBehind(isAtTheEnd(node) ? nullptr : behind, node, operands);
+    Node *copy = copyAfter(isAtTheEnd(node) ? nullptr : behind, node, operands);
     for (unsigned i = 0; i < node.resultCount(); ++i) {
       copy->result(i)->setName(node.result(i)->name());
       values[node.result(i)] = copy->result(i);
@@ -58,12 +58,12 @@ private:
       reads.push_back(copy);
   }
 
-  /// Null: at the end. What stands behind the same node keeps its order; reductions that start there start first.
-  Node *copyBehind(Node *anchor, const Node &node, llvm::ArrayRef<Value *> operands) {
+  /// Null: at the end. Nodes placed after the same node keep their order; reductions that start there start first.
+  Node *copyAfter(Node *anchor, const Node &node, llvm::ArrayRef<Value *> operands) {
     Builder builder(step, step.returnNode());
     if (!anchor)
       return builder.clone(node, operands);
-    Node *&last = lastBehind[anchor];
+    Node *&last = lastAfter[anchor];
     if (!last)
       for (last = anchor; infoOf(*last->next()).has(startsTransfer);)
         last = last->next();
@@ -71,8 +71,8 @@ private:
     return last = builder.clone(node, operands);
   }
 
-  /// The write of the state that a gather delivers to; null for other nodes. A gather waits for its operand and for no
-  /// other compute node: the operand is made behind the last reader of that state.
+  /// The write of the state that a gather delivers to; null for other nodes. A gather waits only for its operand, not
+  /// for other compute nodes, so the operand must be computed after the last reader of that state.
   static const Node *writeOfDelivery(const Node &node) {
     if (node.op() != Op::allGatherStart)
       return nullptr;
@@ -81,8 +81,7 @@ private:
     return use && use->user()->op() == Op::write ? use->user() : nullptr;
   }
 
-  /// Nothing reads a replica before the next step, so nobody hurries to wait for it. What the host computes would hold
-  /// backward up.
+  /// No node reads a replica before the next step, so its wait is not urgent. Host compute would delay backward.
   bool isAtTheEnd(const Node &node) const {
     const Node *made = node.op() == Op::write ? node.operand(0)->definer() : &node;
     return made && (made->op() == Op::wait || updatesOnHost(*made));
@@ -109,7 +108,8 @@ private:
         node->erase();
   }
 
-  /// What update does not take any more is stashed when it is there, in case somebody taps it, and returned no more.
+  /// Gradients that update no longer uses are stashed when they are available, in case they are tapped. They are no
+  /// longer returned.
   void stashGradients() {
     llvm::StringSet<> stashed;
     const Node &ret = *step.returnNode();
@@ -132,19 +132,20 @@ private:
       unstash(*tap, stashed);
   }
 
-  /// What reads the gradient for its optimizer: that itself, or what widens it first.
+  /// The node that reads the gradient for its optimizer: the optimizer itself, or the node that promotes the gradient
+  /// first.
   static Node *readerOf(const Value &gradient) {
     for (Use *use = gradient.uses(); use; use = use->next()) {
       Node *user = use->user();
-      bool widens = user->op() == Op::cast || (user->op() == Op::fused && user->operandCount() == 1);
-      const Use *next = widens && user->resultCount() == 1 ? user->result()->uses() : nullptr;
+      bool promotes = user->op() == Op::cast || (user->op() == Op::fused && user->operandCount() == 1);
+      const Use *next = promotes && user->resultCount() == 1 ? user->result()->uses() : nullptr;
       if (infoOf(*user).has(inPlace) || (next && infoOf(*next->user()).has(inPlace)))
         return user;
     }
     return nullptr;
   }
 
-  /// Where the tap took results of the step.
+  /// Replaces the step's results in the tap.
   static void unstash(Function &tap, const llvm::StringSet<> &stashed) {
     for (const Argument &argument : tap.arguments()) {
       Node *user = stashed.contains(argument.name) ? firstUser(*argument.value) : nullptr;
@@ -167,12 +168,12 @@ private:
   Function &step;
   Function &update;
   ValueMap values;
-  llvm::DenseMap<Node *, Node *> lastBehind; ///< node of the step -> the last that was placed behind it
-  const llvm::StringMap<Node *> readers;     ///< of the step
+  llvm::DenseMap<Node *, Node *> lastAfter; ///< node of the step -> the last node placed after it
+  const llvm::StringMap<Node *> readers;    ///< of the step
   std::vector<Node *> reads;
 };
 
-/// Does every optimizer wait for all gradients?
+/// True if every optimizer waits for all gradients.
 bool needsAllGradients(const Function &update) {
   for (const Node *node : update)
     if (node->op() == Op::clipNorm)
@@ -191,6 +192,6 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass advanceUpdates = {"advance_updates", Stage::async, Stage::async, true, run};
+const Pass overlapOptimizer = {"overlap_optimizer", Stage::async, Stage::async, true, run};
 
 } // namespace fsdpc

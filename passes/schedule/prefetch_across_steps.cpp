@@ -1,5 +1,5 @@
-// The first gather of a step starts in the step before, behind the update of what it gathers: the rest of that step,
-// and what the program does between steps, hide it.
+// Starts the first gather of a step in the previous step, after the update of its operand. The rest of that step and
+// the program's work between steps overlap with it.
 #include "ir/builder.h"
 #include "ir/ops/attributes.h"
 #include "ir/queries.h"
@@ -38,12 +38,13 @@ private:
     return false;
   }
 
-  /// In `update`, also where the state was written before: what taps gather in between would be a unit too many.
+  /// In `update`, even where the state is written earlier: together with the gathers of taps in between, one unit too
+  /// many would be gathered.
   void carry(Node &start) {
     Node *read = start.operand(0)->definer();
     std::string name = names::nextPrefix.str() + read->get<StateAttributes>().state.name;
     Value *argument = step.addArgument(ArgumentKind::carry, name, start.result()->type());
-    Node *next = startBehindUpdate(start, *read);
+    Node *next = startAfterUpdate(start, *read);
     next->result()->setName(start.result()->name());
     addResult(update, name, next->result());
     waitOf(start)->setOperand(0, argument);
@@ -52,7 +53,7 @@ private:
       read->erase();
   }
 
-  Node *startBehindUpdate(const Node &start, const Node &read) {
+  Node *startAfterUpdate(const Node &start, const Node &read) {
     Builder builder(update, update.front());
     if (Node *write = lastWriteOf(read.get<StateAttributes>().state.name)) {
       builder.setInsertionPointAfter(write);
@@ -101,6 +102,6 @@ llvm::Error run(Module &module, const PassContext &) {
 
 } // namespace
 
-const Pass carryFirstGather = {"carry_first_gather", Stage::async, Stage::async, true, run};
+const Pass prefetchAcrossSteps = {"prefetch_across_steps", Stage::async, Stage::async, true, run};
 
 } // namespace fsdpc

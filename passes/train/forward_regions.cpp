@@ -1,8 +1,8 @@
-#include "passes/train/forward_runs.h"
+#include "passes/train/forward_regions.h"
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
-#include "passes/support/section_runs.h"
+#include "passes/support/section_regions.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include <set>
@@ -12,9 +12,9 @@ namespace fsdpc {
 
 namespace {
 
-class RunCollector {
+class RegionCollector {
 public:
-  explicit RunCollector(Function &step) : step(step), module(*step.module()), runOf(sectionRuns(step)) {
+  explicit RegionCollector(Function &step) : step(step), module(*step.module()), regionOf(sectionRegions(step)) {
     for (const Node *node : step)
       for (const Value *operand : node->operands())
         if (const Parameter *parameter = node->section.phase == Phase::backward ? parameterOf(operand) : nullptr)
@@ -23,14 +23,14 @@ public:
       noteForwardOnly(*node);
   }
 
-  std::vector<ForwardRun> collect() const {
-    const size_t turn = lastForwardRun();
-    std::vector<ForwardRun> runs;
+  std::vector<ForwardRegion> collect() const {
+    const size_t turn = lastForwardRegion();
+    std::vector<ForwardRegion> runs;
     const Node *previous = nullptr;
     for (Node *node : step) {
-      if (!isOfUnit(*node) || runOf.lookup(node) == turn)
+      if (!isOfUnit(*node) || regionOf.lookup(node) == turn)
         continue;
-      if (!previous || runOf.lookup(previous) != runOf.lookup(node))
+      if (!previous || regionOf.lookup(previous) != regionOf.lookup(node))
         runs.emplace_back();
       previous = node;
       runs.back().nodes.push_back(node);
@@ -44,10 +44,10 @@ public:
 private:
   static bool isOfUnit(const Node &node) { return node.section.phase == Phase::forward && node.section.unit >= 0; }
 
-  size_t lastForwardRun() const {
+  size_t lastForwardRegion() const {
     for (const Node *node = step.back(); node; node = node->previous())
       if (isOfUnit(*node))
-        return runOf.lookup(node);
+        return regionOf.lookup(node);
     return 0;
   }
 
@@ -69,14 +69,14 @@ private:
   /// Other parts of forward, other units' derivatives and the runtime need the value itself.
   bool isOwnReader(const Node &node, const Node &user) const {
     return user.section.phase == Phase::backward ? user.section.unit == node.section.unit
-                                                 : runOf.lookup(&user) == runOf.lookup(&node);
+                                                 : regionOf.lookup(&user) == regionOf.lookup(&node);
   }
 
-  /// Parameters that are gathered together, whatever the strategy.
+  /// Key of parameters that are gathered together, whatever the strategy.
   using Kind = std::tuple<std::string, bool, bool>;
   static Kind kindOf(const Parameter &parameter) { return {parameter.unit, parameter.trainable, parameter.ignored}; }
 
-  /// The parameter that a value is, rounded or not; null for others.
+  /// The parameter that a value holds, rounded or not; null for other values.
   const Parameter *parameterOf(const Value *value) const {
     while (value->definer() && value->definer()->op() == Op::cast)
       value = value->definer()->operand(0);
@@ -84,7 +84,8 @@ private:
     return read && read->op() == Op::read ? module.parameter(read->get<StateAttributes>().state.name) : nullptr;
   }
 
-  /// To compute again from a parameter that no derivative reads, nor one that comes with it, would gather it again.
+  /// A recomputation that reads a parameter would gather it again, if neither that parameter nor one gathered with it
+  /// is read by a derivative.
   void noteForwardOnly(const Node &node) {
     if (node.resultCount() != 1)
       return;
@@ -97,13 +98,13 @@ private:
 
   Function &step;
   const Module &module;
-  const llvm::DenseMap<const Node *, size_t> runOf;
+  const llvm::DenseMap<const Node *, size_t> regionOf;
   std::set<Kind> gatheredAgain;
   llvm::DenseSet<const Value *> forwardOnly;
 };
 
 } // namespace
 
-std::vector<ForwardRun> forwardRuns(Function &step) { return RunCollector(step).collect(); }
+std::vector<ForwardRegion> forwardRegions(Function &step) { return RegionCollector(step).collect(); }
 
 } // namespace fsdpc

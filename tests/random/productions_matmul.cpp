@@ -11,7 +11,7 @@ double scaleOfSum(const Tensor &a, const Tensor &b, int64_t terms) {
   return a.scale * b.scale * std::sqrt(static_cast<double>(terms));
 }
 
-/// Samples (or rows of them) times a parameter; either may come transposed.
+/// Samples (or rows of them) times a parameter. Either may be transposed.
 std::optional<Tensor> timesParameter(GraphMaker &g) {
   int64_t inner = g.smallDim(), columns = g.smallDim();
   Tensor x = g.batchedFloat();
@@ -27,7 +27,7 @@ std::optional<Tensor> timesParameter(GraphMaker &g) {
   return g.make(Op::matmul, {x, w}, MatmulAttributes{transposeA, transposeB}, {batch, scaleOfSum(x, w, inner)});
 }
 
-/// A parameter times the columns that samples are, or times a matrix of each sample.
+/// A parameter times samples as columns, or times a matrix of each sample.
 std::optional<Tensor> parameterTimes(GraphMaker &g) {
   int64_t rows = g.smallDim(), inner = g.smallDim();
   bool isMatrix = g.random->chance(0.5), transposeA = g.random->chance(0.4), transposeB = g.random->chance(0.4);
@@ -95,7 +95,7 @@ Window randomWindow(GraphMaker &g, bool pooling) {
   return w;
 }
 
-/// Channels in front of what is along the axes.
+/// The shape with channels before the spatial dims.
 Shape withChannels(int64_t channels, llvm::ArrayRef<int64_t> spatial) {
   Shape shape = {channels};
   llvm::append_range(shape, spatial);
@@ -163,6 +163,6 @@ constexpr Production rows[] = {
 
 } // namespace
 
-llvm::ArrayRef<Production> productProductions() { return rows; }
+llvm::ArrayRef<Production> matmulProductions() { return rows; }
 
 } // namespace fsdpc
