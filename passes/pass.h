@@ -36,6 +36,7 @@ struct Pass {
   llvm::Error (*run)(Module &module, const PassContext &context);
   FunctionSet functions = {};                  ///< functions that `run` requires; the runner checks them
   std::array<llvm::StringRef, 2> results = {}; ///< results of micro_step that it requires; "": none
+  FunctionSet added = {};                      ///< functions that it adds; the module must not have them yet
 };
 
 } // namespace fsdpc

@@ -121,6 +121,9 @@ private:
     for (FunctionKind kind : allFunctionKinds)
       if (pass.functions.contains(kind) && !module.function(kind))
         return lacks("the function " + nameOf(kind));
+      else if (pass.added.contains(kind) && module.function(kind))
+        return llvm::createStringError("pass " + pass.name + " adds the function " + nameOf(kind) +
+                                       ", which the module already has");
     for (llvm::StringRef name : pass.results)
       if (!name.empty() && !resultValue(*module.function(FunctionKind::microStep), name))
         return lacks("a result '" + name + "' of micro_step");

@@ -407,6 +407,13 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass appendLoss = {"append_loss", Stage::graph, Stage::train, false, run, FunctionKind::forward};
+const Pass appendLoss = {"append_loss",
+                         Stage::graph,
+                         Stage::train,
+                         false,
+                         run,
+                         FunctionKind::forward,
+                         {},
+                         {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::evalStep}};
 
 } // namespace fsdpc

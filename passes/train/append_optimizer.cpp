@@ -8,16 +8,12 @@ namespace fsdpc {
 namespace {
 
 /// Parameters for which micro_step returns a gradient, with the gradient's type.
-llvm::Expected<std::vector<const Parameter *>> trainedParameters(const Module &module) {
+std::vector<const Parameter *> trainedParameters(const Module &module) {
   std::vector<const Parameter *> trained;
   const Function &step = *module.function(FunctionKind::microStep);
   for (const std::string &name : step.returnNode()->get<ReturnAttributes>().names)
-    if (llvm::StringRef parameter = name; parameter.consume_front(names::gradientPrefix)) {
+    if (llvm::StringRef parameter = name; parameter.consume_front(names::gradientPrefix))
       trained.push_back(module.parameter(parameter));
-      if (!trained.back())
-        return llvm::createStringError("micro_step returns '" + name + "', but there is no parameter '" + parameter +
-                                       "'");
-    }
   return trained;
 }
 
@@ -128,10 +124,7 @@ llvm::Error checkGuarded(llvm::ArrayRef<const Parameter *> trained) {
 llvm::Error run(Module &module, const PassContext &context) {
   OptimizerLayout layout = optimizerLayout(context.options.optimizer);
   addScalarStates(module, layout, context.options.optimizer);
-  llvm::Expected<std::vector<const Parameter *>> parameters = trainedParameters(module);
-  if (!parameters)
-    return parameters.takeError();
-  std::vector<const Parameter *> trained = byUnit(module, std::move(*parameters));
+  std::vector<const Parameter *> trained = byUnit(module, trainedParameters(module));
   if (layout.guard)
     if (llvm::Error error = checkGuarded(trained))
       return error;
@@ -149,6 +142,13 @@ llvm::Error run(Module &module, const PassContext &context) {
 
 } // namespace
 
-const Pass appendOptimizer = {"append_optimizer", Stage::train, Stage::train, false, run, FunctionKind::microStep};
+const Pass appendOptimizer = {"append_optimizer",
+                              Stage::train,
+                              Stage::train,
+                              false,
+                              run,
+                              FunctionKind::microStep,
+                              {},
+                              {FunctionKind::tapGradients, FunctionKind::update, FunctionKind::exportWeights}};
 
 } // namespace fsdpc

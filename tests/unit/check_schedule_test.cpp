@@ -281,7 +281,7 @@ TEST(CheckTranslation, ParametersLieWhereTheirSegmentSays) {
   EXPECT_THAT(translation(replaced(text, "offsets(0, 32)", "offsets(0, 36)")), StartsWith("(S8)"));
   EXPECT_THAT(translation(replaced(text, "@a.bias at 32 size 4", "@a.bias at 32 size 8")), StartsWith("(S8)"));
   EXPECT_THAT(translation(replaced(text, "@a.bias at 32 size 4", "@a.bias at 12 size 4")), StartsWith("(S8)"));
-  EXPECT_THAT(translation(replaced(text, ", @a.bias at 32 size 4", "")), HasSubstr("@a.bias lies in no segment"));
+  EXPECT_THAT(translation(replaced(text, ", @a.bias at 32 size 4", "")), HasSubstr("@a.bias is in no segment"));
   EXPECT_THAT(translation(replaced(text, "padded(32)", "padded(48)")), StartsWith("(S8)"));
   EXPECT_THAT(translation(replaced(text, "init(0.9)", "init(0.8)")), HasSubstr("initial value"));
 }

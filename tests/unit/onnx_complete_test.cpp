@@ -98,7 +98,7 @@ TEST(OnnxComplete, OtherReadersOfTheSecondTokenReadItToo) {
 TEST(OnnxComplete, ASecondTokenThatMayBeOneOfTwoParametersIsRefused) {
   ExportedModel model = twoTokens({"m.distillation_token", "m.mask_token"});
   model.output("cat", {2, 4, 3});
-  EXPECT_THAT(errorOf(model), testing::HasSubstr("'m.distillation_token' has no value of its own"));
+  EXPECT_THAT(errorOf(model), testing::HasSubstr("'m.distillation_token' was merged with a parameter of equal values"));
 }
 
 TEST(OnnxComplete, RowsThatOccurAgainAreRowsOfOneTable) {
@@ -231,7 +231,7 @@ TEST(OnnxComplete, EqualScalesOfOneModuleAreTwoParameters) {
 
 TEST(OnnxComplete, EqualScalesThatNothingTellsApartAreRefused) {
   EXPECT_THAT(errorOf(twoScales({"m.scale_1", "m.scale_2", "m.scale_3"})),
-              testing::HasSubstr("'m.scale_2' has no value of its own"));
+              testing::HasSubstr("'m.scale_2' was merged with a parameter of equal values"));
 }
 
 TEST(OnnxComplete, WhatWasComputedIsRefusedUnlessAccepted) {
