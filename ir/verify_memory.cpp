@@ -1,4 +1,5 @@
-// (V15) to (V17), (V19) to (V21): lifetime of memory, places, and the events that starts await.
+// (V15) to (V17), (V19) to (V22): lifetime of memory, offsets, host and device memory, and the events that starts
+// await.
 //
 // Frees are inserted in two steps: those of gathered buffers with the gathers (sharded), all others before planning
 // (async). Between passes a module has none of a kind or all of them. (V16) checks this. In the planned stage it
@@ -204,7 +205,7 @@ llvm::Error PlaceChecker::run() {
       return broken("V19", "state " + symbolText('@', state.name) + " has no place");
   for (const State &state : module.states)
     if ((state.place.space == Space::host) != state.onHost)
-      return broken("V22", "state " + symbolText('@', state.name) + " does not lie where it says");
+      return broken("V22", "state " + symbolText('@', state.name) + " is not in the memory that its declaration names");
   for (const Function *function : inCallOrder(module)) {
     for (const Argument &argument : function->arguments())
       if (argument.value->type().bytes() != 0 && !fits(argument.value->place, argument.value->type().bytes()))

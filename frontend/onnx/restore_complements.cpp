@@ -110,7 +110,7 @@ private:
     return source->isUniform();
   }
 
-  /// Compares bitwise: the rounded difference is the same on every machine.
+  /// Compares exactly: the rounded difference is the same on every machine.
   llvm::Expected<bool> isComplement(const onnx::TensorProto &parameter, const onnx::TensorProto &folded) const {
     if (shapeOf(parameter) != shapeOf(folded))
       return false;

@@ -1,7 +1,7 @@
 // The performance figures of a machine: compute rates of its ranks, and costs of collectives per kind of link.
 //
 // A table has a name and one of three origins: built in (common GPU nodes, and an unmeasured CPU), measured by `fsdpc
-// calibrate`, or a file (schema fsdpc.hardware/1, which `fsdpc calibrate` writes). Units: microseconds, bytes and
+// calibrate`, or a file (schema fsdpc.hardware/2, which `fsdpc calibrate` writes). Units: microseconds, bytes and
 // operations per microsecond (10^6 per microsecond = 10^12 per second).
 #pragma once
 
@@ -13,6 +13,9 @@
 #include <vector>
 
 namespace fsdpc {
+
+/// The format of a table in a file. Its number changes with the meaning of a member.
+inline constexpr llvm::StringLiteral hardwareSchema = "fsdpc.hardware/2";
 
 llvm::StringRef nameOf(ComputeClass computeClass);
 

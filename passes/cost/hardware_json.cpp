@@ -1,4 +1,4 @@
-// fsdpc.hardware/1: the table as text. Files are user input: every value is checked.
+// fsdpc.hardware/2: the table as text. Files are user input: every value is checked.
 #include "passes/cost/hardware.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -8,8 +8,6 @@
 namespace fsdpc {
 
 namespace {
-
-constexpr llvm::StringLiteral schemaName = "fsdpc.hardware/1";
 
 llvm::json::Object linkJson(const Link &link) {
   llvm::json::Array rates;
@@ -104,7 +102,7 @@ std::string toJson(const Hardware &hardware) {
                            {"overhead_us", rate.overheadMicroseconds}};
   }
   llvm::json::Object object{
-      {"schema", schemaName},
+      {"schema", hardwareSchema},
       {"name", hardware.name},
       {"ranks_per_node", hardware.ranksPerNode},
       {"host_runs_ahead", hardware.hostRunsAhead},
@@ -123,8 +121,9 @@ llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef sour
   if (!value)
     return llvm::createStringError(source + ": " + toString(value.takeError()));
   const llvm::json::Object *object = value->getAsObject();
-  if (!object || object->getString("schema").value_or("") != schemaName)
-    return llvm::createStringError(source + ": not a hardware table (schema " + schemaName + ")");
+  if (!object || object->getString("schema").value_or("") != hardwareSchema)
+    return llvm::createStringError(source + ": not a hardware table of schema " + hardwareSchema +
+                                   ", which fsdpc calibrate writes");
   Hardware hardware = *builtInHardware("cpu"); // defaults for omitted members
   Reader reader(source);
   hardware.name = object->getString("name").value_or("").str();

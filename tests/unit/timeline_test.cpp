@@ -307,7 +307,7 @@ TEST(Hardware, tablesReadBackAsTheyWereWritten) {
 
 TEST(Hardware, figuresThatMakeNoSenseAreRefused) {
   auto errorOf = [](const std::string &members) {
-    llvm::Expected<Hardware> table = readHardware("{\"schema\": \"fsdpc.hardware/1\"" + members + "}", "t.json");
+    llvm::Expected<Hardware> table = readHardware("{\"schema\": \"fsdpc.hardware/2\"" + members + "}", "t.json");
     return table ? "no error" : llvm::toString(table.takeError());
   };
   EXPECT_EQ(errorOf(""), "no error");
@@ -316,6 +316,9 @@ TEST(Hardware, figuresThatMakeNoSenseAreRefused) {
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": [{\"alpha_us\": -1}]}"),
             "t.json: network.alpha_us: a number of 0 or more is expected");
   EXPECT_EQ(errorOf(", \"network\": {\"rates\": []}"), "t.json: network.rates: at least one is needed");
+  llvm::Expected<Hardware> old = readHardware("{\"schema\": \"fsdpc.hardware/1\"}", "t.json");
+  EXPECT_EQ(llvm::toString(old.takeError()),
+            "t.json: not a hardware table of schema fsdpc.hardware/2, which fsdpc calibrate writes");
 }
 
 TEST(FitHardware, findsTheLineThroughSamples) {
