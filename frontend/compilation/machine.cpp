@@ -54,7 +54,8 @@ std::string calibrationPath() {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   llvm::SHA256 hasher;
-  hasher.update(hardwareSchema.str() + "\n" + std::string(host) + "\n" + processorName() + "\n" +
+  hasher.update(hardwareSchema);
+  hasher.update("\n" + std::string(host) + "\n" + processorName() + "\n" +
                 std::to_string(std::thread::hardware_concurrency()));
   return cacheFolder() + "/hardware-" + llvm::toHex(hasher.final(), true).substr(0, 16) + ".json";
 }
