@@ -280,7 +280,7 @@ llvm::Error PlaceChecker::checkAlias(const Node &node) {
   if (node.op() == Op::read) {
     const State &state = *stateOf(node);
     return isAt(node.result(), state.place, 0) ? llvm::Error::success()
-                                               : broken("V20", node, "a read aliases its state");
+                                               : broken("V20", node, "a read must be at the address of its state");
   }
   if (node.op() != Op::wait && !infoOf(node).has(aliasesOperand))
     return llvm::Error::success();

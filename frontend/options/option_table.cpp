@@ -58,8 +58,7 @@ constexpr OptionRow rows[] = {
     {"max_norm", real, "", "X", "optimizer", "clip the global norm of all gradients; default: not computed"},
     {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
      "after a loss or gradient norm that is not finite: error ends the run (exit 7), skip leaves out the step, "
-     "which "
-     "the log says, and with warn stderr too"},
+     "which the log says, and with warn stderr too"},
 
     {"trainable", text, "", "REGEX", "parameters", "train only parameters whose full names match"},
     {"frozen", text, "", "REGEX", "parameters", "do not train parameters whose full names match"},
@@ -102,8 +101,7 @@ constexpr OptionRow rows[] = {
      "dtype of the model's float outputs, for predict and the loss"},
     {"buffer_dtype", choice, "", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
      "dtype of float tables that do not train. fp32: ops that read one compute in fp32 and "
-     "rounds "
-     "the result; default: as other operands"},
+     "round the result; default: as other operands"},
     {"cast_forward_inputs", boolean, "true", "", "sharding",
      "round float inputs to the param_dtype first; off: ops without parameters compute in fp32, and inputs "
      "are rounded where they meet a parameter (torch then refuses to mix types)"},
@@ -115,8 +113,7 @@ constexpr OptionRow rows[] = {
     {"offload_optimizer", boolean, "false", "", "sharding",
      "keep optimizer state in host memory; copy it to the device and back around each unit's step"},
     {"offload_share", real, "", "0..1", "sharding",
-     "fraction of what the three options above offload, first units first; default: all, "
-     "or "
+     "fraction of what the three options above offload, first units first; default: all, or "
      "as little as memory_budget needs"},
     {"loss_scale", real, "0", "X", "sharding", "fp16: factor of the loss; 0: dynamic"},
     {"initial_scale_power", integer, "16", "N", "sharding", "fp16: initial dynamic loss scale, 2^N"},
@@ -125,8 +122,7 @@ constexpr OptionRow rows[] = {
     {"min_loss_scale", real, "1", "X", "sharding", "fp16: lower bound; an overflow at it counts as not finite"},
     {"deterministic", choice, "off", "off|strategy|world|false=off|true=strategy", "sharding",
      "strategy (if no value is given): bitwise identical for every strategy, prefetch and bucket choice; world: for "
-     "every "
-     "number of ranks too, sample by sample, which costs time",
+     "every number of ranks too, sample by sample, which costs time",
      false, "strategy"},
     {"memory_budget", text, "", "BYTES", "sharding",
      "per rank, e.g. 16GiB; a larger plan is refused, with options that reduce it"},

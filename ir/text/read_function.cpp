@@ -6,10 +6,6 @@
 namespace fsdpc::text {
 
 namespace {
-constexpr FunctionKind functionKinds[] = {FunctionKind::forward,      FunctionKind::prologue, FunctionKind::microStep,
-                                          FunctionKind::tapGradients, FunctionKind::update,   FunctionKind::evalStep,
-                                          FunctionKind::exportWeights};
-
 llvm::SmallVector<llvm::StringRef> opNames() {
   llvm::SmallVector<llvm::StringRef> names;
   for (Op op : allOps())
@@ -19,10 +15,10 @@ llvm::SmallVector<llvm::StringRef> opNames() {
 } // namespace
 
 bool Reader::readFunction() {
-  const auto *kind = llvm::find_if(functionKinds, [&](FunctionKind kind) {
+  const auto *kind = llvm::find_if(allFunctionKinds, [&](FunctionKind kind) {
     return token.kind == Token::Kind::global && token.text.drop_front() == nameOf(kind);
   });
-  if (kind == std::end(functionKinds))
+  if (kind == std::end(allFunctionKinds))
     return failHere("expected @forward, @prologue, @micro_step, @tap_gradients, @update, @eval_step or @export");
   if (module->function(*kind))
     return failHere("function " + token.text + " is defined twice");

@@ -48,7 +48,7 @@ llvm::Error LayoutCheck::checkSlots(const State &segment) {
       return wrong(segment, "has the slot of '" + slot.parameter + "' outside, or over the slot before it");
     end = slot.offsetElements + slot.elements;
     if (!homes.try_emplace(slot.parameter, &segment).second)
-      return wrong(segment, "holds '" + slot.parameter + "', which is at another address too");
+      return wrong(segment, "holds '" + slot.parameter + "', which another segment holds too");
   }
   return llvm::Error::success();
 }

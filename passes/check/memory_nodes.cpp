@@ -231,7 +231,7 @@ llvm::Error MemoryWalk::runRead(const Node &node) {
                    "the memory of the state already holds its next version, by '" + textOf(*buffer.overwrittenBy) +
                        "'");
     if (!(node.result()->place == buffer.place) || node.result()->type().bytes() != buffer.bytes)
-      return fault(Fault::wrongPlace, node, "a read aliases its state");
+      return fault(Fault::wrongPlace, node, "a read must be at the address of its state");
     holding = {found->second, buffer.version, buffer.writtenAt};
     if (buffer.writtenBy >= 0)
       holding.arrived = memory.clocks.endOf(buffer.writtenBy);

@@ -105,11 +105,10 @@ void compareRows(const std::vector<TraceRow> &all, std::size_t i, const Collecti
     const auto record = trace.at(row.sequence);
     const std::string what =
         (record ? inWords(*record) + ", " : "") + "collective " + std::to_string(row.sequence) + " of the run";
-    Failure failure(ExitCode::disagreement, "rank " + std::to_string(other) +
-                                                (sameCollective ? " has a result that differs from that of rank "
-                                                                : " reached another collective than rank ") +
-                                                std::to_string(rank) + (sameCollective ? " as the result of " : ": ") +
-                                                what);
+    Failure failure(ExitCode::disagreement,
+                    "rank " + std::to_string(other) +
+                        (sameCollective ? " has another result than rank " : " reached another collective than rank ") +
+                        std::to_string(rank) + ": " + what);
     failure.details = (record ? closingDetails(*record) + " " : "") + "other=" + std::to_string(other);
     throw failure;
   }

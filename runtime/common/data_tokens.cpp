@@ -41,8 +41,8 @@ TokenRange readTokenRange(const InputFile &file, bool headerless) {
   if (!headerless)
     throw Failure(ExitCode::corrupt, file.path() + ": byte 0: not the magic of a token file (20240520 or 20240801)");
   if (file.sizeBytes() % 2 != 0)
-    throw Failure(ExitCode::corrupt,
-                  file.path() + ": " + std::to_string(file.sizeBytes()) + " bytes are not a multiple of uint16 tokens");
+    throw Failure(ExitCode::corrupt, file.path() + ": " + std::to_string(file.sizeBytes()) +
+                                         " bytes are not a multiple of 2, the size of a uint16 token");
   return {ElementType::u16, 0, file.sizeBytes() / 2};
 }
 

@@ -215,8 +215,7 @@ TEST(Agreement, ResultsThatRanksHaveInCommonHaveTheSameBits) {
   EXPECT_FALSE(compared(3, 7, "reduce_scatter"));
   const auto bits = compared(3, 7, "all_reduce");
   ASSERT_TRUE(bits);
-  EXPECT_STREQ(bits->what(), "rank 1 has a result that differs from that of rank 0 as the result of all_reduce of a, "
-                             "collective 290 of the run");
+  EXPECT_STREQ(bits->what(), "rank 1 has another result than rank 0: all_reduce of a, collective 290 of the run");
   EXPECT_EQ(bits->details, "unit=a seq=290 op=all_reduce other=1");
   const auto order = compared(2, 8, "all_reduce");
   ASSERT_TRUE(order);
