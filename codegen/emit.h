@@ -69,10 +69,10 @@ struct EmitInfo {
   /// runs.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
   int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
-  CudaGraph cudaGraph = CudaGraph::automatic; ///< unless the program's --cuda_graph overrides it
-  Streams streams = Streams::automatic;       ///< unless the program's --streams overrides it
-  bool allowTf32 = false;                     ///< cuda: f32 matmuls may round their operands to tf32
-  bool tune = false;                          ///< cuda: matmuls use the algorithm that measured fastest
+  CudaGraph stepReplay = CudaGraph::automatic; ///< unless the program's --cuda_graph overrides it
+  Streams streams = Streams::automatic;        ///< unless the program's --streams overrides it
+  bool allowRoundedOperands = false;           ///< cuda: f32 matmuls may round their operands to tf32
+  bool tune = false;                           ///< cuda: matmuls use the algorithm that measured fastest
   NonFinite nonFinite = NonFinite::error;
   bool nodeRanges = false;   ///< cuda: every statement names its node, for NVIDIA's profilers
   bool poisonsFreed = false; ///< the test build: freed memory is filled with bytes that are not a number

@@ -3,7 +3,7 @@
 
 No source has an identifier that renames.tsv (old, tab, new) renamed. No identifier, read as words, and no string literal has a phrase
 of phrases.tsv (phrase, tab, what to write instead). Text of tests is free of the second rule: tests quote models, and say what
-went wrong with them. Exits 1 with a line for each violation.
+went wrong with them. Sources of runtime/common name no target: they may only ask which compiler reads them. Exits 1 with a line for each violation.
 """
 import pathlib, re, subprocess, sys
 
@@ -40,6 +40,12 @@ def violations(text, renames, phrases, is_product):
             yield match.start(), f"'{found[0]}' in {token[:60]}: write '{phrases[found[0]]}'"
 
 
+def targets_named(text):
+    """(offset, what is wrong) where a source for every target names one."""
+    for match in re.finditer(r"cuda\w*|cublas\w*|nccl\w*|\b(cpu|gpu) target", re.sub(r"__CUDA\w+|<cuda_fp16.h>", lambda word: "_" * len(word[0]), text), re.I):
+        yield match.start(), f"'{match[0]}' in a source for every target"
+
+
 def main():
     paths = [pathlib.Path(path) for path in sys.argv[1:]]
     if not paths:
@@ -52,7 +58,8 @@ def main():
         text = path.read_text(errors="replace")
         name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         is_product = path.suffix in (".h", ".cpp", ".cu", ".cuh", ".def") and not name.startswith("tests/")
-        for offset, what in violations(text, renames, phrases, is_product):
+        named = targets_named(text) if is_product and name.startswith("runtime/common/") else ()
+        for offset, what in [*violations(text, renames, phrases, is_product), *named]:
             print(f"{name}:{text.count(chr(10), 0, offset) + 1}: {what}")
             failed += 1
     return 1 if failed else 0

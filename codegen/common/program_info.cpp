@@ -301,10 +301,10 @@ std::string InfoWriter::programInfo() const {
       .text("functions", "programFunctions")
       .number("threads", info.threads, 0)
       .text("streams", cppString(spelled(info.streams)))
-      .text("cudaGraph", cppString(spelled(info.cudaGraph)))
+      .text("stepReplay", cppString(spelled(info.stepReplay)))
       .real("peakStepMicroseconds", info.peakStepMicroseconds);
-  if (info.allowTf32)
-    fields.text("allowTf32", "true");
+  if (info.allowRoundedOperands)
+    fields.text("allowRoundedOperands", "true");
   if (info.tune)
     fields.text("tune", "true");
   if (info.nonFinite != NonFinite::error)

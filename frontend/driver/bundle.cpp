@@ -90,12 +90,12 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
   info.streams = *choiceFrom<Streams>(values.text("streams"));
-  info.allowTf32 = values.flag("allow_tf32");
+  info.allowRoundedOperands = values.flag("allow_tf32");
   info.tune = values.flag("tune");
   info.nonFinite = *choiceFrom<NonFinite>(values.text("nonfinite"));
   info.nodeRanges = values.flag("node_ranges");
   info.poisonsFreed = values.text("test_build") != "off";
-  info.cudaGraph = *choiceFrom<CudaGraph>(values.text("cuda_graph"));
+  info.stepReplay = *choiceFrom<CudaGraph>(values.text("cuda_graph"));
   info.peakStepMicroseconds = peakStepMicroseconds(module, compilation.machine.predicting.hardware);
   info.labels = facts.labels;
   info.shiftedLabels = facts.shiftedLabels;

@@ -1,6 +1,6 @@
 // Guards of an update: the exact norm of all gradients, clipping, whether the step is applied, and the next loss scale.
-// Each target implements them (runtime/cpu/kernels/guard.cpp, runtime/cuda/kernels/guard.cu) with the arithmetic of
-// runtime/common/exact_sum.h, which also defines accumulators.
+// Each target implements them (kernels/guard) with the arithmetic of runtime/common/exact_sum.h, which also defines
+// accumulators.
 #pragma once
 
 #include "runtime/common/address.h"

@@ -4,7 +4,7 @@
 // type G is the parameter's type or, for float parameters, a 16-bit type. A guard in the scalars scales the gradient or
 // skips the step. With `copy`, the same pass also stores the new parameter in 16 bits, for the next gather.
 //
-// Used by the cpu target, and by any target whose optimizer state is in host memory.
+// Used where optimizer state is in host memory.
 #pragma once
 
 #include "runtime/common/address.h"

@@ -205,7 +205,7 @@ struct MatmulShape {
   bool transposeA = false, transposeB = false;
   bool oneA = false, oneB = false;
   bool bias = false; ///< of the result's type, added before the sum is rounded; not with k = 0
-  /// Element types of both operands and of the result. The cpu target supports f32 only.
+  /// Element types of both operands and of the result. A target may support f32 only.
   DType elements = DType::f32, result = DType::f32;
 };
 

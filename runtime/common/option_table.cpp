@@ -2,7 +2,9 @@
 
 namespace fsdpc::rt {
 
-std::span<const OptionRow> optionTable() {
+namespace {
+
+std::span<const OptionRow> commonOptions() {
   using O = Options;
   static constexpr OptionRow rows[] = {
       {"train_data", "GLOB", &O::trainData, "training data: safetensors, llm.c tokens, IDX, or x=A.npy,labels=B.npy"},
@@ -41,8 +43,6 @@ std::span<const OptionRow> optionTable() {
       {"time_matmuls", "", &O::timeMatmuls, "after each step, run its matmuls again, alone (matmul_ms)"},
       {"threads", "T", &O::threads, "compute threads per rank; default: cores / ranks of this machine", 1},
       {"streams", "auto|inline|threads", &O::streams, "where collectives run; default: as compiled"},
-      {"cuda_graph", "on|off|auto", &O::cudaGraph,
-       "cuda: from the second step on, replay the step as one graph; default: as compiled"},
       {"init_timeout_seconds", "N", &O::initTimeoutSeconds,
        "the run ends if no rank progresses for so long in start-up and saving", 1},
       {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "the same in data, steps and evaluation", 1},
@@ -54,6 +54,17 @@ std::span<const OptionRow> optionTable() {
       {"help", "", &O::help, "this text"},
       {"version", "", &O::version, "the model, and the fsdpc version that compiled it"},
   };
+  return rows;
+}
+
+} // namespace
+
+std::span<const OptionRow> optionTable() {
+  static const std::vector<OptionRow> rows = [] {
+    std::vector<OptionRow> all(commonOptions().begin(), commonOptions().end());
+    all.insert(all.end(), targetOptions().begin(), targetOptions().end());
+    return all;
+  }();
   return rows;
 }
 

@@ -247,7 +247,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
   if (!options.seed)
     options.seed = static_cast<std::int64_t>(program.seed);
   options.streams = options.streams.empty() ? program.streams : options.streams;
-  options.cudaGraph = options.cudaGraph.empty() ? program.cudaGraph : options.cudaGraph;
+  options.stepReplay = options.stepReplay.empty() ? program.stepReplay : options.stepReplay;
   return options;
 }
 

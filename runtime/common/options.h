@@ -52,8 +52,8 @@ struct Options {
   bool memoryReport = false;
   bool timeMatmuls = false;
   std::optional<std::int64_t> threads;
-  std::string streams;   ///< default: as compiled
-  std::string cudaGraph; ///< default: as compiled
+  std::string streams;    ///< default: as compiled
+  std::string stepReplay; ///< default: as compiled; set by a target's own option
   std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
   std::string debugCollectives = "sequence";
@@ -80,6 +80,10 @@ struct OptionRow {
   std::int64_t minimum = 0; ///< for integer options
 };
 
+/// The options of this program's target alone. Each target defines it next to its `Platform`.
+std::span<const OptionRow> targetOptions();
+
+/// The options of every program, then those of its target.
 std::span<const OptionRow> optionTable();
 
 /// Throws Failure{usage}, the same on every rank, for unknown names, bad values and meaningless combinations.

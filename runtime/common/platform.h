@@ -9,6 +9,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/heartbeat.h"
+#include "runtime/common/json.h"
 #include "runtime/common/program.h"
 
 #include <cstdint>
@@ -33,7 +34,7 @@ enum class DebugCollectives : std::uint8_t {
 };
 
 /// Whether the device replays the training step as one graph.
-enum class CudaGraph : std::uint8_t {
+enum class StepReplay : std::uint8_t {
   automatic, ///< if the step can be captured
   on,        ///< if capture fails, the run ends with Failure{internal}
   off,
@@ -54,7 +55,7 @@ struct PlatformOptions {
   Pulse *pulse = nullptr;      ///< receives the heartbeats and traces of collectives
   DebugCollectives debug = DebugCollectives::sequence;
   SlowLink slowLink;
-  CudaGraph cudaGraph = CudaGraph::automatic;
+  StepReplay stepReplay = StepReplay::automatic;
 };
 
 /// Accumulated since the last `takeCommunicationTimes`, on this rank.
@@ -65,8 +66,8 @@ struct CommunicationTimes {
   std::optional<double> skewMicroseconds = 0;
 };
 
-/// Memory of a rank outside its arenas: libraries, feeding, logging, gradients kept to be saved, MPI or NCCL. It is
-/// measured, because it is not planned. Negative: unknown.
+/// Memory of a rank outside its arenas: libraries (those of communication too), feeding, logging, gradients kept to be
+/// saved. It is measured, because it is not planned. Negative: unknown.
 struct OutsidePlan {
   std::int64_t bytes = -1; ///< in the planned memory: the device's, or the host's if the host is the device
   std::optional<std::int64_t> hostBytes; ///< in host memory if the device has its own
@@ -103,7 +104,7 @@ public:
   /// Called after the step's result has been read. If the step was measured, waits for its end and keeps its times.
   virtual void finishStep() {}
   /// Returns decisions of the platform since the last call, as one line for the log; nullopt if there are none.
-  virtual std::optional<std::string> takeNotice() { return std::nullopt; }
+  virtual std::optional<JsonObject> takeNotice() { return std::nullopt; }
 
   virtual void barrier() = 0;
   /// Collective, called once, after the program's `start`. Ranks agree on the objects that were created there.

@@ -12,7 +12,7 @@ inline constexpr int poisonByte = 0xff;
 /// FSDPC_POISON=off leaves freed memory unchanged, so that one program can run both ways. Read once.
 bool poisonsFreedMemory();
 
-/// Fills `bytes` at `place`, in program order: on cuda on the compute stream. Implemented by each target.
+/// Fills `bytes` at `place`, in program order. Implemented by each target.
 void poison(const Context &context, Place place, std::int64_t bytes);
 
 } // namespace fsdpc::rt

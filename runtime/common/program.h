@@ -35,7 +35,7 @@ constexpr std::int64_t byteSize(DType dtype) {
 }
 
 /// The memory spaces of the plan. Offsets in `window` are the same on every rank, and peers may read it. `host` is host
-/// memory; on the cpu target it is a separate arena for data that a device would not hold.
+/// memory; if the device is the host, it is a separate arena for data that another device would not hold.
 enum class Space : std::uint8_t { privateSpace, window, host };
 
 struct Place {
@@ -285,15 +285,15 @@ struct ProgramInfo {
   double predictedStepMicroseconds;
   double predictedExposedMicroseconds;
   Functions functions;
-  std::int64_t threads = 0;       ///< compute threads per rank, the default of --threads; 0: cores / ranks
-  const char *streams = "auto";   ///< "auto", "inline" or "threads": where collectives run, the default of --streams
-  const char *cudaGraph = "auto"; ///< "auto", "on" or "off", the default of --cuda_graph
+  std::int64_t threads = 0;        ///< compute threads per rank, the default of --threads; 0: cores / ranks
+  const char *streams = "auto";    ///< "auto", "inline" or "threads": where collectives run, the default of --streams
+  const char *stepReplay = "auto"; ///< "auto", "on" or "off": PlatformOptions::stepReplay, unless an option sets it
   /// The time of the step's matmuls, convolutions and attention at the peak rate of the device that the program was
   /// compiled for; 0: unknown.
   double peakStepMicroseconds = 0;
-  bool allowTf32 = false;          ///< cuda: operands of f32 matmuls and convolutions may be rounded to tf32
-  bool tune = false;               ///< cuda: matmuls use the fastest measured algorithm (runtime/cuda/tuning.h)
-  const char *nonFinite = "error"; ///< "error", "skip" or "warn": the reaction to a non-finite loss or norm
+  bool allowRoundedOperands = false; ///< f32 matmuls and convolutions may round their operands to fewer bits
+  bool tune = false;                 ///< matmuls use the algorithm that measured fastest
+  const char *nonFinite = "error";   ///< "error", "skip" or "warn": the reaction to a non-finite loss or norm
   /// Optimizers run inside microStep, so tapGradients reads only stashed gradients (Context::stash).
   bool stashesGradients = false;
 };

@@ -189,15 +189,10 @@ PlatformOptions platformOptions(const ProgramInfo &program, const Options &optio
   result.streams = options.streams == "inline"    ? StreamMode::inlined
                    : options.streams == "threads" ? StreamMode::threads
                                                   : StreamMode::automatic;
-  result.cudaGraph = options.cudaGraph == "on"    ? CudaGraph::on
-                     : options.cudaGraph == "off" ? CudaGraph::off
-                                                  : CudaGraph::automatic;
+  result.stepReplay = options.stepReplay == "on"    ? StepReplay::on
+                      : options.stepReplay == "off" ? StepReplay::off
+                                                    : StepReplay::automatic;
   return result;
-}
-
-void requireDevice(const Options &options) {
-  if (options.cudaGraph != "auto")
-    throw Failure(ExitCode::usage, "--cuda_graph: changes nothing for a program of the cpu target", true);
 }
 
 /// Rejects options that so far need a platform with host streams.
@@ -209,8 +204,7 @@ void requireHostStreams(const Options &options) {
        options.slowLinkMicroseconds > 0 || options.slowLinkBytesPerMicrosecond > 0}};
   for (const auto &[name, isWanted] : wanted)
     if (isWanted)
-      throw Failure(ExitCode::usage, "--" + std::string(name) + ": programs of the cuda target do not have it yet",
-                    true);
+      throw Failure(ExitCode::usage, "--" + std::string(name) + ": programs of this target do not have it yet", true);
 }
 
 void work(const Job &job, Inputs &inputs) {
@@ -263,7 +257,8 @@ void runProgram(const ProgramInfo &program, const Options &options, Platform &pl
       checkOutputs(program, options);
   });
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
-  context.memory ? requireHostStreams(options) : requireDevice(options);
+  if (context.memory)
+    requireHostStreams(options);
   agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;

@@ -161,8 +161,8 @@ void Trainer::step(std::int64_t step) {
     job.context.profile->endStep();
   const double microseconds = microsecondsBetween(begin, Clock::now());
   window.microseconds += microseconds;
-  if (const std::optional<std::string> notice = job.platform.takeNotice())
-    job.log.write(JsonObject().addRaw("cuda_graph", *notice));
+  if (const std::optional<JsonObject> notice = job.platform.takeNotice())
+    job.log.write(*notice);
   if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
     ++window.measuredSteps;
     window.measuredMicroseconds += microseconds;

@@ -1,3 +1,4 @@
+#include "runtime/common/options.h"
 #include "runtime/common/process_memory.h"
 #include "runtime/common/recompile_line.h"
 #include "runtime/common/thread.h"
@@ -46,6 +47,8 @@ void reportArena(const char *name, const ProgramInfo &program, Space space, cons
 }
 
 } // namespace
+
+std::span<const OptionRow> targetOptions() { return {}; }
 
 std::unique_ptr<Platform> startPlatform(int &argc, char **&argv) {
   int provided = MPI_THREAD_SINGLE;

@@ -2,6 +2,7 @@
 
 #include "runtime/common/agreement.h"
 #include "runtime/common/json.h"
+#include "runtime/common/options.h"
 #include "runtime/common/process_memory.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/index_faults.h"
@@ -57,7 +58,7 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.target = &device;
   // A single rank waits for no other, so its device has no time limit.
   device.timeoutSeconds = worldSize() > 1 ? options.timeoutSeconds : std::numeric_limits<double>::infinity();
-  device.allowsTf32 = program.allowTf32;
+  device.allowsTf32 = program.allowRoundedOperands;
   const auto microSteps = static_cast<std::size_t>(program.gradientAccumulationSteps);
   sectionCount = program.sections.size() * microSteps;
   collectiveCount = programCollectives().size() * microSteps;
@@ -79,7 +80,7 @@ Context &CudaPlatform::openArenas(const ProgramInfo &program, const PlatformOpti
   context.memory = memory.get();
   ranges = std::make_unique<SectionRanges>(program, device);
   context.observer = ranges.get();
-  cudaGraph = options.cudaGraph;
+  stepReplay = options.stepReplay;
   return context;
 }
 
@@ -120,7 +121,7 @@ std::unique_ptr<StepTape> CudaPlatform::makeTape() const {
 /// The first step is called directly, since libraries initialize at first use. So is a step after an evaluation that
 /// dropped the gather which the previous step had started for it.
 void CudaPlatform::runStep(const std::function<void()> &step, const std::function<void()> &feeds, bool isMeasured) {
-  if (cudaGraph == CudaGraph::off || !isWarm || device.leftoversDiscarded)
+  if (stepReplay == StepReplay::off || !isWarm || device.leftoversDiscarded)
     return callStep(step, isMeasured);
   feedAs(Feeding::ahead, feeds);
   Replay &replay = isMeasured ? timed : plain;
@@ -129,7 +130,7 @@ void CudaPlatform::runStep(const std::function<void()> &step, const std::functio
       replay.tape = makeTape();
     feedAs(Feeding::copies, [&] { captureStep(replay, step); });
   }
-  if (cudaGraph == CudaGraph::off)
+  if (stepReplay == StepReplay::off)
     callStep(step, isMeasured);
   else
     launch(replay);
@@ -184,13 +185,13 @@ void CudaPlatform::captureStep(Replay &replay, const std::function<void()> &step
   const std::optional<std::string> why = graph->capture(step);
   device.tape = nullptr;
   agreed(*this, [&] {
-    if (why && cudaGraph == CudaGraph::on)
+    if (why && stepReplay == StepReplay::on)
       throw Failure(ExitCode::internal, "--cuda_graph on: the step cannot be captured: " + *why);
   });
   if (maxOverRanks(why.has_value()) == 0)
     replay.graph = std::move(graph);
   else
-    cudaGraph = CudaGraph::off;
+    stepReplay = StepReplay::off;
   reportGraph(replay, why);
 }
 
@@ -204,7 +205,15 @@ void CudaPlatform::reportGraph(const Replay &replay, const std::optional<std::st
     line.add("nodes", replay.graph->nodes());
   else
     line.add("why", why.value_or("another rank could not capture it"));
-  notice = line.str();
+  notice = JsonObject().addRaw("cuda_graph", line.str());
+}
+
+std::span<const OptionRow> targetOptions() {
+  static constexpr OptionRow rows[] = {
+      {"cuda_graph", "on|off|auto", &Options::stepReplay,
+       "from the second step on, replay the step as one graph; default: as compiled"},
+  };
+  return rows;
 }
 
 void CudaPlatform::checkIndices() { requireNoIndexFault(device); }

@@ -27,7 +27,7 @@ public:
   void feed(const std::function<void()> &fill) override;
   void checkIndices() override;
   void finishStep() override;
-  std::optional<std::string> takeNotice() override { return std::exchange(notice, std::nullopt); }
+  std::optional<JsonObject> takeNotice() override { return std::exchange(notice, std::nullopt); }
   void barrier() override;
   void broadcast(void *data, std::int64_t bytes) override;
   std::int64_t maxOverRanks(std::int64_t value) override;
@@ -79,14 +79,14 @@ private:
   std::unique_ptr<SectionRanges> ranges;
   std::size_t sectionCount = 0, collectiveCount = 0; ///< of a step, over all its micro-steps
   Feeding feeding = Feeding::direct;
-  CudaGraph cudaGraph = CudaGraph::off;
+  StepReplay stepReplay = StepReplay::off;
   Replay plain, timed;
   std::unique_ptr<StepTape> calledTape; ///< of measured steps that are called, not replayed
   StepTape *unread = nullptr;           ///< the tape that measured the last step
   bool isWarm = false;                  ///< libraries have been used, hence set up
   bool mustJoin = true;                 ///< streams must join before a called step: after stores, or a replay
   std::optional<CommunicationTimes> times;
-  std::optional<std::string> notice;
+  std::optional<JsonObject> notice;
   std::int64_t privateBytes = 0, windowBytes = 0, hostBytes = 0;
   std::int64_t freeBytesBefore = 0; ///< of the device, just before the arenas were mapped
 };
