@@ -47,12 +47,12 @@ std::unique_ptr<SafetensorsWriter> openPredictions(std::vector<PredictedOutput> 
 Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit)
     : job(job), feeder(feeder),
       sampler(feeder.samples(), job.evaluationLayout(), /*shuffle=*/false, /*dropLast=*/false, 0),
-      batchCount(std::min(sampler.batchesPerEpoch(), batchLimit.value_or(sampler.batchesPerEpoch()))),
+      batchCount(std::min(sampler.batchesFrom(0), batchLimit.value_or(sampler.batchesFrom(0)))),
       rows(static_cast<std::size_t>(job.program.microBatchSize)) {
   if (!job.program.functions.evalStep)
     throw Failure(ExitCode::usage, "this program has no evaluation step");
   const std::int64_t globalBatch = job.evaluationLayout().globalBatch();
-  if (sampler.samplesInBatch(batchCount - 1) < globalBatch && !feeder.hasSampleWeight())
+  if (sampler.samplesInBatch((batchCount - 1) * globalBatch) < globalBatch && !feeder.hasSampleWeight())
     throw Failure(ExitCode::usage, feeder.source() + ": " + std::to_string(feeder.samples()) +
                                        " samples do not fill batches of " + std::to_string(globalBatch) +
                                        ", and this program cannot leave samples out");
@@ -62,7 +62,7 @@ void Evaluator::runBatch(std::int64_t batch) {
   job.pulse.enter(Phase::evaluation);
   {
     const StepScope scope(StepPart::feeding);
-    sampler.rows(batch, 0, rows);
+    sampler.rows(batch * sampler.globalBatch(), 0, rows);
     feeder.fill(job.context, rows);
   }
   const StepScope scope;
@@ -123,7 +123,7 @@ void Predictor::run() {
   std::int64_t done = 0;
   for (std::int64_t batch = 0; batch < evaluator.batches(); ++batch) {
     evaluator.runBatch(batch);
-    const std::int64_t samples = evaluator.order().samplesInBatch(batch);
+    const std::int64_t samples = evaluator.order().samplesInBatch(done);
     for (const PredictedOutput &output : outputs) {
       const std::int64_t bytes = output.rowBytes * job.program.microBatchSize;
       job.platform.gatherToRoot(readArena(job.context, output.result->place, bytes), bytes,

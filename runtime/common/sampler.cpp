@@ -27,9 +27,10 @@ Sampler::Sampler(std::int64_t samples, BatchLayout layout, bool shuffle, bool dr
     order.resize(static_cast<std::size_t>(samples));
 }
 
-std::int64_t Sampler::batchesPerEpoch() const {
+std::int64_t Sampler::batchesFrom(std::int64_t sample) const {
   const std::int64_t batch = layout.globalBatch();
-  return dropLast ? samples / batch : (samples + batch - 1) / batch;
+  const std::int64_t rest = samples - sample;
+  return dropLast ? rest / batch : (rest + batch - 1) / batch;
 }
 
 void Sampler::startEpoch(std::int64_t epoch) {
@@ -38,10 +39,9 @@ void Sampler::startEpoch(std::int64_t epoch) {
     std::swap(order[i - 1], order[boundedRandom(i, static_cast<std::uint64_t>(epoch), seed, i)]);
 }
 
-void Sampler::rows(std::int64_t batch, int microStep, std::span<std::int64_t> rows) const {
-  const std::int64_t first = batch * layout.globalBatch() + layout.firstRow(microStep);
+void Sampler::rows(std::int64_t first, int microStep, std::span<std::int64_t> rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::int64_t position = first + static_cast<std::int64_t>(i);
+    const std::int64_t position = first + layout.firstRow(microStep) + static_cast<std::int64_t>(i);
     if (position >= samples)
       rows[i] = padding;
     else
@@ -49,8 +49,8 @@ void Sampler::rows(std::int64_t batch, int microStep, std::span<std::int64_t> ro
   }
 }
 
-std::int64_t Sampler::samplesInBatch(std::int64_t batch) const {
-  return std::min(layout.globalBatch(), samples - batch * layout.globalBatch());
+std::int64_t Sampler::samplesInBatch(std::int64_t first) const {
+  return std::min(layout.globalBatch(), samples - first);
 }
 
 } // namespace fsdpc::rt

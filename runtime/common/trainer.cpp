@@ -33,8 +33,8 @@ ScheduleKind scheduleKind(const std::string &name) {
   return name == "step" ? ScheduleKind::step : ScheduleKind::constant;
 }
 
-std::int64_t countSteps(const Options &options, std::int64_t stepsPerEpoch) {
-  const std::int64_t byEpochs = options.epochs ? *options.epochs * stepsPerEpoch : options.steps.value_or(0);
+std::int64_t countSteps(const Options &options, const TrainingOrder &order) {
+  const std::int64_t byEpochs = options.epochs ? order.stepsUntil(*options.epochs) : options.steps.value_or(0);
   return std::min(byEpochs, options.steps.value_or(byEpochs));
 }
 
@@ -103,15 +103,15 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
     : job(job), feeder(training), validation(validation), fixedBatch(!job.options.batch.empty()),
       sampler(training.samples(), job.layout(), job.options.shuffle, job.options.dropLast,
               static_cast<std::uint64_t>(job.options.seed.value_or(0))),
-      stepsPerEpoch(sampler.batchesPerEpoch()), total(countSteps(job.options, stepsPerEpoch)),
-      schedule(makeSchedule(job.options, total, stepsPerEpoch)),
+      order(sampler, 0, {}, fixedBatch), total(countSteps(job.options, order)),
+      schedule(makeSchedule(job.options, total, order.stepsPerEpoch())),
       progress(progressStyle(job.options.progress, job.context.rank), total),
       rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
       tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
       lossScale(initialLossScale(job.program)) {
   if (fixedBatch)
     checkFixedBatch(job, feeder);
-  if (stepsPerEpoch == 0)
+  if (order.stepsPerEpoch() == 0)
     throw Failure(ExitCode::corrupt, feeder.source() + ": " + std::to_string(feeder.samples()) +
                                          " samples do not fill one global batch of " +
                                          std::to_string(job.layout().globalBatch()) + " (see --no_drop_last)");
@@ -122,9 +122,9 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
 void Trainer::run() {
   peakBytes = job.platform.maxOverRanks(job.platform.mappedArenaBytes());
   for (std::int64_t i = 1; i <= total; ++i) {
-    if ((i - 1) % stepsPerEpoch == 0) {
+    if (const TrainingOrder::Batch batch = order.at(i); batch.beginsEpoch) {
       if (!fixedBatch)
-        sampler.startEpoch(epochOf(i));
+        sampler.startEpoch(batch.epoch);
       epochBegin = Clock::now();
       epochLossSum = 0;
       epochSteps = 0;
@@ -171,7 +171,7 @@ void Trainer::step(std::int64_t step) {
     window.skewMicroseconds += times->skewMicroseconds.value_or(0);
     window.knowsSkew = times->skewMicroseconds.has_value();
   }
-  window.samples += sampler.samplesInBatch((step - 1) % stepsPerEpoch);
+  window.samples += sampler.samplesInBatch(order.at(step).firstSample);
   ++window.steps;
   checkOutcome(last, step);
   if (last.applied) {
@@ -210,7 +210,7 @@ void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) 
   const auto fill = [&] {
     const StepScope scope(StepPart::feeding);
     job.pulse.enter(Phase::data);
-    sampler.rows((step - 1) % stepsPerEpoch, microStep, rows);
+    sampler.rows(order.at(step).firstSample, microStep, rows);
     feeder.fill(job.context, rows, which);
     job.pulse.enter(Phase::step);
   };
@@ -376,9 +376,10 @@ bool Trainer::evaluationDue(std::int64_t step) const {
   const Interval &every = job.options.evalEvery;
   if (step == total)
     return true;
-  if (every.inEpochs && fixedBatch)
-    return false;
-  return every.count > 0 && step % stepsIn(every, stepsPerEpoch) == 0;
+  if (!every.inEpochs)
+    return every.count > 0 && step % every.count == 0;
+  const TrainingOrder::Batch batch = order.at(step);
+  return batch.endsEpoch && every.count > 0 && (batch.epoch + 1) % every.count == 0;
 }
 
 void Trainer::finishStep(std::int64_t step) {
@@ -387,7 +388,7 @@ void Trainer::finishStep(std::int64_t step) {
   std::optional<EvaluationResult> evaluation;
   if (evaluationDue(step)) {
     evaluation = validation->run();
-    logEvaluation(job, *evaluation, step, epochOf(step) + 1);
+    logEvaluation(job, *evaluation, step, order.at(step).epoch + 1);
   }
   report(step, evaluation);
 }
@@ -404,13 +405,14 @@ void Trainer::reportStep(std::int64_t step, bool logged) {
 
 /// Prints one line per epoch, and one per evaluation in between.
 void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &evaluation) {
-  const bool epochEnds = !fixedBatch && endsEpoch(step);
+  const TrainingOrder::Batch batch = order.at(step);
+  const bool epochEnds = batch.endsEpoch;
   if (job.context.rank != 0 || (!epochEnds && !evaluation))
     return;
   progress.clear();
   const std::string figures = evaluation ? "  " + evaluationText(*evaluation) : "";
   if (epochEnds)
-    std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(epochOf(step) + 1),
+    std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(batch.epoch + 1),
                 epochLossSum / static_cast<double>(std::max<std::int64_t>(epochSteps, 1)), figures.c_str(),
                 microsecondsBetween(epochBegin, Clock::now()) * 1e-6);
   else

@@ -5,6 +5,7 @@
 #include "runtime/common/gradient_stash.h"
 #include "runtime/common/learning_rate.h"
 #include "runtime/common/step_outcome.h"
+#include "runtime/common/training_order.h"
 
 #include <chrono>
 
@@ -59,8 +60,6 @@ private:
   void logStep(std::int64_t step);
   void logCommunication(JsonObject &line) const;
   bool evaluationDue(std::int64_t step) const;
-  bool endsEpoch(std::int64_t step) const { return step % stepsPerEpoch == 0; }
-  std::int64_t epochOf(std::int64_t step) const { return fixedBatch ? 0 : (step - 1) / stepsPerEpoch; }
   void finishStep(std::int64_t step);
   void reportStep(std::int64_t step, bool logged);
   void report(std::int64_t step, const std::optional<EvaluationResult> &evaluation);
@@ -70,7 +69,7 @@ private:
   Evaluator *validation;
   bool fixedBatch;
   Sampler sampler;
-  std::int64_t stepsPerEpoch;
+  TrainingOrder order;
   std::int64_t total;
   LearningRateSchedule schedule;
   Progress progress;

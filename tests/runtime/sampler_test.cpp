@@ -1,4 +1,4 @@
-#include "runtime/common/sampler.h"
+#include "runtime/common/training_order.h"
 
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ std::vector<std::int64_t> epochOrder(std::int64_t samples, int worldSize, std::i
   }
   std::vector<std::int64_t> order;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(microBatch));
-  for (std::int64_t batch = 0; batch < ranks[0].batchesPerEpoch(); ++batch)
+  for (std::int64_t batch = 0; batch < ranks[0].batchesFrom(0); ++batch)
     for (int k = 0; k < microSteps; ++k)
       for (const Sampler &rank : ranks) {
-        rank.rows(batch, k, rows);
+        rank.rows(batch * rank.globalBatch(), k, rows);
         order.insert(order.end(), rows.begin(), rows.end());
       }
   return order;
@@ -72,8 +72,49 @@ TEST(SamplerOrder, UnshuffledIsTheOrderOfTheData) {
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(epochOrder(13, 2, 2, 1, false, true), expected);
   const Sampler sampler(13, {2, 0, 2, 1}, false, false, 0);
-  EXPECT_EQ(sampler.samplesInBatch(2), 4);
-  EXPECT_EQ(sampler.samplesInBatch(3), 1);
+  EXPECT_EQ(sampler.samplesInBatch(8), 4);
+  EXPECT_EQ(sampler.samplesInBatch(12), 1);
+}
+
+/// The samples of steps (from, to], as one rank with this global batch takes them.
+std::vector<std::int64_t> trained(TrainingOrder order, Sampler sampler, std::int64_t from, std::int64_t to) {
+  std::vector<std::int64_t> all, rows(static_cast<std::size_t>(sampler.globalBatch()));
+  for (std::int64_t step = from + 1; step <= to; ++step) {
+    const TrainingOrder::Batch batch = order.at(step);
+    if (batch.beginsEpoch)
+      sampler.startEpoch(batch.epoch);
+    sampler.rows(batch.firstSample, 0, rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+TEST(TrainingOrder, AResumedRunWithAnotherGlobalBatchSkipsAndRepeatsNothing) {
+  const auto sampler = [](std::int64_t batch) { return Sampler(60, {1, 0, batch, 1}, true, true, 5); };
+  const auto whole = trained(TrainingOrder(sampler(4), 0, {}, false), sampler(4), 0, 30);
+  for (std::int64_t stop : {0, 4, 14, 15, 20}) {
+    const TrainingOrder before(sampler(4), 0, {}, false);
+    auto both = trained(before, sampler(4), 0, stop);
+    const SamplePosition position = before.after(stop);
+    for (std::int64_t batch : {2, 4}) {
+      const TrainingOrder after(sampler(batch), stop, position, false);
+      auto all = both;
+      const auto rest = trained(after, sampler(batch), stop, stop + (120 - stop * 4) / batch);
+      all.insert(all.end(), rest.begin(), rest.end());
+      EXPECT_EQ(all, whole) << stop << " steps, then batches of " << batch;
+      EXPECT_EQ(after.stepsUntil(2), stop + (120 - stop * 4) / batch);
+    }
+  }
+}
+
+TEST(TrainingOrder, ARestOfAnEpochThatFillsNoBatchIsLeftOut) {
+  const Sampler sampler(10, {1, 0, 4, 1}, false, true, 0);
+  const TrainingOrder order(sampler, 3, {0, 8}, false);
+  EXPECT_EQ(order.at(4).epoch, 1);
+  EXPECT_EQ(order.at(4).firstSample, 0);
+  EXPECT_TRUE(order.at(4).beginsEpoch);
+  EXPECT_EQ(order.stepsUntil(1), 3);
+  EXPECT_EQ(order.stepsUntil(2), 5);
 }
 
 } // namespace
