@@ -56,8 +56,8 @@ llvm::Expected<std::vector<EmittedFile>> emitProgram(const Module &module, const
 
 std::vector<std::string> runtimeFiles(llvm::StringRef resources, llvm::StringRef target) {
   std::vector<std::string> files;
-  for (const std::string &folder :
-       {std::string("runtime/common"), ("runtime/" + target).str(), ("runtime/" + target + "/kernels").str()}) {
+  for (const std::string &folder : {std::string("runtime/common"), std::string("runtime/checkpoint"),
+                                    ("runtime/" + target).str(), ("runtime/" + target + "/kernels").str()}) {
     llvm::SmallString<256> path(resources);
     llvm::sys::path::append(path, folder);
     std::error_code error;

@@ -6,7 +6,8 @@
 namespace fsdpc::rt {
 
 void printFailure(const Failure &failure, int rank, std::int64_t step) {
-  std::string text = std::string("fsdpc: error: ") + failure.what() +
+  // A run that was stopped has not failed.
+  std::string text = std::string(failure.code == ExitCode::stopped ? "fsdpc: " : "fsdpc: error: ") + failure.what() +
                      "\nfsdpc: exit=" + std::to_string(static_cast<int>(failure.code)) +
                      " rank=" + std::to_string(rank);
   if (step > 0)

@@ -69,7 +69,7 @@ void Evaluator::runBatch(std::int64_t batch) {
   job.program.functions.evalStep(job.context);
 }
 
-EvaluationResult Evaluator::run() {
+std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stops) {
   const auto results = job.program.evalResults;
   const ResultInfo *lossSum = findResult(results, "loss_sum");
   const ResultInfo *count = findResult(results, "count");
@@ -85,6 +85,8 @@ EvaluationResult Evaluator::run() {
     sum.correct += std::llround(read(correct));
     sum.total += std::llround(read(total));
     job.platform.checkIndices();
+    if (batch + 1 < batchCount && stops())
+      return std::nullopt;
   }
   return sum;
 }

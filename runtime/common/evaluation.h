@@ -7,6 +7,7 @@
 #include "runtime/common/job.h"
 #include "runtime/common/safetensors.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -30,7 +31,11 @@ public:
   /// no evaluation step.
   Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit);
 
-  EvaluationResult run();
+  /// `stops` is called after every batch but the last; if it returns true, the evaluation ends there, with nullopt.
+  std::optional<EvaluationResult> run(const std::function<bool()> &stops);
+  EvaluationResult run() {
+    return *run([] { return false; });
+  }
   std::int64_t batches() const { return batchCount; }
   /// Fills the inputs of a batch and runs the evaluation step.
   void runBatch(std::int64_t batch);

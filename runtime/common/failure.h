@@ -21,6 +21,7 @@ enum class ExitCode : int {
   memory = 9,       ///< an arena cannot be mapped or backed
   device = 10,      ///< no usable device
   internal = 70,    ///< a bug in this program
+  stopped = 75,     ///< a signal or --max_runtime, after saving
 };
 
 /// `everyRank`: every rank fails at the same point, so the ranks end together and only `reportingRank` prints.

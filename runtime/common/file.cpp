@@ -1,5 +1,7 @@
 #include "runtime/common/file.h"
 
+#include "runtime/common/disk_faults.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -76,7 +78,8 @@ void InputFile::read(std::int64_t offsetBytes, void *destination, std::int64_t b
 
 OutputFile::OutputFile(std::string path, std::int64_t sizeBytes) : name(std::move(path)) {
   temporaryName = name + ".tmp-" + std::to_string(::getpid());
-  descriptor = ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const DiskOperation operation("create");
+  descriptor = operation.fails() ? -1 : ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     storageFailure(name, "cannot create: " + systemMessage());
   try {
@@ -97,8 +100,9 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::int64_t offsetBytes, const void *source, std::int64_t bytes) {
   const auto *at = static_cast<const std::byte *>(source);
+  const DiskOperation operation("write");
   while (bytes > 0) {
-    const ssize_t put = ::pwrite(descriptor, at, static_cast<std::size_t>(bytes), offsetBytes);
+    const ssize_t put = operation.fails() ? -1 : ::pwrite(descriptor, at, static_cast<std::size_t>(bytes), offsetBytes);
     if (put < 0 && errno == EINTR)
       continue;
     if (put <= 0)
@@ -110,12 +114,65 @@ void OutputFile::write(std::int64_t offsetBytes, const void *source, std::int64_
 }
 
 void OutputFile::commit() {
-  if (::fsync(descriptor) != 0)
+  if (const DiskOperation operation("sync"); operation.fails() || ::fsync(descriptor) != 0)
     storageFailure(name, "cannot write: " + systemMessage());
-  if (::rename(temporaryName.c_str(), name.c_str()) != 0)
+  if (const DiskOperation operation("rename"); operation.fails() || ::rename(temporaryName.c_str(), name.c_str()) != 0)
     storageFailure(name, "cannot rename to this name: " + systemMessage());
   ::close(descriptor);
   descriptor = -1;
+}
+
+void makeFolders(const std::string &path) {
+  const DiskOperation operation("create");
+  std::error_code error;
+  if (!operation.fails())
+    std::filesystem::create_directories(path, error);
+  if (operation.fails() || (error && !std::filesystem::is_directory(path)))
+    storageFailure(path, "cannot create this folder: " + (error ? error.message() : systemMessage()));
+}
+
+void syncFolder(const std::string &path) {
+  const DiskOperation operation("sync");
+  const int folder = operation.fails() ? -1 : ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Some file systems cannot sync a folder, and keep its entries without it.
+  const bool failed = folder < 0 || (::fsync(folder) != 0 && errno != EINVAL);
+  const std::string why = failed ? systemMessage() : "";
+  if (folder >= 0)
+    ::close(folder);
+  if (failed)
+    storageFailure(path, "cannot write this folder: " + why);
+}
+
+void renameDurably(const std::string &from, const std::string &to) {
+  if (const DiskOperation operation("rename"); operation.fails() || ::rename(from.c_str(), to.c_str()) != 0)
+    storageFailure(from, "cannot rename to " + to + ": " + systemMessage());
+  syncFolder(parentDirectory(to));
+}
+
+void removeFolder(const std::string &path) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    removeFile(entry->path().string());
+  if (const DiskOperation operation("remove"); operation.fails() || (::rmdir(path.c_str()) != 0 && errno != ENOENT))
+    storageFailure(path, "cannot delete: " + systemMessage());
+}
+
+void removeFile(const std::string &path) {
+  if (const DiskOperation operation("remove"); operation.fails() || (::unlink(path.c_str()) != 0 && errno != ENOENT))
+    storageFailure(path, "cannot delete: " + systemMessage());
+}
+
+void writeFile(const std::string &path, std::string_view text) {
+  OutputFile file(path, static_cast<std::int64_t>(text.size()));
+  file.write(0, text.data(), static_cast<std::int64_t>(text.size()));
+  file.commit();
+}
+
+std::string readFile(const std::string &path) {
+  const InputFile file(path);
+  std::string text(static_cast<std::size_t>(file.sizeBytes()), '\0');
+  file.read(0, text.data(), file.sizeBytes());
+  return text;
 }
 
 std::vector<std::string> expandGlob(const std::string &pattern) {
@@ -149,6 +206,11 @@ std::string executableDirectory() {
 bool fileExists(const std::string &path) {
   struct stat status{};
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool folderExists(const std::string &path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 std::string parentDirectory(const std::string &path) {

@@ -48,6 +48,21 @@ private:
   int descriptor = -1;
 };
 
+/// Creates a folder and those above it. A folder that exists is no error. Throws Failure{storage}, as do the next ones.
+void makeFolders(const std::string &path);
+/// Writes the entries of a folder to the disk.
+void syncFolder(const std::string &path);
+/// Renames a folder within its folder, and writes that to the disk.
+void renameDurably(const std::string &from, const std::string &to);
+/// Deletes a folder of files. One that does not exist is no error.
+void removeFolder(const std::string &path);
+/// Deletes a file. One that does not exist is no error.
+void removeFile(const std::string &path);
+/// Writes a file with this text; it appears complete or not at all.
+void writeFile(const std::string &path, std::string_view text);
+/// The text of a file. Throws Failure{corrupt}.
+std::string readFile(const std::string &path);
+
 /// Returns the regular files that match a shell pattern, sorted. A name without `*?[` matches itself. Throws
 /// Failure{corrupt} if no file matches.
 std::vector<std::string> expandGlob(const std::string &pattern);
@@ -56,6 +71,7 @@ std::vector<std::string> expandGlob(const std::string &pattern);
 std::string executableDirectory();
 
 bool fileExists(const std::string &path);
+bool folderExists(const std::string &path);
 /// The folder part of a path: "." for a bare name.
 std::string parentDirectory(const std::string &path);
 /// Throws Failure{storage} unless a file can be created at `path`. Called at start, so that a typo does not waste a

@@ -62,8 +62,25 @@ public:
   /// 0 while the run continues; otherwise (rank + 1) << 16 | exitCode.
   std::uint32_t ended() const { return ended_.load(std::memory_order_acquire); }
 
+  /// Adds `bits` to what the ranks do at a boundary, a number that only grows (runtime/checkpoint/requests.h). Two
+  /// successive boundaries are remembered.
+  void ask(std::uint64_t boundary, std::uint8_t bits) {
+    std::atomic<std::uint64_t> &slot = asked_[boundary % 2];
+    std::uint64_t known = slot.load(std::memory_order_acquire), wanted = 0;
+    do {
+      if (known >> 8 > boundary)
+        return;
+      wanted = (known >> 8 == boundary ? known : boundary << 8) | bits;
+    } while (!slot.compare_exchange_weak(known, wanted, std::memory_order_acq_rel));
+  }
+  std::uint8_t askedFor(std::uint64_t boundary) const {
+    const std::uint64_t known = asked_[boundary % 2].load(std::memory_order_acquire);
+    return known >> 8 == boundary ? static_cast<std::uint8_t>(known & 0xff) : std::uint8_t{0};
+  }
+
 private:
   alignas(128) std::atomic<std::uint32_t> ended_;
+  std::atomic<std::uint64_t> asked_[2];
 };
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free,

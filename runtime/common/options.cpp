@@ -1,12 +1,15 @@
 #include "runtime/common/options.h"
 
+#include "runtime/common/duration.h"
 #include "runtime/common/failure.h"
 #include "runtime/common/json.h"
 #include "runtime/common/option_values.h"
+#include "runtime/common/scalars.h"
 #include "runtime/common/spelling.h"
 #include "runtime/common/version.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace fsdpc::rt {
@@ -18,17 +21,10 @@ constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "e
                                                  "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",
                                                  "loss_scale", "spike_zscore"};
 
-/// Scalars that the runtime sets; they have no options.
-constexpr std::string_view runtimeScalars[] = {"step",
-                                               "seed",
-                                               "rank",
-                                               "optimizer_step",
-                                               "loss_scale",
-                                               "loss_scale_good_steps",
-                                               "loss_scale_hysteresis",
-                                               "norm_mean",
-                                               "norm_variance",
-                                               "norm_count"};
+/// Scalars without options: the runtime or the program sets them.
+bool hasNoOption(std::string_view name) {
+  return name == "step" || name == "seed" || name == "rank" || isUpdatedByProgram(name);
+}
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -40,7 +36,7 @@ class Parser {
 public:
   Parser(const ProgramInfo &program, std::span<const char *const> arguments) : program(program), arguments(arguments) {
     for (const ScalarInfo &scalar : program.scalars)
-      if (!contains(runtimeScalars, scalar.name))
+      if (!hasNoOption(scalar.name))
         options.scalars.push_back({&scalar, scalar.defaultValue});
   }
 
@@ -205,6 +201,21 @@ void checkNormalize(Options &options) {
     usage("--normalize " + options.normalize + ": the standard deviation is 0");
 }
 
+void checkCheckpoints(const Options &options) {
+  const bool saves = !options.checkpointFolder.empty();
+  refuse(options, {"checkpoint_interval", "keep_latest_k", "save_best", "checkpoint_staging", "max_runtime"}, !saves,
+         "without --checkpoint_folder");
+  const bool trains = !options.trainData.empty() || !options.batch.empty();
+  refuse(options, {"checkpoint_folder"}, !trains && options.resume == "none", "where nothing is trained or resumed");
+  if (!options.checkpointInterval.empty() && options.checkpointSteps() <= 0 && options.checkpointSeconds() <= 0)
+    usage("--checkpoint_interval " + options.checkpointInterval + ": expected steps (100) or a time (10min)");
+  if (!options.maxRuntime.empty() && options.maxRuntimeSeconds() <= 0)
+    usage("--max_runtime " + options.maxRuntime + ": expected a time (3h59m)");
+  refuse(options, {"save_best"}, options.valData.empty(), "without --val_data");
+  if (options.resume == "auto" && !saves)
+    usage("--resume auto needs --checkpoint_folder");
+}
+
 std::string defaultText(const OptionRow &row) {
   const std::string text = optionJson(Options{}, row);
   if (row.value[0] == '\0' || text == "null" || text == "[]")
@@ -228,6 +239,17 @@ double Options::scalar(std::string_view name) const {
   return 0;
 }
 
+std::int64_t Options::checkpointSteps() const {
+  std::int64_t steps = 0;
+  const char *end = checkpointInterval.data() + checkpointInterval.size();
+  const auto [at, error] = std::from_chars(checkpointInterval.data(), end, steps);
+  return error == std::errc() && at == end ? steps : 0;
+}
+
+double Options::checkpointSeconds() const { return parseDuration(checkpointInterval).value_or(0); }
+
+double Options::maxRuntimeSeconds() const { return parseDuration(maxRuntime).value_or(0); }
+
 std::pair<float, float> Options::meanAndStd() const {
   const auto [mean, deviation] = requirePair("normalize", normalize);
   return {static_cast<float>(mean), static_cast<float>(deviation)};
@@ -240,6 +262,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
   checkSchedule(options);
   checkData(options);
   checkNormalize(options);
+  checkCheckpoints(options);
   if (!options.valData.empty() && options.evalEvery.count == 0 && !options.evalOnly)
     options.evalEvery = {1, true};
   if (!options.trainData.empty() && !options.steps && !options.epochs)
@@ -266,7 +289,7 @@ std::string helpText(const ProgramInfo &program) {
                         [&](const ScalarInfo &scalar) { return name == scalar.name; });
   };
   for (const ScalarInfo &scalar : program.scalars)
-    if (!contains(runtimeScalars, scalar.name) && !isBeta(scalar.name))
+    if (!hasNoOption(scalar.name) && !isBeta(scalar.name))
       text += helpLine("--" + std::string(scalar.name) + " X", jsonNumber(scalar.defaultValue));
   if (find("beta1") != program.scalars.end() && find("beta2") != program.scalars.end())
     text += helpLine("--betas X,Y",

@@ -45,6 +45,11 @@ struct Options {
   std::optional<std::int64_t> evalSteps;
   bool evalOnly = false;
   std::string predict, loadModel, saveModel, saveOnnx, saveGradients;
+  std::string checkpointFolder, checkpointInterval, saveBest;
+  std::int64_t keepLatest = 2; ///< 0: all
+  std::string checkpointStaging = "host";
+  std::string resume = "none";
+  std::string maxRuntime;
   std::string log;
   std::int64_t logFreq = 10; ///< steps
   std::string progress = "auto";
@@ -67,6 +72,10 @@ struct Options {
 
   double scalar(std::string_view name) const; ///< 0 if the program has none of that name
   std::pair<float, float> meanAndStd() const; ///< parsed from `normalize`, which must not be empty
+  /// Parsed from `checkpointInterval`; one of them is 0, or both.
+  std::int64_t checkpointSteps() const;
+  double checkpointSeconds() const;
+  double maxRuntimeSeconds() const; ///< 0: no limit
 };
 
 struct OptionRow {

@@ -8,12 +8,15 @@
 
 namespace fsdpc::rt {
 
-RunLog::RunLog(const std::string &path, int rank) : path(path) {
+RunLog::RunLog(const std::string &path, int rank, bool continues) : path(path) {
   if (path.empty() || rank != 0)
     return;
-  file = std::fopen(path.c_str(), "we");
+  file = std::fopen(path.c_str(), continues ? "a+e" : "we");
   if (!file)
     throw Failure(ExitCode::storage, path + ": cannot create: " + std::strerror(errno));
+  // A run that was killed may have left half a line.
+  if (continues && std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n')
+    std::fputc('\n', file);
 }
 
 RunLog::~RunLog() {
@@ -25,8 +28,11 @@ void RunLog::write(const JsonObject &line) {
   if (!file)
     return;
   const std::string text = line.str() + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
-    throw Failure(ExitCode::storage, path + ": cannot write: " + std::strerror(errno));
+  if (std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0)
+    return;
+  std::fprintf(stderr, "fsdpc: warning: %s: cannot write: %s; the log ends here\n", path.c_str(), std::strerror(errno));
+  std::fclose(file);
+  file = nullptr;
 }
 
 ProgressStyle progressStyle(const std::string &name, int rank) {

@@ -10,11 +10,13 @@
 
 namespace fsdpc::rt {
 
-/// One JSON object per line, flushed line by line. Throws Failure{storage}.
+/// One JSON object per line, flushed line by line. A line that cannot be written is no reason to end a training: the
+/// first is reported on stderr, and the log ends there.
 class RunLog {
 public:
-  /// Truncates `path`. "": no log.
-  RunLog(const std::string &path, int rank);
+  /// Truncates `path`, or `continues` it on a new line. "": no log. Throws Failure{storage} if the file cannot be
+  /// opened.
+  RunLog(const std::string &path, int rank, bool continues = false);
   ~RunLog();
   RunLog(const RunLog &) = delete;
   RunLog &operator=(const RunLog &) = delete;

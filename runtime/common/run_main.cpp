@@ -1,5 +1,6 @@
 #include "runtime/common/run_main.h"
 
+#include "runtime/checkpoint/requests.h"
 #include "runtime/common/agreement.h"
 #include "runtime/common/closing_line.h"
 #include "runtime/common/file.h"
@@ -84,6 +85,8 @@ int runMain(int argc, char **argv, std::optional<int> launched) {
     printFailure(*failure, 0, 0);
     return static_cast<int>(failure->code);
   }
+  if (!options.checkpointFolder.empty())
+    catchStopSignals();
   Pulse pulse(launched.value_or(0));
   std::optional<FolderLease> lease;
   std::optional<Watchdog> watchdog;

@@ -1,5 +1,7 @@
 #include "runtime/common/run_program.h"
 
+#include "runtime/checkpoint/checkpoints.h"
+#include "runtime/checkpoint/resume.h"
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/output_paths.h"
@@ -48,13 +50,15 @@ void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, co
 }
 
 void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &options, Pulse &pulse,
-                const std::string &outDirectory) {
+                const std::string &outDirectory, bool resumes) {
   if (!options.trainData.empty())
     openData(inputs.training, program, options, pulse, dataRequest(program, options, options.trainData));
   if (!options.batch.empty())
     openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}, ""});
   if (!options.valData.empty())
     openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
+  if (resumes)
+    return;
   if (!options.loadModel.empty())
     inputs.weights.emplace(program, options.loadModel, WeightsOrigin::user);
   else if (hasCompiledWeights(program))
@@ -71,9 +75,9 @@ void checkOutputs(const ProgramInfo &program, const Options &options) {
 }
 
 void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs,
-                Pulse &pulse) {
+                Pulse &pulse, bool resumes) {
   resetState(program, context);
-  if (options.loadModel.empty())
+  if (options.loadModel.empty() && !resumes)
     drawInitialValues(program, context, static_cast<std::uint64_t>(options.seed.value_or(0)), [&] { pulse.beat(); });
   if (inputs.weights)
     inputs.weights->load(context, [&] { pulse.beat(); });
@@ -100,6 +104,16 @@ void announce(const Job &job) {
   if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
     std::fprintf(stderr, "%s: %d rank(s), %d compute thread(s) per rank, streams %s\n", program.modelName,
                  program.worldSize, job.context.threads, job.platform.streamModeName());
+}
+
+void announceResumed(const Job &job, const ResumedRun &resumed) {
+  JsonObject line;
+  line.add("step", resumed.state.step).add("checkpoint", resumed.path);
+  line.add("epoch", resumed.state.next.epoch).add("sample", resumed.state.next.sample);
+  job.log.write(JsonObject().addRaw("resumed", line.str()));
+  if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
+    std::fprintf(stderr, "goes on after step %lld, from %s\n", static_cast<long long>(resumed.state.step),
+                 resumed.path.c_str());
 }
 
 void announceFeeding(const Job &job, const Inputs &inputs) {
@@ -207,7 +221,10 @@ void requireHostStreams(const Options &options) {
       throw Failure(ExitCode::usage, "--" + std::string(name) + ": programs of this target do not have it yet", true);
 }
 
-void work(const Job &job, Inputs &inputs) {
+void work(const Job &job, Inputs &inputs, const ResumedRun *resumed, RunClock::time_point start) {
+  std::optional<Checkpoints> checkpoints;
+  if (!job.options.checkpointFolder.empty() && inputs.training)
+    checkpoints.emplace(job, start, resumed ? &resumed->state : nullptr);
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;
   std::optional<Predictor> predictor;
@@ -215,7 +232,8 @@ void work(const Job &job, Inputs &inputs) {
     if (inputs.validation && (job.options.evalOnly || inputs.training))
       evaluator.emplace(job, *inputs.validation, job.options.evalSteps);
     if (inputs.training)
-      trainer.emplace(job, *inputs.training, evaluator ? &*evaluator : nullptr);
+      trainer.emplace(job, *inputs.training, evaluator ? &*evaluator : nullptr, checkpoints ? &*checkpoints : nullptr,
+                      resumed ? &resumed->state : nullptr);
   });
   if (job.options.evalOnly)
     evaluateOnce(job, *evaluator);
@@ -245,32 +263,44 @@ void requireWorldSize(const ProgramInfo &program, int worldSize) {
                 true);
 }
 
-void runProgram(const ProgramInfo &program, const Options &options, Platform &platform, const std::string &outDirectory,
+void runProgram(const ProgramInfo &program, const Options &given, Platform &platform, const std::string &outDirectory,
                 Pulse &pulse) {
+  const RunClock::time_point start = RunClock::now();
   requireWorldSize(program, platform.worldSize());
+  Options options = given;
+  const std::vector<std::string> candidates = resumeCandidates(options, platform);
+  const bool resumes = !candidates.empty();
   Inputs inputs;
   agreed(platform, [&] {
     if (platform.rank() == 0)
       requireSeparateOutputs(program, options, outDirectory);
-    openInputs(inputs, program, options, pulse, outDirectory);
+    openInputs(inputs, program, options, pulse, outDirectory, resumes);
     if (platform.rank() == 0)
       checkOutputs(program, options);
   });
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
   if (context.memory)
     requireHostStreams(options);
-  agreed(platform, [&] { initialize(program, options, context, inputs, pulse); });
+  agreed(platform, [&] { initialize(program, options, context, inputs, pulse, resumes); });
+  std::optional<ResumedRun> resumed;
+  if (resumes) {
+    resumed = resumeFrom(candidates, program, options, platform, context, pulse);
+    if (inputs.training)
+      requireSameOrder(*resumed, options.batch.empty() ? inputs.training->samples() : 0, options);
+  }
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;
-  agreed(platform, [&] { log.emplace(options.log, platform.rank()); });
+  agreed(platform, [&] { log.emplace(options.log, platform.rank(), resumes); });
   const Job job{program, options, platform, context, *log, pulse};
   const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
   if (options.memoryReport && context.rank == 0)
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
   announce(job);
+  if (resumed)
+    announceResumed(job, *resumed);
   announceFeeding(job, inputs);
   reportOutsidePlan(job, "start_up");
-  work(job, inputs);
+  work(job, inputs, resumed ? &*resumed : nullptr, start);
   save(job, outDirectory);
   if (options.debugCollectives == "detail") {
     writeTraceFile(pulse, nullptr);

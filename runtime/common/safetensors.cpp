@@ -1,6 +1,7 @@
 #include "runtime/common/safetensors.h"
 
 #include "runtime/common/checked.h"
+#include "runtime/common/fingerprint.h"
 #include "runtime/common/json.h"
 
 #include <algorithm>
@@ -110,6 +111,10 @@ void checkDistinct(const std::vector<TensorEntry> &sorted, const std::string &pa
       throw Failure(ExitCode::corrupt, path + ": two tensors are named '" + sorted[i].name + "'");
 }
 
+std::uint64_t hashOf(std::string_view text) {
+  return Fingerprint().addBytes(text.data(), static_cast<std::int64_t>(text.size())).value();
+}
+
 bool byName(const TensorEntry &a, const TensorEntry &b) { return a.name < b.name; }
 
 std::string entryJson(const TensorEntry &entry, std::int64_t begin) {
@@ -136,6 +141,7 @@ std::vector<std::int64_t> dimsOf(const Shape &shape) { return {shape.dims, shape
 
 SafetensorsFile::SafetensorsFile(std::string path) : input(std::move(path)) {
   const std::string header = readHeader(input);
+  hashOfHeader = hashOf(header);
   JsonReader json(header, input.path() + ": header");
   json.expect(JsonToken::beginObject, "an object");
   while (json.next() == JsonToken::key) {
@@ -179,7 +185,9 @@ SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<Tensor
   std::string text = header.str();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
-  output.emplace(path, static_cast<std::int64_t>(8 + length) + end);
+  totalBytes = static_cast<std::int64_t>(8 + length) + end;
+  hashOfHeader = hashOf(text);
+  output.emplace(path, totalBytes);
   output->write(0, &length, 8);
   output->write(8, text.data(), static_cast<std::int64_t>(length));
   for (TensorEntry &entry : entries)

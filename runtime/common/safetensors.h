@@ -32,10 +32,13 @@ public:
   const InputFile &file() const { return input; }
   const std::vector<TensorEntry> &tensors() const { return entries; } ///< sorted by name
   const TensorEntry *find(std::string_view name) const;
+  /// A Fingerprint of the header's bytes.
+  std::uint64_t headerHash() const { return hashOfHeader; }
 
 private:
   InputFile input;
   std::vector<TensorEntry> entries;
+  std::uint64_t hashOfHeader = 0;
 };
 
 /// A tensor of a file to be written. The header is known before the first byte of data.
@@ -58,9 +61,14 @@ public:
   /// `offsetBytes` counts from the start of the tensor.
   void writeRange(std::size_t tensor, std::int64_t offsetBytes, const void *data, std::int64_t bytes);
   void commit() { output->commit(); }
+  std::int64_t fileBytes() const { return totalBytes; }
+  /// As SafetensorsFile::headerHash.
+  std::uint64_t headerHash() const { return hashOfHeader; }
 
 private:
   std::vector<TensorEntry> entries;
+  std::int64_t totalBytes = 0;
+  std::uint64_t hashOfHeader = 0;
   std::optional<OutputFile> output;
 };
 

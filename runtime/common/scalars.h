@@ -23,6 +23,24 @@ void storeScalar(const ProgramInfo &program, const Context &context, std::string
       });
 }
 
+/// Scalars that the program itself updates. A checkpoint has them.
+inline constexpr std::string_view updatedScalars[] = {
+    "optimizer_step", "loss_scale", "loss_scale_good_steps", "loss_scale_hysteresis", "norm_mean",
+    "norm_variance",  "norm_count"};
+constexpr bool isUpdatedByProgram(std::string_view name) {
+  for (const std::string_view updated : updatedScalars)
+    if (name == updated)
+      return true;
+  return false;
+}
+
+inline double readScalar(const Context &context, const ScalarInfo &scalar) {
+  const std::byte *data = readArena(context, scalar.place, 8);
+  if (!scalar.isInteger)
+    return loadFloat(DType::f64, data, 0);
+  return static_cast<double>(loadInteger(DType::i64, data, 0));
+}
+
 inline void setScalar(const ProgramInfo &program, const Context &context, std::string_view name, double value) {
   storeScalar(program, context, name, value);
 }

@@ -90,25 +90,29 @@ bool overflows(const StepOutcome &outcome) {
   return !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradientNorm.value_or(0));
 }
 
-double initialLossScale(const ProgramInfo &program) {
+/// 0: the program has none.
+double currentLossScale(const ProgramInfo &program, const Context &context) {
   for (const ScalarInfo &scalar : program.scalars)
     if (std::string_view(scalar.name) == "loss_scale")
-      return scalar.defaultValue;
+      return readScalar(context, scalar);
   return 0;
 }
 
 } // namespace
 
-Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
-    : job(job), feeder(training), validation(validation), fixedBatch(!job.options.batch.empty()),
+Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, Checkpoints *checkpoints,
+                 const TrainingState *resumedState)
+    : job(job), feeder(training), validation(validation), checkpoints(checkpoints),
+      resumed(resumedState ? *resumedState : TrainingState{}), fixedBatch(!job.options.batch.empty()),
       sampler(training.samples(), job.layout(), job.options.shuffle, job.options.dropLast,
               static_cast<std::uint64_t>(job.options.seed.value_or(0))),
-      order(sampler, 0, {}, fixedBatch), total(countSteps(job.options, order)),
+      order(sampler, resumed.step, resumed.next, fixedBatch), total(countSteps(job.options, order)),
       schedule(makeSchedule(job.options, total, order.stepsPerEpoch())),
       progress(progressStyle(job.options.progress, job.context.rank), total),
       rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
       tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
-      lossScale(initialLossScale(job.program)) {
+      lossScale(currentLossScale(job.program, job.context)), skippedSteps(resumed.skippedSteps),
+      epochLossSum(resumed.epochLossSum), epochSteps(resumed.epochSteps) {
   if (fixedBatch)
     checkFixedBatch(job, feeder);
   if (order.stepsPerEpoch() == 0)
@@ -121,17 +125,16 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation)
 
 void Trainer::run() {
   peakBytes = job.platform.maxOverRanks(job.platform.mappedArenaBytes());
-  for (std::int64_t i = 1; i <= total; ++i) {
-    if (const TrainingOrder::Batch batch = order.at(i); batch.beginsEpoch) {
-      if (!fixedBatch)
-        sampler.startEpoch(batch.epoch);
-      epochBegin = Clock::now();
-      epochLossSum = 0;
-      epochSteps = 0;
-    }
+  if (resumed.evaluationDue && validation)
+    evaluate(resumed.step);
+  else
+    atBoundary(resumed.step, nullptr, false);
+  for (std::int64_t i = resumed.step + 1; i <= total; ++i) {
+    if (const TrainingOrder::Batch batch = order.at(i); batch.beginsEpoch)
+      beginEpoch(batch);
     step(i);
     finishStep(i);
-    if (i == 1) {
+    if (i == resumed.step + 1) {
       reportOutsidePlan(job, "first_step");
       stash.reset();
     }
@@ -139,6 +142,42 @@ void Trainer::run() {
   // A gather may be outstanding that was started for a next step.
   job.platform.drainCollectives();
   job.pulse.setStep(0);
+}
+
+/// The sums of an epoch that an earlier run began go on.
+void Trainer::beginEpoch(const TrainingOrder::Batch &batch) {
+  if (!fixedBatch)
+    sampler.startEpoch(batch.epoch);
+  epochBegin = Clock::now();
+  if (!fixedBatch && batch.epoch == resumed.next.epoch && batch.firstSample == resumed.next.sample)
+    return;
+  epochLossSum = 0;
+  epochSteps = 0;
+}
+
+TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
+  TrainingState state;
+  state.step = step;
+  state.next = order.after(step);
+  state.samplesInEpoch = fixedBatch ? 0 : feeder.samples();
+  state.globalBatch = job.layout().globalBatch();
+  state.shuffle = job.options.shuffle;
+  state.seed = job.options.seed.value_or(0);
+  state.skippedSteps = skippedSteps;
+  if (state.next.sample > 0) {
+    state.epochLossSum = epochLossSum;
+    state.epochSteps = epochSteps;
+  }
+  state.evaluationDue = evaluationDue;
+  for (const ScalarInfo &scalar : job.program.scalars)
+    if (isUpdatedByProgram(scalar.name))
+      state.scalars.emplace_back(scalar.name, readScalar(job.context, scalar));
+  return state;
+}
+
+void Trainer::atBoundary(std::int64_t step, const EvaluationResult *evaluation, bool evaluationDue) {
+  if (checkpoints)
+    checkpoints->atBoundary({step, step == total, evaluation}, [&] { return stateAfter(step, evaluationDue); });
 }
 
 void Trainer::setStepScalars(std::int64_t step) {
@@ -151,7 +190,7 @@ void Trainer::setStepScalars(std::int64_t step) {
 void Trainer::step(std::int64_t step) {
   job.pulse.setStep(step);
   job.platform.takeCommunicationTimes(); // drops the times of evaluation or start-up
-  if (job.options.timeMatmuls && step == 1)
+  if (job.options.timeMatmuls && step == resumed.step + 1)
     job.platform.recordMatmuls(true);
   const auto begin = Clock::now();
   if (job.context.profile)
@@ -385,12 +424,21 @@ bool Trainer::evaluationDue(std::int64_t step) const {
 void Trainer::finishStep(std::int64_t step) {
   const bool logged = isLogged(step);
   reportStep(step, logged);
-  std::optional<EvaluationResult> evaluation;
-  if (evaluationDue(step)) {
-    evaluation = validation->run();
-    logEvaluation(job, *evaluation, step, order.at(step).epoch + 1);
-  }
+  if (evaluationDue(step))
+    return evaluate(step);
+  report(step, std::nullopt);
+  atBoundary(step, nullptr, false);
+}
+
+/// After `step`. An evaluation that a request to stop ends early is repeated by the run that goes on.
+void Trainer::evaluate(std::int64_t step) {
+  const std::optional<EvaluationResult> evaluation =
+      validation->run([&] { return checkpoints && checkpoints->stopsEvaluation(); });
+  if (!evaluation)
+    return atBoundary(step, nullptr, true);
+  logEvaluation(job, *evaluation, step, order.at(step).epoch + 1);
   report(step, evaluation);
+  atBoundary(step, &*evaluation, false);
 }
 
 void Trainer::reportStep(std::int64_t step, bool logged) {

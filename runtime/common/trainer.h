@@ -1,6 +1,7 @@
 // The training loop: steps, epochs, learning rate, log lines, evaluation in between.
 #pragma once
 
+#include "runtime/checkpoint/checkpoints.h"
 #include "runtime/common/evaluation.h"
 #include "runtime/common/gradient_stash.h"
 #include "runtime/common/learning_rate.h"
@@ -13,9 +14,11 @@ namespace fsdpc::rt {
 
 class Trainer {
 public:
-  /// `validation` is null without --val_data. Calls no collective. Throws Failure if the data is too small or the
-  /// program is not one that this loop can drive.
-  Trainer(const Job &job, BatchFeeder &training, Evaluator *validation);
+  /// `validation` is null without --val_data, `checkpoints` without --checkpoint_folder. `resumed`: where the run goes
+  /// on; null: at the start. Calls no collective. Throws Failure if the data is too small or the program is not one
+  /// that this loop can drive.
+  Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, Checkpoints *checkpoints,
+          const TrainingState *resumed);
 
   /// Runs all steps. Throws Failure{nonFinite}, on every rank, at the first loss or norm that is not finite, unless the
   /// program skips such steps. If updates are guarded, the state is then that before the step.
@@ -61,12 +64,18 @@ private:
   void logCommunication(JsonObject &line) const;
   bool evaluationDue(std::int64_t step) const;
   void finishStep(std::int64_t step);
+  void evaluate(std::int64_t step);
+  void atBoundary(std::int64_t step, const EvaluationResult *evaluation, bool evaluationDue);
+  TrainingState stateAfter(std::int64_t step, bool evaluationDue) const;
+  void beginEpoch(const TrainingOrder::Batch &batch);
   void reportStep(std::int64_t step, bool logged);
   void report(std::int64_t step, const std::optional<EvaluationResult> &evaluation);
 
   const Job &job;
   BatchFeeder &feeder;
   Evaluator *validation;
+  Checkpoints *checkpoints;
+  const TrainingState resumed; ///< step 0: the run starts anew
   bool fixedBatch;
   Sampler sampler;
   TrainingOrder order;

@@ -1,12 +1,12 @@
 #include "runtime/common/weights.h"
 
 #include "runtime/common/arena_access.h"
+#include "runtime/common/complaints.h"
 #include "runtime/common/initial_values.h"
+#include "runtime/common/local_parameters.h"
 #include "runtime/common/scalars.h"
-#include "runtime/common/shards.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 namespace fsdpc::rt {
@@ -14,25 +14,6 @@ namespace {
 
 constexpr std::int64_t chunkElements = 1 << 16;
 constexpr std::int64_t chunkBytes = 1 << 24;
-
-/// Collects complaints about one file and lists the first ten of each kind.
-class Complaints {
-public:
-  void add(const std::string &complaint) {
-    if (++count <= 10)
-      text += "\n  " + complaint;
-  }
-  void throwIfAny(const std::string &path) const {
-    if (count == 0)
-      return;
-    const std::string more = count > 10 ? "\n  ... and " + std::to_string(count - 10) + " more" : "";
-    throw Failure(ExitCode::incompatible, path + ": the weights do not fit this program:" + text + more);
-  }
-
-private:
-  std::int64_t count = 0;
-  std::string text;
-};
 
 void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, const ShardRange &range,
                std::byte *destination, const std::function<void()> &beat) {
@@ -56,36 +37,6 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
                                                 " does not fit the parameter's type");
   }
 }
-
-/// The copies of parameters on a rank: in their segment and in its replica, if it has one, which may round them.
-class LocalParameters {
-public:
-  explicit LocalParameters(const ProgramInfo &program) : program(program), copies(program.segments.size()) {
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-      const SegmentInfo &segment = program.segments[i];
-      copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
-    }
-  }
-
-  /// Calls fill(range, dtype, to) for every part of the parameter that this rank holds.
-  template <class Fill>
-  void write(std::size_t index, const Context &context, const Fill &fill) const {
-    const ParameterInfo &parameter = program.parameters[index];
-    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
-      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
-      const std::int64_t width = byteSize(segment->dtype);
-      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
-      writeArenaInPieces(
-          context, first, range.elements * width, [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
-            fill(ShardRange{range.parameterElement + firstByte / width, 0, bytes / width}, segment->dtype, to);
-          });
-    }
-  }
-
-private:
-  const ProgramInfo &program;
-  std::vector<std::vector<const SegmentInfo *>> copies; ///< per segment; empty for replicas
-};
 
 } // namespace
 
@@ -113,7 +64,7 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
     for (const TensorEntry &entry : file.tensors())
       if (!known.contains(entry.name))
         complaints.add("extra: " + entry.name + " " + dimsText(entry.dims));
-  complaints.throwIfAny(path);
+  complaints.throwIfAny(path + ": the weights do not fit this program");
 }
 
 void Weights::load(const Context &context, const std::function<void()> &beat) const {

@@ -108,6 +108,8 @@ void leaveOutOtherThreads() {
   otherThreadCount.store(count, std::memory_order_release);
 }
 
+void leaveOutThisThread() { thisThread = Thread::other; }
+
 void stepBegins(StepPart part) {
   for (auto *counter : {&small, &smallBytes, &mpi, &mpiBytes, &matmuls, &matmulBytes})
     counter->store(0);
@@ -200,6 +202,7 @@ void *mremap(void *address, size_t oldBytes, size_t bytes, int flags, ...) noexc
 namespace fsdpc::rt {
 void stepBegins(StepPart) {}
 void stepEnds() {}
+void leaveOutThisThread() {}
 } // namespace fsdpc::rt
 
 #endif

@@ -6,7 +6,7 @@
 // writing its line of the log. Smaller allocations (a library's bookkeeping) are counted; for the functions, stepEnds()
 // prints nonzero counts on stderr. Allocations of MPI on the plain path, inside an MpiScope, and of oneDNN, inside a
 // MatmulScope, are counted and printed, but never fatal. Threads that a library started for itself before
-// `leaveOutOtherThreads` (MPI's helpers) are excluded.
+// `leaveOutOtherThreads` (MPI's helpers) are excluded, and so is one that calls `leaveOutThisThread`.
 //
 // In other builds, and under AddressSanitizer (which has its own malloc), all of this does nothing.
 #pragma once

@@ -1,0 +1,87 @@
+#include "runtime/checkpoint/layout.h"
+
+#include "runtime/common/safetensors.h"
+#include "runtime/common/shards.h"
+
+#include <algorithm>
+
+namespace fsdpc::rt {
+namespace {
+
+/// A slice below this size is not divided among the ranks that hold it.
+constexpr std::int64_t smallestSliceBytes = 1 << 16;
+
+/// The ranks that hold the same shard of a segment.
+struct Holders {
+  int count = 1;
+  int index = 0; ///< of this rank among them
+};
+
+Holders holdersOf(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
+  if (segment.axis < 0)
+    return {program.worldSize, rank};
+  const MeshAxisInfo &axis = program.axes[static_cast<std::size_t>(segment.axis)];
+  // Ranks are (outer, member, inner) with member counted in strides.
+  const int inner = rank % axis.stride, outer = rank / (axis.stride * axis.size);
+  return {program.worldSize / axis.size, outer * axis.stride + inner};
+}
+
+} // namespace
+
+CheckpointLayout::CheckpointLayout(const ProgramInfo &program) : program(program) {
+  std::vector<std::vector<int>> ofSegment(program.segments.size());
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+    const ParameterInfo &parameter = program.parameters[i];
+    const SegmentInfo &segment = program.segments[static_cast<std::size_t>(parameter.segment)];
+    ofSegment[static_cast<std::size_t>(parameter.segment)].push_back(static_cast<int>(i));
+    all.push_back({parameter.name, segment.dtype, dimsOf(parameter.shape), parameter.shape.elements(),
+                   static_cast<int>(i), &segment, segment.place, false});
+  }
+  for (const OptimizerStateInfo &state : program.optimizerStates)
+    for (const int index : ofSegment[static_cast<std::size_t>(state.segment)]) {
+      const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(index)];
+      all.push_back({"optimizer." + std::string(state.name) + "." + parameter.name, state.dtype,
+                     dimsOf(parameter.shape), parameter.shape.elements(), index,
+                     &program.segments[static_cast<std::size_t>(state.segment)], state.place, true});
+    }
+}
+
+std::vector<TensorSlice> CheckpointLayout::slicesOf(int rank) const {
+  std::vector<TensorSlice> slices;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const CheckpointTensor &tensor = all[i];
+    const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(tensor.parameter)];
+    const ShardRange held = shardRange(*tensor.segment, parameter, shardIndex(program, *tensor.segment, rank));
+    const Holders holders = holdersOf(program, *tensor.segment, rank);
+    const std::int64_t bytes = held.elements * byteSize(tensor.dtype);
+    const std::int64_t parts = std::clamp<std::int64_t>(bytes / smallestSliceBytes, 1, holders.count);
+    // Small tensors are spread over their holders.
+    const std::int64_t part = (holders.index + static_cast<std::int64_t>(i)) % holders.count;
+    if (part >= parts)
+      continue;
+    const std::int64_t begin = held.elements * part / parts, end = held.elements * (part + 1) / parts;
+    if (end > begin)
+      slices.push_back(
+          {i,
+           held.parameterElement + begin,
+           end - begin,
+           {tensor.place.space, tensor.place.offsetBytes + (held.shardElement + begin) * byteSize(tensor.dtype)}});
+  }
+  return slices;
+}
+
+std::int64_t CheckpointLayout::bytesOf(int rank) const {
+  std::int64_t bytes = 0;
+  for (const TensorSlice &slice : slicesOf(rank))
+    bytes += slice.elements * byteSize(all[slice.tensor].dtype);
+  return bytes;
+}
+
+std::int64_t CheckpointLayout::totalBytes() const {
+  std::int64_t bytes = 0;
+  for (const CheckpointTensor &tensor : all)
+    bytes += tensor.elements * byteSize(tensor.dtype);
+  return bytes;
+}
+
+} // namespace fsdpc::rt

@@ -1,0 +1,91 @@
+// The manifest of a checkpoint: what it holds, where each part is, and hashes of everything.
+//
+// A checkpoint is a folder `step-<8 digits>` with one safetensors file per rank and `manifest.json` (schema
+// fsdpc.checkpoint/1). A file holds flat slices of tensors under the tensors' names. Hashes are those of
+// runtime/common/fingerprint.h, of every file's header and of every block of `blockBytes` of every slice, so a rank
+// that reads a part of a slice verifies what it reads. The last member of the manifest is the hash of the bytes before
+// it.
+#pragma once
+
+#include "runtime/common/element_type.h"
+#include "runtime/common/training_order.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdpc::rt {
+
+inline constexpr const char *checkpointSchema = "fsdpc.checkpoint/1";
+inline constexpr const char *manifestName = "manifest.json";
+inline constexpr std::int64_t checkpointBlockBytes = std::int64_t{1} << 22;
+
+/// The best evaluation so far.
+struct BestEvaluation {
+  std::int64_t step = 0;
+  double value = 0;
+};
+
+/// Where a run is. What a resumed run needs besides tensors.
+struct TrainingState {
+  std::int64_t step = 0;           ///< optimizer steps done
+  SamplePosition next;             ///< the next sample
+  std::int64_t samplesInEpoch = 0; ///< of the data set; 0: a fixed batch
+  std::int64_t globalBatch = 0;
+  bool shuffle = false;
+  std::int64_t seed = 0;
+  std::int64_t skippedSteps = 0;
+  double epochLossSum = 0; ///< over `epochSteps` steps of the current epoch
+  std::int64_t epochSteps = 0;
+  bool evaluationDue = false; ///< the evaluation after `step` was not finished
+  std::string bestMetric;     ///< of --save_best; "": none
+  std::optional<BestEvaluation> best;
+  std::vector<std::pair<std::string, double>> scalars; ///< those that the program updates
+};
+
+struct ManifestSlice {
+  std::size_t file = 0;
+  std::int64_t first = 0, elements = 0;
+  std::vector<std::uint64_t> hashes; ///< of its blocks
+};
+
+struct ManifestTensor {
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> dims;
+  std::int64_t elements = 0;
+  std::vector<ManifestSlice> slices; ///< by `first`; they cover the tensor once
+};
+
+struct ManifestFile {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::uint64_t headerHash = 0;
+};
+
+struct Manifest {
+  std::string modelName, planHash, optimizer;
+  int worldSize = 0;
+  std::string compiledJson = "{}"; ///< the compile options, as one JSON object
+  TrainingState training;
+  std::vector<ManifestFile> files;
+  std::vector<ManifestTensor> tensors;
+};
+
+std::string manifestText(const Manifest &manifest);
+
+/// Parses and checks a manifest: its hash, that file names are plain names, that slices cover their tensors and have
+/// all hashes. Throws Failure{corrupt} naming `path`, and Failure{incompatible} for another schema.
+Manifest parseManifest(std::string_view text, const std::string &path);
+
+/// Of `bytes` bytes at `data`.
+std::uint64_t checkpointHash(const void *data, std::int64_t bytes);
+/// 16 digits each.
+std::string hexOf(const std::vector<std::uint64_t> &hashes);
+/// nullopt unless `text` is hexOf of some hashes.
+std::optional<std::vector<std::uint64_t>> hashesFrom(std::string_view text);
+/// Blocks of a slice.
+std::int64_t blockCount(std::int64_t sliceBytes);
+
+} // namespace fsdpc::rt

@@ -1,0 +1,41 @@
+// Where a rank keeps its part of each parameter.
+#pragma once
+
+#include "runtime/common/arena_access.h"
+#include "runtime/common/shards.h"
+
+#include <vector>
+
+namespace fsdpc::rt {
+
+/// The copies of parameters on a rank: in their segment and in its replica, if it has one, which may round them.
+class LocalParameters {
+public:
+  explicit LocalParameters(const ProgramInfo &program) : program(program), copies(program.segments.size()) {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      const SegmentInfo &segment = program.segments[i];
+      copies[segment.replicaOf < 0 ? i : static_cast<std::size_t>(segment.replicaOf)].push_back(&segment);
+    }
+  }
+
+  /// Calls fill(range, dtype, to) for every part of the parameter that this rank holds.
+  template <class Fill>
+  void write(std::size_t index, const Context &context, const Fill &fill) const {
+    const ParameterInfo &parameter = program.parameters[index];
+    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
+      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
+      const std::int64_t width = byteSize(segment->dtype);
+      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
+      writeArenaInPieces(
+          context, first, range.elements * width, [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
+            fill(ShardRange{range.parameterElement + firstByte / width, 0, bytes / width}, segment->dtype, to);
+          });
+    }
+  }
+
+private:
+  const ProgramInfo &program;
+  std::vector<std::vector<const SegmentInfo *>> copies; ///< per segment; empty for replicas
+};
+
+} // namespace fsdpc::rt
