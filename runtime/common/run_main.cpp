@@ -9,6 +9,7 @@
 #include "runtime/common/standard_streams.h"
 #include "runtime/common/watchdog.h"
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <optional>
@@ -87,6 +88,8 @@ int runMain(int argc, char **argv, std::optional<int> launched) {
   }
   if (!options.checkpointFolder.empty())
     catchStopSignals();
+  // A file that may not grow is an error of its write, like a full disk, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   Pulse pulse(launched.value_or(0));
   std::optional<FolderLease> lease;
   std::optional<Watchdog> watchdog;

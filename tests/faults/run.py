@@ -1,0 +1,385 @@
+#!/usr/bin/env python3
+"""Faults of processes, disks and clocks, put into real runs.   run.py [--full] [--parts A,B] [--record] [--build DIR]
+
+A program of two ranks trains with checkpoints while something goes wrong. After each fault: the run ended with the right exit
+code and named the right culprit, no rank is left, and a run with `--resume auto` finds a checkpoint, loses at most one interval
+(and what was done while the checkpoint in progress was written), and ends with the bits of the run that nothing happened to.
+Without --full a part of each kind, for every change. --record writes RESULTS.md. Prints a line for each part, and
+`faults: N passed, F failed`; exits 0 or 1.
+"""
+import argparse, dataclasses, json, os, pathlib, random, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+STEPS, INTERVAL, RANKS = 16, 3, 2
+NAMED = re.compile(r"fsdpc: exit=(\d+) rank=(\d+)")
+GOES_ON = re.compile(r"goes on after step (\d+)")
+
+
+@dataclasses.dataclass
+class Tally:
+    """What a part has seen."""
+    injected: int = 0
+    survived: int = 0
+    most_lost: int = 0          # steps
+    wrong: list = dataclasses.field(default_factory=list)
+
+    def add(self, name, fault, lost=0):
+        self.injected += 1
+        self.survived += fault is None
+        self.most_lost = max(self.most_lost, lost)
+        if fault is not None:
+            self.wrong.append(f"{name}: {fault}")
+
+
+class Ended:
+    def __init__(self, status, output, seconds):
+        self.status, self.output, self.seconds = status, output, seconds
+        named = NAMED.search(output)
+        self.code, self.rank = (int(named[1]), int(named[2])) if named else (None, None)
+
+
+class Bench:
+    """A program, its data, and the run that nothing happens to."""
+
+    def __init__(self, folder, build):
+        self.folder = folder
+        self.program = folder / "out" / "train"
+        model = ROOT / "tests/fixtures/mlp/model.onnx"
+        if not model.exists():
+            model = pathlib.Path(os.environ.get("FSDPC_FIXTURES", ROOT.parent / "shared/fixtures")) / "mlp/model.onnx"
+        subprocess.run([build / "fsdpc", model, "--target", "cpu", "--test_build", "--world_size", str(RANKS), "--micro_batch_size", "2",
+                        "--loss", "cross_entropy", "--optimizer", "adamw", "--lr", "0.01", "-o", folder / "out"],
+                       check=True, stdout=subprocess.DEVNULL)
+        write_data(folder / "data.safetensors", 24)
+        ended = self.run(self.arguments("whole"))
+        assert ended.status == 0, ended.output
+        self.whole = (folder / "whole.safetensors").read_bytes()
+        self.seconds = ended.seconds
+
+    def arguments(self, name, *more, checkpoints=None):
+        return ["--train_data", self.folder / "data.safetensors", "--shuffle", "--steps", STEPS, "--log_freq", 1, "--progress", "plain",
+                "--checkpoint_folder", checkpoints or self.folder / name, "--checkpoint_interval", INTERVAL, "--train_timeout_seconds", 5,
+                "--init_timeout_seconds", 20, "--log", self.folder / f"{name}.jsonl", "--save_model", self.folder / f"{name}.safetensors", *more]
+
+    def start(self, arguments, environment={}, limits=None, wrapper=()):
+        command = [*wrapper, "mpirun", "-n", RANKS, self.program, *arguments]
+        return subprocess.Popen([str(c) for c in command], cwd=self.folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+                                preexec_fn=limits)
+
+    def finish(self, process, timeout=60):
+        started = time.monotonic()
+        try:
+            output, _ = process.communicate(timeout=timeout)
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            status = None
+        return Ended(status, output, time.monotonic() - started)
+
+    def run(self, arguments, environment={}, **more):
+        return self.finish(self.start(arguments, environment, **more))
+
+    def ranks(self):
+        """The processes of the program, by rank."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.readlink(entry / "exe") == str(self.program):
+                    variables = (entry / "environ").read_bytes().split(b"\0")
+                    rank = next((int(v.split(b"=")[1]) for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK=")), 0)
+                    found[rank] = int(entry.name)
+            except OSError:
+                pass
+        return found
+
+    def orphans(self):
+        """Waits up to five seconds for the ranks to end. Returns those that do not."""
+        until = time.monotonic() + 5
+        while self.ranks() and time.monotonic() < until:
+            time.sleep(0.02)
+        left = list(self.ranks().values())
+        for process in left:
+            os.kill(process, signal.SIGKILL)
+        return left
+
+    def recover(self, name, checkpoints=None):
+        """Goes on. Returns (what is wrong or None, steps lost)."""
+        if left := self.orphans():
+            return f"ranks {left} were left", 0
+        done = last_step(self.folder / f"{name}.jsonl")
+        ended = self.run(self.arguments(name, "--resume", "auto", checkpoints=checkpoints))
+        if ended.status != 0:
+            return f"going on ended with {ended.status}: {ended.output[-600:]}", 0
+        if (self.folder / f"{name}.safetensors").read_bytes() != self.whole:
+            return "other bits than the run that nothing happened to", 0
+        resumed = GOES_ON.search(ended.output)
+        lost = done - (int(resumed[1]) if resumed else 0)
+        if lost >= 2 * INTERVAL:
+            return f"{lost} steps were lost", lost
+        for left in pathlib.Path(checkpoints or self.folder / name).iterdir():
+            if ".tmp-" in left.name or left.name.startswith("trash-"):
+                return f"{left.name} was left", lost
+        return None, lost
+
+    def clear(self, name):
+        for path in (self.folder / name, self.folder / f"{name}.jsonl", self.folder / f"{name}.safetensors"):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def write_data(path, samples):
+    numbers = random.Random(1)
+    x = struct.pack(f"<{samples * 32}f", *(numbers.uniform(-1, 1) for _ in range(samples * 32)))
+    labels = struct.pack(f"<{samples}q", *(numbers.randrange(10) for _ in range(samples)))
+    header = json.dumps({"labels": {"dtype": "I64", "shape": [samples], "data_offsets": [0, len(labels)]},
+                         "x": {"dtype": "F32", "shape": [samples, 32], "data_offsets": [len(labels), len(labels) + len(x)]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + labels + x)
+
+
+def last_step(log):
+    """The last step that the log has; 0 if there is none."""
+    try:
+        steps = [json.loads(line).get("step", 0) for line in log.read_text().splitlines() if line.startswith('{"step"') and line.endswith("}")]
+    except OSError:
+        return 0
+    return max(steps, default=0)
+
+
+def moments_of(bench, rank):
+    """The disk operations of a whole run, twice: before and after."""
+    bench.clear("count")
+    ended = bench.run(bench.arguments("count"), {"FSDPC_DISK_FAULT": f"{rank}:0:0"})
+    return len(re.findall(r"disk moment \d+", ended.output))
+
+
+def killed_at_every_moment(bench, full):
+    tally = Tally()
+    for rank in range(RANKS):
+        count = moments_of(bench, rank)
+        for moment in range(1, count + 1, 1 if full else max(1, count // 6)):
+            bench.clear("moment")
+            ended = bench.run(bench.arguments("moment"), {"FSDPC_DISK_FAULT": f"{rank}:{moment}:kill"})
+            fault, lost = (None, 0) if ended.status in (137, 0) else (f"ended with {ended.status}", 0)
+            if fault is None:
+                fault, lost = bench.recover("moment")
+            tally.add(f"rank {rank} killed at moment {moment}", fault, lost)
+    return tally
+
+
+def errors_of_the_disk(bench, full):
+    """EIO, ENOSPC, EDQUOT and EROFS at the k-th operation."""
+    tally = Tally()
+    for error in (5, 28, 122, 30) if full else (5, 28):
+        for rank in range(RANKS):
+            count = moments_of(bench, rank)
+            for moment in range(1, count + 1, 2 if full else max(2, count // 4)):
+                bench.clear("error")
+                ended = bench.run(bench.arguments("error"), {"FSDPC_DISK_FAULT": f"{rank}:{moment}:{error}"})
+                fault, lost = None, 0
+                # After an operation an error changes nothing.
+                if ended.status != 0 and (ended.status, ended.code, ended.rank) != (8, 8, rank):
+                    fault = f"ended with {ended.status}, exit={ended.code} rank={ended.rank}: {ended.output[-400:]}"
+                if fault is None:
+                    fault, lost = bench.recover("error")
+                tally.add(f"error {error} on rank {rank} at moment {moment}", fault, lost)
+    return tally
+
+
+def killed_at_random(bench, full):
+    tally = Tally()
+    numbers = random.Random(7)
+    for trial in range(200 if full else 8):
+        bench.clear("random")
+        process = bench.start(bench.arguments("random"))
+        time.sleep(numbers.uniform(0, bench.seconds * 1.1))
+        victims = bench.ranks()
+        victim = victims.get(numbers.randrange(RANKS))
+        if victim is not None:
+            os.kill(victim, signal.SIGKILL)
+        ended = bench.finish(process)
+        fault, lost = (None, 0) if ended.status in (137, 0) else (f"ended with {ended.status}: {ended.output[-300:]}", 0)
+        if fault is None:
+            fault, lost = bench.recover("random")
+        tally.add(f"trial {trial}", fault, lost)
+    return tally
+
+
+def wait_for(condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def signalled(bench, full):
+    """A signal to the launcher or to one rank, at random moments: exit code 75 and a checkpoint of the last step."""
+    tally = Tally()
+    numbers = random.Random(3)
+    for trial in range(60 if full else 6):
+        bench.clear("signal")
+        number = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)[trial % 3]
+        process = bench.start(bench.arguments("signal", "--steps", 4000))
+        # A signal before the program handles it kills; then nothing is lost that was not there.
+        started = wait_for(lambda: len(bench.ranks()) == RANKS)
+        time.sleep(numbers.uniform(0.15, bench.seconds + 0.3))
+        rank = bench.ranks().get(numbers.randrange(RANKS))
+        if started and rank:
+            os.kill(rank, number)
+        ended = bench.finish(process)
+        fault = None if (ended.status, ended.code) == (75, 75) else f"ended with {ended.status}: {ended.output[-400:]}"
+        if fault is None and "checkpoint=step-" not in ended.output:
+            fault = "no checkpoint is named"
+        bench.orphans()
+        tally.add(f"trial {trial}: {number.name}", fault)
+    return tally
+
+
+def stopped_rank(bench, full):
+    """SIGSTOP: the others give up within the time limit and name the rank."""
+    tally = Tally()
+    for rank in range(RANKS) if full else (1,):
+        bench.clear("stopped")
+        process = bench.start(bench.arguments("stopped", "--steps", 4000))
+        wait_for(lambda: last_step(bench.folder / "stopped.jsonl") > 2 * INTERVAL)
+        os.kill(bench.ranks()[rank], signal.SIGSTOP)
+        ended = bench.finish(process)
+        fault = None if ended.code == 6 and f"missing={rank}" in ended.output else f"ended with {ended.status}: {ended.output[-400:]}"
+        if left := bench.orphans():
+            fault = fault or f"ranks {left} were left"
+        tally.add(f"rank {rank}", fault)
+    return tally
+
+
+def launcher_killed(bench, full):
+    tally = Tally()
+    for trial in range(10 if full else 1):
+        bench.clear("launcher")
+        process = bench.start(bench.arguments("launcher", "--steps", 4000))
+        wait_for(lambda: last_step(bench.folder / "launcher.jsonl") > 2 * INTERVAL)
+        os.killpg(process.pid, signal.SIGKILL) if trial % 2 else kill_launcher(process)
+        bench.finish(process)
+        left = bench.orphans()
+        tally.add(f"trial {trial}", f"ranks {left} were left" if left else None)
+    return tally
+
+
+def kill_launcher(process):
+    """mpirun itself, which may be the child of a script."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == process.pid and os.readlink(entry / "exe").endswith(("orterun", "mpirun")):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            pass
+
+
+IN_MOUNTS = """
+set -e
+mount -t tmpfs -o size=%(size)s none "$1"
+shift
+%(before)s
+"$@" & job=$!
+%(during)s
+wait $job || status=$?
+cp -r %(folder)s/. %(keep)s/ 2>/dev/null || true
+exit ${status:-0}
+"""
+
+
+def file_systems(bench, full):
+    """A full disk, and one that is read-only, as real mounts; a limit on the size of files."""
+    tally = Tally()
+    disk, keep = bench.folder / "disk", bench.folder / "keep"
+    disk.mkdir(exist_ok=True)
+
+    def mounted(name, size, before, during, expected):
+        bench.clear(name)
+        shutil.rmtree(keep, ignore_errors=True)
+        keep.mkdir()
+        script = IN_MOUNTS % {"size": size, "before": before, "during": during, "folder": disk / "c", "keep": keep}
+        ended = bench.run(bench.arguments(name, "--steps", 4000, checkpoints=disk / "c"), wrapper=["unshare", "-Urm", "sh", "-c", script, "sh", disk])
+        fault = None if (ended.status, ended.code) == expected else f"ended with {ended.status}: {ended.output[-500:]}"
+        left = [p.name for p in keep.iterdir() if p.name.startswith("step-")]
+        if fault is None and expected[0] == 8 and during and not any(".tmp-" not in n for n in left):
+            fault = f"no checkpoint is left: {left}"
+        bench.orphans()
+        tally.add(name, fault)
+
+    full_soon = f'while [ ! -e {disk}/c/step-00000003 ]; do sleep 0.01; done; dd if=/dev/zero of={disk}/fill bs=4096 2>/dev/null || true'
+    mounted("full", "1m", "", full_soon, (8, 8))
+    mounted("small", "100k", "", "", (8, 8))
+    mounted("readonly", "1m", f"mkdir {disk}/c; mount -o remount,ro {disk}", "", (8, 8))
+    bench.clear("limited")
+    ended = bench.run(bench.arguments("limited"), limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+    tally.add("limit on the size of files", None if (ended.status, ended.code) == (8, 8) else f"ended with {ended.status}: {ended.output[-400:]}")
+    return tally
+
+
+def limits(bench, full):
+    """Too little memory: the run ends, and no rank waits."""
+    tally = Tally()
+    for value in (256 << 20, 150 << 20):
+        bench.clear("limits")
+        ended = limited_ranks(bench, value)
+        tally.add(f"memory of {value >> 20} MiB", None if ended.status not in (None, 0) and ended.seconds < 15 else f"ended with {ended.status} after {ended.seconds:.0f} s: {ended.output[-400:]}")
+    return tally
+
+
+def limited_ranks(bench, value):
+    script = f'ulimit -v {value >> 10}; exec "$0" "$@"'
+    command = ["mpirun", "-n", RANKS, "bash", "-c", script, bench.program, *bench.arguments("limits")]
+    process = subprocess.Popen([str(c) for c in command], cwd=bench.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    return bench.finish(process)
+
+
+PARTS = {
+    "killed_at_every_moment": killed_at_every_moment,
+    "killed_at_random": killed_at_random,
+    "errors_of_the_disk": errors_of_the_disk,
+    "file_systems": file_systems,
+    "signalled": signalled,
+    "stopped_rank": stopped_rank,
+    "launcher_killed": launcher_killed,
+    "limits": limits,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    options = parser.parse_args()
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="fsdpc-faults-") as folder:
+        bench = Bench(pathlib.Path(folder).resolve(), options.build)
+        for name in options.parts.split(","):
+            started = time.monotonic()
+            tally = results[name] = PARTS[name](bench, options.full)
+            print(f"{'ok  ' if not tally.wrong else 'FAIL'} {name}: {tally.injected} injected, {tally.survived} survived, at most "
+                  f"{tally.most_lost} steps lost ({time.monotonic() - started:.0f} s)", flush=True)
+            for wrong in tally.wrong[:10]:
+                print(f"  {wrong}", flush=True)
+    if options.record:
+        record(results, options.full)
+    failed = sum(bool(t.wrong) for t in results.values())
+    print(f"faults: {len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def record(results, full):
+    rows = "".join(f"| {name.replace('_', ' ')} | {t.injected} | {t.survived} | {t.most_lost} | {len(t.wrong)} |\n" for name, t in results.items())
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    (ROOT / "tests/faults/RESULTS.md").write_text(
+        f"# Faults put into real runs\n\n`tests/faults/run.py{' --full' if full else ''} --record` wrote this file at {commit}. Two ranks, {STEPS} steps, a checkpoint every "
+        f"{INTERVAL}.\n*Survived*: right exit code and culprit, no rank left, and the run that went on ended with the bits of the uninterrupted one.\n\n"
+        f"| part | injected | survived | most steps lost | wrong |\n|---|---|---|---|---|\n{rows}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
