@@ -8,6 +8,7 @@
 #include "frontend/search/estimate.h"
 #include "frontend/search/memory_budget.h"
 #include "frontend/tools/calibrate.h"
+#include "frontend/tools/checkpoint.h"
 #include "frontend/tools/reduce.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -261,6 +262,11 @@ int runCompiler(llvm::ArrayRef<std::string> arguments) {
       llvm::Error error = reduce(arguments);
       return error ? report(std::move(error)) : 0;
     }
+  // Its options are its own. A model may have the name too.
+  if (!arguments.empty() && arguments[0] == "checkpoint" && !llvm::sys::fs::is_regular_file("checkpoint")) {
+    llvm::Expected<int> code = runCheckpointTool(arguments.drop_front());
+    return code ? *code : report(code.takeError());
+  }
   llvm::Expected<OptionValues> values = OptionValues::parse(arguments);
   if (!values)
     return report(values.takeError());

@@ -368,6 +368,7 @@ std::string helpText() {
       "       fsdpc calibrate                               measures this machine's costs once\n"
       "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"
       "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
+      "       fsdpc checkpoint ls|verify|export|reshard|diff   looks at what programs saved (checkpoint --help)\n"
       "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);
   llvm::StringRef group;

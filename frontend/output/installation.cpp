@@ -45,6 +45,7 @@ public:
     Installation result;
     result.resources = text(*object, "resources");
     result.calibration = text(*object, "calibration");
+    result.checkpoint = text(*object, "checkpoint");
     for (const auto &[kind, entry] : *kinds)
       if (const llvm::json::Object *toolchain = entry.getAsObject())
         result.toolchains[kind.str()] = {text(*toolchain, "compiler"), texts(*toolchain, "flags"),

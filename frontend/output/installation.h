@@ -23,6 +23,7 @@ struct Toolchain {
 struct Installation {
   std::string resources;   ///< holds runtime/, codegen/templates/ and frontend/report/schedule_page/
   std::string calibration; ///< the program that `fsdpc calibrate` runs
+  std::string checkpoint;  ///< the program that `fsdpc checkpoint` runs
   /// By target, or target.test_build: "cpu", "cpu.on", "cuda.emulated_loopback", ...
   std::map<std::string, Toolchain> toolchains;
 };

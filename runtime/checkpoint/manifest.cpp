@@ -42,12 +42,13 @@ std::string tensorJson(const ManifestTensor &tensor) {
     slices += std::to_string(slice.file) + "," + std::to_string(slice.first) + "," + std::to_string(slice.elements) +
               ",\"" + hexOf(slice.hashes) + "\"]";
   }
-  return JsonObject()
-      .add("name", tensor.name)
-      .add("dtype", safetensorsName(tensor.type))
-      .addRaw("shape", listOf(tensor.dims))
-      .addRaw("slices", slices + "]")
-      .str();
+  JsonObject json;
+  json.add("name", tensor.name).add("dtype", safetensorsName(tensor.type)).addRaw("shape", listOf(tensor.dims));
+  if (tensor.isState)
+    json.add("state", true);
+  else
+    json.addRaw("onnx_permutation", listOf(tensor.onnxPermutation)).add("onnx_offset", tensor.onnxOffsetBytes);
+  return json.addRaw("slices", slices + "]").str();
 }
 
 template <class Items, class Text>
@@ -90,6 +91,10 @@ public:
         requireBlockBytes();
       else if (key == "training")
         result.training = training();
+      else if (key == "onnx_data_file")
+        result.onnx.dataFile = string();
+      else if (key == "onnx_data_bytes")
+        result.onnx.dataBytes = integer();
       else if (key == "files")
         array([&](JsonToken first) { result.files.push_back(file(first)); });
       else if (key == "tensors")
@@ -137,6 +142,15 @@ private:
   std::int64_t integer() {
     json.expect(JsonToken::number, "an integer");
     return json.unsignedInteger();
+  }
+  std::vector<std::int64_t> integers() {
+    std::vector<std::int64_t> values;
+    array([&](JsonToken token) {
+      if (token != JsonToken::number)
+        json.fail("expected an integer");
+      values.push_back(json.unsignedInteger());
+    });
+    return values;
   }
   double number() {
     const JsonToken token = json.next();
@@ -246,11 +260,13 @@ private:
       else if (key == "dtype")
         result.type = type();
       else if (key == "shape")
-        array([&](JsonToken token) {
-          if (token != JsonToken::number)
-            json.fail("expected an integer");
-          result.dims.push_back(json.unsignedInteger());
-        });
+        result.dims = integers();
+      else if (key == "onnx_permutation")
+        result.onnxPermutation = integers();
+      else if (key == "onnx_offset")
+        result.onnxOffsetBytes = integer();
+      else if (key == "state")
+        result.isState = boolean();
       else if (key == "slices")
         array([&](JsonToken token) { result.slices.push_back(slice(token)); });
       else
@@ -322,6 +338,7 @@ std::string manifestText(const Manifest &manifest) {
   json.add("optimizer", manifest.optimizer).add("world_size", manifest.worldSize);
   json.add("block_bytes", checkpointBlockBytes).addRaw("compiled", manifest.compiledJson);
   json.addRaw("training", trainingJson(manifest.training));
+  json.add("onnx_data_file", manifest.onnx.dataFile).add("onnx_data_bytes", manifest.onnx.dataBytes);
   json.addRaw("files", arrayOf(manifest.files, fileJson)).addRaw("tensors", arrayOf(manifest.tensors, tensorJson));
   std::string text = json.str();
   text.pop_back();

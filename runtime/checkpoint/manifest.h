@@ -56,6 +56,16 @@ struct ManifestTensor {
   std::vector<std::int64_t> dims;
   std::int64_t elements = 0;
   std::vector<ManifestSlice> slices; ///< by `first`; they cover the tensor once
+  bool isState = false;              ///< of the optimizer
+  /// Of a parameter: ParameterInfo::onnxPermutation and onnxOffsetBytes.
+  std::vector<std::int64_t> onnxPermutation;
+  std::int64_t onnxOffsetBytes = 0;
+};
+
+/// How the program's model.onnx stores parameters, for an export.
+struct ManifestOnnx {
+  std::string dataFile;
+  std::int64_t dataBytes = 0;
 };
 
 struct ManifestFile {
@@ -69,6 +79,7 @@ struct Manifest {
   int worldSize = 0;
   std::string compiledJson = "{}"; ///< the compile options, as one JSON object
   TrainingState training;
+  ManifestOnnx onnx;
   std::vector<ManifestFile> files;
   std::vector<ManifestTensor> tensors;
 };

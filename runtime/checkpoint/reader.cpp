@@ -74,35 +74,42 @@ const SafetensorsFile &CheckpointReader::open(std::size_t file) {
   return *files[file];
 }
 
-void CheckpointReader::read(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements, DType dtype,
-                            std::byte *to) {
-  const std::int64_t end = first + elements;
+template <class Take>
+void CheckpointReader::visit(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements,
+                             const Take &take) {
+  const std::int64_t end = first + elements, width = byteSize(tensor.type);
+  const std::int64_t blockElements = checkpointBlockBytes / width;
   auto slice = std::upper_bound(tensor.slices.begin(), tensor.slices.end(), first,
                                 [](std::int64_t element, const ManifestSlice &s) { return element < s.first; });
-  for (slice = slice == tensor.slices.begin() ? slice : slice - 1; first < end && slice != tensor.slices.end();
-       ++slice) {
-    const std::int64_t stop = std::min(end, slice->first + slice->elements);
-    if (stop <= first)
+  for (slice = slice == tensor.slices.begin() ? slice : slice - 1; first < end && slice != tensor.slices.end();) {
+    const std::int64_t sliceEnd = slice->first + slice->elements;
+    if (first >= sliceEnd) {
+      ++slice;
       continue;
-    readSlice(tensor, *slice, first - slice->first, stop - slice->first, dtype, to);
-    to += (stop - first) * byteSize(dtype);
+    }
+    const std::int64_t block = (first - slice->first) / blockElements;
+    const std::int64_t stop = std::min({end, sliceEnd, slice->first + (block + 1) * blockElements});
+    take(readBlock(tensor, *slice, block) + (first - slice->first - block * blockElements) * width, stop - first);
     first = stop;
   }
 }
 
-/// Elements [begin, end) of a slice.
-void CheckpointReader::readSlice(const ManifestTensor &tensor, const ManifestSlice &slice, std::int64_t begin,
-                                 std::int64_t end, DType dtype, std::byte *to) {
-  const std::int64_t width = byteSize(tensor.type), blockElements = checkpointBlockBytes / width;
-  while (begin < end) {
-    const std::int64_t block = begin / blockElements;
-    const std::int64_t stop = std::min(end, (block + 1) * blockElements);
-    const std::byte *data = readBlock(tensor, slice, block) + (begin - block * blockElements) * width;
-    if (convertElements(tensor.type, data, dtype, to, stop - begin) >= 0)
+void CheckpointReader::read(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements, DType dtype,
+                            std::byte *to) {
+  visit(tensor, first, elements, [&](const std::byte *data, std::int64_t count) {
+    if (convertElements(tensor.type, data, dtype, to, count) >= 0)
       throw Failure(ExitCode::incompatible, whereOf(path, tensor) + ": an element does not fit this program's type");
-    to += (stop - begin) * byteSize(dtype);
-    begin = stop;
-  }
+    to += count * byteSize(dtype);
+  });
+}
+
+void CheckpointReader::readStored(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements,
+                                  std::byte *to) {
+  visit(tensor, first, elements, [&](const std::byte *data, std::int64_t count) {
+    const std::int64_t bytes = count * byteSize(tensor.type);
+    std::memcpy(to, data, static_cast<std::size_t>(bytes));
+    to += bytes;
+  });
 }
 
 const std::byte *CheckpointReader::readBlock(const ManifestTensor &tensor, const ManifestSlice &slice,

@@ -27,13 +27,16 @@ public:
 
   /// Elements [first, first + elements) of a tensor, converted to `dtype`.
   void read(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements, DType dtype, std::byte *to);
+  /// The same, as they are stored.
+  void readStored(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements, std::byte *to);
   /// Verifies the header of a file.
   void verifyHeader(std::size_t file) { open(file); }
 
 private:
   const SafetensorsFile &open(std::size_t file);
-  void readSlice(const ManifestTensor &tensor, const ManifestSlice &slice, std::int64_t begin, std::int64_t end,
-                 DType dtype, std::byte *to);
+  /// Calls take(data, elements) for the parts of elements [first, first + elements), in order.
+  template <class Take>
+  void visit(const ManifestTensor &tensor, std::int64_t first, std::int64_t elements, const Take &take);
   const std::byte *readBlock(const ManifestTensor &tensor, const ManifestSlice &slice, std::int64_t block);
 
   std::string path;

@@ -234,8 +234,17 @@ Manifest CheckpointWriter::collect(const std::function<void()> &beat) const {
   manifest.training = state;
   if (program.settingsJson && program.settingsJson[0])
     manifest.compiledJson = program.settingsJson;
-  for (const CheckpointTensor &tensor : layout.tensors())
-    manifest.tensors.push_back({tensor.name, elementType(tensor.dtype), tensor.dims, tensor.elements, {}});
+  manifest.onnx = {program.onnxDataFile ? program.onnxDataFile : "", program.onnxDataBytes};
+  for (const CheckpointTensor &tensor : layout.tensors()) {
+    const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(tensor.parameter)];
+    ManifestTensor entry{
+        tensor.name, elementType(tensor.dtype), tensor.dims, tensor.elements, {}, tensor.isState, {}, 0};
+    if (!tensor.isState) {
+      entry.onnxPermutation.assign(parameter.onnxPermutation, parameter.onnxPermutation + parameter.shape.rank);
+      entry.onnxOffsetBytes = parameter.onnxOffsetBytes;
+    }
+    manifest.tensors.push_back(std::move(entry));
+  }
   for (int rank = 0; rank < program.worldSize; ++rank) {
     awaitRecord(rank, beat);
     addRecord(manifest, rank);

@@ -145,6 +145,14 @@ bool isFloat(ElementType type) {
   return visit(type, [](auto tag) { return isFloatType<decltype(tag)>; });
 }
 
+std::optional<DType> dtypeOf(ElementType type) {
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8, DType::boolean})
+    if (elementType(dtype) == type)
+      return dtype;
+  return std::nullopt;
+}
+
 bool isConvertible(ElementType from, DType to) {
   if (to == DType::boolean)
     return from == ElementType::boolean;

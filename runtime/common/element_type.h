@@ -20,6 +20,8 @@ std::int64_t byteSize(ElementType type);
 const char *safetensorsName(ElementType type);
 std::optional<ElementType> elementTypeFromSafetensors(std::string_view name);
 ElementType elementType(DType dtype);
+/// nullopt: programs have no such type.
+std::optional<DType> dtypeOf(ElementType type);
 
 /// Whether elements of type `from` can be converted to `to`.
 bool isConvertible(ElementType from, DType to);

@@ -1,0 +1,124 @@
+#include "runtime/checkpoint_tool/commands.h"
+#include "runtime/common/file.h"
+#include "runtime/common/json.h"
+#include "runtime/common/safetensors.h"
+#include "runtime/common/taps.h"
+
+#include <cstdio>
+
+namespace fsdpc::rt {
+namespace {
+
+constexpr std::int64_t defaultShardBytes = 5'000'000'000;
+constexpr std::string_view statePrefix = "optimizer.";
+
+std::int64_t bytesOf(const ManifestTensor &tensor) { return tensor.elements * byteSize(tensor.type); }
+
+/// The parameters, without optimizer states.
+std::vector<const ManifestTensor *> parametersOf(const Manifest &manifest) {
+  std::vector<const ManifestTensor *> parameters;
+  for (const ManifestTensor &tensor : manifest.tensors)
+    if (!tensor.isState)
+      parameters.push_back(&tensor);
+  return parameters;
+}
+
+void writeTensors(CheckpointReader &reader, const std::vector<const ManifestTensor *> &tensors,
+                  const std::string &path) {
+  std::vector<TensorSpec> specs;
+  for (const ManifestTensor *tensor : tensors)
+    specs.push_back({tensor->name, tensor->type, tensor->dims});
+  SafetensorsWriter file(path, specs);
+  for (const ManifestTensor *tensor : tensors) {
+    const std::size_t index = *file.find(tensor->name);
+    forEachBlock(reader, *tensor, [&](std::int64_t first, std::int64_t bytes, const std::byte *data) {
+      file.writeRange(index, first * byteSize(tensor->type), data, bytes);
+    });
+  }
+  file.commit();
+}
+
+/// Fills shards in the order of the names. A tensor larger than a shard has one of its own.
+std::vector<std::vector<const ManifestTensor *>> shardsOf(const std::vector<const ManifestTensor *> &tensors,
+                                                          std::int64_t maxBytes) {
+  std::vector<std::vector<const ManifestTensor *>> shards(1);
+  std::int64_t filled = 0;
+  for (const ManifestTensor *tensor : tensors) {
+    if (filled > 0 && filled + bytesOf(*tensor) > maxBytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().push_back(tensor);
+    filled += bytesOf(*tensor);
+  }
+  return shards;
+}
+
+void exportFolder(CheckpointReader &reader, const ExportOptions &options) {
+  makeFolders(options.output);
+  const auto shards =
+      shardsOf(parametersOf(reader.manifest()), options.maxShardBytes > 0 ? options.maxShardBytes : defaultShardBytes);
+  if (shards.size() == 1)
+    return writeTensors(reader, shards[0], options.output + "/model.safetensors");
+  JsonObject map;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    char name[64];
+    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    writeTensors(reader, shards[i], options.output + "/" + name);
+    for (const ManifestTensor *tensor : shards[i]) {
+      map.add(tensor->name, name);
+      total += bytesOf(*tensor);
+    }
+  }
+  writeFile(options.output + "/model.safetensors.index.json",
+            JsonObject()
+                    .addRaw("metadata", JsonObject().add("total_size", total).str())
+                    .addRaw("weight_map", map.str())
+                    .str() +
+                "\n");
+}
+
+/// As --save_onnx of the program.
+void exportOnnx(CheckpointReader &reader, const ExportOptions &options) {
+  const ManifestOnnx &onnx = reader.manifest().onnx;
+  if (options.model.empty())
+    throw Failure(ExitCode::usage,
+                  "export to ONNX needs --model OUT/model.onnx, the folder of the program that wrote the checkpoint");
+  if (onnx.dataFile.empty() || onnx.dataFile.find('/') != std::string::npos)
+    throw Failure(ExitCode::incompatible, reader.folder() + ": does not say how its model stores parameters");
+  OutputFile data(parentDirectory(options.output) + "/" + onnx.dataFile, onnx.dataBytes);
+  for (const ManifestTensor *tensor : parametersOf(reader.manifest())) {
+    if (tensor->dims.size() > maxRank || tensor->onnxPermutation.size() != tensor->dims.size())
+      throw Failure(ExitCode::corrupt, reader.folder() + ": tensor '" + tensor->name + "' has no place in the model");
+    ParameterInfo parameter{};
+    parameter.dtype = *dtypeOf(tensor->type);
+    parameter.shape.rank = static_cast<int>(tensor->dims.size());
+    for (std::size_t i = 0; i < tensor->dims.size(); ++i) {
+      parameter.shape.dims[i] = tensor->dims[i];
+      parameter.onnxPermutation[i] = static_cast<int>(tensor->onnxPermutation[i]);
+    }
+    parameter.onnxOffsetBytes = tensor->onnxOffsetBytes;
+    std::vector<std::byte> values(static_cast<std::size_t>(bytesOf(*tensor)));
+    reader.readStored(*tensor, 0, tensor->elements, values.data());
+    writePermuted(data, parameter, values.data());
+  }
+  const std::string model = readFile(options.model);
+  data.commit();
+  writeFile(options.output, model);
+}
+
+} // namespace
+
+void exportWeights(const std::string &checkpoint, const ExportOptions &options) {
+  CheckpointReader reader(checkpointAt(checkpoint));
+  if (endsWith(options.output, ".onnx"))
+    exportOnnx(reader, options);
+  else if (endsWith(options.output, ".safetensors"))
+    writeTensors(reader, parametersOf(reader.manifest()), options.output);
+  else
+    exportFolder(reader, options);
+  std::printf("%s: the parameters of %s\n", options.output.c_str(), reader.folder().c_str());
+}
+
+} // namespace fsdpc::rt
