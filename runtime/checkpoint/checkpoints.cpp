@@ -1,10 +1,12 @@
 #include "runtime/checkpoint/checkpoints.h"
 
 #include "runtime/common/agreement.h"
+#include "runtime/common/file.h"
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <unistd.h>
 
@@ -32,9 +34,11 @@ double metricOf(const EvaluationResult &result, bool isAccuracy) {
 
 } // namespace
 
-Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const TrainingState *resumed)
+Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const ResumedRun *resumed)
     : job(job), start(start), requests(job.platform, job.pulse), lastSave(RunClock::now()),
       lastBoundary(RunClock::now()) {
+  if (job.options.saveBest == "val_accuracy" && !job.program.isClassification)
+    throw Failure(ExitCode::usage, "--save_best val_accuracy: this program counts no correct answers", true);
   const std::string runId = agreedRunId(job.platform);
   agreed(job.platform, [&] {
     if (job.context.rank == 0)
@@ -44,13 +48,15 @@ Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const Train
                                       job.options.keepLatest});
   });
   if (resumed) {
-    lastSavedStep = resumed->step;
-    if (resumed->bestMetric == job.options.saveBest)
-      best = resumed->best;
+    std::error_code ignored;
+    if (std::filesystem::equivalent(parentDirectory(resumed->path), job.options.checkpointFolder, ignored))
+      lastSavedStep = resumed->state.step;
+    if (resumed->state.bestMetric == job.options.saveBest)
+      best = resumed->state.best;
   }
 }
 
-void Checkpoints::prepareFolder(const TrainingState *resumed) {
+void Checkpoints::prepareFolder(const ResumedRun *resumed) {
   const std::string &folder = job.options.checkpointFolder;
   lock.emplace(folder);
   removeLeftovers(folder);
@@ -59,10 +65,10 @@ void Checkpoints::prepareFolder(const TrainingState *resumed) {
     throw Failure(ExitCode::usage, "--checkpoint_folder " + folder + ": holds checkpoints of a run (step " +
                                        std::to_string(present.back().step) +
                                        "); give --resume auto to go on from it, or another folder");
-  if (!present.empty() && job.options.resume != "auto" && resumed && present.back().step > resumed->step)
+  if (!present.empty() && job.options.resume != "auto" && resumed && present.back().step > resumed->state.step)
     throw Failure(ExitCode::usage, "--checkpoint_folder " + folder + ": holds a checkpoint of step " +
                                        std::to_string(present.back().step) + ", and the run would go on from step " +
-                                       std::to_string(resumed->step) + "; give another folder");
+                                       std::to_string(resumed->state.step) + "; give another folder");
   // A checkpoint is deleted only after the next one is written.
   const std::int64_t wanted =
       std::max<std::int64_t>(1, job.options.keepLatest + (job.options.saveBest.empty() ? 1 : 2));

@@ -6,6 +6,7 @@
 
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/requests.h"
+#include "runtime/checkpoint/resume.h"
 #include "runtime/checkpoint/writer.h"
 #include "runtime/common/evaluation.h"
 #include "runtime/common/job.h"
@@ -30,7 +31,7 @@ public:
 
   /// Collective. Locks and cleans the folder and checks its free space, on rank 0. `resumed`: where the run goes on
   /// from, if it does. Throws Failure{storage, usage, memory} on every rank.
-  Checkpoints(const Job &job, RunClock::time_point start, const TrainingState *resumed);
+  Checkpoints(const Job &job, RunClock::time_point start, const ResumedRun *resumed);
 
   /// Every rank calls this after every step, and before the first. `state` is called if a checkpoint is due. Throws
   /// Failure{stopped} on every rank after the last checkpoint is written, and Failure{storage}.
@@ -40,7 +41,7 @@ public:
   bool stopsEvaluation();
 
 private:
-  void prepareFolder(const TrainingState *resumed);
+  void prepareFolder(const ResumedRun *resumed);
   std::uint8_t wishes();
   bool isDue(const Boundary &boundary, std::uint8_t requested);
   bool noteBest(const Boundary &boundary);

@@ -224,7 +224,7 @@ void requireHostStreams(const Options &options) {
 void work(const Job &job, Inputs &inputs, const ResumedRun *resumed, RunClock::time_point start) {
   std::optional<Checkpoints> checkpoints;
   if (!job.options.checkpointFolder.empty() && inputs.training)
-    checkpoints.emplace(job, start, resumed ? &resumed->state : nullptr);
+    checkpoints.emplace(job, start, resumed);
   std::optional<Evaluator> evaluator;
   std::optional<Trainer> trainer;
   std::optional<Predictor> predictor;
