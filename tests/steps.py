@@ -349,6 +349,14 @@ def cuda():
         return sum(pool.map(lambda r: emulated_run(*r), runs), gpu_bundle())
 
 
+def faults(*options):
+    """Kills, full disks, signals and limits in real runs: a part of each kind. tests/run.sh --nightly faults has all."""
+    status, output = run(["/usr/bin/python3", "tests/faults/run.py", "--build", BUILD, *options], timeout=7200)
+    print(output, end="", flush=True)
+    counts = re.search(r"faults: (\d+) passed, (\d+) failed", output)
+    return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+
+
 def gpu_bundle():
     """The bundle of tests/gpu for a GPU machine, with one small fixture and model: it builds, and reports a missing device."""
     with tempfile.TemporaryDirectory(prefix="fsdpc-bundle-") as folder:
@@ -379,6 +387,7 @@ STEPS = {
     "bf16": bf16,
     "emulated": emulated,
     "cuda": cuda,
+    "faults": faults,
 }
 WITHOUT_BUILD = {"build", "format", "includes", "words"}
 ONLY_BY_NAME = {"unit"}
@@ -410,6 +419,7 @@ NIGHTLY = {
     "mutation": lambda: mutation("--per_class", 500),
     "deletions": deletions,
     "other_processor": other_processor,
+    "faults": lambda: faults("--full", "--record"),
 }
 
 

@@ -34,6 +34,12 @@ double metricOf(const EvaluationResult &result, bool isAccuracy) {
 
 } // namespace
 
+std::int64_t stagingBytes(const Job &job) {
+  const Options &options = job.options;
+  const bool saves = !options.checkpointFolder.empty() && (!options.trainData.empty() || !options.batch.empty());
+  return saves && options.checkpointStaging != "off" ? CheckpointLayout(job.program).bytesOf(job.context.rank) : 0;
+}
+
 Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const ResumedRun *resumed)
     : job(job), start(start), requests(job.platform, job.pulse), lastSave(RunClock::now()),
       lastBoundary(RunClock::now()) {

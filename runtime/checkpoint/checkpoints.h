@@ -20,6 +20,9 @@ namespace fsdpc::rt {
 /// When this process started, as far as --max_runtime is concerned.
 using RunClock = std::chrono::steady_clock;
 
+/// What --checkpoint_staging host maps on this rank; 0: nothing.
+std::int64_t stagingBytes(const Job &job);
+
 class Checkpoints {
 public:
   /// A moment between two steps.

@@ -1,5 +1,6 @@
 #include "runtime/common/memory_report.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace fsdpc::rt {
@@ -35,8 +36,10 @@ std::string memoryReport(const ProgramInfo &program, std::int64_t mappedBytes) {
   return text + reportLine("planned in all", plannedBytes(program)) + reportLine("mapped", mappedBytes);
 }
 
-void reportOutsidePlan(const Job &job, const char *when) {
-  const OutsidePlan mine = job.platform.outsidePlan();
+void reportOutsidePlan(const Job &job, const char *when, std::int64_t stagingBytes) {
+  OutsidePlan mine = job.platform.outsidePlan();
+  std::int64_t &onHost = mine.hostBytes ? *mine.hostBytes : mine.bytes;
+  onHost -= onHost < 0 ? 0 : std::min(onHost, stagingBytes);
   const bool isForPeople = job.options.memoryReport && job.context.rank == 0;
   JsonObject line;
   line.add("when", when);
@@ -52,6 +55,8 @@ void reportOutsidePlan(const Job &job, const char *when) {
     add("host_outside_plan_bytes", "host, outside the plan", *mine.hostBytes);
   line.add("planned_bytes", plannedBytes(job.program));
   line.add("host_arena_bytes", arenaBytes(job.program, Space::host));
+  if (const std::int64_t most = job.platform.maxOverRanks(stagingBytes); most > 0)
+    line.add("checkpoint_staging_bytes", most);
   job.log.write(JsonObject().addRaw("memory", line.str()));
 }
 

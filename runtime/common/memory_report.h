@@ -12,8 +12,9 @@ namespace fsdpc::rt {
 std::int64_t plannedBytes(const ProgramInfo &program);
 
 /// Collective. Measures the memory of the ranks outside the plan (Platform::outsidePlan) and reports the maximum over
-/// ranks in the log and, with --memory_report, on stdout. `when`: "start_up", "first_step".
-void reportOutsidePlan(const Job &job, const char *when);
+/// ranks in the log and, with --memory_report, on stdout. `when`: "start_up", "first_step". `stagingBytes`: mapped for
+/// the copy of a checkpoint, which is planned too.
+void reportOutsidePlan(const Job &job, const char *when, std::int64_t stagingBytes);
 
 /// `mappedBytes`: the bytes that a rank mapped for its arenas, maximum over ranks.
 std::string memoryReport(const ProgramInfo &program, std::int64_t mappedBytes);

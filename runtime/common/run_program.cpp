@@ -13,6 +13,7 @@
 #include "runtime/common/trainer.h"
 #include "runtime/common/weights.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -130,7 +131,8 @@ void announceFeeding(const Job &job, const Inputs &inputs) {
 
 /// Reports the memory that the ranks together have added since the arenas were mapped, measured after the last step.
 void reportGrowth(const Job &job) {
-  const std::int64_t mine = job.platform.proportionalSetGrowthBytes();
+  const std::int64_t growth = job.platform.proportionalSetGrowthBytes();
+  const std::int64_t mine = growth < 0 ? growth : std::max<std::int64_t>(0, growth - stagingBytes(job));
   const bool unknown = job.platform.maxOverRanks(mine < 0) != 0;
   const std::int64_t all = unknown ? -1 : job.platform.sumOverRanks(mine);
   if (job.options.memoryReport && job.context.rank == 0)
@@ -299,7 +301,7 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   if (resumed)
     announceResumed(job, *resumed);
   announceFeeding(job, inputs);
-  reportOutsidePlan(job, "start_up");
+  reportOutsidePlan(job, "start_up", 0);
   work(job, inputs, resumed ? &*resumed : nullptr, start);
   save(job, outDirectory);
   if (options.debugCollectives == "detail") {

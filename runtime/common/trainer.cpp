@@ -135,7 +135,7 @@ void Trainer::run() {
     step(i);
     finishStep(i);
     if (i == resumed.step + 1) {
-      reportOutsidePlan(job, "first_step");
+      reportOutsidePlan(job, "first_step", stagingBytes(job));
       stash.reset();
     }
   }
