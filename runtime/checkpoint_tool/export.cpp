@@ -10,7 +10,6 @@ namespace fsdpc::rt {
 namespace {
 
 constexpr std::int64_t defaultShardBytes = 5'000'000'000;
-constexpr std::string_view statePrefix = "optimizer.";
 
 std::int64_t bytesOf(const ManifestTensor &tensor) { return tensor.elements * byteSize(tensor.type); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <functional>
 #include <map>
 
 namespace fsdpc::rt {
@@ -51,64 +52,85 @@ Arguments parse(int argc, char **argv) {
   return result;
 }
 
-std::int64_t integerOf(const Arguments &arguments, const std::string &name, std::int64_t least) {
+/// From 1 to `most`; 0: not given.
+std::int64_t integerOf(const Arguments &arguments, const std::string &name, std::int64_t most) {
   const auto found = arguments.options.find(name);
   if (found == arguments.options.end())
     return 0;
   const std::string &text = found->second;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least)
-    usage(name + " " + text + ": expected an integer from " + std::to_string(least));
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most)
+    usage(name + " " + text + ": expected an integer from 1 to " + std::to_string(most));
   return value;
 }
 
-/// Fails for options that the command does not have.
-void allow(const Arguments &arguments, std::size_t words, std::initializer_list<const char *> options) {
-  for (const auto &[name, value] : arguments.options)
-    if (std::find_if(options.begin(), options.end(), [&](const char *known) { return name == known; }) == options.end())
-      usage(name + " changes nothing for " + arguments.words[0]);
-  if (arguments.words.size() != words)
-    usage(arguments.words[0] + " takes " + std::to_string(words - 1) + " path(s); see fsdpc checkpoint --help");
+std::string valueOf(const Arguments &arguments, const std::string &name) {
+  const auto found = arguments.options.find(name);
+  return found == arguments.options.end() ? "" : found->second;
 }
 
-std::string required(const Arguments &arguments, const std::string &name) {
-  const auto found = arguments.options.find(name);
-  if (found == arguments.options.end())
-    usage(arguments.words[0] + " needs " + (name == "--output" ? "-o" : name));
-  return found->second;
+struct Command {
+  const char *name;
+  std::size_t paths;
+  std::vector<std::string> required, optional; ///< options
+  std::function<int(const Arguments &)> run;
+};
+
+const std::vector<Command> &commands() {
+  static const std::vector<Command> all = {
+      {"ls", 1, {}, {}, [](const Arguments &a) { return listFolder(a.words[1]), 0; }},
+      {"verify", 1, {}, {}, [](const Arguments &a) { return verify(a.words[1]), 0; }},
+      {"export",
+       1,
+       {"--output"},
+       {"--max_shard_bytes", "--model"},
+       [](const Arguments &a) {
+         exportWeights(a.words[1],
+                       {valueOf(a, "--output"), integerOf(a, "--max_shard_bytes", INT64_MAX), valueOf(a, "--model")});
+         return 0;
+       }},
+      {"reshard",
+       1,
+       {"--output", "--world_size"},
+       {},
+       [](const Arguments &a) {
+         reshard(a.words[1], valueOf(a, "--output"), static_cast<int>(integerOf(a, "--world_size", 99999)));
+         return 0;
+       }},
+      {"diff", 2, {}, {}, [](const Arguments &a) { return printDifferences(a.words[1], a.words[2]) ? 0 : 1; }},
+  };
+  return all;
+}
+
+bool contains(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void requireSensible(const Command &command, const Arguments &arguments) {
+  for (const auto &[name, value] : arguments.options)
+    if (!contains(command.required, name) && !contains(command.optional, name))
+      usage(name + " changes nothing for " + command.name);
+  for (const std::string &name : command.required)
+    if (!arguments.options.contains(name))
+      usage(std::string(command.name) + " needs " + (name == "--output" ? "-o" : name));
+  if (arguments.words.size() != command.paths + 1)
+    usage(std::string(command.name) + " takes " + std::to_string(command.paths) +
+          " path(s); see fsdpc checkpoint --help");
 }
 
 int run(const Arguments &arguments) {
-  const std::vector<std::string> &words = arguments.words;
-  const std::string command = words.empty() ? "help" : words[0];
-  if (command == "help") {
+  const std::string name = arguments.words.empty() ? "help" : arguments.words[0];
+  if (name == "help") {
     std::fputs(help, stdout);
     return 0;
   }
-  if (command == "ls") {
-    allow(arguments, 2, {});
-    listFolder(words[1]);
-  } else if (command == "verify") {
-    allow(arguments, 2, {});
-    verify(words[1]);
-  } else if (command == "export") {
-    allow(arguments, 2, {"--output", "--max_shard_bytes", "--model"});
-    const auto model = arguments.options.find("--model");
-    exportWeights(words[1], {required(arguments, "--output"), integerOf(arguments, "--max_shard_bytes", 1),
-                             model == arguments.options.end() ? "" : model->second});
-  } else if (command == "reshard") {
-    allow(arguments, 2, {"--output", "--world_size"});
-    required(arguments, "--world_size");
-    reshard(words[1], required(arguments, "--output"),
-            static_cast<int>(std::min<std::int64_t>(integerOf(arguments, "--world_size", 1), 100000)));
-  } else if (command == "diff") {
-    allow(arguments, 3, {});
-    return printDifferences(words[1], words[2]) ? 0 : 1;
-  } else {
-    usage("no command '" + command + "': ls, verify, export, reshard, diff");
-  }
-  return 0;
+  for (const Command &command : commands())
+    if (name == command.name) {
+      requireSensible(command, arguments);
+      return command.run(arguments);
+    }
+  usage("no command '" + name + "': ls, verify, export, reshard, diff");
 }
 
 } // namespace

@@ -71,6 +71,8 @@ std::span<const OptionRow> commonOptions() {
 
 } // namespace
 
+__attribute__((weak)) std::span<const OptionRow> targetOptions() { return {}; }
+
 std::span<const OptionRow> optionTable() {
   static const std::vector<OptionRow> rows = [] {
     std::vector<OptionRow> all(commonOptions().begin(), commonOptions().end());

@@ -89,7 +89,8 @@ struct OptionRow {
   std::int64_t minimum = 0; ///< for integer options
 };
 
-/// The options of this program's target alone. Each target defines it next to its `Platform`.
+/// The options of this program's target alone. A target that has some defines it next to its `Platform`; without that
+/// (weak) definition there are none.
 std::span<const OptionRow> targetOptions();
 
 /// The options of every program, then those of its target.

@@ -149,7 +149,7 @@ void Trainer::beginEpoch(const TrainingOrder::Batch &batch) {
   if (!fixedBatch)
     sampler.startEpoch(batch.epoch);
   epochBegin = Clock::now();
-  if (!fixedBatch && batch.epoch == resumed.next.epoch && batch.firstSample == resumed.next.sample)
+  if (!fixedBatch && batch.epoch == resumed.next.epoch && resumed.next.sample > 0)
     return;
   epochLossSum = 0;
   epochSteps = 0;
@@ -164,7 +164,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
   state.shuffle = job.options.shuffle;
   state.seed = job.options.seed.value_or(0);
   state.skippedSteps = skippedSteps;
-  if (state.next.sample > 0) {
+  if (state.next.sample > 0 || evaluationDue) {
     state.epochLossSum = epochLossSum;
     state.epochSteps = epochSteps;
   }

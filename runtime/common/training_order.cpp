@@ -10,6 +10,10 @@ TrainingOrder::Batch TrainingOrder::at(std::int64_t step) const {
   if (isFixed)
     return {0, 0, true, false};
   const std::int64_t index = step - stepsDone - 1;
+  if (index < 0) {
+    const bool ended = start.sample == 0;
+    return {ended ? start.epoch - 1 : start.epoch, start.sample - globalBatch, false, ended};
+  }
   if (index < firstBatches)
     return {start.epoch, start.sample + index * globalBatch, index == 0, index == firstBatches - 1};
   const std::int64_t later = index - firstBatches;

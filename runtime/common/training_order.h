@@ -27,7 +27,7 @@ public:
   /// epochs.
   TrainingOrder(const Sampler &sampler, std::int64_t stepsDone, SamplePosition start, bool isFixed);
 
-  /// `step`: from stepsDone + 1.
+  /// `step`: from stepsDone + 1; or stepsDone, if it is not 0: then epoch and endsEpoch are known, and no sample.
   Batch at(std::int64_t step) const;
   /// The next sample after `step`.
   SamplePosition after(std::int64_t step) const;

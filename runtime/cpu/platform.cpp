@@ -1,4 +1,3 @@
-#include "runtime/common/options.h"
 #include "runtime/common/process_memory.h"
 #include "runtime/common/recompile_line.h"
 #include "runtime/common/thread.h"
@@ -47,8 +46,6 @@ void reportArena(const char *name, const ProgramInfo &program, Space space, cons
 }
 
 } // namespace
-
-std::span<const OptionRow> targetOptions() { return {}; }
 
 std::unique_ptr<Platform> startPlatform(int &argc, char **&argv) {
   int provided = MPI_THREAD_SINGLE;

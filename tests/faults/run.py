@@ -216,6 +216,37 @@ def wait_for(condition, seconds=20):
     return True
 
 
+def stopped_in_evaluation(bench, full):
+    """A signal during an evaluation ends it; the run that goes on repeats it, and evaluates all in all as if nothing had happened."""
+    tally = Tally()
+    write_data(bench.folder / "val.safetensors", 60000)
+    more = ["--val_data", bench.folder / "val.safetensors", "--eval_every", 4]
+
+    def evaluations(name):
+        lines = (json.loads(line) for line in (bench.folder / f"{name}.jsonl").read_text().splitlines())
+        return [(line["step"], line["epoch"], line["val_loss"]) for line in lines if "val_loss" in line]
+
+    bench.clear("evaluated")
+    bench.run(bench.arguments("evaluated", *more))
+    expected = evaluations("evaluated")
+    for trial in range(8 if full else 2):
+        bench.clear("stopped")
+        process = bench.start(bench.arguments("stopped", *more))
+        wait_for(lambda: last_step(bench.folder / "stopped.jsonl") >= 4 + 4 * (trial % 3))
+        time.sleep(0.02)
+        for rank in list(bench.ranks().values())[:1]:
+            os.kill(rank, signal.SIGUSR1)
+        ended = bench.finish(process)
+        fault = None if ended.code == 75 else f"ended with {ended.status}: {ended.output[-400:]}"
+        again = bench.run(bench.arguments("stopped", "--resume", "auto", *more))
+        if fault is None and (again.status != 0 or evaluations("stopped") != expected):
+            fault = f"going on ended with {again.status}; {evaluations('stopped')} for {expected}"
+        if fault is None and (bench.folder / "stopped.safetensors").read_bytes() != bench.whole:
+            fault = "other bits than the run that nothing happened to"
+        tally.add(f"trial {trial}", fault)
+    return tally
+
+
 def handles(process, number):
     try:
         caught = re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{process}/status").read_text())
@@ -357,6 +388,7 @@ PARTS = {
     "errors_of_the_disk": errors_of_the_disk,
     "file_systems": file_systems,
     "signalled": signalled,
+    "stopped_in_evaluation": stopped_in_evaluation,
     "stopped_rank": stopped_rank,
     "launcher_killed": launcher_killed,
     "limits": limits,
