@@ -107,7 +107,8 @@ std::uint8_t Checkpoints::wishes() {
 void Checkpoints::atBoundary(const Boundary &boundary, const std::function<TrainingState()> &state) {
   writer->check();
   logSaved();
-  const std::uint8_t requested = requests.atBoundary(wishes());
+  // An evaluation that was ended early is no new boundary: no collective lies in between.
+  const std::uint8_t requested = isStopping ? stopRequest : requests.atBoundary(wishes());
   isStopping = isStopping || (requested & stopRequest) != 0;
   if (isDue(boundary, requested) && boundary.step != lastSavedStep)
     save(state());

@@ -26,8 +26,9 @@ public:
   /// Collective.
   RunRequests(Platform &platform, Pulse &pulse);
 
-  /// Every rank calls this after the same steps and evaluation batches. `wanted`: what this rank wishes for. Returns
-  /// what all ranks do here. A wish may be followed one boundary later.
+  /// Every rank calls this after the same steps and evaluation batches; a collective of all ranks lies between two
+  /// calls, or an earlier request could be overwritten before the last rank reads it. `wanted`: what this rank wishes
+  /// for. Returns what all ranks do here. A wish may be followed one boundary later.
   std::uint8_t atBoundary(std::uint8_t wanted);
 
 private:
