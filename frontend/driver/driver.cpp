@@ -10,6 +10,7 @@
 #include "frontend/tools/calibrate.h"
 #include "frontend/tools/checkpoint.h"
 #include "frontend/tools/reduce.h"
+#include "frontend/tools/run.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/check/check_schedule.h"
@@ -230,6 +231,11 @@ llvm::Error dispatch(OptionValues &values) {
   return compile(values);
 }
 
+llvm::Error compileArguments(llvm::ArrayRef<std::string> arguments) {
+  llvm::Expected<OptionValues> values = OptionValues::parse(arguments);
+  return values ? compile(*values) : values.takeError();
+}
+
 /// Arguments after `--` belong to CHECK, whatever they look like.
 llvm::Error reduce(llvm::ArrayRef<std::string> arguments) {
   const std::string *dashes = llvm::find(arguments, "--");
@@ -265,6 +271,10 @@ int runCompiler(llvm::ArrayRef<std::string> arguments) {
   // Its options are its own. A model may have the name too.
   if (!arguments.empty() && arguments[0] == "checkpoint" && !llvm::sys::fs::is_regular_file("checkpoint")) {
     llvm::Expected<int> code = runCheckpointTool(arguments.drop_front());
+    return code ? *code : report(code.takeError());
+  }
+  if (!arguments.empty() && arguments[0] == "run" && !llvm::sys::fs::is_regular_file("run")) {
+    llvm::Expected<int> code = runModel(arguments.drop_front(), compileArguments);
     return code ? *code : report(code.takeError());
   }
   llvm::Expected<OptionValues> values = OptionValues::parse(arguments);

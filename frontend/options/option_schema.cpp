@@ -114,7 +114,8 @@ std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node
 } // namespace
 
 llvm::ArrayRef<llvm::StringRef> subcommands() {
-  static constexpr llvm::StringRef names[] = {"inspect", "simulate", "calibrate", "estimate", "verify", "reduce"};
+  static constexpr llvm::StringRef names[] = {"inspect", "simulate", "calibrate",  "estimate",
+                                              "verify",  "reduce",   "checkpoint", "run"};
   return names;
 }
 
@@ -368,6 +369,8 @@ std::string helpText() {
       "       fsdpc calibrate                               measures this machine's costs once\n"
       "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"
       "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
+      "       fsdpc run MODEL.onnx [options] -n N -- OPTIONS   compiles if needed, launches; OPTIONS are the "
+      "program's\n"
       "       fsdpc checkpoint ls|verify|export|reshard|diff   looks at what programs saved (checkpoint --help)\n"
       "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);

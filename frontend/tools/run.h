@@ -1,0 +1,19 @@
+// `fsdpc run MODEL.onnx [options] -n N -- train options`: compiles if needed, and launches the program.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace fsdpc {
+
+/// `arguments`: those after `run`. `compile` gets the arguments of an ordinary compile. Returns the program's exit
+/// code.
+///
+/// The program is launched on N ranks by srun in a Slurm job, else by mpirun, and directly if N is 1. SIGTERM and
+/// SIGINT reach it as SIGUSR1, so that it saves and ends by itself; mpirun would kill it one second after them.
+llvm::Expected<int> runModel(llvm::ArrayRef<std::string> arguments,
+                             llvm::function_ref<llvm::Error(llvm::ArrayRef<std::string>)> compile);
+
+} // namespace fsdpc
