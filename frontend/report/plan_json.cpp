@@ -1,5 +1,6 @@
 #include "frontend/report/plan_json.h"
 
+#include "frontend/report/checkpoint_bytes.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -59,7 +60,8 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
                                                         {"node", memory.peakNode},
                                                         {"unit", memory.peakUnit},
                                                         {"live", std::move(live)}}},
-                            {"theoretical_min_bytes", memory.theoreticalMinBytes}};
+                            {"theoretical_min_bytes", memory.theoreticalMinBytes},
+                            {"checkpoint_staging_bytes", checkpointStagingBytes(module)}};
 }
 
 llvm::json::Object collectiveJson(const Module &module, const TimelineCollective &collective,

@@ -1,29 +1,23 @@
 #include "runtime/checkpoint/layout.h"
 
+#include "runtime/checkpoint/slice_rule.h"
 #include "runtime/common/safetensors.h"
 #include "runtime/common/shards.h"
-
-#include <algorithm>
 
 namespace fsdpc::rt {
 namespace {
 
-/// A slice below this size is not divided among the ranks that hold it.
-constexpr std::int64_t smallestSliceBytes = 1 << 16;
-
 /// The ranks that hold the same shard of a segment.
 struct Holders {
-  int count = 1;
-  int index = 0; ///< of this rank among them
+  std::int64_t count = 1;
+  std::int64_t index = 0; ///< of this rank among them
 };
 
 Holders holdersOf(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
   if (segment.axis < 0)
     return {program.worldSize, rank};
   const MeshAxisInfo &axis = program.axes[static_cast<std::size_t>(segment.axis)];
-  // Ranks are (outer, member, inner) with member counted in strides.
-  const int inner = rank % axis.stride, outer = rank / (axis.stride * axis.size);
-  return {program.worldSize / axis.size, outer * axis.stride + inner};
+  return {program.worldSize / axis.size, holderIndex(rank, axis.size, axis.stride)};
 }
 
 } // namespace
@@ -53,13 +47,8 @@ std::vector<TensorSlice> CheckpointLayout::slicesOf(int rank) const {
     const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(tensor.parameter)];
     const ShardRange held = shardRange(*tensor.segment, parameter, shardIndex(program, *tensor.segment, rank));
     const Holders holders = holdersOf(program, *tensor.segment, rank);
-    const std::int64_t bytes = held.elements * byteSize(tensor.dtype);
-    const std::int64_t parts = std::clamp<std::int64_t>(bytes / smallestSliceBytes, 1, holders.count);
-    // Small tensors are spread over their holders.
-    const std::int64_t part = (holders.index + static_cast<std::int64_t>(i)) % holders.count;
-    if (part >= parts)
-      continue;
-    const std::int64_t begin = held.elements * part / parts, end = held.elements * (part + 1) / parts;
+    const auto [begin, end] =
+        writtenPart(held.elements, byteSize(tensor.dtype), holders.count, holders.index, parameter.offsetElements);
     if (end > begin)
       slices.push_back(
           {i,

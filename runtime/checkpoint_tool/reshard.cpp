@@ -1,4 +1,5 @@
 #include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/slice_rule.h"
 #include "runtime/checkpoint_tool/commands.h"
 #include "runtime/common/file.h"
 
@@ -8,9 +9,6 @@
 
 namespace fsdpc::rt {
 namespace {
-
-/// A tensor below this size is not divided.
-constexpr std::int64_t smallestSliceBytes = 1 << 16;
 
 struct Part {
   std::size_t tensor;
@@ -22,12 +20,8 @@ std::vector<Part> partsOf(const Manifest &manifest, int rank, int count) {
   std::vector<Part> parts;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     const ManifestTensor &tensor = manifest.tensors[i];
-    const std::int64_t bytes = tensor.elements * byteSize(tensor.type);
-    const std::int64_t pieces = std::clamp<std::int64_t>(bytes / smallestSliceBytes, 1, count);
-    const std::int64_t piece = (rank + static_cast<std::int64_t>(i)) % count;
-    if (piece >= pieces)
-      continue;
-    const std::int64_t begin = tensor.elements * piece / pieces, end = tensor.elements * (piece + 1) / pieces;
+    const auto [begin, end] =
+        writtenPart(tensor.elements, byteSize(tensor.type), count, rank, static_cast<std::int64_t>(i) * 128);
     if (end > begin)
       parts.push_back({i, begin, end - begin});
   }
