@@ -25,6 +25,10 @@ constexpr double limit = 1e-9;
 constexpr int steps = 2;
 
 /// Compares one kind of quantity.
+/// Terms are of the order of one. Where all sums of a kind cancel, rounding leaves 1e-18 of them, in any order another
+/// value; an error of limit x smallestScale = 1e-17 is none.
+constexpr double smallestScale = 1e-8;
+
 void compare(const Tensors &actual, const Tensors &expected, llvm::StringRef kind, Deviation &found) {
   double largest = 0;
   for (const auto &[name, tensor] : expected)
@@ -41,7 +45,7 @@ void compare(const Tensors &actual, const Tensors &expected, llvm::StringRef kin
       note(INFINITY, name + " is missing or of another shape");
       continue;
     }
-    double scale = std::max({scaleOf(tensor.values), 1e-4 * largest, 1e-30});
+    double scale = std::max({scaleOf(tensor.values), 1e-4 * largest, smallestScale});
     for (size_t i = 0; i < tensor.values.size(); ++i)
       note(errorOf(other->second.values[i], tensor.values[i]) / scale, name + "[" + llvm::utostr(i) + "]");
   }
