@@ -24,11 +24,11 @@ constexpr double limit = 1e-9;
 // The second step reads values that the first one wrote.
 constexpr int steps = 2;
 
-/// Compares one kind of quantity.
 /// Terms are of the order of one. Where all sums of a kind cancel, rounding leaves 1e-18 of them, in any order another
 /// value; an error of limit x smallestScale = 1e-17 is none.
 constexpr double smallestScale = 1e-8;
 
+/// Compares one kind of quantity.
 void compare(const Tensors &actual, const Tensors &expected, llvm::StringRef kind, Deviation &found) {
   double largest = 0;
   for (const auto &[name, tensor] : expected)
