@@ -114,10 +114,12 @@ void CheckpointWriter::saveAtOnce(const std::function<void()> &beat) {
   }
 }
 
-/// What cannot be finished should not fill the disk. The next run removes what this cannot.
+/// What cannot be finished should not fill the disk. Other ranks still write to the folder, and must not fail for want
+/// of it before this one says why the run ends; the next run removes it.
 void CheckpointWriter::discard() {
   try {
-    removeFolder(unfinished);
+    removeFile(unfinished + "/" + rankFileName(context.rank));
+    removeFile(recordPath(context.rank));
   } catch (const Failure &) {
   }
 }

@@ -352,7 +352,9 @@ def file_systems(bench, full):
         bench.orphans()
         tally.add(name, fault)
 
-    full_soon = f'until ls {disk}/c | grep -q "^step-[0-9]*$"; do sleep 0.01; done; dd if=/dev/zero of={disk}/fill bs=4096 2>/dev/null || true'
+    # All the time, because the run itself gives space back when it deletes a checkpoint.
+    full_soon = f'until ls {disk}/c | grep -q "^step-[0-9]*$"; do sleep 0.01; done; ' \
+                f'while kill -0 $job 2>/dev/null; do dd if=/dev/zero bs=4096 >> {disk}/fill 2>/dev/null || sleep 0.01; done'
     mounted("full", "1m", "", full_soon, (8, 8))
     mounted("small", "100k", "", "", (8, 8))
     mounted("readonly", "1m", f"mkdir {disk}/c; mount -o remount,ro {disk}", "", (8, 8))
