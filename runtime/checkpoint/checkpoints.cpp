@@ -41,8 +41,8 @@ std::int64_t stagingBytes(const Job &job) {
 }
 
 Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const ResumedRun *resumed)
-    : job(job), start(start), requests(job.platform, job.pulse), lastSave(RunClock::now()),
-      lastBoundary(RunClock::now()) {
+    : job(job), start(start), checkpointBytes(CheckpointLayout(job.program).totalBytes()), requests(job.platform),
+      lastSave(RunClock::now()), lastBoundary(RunClock::now()) {
   if (job.options.saveBest == "val_accuracy" && !job.program.isClassification)
     throw Failure(ExitCode::usage, "--save_best val_accuracy: this program counts no correct answers", true);
   const std::string runId = agreedRunId(job.platform);
@@ -80,8 +80,7 @@ void Checkpoints::prepareFolder(const ResumedRun *resumed) {
       std::max<std::int64_t>(1, job.options.keepLatest + (job.options.saveBest.empty() ? 1 : 2));
   const std::int64_t missing =
       std::max<std::int64_t>(1, job.options.keepLatest == 0 ? 1 : wanted - static_cast<std::int64_t>(present.size()));
-  requireFreeSpace(folder, missing * CheckpointLayout(job.program).totalBytes(),
-                   std::to_string(missing) + " checkpoint(s)");
+  requireFreeSpace(folder, missing * checkpointBytes, std::to_string(missing) + " checkpoint(s)");
 }
 
 std::uint8_t Checkpoints::wishes() {
@@ -95,9 +94,8 @@ std::uint8_t Checkpoints::wishes() {
   if (every > 0 && secondsBetween(lastSave, now) >= every)
     wanted |= saveRequest;
   const double limit = job.options.maxRuntimeSeconds();
-  const double save = longestSaveSeconds > 0
-                          ? longestSaveSeconds
-                          : static_cast<double>(CheckpointLayout(job.program).totalBytes()) / assumedBytesPerSecond;
+  const double save =
+      longestSaveSeconds > 0 ? longestSaveSeconds : static_cast<double>(checkpointBytes) / assumedBytesPerSecond;
   // The wish is followed after one more step.
   if (limit > 0 && secondsBetween(start, now) + 2 * longestStepSeconds + 1.5 * save + 1 >= limit)
     wanted |= stopRequest;

@@ -55,6 +55,7 @@ private:
 
   const Job &job;
   const RunClock::time_point start;
+  const std::int64_t checkpointBytes; ///< of all ranks
   std::optional<FolderLock> lock;
   std::optional<CheckpointWriter> writer;
   RunRequests requests;

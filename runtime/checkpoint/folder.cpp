@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/folder.h"
 
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/common/file.h"
 
 #include <algorithm>
@@ -66,6 +67,17 @@ std::vector<StepFolder> listCheckpoints(const std::string &folder) {
       found.push_back({*step, folder + "/" + name});
   std::sort(found.begin(), found.end(), [](const StepFolder &a, const StepFolder &b) { return a.step < b.step; });
   return found;
+}
+
+std::vector<std::string> checkpointsAt(const std::string &path) {
+  if (fileExists(path + "/" + manifestName))
+    return {path};
+  std::vector<std::string> paths;
+  for (const StepFolder &step : listCheckpoints(path))
+    paths.push_back(step.path);
+  if (paths.empty())
+    throw Failure(ExitCode::usage, path + ": is neither a checkpoint nor a folder of checkpoints");
+  return paths;
 }
 
 void removeLeftovers(const std::string &folder) {

@@ -25,6 +25,9 @@ std::string rankFileName(int rank);
 /// The checkpoints in `folder`, by step. Empty if there is no such folder.
 std::vector<StepFolder> listCheckpoints(const std::string &folder);
 
+/// The checkpoints that `path` names, by step: itself, or those of a folder. Throws Failure{usage} if there are none.
+std::vector<std::string> checkpointsAt(const std::string &path);
+
 /// Removes what runs that ended early have left in `folder`: unfinished checkpoints, and those that were being deleted.
 void removeLeftovers(const std::string &folder);
 /// Deletes a checkpoint.

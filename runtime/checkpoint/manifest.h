@@ -55,7 +55,7 @@ struct ManifestTensor {
   ElementType type = ElementType::f32;
   std::vector<std::int64_t> dims;
   std::int64_t elements = 0;
-  std::vector<ManifestSlice> slices; ///< by `first`; they cover the tensor once
+  std::vector<ManifestSlice> slices; ///< they cover the tensor once; by `first` once parsed
   bool isState = false;              ///< of the optimizer
   /// Of a parameter: ParameterInfo::onnxPermutation and onnxOffsetBytes.
   std::vector<std::int64_t> onnxPermutation;

@@ -174,18 +174,10 @@ void loadState(const ProgramInfo &program, const Context &context, CheckpointRea
                     to + done * byteSize(dtype));
     };
     const auto index = static_cast<std::size_t>(tensor.parameter);
-    if (!tensor.isState) {
+    if (tensor.isState)
+      writeHeld(program, context, *tensor.segment, program.parameters[index], tensor.place, tensor.dtype, fill);
+    else
       held.write(index, context, fill);
-      continue;
-    }
-    const std::int64_t width = byteSize(tensor.dtype);
-    const ShardRange range =
-        shardRange(*tensor.segment, program.parameters[index], shardIndex(program, *tensor.segment, context.rank));
-    const Place place{tensor.place.space, tensor.place.offsetBytes + range.shardElement * width};
-    writeArenaInPieces(context, place, range.elements * width,
-                       [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
-                         fill({range.parameterElement + firstByte / width, 0, bytes / width}, tensor.dtype, to);
-                       });
   }
   restoreScalars(program, context, reader.manifest().training);
 }

@@ -35,7 +35,7 @@ void catchStopSignals() {
 
 int stopSignal() { return caughtSignal.load(std::memory_order_relaxed); }
 
-RunRequests::RunRequests(Platform &platform, Pulse &) : platform(platform) {
+RunRequests::RunRequests(Platform &platform) : platform(platform) {
   HeartbeatPage *shared = platform.heartbeats();
   // A rank is seen after its first heartbeat, which is before this exchange.
   platform.barrier();

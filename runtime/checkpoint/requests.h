@@ -24,7 +24,7 @@ int stopSignal();
 class RunRequests {
 public:
   /// Collective.
-  RunRequests(Platform &platform, Pulse &pulse);
+  explicit RunRequests(Platform &platform);
 
   /// Every rank calls this after the same steps and evaluation batches; a collective of all ranks lies between two
   /// calls, or an earlier request could be overwritten before the last rank reads it. `wanted`: what this rank wishes

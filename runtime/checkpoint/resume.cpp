@@ -3,7 +3,6 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/common/agreement.h"
-#include "runtime/common/file.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -21,24 +20,15 @@ std::string agreedText(Platform &platform, std::string text) {
   return text;
 }
 
-std::vector<std::string> newestFirst(const std::string &folder) {
-  std::vector<std::string> paths;
-  for (const StepFolder &step : listCheckpoints(folder))
-    paths.insert(paths.begin(), step.path);
-  return paths;
-}
-
-/// Of rank 0.
+/// Of rank 0, the newest first.
 std::vector<std::string> findCandidates(const Options &options) {
-  if (options.resume == "auto")
-    return newestFirst(options.checkpointFolder);
-  if (fileExists(options.resume + "/" + manifestName))
-    return {options.resume};
-  std::vector<std::string> paths = newestFirst(options.resume);
-  if (paths.empty())
-    throw Failure(ExitCode::usage,
-                  "--resume " + options.resume + ": is neither a checkpoint nor a folder of checkpoints");
-  return {paths.front()};
+  if (options.resume != "auto")
+    return {checkpointsAt(options.resume).back()};
+  std::vector<std::string> paths;
+  for (const StepFolder &step : listCheckpoints(options.checkpointFolder))
+    paths.push_back(step.path);
+  std::reverse(paths.begin(), paths.end());
+  return paths;
 }
 
 } // namespace

@@ -251,9 +251,6 @@ Manifest CheckpointWriter::collect(const std::function<void()> &beat) const {
     awaitRecord(rank, beat);
     addRecord(manifest, rank);
   }
-  for (ManifestTensor &tensor : manifest.tensors)
-    std::sort(tensor.slices.begin(), tensor.slices.end(),
-              [](const ManifestSlice &a, const ManifestSlice &b) { return a.first < b.first; });
   return manifest;
 }
 

@@ -1,6 +1,5 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint_tool/commands.h"
-#include "runtime/common/file.h"
 
 #include <cstdio>
 
@@ -21,17 +20,6 @@ std::string lineOf(const Manifest &manifest) {
   if (training.best && training.best->step == training.step)
     line += "  best " + training.bestMetric + " " + std::to_string(training.best->value);
   return line;
-}
-
-std::vector<std::string> checkpointsAt(const std::string &path) {
-  if (fileExists(path + "/" + manifestName))
-    return {path};
-  std::vector<std::string> paths;
-  for (const StepFolder &step : listCheckpoints(path))
-    paths.push_back(step.path);
-  if (paths.empty())
-    throw Failure(ExitCode::usage, path + ": is neither a checkpoint nor a folder of checkpoints");
-  return paths;
 }
 
 void verifyOne(const std::string &path) {

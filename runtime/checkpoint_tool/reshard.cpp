@@ -69,9 +69,6 @@ void reshard(const std::string &checkpoint, const std::string &folder, int world
     tensor.slices.clear();
   for (int rank = 0; rank < worldSize; ++rank)
     writePart(reader, result, unfinished, rank, worldSize);
-  for (ManifestTensor &tensor : result.tensors)
-    std::sort(tensor.slices.begin(), tensor.slices.end(),
-              [](const ManifestSlice &a, const ManifestSlice &b) { return a.first < b.first; });
   writeFile(unfinished + "/" + manifestName, manifestText(result));
   syncFolder(unfinished);
   renameDurably(unfinished, path);

@@ -8,6 +8,20 @@
 
 namespace fsdpc::rt {
 
+/// Calls fill(range, dtype, to) for the part of a parameter that this rank holds in `segment`, or in a state that is
+/// laid out like it; `place` and `dtype` are those of the shard.
+template <class Fill>
+void writeHeld(const ProgramInfo &program, const Context &context, const SegmentInfo &segment,
+               const ParameterInfo &parameter, Place place, DType dtype, const Fill &fill) {
+  const ShardRange range = shardRange(segment, parameter, shardIndex(program, segment, context.rank));
+  const std::int64_t width = byteSize(dtype);
+  const Place first{place.space, place.offsetBytes + range.shardElement * width};
+  writeArenaInPieces(context, first, range.elements * width,
+                     [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
+                       fill(ShardRange{range.parameterElement + firstByte / width, 0, bytes / width}, dtype, to);
+                     });
+}
+
 /// The copies of parameters on a rank: in their segment and in its replica, if it has one, which may round them.
 class LocalParameters {
 public:
@@ -22,15 +36,8 @@ public:
   template <class Fill>
   void write(std::size_t index, const Context &context, const Fill &fill) const {
     const ParameterInfo &parameter = program.parameters[index];
-    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)]) {
-      const ShardRange range = shardRange(*segment, parameter, shardIndex(program, *segment, context.rank));
-      const std::int64_t width = byteSize(segment->dtype);
-      const Place first{segment->place.space, segment->place.offsetBytes + range.shardElement * width};
-      writeArenaInPieces(
-          context, first, range.elements * width, [&](std::byte *to, std::int64_t firstByte, std::int64_t bytes) {
-            fill(ShardRange{range.parameterElement + firstByte / width, 0, bytes / width}, segment->dtype, to);
-          });
-    }
+    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)])
+      writeHeld(program, context, *segment, parameter, segment->place, segment->dtype, fill);
   }
 
 private:

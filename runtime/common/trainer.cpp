@@ -176,8 +176,10 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
 }
 
 void Trainer::atBoundary(std::int64_t step, const EvaluationResult *evaluation, bool evaluationDue) {
-  if (checkpoints)
-    checkpoints->atBoundary({step, step == total, evaluation}, [&] { return stateAfter(step, evaluationDue); });
+  if (!checkpoints)
+    return;
+  const auto state = [&] { return stateAfter(step, evaluationDue); };
+  checkpoints->atBoundary({step, step == total, evaluation}, std::ref(state)); // a reference needs no allocation
 }
 
 void Trainer::setStepScalars(std::int64_t step) {
