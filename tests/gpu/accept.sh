@@ -2,12 +2,13 @@
 # Correctness of the cuda target on a machine with one GPU, in under 10 minutes; prints as it goes. Needs a driver, cuBLASLt,
 # cuDNN and NCCL (README.md), python3 with numpy, and the bundle that bundle.py has built on another machine.
 #
-#   tests/gpu/accept.sh [--bundle DIR] [--dry_run]      exit 0, 1, or 10 without a device
+#   tests/gpu/accept.sh [--bundle DIR] [--logs DIR] [--dry_run]      exit 0, 1, or 10 without a device
 set -u
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 while (($#)); do
   case $1 in
     --bundle) bundle=$(realpath -m "$2") && shift 2 ;;
+    --logs) logs=$(realpath -m "$2") && mkdir -p "$logs" && shift 2 ;;
     --dry_run) dry_run=yes && shift ;;
     *) echo "accept.sh: unknown option $1" >&2 && exit 2 ;;
   esac
@@ -31,7 +32,8 @@ fixture() {
 
 # Losses, gradients and parameters are the same whichever way a step is started.
 same_with_graph() {
-  local program=$1 batch=$2 graph
+  local program=$1 batch=$2 graph work=$work/graph_$1
+  mkdir -p "$work"
   has "$program" cuda_graph || { echo "programs have no --cuda_graph" && return 77; }
   for graph in on off; do
     "$bundle/programs/$program/train" --batch "$batch" --steps 5 --progress none --cuda_graph "$graph" --log "$work/$graph.jsonl" \
@@ -45,50 +47,60 @@ same_with_graph() {
 
 # sanitized TOOL COMMAND...
 sanitized() {
-  local tool=$1 sanitizer
+  local tool=$1 sanitizer log
+  log=$(mktemp -p "$work")
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
     { echo "no compute-sanitizer on this machine" && return 77; }
   shift
-  "$sanitizer" --tool "$tool" --error-exitcode 1 "$@" >"$work/sanitizer.log" 2>&1
+  "$sanitizer" --tool "$tool" --error-exitcode 1 "$@" >"$log" 2>&1
   local status=$?
-  cat "$work/sanitizer.log"
-  grep -q "Device not supported" "$work/sanitizer.log" && echo "compute-sanitizer does not take this device" && return 77
+  cat "$log"
+  grep -q "Device not supported" "$log" && echo "compute-sanitizer does not take this device" && return 77
   return "$status"
 }
 
 fixtures=$(cd "$bundle/programs" 2>/dev/null && ls -d *_1_nccl 2>/dev/null | sed 's/_1_nccl$//')
 batch_of() { echo "$root/tests/fixtures/$1/batch.safetensors"; }
 
-echo "-- kernels against f64"
-check "every kernel" 300 "$bundle/bin/kernel_tests" --gtest_brief=1 --gtest_filter='-RealDevice*'
-echo "-- what the emulated device cannot see"
-check "launch limits, shared memory, host pointers, order between blocks, events of graphs" 120 env CUDA_LAUNCH_BLOCKING=0 "$bundle/bin/kernel_tests" \
-  --gtest_brief=1 --gtest_filter='RealDevice*'
-echo "-- fixtures against PyTorch"
+kernels() {
+  check "every kernel, against f64" 300 "$bundle/bin/kernel_tests" --gtest_brief=1 --gtest_filter='-RealDevice*'
+}
+
+# What the emulated device cannot see.
+real_device() {
+  check "launch limits, shared memory, host pointers, order between blocks, events of graphs" 120 env CUDA_LAUNCH_BLOCKING=0 \
+    "$bundle/bin/kernel_tests" --gtest_brief=1 --gtest_filter='RealDevice*'
+}
+
+one_fixture() { # NAME
+  fixture "$1" 1 nccl
+  fixture "$1" 2 loopback
+  fixture "$1" 4 loopback
+  check "$1: graph on and off, the same bits" "$seconds" same_with_graph "${1}_1_nccl" "$(batch_of "$1")"
+}
+
+two_processes() { # NAME
+  [[ -d $bundle/programs/${1}_2_nccl ]] || return
+  check "$1: two processes on one device start" "$seconds" "$root/tests/gpu/two_ranks.sh" "$bundle/programs/${1}_2_nccl/train" \
+    --batch "$(batch_of "$1")" --steps 1 --progress none
+  [[ -n $dry_run ]] || ((passed)) && fixture "$1" 2 nccl "$root/tests/gpu/two_ranks.sh"
+}
+
+sanitizers() { # NAME TOOL
+  [[ -d $bundle/programs/${1}_1_nccl ]] || return
+  check "$1: $2" "$seconds" sanitized "$2" "$bundle/programs/${1}_1_nccl/train" --batch "$(batch_of "$1")" --steps 1 --progress none
+}
+
+sections=(kernels real_device)
 for name in $fixtures; do
-  fixture "$name" 1 nccl
-  fixture "$name" 2 loopback
-  fixture "$name" 4 loopback
+  sections+=("one_fixture $name")
 done
-echo "-- two NCCL ranks on one device"
 for name in mlp gpt2_tiny; do
-  [[ -d $bundle/programs/${name}_2_nccl ]] || continue
-  before=$passed
-  check "$name: two processes start" "$seconds" "$root/tests/gpu/two_ranks.sh" "$bundle/programs/${name}_2_nccl/train" \
-    --batch "$(batch_of "$name")" --steps 1 --progress none
-  [[ -n $dry_run ]] || ((passed > before)) && fixture "$name" 2 nccl "$root/tests/gpu/two_ranks.sh"
-done
-echo "-- a step as one graph"
-for name in $fixtures; do
-  check "$name: graph on and off, the same bits" "$seconds" same_with_graph "${name}_1_nccl" "$(batch_of "$name")"
-done
-echo "-- compute-sanitizer"
-for name in mlp gpt2_tiny; do
-  [[ -d $bundle/programs/${name}_1_nccl ]] || continue
+  sections+=("two_processes $name")
   for tool in memcheck racecheck synccheck; do
-    check "$name: $tool" 60 sanitized "$tool" "$bundle/programs/${name}_1_nccl/train" \
-      --batch "$(batch_of "$name")" --steps 1 --progress none
+    sections+=("sanitizers $name $tool")
   done
 done
+together 8 "${sections[@]}"
 echo "accept: $passed passed, $failed failed, $skipped left out ($SECONDS s)"
 ((failed == 0))

@@ -2,7 +2,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bundle=$root/build/gpu_bundle
-dry_run=
+dry_run= logs=
 passed=0 failed=0 skipped=0
 
 # cuBLASLt, cuDNN and NCCL are too large to bundle. Uses the toolkit's, or those of a PyTorch of the same CUDA.
@@ -60,8 +60,8 @@ within() (
   exit "$status"
 )
 
-# check NAME SECONDS COMMAND...: one counted line; prints the command's output only if it failed. Status 77: skipped, with the
-# reason printed.
+# check NAME SECONDS COMMAND...: one counted line; prints the command's output only if it failed, and keeps all of it in $logs if
+# that is a folder. Status 77: skipped, with the reason printed.
 check() {
   local name=$1 limit=$2 started=$SECONDS status=0 log
   shift 2
@@ -76,5 +76,33 @@ check() {
     77) skipped=$((skipped + 1)) && echo "left  $name: $(tail -n 1 "$log")" ;;
     *) failed=$((failed + 1)) && echo "FAIL  $name: status $status" && tail -n 15 "$log" | sed 's/^/      /' ;;
   esac
+  [[ -n $logs ]] && cp "$log" "$logs/${name//[^a-zA-Z0-9]/_}.log"
   rm -f "$log"
+}
+
+# together AT_MOST SECTION...: runs so many of the sections at a time, each a function with its arguments, prints their output in
+# this order, each as soon as it is complete, and adds up their counts.
+together() {
+  local at_most=$1 folder i=0 sections=() section
+  shift
+  folder=$(mktemp -d)
+  for section in "$@"; do
+    while (($(jobs -rp | wc -l) >= at_most)); do wait -n; done
+    (
+      passed=0 failed=0 skipped=0
+      $section
+      echo "$passed $failed $skipped" >"$folder/counts.$i"
+    ) >"$folder/output.$i" 2>&1 &
+    sections[i++]=$!
+  done
+  for ((i = 0; i < $#; i++)); do
+    wait "${sections[i]}"
+    cat "$folder/output.$i"
+    add_counts $(cat "$folder/counts.$i" || echo 0 1 0)
+  done
+  rm -r "$folder"
+}
+
+add_counts() {
+  passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
