@@ -18,10 +18,17 @@ struct Bfloat16 {
   Bfloat16() = default;
   /// Rounds to nearest, ties to even; NaN stays NaN (quiet).
   FSDPC_HOST_DEVICE explicit Bfloat16(float value) {
+#if defined(__CUDA_ARCH__)
+    // The conversion of a pair runs at four times the rate of a single one.
+    std::uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
+    bits = static_cast<std::uint16_t>(pair);
+#else
     std::uint32_t word;
     memcpy(&word, &value, sizeof word);
     const bool isNaN = (word & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<std::uint16_t>((isNaN ? word | 0x00400000u : word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+#endif
   }
   FSDPC_HOST_DEVICE explicit operator float() const {
     const std::uint32_t word = std::uint32_t{bits} << 16;

@@ -50,6 +50,8 @@ AttentionResults resultsOf(const AttentionCase &test) {
 }
 
 /// Tolerances as for our own kernels (attention_test.cpp): both round probabilities, gradients and results to Bfloat16.
+/// cuDNN also rounds the part of dv of each query head before it adds those of a group: f64 with these two roundings
+/// has an error of 5.0e-3 in groups of two, against 3.7e-3 without groups.
 void check(const AttentionShape &shape) {
   const AttentionCase test = caseOf(shape);
   const AttentionReference expected(test);
@@ -57,7 +59,8 @@ void check(const AttentionShape &shape) {
   EXPECT_LT(distance(asFloats(results.o), expected.o), 4e-3);
   EXPECT_LT(distance(asFloats(results.dq), expected.dq), 6e-3);
   EXPECT_LT(distance(asFloats(results.dk), expected.dk), 6e-3);
-  EXPECT_LT(distance(asFloats(results.dv), expected.dv), 4e-3);
+  const bool hasGroups = shape.keyHeads > 0 && shape.keyHeads < shape.heads;
+  EXPECT_LT(distance(asFloats(results.dv), expected.dv), hasGroups ? 6e-3 : 4e-3);
   EXPECT_LT(distance(results.lse, expected.lse), 1e-5);
 }
 

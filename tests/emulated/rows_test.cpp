@@ -166,8 +166,7 @@ TEST(Bfloat16Losses, NllPicksTheLabelAndIgnores) {
   EXPECT_EQ(asFloats(dx), (std::vector<float>{0, 0, -2, 0, 0, 0, 0, 0, -5, 0, 0, 0}));
 }
 
-TEST(Bfloat16Reductions, SumsAndProductsAreRoundedOnceAndExtremesNotAtAll) {
-  const std::int64_t rows = 9, columns = 1500;
+void checkBfloat16Reductions(std::int64_t rows, std::int64_t columns) {
   const auto x = bfloat16Numbers(rows * columns, 10);
   const auto x16 = roundedToBfloat16(x);
   for (const bool alongColumns : {true, false}) {
@@ -197,6 +196,23 @@ TEST(Bfloat16Reductions, SumsAndProductsAreRoundedOnceAndExtremesNotAtAll) {
     reduceMin(contextOf(), shape, x16.data(), out.data());
     EXPECT_EQ(distance(asFloats(out), smallest), 0);
   }
+}
+
+/// A thread takes one column, or eight where they divide the columns.
+TEST(Bfloat16Reductions, SumsAndProductsAreRoundedOnceAndExtremesNotAtAll) {
+  for (const std::int64_t columns : {1500, 1504, 8})
+    checkBfloat16Reductions(9, columns);
+}
+
+TEST(Bfloat16Reductions, AViewThatBeginsAtAnyElementHasTheSameSums) {
+  const std::int64_t rows = 700, columns = 64;
+  const auto x16 = roundedToBfloat16(bfloat16Numbers(rows * columns, 10));
+  std::vector<Bfloat16> moved(x16.size() + 1, Bfloat16(NAN));
+  std::copy(x16.begin(), x16.end(), moved.begin() + 1);
+  auto aligned = unwritten(columns), unaligned = unwritten(columns);
+  reduceSum(contextOf(), {2, {rows, columns}, {true, false}}, x16.data(), aligned.data());
+  reduceSum(contextOf(), {2, {rows, columns}, {true, false}}, moved.data() + 1, unaligned.data());
+  EXPECT_EQ(aligned, unaligned);
 }
 
 TEST(Bfloat16Reductions, RunningSumsAreKeptInFloat) {

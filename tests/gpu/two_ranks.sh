@@ -1,7 +1,10 @@
 #!/bin/bash
-# two_ranks.sh TRAIN OPTIONS...: two processes on device 0, as if on two hosts. NCCL refuses two ranks of one host on one
-# device, and identifies a host by NCCL_HOSTID. Status 77 if NCCL still does not allow it.
+# two_ranks.sh [--stop_second SECONDS] TRAIN OPTIONS...: two processes on device 0, as if on two hosts. NCCL refuses two ranks of one
+# host on one device, and identifies a host by NCCL_HOSTID. Status 77 if NCCL still does not allow it.
+# --stop_second: stops the second process after so long, as a host that hangs does; the status is the first one's.
 set -u
+stop_after=''
+[[ $1 == --stop_second ]] && stop_after=$2 && shift 2
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT
 for rank in 0 1; do
@@ -10,9 +13,21 @@ for rank in 0 1; do
   ranks[rank]=$!
 done
 status=0
-for rank in 0 1; do
-  wait "${ranks[rank]}" || status=$?
-done
+if [[ -n $stop_after ]]; then
+  sleep "$stop_after"
+  if ! kill -STOP "${ranks[1]}" 2>/dev/null; then
+    kill -KILL "${ranks[0]}"
+    cat "$meeting"/log.*
+    echo "the second process did not run on" # the emulated device: all ranks are threads of the first one
+    exit 77
+  fi
+  wait "${ranks[0]}" || status=$?
+  kill -KILL "${ranks[1]}"
+else
+  for rank in 0 1; do
+    wait "${ranks[rank]}" || status=$?
+  done
+fi
 cat "$meeting"/log.*
 if ((status)) && grep -qi "duplicate gpu\|invalid usage" "$meeting"/log.*; then
   echo "NCCL does not allow two ranks on this device"

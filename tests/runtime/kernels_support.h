@@ -103,11 +103,17 @@ inline double distance(const std::vector<float> &actual, const std::vector<doubl
   return relativeError(actual, expected, 1);
 }
 
-/// Scratch aligned to 64 bytes, as in a plan, followed by a border that is checked for writes.
+/// Scratch aligned as in a plan of this target, followed by a border that is checked for writes. cuBLASLt refuses
+/// scratch with a smaller alignment.
 class ScratchBuffer {
 public:
+#if defined(FSDPC_CUDA_KERNELS)
+  static constexpr std::align_val_t alignment{256};
+#else
+  static constexpr std::align_val_t alignment{64};
+#endif
   explicit ScratchBuffer(std::int64_t bytes) : bytes_(bytes) {
-    data_.reset(new (std::align_val_t{64}) std::byte[static_cast<std::size_t>(bytes + 64)]);
+    data_.reset(new (alignment) std::byte[static_cast<std::size_t>(bytes + 64)]);
     std::memset(data_.get(), 0xFF,
                 static_cast<std::size_t>(bytes)); // NaN as a float: kernels must not read unwritten scratch
     for (int i = 0; i < 64; ++i)
@@ -123,7 +129,7 @@ public:
 
 private:
   struct Free {
-    void operator()(std::byte *data) const { ::operator delete[](data, std::align_val_t{64}); }
+    void operator()(std::byte *data) const { ::operator delete[](data, alignment); }
   };
   std::int64_t bytes_;
   std::unique_ptr<std::byte, Free> data_;

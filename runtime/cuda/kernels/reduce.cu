@@ -2,14 +2,17 @@
 // shapes become rows [kept, reduced] or columns [reduced, kept]. The contiguous axis then decides:
 //
 //   the last axis is reduced   a team (block.h) per element of the result
-//   the last axis is kept      blocks of columns x lanes: the lanes of a column share the reduced elements
+//   the last axis is kept      blocks of columns x lanes: the lanes of a column share the reduced elements; a thread
+//                              takes as many adjacent columns as it loads at a time
 //
 // Either way adjacent threads read adjacent elements, partial results are merged as trees, and the number of threads
 // depends only on the shape. Other axes cost a few divisions per element.
 #include "runtime/cuda/kernels/reduce.h"
 
 #include "runtime/cuda/kernels/block.h"
+#include "runtime/cuda/kernels/pack.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -110,37 +113,63 @@ constexpr std::int64_t runLength = 16;  ///< elements summed before they are add
 constexpr std::int64_t longRow = 65536; ///< rows at least this long use the largest block
 constexpr unsigned longRowThreads = 1024;
 
-/// Elements begin, begin + step, ... before `end`, in order. Four loads are in flight at a time.
-template <class Reduction, class T, class Offset>
-__device__ Computed<T> reduceRun(const T *x, std::int64_t begin, std::int64_t end, std::int64_t step, Offset offset) {
+/// Results of `width` adjacent columns.
+template <class V, int width>
+struct Columns {
+  V values[width];
+
+  /// Each value merged with `next` of its column.
+  template <class Merge, class Next>
+  __device__ void add(Merge merge, Next next) {
+    for (int j = 0; j < width; ++j)
+      values[j] = merge(values[j], next(j));
+  }
+};
+
+template <class V, int width>
+__device__ Columns<V, width> allColumns(V value) {
+  Columns<V, width> columns;
+  for (int j = 0; j < width; ++j)
+    columns.values[j] = value;
+  return columns;
+}
+
+/// Elements begin, begin + step, ... before `end`, in order, of `width` columns. Four loads are in flight at a time.
+template <class Reduction, int width, class T, class Offset>
+__device__ Columns<Computed<T>, width> reduceRun(const T *x, std::int64_t begin, std::int64_t end, std::int64_t step,
+                                                 Offset offset) {
   using V = Computed<T>;
   constexpr int batch = 4;
   const typename Reduction::Merge merge;
-  V run = Reduction::empty;
+  auto run = allColumns<V, width>(Reduction::empty);
   std::int64_t i = begin;
   for (; i + (batch - 1) * step < end; i += batch * step) {
-    V values[batch];
+    Pack<T, width> loaded[batch];
     for (int k = 0; k < batch; ++k)
-      values[k] = scalar::cast<V>(x[offset(i + k * step)]);
-    run = merge(run, merge(merge(values[0], values[1]), merge(values[2], values[3])));
+      loaded[k] = loadPack<width>(x + offset(i + k * step));
+    const auto value = [&](int k, int j) { return scalar::cast<V>(loaded[k].values[j]); };
+    run.add(merge, [&](int j) { return merge(merge(value(0, j), value(1, j)), merge(value(2, j), value(3, j))); });
   }
-  for (; i < end; i += step)
-    run = merge(run, scalar::cast<V>(x[offset(i)]));
+  for (; i < end; i += step) {
+    const Pack<T, width> loaded = loadPack<width>(x + offset(i));
+    run.add(merge, [&](int j) { return scalar::cast<V>(loaded.values[j]); });
+  }
   return run;
 }
 
-/// Elements first, first + step, ... of the reduced ones.
-template <class Reduction, class T>
-__device__ typename Reduction::Wide reduceShare(const T *x, const Axes &reduced, std::int64_t first,
-                                                std::int64_t step) {
+/// Elements first, first + step, ... of the reduced ones, of `width` columns from x on.
+template <class Reduction, int width, class T>
+__device__ Columns<typename Reduction::Wide, width> reduceShare(const T *x, const Axes &reduced, std::int64_t first,
+                                                                std::int64_t step) {
+  using Wide = typename Reduction::Wide;
   const auto along = [&](std::int64_t i) { return i * reduced.strides[0]; };
   const auto anywhere = [&](std::int64_t i) { return reduced.offset(i); };
-  typename Reduction::Wide total = Reduction::empty;
+  auto total = allColumns<Wide, width>(Reduction::empty);
   for (std::int64_t begin = first; begin < reduced.count; begin += runLength * step) {
     const std::int64_t limit = begin + runLength * step, end = limit < reduced.count ? limit : reduced.count;
-    const Computed<T> run = reduced.rank > 1 ? reduceRun<Reduction>(x, begin, end, step, anywhere)
-                                             : reduceRun<Reduction>(x, begin, end, step, along);
-    total = typename Reduction::Merge{}(total, static_cast<typename Reduction::Wide>(run));
+    const auto run = reduced.rank > 1 ? reduceRun<Reduction, width>(x, begin, end, step, anywhere)
+                                      : reduceRun<Reduction, width>(x, begin, end, step, along);
+    total.add(typename Reduction::Merge{}, [&](int j) { return static_cast<Wide>(run.values[j]); });
   }
   return total;
 }
@@ -150,25 +179,30 @@ __global__ void __launch_bounds__(longRowThreads) reduceRows(const __grid_consta
   using Wide = typename Reduction::Wide;
   using Merge = typename Reduction::Merge;
   for (std::int64_t row = Team::firstRow(); row < plan.kept.count; row += Team::rowStep()) {
-    Wide total = reduceShare<Reduction>(x + plan.kept.offset(row), plan.reduced, Team::thread(), Team::threads());
+    const T *const first = x + plan.kept.offset(row);
+    Wide total = reduceShare<Reduction, 1>(first, plan.reduced, Team::thread(), Team::threads()).values[0];
     total = Team::reduce(total, static_cast<Wide>(Reduction::empty), Merge{});
     if (Team::thread() == 0)
       out[row] = scalar::cast<R>(total);
   }
 }
 
-/// Each row of columns has `columnBlocks` blocks.
-template <class Reduction, class T, class R>
-__global__ void reduceColumns(const __grid_constant__ Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
+/// Each row of columns has `columnBlocks` blocks. A thread reduces `width` adjacent columns, a divisor of their number.
+template <class Reduction, int width, class T, class R>
+__global__ void __launch_bounds__(maxColumnThreads)
+    reduceColumns(const __grid_constant__ Plan plan, std::int64_t columnBlocks, const T *x, R *out) {
   for (std::int64_t block = blockIdx.x; block < plan.kept.count * columnBlocks; block += gridDim.x) {
-    const std::int64_t row = block / columnBlocks, column = block % columnBlocks * blockDim.x + threadIdx.x;
+    const std::int64_t row = block / columnBlocks;
+    const std::int64_t column = (block % columnBlocks * blockDim.x + threadIdx.x) * width;
     const bool exists = column < plan.columns;
-    typename Reduction::Wide total = Reduction::empty;
+    auto total = allColumns<typename Reduction::Wide, width>(Reduction::empty);
     if (exists)
-      total = reduceShare<Reduction>(x + plan.kept.offset(row) + column, plan.reduced, threadIdx.y, blockDim.y);
-    total = mergeLanes(total, typename Reduction::Merge{});
-    if (threadIdx.y == 0 && exists)
-      out[row * plan.columns + column] = scalar::cast<R>(total);
+      total = reduceShare<Reduction, width>(x + plan.kept.offset(row) + column, plan.reduced, threadIdx.y, blockDim.y);
+    for (int j = 0; j < width; ++j) {
+      const auto merged = mergeLanes(total.values[j], typename Reduction::Merge{});
+      if (threadIdx.y == 0 && exists)
+        out[row * plan.columns + column + j] = scalar::cast<R>(merged);
+    }
   }
 }
 
@@ -182,43 +216,47 @@ void startRows(const Context &c, const Plan &plan, const T *x, R *out) {
     launch(c, gridFor(c, rows * threads, threads), reduceRows<Reduction, BlockTeam, T, R>, plan, x, out);
 }
 
-/// Columns x lanes of a block. Narrower blocks mean more blocks, which helps with few columns, but a memory transaction
-/// is 32 bytes. Lanes beyond the reduced elements would be idle.
-dim3 columnThreads(const Plan &plan, std::int64_t elementBytes) {
+/// Columns x lanes of a block, for columns of `width` elements. Narrower blocks mean more blocks, which helps with few
+/// columns, but a memory transaction is 32 bytes. Lanes beyond the reduced elements would be idle.
+dim3 columnThreads(const Plan &plan, std::int64_t width, std::int64_t elementBytes) {
   constexpr std::int64_t enoughBlocks = 128, transactionBytes = 32, usualThreads = 256;
-  const auto blocks = [&](std::int64_t columns) { return (plan.columns + columns - 1) / columns * plan.kept.count; };
+  const std::int64_t all = plan.columns / width;
+  const auto blocks = [&](std::int64_t columns) { return (all + columns - 1) / columns * plan.kept.count; };
   std::int64_t columns = warpLanes, lanes = 1;
-  while (columns / 2 * elementBytes >= transactionBytes && blocks(columns) < enoughBlocks)
+  while (columns / 2 * width * elementBytes >= transactionBytes && blocks(columns) < enoughBlocks)
     columns /= 2;
-  while (columns / 2 >= plan.columns)
+  while (columns / 2 >= all)
     columns /= 2;
   while (columns * lanes < maxColumnThreads && lanes < plan.reduced.count)
     lanes *= 2;
-  while (columns * lanes < usualThreads && columns < plan.columns)
+  while (columns * lanes < usualThreads && columns < all)
     columns *= 2;
   while (columns * lanes < warpLanes) // at least a warp
     lanes *= 2;
   return dim3(static_cast<unsigned>(columns), static_cast<unsigned>(lanes));
 }
 
-template <class Reduction, class T, class R>
+template <class Reduction, int width, class T, class R>
 void startColumns(const Context &c, const Plan &plan, const T *x, R *out) {
-  const dim3 threads = columnThreads(plan, sizeof(T));
-  const std::int64_t columnBlocks = (plan.columns + threads.x - 1) / threads.x;
+  const dim3 threads = columnThreads(plan, width, sizeof(T));
+  const std::int64_t ofBlock = std::int64_t{threads.x} * width, columnBlocks = (plan.columns + ofBlock - 1) / ofBlock;
   Grid grid = gridFor(c, plan.kept.count * columnBlocks, 1);
   grid.threads = threads;
-  launch(c, grid, reduceColumns<Reduction, T, R>, plan, columnBlocks, x, out);
+  launch(c, grid, reduceColumns<Reduction, width, T, R>, plan, columnBlocks, x, out);
 }
 
 template <template <class> class Reduction, class T, class R>
 void reduce(const Context &c, const ReduceShape &shape, const T *x, R *out) {
+  constexpr int width = std::min<int>(8, 16 / sizeof(T)); // one load of a thread
   const Plan plan = planOf(shape);
   if (plan.kept.count * plan.columns == 0)
     return;
   if (plan.columns == 1)
     startRows<Reduction<Computed<T>>>(c, plan, x, out);
+  else if (plan.columns % width == 0)
+    startColumns<Reduction<Computed<T>>, width>(c, plan, x, out);
   else
-    startColumns<Reduction<Computed<T>>>(c, plan, x, out);
+    startColumns<Reduction<Computed<T>>, 1>(c, plan, x, out);
 }
 
 // ---- along an axis

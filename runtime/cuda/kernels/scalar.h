@@ -98,9 +98,22 @@ template <class T>
 FSDPC_HOST_DEVICE T rsqrt(T x) {
   return T(1) / sqrt(x);
 }
+/// 1 / x for x >= 1. On a device within one unit of the last place (PTX ISA, rcp.approx.ftz; results below 2^-126 are
+/// 0), where exp is within two. The exact quotient takes five times as long.
+FSDPC_HOST_DEVICE inline float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return 1 / x;
+#endif
+}
+FSDPC_HOST_DEVICE inline double reciprocal(double x) { return 1 / x; }
+
 template <class T>
 FSDPC_HOST_DEVICE T sigmoid(T x) {
-  return T(1) / (T(1) + exp(-x));
+  return reciprocal(T(1) + exp(-x));
 }
 
 /// Integer power by squaring. A negative exponent yields 0 except for bases 1 and -1, as truncation does.
@@ -162,17 +175,20 @@ FSDPC_HOST_DEVICE T geluGrad(T dy, T x) {
   const T density = T(0.39894228040143268) * exp(T(-0.5) * x * x);
   return dy * (cdf + x * density);
 }
+/// 0.5 * x * (1 + tanh(u)) with u = sqrt(2/pi) * (x + 0.044715 * x^3). (1 + tanh(u)) / 2 is sigmoid(2u), which has no
+/// cancellation at negative u and takes half the instructions.
 template <class T>
 FSDPC_HOST_DEVICE T geluTanh(T x) {
-  const T inner = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
-  return T(0.5) * x * (T(1) + tanh(inner));
+  return x * sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
 }
+/// dy * (s + x * s * (1 - s) * 2u') with s = sigmoid(2u); in terms of exp(-|2u|), as siluGrad.
 template <class T>
 FSDPC_HOST_DEVICE T geluTanhGrad(T dy, T x) {
-  const T inner = T(0.79788456080286536) * (x + T(0.044715) * x * x * x);
-  const T t = tanh(inner);
-  const T slope = T(0.79788456080286536) * (T(1) + T(0.134145) * x * x);
-  return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope);
+  const T twice = T(1.5957691216057308) * (x + T(0.044715) * x * x * x);
+  const T e = exp(twice < T(0) ? twice : -twice), r = reciprocal(T(1) + e);
+  const T s = twice < T(0) ? e * r : r;
+  const T slope = T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
+  return dy * (s + x * (e * r * r) * slope);
 }
 /// x * sigmoid(x)
 template <class T>
@@ -182,7 +198,7 @@ FSDPC_HOST_DEVICE T silu(T x) {
 /// dy * (s + x * s * (1 - s)) with s = sigmoid(x); in terms of exp(-|x|), so that 1 - s keeps its digits.
 template <class T>
 FSDPC_HOST_DEVICE T siluGrad(T dy, T x) {
-  const T e = exp(x < T(0) ? x : -x), r = T(1) / (T(1) + e);
+  const T e = exp(x < T(0) ? x : -x), r = reciprocal(T(1) + e);
   const T s = x < T(0) ? e * r : r;
   return dy * (s + x * (e * r * r));
 }

@@ -69,21 +69,23 @@ private:
 TEST(RealDevice, ALaunchOfTooManyThreadsIsRefused) {
   const OnDevice<int> to(1);
   store<<<1, 1025>>>(to.get(), 7);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_NE(cudaGetLastError(), cudaSuccess); // which error depends on the driver
   EXPECT_EQ(to.first(), 0);
 }
 
 TEST(RealDevice, AGridBeyondTheSecondAxisIsRefused) {
   const OnDevice<int> to(1);
   store<<<dim3(1, 65536), 1>>>(to.get(), 7);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_NE(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(to.first(), 0);
 }
 
 TEST(RealDevice, SharedMemoryBeyond48KiBIsThereOnlyWhereItWasAskedFor) {
   constexpr int bytes = 64 << 10, count = bytes / static_cast<int>(sizeof(int));
   const OnDevice<int> sum(1);
   fillShared<<<1, 256, bytes>>>(sum.get(), count);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  EXPECT_NE(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(sum.first(), 0);
   ASSERT_EQ(cudaFuncSetAttribute(fillShared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), cudaSuccess);
   fillShared<<<1, 256, bytes>>>(sum.get(), count);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);

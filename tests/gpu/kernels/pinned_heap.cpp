@@ -16,7 +16,7 @@ namespace fsdpc::gpu {
 namespace {
 
 /// Space before every block, enough for any alignment used here.
-constexpr std::size_t headerBytes = 64;
+constexpr std::size_t headerBytes = 256;
 
 struct Header {
   std::size_t bytes; ///< of the block with its header
