@@ -217,6 +217,13 @@ std::string ProgramWriter::discardLeftovers() {
   return text;
 }
 
+/// Where the state changes between two steps, what the first has started for the second is of no use.
+void ProgramWriter::writeDiscardAhead(std::string &out) {
+  out +=
+      "/// Gives up what a step has started for the next one.\nvoid discardAhead(Context &c) {\n" + discardLeftovers();
+  out += std::string(program.dialect.hasEvents() ? "  joinStreams(c);\n" : "") + "}\n\n";
+}
+
 /// Prints each call with its index in the table of sections, for --profile.
 void ProgramWriter::writeFunctions(std::string &out) {
   writeStart(out);
@@ -242,6 +249,8 @@ void ProgramWriter::writeFunctions(std::string &out) {
       out += "  joinStreams(c);\n";
     out += "}\n\n";
   }
+  if (!carriedOverSteps(program.module).empty())
+    writeDiscardAhead(out);
 }
 
 std::string ProgramWriter::header() const {
@@ -290,8 +299,9 @@ std::string ProgramWriter::write() {
   writeFunctions(out);
   out += "} // namespace\n\nextern const Functions programFunctions;\n"
          "const Functions programFunctions = {start, prologue, microStep, tapGradients, update, evalStep, "
-         "exportWeights};\n\n"
-         "} // namespace fsdpc::rt\n";
+         "exportWeights";
+  out += carriedOverSteps(program.module).empty() ? "};\n\n" : ", discardAhead};\n\n";
+  out += "} // namespace fsdpc::rt\n";
   return wrapped(out);
 }
 

@@ -32,6 +32,7 @@ private:
   void writePiece(std::string &out, const Piece &piece) const;
   void writeGroup(std::string &out, llvm::ArrayRef<size_t> members) const;
   std::string discardLeftovers();
+  void writeDiscardAhead(std::string &out);
   void writeFunctions(std::string &out);
   void writeStart(std::string &out) const;
   std::string header() const;

@@ -60,6 +60,11 @@ std::span<const OptionRow> commonOptions() {
       {"train_timeout_seconds", "N", &O::trainTimeoutSeconds, "the same in data, steps and evaluation", 1},
       {"debug_collectives", "off|sequence|detail", &O::debugCollectives,
        "sequence: ranks compare their collectives; detail: also hashes of all operands and results"},
+      {"replica_check", "N", &O::replicaCheck,
+       "every N steps, ranks compare hashes of the state that more than one of them holds", 1},
+      {"rerun_check", "", &O::rerunCheck,
+       "compute each step twice and compare the bits, a third time if they differ; takes a copy of the state in host "
+       "memory"},
       {"slow_link_microseconds", "A", &O::slowLinkMicroseconds,
        "testing: every collective takes A + moved bytes / B longer; fsdpc's hardware table has the same figures"},
       {"slow_link_bytes_per_microsecond", "B", &O::slowLinkBytesPerMicrosecond, "testing: 0: no bound"},

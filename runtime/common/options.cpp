@@ -187,7 +187,7 @@ void checkData(const Options &options) {
   refuse(options, {"eval_every", "eval_steps", "eval_only", "predict"}, options.valData.empty(), "without --val_data");
   refuse(options, {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every", "profile"},
          options.evalOnly, "with --eval_only");
-  refuse(options, {"save_gradients", "profile"}, !trains, "where nothing is trained");
+  refuse(options, {"save_gradients", "profile", "replica_check", "rerun_check"}, !trains, "where nothing is trained");
   const bool onlyWrites =
       options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() || !options.saveOnnx.empty();
   if (!trains && !options.evalOnly && !onlyWrites)

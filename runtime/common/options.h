@@ -62,6 +62,8 @@ struct Options {
   std::int64_t initTimeoutSeconds = 300;
   std::int64_t trainTimeoutSeconds = 100;
   std::string debugCollectives = "sequence";
+  std::optional<std::int64_t> replicaCheck; ///< steps between two checks
+  bool rerunCheck = false;
   double slowLinkMicroseconds = 0; ///< with the next: slows down collectives (SlowLink, platform.h)
   double slowLinkBytesPerMicrosecond = 0;
   bool help = false;

@@ -251,6 +251,9 @@ struct Functions {
   void (*update)(Context &);       ///< optimizer updates
   void (*evalStep)(Context &);     ///< forward only, dropout off
   void (*exportWeights)(Context &); ///< gathers each parameter and hands it to Context::tap
+  /// Gives up the collectives that a step has started for the next one; null: there are none. Called between steps when
+  /// the state has been changed from outside.
+  void (*discardAhead)(Context &) = nullptr;
 };
 
 struct ProgramInfo {

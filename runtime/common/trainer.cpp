@@ -5,6 +5,7 @@
 #include "runtime/common/memory_report.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/scalars.h"
+#include "runtime/common/step_faults.h"
 #include "runtime/common/step_guard.h"
 #include "runtime/common/taps.h"
 
@@ -121,6 +122,12 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, C
                                          std::to_string(job.layout().globalBatch()) + " (see --no_drop_last)");
   if (!job.options.dropLast && feeder.samples() % job.layout().globalBatch() != 0 && !feeder.hasSampleWeight())
     throw Failure(ExitCode::usage, "--no_drop_last: this program has no sample weights to leave padding out");
+  if (job.options.replicaCheck)
+    replicas.emplace(job);
+  if (job.options.rerunCheck)
+    rerun.emplace(job);
+  if (job.program.worldSize > 1 && !job.options.log.empty())
+    stragglers.emplace(job);
 }
 
 void Trainer::run() {
@@ -133,6 +140,9 @@ void Trainer::run() {
     if (const TrainingOrder::Batch batch = order.at(i); batch.beginsEpoch)
       beginEpoch(batch);
     step(i);
+    // Before a checkpoint of this step.
+    if (replicas && i % *job.options.replicaCheck == 0)
+      replicas->run(i);
     finishStep(i);
     if (i == resumed.step + 1) {
       reportOutsidePlan(job, "first_step", stagingBytes(job));
@@ -197,7 +207,8 @@ void Trainer::step(std::int64_t step) {
   const auto begin = Clock::now();
   if (job.context.profile)
     job.context.profile->beginStep(step);
-  last = computeStep(step);
+  const auto compute = [&] { return computeStep(step); };
+  last = rerun ? rerun->run(step, compute) : compute();
   if (job.context.profile)
     job.context.profile->endStep();
   const double microseconds = microsecondsBetween(begin, Clock::now());
@@ -236,6 +247,7 @@ void Trainer::fillInputs(std::int64_t step) {
 }
 
 StepOutcome Trainer::computeStep(std::int64_t step) {
+  injectStepFaults(job, step);
   fillInputs(step);
   if (savesGradients(step))
     job.context.stash = &stash.emplace(job.program);
@@ -394,6 +406,11 @@ void Trainer::logStep(std::int64_t step) {
   job.log.write(line);
 }
 
+/// The mean time of a measured step in which this rank did not wait. There must be one.
+double Trainer::busyMicroseconds() const {
+  return (window.measuredMicroseconds - window.exposedMicroseconds - window.skewMicroseconds) / window.measuredSteps;
+}
+
 /// Averages over the steps that were measured.
 void Trainer::logCommunication(JsonObject &line) const {
   const auto addMeasured = [&](const char *name, double microseconds, bool isKnown) {
@@ -404,8 +421,7 @@ void Trainer::logCommunication(JsonObject &line) const {
   };
   const bool isKnown = window.measuredSteps > 0;
   const double steps = std::max(1.0, window.measuredSteps);
-  const double waited = (window.exposedMicroseconds + window.skewMicroseconds) / steps;
-  addMeasured("compute_ms", window.measuredMicroseconds / steps - waited, isKnown);
+  addMeasured("compute_ms", isKnown ? busyMicroseconds() : 0, isKnown);
   addMeasured("comm_ms", window.communicationMicroseconds / steps, isKnown);
   addMeasured("comm_exposed_ms", window.exposedMicroseconds / steps, isKnown);
   addMeasured("comm_skew_ms", window.skewMicroseconds / steps, isKnown && window.knowsSkew);
@@ -444,6 +460,8 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::reportStep(std::int64_t step, bool logged) {
+  if (logged && stragglers && window.measuredSteps > 0)
+    stragglers->look(step, busyMicroseconds());
   const StepScope scope(StepPart::logging);
   progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
                 logged);

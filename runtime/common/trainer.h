@@ -5,7 +5,10 @@
 #include "runtime/common/evaluation.h"
 #include "runtime/common/gradient_stash.h"
 #include "runtime/common/learning_rate.h"
+#include "runtime/common/replica_check.h"
+#include "runtime/common/rerun_check.h"
 #include "runtime/common/step_outcome.h"
+#include "runtime/common/stragglers.h"
 #include "runtime/common/training_order.h"
 
 #include <chrono>
@@ -61,6 +64,7 @@ private:
   bool isLogged(std::int64_t step) const;
   bool isMeasured(std::int64_t step) const;
   void logStep(std::int64_t step);
+  double busyMicroseconds() const;
   void logCommunication(JsonObject &line) const;
   bool evaluationDue(std::int64_t step) const;
   void finishStep(std::int64_t step);
@@ -85,7 +89,10 @@ private:
   std::vector<std::int64_t> rows;
   PendingOutcome pending;
   std::optional<GradientStash> stash; ///< from the first step until its memory has been measured
-  std::int64_t tokensInSample = 0;    ///< 0: the program has no [B, T] integer input
+  std::optional<ReplicaCheck> replicas;
+  std::optional<RerunCheck> rerun;
+  std::optional<Stragglers> stragglers;
+  std::int64_t tokensInSample = 0; ///< 0: the program has no [B, T] integer input
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;
   Window window;
