@@ -146,3 +146,12 @@ def wait_for(condition, seconds=20):
             return False
         time.sleep(0.005)
     return True
+
+
+def preloaded(bench, name):
+    """The library of tests/faults/NAME.c, for LD_PRELOAD."""
+    library = bench.folder / f"{name}.so"
+    if not library.exists():
+        source = pathlib.Path(__file__).resolve().parent / f"{name}.c"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", source, "-o", library, "-ldl", "-lpthread"], check=True)
+    return str(library)

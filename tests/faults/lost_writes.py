@@ -7,7 +7,7 @@ last whose rename was synced.
 """
 import pathlib, random, shutil, subprocess
 
-from bench import Tally
+from bench import Tally, preloaded
 
 
 class File:
@@ -124,11 +124,8 @@ def read_records(prefix):
 
 
 def record_run(bench):
-    library = bench.folder / "record_writes.so"
-    source = pathlib.Path(__file__).resolve().parent / "record_writes.c"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", source, "-o", library, "-ldl", "-lpthread"], check=True)
     bench.clear("recorded")
-    ended = bench.run(bench.arguments("recorded"), {"LD_PRELOAD": str(library), "RECORD_LOG": str(bench.folder / "writes"),
+    ended = bench.run(bench.arguments("recorded"), {"LD_PRELOAD": preloaded(bench, "record_writes"), "RECORD_LOG": str(bench.folder / "writes"),
                                                     "RECORD_UNDER": str(bench.folder / "recorded")})
     assert ended.status == 0, ended.output
     return [r for r in read_records(bench.folder / "writes") if pathlib.PurePath(r[2]).is_relative_to(bench.folder / "recorded")]

@@ -10,7 +10,7 @@ Without --full a part of each kind, for every change. --record writes RESULTS.md
 """
 import argparse, json, os, pathlib, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
 
-from bench import INTERVAL, RANKS, ROOT, STEPS, Bench, Tally, last_step, wait_for, write_data
+from bench import INTERVAL, RANKS, ROOT, STEPS, Bench, Tally, last_step, preloaded, wait_for, write_data
 import lost_writes, wrong_results
 
 
@@ -77,6 +77,51 @@ def killed_at_random(bench, full):
         if fault is None:
             fault, lost = bench.recover("random")
         tally.add(f"trial {trial}", fault, lost)
+    return tally
+
+
+def killed_while_resuming(bench, full):
+    """A run that goes on is killed while it reads its checkpoint, or soon after; the next one goes on all the same."""
+    tally = Tally()
+    numbers = random.Random(9)
+    for trial in range(60 if full else 4):
+        bench.clear("resuming")
+        process = bench.start(bench.arguments("resuming", "--steps", 4000))
+        wait_for(lambda: last_step(bench.folder / "resuming.jsonl") > 2 * INTERVAL)
+        for rank in bench.ranks().values():
+            os.kill(rank, signal.SIGKILL)
+        bench.finish(process)
+        process = bench.start(bench.arguments("resuming", "--resume", "auto", "--steps", 4000))
+        victim = numbers.randrange(RANKS)
+        wait_for(lambda: victim in bench.ranks())
+        time.sleep(numbers.uniform(0, bench.seconds / 2))
+        if victim in bench.ranks():
+            os.kill(bench.ranks()[victim], signal.SIGKILL)
+        ended = bench.finish(process)
+        fault = None if ended.status == 137 else f"ended with {ended.status}: {ended.output[-300:]}"
+        left = bench.orphans()
+        intact = subprocess.run([bench.fsdpc, "checkpoint", "verify", bench.folder / "resuming"], capture_output=True, text=True)
+        if fault is None and (left or intact.returncode != 0):
+            fault = f"ranks {left} were left; {intact.stdout[-300:]}"
+        again = bench.run(bench.arguments("resuming", "--resume", "auto", "--max_runtime", "1s", "--steps", 100000))
+        if fault is None and (again.status != 75 or "goes on after step" not in again.output):
+            fault = f"going on ended with {again.status}: {again.output[-300:]}"
+        tally.add(f"trial {trial}", fault)
+    return tally
+
+
+def clock_set(bench, full):
+    """The wall clock jumps by an hour, again and again: nothing times out, and no bit changes."""
+    tally = Tally()
+    bench.clear("clock")
+    ended = bench.run(bench.arguments("clock"), {"LD_PRELOAD": preloaded(bench, "jumping_clock")})
+    fault = None if ended.status == 0 else f"ended with {ended.status}: {ended.output[-400:]}"
+    if fault is None and (bench.folder / "clock.safetensors").read_bytes() != bench.whole:
+        fault = "other bits than the run that nothing happened to"
+    steps = [json.loads(line) for line in (bench.folder / "clock.jsonl").read_text().splitlines() if line.startswith('{"step"')]
+    if fault is None and not all(0 < step["step_ms"] < 60e3 for step in steps):
+        fault = f"times of steps: {[step['step_ms'] for step in steps]}"
+    tally.add("one run", fault)
     return tally
 
 
@@ -255,6 +300,7 @@ def limited_ranks(bench, value):
 PARTS = {
     "killed_at_every_moment": killed_at_every_moment,
     "killed_at_random": killed_at_random,
+    "killed_while_resuming": killed_while_resuming,
     "errors_of_the_disk": errors_of_the_disk,
     "file_systems": file_systems,
     "signalled": signalled,
@@ -262,6 +308,7 @@ PARTS = {
     "stopped_rank": stopped_rank,
     "launcher_killed": launcher_killed,
     "limits": limits,
+    "clock_set": clock_set,
     **lost_writes.PARTS,
     **wrong_results.PARTS,
 }
