@@ -76,26 +76,34 @@ void InputFile::read(std::int64_t offsetBytes, void *destination, std::int64_t b
   }
 }
 
-OutputFile::OutputFile(std::string path, std::int64_t sizeBytes) : name(std::move(path)) {
+OutputFile::OutputFile(std::string path, std::int64_t sizeBytes, NameUntilCommit until) : name(std::move(path)) {
   temporaryName = name + ".tmp-" + std::to_string(::getpid());
   const DiskOperation operation("create");
-  descriptor = operation.fails() ? -1 : ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (until == NameUntilCommit::none && !operation.fails())
+    descriptor = ::open(parentDirectory(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  hasName = descriptor < 0;
+  if (hasName)
+    descriptor =
+        operation.fails() ? -1 : ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     storageFailure(name, "cannot create: " + systemMessage());
   try {
     reserve(descriptor, sizeBytes, name);
   } catch (...) {
-    ::close(descriptor);
-    ::unlink(temporaryName.c_str());
+    close();
     throw;
   }
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor < 0)
-    return;
+  if (descriptor >= 0)
+    close();
+}
+
+void OutputFile::close() {
   ::close(descriptor);
-  ::unlink(temporaryName.c_str());
+  if (hasName)
+    ::unlink(temporaryName.c_str());
 }
 
 void OutputFile::write(std::int64_t offsetBytes, const void *source, std::int64_t bytes) {
@@ -113,9 +121,20 @@ void OutputFile::write(std::int64_t offsetBytes, const void *source, std::int64_
   }
 }
 
+/// A name can be given, but not replaced: hence the temporary one.
+void OutputFile::giveName() {
+  const std::string self = "/proc/self/fd/" + std::to_string(descriptor);
+  ::unlink(temporaryName.c_str()); // of a process with this number that was killed
+  if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporaryName.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    storageFailure(name, "cannot give the file a name: " + systemMessage());
+  hasName = true;
+}
+
 void OutputFile::commit() {
   if (const DiskOperation operation("sync"); operation.fails() || ::fsync(descriptor) != 0)
     storageFailure(name, "cannot write: " + systemMessage());
+  if (!hasName)
+    giveName();
   if (const DiskOperation operation("rename"); operation.fails() || ::rename(temporaryName.c_str(), name.c_str()) != 0)
     storageFailure(name, "cannot rename to this name: " + systemMessage());
   ::close(descriptor);

@@ -30,11 +30,15 @@ private:
   int descriptor = -1;
 };
 
-/// A file of known size. It is written under a temporary name next to `path`, and `commit` renames it. If it is
-/// destroyed without `commit`, no file remains. Space is reserved at creation. Throws Failure{storage}.
+/// What a file is called until it is complete: a name next to its own, which stays if the process is killed, or none, where
+/// the file system can do that.
+enum class NameUntilCommit : std::uint8_t { temporary, none };
+
+/// A file of known size. It is written under a temporary name next to `path`, or without a name, and `commit` renames it. If
+/// it is destroyed without `commit`, no file remains. Space is reserved at creation. Throws Failure{storage}.
 class OutputFile {
 public:
-  OutputFile(std::string path, std::int64_t sizeBytes);
+  OutputFile(std::string path, std::int64_t sizeBytes, NameUntilCommit until = NameUntilCommit::temporary);
   ~OutputFile();
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
@@ -43,9 +47,13 @@ public:
   void commit();
 
 private:
+  void giveName();
+  void close();
+
   std::string name;
   std::string temporaryName;
   int descriptor = -1;
+  bool hasName = false; ///< the temporary one
 };
 
 /// Creates a folder and those above it. A folder that exists is no error. Throws Failure{storage}, as do the next ones.

@@ -175,22 +175,33 @@ void evaluateOnce(const Job &job, Evaluator &evaluator) {
     std::printf("%s\n", evaluationText(result).c_str());
 }
 
-void exportTo(const Job &job, const std::function<std::unique_ptr<FileTap>()> &open) {
-  job.pulse.enter(Phase::saving);
-  std::unique_ptr<FileTap> tap;
-  agreed(job.platform, [&] { tap = open(); });
-  job.context.tap = tap.get();
-  job.program.functions.exportWeights(job.context);
-  job.context.tap = nullptr;
-  agreed(job.platform, [&] { tap->finish(); });
+/// The files of the weights at the end. They have their space from the start on: a disk that is full by then does not lose what
+/// was trained.
+struct FinalWeights {
+  std::unique_ptr<FileTap> safetensors, onnx;
+};
+
+FinalWeights openFinalWeights(const Job &job, const std::string &outDirectory) {
+  FinalWeights files;
+  agreed(job.platform, [&] {
+    if (!job.options.saveModel.empty())
+      files.safetensors = weightsTap(job.program, job.options.saveModel, job.context.rank);
+    if (!job.options.saveOnnx.empty())
+      files.onnx = onnxTap(job.program, job.options.saveOnnx, outDirectory, job.context.rank);
+  });
+  return files;
 }
 
-void save(const Job &job, const std::string &outDirectory) {
-  const int rank = job.context.rank;
-  if (!job.options.saveModel.empty())
-    exportTo(job, [&] { return weightsTap(job.program, job.options.saveModel, rank); });
-  if (!job.options.saveOnnx.empty())
-    exportTo(job, [&] { return onnxTap(job.program, job.options.saveOnnx, outDirectory, rank); });
+void save(const Job &job, const FinalWeights &files) {
+  for (FileTap *tap : {files.safetensors.get(), files.onnx.get()}) {
+    if (!tap)
+      continue;
+    job.pulse.enter(Phase::saving);
+    job.context.tap = tap;
+    job.program.functions.exportWeights(job.context);
+    job.context.tap = nullptr;
+    agreed(job.platform, [&] { tap->finish(); });
+  }
 }
 
 PlatformOptions platformOptions(const ProgramInfo &program, const Options &options, Pulse &pulse) {
@@ -302,8 +313,9 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
     announceResumed(job, *resumed);
   announceFeeding(job, inputs);
   reportOutsidePlan(job, "start_up", 0);
+  const FinalWeights finalWeights = openFinalWeights(job, outDirectory);
   work(job, inputs, resumed ? &*resumed : nullptr, start);
-  save(job, outDirectory);
+  save(job, finalWeights);
   if (options.debugCollectives == "detail") {
     writeTraceFile(pulse, nullptr);
     requireSameTraces(platform, pulse);

@@ -166,7 +166,7 @@ const TensorEntry *SafetensorsFile::find(std::string_view name) const {
   return it != entries.end() && it->name == name ? &*it : nullptr;
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs) {
+SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs, NameUntilCommit until) {
   std::sort(specs.begin(), specs.end(), [](const TensorSpec &a, const TensorSpec &b) {
     return std::pair(-byteSize(a.type), std::string_view(a.name)) <
            std::pair(-byteSize(b.type), std::string_view(b.name));
@@ -187,7 +187,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<Tensor
   const std::uint64_t length = text.size();
   totalBytes = static_cast<std::int64_t>(8 + length) + end;
   hashOfHeader = hashOf(text);
-  output.emplace(path, totalBytes);
+  output.emplace(path, totalBytes, until);
   output->write(0, &length, 8);
   output->write(8, text.data(), static_cast<std::int64_t>(length));
   for (TensorEntry &entry : entries)

@@ -53,7 +53,8 @@ struct TensorSpec {
 class SafetensorsWriter {
 public:
   /// Names must be distinct.
-  SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs);
+  SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs,
+                    NameUntilCommit until = NameUntilCommit::temporary);
 
   std::optional<std::size_t> find(std::string_view name) const;
   std::int64_t sizeBytes(std::size_t tensor) const { return entries[tensor].sizeBytes; }

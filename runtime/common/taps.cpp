@@ -12,7 +12,7 @@ constexpr std::int64_t chunkBytes = 1 << 16;
 class SafetensorsTap final : public FileTap {
 public:
   SafetensorsTap(const ProgramInfo &program, const std::string &path, const std::string &prefix, bool trainableOnly,
-                 int rank)
+                 NameUntilCommit until, int rank)
       : program(program), prefix(prefix) {
     if (rank != 0)
       return;
@@ -20,7 +20,7 @@ public:
     for (const ParameterInfo &parameter : program.parameters)
       if (parameter.trainable || !trainableOnly)
         specs.push_back({prefix + parameter.name, elementType(parameter.dtype), dimsOf(parameter.shape)});
-    writer.emplace(path, std::move(specs));
+    writer.emplace(path, std::move(specs), until);
   }
 
   void take(int parameter, const void *data) override {
@@ -45,9 +45,12 @@ private:
 class OnnxTap final : public FileTap {
 public:
   OnnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory, int rank)
-      : program(program), modelPath(path), source(outDirectory + "/model.onnx") {
-    if (rank == 0)
-      data.emplace(parentDirectory(path) + "/" + program.onnxDataFile, program.onnxDataBytes);
+      : program(program) {
+    if (rank != 0)
+      return;
+    model.emplace(outDirectory + "/model.onnx");
+    data.emplace(parentDirectory(path) + "/" + program.onnxDataFile, program.onnxDataBytes, NameUntilCommit::none);
+    copy.emplace(path, model->sizeBytes(), NameUntilCommit::none);
   }
 
   void take(int parameter, const void *tensor) override {
@@ -59,23 +62,20 @@ public:
   void finish() override {
     if (!data)
       return;
-    const InputFile model(source);
-    OutputFile copy(modelPath, model.sizeBytes());
     std::vector<std::byte> buffer(static_cast<std::size_t>(chunkBytes));
-    for (std::int64_t at = 0; at < model.sizeBytes(); at += chunkBytes) {
-      const std::int64_t bytes = std::min(chunkBytes, model.sizeBytes() - at);
-      model.read(at, buffer.data(), bytes);
-      copy.write(at, buffer.data(), bytes);
+    for (std::int64_t at = 0; at < model->sizeBytes(); at += chunkBytes) {
+      const std::int64_t bytes = std::min(chunkBytes, model->sizeBytes() - at);
+      model->read(at, buffer.data(), bytes);
+      copy->write(at, buffer.data(), bytes);
     }
     data->commit();
-    copy.commit();
+    copy->commit();
   }
 
 private:
   const ProgramInfo &program;
-  std::string modelPath;
-  std::string source;
-  std::optional<OutputFile> data;
+  std::optional<InputFile> model; ///< on rank 0, as are the next
+  std::optional<OutputFile> data, copy;
 };
 
 /// Walks the elements of a permuted tensor in the order of the file.
@@ -143,11 +143,11 @@ void writePermuted(OutputFile &file, const ParameterInfo &parameter, const std::
 }
 
 std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank) {
-  return std::make_unique<SafetensorsTap>(program, path, "", false, rank);
+  return std::make_unique<SafetensorsTap>(program, path, "", false, NameUntilCommit::none, rank);
 }
 
 std::unique_ptr<FileTap> gradientsTap(const ProgramInfo &program, const std::string &path, int rank) {
-  return std::make_unique<SafetensorsTap>(program, path, "grad.", true, rank);
+  return std::make_unique<SafetensorsTap>(program, path, "grad.", true, NameUntilCommit::temporary, rank);
 }
 
 std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory,

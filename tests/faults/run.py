@@ -265,6 +265,7 @@ def file_systems(bench, full):
     # All the time, because the run itself gives space back when it deletes a checkpoint.
     full_soon = f'until ls {disk}/c | grep -q "^step-[0-9]*$"; do sleep 0.01; done; ' \
                 f'while kill -0 $job 2>/dev/null; do dd if=/dev/zero bs=4096 >> {disk}/fill 2>/dev/null || sleep 0.01; done'
+    weights_kept_for(bench, tally, namespace, disk, keep)
     mounted("full", "1m", "", full_soon, (8, 8))
     mounted("small", "100k", "", "", (8, 8))
     mounted("readonly", "1m", f"mkdir {disk}/c; mount -o remount,ro {disk}", "", (8, 8))
@@ -277,6 +278,27 @@ def file_systems(bench, full):
     ended = bench.finish(process)
     tally.add("limit on the size of files", None if (ended.status, ended.code) == (8, 8) else f"ended with {ended.status}: {ended.output[-400:]}")
     return tally
+
+
+def weights_kept_for(bench, tally, namespace, disk, keep):
+    """The weights at the end have their space from the start on: the disk is full by then, and they are saved. If it is too small,
+    the run does not begin."""
+    fill = f'until grep -qs "step" {disk}/log; do sleep 0.01; done; dd if=/dev/zero bs=512 of={disk}/fill 2>/dev/null || true'
+    for size, status in ((200 << 10, 0), (len(bench.whole) // 2, 8)):
+        bench.clear("kept")
+        shutil.rmtree(keep, ignore_errors=True)
+        keep.mkdir()
+        script = IN_MOUNTS % {"size": size, "before": "", "during": fill if status == 0 else "", "folder": disk, "keep": keep}
+        arguments = bench.arguments("kept", "--save_model", disk / "final", "--log", disk / "log", "--steps", STEPS)
+        ended = bench.run(arguments, {"FSDPC_SLOW_RANK": "0:50"}, wrapper=[*namespace, "sh", "-c", script, "sh", disk])
+        fault = None if ended.status == status else f"ended with {ended.status}: {ended.output[-500:]}"
+        if fault is None and status == 0 and (keep / "final").read_bytes() != bench.whole:
+            fault = "other weights than those of the run that nothing happened to"
+        if fault is None and status == 0 and ended.output.count("log: cannot write") != 1:
+            fault = f"what the log said: {ended.output[-500:]}"
+        if fault is None and status == 8 and "cannot reserve" not in ended.output:
+            fault = f"said {ended.output[-300:]}"
+        tally.add(f"weights on a disk of {size} bytes", fault)
 
 
 def limits(bench, full):
