@@ -83,8 +83,7 @@ OutputFile::OutputFile(std::string path, std::int64_t sizeBytes, NameUntilCommit
     descriptor = ::open(parentDirectory(name).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
   hasName = descriptor < 0;
   if (hasName)
-    descriptor =
-        operation.fails() ? -1 : ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    descriptor = operation.fails() ? -1 : ::open(temporaryName.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     storageFailure(name, "cannot create: " + systemMessage());
   try {

@@ -30,12 +30,12 @@ private:
   int descriptor = -1;
 };
 
-/// What a file is called until it is complete: a name next to its own, which stays if the process is killed, or none, where
-/// the file system can do that.
+/// What a file is called until it is complete: a name next to its own, which stays if the process is killed, or none,
+/// where the file system can do that.
 enum class NameUntilCommit : std::uint8_t { temporary, none };
 
-/// A file of known size. It is written under a temporary name next to `path`, or without a name, and `commit` renames it. If
-/// it is destroyed without `commit`, no file remains. Space is reserved at creation. Throws Failure{storage}.
+/// A file of known size. It is written under a temporary name next to `path`, or without a name, and `commit` renames
+/// it. If it is destroyed without `commit`, no file remains. Space is reserved at creation. Throws Failure{storage}.
 class OutputFile {
 public:
   OutputFile(std::string path, std::int64_t sizeBytes, NameUntilCommit until = NameUntilCommit::temporary);

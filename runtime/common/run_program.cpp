@@ -175,8 +175,8 @@ void evaluateOnce(const Job &job, Evaluator &evaluator) {
     std::printf("%s\n", evaluationText(result).c_str());
 }
 
-/// The files of the weights at the end. They have their space from the start on: a disk that is full by then does not lose what
-/// was trained.
+/// The files of the weights at the end. They have their space from the start on: a disk that is full by then does not
+/// lose what was trained.
 struct FinalWeights {
   std::unique_ptr<FileTap> safetensors, onnx;
 };

@@ -2,8 +2,8 @@
 // ONNX model.
 //
 // Taps exist on every rank, since every rank calls them; only rank 0 opens and writes files. The file appears under its
-// name at `finish`; its space is reserved from the beginning, and is free again if the process is killed before (gradients
-// have a temporary name until then). Throws Failure{storage}.
+// name at `finish`; its space is reserved from the beginning, and is free again if the process is killed before
+// (gradients have a temporary name until then). Throws Failure{storage}.
 #pragma once
 
 #include "runtime/common/safetensors.h"
