@@ -20,6 +20,9 @@ constexpr unsigned operationsPerWeights = 32; ///< how long streams keep their w
 /// nothing waits for may then be arbitrarily late (Burckhardt et al., A Randomized Scheduler with Probabilistic
 /// Guarantees of Finding Bugs, 2010).
 constexpr unsigned seedsPerRanked = 4;
+/// Under every other one of these, copies from the host are in flight until nothing else can continue, whatever their
+/// stream's rank: a read that does not wait for one then finds nothing, even where the same bytes lay before.
+constexpr unsigned seedsPerLateArrival = 8;
 constexpr unsigned maxWeight = 1 << 16;
 
 unsigned seedOfEnvironment() {
@@ -40,6 +43,7 @@ void Device::interleave(const Interleaving &interleaving) {
   std::lock_guard lock(mutex);
   random.seed(interleaving.seed);
   isRanked = interleaving.seed % seedsPerRanked == 1;
+  areArrivalsLate = interleaving.seed % seedsPerLateArrival == 1;
   for (Stream *stream : streams)
     rank(*stream);
   isEager = interleaving.isEager;
@@ -77,6 +81,10 @@ bool Device::mayRun(const Stream &stream) const {
   });
 }
 
+unsigned Device::urgency(const Stream &stream) const {
+  return areArrivalsLate && stream.queue.front().isArrival ? 0 : stream.weight;
+}
+
 /// Runs one operation of a random stream, or of the one that is first; false if none may run.
 bool Device::runOne() {
   if (!isRanked && untilNewWeights-- == 0) {
@@ -96,7 +104,7 @@ bool Device::runOne() {
   unsigned chosen = static_cast<unsigned>(random() % total);
   auto stream = ready.begin();
   if (isRanked)
-    stream = std::max_element(ready.begin(), ready.end(), [](auto *a, auto *b) { return a->weight < b->weight; });
+    stream = std::max_element(ready.begin(), ready.end(), [&](auto *a, auto *b) { return urgency(*a) < urgency(*b); });
   else
     for (; chosen >= (*stream)->weight; ++stream)
       chosen -= (*stream)->weight;
@@ -376,7 +384,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t bytes, cudaM
   if (kind == cudaMemcpyHostToDevice)
     if (const cudaError_t error = cudaMemsetAsync(to, poison, bytes, stream))
       return error;
-  return Device::instance().enqueue(*stream, {[=] { std::memmove(to, from, bytes); }});
+  fsdpc::emulated::Operation copy{[=] { std::memmove(to, from, bytes); }};
+  copy.isArrival = kind == cudaMemcpyHostToDevice;
+  return Device::instance().enqueue(*stream, copy);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
   return Device::instance().enqueue(*stream, {[=] { function(data); }});

@@ -32,6 +32,7 @@ struct Operation {
   std::shared_ptr<Meeting> meeting = {};
   /// Creates the meeting for a stream that is to reach it, under the device's lock.
   std::function<std::shared_ptr<Meeting>(Stream &)> join = {};
+  bool isArrival = false; ///< the end of a copy from the host
 };
 
 /// The end of an event's record.
@@ -96,6 +97,7 @@ private:
   Device();
   bool mayRun(const Stream &stream) const;
   void rank(Stream &stream);
+  unsigned urgency(const Stream &stream) const;
   bool runOne();
   void runSome();
   void push(Stream &stream, const Operation &operation);
@@ -110,7 +112,8 @@ private:
   std::vector<Stream *> streams;
   std::mt19937 random;
   bool isEager = false;
-  bool isRanked = false; ///< the stream of the largest weight goes first
+  bool isRanked = false;        ///< the stream of the largest weight goes first
+  bool areArrivalsLate = false; ///< but copies from the host arrive last
   unsigned untilNewWeights = 0;
 };
 
