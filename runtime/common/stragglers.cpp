@@ -18,9 +18,15 @@ void Stragglers::look(std::int64_t step, double busyMicroseconds) {
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   const auto slowest = std::max_element(busy.begin(), busy.end());
-  constexpr double factor = 1.5, leastMicroseconds = 1000;
-  if (*slowest > factor * *middle && *slowest > *middle + leastMicroseconds)
-    report(step, static_cast<int>(slowest - busy.begin()), *slowest, *middle);
+  // A rank that only lost its processor for a moment is another one the next time.
+  constexpr double factor = 1.5, leastMicroseconds = 5000;
+  constexpr int looksInARow = 3;
+  const auto rank = static_cast<int>(slowest - busy.begin());
+  const bool isSlow = *slowest > factor * *middle && *slowest > *middle + leastMicroseconds;
+  looks = isSlow && rank == suspect ? looks + 1 : isSlow ? 1 : 0;
+  suspect = rank;
+  if (looks >= looksInARow)
+    report(step, rank, *slowest, *middle);
 }
 
 void Stragglers::report(std::int64_t step, int rank, double busyMicroseconds, double usualMicroseconds) {

@@ -15,8 +15,8 @@ public:
   explicit Stragglers(const Job &job);
 
   /// Collective, between steps. `busyMicroseconds`: the mean time of a step without waiting, on this rank. A rank that
-  /// is busy for half as long again as most, and by a millisecond, becomes a line `straggler` of the log, and once for
-  /// each rank a warning on stderr.
+  /// is busy for half as long again as most, and by five milliseconds, three times in a row, becomes a line `straggler`
+  /// of the log, and once for each rank a warning on stderr.
   void look(std::int64_t step, double busyMicroseconds);
 
 private:
@@ -25,6 +25,8 @@ private:
   const Job &job;
   std::vector<double> busy, sorted; ///< by rank; on rank 0
   std::vector<bool> warned;
+  int suspect = -1; ///< the slowest rank of the last look
+  int looks = 0;    ///< in a row in which it was too slow
 };
 
 } // namespace fsdpc::rt
