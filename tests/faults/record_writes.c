@@ -59,13 +59,7 @@ int open(const char *path, int flags, ...) {
   return opened(BEHIND(open)(path, flags, mode), path, flags);
 }
 
-int open64(const char *path, int flags, ...) {
-  va_list more;
-  va_start(more, flags);
-  const mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
-  va_end(more);
-  return opened(BEHIND(open)(path, flags, mode), path, flags);
-}
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 
 int close(int file) {
   if (file >= 0 && file < mostFiles && pathOf[file]) {
