@@ -59,11 +59,11 @@ resumed() { # PROGRAM BATCH
 rank_stops() { # PROGRAM BATCH
   local work=$work/stops_$1 status=0
   mkdir -p "$work" && cd "$work" || return
-  "$root/tests/gpu/two_ranks.sh" --stop_second 15 "$bundle/programs/$1/train" --batch "$2" --progress none --steps 1000000000 \
-    --train_timeout_seconds 5 >log || status=$?
-  cat log
+  "$root/tests/gpu/two_ranks.sh" --stop_second run.jsonl "$bundle/programs/$1/train" --batch "$2" --progress none --steps 1000000000 \
+    --log run.jsonl --log_freq 100 --train_timeout_seconds 5 >output || status=$?
+  cat output
   ((status == 77)) && return 77
-  ((status == 6)) && grep -E "exit=6 rank=0 step=[0-9]+ (unit=[^ ]+ )?seq=[0-9]+ op=[a-z_]+ missing=1" log
+  ((status == 6)) && grep -E "exit=6 rank=0 step=[0-9]+ (unit=[^ ]+ )?seq=[0-9]+ op=[a-z_]+ missing=1" output
 }
 
 # sanitized TOOL COMMAND... Errors of calls are not counted: NCCL asks for kernels that its library may lack, and goes on without.

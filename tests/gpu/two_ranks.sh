@@ -1,10 +1,10 @@
 #!/bin/bash
-# two_ranks.sh [--stop_second SECONDS] TRAIN OPTIONS...: two processes on device 0, as if on two hosts. NCCL refuses two ranks of one
+# two_ranks.sh [--stop_second LOG] TRAIN OPTIONS...: two processes on device 0, as if on two hosts. NCCL refuses two ranks of one
 # host on one device, and identifies a host by NCCL_HOSTID. Status 77 if NCCL still does not allow it.
-# --stop_second: stops the second process after so long, as a host that hangs does; the status is the first one's.
+# --stop_second: stops the second process as soon as the run's LOG has a step, as a host that hangs does; the status is the first one's.
 set -u
-stop_after=''
-[[ $1 == --stop_second ]] && stop_after=$2 && shift 2
+log=''
+[[ $1 == --stop_second ]] && log=$2 && shift 2
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT
 for rank in 0 1; do
@@ -13,8 +13,8 @@ for rank in 0 1; do
   ranks[rank]=$!
 done
 status=0
-if [[ -n $stop_after ]]; then
-  sleep "$stop_after"
+if [[ -n $log ]]; then
+  until grep -qs '"step":' "$log" || ! kill -0 "${ranks[0]}" 2>/dev/null; do sleep 0.1; done
   if ! kill -STOP "${ranks[1]}" 2>/dev/null; then
     kill -KILL "${ranks[0]}"
     cat "$meeting"/log.*
