@@ -51,7 +51,12 @@ private:
     }
     if (standsAlone)
       joinAll();
-    return fetchResults(function);
+    if (llvm::Error error = fetchResults(function))
+      return error;
+    // The program reads the results of a step before it enqueues the next one.
+    if (function.kind() == FunctionKind::update)
+      fetches = {};
+    return llvm::Error::success();
   }
 
   llvm::Error runNode(const Node &node) {
@@ -142,7 +147,7 @@ private:
       if (taken.contains(name) || !isPlaced(value))
         continue;
       advance(computeQueue);
-      if (llvm::Error error = read(*ret, value->place, value->type().bytes(), computeQueue))
+      if (llvm::Error error = read(*ret, value->place, value->type().bytes(), computeQueue, fetches))
         return error;
     }
     return llvm::Error::success();
@@ -156,7 +161,7 @@ private:
     advance(queue);
     for (const Value *operand : node.operands())
       if (isPlaced(operand))
-        if (llvm::Error error = read(node, operand->place, operand->type().bytes(), queue))
+        if (llvm::Error error = read(node, operand->place, operand->type().bytes(), queue, accesses))
           return error;
     if (node.schedule.workspaceBytes > 0)
       if (llvm::Error error = write(node, node.schedule.workspace, node.schedule.workspaceBytes, queue))
@@ -168,12 +173,12 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Error read(const Node &node, Place place, int64_t bytes, size_t queue) {
+  llvm::Error read(const Node &node, Place place, int64_t bytes, size_t queue, AccessMap &kept) {
     if (const Node *other = unordered(place, bytes, queue, /*writes=*/false))
       return fault(Fault::useBeforeWait, node,
                    "no event orders its reading after what writes there on the stream " +
                        nameOf(other->schedule.stream) + ": " + textOf(*other));
-    accesses.read(place, bytes, queue, {count[queue], &node});
+    kept.read(place, bytes, queue, {count[queue], &node});
     return llvm::Error::success();
   }
 
@@ -190,14 +195,17 @@ private:
   const Node *unordered(Place place, int64_t bytes, size_t queue, bool writes) const {
     const Node *found = nullptr;
     const QueueClock &knows = known[queue];
-    accesses.visit(place, bytes, [&](const LastAccesses &last) {
+    const auto compare = [&](const LastAccesses &last) {
       if (last.writeQueue != queue && last.write.operation > knows.ended[last.writeQueue])
         found = last.write.node;
       for (size_t i = 0; writes && i < queueCount; ++i)
         if (i != queue && last.reads[i].operation > knows.ended[i])
           found = last.reads[i].node;
       return !found;
-    });
+    };
+    accesses.visit(place, bytes, compare);
+    if (writes && !found)
+      fetches.visit(place, bytes, compare);
     return found;
   }
 
@@ -225,6 +233,7 @@ private:
   llvm::DenseMap<int32_t, QueueClock> events;           ///< as last recorded
   llvm::DenseMap<const Node *, QueueClock> ends;        ///< of starts, as last enqueued
   AccessMap accesses;
+  AccessMap fetches; ///< results that the program reads; they are read by the end of the step
 };
 
 } // namespace

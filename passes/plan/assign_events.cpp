@@ -14,7 +14,8 @@
 // determines whether its start needs an event at all. Transfer streams are FIFOs too, so the wait for one start covers
 // the starts before it. A wait is `implied` until a compute node, or a start of another stream, accesses what its
 // transfer writes or writes what it reads. Then one wait is executed: of the conflicting ones, the wait for the latest
-// start, or another executed wait that covers it.
+// start, or another executed wait that covers it. Results that the program reads when a function has ended count as
+// accessed by the next compute node.
 //
 // A step is walked three times. The first walk collects the accesses of the previous step. The second assigns events.
 // The third finds the waits that only the next step needs. Functions that do not run in every step, and all functions
@@ -53,6 +54,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include <array>
 #include <map>
 
@@ -156,12 +158,18 @@ public:
   explicit EventAssigner(const Module &module) {
     for (const CarriedOver &over : carriedOverSteps(module))
       carried[over.argument->value.get()] = over.start;
+    for (const auto &function : module.functions)
+      for (const Argument &argument : function->arguments())
+        if (argument.kind == ArgumentKind::carry)
+          taken.insert(argument.name);
   }
 
   /// Tracks what the streams know. In the deciding walk, nodes get their events, and waits that nothing needs so far
   /// are implied.
   void walk(Function &function, Walk kind) {
     walkIs = kind;
+    if (function.kind() == FunctionKind::prologue) // the program has read the results of the step before
+      fetched.clear();
     takeFutures(function);
     for (Node *node : function) {
       if (infoOf(*node).has(startsTransfer))
@@ -169,7 +177,7 @@ public:
       else if (node->op() == Op::wait)
         wait(*node);
       else if (node->op() == Op::ret)
-        carryFutures(*node);
+        leave(*node);
       else if (!isSilent(*node))
         compute(*node);
     }
@@ -216,6 +224,10 @@ private:
   void compute(Node &node) {
     needWaits(node);
     const Moment now = advance(node);
+    // The program reads them between the functions, where no node records an event.
+    for (const Value *value : fetched)
+      touch(value, Stream::compute, now, false);
+    fetched.clear();
     for (const Value *operand : node.operands())
       touch(operand, Stream::compute, now, false);
     for (unsigned i = 0; i < node.resultCount(); ++i)
@@ -317,11 +329,15 @@ private:
     return future->definer() ? future->definer() : carried.lookup(future);
   }
 
-  /// Records returned futures for later functions of the step.
-  void carryFutures(const Node &ret) {
-    for (unsigned i = 0; i < ret.operandCount(); ++i)
+  /// Records returned futures for later functions of the step, and results that only the program reads.
+  void leave(const Node &ret) {
+    for (unsigned i = 0; i < ret.operandCount(); ++i) {
+      const std::string &name = ret.get<ReturnAttributes>().names[i];
       if (ret.operand(i)->type().isFuture())
-        returned[ret.get<ReturnAttributes>().names[i]] = startOf(ret.operand(i));
+        returned[name] = startOf(ret.operand(i));
+      else if (!taken.contains(name) && ret.operand(i)->place.isPlaced())
+        fetched.push_back(ret.operand(i));
+    }
   }
 
   void takeFutures(const Function &function) {
@@ -388,6 +404,8 @@ private:
   llvm::DenseMap<const Node *, StartOrder> starts;
   llvm::DenseMap<const Value *, const Node *> carried; ///< arguments for futures
   llvm::StringMap<const Node *> returned;              ///< futures by name
+  llvm::StringSet<> taken;                             ///< names of results that some function uses
+  std::vector<const Value *> fetched;                  ///< results of the last function that no function uses
   int64_t startCount = 0;
   int32_t eventCount = 0;
 };
