@@ -51,7 +51,7 @@ struct EmitInfo {
   std::string loss;      ///< cross_entropy, ..., model
   bool lossIsMean = true;
   bool isClassification = false; ///< eval_step returns `correct` and `total`
-  bool plainMpi = false;         ///< planned with staging for the plain MPI path
+  int ranksPerHost = 0;          ///< at most so many share memory, whatever the hosts are; 0: no limit
   std::string labels = "labels"; ///< the input that the loss compares with
   std::string shiftedLabels;     ///< the input of labels that the graph itself compares one position later; "": none
   std::string sampleWeight = "sample_weight";

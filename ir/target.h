@@ -25,6 +25,8 @@ public:
   /// True if a start runs on its own stream, ordered after compute only by the events it awaits. If not, the computing
   /// thread issues it, so it runs after everything that precedes it in the list.
   virtual bool ordersByEvents() const { return false; }
+  /// Bytes of a rank that the program maps beside its arenas if its ranks live on several hosts.
+  virtual int64_t hostLinkBytes(const Module &) const { return 0; }
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
   /// Predicted time of a copy of `bytes` between device and host that is not hidden by compute of the given duration,

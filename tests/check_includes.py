@@ -15,7 +15,7 @@ RULES = {
     "passes/": ["passes/", "ir/", *LLVM],
     "passes/check/": ["passes/check/", "ir/", *LLVM],
     "codegen/": ["codegen/", "ir/", *LLVM],
-    "codegen/cpu/": ["codegen/", "ir/", "runtime/cpu/kernels/scratch_sizes.h", *LLVM, *ONEDNN],
+    "codegen/cpu/": ["codegen/", "ir/", "runtime/cpu/kernels/scratch_sizes.h", "runtime/cpu/link_bytes.h", *LLVM, *ONEDNN],
     "codegen/cuda/": ["codegen/", "ir/", "runtime/cuda/kernels/scratch_sizes.h", *LLVM],
     "codegen/templates/": ["runtime/", "mpi.h", *ONEDNN],
     "frontend/onnx/": ["frontend/onnx/", "ir/", *LLVM, "onnx/", "google/protobuf/"],

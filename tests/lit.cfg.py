@@ -44,6 +44,7 @@ config.substitutions += [
     ("%faults", f"/usr/bin/python3 {root}/tests/program/Inputs/faults.py"),
     ("%check", f"/usr/bin/python3 {root}/tests/program/Inputs/check.py"),
     ("%python", "/usr/bin/python3"),
+    ("%hosts", str(root / "tests/cluster/hosts.sh")),
     ("%gpu", str(root / "tests/gpu")),
     ("%mpirun", "mpirun"),
 ]

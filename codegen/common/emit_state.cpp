@@ -150,13 +150,14 @@ std::string copyText(SectionWriter &writer, const Node &start) {
   return "copies[" + writer.hole("int", "copy", llvm::Twine(writer.program.copyOf(start))) + "]";
 }
 
+/// The last argument of a sum that needs space for the parts of all members.
 std::string staging(SectionWriter &writer, const Node &node) {
   return node.schedule.workspaceBytes == 0
-             ? "nullptr"
-             : "c.at<std::byte>(" + writer.placeAt("staging", node.schedule.workspace) + ")";
+             ? ""
+             : ", c.at<std::byte>(" + writer.placeAt("staging", node.schedule.workspace) + ")";
 }
 
-/// tickets[3] = reduceScatterStart(c, 3, W + 0x40, t5, 32, DType::f32, nullptr);
+/// tickets[3] = reduceScatterStart(c, 3, W + 0x40, t5, 32, DType::f32);
 std::string startText(SectionWriter &writer, const Node &start, const std::string &index, const std::string &source,
                       const std::string &destination) {
   const Type &type = start.result()->type();
@@ -164,9 +165,9 @@ std::string startText(SectionWriter &writer, const Node &start, const std::strin
   llvm::StringRef function = gathers                            ? "allGatherStart"
                              : start.op() == Op::allReduceStart ? "allReduceStart"
                                                                 : "reduceScatterStart";
-  std::string amount =
-      gathers ? std::to_string(start.operand(0)->type().bytes())
-              : std::to_string(type.elements()) + ", " + cppDType(type.dtype()) + ", " + staging(writer, start);
+  std::string amount = gathers
+                           ? std::to_string(start.operand(0)->type().bytes())
+                           : std::to_string(type.elements()) + ", " + cppDType(type.dtype()) + staging(writer, start);
   return ("tickets[" + index + "] = " + function + "(c, " + index + ", " + source + ", " + destination + ", " + amount +
           ");")
       .str();

@@ -280,7 +280,7 @@ std::string InfoWriter::programInfo() const {
       .text("loss", cppString(info.loss))
       .text("lossIsMean", boolText(info.lossIsMean))
       .text("isClassification", boolText(info.isClassification))
-      .text("plainMpi", boolText(info.plainMpi))
+      .number("ranksPerHost", info.ranksPerHost)
       .text("arenas", arenas.reference())
       .text("memoryClasses", memoryClasses.reference())
       .text("inputs", inputs.reference())

@@ -4,6 +4,7 @@
 #include "codegen/cpu/dialect.h"
 #include "codegen/cpu/scratch.h"
 #include "ir/ops/norm.h"
+#include "runtime/cpu/link_bytes.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdpc {
@@ -25,6 +26,7 @@ public:
   }
   bool resultInWindow(const Node &) const override { return false; }
   bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
+  int64_t hostLinkBytes(const Module &module) const override;
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }
@@ -74,11 +76,16 @@ int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
   case Op::scatterAdd: return scatterAddScratchBytes(node);
-  case Op::reduceScatterStart: return options.plainMpi ? node.operand(0)->type().bytes() : 0;
-  case Op::allReduceStart:
-    return options.plainMpi ? node.operand(0)->type().bytes() * node.get<CollectiveAttributes>().ranks : 0;
   default: return 0;
   }
+}
+
+int64_t CpuTarget::hostLinkBytes(const Module &module) const {
+  bool reduces = false;
+  for (const auto &function : module.functions)
+    for (const Node *node : *function)
+      reduces |= node->schedule.stream == Stream::reduce;
+  return module.worldSize() > 1 ? rt::linkBytesFor(module.worldSize(), reduces ? 2 : 1) : 0;
 }
 
 bool CpuTarget::mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const {

@@ -13,8 +13,7 @@
 namespace fsdpc {
 
 struct CpuTargetOptions {
-  bool plainMpi = false; ///< sums need staging: workspace of the start node, in use until the wait
-  int threads = 1;       ///< compute threads per rank that scratch is planned for
+  int threads = 1; ///< compute threads per rank that scratch is planned for
   /// From the hardware table, which the driver chooses. Empty: all costs are 0.
   std::function<double(const Node &)> costMicroseconds = {};
   std::function<double(int64_t bytes, double overlappedMicroseconds)> exposedCopyMicroseconds = {};

@@ -42,6 +42,8 @@ llvm::Expected<Hardware> readTable(llvm::StringRef path) {
 CostModel modelOn(const Hardware &hardware, const OptionValues &values) {
   CostModel model;
   model.hardware = hardware;
+  if (const int64_t ranks = values.integer("ranks_per_host"); ranks > 0)
+    model.hardware.ranksPerNode = ranks;
   model.inlineStreams = !hardware.hostRunsAhead && collectivesRunInline(values);
   model.networkOnly = !hardware.hostRunsAhead && values.text("transport") == "mpi";
   model.threads = hardware.hostRunsAhead ? 1 : values.integer("threads");
@@ -67,6 +69,8 @@ bool collectivesRunInline(const OptionValues &values) {
 }
 
 llvm::Expected<Machine> machineOf(const OptionValues &values) {
+  if (values.integer("ranks_per_host") < 0)
+    return llvm::make_error<UsageError>(("--ranks_per_host " + values.text("ranks_per_host") + ": at least 0").str());
   llvm::StringRef name = values.text("hardware");
   if (name == "auto" && values.text("target") == "cuda")
     name = "h100_8";

@@ -54,7 +54,6 @@ std::unique_ptr<Target> makeTarget(const OptionValues &values, const CostModel &
     return makeCudaTarget({values.text("deterministic") != "off", costMicroseconds, exposedCopyMicroseconds});
   CpuTargetOptions options;
   options.threads = static_cast<int>(std::min<int64_t>(values.integer("threads"), maxThreads));
-  options.plainMpi = values.text("transport") == "mpi";
   options.costMicroseconds = costMicroseconds;
   options.exposedCopyMicroseconds = exposedCopyMicroseconds;
   return makeCpuTarget(options);

@@ -86,7 +86,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   info.optimizer = facts.optimizer ? spelled(*facts.optimizer) : "";
   info.loss = facts.loss ? spelled(*facts.loss) : "";
   info.lossIsMean = facts.lossReduction == LossReduction::mean;
-  info.plainMpi = values.text("transport") == "mpi";
+  info.ranksPerHost = values.text("transport") == "mpi" ? 1 : 0;
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
   info.streams = *choiceFrom<Streams>(values.text("streams"));

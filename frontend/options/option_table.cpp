@@ -141,8 +141,10 @@ constexpr OptionRow rows[] = {
     {"hardware", text, "auto", "auto|NAME|FILE", "sharding",
      "cost table for predictions; default: measured by calibrate, else cpu, or h100_8 for cuda; cpu, a100_8, "
      "h100_8, h200_8, b200_8; a table"},
+    {"ranks_per_host", integer, "0", "N", "sharding",
+     "for predictions: ranks on each host; 0: as the cost table says, all on one for cpu"},
     {"transport", choice, "shared", "shared|mpi", "sharding",
-     "cpu: shared memory of one host, or MPI messages between hosts"},
+     "cpu: memory that the ranks of a host share and MPI between hosts, or MPI between all ranks"},
 
     {"world_sizes", list, "", "N,...", "estimate", "plans for these; default: world_size if given, else 1,8,64", true},
     {"strategies", list, "", "all|NAME,...", "estimate", "and these; default: strategy if given, else all", true},

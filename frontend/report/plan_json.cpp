@@ -61,6 +61,7 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
                                                         {"unit", memory.peakUnit},
                                                         {"live", std::move(live)}}},
                             {"theoretical_min_bytes", memory.theoreticalMinBytes},
+                            {"host_link_bytes", memory.hostLinkBytes},
                             {"checkpoint_staging_bytes", checkpointStagingBytes(module)}};
 }
 

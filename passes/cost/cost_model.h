@@ -10,7 +10,7 @@ struct CostModel {
   Hardware hardware;
   /// Collectives run on the compute thread, in the wait that needs them (cpu, --streams inline).
   bool inlineStreams = false;
-  /// Every collective uses the network, also within a node (cpu, --transport mpi).
+  /// Every collective is between nodes of one rank (cpu, --transport mpi).
   bool networkOnly = false;
   int64_t threads = 1; ///< compute threads of a rank; rates are per thread
 

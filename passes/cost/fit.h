@@ -19,7 +19,7 @@ llvm::Expected<std::vector<CostSample>> readSamples(llvm::StringRef text);
 
 /// Fits microseconds = overhead + work / rate per kind, with equal relative weight for every sample. `base` provides
 /// the values of kinds without samples. `shared`: compute, and collectives through shared memory (the node-local link);
-/// `mpi`: collectives through plain MPI (the network).
+/// `mpi`: collectives between ranks that count as hosts (the network).
 Hardware fitHardware(Hardware base, llvm::ArrayRef<CostSample> shared, llvm::ArrayRef<CostSample> mpi);
 
 } // namespace fsdpc

@@ -80,7 +80,7 @@ Hardware makeCpu() {
   hardware.rateOf(ComputeClass::convolution) = {5.0e4, 5.0e4, 1.0e4, 2};
   hardware.rateOf(ComputeClass::attention) = {4.0e4, 4.0e4, 1.0e4, 1};
   hardware.nodeLocal = {Algorithm::peerRead, {{"", 5, 0, 5.0e3}}};
-  hardware.network = {Algorithm::peerRead, {{"", 30, 0, 1.0e3}}};
+  hardware.network = {Algorithm::ring, {{"", 30, 0, 1.0e3}}};
   hardware.host = {1, 5.0e3, 0};
   return hardware;
 }

@@ -122,6 +122,7 @@ MemoryReport reportMemory(const Module &module, const Target &target) {
   MemoryReport report;
   report.totalBytes = module.facts.arenaBytes(Space::privateSpace) + module.facts.arenaBytes(Space::window);
   report.hostBytes = module.facts.arenaBytes(Space::host);
+  report.hostLinkBytes = target.hostLinkBytes(module);
   describePeak(module, ranges, peakPosition(ranges), report);
   report.theoreticalMinBytes = theoreticalMinimum(module, ranges);
   return report;
@@ -133,6 +134,8 @@ void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out) {
       << (report.peakUnit.empty() ? "" : ", unit ") << report.peakUnit << ")\n";
   if (report.hostBytes > 0)
     out << "in the host's memory " << report.hostBytes << " bytes\n";
+  if (report.hostLinkBytes > 0)
+    out << "more if the ranks live on several hosts " << report.hostLinkBytes << " bytes\n";
   for (size_t i = 0; i < memoryClassCount; ++i)
     out << llvm::format("  %-14s %14lld\n", nameOf(static_cast<MemoryClass>(i)).str().c_str(),
                         static_cast<long long>(report.byClass[i]));

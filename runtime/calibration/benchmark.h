@@ -39,6 +39,6 @@ private:
 };
 
 void calibrateCompute(Benchmark &benchmark);
-void calibrateCollectives(Benchmark &benchmark, bool plainMpi);
+void calibrateCollectives(Benchmark &benchmark, bool betweenHosts);
 
 } // namespace fsdpc::rt

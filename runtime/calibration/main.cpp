@@ -1,5 +1,5 @@
-// fsdpc_calibration [mpi]: measures compute and the collectives of shared memory, or with `mpi` the collectives of
-// plain MPI. Started by `fsdpc calibrate` under mpirun, one compute thread per rank.
+// fsdpc_calibration [mpi]: measures compute and the collectives of shared memory, or with `mpi` those between hosts, as
+// if each rank had its own. Started by `fsdpc calibrate` under mpirun, one compute thread per rank.
 #include "runtime/calibration/benchmark.h"
 
 #include <cstdio>
@@ -10,22 +10,22 @@ namespace {
 
 int measure(int argc, char **argv) {
   const std::unique_ptr<Platform> platform = startPlatform(argc, argv);
-  const bool plainMpi = argc > 1 && std::string_view(argv[1]) == "mpi";
+  const bool betweenHosts = argc > 1 && std::string_view(argv[1]) == "mpi";
   const ArenaInfo arenas[] = {{Space::privateSpace, calibrationPrivateBytes, calibrationPrivateBytes},
                               {Space::window, calibrationWindowBytes, calibrationWindowBytes}};
   ProgramInfo program{};
   program.modelName = "calibration";
   program.compileCommand = "";
   program.worldSize = platform->worldSize();
-  program.plainMpi = plainMpi;
+  program.ranksPerHost = betweenHosts ? 1 : 0;
   program.arenas = arenas;
   PlatformOptions options;
   options.threads = 1;
   options.streams = StreamMode::inlined;
   Benchmark benchmark(*platform, platform->openArenas(program, options));
-  if (!plainMpi)
+  if (!betweenHosts)
     calibrateCompute(benchmark);
-  calibrateCollectives(benchmark, plainMpi);
+  calibrateCollectives(benchmark, betweenHosts);
   platform->barrier();
   return 0;
 }

@@ -55,6 +55,11 @@ void reportOutsidePlan(const Job &job, const char *when, std::int64_t stagingByt
     add("host_outside_plan_bytes", "host, outside the plan", *mine.hostBytes);
   line.add("planned_bytes", plannedBytes(job.program));
   line.add("host_arena_bytes", arenaBytes(job.program, Space::host));
+  if (const std::int64_t most = job.platform.maxOverRanks(job.platform.hostLinkBytes()); most > 0) {
+    line.add("host_link_bytes", most);
+    if (isForPeople)
+      std::fputs(reportLine("exchange between hosts", most).c_str(), stdout);
+  }
   if (const std::int64_t most = job.platform.maxOverRanks(stagingBytes); most > 0)
     line.add("checkpoint_staging_bytes", most);
   job.log.write(JsonObject().addRaw("memory", line.str()));

@@ -124,6 +124,11 @@ public:
 
   /// Bytes this rank mapped for its arenas (a window counts once, on its owner).
   virtual std::int64_t mappedArenaBytes() const = 0;
+  /// Bytes of this rank for the exchange between hosts: 0 if all ranks live on one. The plan names them, but they are
+  /// in no arena.
+  virtual std::int64_t hostLinkBytes() const { return 0; }
+  /// The number of hosts that the ranks live on, where the platform knows it.
+  virtual int hosts() const { return 1; }
   /// The memory that this rank has added since just before the arenas were mapped: the growth of its proportional set
   /// size. Negative: unknown.
   virtual std::int64_t proportionalSetGrowthBytes() const = 0;

@@ -203,7 +203,7 @@ struct NodeInfo {
   const char *name; ///< "matmul addmm_6"
 };
 
-/// Work of one channel runs in order. Each channel has its own stream and, on the plain MPI path, its own handles.
+/// Work of one channel runs in order. Each channel has its own stream and, between hosts, its own handles.
 enum class Channel : std::uint8_t {
   comm,   ///< everything, unless reductions have their own communicator
   reduce, ///< reductions, with `--reduce_communicator own`
@@ -269,7 +269,7 @@ struct ProgramInfo {
   const char *loss; ///< cross_entropy, nll, mse, ...
   bool lossIsMean;
   bool isClassification; ///< evalStep counts correct/total
-  bool plainMpi; ///< planned for the MPI path: reduce-scatter has staging; otherwise ranks share one host's memory
+  int ranksPerHost;      ///< at most so many ranks of a host share memory, as if it were several hosts; 0: all
   std::span<const ArenaInfo> arenas;
   std::span<const MemoryClassBytes> memoryClasses;
   std::span<const InputInfo> inputs;

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/requests.h"
 #include "runtime/common/agreement.h"
 #include "runtime/common/closing_line.h"
+#include "runtime/common/crash_report.h"
 #include "runtime/common/file.h"
 #include "runtime/common/folder_lease.h"
 #include "runtime/common/run_program.h"
@@ -91,6 +92,7 @@ int runMain(int argc, char **argv, std::optional<int> launched) {
   // A file that may not grow is an error of its write, like a full disk, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   Pulse pulse(launched.value_or(0));
+  const CrashReport crashReport(pulse);
   std::optional<FolderLease> lease;
   std::optional<Watchdog> watchdog;
   std::unique_ptr<Platform> platform;
@@ -100,7 +102,8 @@ int runMain(int argc, char **argv, std::optional<int> launched) {
     platform = startPlatform(argc, argv);
   });
   if (startFailure) {
-    printFailure(*startFailure, launched.value_or(0), 0);
+    if (!startFailure->everyRank || launched.value_or(0) == 0)
+      printFailure(*startFailure, launched.value_or(0), 0);
     return static_cast<int>(startFailure->code);
   }
   watchdog->attach(*platform);

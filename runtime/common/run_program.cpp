@@ -92,6 +92,8 @@ void initialize(const ProgramInfo &program, const Options &options, Context &con
     program.functions.start(context);
 }
 
+std::string hostsText(int hosts) { return hosts > 1 ? " on " + std::to_string(hosts) + " hosts" : ""; }
+
 void announce(const Job &job) {
   const ProgramInfo &program = job.program;
   JsonObject settings;
@@ -99,12 +101,15 @@ void announce(const Job &job) {
   settings.add("model", program.modelName).add("plan_hash", program.planHash).add("world_size", program.worldSize);
   settings.add("micro_batch_size", program.microBatchSize).add("threads", job.context.threads);
   settings.add("streams", job.platform.streamModeName());
+  if (job.platform.hosts() > 1)
+    settings.add("hosts", job.platform.hosts());
   if (program.settingsJson && program.settingsJson[0])
     settings.addRaw("compiled", program.settingsJson);
   job.log.write(JsonObject().addRaw("settings", settings.str()));
   if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
-    std::fprintf(stderr, "%s: %d rank(s), %d compute thread(s) per rank, streams %s\n", program.modelName,
-                 program.worldSize, job.context.threads, job.platform.streamModeName());
+    std::fprintf(stderr, "%s: %d rank(s)%s, %d compute thread(s) per rank, streams %s\n", program.modelName,
+                 program.worldSize, hostsText(job.platform.hosts()).c_str(), job.context.threads,
+                 job.platform.streamModeName());
 }
 
 void announceResumed(const Job &job, const ResumedRun &resumed) {
@@ -132,7 +137,8 @@ void announceFeeding(const Job &job, const Inputs &inputs) {
 /// Reports the memory that the ranks together have added since the arenas were mapped, measured after the last step.
 void reportGrowth(const Job &job) {
   const std::int64_t growth = job.platform.proportionalSetGrowthBytes();
-  const std::int64_t mine = growth < 0 ? growth : std::max<std::int64_t>(0, growth - stagingBytes(job));
+  const std::int64_t beside = stagingBytes(job) + job.platform.hostLinkBytes();
+  const std::int64_t mine = growth < 0 ? growth : std::max<std::int64_t>(0, growth - beside);
   const bool unknown = job.platform.maxOverRanks(mine < 0) != 0;
   const std::int64_t all = unknown ? -1 : job.platform.sumOverRanks(mine);
   if (job.options.memoryReport && job.context.rank == 0)
@@ -149,18 +155,17 @@ void reportGrowth(const Job &job) {
 }
 
 /// Time zero of the traces: one clock value that the ranks of a host share; across hosts, the end of a barrier.
-ProfileClock::time_point traceBase(const ProgramInfo &program, Platform &platform) {
+ProfileClock::time_point traceBase(Platform &platform) {
   platform.barrier();
   std::int64_t ticks = ProfileClock::now().time_since_epoch().count();
-  if (!program.plainMpi)
+  if (platform.hosts() == 1)
     platform.broadcast(&ticks, sizeof ticks);
   return ProfileClock::time_point(ProfileClock::duration(ticks));
 }
 
 void train(const Job &job, Trainer &trainer) {
   if (!job.options.profile.empty()) {
-    job.platform.profile =
-        std::make_shared<Profile>(job.program, programCollectives(), traceBase(job.program, job.platform));
+    job.platform.profile = std::make_shared<Profile>(job.program, programCollectives(), traceBase(job.platform));
     job.context.profile = job.platform.profile.get();
   }
   trainer.run();

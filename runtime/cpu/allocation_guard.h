@@ -4,7 +4,7 @@
 // Between stepBegins() and stepEnds() (runtime/common/step_guard.h) an allocation of `largeAllocationBytes` or more, on
 // any thread of this process, ends it with a message and abort(). This covers the functions of a step, feeding it, and
 // writing its line of the log. Smaller allocations (a library's bookkeeping) are counted; for the functions, stepEnds()
-// prints nonzero counts on stderr. Allocations of MPI on the plain path, inside an MpiScope, and of oneDNN, inside a
+// prints nonzero counts on stderr. Allocations of MPI between hosts, inside an MpiScope, and of oneDNN, inside a
 // MatmulScope, are counted and printed, but never fatal. Threads that a library started for itself before
 // `leaveOutOtherThreads` (MPI's helpers) are excluded, and so is one that calls `leaveOutThisThread`.
 //

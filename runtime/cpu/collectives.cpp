@@ -26,10 +26,9 @@ Ticket start(Context &context, const CollectiveRequest &request) {
   return communicator.start(reduces ? *own.reduceStream : *own.commStream, request);
 }
 
-Ticket startSum(Context &context, CollectiveRequest &request, std::int64_t elements, DType dtype, void *staging) {
+Ticket startSum(Context &context, CollectiveRequest &request, std::int64_t elements, DType dtype) {
   request.elements = elements;
   request.dtype = dtype;
-  request.staging = static_cast<std::byte *>(staging);
   return start(context, request);
 }
 
@@ -42,15 +41,15 @@ Ticket allGatherStart(Context &context, int collective, Place source, void *dest
 }
 
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
-                          DType dtype, void *staging) {
+                          DType dtype) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::reduceScatter, collective, source, destination);
-  return startSum(context, request, shardElements, dtype, staging);
+  return startSum(context, request, shardElements, dtype);
 }
 
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
-                      DType dtype, void *staging) {
+                      DType dtype) {
   CollectiveRequest request = makeRequest(context, CollectiveOp::allReduce, collective, source, destination);
-  return startSum(context, request, elements, dtype, staging);
+  return startSum(context, request, elements, dtype);
 }
 
 void wait(Context &context, Ticket ticket) { cpuOf(context).communicator->wait(ticket); }

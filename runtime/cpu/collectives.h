@@ -8,8 +8,8 @@
 // A collective runs among the ranks of one group. Its entry in the side table gives the mesh axis. All groups of the
 // axis run it at the same time, and members are numbered in rank order.
 //
-// Two transports: ranks of one host read each other's `window` arena directly; the plain MPI path (chosen at compile
-// time, ProgramInfo::plainMpi) exchanges into planned staging and then sums locally in the same tree.
+// Ranks of one host read each other's `window` arena directly. If a group's ranks live on several hosts, which the
+// program finds out when it starts, MPI carries between hosts what those hosts have added in the same tree.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -32,14 +32,12 @@ void discard(Context &context, Ticket &ticket);
 Ticket allGatherStart(Context &context, int collective, Place source, void *destination, std::int64_t shardBytes);
 
 /// Sums `source`[members x shardElements] (in the window) over the group; member m stores slice m in `destination`.
-/// `staging`: members x shardElements on the plain MPI path, null otherwise.
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
-                          DType dtype, void *staging);
+                          DType dtype);
 
 /// Sums `source`[elements] (in the window) over the group into `destination` on every member.
-/// `staging`: members x elements on the plain MPI path, null otherwise.
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
-                      DType dtype, void *staging);
+                      DType dtype);
 
 void wait(Context &context, Ticket ticket);
 

@@ -10,26 +10,27 @@
 //   done     this rank's result is complete and it reads no peer's operand any more
 //   waited   every member is done: the operand's memory may be reused
 //
-// Transports differ in how they publish these states: SharedCommunicator raises counters in shared memory,
-// MpiCommunicator relies on the library, whose collectives copy the operand.
+// SharedCommunicator publishes these states as counters in memory that the ranks of a host share. Between hosts
+// (HostsCommunicator) `begun` also means that the ranks of other hosts are ready; `done` is needed of the ranks of the
+// own host only, because others do not read its windows, and what is sent to them has left when the body ends.
 //
 // Why no order of groups, channels and waits deadlocks. Starts and waits form one list of operations, the same on every
 // rank.
 //
-// Shared windows, streams inline or threads: a body waits for `ready` only, which a start raises without running
+// One host, streams inline or threads: a body waits for `ready` only, which a start raises without running
 // anything. Take the rank with the least progress in the list. It is in operation p: a wait for collective s, or a
 // start that makes space in a ring. Every rank is at p or further, so everything started before p is ready everywhere,
 // and the bodies of this rank run. In a wait it then needs its peers to be done with s. A peer further on has left p,
 // so it was done. A peer at p runs its own body of s by the same argument. So the rank with the least progress always
 // continues.
 //
-// Plain MPI, inline: a body also waits for the bodies of its peers. The list alone decides which bodies an operation
-// runs (those of a channel up to the one waited for), so every rank runs the same bodies in the same order, over both
-// channels. All peers join the rank with the least progress in that order.
+// Several hosts, inline: a body also waits for the bodies of its peers. The list alone decides which bodies an
+// operation runs (those of a channel up to the one waited for), so every rank runs the same bodies in the same order,
+// over both channels. All peers join the rank with the least progress in that order.
 //
-// Plain MPI, threads: of the collectives that are not complete on all members take the first, t. A member that has not
-// started t waits for an earlier one, but those are complete. A stream that has not reached t is in an earlier one, but
-// those are complete. So all members are in t.
+// Several hosts, threads: of the collectives that are not complete on all members take the first, t. A member that has
+// not started t waits for an earlier one, but those are complete. A stream that has not reached t is in an earlier one,
+// but those are complete. So all members are in t.
 #pragma once
 
 #include "runtime/common/failure.h"
@@ -75,7 +76,6 @@ struct CollectiveRequest {
   std::int64_t sourceOffsetBytes = 0; ///< in every rank's window
   const std::byte *source = nullptr;  ///< the same location in this rank's window
   std::byte *destination = nullptr;
-  std::byte *staging = nullptr;
   std::int64_t elements = 0; ///< of the shard (all_gather, in bytes; reduce_scatter) or of the full buffer (all_reduce)
   CollectiveRecord *record = nullptr; ///< --profile: receives its times
 };
@@ -147,6 +147,8 @@ protected:
   void countCommunication(const CollectiveRequest &request, Clock::time_point since);
   void countSkew(const CollectiveRequest &request, Clock::time_point since);
   const CommunicatorOptions &options() const { return options_; }
+  /// All ranks, then the groups of the mesh axes: element axisOf(collective) + 1.
+  std::span<const RankGroup> groups() const { return groups_; }
   /// Index into the mesh axes; -1: all ranks.
   int axisOf(int collective) const;
   /// Called by `run` once every rank has arrived, before anything is read.

@@ -1,7 +1,7 @@
-// The cpu target's Platform: MPI for processes and host-side exchange; arenas and transport as planned.
+// The cpu target's Platform: MPI for processes and host-side exchange, arenas as planned.
 //
-// Ranks of one host map each other's windows (SharedCommunicator). A program planned for plain MPI does not share its
-// window (MpiCommunicator). A world of one rank needs neither launcher nor shared memory.
+// Ranks of one host map each other's windows (SharedCommunicator). If the ranks live on several hosts, they also
+// exchange between hosts (HostsCommunicator). A world of one rank needs neither launcher nor shared memory.
 #pragma once
 
 #include "runtime/common/platform.h"
@@ -9,12 +9,14 @@
 #include "runtime/cpu/communicator.h"
 #include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/cpu_share.h"
+#include "runtime/cpu/hosts_communicator.h"
 #include "runtime/cpu/kernels/matmul.h"
 #include "runtime/cpu/mpi_window.h"
 #include "runtime/cpu/stream.h"
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace fsdpc::rt {
 
@@ -36,6 +38,8 @@ public:
   std::int64_t mappedArenaBytes() const override;
   std::int64_t proportionalSetGrowthBytes() const override;
   std::int64_t proportionalSetBytesBefore() const override { return proportionalSetBytesBefore_; }
+  std::int64_t hostLinkBytes() const override { return links_ ? links_->own.bytes() : 0; }
+  int hosts() const override { return hosts_; }
   OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override;
   std::optional<CommunicationTimes> takeCommunicationTimes() override;
@@ -47,8 +51,9 @@ public:
 private:
   void openHeartbeats();
   void arrive();
-  void checkPlacement(const ProgramInfo &program) const;
+  void findHosts(const ProgramInfo &program);
   void mapArenas(const ProgramInfo &program);
+  HostMemory hostMemory() const;
   void startStreams(StreamMode requested, bool callsMpi, const CpuShare &share);
   void startCommunicator(const ProgramInfo &program, const PlatformOptions &options, bool oversubscribed);
   void reportChangedBytes() const;
@@ -58,14 +63,19 @@ private:
   int worldSize_ = 1;
   MPI_Comm world_ = MPI_COMM_NULL; ///< for host-side exchange; collectives of the step have their own handles
   MPI_Comm host_ = MPI_COMM_NULL;  ///< the ranks of this host
+  /// Those that share memory: of this host, or fewer (ProgramInfo::ranksPerHost). From here on they count as a host.
+  MPI_Comm sharing_ = MPI_COMM_NULL;
+  std::vector<int> hostOfRank_; ///< the lowest rank of the host
+  int hosts_ = 1;
   const ProgramInfo *program_ = nullptr;
   std::int64_t proportionalSetBytesBefore_ = 0;
   Arena privateArena_;
   Arena hostArena_;
-  Arena privateWindow_; ///< not readable by peers
+  Arena privateWindow_; ///< of a world of one rank
   Arena privateControl_;
   Arena heartbeats_; ///< outside the plan, like the control block
   std::optional<SharedWindows> sharedWindows_;
+  std::optional<SharedWindows> links_; ///< with several hosts: what ranks receive for their host
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Stream> commStream_;
   std::unique_ptr<Stream> reduceStream_; ///< null unless some collective runs there

@@ -16,14 +16,16 @@ void post(MPI_Comm communicator, int rank, int tag) {
   MPI_Request_free(&request);
 }
 
-/// Receives one message with this tag and returns its sender; -1 if there is none.
+/// Receives one message with this tag and returns its sender; -1 if there is none. A matched probe, because several
+/// threads may be here.
 int take(MPI_Comm communicator, int tag) {
   int arrived = 0;
+  MPI_Message message;
   MPI_Status status;
-  MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator, &arrived, &status);
+  MPI_Improbe(MPI_ANY_SOURCE, tag, communicator, &arrived, &message, &status);
   if (!arrived)
     return -1;
-  MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, tag, communicator, MPI_STATUS_IGNORE);
+  MPI_Mrecv(nullptr, 0, MPI_BYTE, &message, MPI_STATUS_IGNORE);
   return status.MPI_SOURCE;
 }
 
@@ -43,6 +45,7 @@ void RollCall::takeAnswers(std::vector<bool> &present) {
 }
 
 std::vector<bool> RollCall::ask(double waitSeconds) {
+  const std::lock_guard held(asking_);
   std::vector<bool> present(worldSize_, false);
   present[rank_] = true;
   for (int rank = 0; rank < worldSize_; ++rank)

@@ -75,9 +75,9 @@ auto inFirstStore(const Group &group, Open open) {
   throw *first;
 }
 
-SharedWindows openIn(const Group &group, const std::string &directory, std::int64_t windowBytes) {
+SharedWindows openIn(const Group &group, const std::string &directory, std::int64_t windowBytes, int controlRanks) {
   const std::int64_t controlOffset = windowBytes * group.size;
-  const std::int64_t controlBytes = roundUpToPage(ControlBlock::bytesFor(group.size));
+  const std::int64_t controlBytes = roundUpToPage(ControlBlock::bytesFor(controlRanks));
   WindowStore store = openTogether(group, directory, controlOffset + controlBytes);
   SharedWindows windows;
   attemptTogether(group.communicator, [&] {
@@ -127,9 +127,10 @@ std::vector<const std::byte *> SharedWindows::addresses() const {
   return result;
 }
 
-SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes) {
+SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes, int controlRanks) {
   const Group group(host);
-  return inFirstStore(group, [&](const std::string &directory) { return openIn(group, directory, windowBytes); });
+  return inFirstStore(
+      group, [&](const std::string &directory) { return openIn(group, directory, windowBytes, controlRanks); });
 }
 
 Arena openSharedPage(MPI_Comm host, std::int64_t bytes) {

@@ -23,10 +23,11 @@ struct SharedWindows {
   ControlBlock &controlBlock() const { return *ControlBlock::at(control.data()); }
 };
 
-/// Creates a window of `windowBytes` with reserved memory (WindowStore) for every rank of `host`, and maps all windows
-/// into all ranks. Tries anonymous memory first, then files in /dev/shm, $TMPDIR and /tmp; with FSDPC_WINDOW_DIRECTORY
-/// in rank 0's environment only files there. Throws Failure{memory} on every rank if none has enough space.
-SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes);
+/// Creates a window of `windowBytes` with reserved memory (WindowStore) for every rank of `host`, and a control block
+/// for `controlRanks` ranks, and maps all of it into all ranks. Tries anonymous memory first, then files in /dev/shm,
+/// $TMPDIR and /tmp; with FSDPC_WINDOW_DIRECTORY in rank 0's environment only files there. Throws Failure{memory} on
+/// every rank if none has enough space.
+SharedWindows openSharedWindows(MPI_Comm host, std::int64_t windowBytes, int controlRanks);
 
 /// Creates `bytes` zero bytes that every rank of `host` maps and writes, in the same kinds of store. Throws likewise.
 Arena openSharedPage(MPI_Comm host, std::int64_t bytes);

@@ -3,12 +3,15 @@
 #include "runtime/common/thread.h"
 #include "runtime/cpu/allocation_guard.h"
 #include "runtime/cpu/host_memory.h"
-#include "runtime/cpu/mpi_communicator.h"
+#include "runtime/cpu/link_bytes.h"
+#include "runtime/cpu/lone_rank.h"
 #include "runtime/cpu/mpi_platform.h"
+#include "runtime/cpu/stuck_launcher.h"
 #include "runtime/cpu/window_store.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <unistd.h>
@@ -22,10 +25,19 @@ namespace {
 /// MPI counts are of type `int`.
 constexpr std::int64_t pieceBytes = std::int64_t{1} << 30;
 
+/// How long the launcher may take to end the other ranks.
+constexpr unsigned launcherGraceSeconds = 5;
+
 int sizeOf(MPI_Comm communicator) {
   int size;
   MPI_Comm_size(communicator, &size);
   return size;
+}
+
+int channelsOf(std::span<const CollectiveInfo> collectives) {
+  return std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; })
+             ? 2
+             : 1;
 }
 
 std::int64_t usedBytes(const ProgramInfo &program, Space space) {
@@ -52,6 +64,13 @@ std::unique_ptr<Platform> startPlatform(int &argc, char **&argv) {
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw Failure(ExitCode::device, "MPI does not start");
   leaveOutOtherThreads();
+  if (sizeOf(MPI_COMM_WORLD) == 1) {
+    std::string command;
+    for (int i = 0; i < argc; ++i)
+      command += (i > 0 ? " " : "") + shellQuoted(argv[i]);
+    if (const auto why = whyAlone(command))
+      throw Failure(ExitCode::incompatible, *why, true);
+  }
   return std::make_unique<MpiPlatform>(provided);
 }
 
@@ -89,7 +108,10 @@ MpiPlatform::~MpiPlatform() {
   if (program_ && context_.target)
     reportChangedBytes();
 #endif
+  links_.reset();
   sharedWindows_.reset();
+  if (sharing_ != MPI_COMM_NULL)
+    MPI_Comm_free(&sharing_);
   MPI_Comm_free(&host_);
   MPI_Comm_free(&world_);
   MPI_Finalize();
@@ -97,11 +119,11 @@ MpiPlatform::~MpiPlatform() {
 
 Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptions &options) {
   program_ = &program;
-  checkPlacement(program);
+  findHosts(program);
   const CpuShare share = takeCpuShare(host_, options.threads);
   proportionalSetBytesBefore_ = readProportionalSetSizeBytes();
   mapArenas(program);
-  startStreams(options.streams, program.plainMpi && worldSize_ > 1, share);
+  startStreams(options.streams, hosts_ > 1, share);
   startCommunicator(program, options, share.oversubscribed);
   context_.rank = context_.batchRank = rank_;
   context_.worldSize = worldSize_;
@@ -118,34 +140,41 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   return context_;
 }
 
-void MpiPlatform::checkPlacement(const ProgramInfo &program) const {
-  std::int64_t onThisHost = sizeOf(host_);
-  MPI_Allreduce(MPI_IN_PLACE, &onThisHost, 1, MPI_INT64_T, MPI_MIN, world_);
-  if (program.plainMpi || onThisHost == worldSize_)
-    return;
-  throw Failure(ExitCode::incompatible,
-                "the program was compiled for ranks that share one host's memory, but its " +
-                    std::to_string(worldSize_) + " ranks run on several hosts; recompile with\n  " +
-                    recompileLine(program, "--world_size=" + std::to_string(worldSize_) + " --transport=mpi", "-mpi"),
-                true);
+void MpiPlatform::findHosts(const ProgramInfo &program) {
+  // Fewer ranks per host than there are: a trial of several hosts on one.
+  const char *wanted = std::getenv("FSDPC_RANKS_PER_HOST");
+  int ranksPerHost = wanted ? std::atoi(wanted) : program.ranksPerHost;
+  MPI_Bcast(&ranksPerHost, 1, MPI_INT, 0, world_);
+  int position, lowest = rank_;
+  MPI_Comm_rank(host_, &position);
+  MPI_Comm_split(host_, ranksPerHost > 0 ? position / ranksPerHost : 0, rank_, &sharing_);
+  MPI_Bcast(&lowest, 1, MPI_INT, 0, sharing_);
+  hostOfRank_.resize(static_cast<std::size_t>(worldSize_));
+  MPI_Allgather(&lowest, 1, MPI_INT, hostOfRank_.data(), 1, MPI_INT, world_);
+  hosts_ = 0;
+  for (int rank = 0; rank < worldSize_; ++rank)
+    hosts_ += hostOfRank_[static_cast<std::size_t>(rank)] == rank;
 }
 
 void MpiPlatform::mapArenas(const ProgramInfo &program) {
   const std::int64_t privateBytes = arenaBytes(program, Space::privateSpace);
   const std::int64_t windowBytes = arenaBytes(program, Space::window);
+  const std::int64_t linkBytes = hosts_ > 1 ? linkBytesFor(worldSize_, channelsOf(programCollectives())) : 0;
   attemptTogether(world_, [&] {
     const int ranks = sizeOf(host_);
-    checkHostMemory((privateBytes + windowBytes + arenaBytes(program, Space::host)) * ranks, ranks,
+    checkHostMemory((privateBytes + windowBytes + linkBytes + arenaBytes(program, Space::host)) * ranks, ranks,
                     readAvailableMemoryBytes());
   });
   attemptTogether(world_, [&] {
     privateArena_ = Arena::mapPrivate(privateBytes);
     hostArena_ = Arena::mapPrivate(arenaBytes(program, Space::host));
   });
-  if (worldSize_ == 1 || program.plainMpi)
-    attemptTogether(world_, [&] { privateWindow_ = Arena::mapPrivate(windowBytes); });
+  if (worldSize_ == 1)
+    privateWindow_ = Arena::mapPrivate(windowBytes);
   else
-    sharedWindows_ = openSharedWindows(host_, windowBytes);
+    sharedWindows_ = openSharedWindows(sharing_, windowBytes, worldSize_);
+  if (hosts_ > 1)
+    links_ = openSharedWindows(sharing_, linkBytes, 0);
   Arena &window = sharedWindows_ ? sharedWindows_->own : privateWindow_;
 #if defined(FSDPC_TEST_BUILD)
   privateArena_.fillPattern();
@@ -173,11 +202,26 @@ void MpiPlatform::startStreams(StreamMode requested, bool callsMpi, const CpuSha
   threads = maxOverRanks(threads) != 0;
   const Stream::Mode mode = threads ? Stream::Mode::threads : Stream::Mode::inlined;
   commStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
-  const auto collectives = programCollectives();
-  if (std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; }))
+  if (channelsOf(programCollectives()) > 1)
     reduceStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
   if (hostArena_.bytes() > 0)
     copyStream_ = std::make_unique<Stream>(mode, share.oversubscribed);
+}
+
+HostMemory MpiPlatform::hostMemory() const {
+  HostMemory memory;
+  memory.hostOfRank = hostOfRank_;
+  memory.control = &sharedWindows_->controlBlock();
+  memory.ownLink = links_->own.data();
+  memory.linkBytes = links_->own.bytes();
+  const std::vector<const std::byte *> windows = sharedWindows_->addresses(), links = links_->addresses();
+  for (std::size_t rank = 0, position = 0; rank < hostOfRank_.size(); ++rank) {
+    const bool isHere = hostOfRank_[rank] == hostOfRank_[static_cast<std::size_t>(rank_)];
+    memory.windows.push_back(isHere ? windows[position] : nullptr);
+    memory.links.push_back(isHere ? links[position] : nullptr);
+    position += isHere;
+  }
+  return memory;
 }
 
 void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOptions &platformOptions,
@@ -190,8 +234,8 @@ void MpiPlatform::startCommunicator(const ProgramInfo &program, const PlatformOp
   options.axes = program.axes;
   options.pulse = platformOptions.pulse;
   options.debug = platformOptions.debug;
-  if (worldSize_ > 1 && program.plainMpi) {
-    communicator_ = std::make_unique<MpiCommunicator>(world_, options);
+  if (hosts_ > 1) {
+    communicator_ = std::make_unique<HostsCommunicator>(world_, hostMemory(), options);
   } else if (sharedWindows_) {
     communicator_ = std::make_unique<SharedCommunicator>(rank_, sharedWindows_->controlBlock(),
                                                          sharedWindows_->addresses(), options);
@@ -290,12 +334,19 @@ OutsidePlan MpiPlatform::outsidePlan() const {
     add(sharedWindows_->own);
     std::for_each(sharedWindows_->peers.begin(), sharedWindows_->peers.end(), add);
   }
+  if (links_) {
+    add(links_->own);
+    std::for_each(links_->peers.begin(), links_->peers.end(), add);
+  }
   return {readProportionalSetSizeBytes(arenas), std::nullopt};
 }
 
 void MpiPlatform::abort(int exitCode) {
   if (sharedWindows_)
     sharedWindows_->controlBlock().endRun(rank_, exitCode);
+  // SIGTERM would do in most cases, but crashes an mpirun that is already ending the run.
+  if (hosts_ > 1)
+    killLauncherAfter(launcherGraceSeconds);
   MPI_Abort(MPI_COMM_WORLD, exitCode);
   _exit(exitCode);
 }

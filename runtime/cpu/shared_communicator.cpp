@@ -47,6 +47,8 @@ void SharedCommunicator::compareAnnouncements(const CollectiveRequest &request) 
   const std::uint64_t mine = taggedFingerprint(request);
   for (int member = 0; member < request.group->size; ++member) {
     const int peer = request.group->rankOf(member);
+    if (!isHere(peer))
+      continue;
     const ControlBlock::Announcement &other =
         control_.of(peer).announced[request.sequence % ControlBlock::announcements];
     const std::uint64_t theirs = other.tagged.load(std::memory_order_relaxed);
@@ -56,30 +58,35 @@ void SharedCommunicator::compareAnnouncements(const CollectiveRequest &request) 
 }
 
 void SharedCommunicator::run(const CollectiveRequest &request) {
-  awaitMembers(Moment::ready, request);
+  awaitMembers({Moment::ready, request.sequence}, request);
   if (request.fingerprint)
     compareAnnouncements(request);
-  ControlBlock::ChannelProgress &own = control_.of(rank()).channels[static_cast<int>(request.channel)];
-  own.begun.store(request.sequence, std::memory_order_release);
+  awaitOtherHosts(request);
+  ownProgress(request).begun.store(request.sequence, std::memory_order_release);
   markBegun(request);
   const auto begun = Clock::now();
-  switch (request.op) {
-  case CollectiveOp::allGather: copyAll(request); break;
-  case CollectiveOp::reduceScatter:
-    sum(request, request.group->member * request.elements * byteSize(request.dtype));
-    break;
-  case CollectiveOp::allReduce: sum(request, 0); break;
-  }
+  transfer(request);
   slowDown(request);
   countCommunication(request, begun);
-  own.done.store(request.sequence, std::memory_order_release);
+  ownProgress(request).done.store(request.sequence, std::memory_order_release);
 }
 
-void SharedCommunicator::copyAll(const CollectiveRequest &request) const {
+void SharedCommunicator::transfer(const CollectiveRequest &request) {
+  switch (request.op) {
+  case CollectiveOp::allGather: return copyShards(request);
+  case CollectiveOp::reduceScatter:
+    return sum(request, request.group->member * request.elements * byteSize(request.dtype));
+  case CollectiveOp::allReduce: return sum(request, 0);
+  }
+}
+
+void SharedCommunicator::copyShards(const CollectiveRequest &request) const {
   const RankGroup &group = *request.group;
   // Starts with the own shard and continues with the next member, so that ranks do not all read the same peer.
   for (int i = 0; i < group.size; ++i) {
     const int member = (group.member + i) % group.size;
+    if (!isHere(group.rankOf(member)))
+      continue;
     std::byte *to = request.destination + member * request.elements;
     const std::byte *from = operandOf(group.rankOf(member), request);
     if (to != from) // in place: the own shard is already at its destination
@@ -98,28 +105,44 @@ void SharedCommunicator::sum(const CollectiveRequest &request, std::int64_t offs
   treeSum(sources, group.size, request.destination, request.elements, request.dtype);
 }
 
-bool SharedCommunicator::hasCome(Moment moment, const CollectiveRequest &request, int peer) const {
+bool SharedCommunicator::hasCome(Mark mark, const CollectiveRequest &request, int peer) const {
   const ControlBlock::Progress &progress = control_.of(peer);
   const ControlBlock::ChannelProgress &channel = progress.channels[static_cast<int>(request.channel)];
-  const std::atomic<std::uint64_t> &counter = moment == Moment::ready   ? progress.ready
-                                              : moment == Moment::begun ? channel.begun
-                                                                        : channel.done;
-  return counter.load(std::memory_order_acquire) >= request.sequence;
+  const auto counter = [&]() -> const std::atomic<std::uint64_t> & {
+    switch (mark.moment) {
+    case Moment::ready: return progress.ready;
+    case Moment::begun: return channel.begun;
+    case Moment::done: return channel.done;
+    case Moment::staged: return channel.staged;
+    case Moment::taken: break;
+    }
+    return channel.taken;
+  };
+  return counter().load(std::memory_order_acquire) >= mark.value;
 }
 
-void SharedCommunicator::awaitMembers(Moment moment, const CollectiveRequest &request) {
+void SharedCommunicator::awaitMembers(Mark mark, const CollectiveRequest &request) const {
+  for (int member = 0; member < request.group->size; ++member)
+    if (const int peer = request.group->rankOf(member); isHere(peer))
+      awaitPeer(mark, request, peer);
+}
+
+void SharedCommunicator::awaitPeer(Mark mark, const CollectiveRequest &request, int peer) const {
   Backoff backoff(options().oversubscribed);
   Clock::time_point since{};
-  for (int member = 0; member < request.group->size; ++member)
-    while (!hasCome(moment, request, request.group->rankOf(member))) {
-      backoff.pause();
-      if (!backoff.isLong())
-        continue;
-      if (since == Clock::time_point{})
-        since = Clock::now();
-      throwIfEnded();
-      throwIfLate(moment, request, since);
-    }
+  while (!hasCome(mark, request, peer)) {
+    backoff.pause();
+    if (!backoff.isLong())
+      continue;
+    if (since == Clock::time_point{})
+      since = Clock::now();
+    lookAround(mark, request, since);
+  }
+}
+
+void SharedCommunicator::lookAround(Mark mark, const CollectiveRequest &request, Clock::time_point since) const {
+  throwIfEnded();
+  throwIfLate(mark, request, since);
 }
 
 void SharedCommunicator::throwIfEnded() const {
@@ -139,7 +162,7 @@ int SharedCommunicator::slowestRank(int missing) const {
   return missing;
 }
 
-void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &request, Clock::time_point since) const {
+void SharedCommunicator::throwIfLate(Mark mark, const CollectiveRequest &request, Clock::time_point since) const {
   if (!isLate(since))
     return;
   const RankGroup &group = *request.group;
@@ -147,7 +170,7 @@ void SharedCommunicator::throwIfLate(Moment moment, const CollectiveRequest &req
   int lowestMissing = -1;
   for (int member = group.size - 1; member >= 0; --member) {
     const int peer = group.rankOf(member);
-    (hasCome(moment, request, peer) ? lowestPresent : lowestMissing) = peer;
+    (hasCome(mark, request, peer) ? lowestPresent : lowestMissing) = peer;
   }
   if (lowestMissing < 0)
     return;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 namespace fsdpc::rt {
 namespace {
@@ -99,19 +100,121 @@ void sumHalves(const std::byte *const *sources, int count, void *destination, st
   }
 }
 
+/// What is added of elements of type T, and how.
+template <class T>
+struct Terms {
+  using Partial = T;
+  static void sum(const std::byte *const *sources, int count, std::int64_t first, std::int64_t n, T *out) {
+    sumBlock(sources, count, first, n, out);
+  }
+};
+template <class Half>
+struct HalfTerms {
+  using Partial = float;
+  static void sum(const std::byte *const *sources, int count, std::int64_t first, std::int64_t n, float *out) {
+    sumHalfBlock<Half>(sources, count, first, n, out);
+  }
+};
+template <>
+struct Terms<Bfloat16> : HalfTerms<Bfloat16> {};
+template <>
+struct Terms<Float16> : HalfTerms<Float16> {};
+
+/// Adds elements [first, first + n) of the parts, which are the leaves below one node of the tree, to a partial sum.
+template <class T, class Partial = typename Terms<T>::Partial>
+void sumBelow(std::span<const SumPart> parts, std::int64_t first, std::int64_t n, Partial *out) {
+  const SumPart &leaf = parts.front();
+  if (parts.size() == 1 && leaf.operands)
+    return Terms<T>::sum(leaf.operands, leaf.members.count, first, n, out);
+  if (parts.size() == 1) {
+    std::memcpy(out, at<Partial>(leaf.partial, first), n * sizeof(Partial));
+    return;
+  }
+  const int begin = leaf.members.first, end = parts.back().members.first + parts.back().members.count;
+  const int middle = begin + static_cast<int>(std::bit_floor(static_cast<unsigned>(end - begin - 1)));
+  const auto right =
+      std::partition_point(parts.begin(), parts.end(), [&](const SumPart &p) { return p.members.first < middle; });
+  const auto onTheLeft = static_cast<std::size_t>(right - parts.begin());
+  alignas(64) Partial rightSum[blockElements];
+  sumBelow<T>(parts.first(onTheLeft), first, n, out);
+  sumBelow<T>(parts.subspan(onTheLeft), first, n, rightSum);
+  add2(out, rightSum, out, n);
+}
+
+template <class T>
+void sumAllParts(std::span<const SumPart> parts, void *destination, std::int64_t elements) {
+  T *out = static_cast<T *>(destination);
+  alignas(64) typename Terms<T>::Partial sum[blockElements];
+  for (std::int64_t first = 0; first < elements; first += blockElements) {
+    const std::int64_t n = std::min(blockElements, elements - first);
+    sumBelow<T>(parts, first, n, sum);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      out[first + i] = T(sum[i]);
+  }
+}
+
+template <class T>
+void sumToPartial(const std::byte *const *sources, int count, std::byte *partial, std::int64_t elements) {
+  auto *out = reinterpret_cast<typename Terms<T>::Partial *>(partial);
+  for (std::int64_t first = 0; first < elements; first += blockElements)
+    Terms<T>::sum(sources, count, first, std::min(blockElements, elements - first), out + first);
+}
+
+/// Calls `use` with a value of the type that is added. Unsigned sums have the same bits as signed ones, and their
+/// overflow is defined.
+template <class Use>
+void withTypeOf(DType dtype, Use use) {
+  switch (dtype) {
+  case DType::f64: return use(double{});
+  case DType::f32: return use(float{});
+  case DType::bf16: return use(Bfloat16{});
+  case DType::f16: return use(Float16{});
+  case DType::i64: return use(std::uint64_t{});
+  case DType::i32: return use(std::uint32_t{});
+  default: throw Failure(ExitCode::internal, "a collective sums a type that has no sum over ranks");
+  }
+}
+
+void addSubtrees(const std::vector<bool> &chosen, Subtree range, std::vector<Subtree> &found) {
+  const auto begin = chosen.begin() + range.first;
+  const auto members = std::count(begin, begin + range.count, true);
+  if (members == range.count)
+    found.push_back(range);
+  if (members == 0 || members == range.count)
+    return;
+  const int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(range.count - 1)));
+  addSubtrees(chosen, {range.first, left}, found);
+  addSubtrees(chosen, {range.first + left, range.count - left}, found);
+}
+
 } // namespace
 
 void treeSum(const std::byte *const *sources, int count, void *destination, std::int64_t elements, DType dtype) {
-  switch (dtype) {
-  case DType::f64: return sumAll<double>(sources, count, destination, elements);
-  case DType::f32: return sumAll<float>(sources, count, destination, elements);
-  case DType::bf16: return sumHalves<Bfloat16>(sources, count, destination, elements);
-  case DType::f16: return sumHalves<Float16>(sources, count, destination, elements);
-  // Unsigned sums have the same bits, and their overflow is defined.
-  case DType::i64: return sumAll<std::uint64_t>(sources, count, destination, elements);
-  case DType::i32: return sumAll<std::uint32_t>(sources, count, destination, elements);
-  default: throw Failure(ExitCode::internal, "a collective sums a type that has no sum over ranks");
-  }
+  withTypeOf(dtype, [&]<class T>(T) {
+    if constexpr (std::is_same_v<typename Terms<T>::Partial, T>)
+      sumAll<T>(sources, count, destination, elements);
+    else
+      sumHalves<T>(sources, count, destination, elements);
+  });
+}
+
+std::vector<Subtree> subtreesOf(const std::vector<bool> &chosen) {
+  std::vector<Subtree> found;
+  addSubtrees(chosen, {0, static_cast<int>(chosen.size())}, found);
+  return found;
+}
+
+int partialByteSize(DType dtype) {
+  return static_cast<int>(dtype == DType::bf16 || dtype == DType::f16 ? sizeof(float) : byteSize(dtype));
+}
+
+void sumSubtree(const std::byte *const *sources, int count, std::byte *partial, std::int64_t elements, DType dtype) {
+  withTypeOf(dtype, [&]<class T>(T) { sumToPartial<T>(sources, count, partial, elements); });
+}
+
+void sumParts(std::span<const SumPart> parts, void *destination, std::int64_t elements, DType dtype) {
+  withTypeOf(dtype, [&]<class T>(T) { sumAllParts<T>(parts, destination, elements); });
 }
 
 } // namespace fsdpc::rt

@@ -26,11 +26,11 @@ Ticket allGatherStart(Context &context, int collective, Place source, void *dest
 /// in NCCL's order, which may change with its version and the number of nodes. With `staging` (members x
 /// shardElements), in the order of tree_sum.h: the members exchange their slices and sum them here.
 Ticket reduceScatterStart(Context &context, int collective, Place source, void *destination, std::int64_t shardElements,
-                          DType dtype, void *staging);
+                          DType dtype, void *staging = nullptr);
 
 /// Sums `source`[elements] over the group into `destination` on every member. `staging`: members x elements, or null.
 Ticket allReduceStart(Context &context, int collective, Place source, void *destination, std::int64_t elements,
-                      DType dtype, void *staging);
+                      DType dtype, void *staging = nullptr);
 
 /// Makes compute wait for the collective. No wait is needed if all streams were joined since its start.
 void wait(Context &context, Ticket ticket);

@@ -55,8 +55,8 @@ TEST(CudaCollectives, SumsGoToTheShareOrToAllOnChannelsOfTheirOwn) {
       const float own = static_cast<float>(1 + m.context.rank);
       m.set(0, {own, 10 * own, 100 * own, 1000 * own});
       joinStreams(m.context);
-      const Ticket scattered = reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32, nullptr);
-      const Ticket reduced = allReduceStart(m.context, 2, Member::place(0), m.at(32), 4, DType::f32, nullptr);
+      const Ticket scattered = reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32);
+      const Ticket reduced = allReduceStart(m.context, 2, Member::place(0), m.at(32), 4, DType::f32);
       EXPECT_LT(scattered.sequence, reduced.sequence);
       wait(m.context, reduced);
       EXPECT_EQ(m.read(32, 4), (std::vector<float>{3, 30, 300, 3000}));
@@ -70,8 +70,8 @@ TEST(CudaCollectives, GroupsOfAMeshAxisKeepToThemselves) {
   runMembers(4, [](Member &m) {
     m.set(0, powers(m.context.rank));
     joinStreams(m.context);
-    wait(m.context, allReduceStart(m.context, 2, Member::place(0), m.at(16), 2, DType::f32, nullptr));
-    wait(m.context, allReduceStart(m.context, 3, Member::place(0), m.at(32), 2, DType::f32, nullptr));
+    wait(m.context, allReduceStart(m.context, 2, Member::place(0), m.at(16), 2, DType::f32));
+    wait(m.context, allReduceStart(m.context, 3, Member::place(0), m.at(32), 2, DType::f32));
     const int rank = m.context.rank;
     const float neighbours = rank < 2 ? 1 + 2 : 4 + 8, apart = rank % 2 ? 2 + 8 : 1 + 4;
     EXPECT_EQ(m.read(16, 2), (std::vector<float>{neighbours, 16 * neighbours}));
@@ -110,7 +110,7 @@ TEST(CudaCollectives, ARankThatStartsOneAloneGetsATimeoutThatNamesIt) {
   runMembers(2, [&](Member &m) {
     if (m.context.rank == 0) {
       m.device.timeoutSeconds = 0.05;
-      const Ticket ticket = reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32, nullptr);
+      const Ticket ticket = reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32);
       wait(m.context, ticket);
       try {
         synchronizeCompute(m.device);
@@ -125,7 +125,7 @@ TEST(CudaCollectives, ARankThatStartsOneAloneGetsATimeoutThatNamesIt) {
       failed.notify_all();
     } else {
       failed.wait(false);
-      reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32, nullptr);
+      reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32);
     }
     joinStreams(m.context);
     m.device.timeoutSeconds = 100;

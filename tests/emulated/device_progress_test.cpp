@@ -112,7 +112,7 @@ TEST(DeviceProgress, ARankThatNeverStartsACollectiveIsNamed) {
   runMembers(2, [&](Member &m) {
     page.attach(m);
     const auto begin = [&] {
-      wait(m.context, reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32, nullptr));
+      wait(m.context, reduceScatterStart(m.context, 1, Member::place(0), m.at(16), 2, DType::f32));
     };
     if (m.context.rank == 0) {
       begin();

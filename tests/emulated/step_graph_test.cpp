@@ -46,7 +46,7 @@ struct SmallStep {
     });
     record(c, events[0]);
     await(c, Channel::reduce, events[0]);
-    tickets[1] = reduceScatterStart(c, 1, Member::place(32), m.at(40), 1, DType::f32, nullptr);
+    tickets[1] = reduceScatterStart(c, 1, Member::place(32), m.at(40), 1, DType::f32);
     wait(c, tickets[1]);
     memory.fetch(Member::place(40), sizeof(float));
     compute([at = m.at(0)] {

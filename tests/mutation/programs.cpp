@@ -37,7 +37,7 @@ constexpr Row rows[] = {
     {mlpSgd, 4, "--strategy full_shard --backward_prefetch backward_post --reduce_communicator own"},
     {mlp, 4, "--strategy full_shard --backward_prefetch no_prefetch --no_forward_prefetch"},
     {mlp, 4, "--strategy full_shard --reshard_after_forward 2 --max_inflight_all_gathers 1"},
-    {mlpSgd, 2, "--strategy shard_grad_op --transport mpi"},
+    {mlpSgd, 2, "--strategy shard_grad_op --deterministic strategy --target cuda"},
     {mlp, 2, "--strategy shard_optimizer --reduce_communicator own"},
     {mlpSgd, 4, "--strategy shard_optimizer"},
     {mlp, 4, "--strategy no_shard --reduce_communicator own"},
@@ -48,7 +48,7 @@ constexpr Row rows[] = {
      "--strategy hybrid_shard --data_parallel_shard_degree 2 --gradient_accumulation_steps 2 --accumulation "
      "keep_gradients"},
     {cnn, 2, "--strategy full_shard --reduce_communicator own"},
-    {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --transport mpi"},
+    {cnn, 4, "--strategy hybrid_shard --data_parallel_replicate_degree 2 --deterministic strategy --target cuda"},
     {gpt2, 2, "--strategy full_shard"},
     {mlp, 2, "--strategy full_shard --mixed_precision bf16"},
     {mlp, 2, "--strategy full_shard --mixed_precision bf16 --reduce_dtype bf16"},

@@ -1,6 +1,7 @@
 #include "tests/random/generate.h"
 
 #include "codegen/cpu/target.h"
+#include "codegen/cuda/target.h"
 #include "tests/random/productions.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/MathExtras.h"
@@ -233,7 +234,9 @@ void chooseSums(Random &random, Choices &choices, const GenerateOptions &options
 
 } // namespace
 
-std::unique_ptr<Target> targetOf(const Choices &choices) { return makeCpuTarget({.plainMpi = choices.ordersSums}); }
+std::unique_ptr<Target> targetOf(const Choices &choices) {
+  return choices.ordersSums ? makeCudaTarget({.treeSums = true}) : makeCpuTarget({});
+}
 
 Choices choose(uint64_t seed, const GenerateOptions &options) {
   Random random(seed, "choices");

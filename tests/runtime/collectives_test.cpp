@@ -67,7 +67,7 @@ TEST(Collectives, ASlowLinkTakesItsTimeOnEveryBody) {
     ranks.run([](Context &context) {
       std::vector<float> out(2048);
       wait(context, allGatherStart(context, 0, {Space::window, 0}, out.data(), 4096));
-      wait(context, allReduceStart(context, 1, {Space::window, 0}, out.data(), 1024, DType::f32, nullptr));
+      wait(context, allReduceStart(context, 1, {Space::window, 0}, out.data(), 1024, DType::f32));
       // Two collectives, and two members of 4096 bytes each.
       const double added = 2 * (2000 + 2 * 4096 / 4096.0);
       EXPECT_GE(cpuOf(context).communicator->takeTimes().communicationMicroseconds, added);
@@ -98,8 +98,8 @@ struct Step {
   void spoil() { std::fill_n(operandData(), whole, -7777.0f); }
 
   Ticket gather() { return allGatherStart(context, 0, operand, gathered.data(), shard * sizeof(float)); }
-  Ticket scatter() { return reduceScatterStart(context, 1, operand, reduced.data(), shard, DType::f32, nullptr); }
-  Ticket reduce() { return allReduceStart(context, 2, operand, all.data(), whole, DType::f32, nullptr); }
+  Ticket scatter() { return reduceScatterStart(context, 1, operand, reduced.data(), shard, DType::f32); }
+  Ticket reduce() { return allReduceStart(context, 2, operand, all.data(), whole, DType::f32); }
 
   void expectGathered(std::int64_t round) {
     std::vector<float> expected;
@@ -370,8 +370,8 @@ TEST(SharedCollectives, RunThousandsWithManyOutstanding) {
       step.fill(0);
       std::vector<Ticket> tickets;
       for (std::size_t i = 0; i < outstanding; ++i)
-        tickets.push_back(allReduceStart(context, static_cast<int>(i), Step::operand, step.all.data(), step.whole,
-                                         DType::f32, nullptr));
+        tickets.push_back(
+            allReduceStart(context, static_cast<int>(i), Step::operand, step.all.data(), step.whole, DType::f32));
       for (Ticket ticket : tickets)
         wait(context, ticket);
       step.expectAll(0);

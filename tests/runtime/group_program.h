@@ -46,10 +46,8 @@ public:
   template <class Pause>
   void run(Context &context, unsigned seed, int rounds, Pause &pause) {
     Run state{context, std::mt19937(seed), std::vector<Ticket>(infos.size()), std::vector<int>(infos.size(), -1)};
-    for (std::size_t i = 0; i < infos.size(); ++i) {
+    for (std::size_t i = 0; i < infos.size(); ++i)
       state.results.emplace_back(static_cast<std::size_t>(maxElements_));
-      state.staging.emplace_back(static_cast<std::size_t>(maxElements_ * context.worldSize));
-    }
     for (int round = 0; round < rounds; ++round) {
       std::vector<int> order(infos.size());
       for (std::size_t i = 0; i < order.size(); ++i)
@@ -78,7 +76,7 @@ private:
     std::mt19937 random;
     std::vector<Ticket> tickets;
     std::vector<int> rounds; ///< that the collective was started in; -1: it is not outstanding
-    std::vector<std::vector<float>> results = {}, staging = {};
+    std::vector<std::vector<float>> results = {};
   };
 
   MeshAxisInfo axisOf(const Context &context, int collective) const {
@@ -94,15 +92,13 @@ private:
     for (std::int64_t i = 0; i < maxElements_; ++i)
       operand[i] = contribution(run.context.rank, indexOf(collective, round, i));
     float *result = run.results[at].data();
-    float *staging = run.staging[at].data();
     const Place place = operandPlace(collective);
     const std::int64_t whole = shardElements * axisOf(run.context, collective).size;
     run.rounds[at] = round;
-    run.tickets[at] =
-        collective % 3 == 0 ? allGatherStart(run.context, collective, place, result, shardElements * 4)
-        : collective % 3 == 1
-            ? reduceScatterStart(run.context, collective, place, result, shardElements, DType::f32, staging)
-            : allReduceStart(run.context, collective, place, result, whole, DType::f32, staging);
+    run.tickets[at] = collective % 3 == 0 ? allGatherStart(run.context, collective, place, result, shardElements * 4)
+                      : collective % 3 == 1
+                          ? reduceScatterStart(run.context, collective, place, result, shardElements, DType::f32)
+                          : allReduceStart(run.context, collective, place, result, whole, DType::f32);
   }
 
   void finish(Run &run, int collective) const {

@@ -64,7 +64,7 @@ TEST(Groups, ChannelsDoNotWaitForEachOther) {
     *context.at<float>({Space::window, 0}) = 1;
     *context.at<float>({Space::window, 4}) = 2;
     const Ticket gather = allGatherStart(context, 0, {Space::window, 0}, gathered, 4);
-    wait(context, allReduceStart(context, 1, {Space::window, 4}, &sum, 1, DType::f32, nullptr));
+    wait(context, allReduceStart(context, 1, {Space::window, 4}, &sum, 1, DType::f32));
     ++reduced;
     wait(context, gather);
     EXPECT_EQ(sum, 4);
@@ -92,8 +92,8 @@ TEST(Groups, ATimeOutNamesTheRankThatAnotherGroupWaitsFor) {
       if (context.rank == 3)
         return;
       try {
-        wait(context, reduceScatterStart(context, 0, operand, &part, 1, DType::f32, nullptr));
-        wait(context, allReduceStart(context, 1, operand, &sum, 1, DType::f32, nullptr));
+        wait(context, reduceScatterStart(context, 0, operand, &part, 1, DType::f32));
+        wait(context, allReduceStart(context, 1, operand, &sum, 1, DType::f32));
       } catch (const Failure &failure) {
         details[static_cast<std::size_t>(context.rank)] = failure.details;
       }
@@ -113,7 +113,7 @@ TEST(Tickets, AreKeptWhileOtherCollectivesRunByTheThousand) {
       *context.at<float>({Space::window, 0}) = static_cast<float>(context.rank + 1);
       const Ticket carried = allGatherStart(context, 0, {Space::window, 0}, gathered, 4);
       for (int i = 0; i < 3000; ++i)
-        wait(context, allReduceStart(context, 1, {Space::window, 0}, &sum, 1, DType::f32, nullptr));
+        wait(context, allReduceStart(context, 1, {Space::window, 0}, &sum, 1, DType::f32));
       wait(context, carried);
       EXPECT_EQ(gathered[0], 1);
       EXPECT_EQ(gathered[1], 2);
@@ -128,7 +128,7 @@ TEST(Tickets, OfCollectivesThatWereNotStartedOrAreOutstandingAreOurs) {
   world.run([&](Context &context) {
     float sum = 0;
     const auto start = [&](int collective) {
-      return allReduceStart(context, collective, {Space::window, 0}, &sum, 1, DType::f32, nullptr);
+      return allReduceStart(context, collective, {Space::window, 0}, &sum, 1, DType::f32);
     };
     EXPECT_THROW(wait(context, Ticket{}), Failure);
     EXPECT_THROW(start(16), Failure);

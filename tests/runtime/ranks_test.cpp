@@ -1,7 +1,7 @@
 // Real processes: tests/steps.py runs these suites alone and under mpirun with 2, 3 and 4 ranks.
 #include "runtime/cpu/collectives.h"
 #include "runtime/cpu/cpu_context.h"
-#include "runtime/cpu/mpi_communicator.h"
+#include "runtime/cpu/hosts_communicator.h"
 #include "runtime/cpu/mpi_platform.h"
 #include "runtime/cpu/mpi_window.h"
 #include "tests/runtime/group_program.h"
@@ -31,16 +31,14 @@ Results runCollectives(Context &context) {
   const Place operand{Space::window, 0};
   auto *values = context.at<float>(operand);
   Results results{std::vector<float>(whole), std::vector<float>(shard), std::vector<float>(whole)};
-  std::vector<float> staging(whole * context.worldSize);
   for (int round = 0; round < 3; ++round) {
     for (std::int64_t i = 0; i < whole; ++i)
       values[i] = contribution(context.rank, i);
     const Ticket gather = allGatherStart(context, 0, operand, results.gathered.data(), shard * sizeof(float));
-    const Ticket scatter =
-        reduceScatterStart(context, 1, operand, results.reduced.data(), shard, DType::f32, staging.data());
+    const Ticket scatter = reduceScatterStart(context, 1, operand, results.reduced.data(), shard, DType::f32);
     wait(context, gather);
     wait(context, scatter);
-    wait(context, allReduceStart(context, 2, operand, results.all.data(), whole, DType::f32, staging.data()));
+    wait(context, allReduceStart(context, 2, operand, results.all.data(), whole, DType::f32));
     std::fill_n(values, whole, -1.0f);
   }
   return results;
@@ -71,26 +69,60 @@ Context contextFor(CpuContext &own, Communicator &communicator, Stream &stream, 
 
 std::int64_t windowBytesFor(int ranks) { return (shard * ranks * 4 + 4095) / 4096 * 4096; }
 
-TEST(RanksTransports, PlainMpiAndSharedWindowsGiveTheSameBits) {
+/// Ways to spread the ranks over hosts: the host of each rank.
+std::vector<std::vector<int>> placements(int ranks) {
+  std::vector<std::vector<int>> result(5);
+  for (int rank = 0; rank < ranks; ++rank) {
+    result[0].push_back(rank);              // everyone alone
+    result[1].push_back(rank / 2);          // pairs
+    result[2].push_back(rank % 2);          // in turn
+    result[3].push_back(rank == 0 ? 0 : 1); // the first alone
+    result[4].push_back(rank == ranks - 1); // the last alone
+  }
+  return result;
+}
+
+/// The memory of a rank whose peers live on these hosts. Links of 4 KiB make transfers take several rounds.
+HostMemory memoryOn(const std::vector<int> &hosts, SharedWindows &windows, SharedWindows &links) {
+  const int rank = platform().rank();
+  HostMemory memory;
+  memory.hostOfRank = hosts;
+  memory.control = &windows.controlBlock();
+  memory.windows = windows.addresses();
+  memory.links = links.addresses();
+  memory.ownLink = links.own.data();
+  memory.linkBytes = links.own.bytes();
+  for (std::size_t peer = 0; peer < hosts.size(); ++peer)
+    if (hosts[peer] != hosts[static_cast<std::size_t>(rank)])
+      memory.windows[peer] = memory.links[peer] = nullptr;
+  return memory;
+}
+
+SharedWindows openWindows(std::int64_t bytes) {
+  return openSharedWindows(MPI_COMM_WORLD, (bytes + 4095) / 4096 * 4096, platform().worldSize());
+}
+
+TEST(RanksTransports, GiveTheSameBitsWhereverRanksLive) {
   const Platform &world = platform();
   const Results expected = expectedResults(world.rank(), world.worldSize());
   CommunicatorOptions options;
   options.oversubscribed = true;
   for (Stream::Mode mode : bothModes) {
     const auto stream = std::make_unique<Stream>(mode, true);
-    SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, windowBytesFor(world.worldSize()));
+    SharedWindows windows = openWindows(windowBytesFor(world.worldSize()));
     SharedCommunicator shared(world.rank(), windows.controlBlock(), windows.addresses(), options);
     CpuContext own;
     Context sharedContext = contextFor(own, shared, *stream, windows.own.data());
     EXPECT_TRUE(runCollectives(sharedContext) == expected);
-    // Also in pieces that do not divide the block.
-    for (std::int64_t pieceBytes : {MpiCommunicator::defaultPieceBytes, std::int64_t{1000}}) {
-      MpiCommunicator plain(MPI_COMM_WORLD, options, pieceBytes);
-      CpuContext plainOwn;
-      Context plainContext = contextFor(plainOwn, plain, *stream, windows.own.data());
-      EXPECT_TRUE(runCollectives(plainContext) == expected) << pieceBytes;
-    }
-    platform().barrier();
+    for (const std::vector<int> &hosts : placements(world.worldSize()))
+      for (const std::int64_t linkBytes : {4096, 1 << 20}) {
+        SharedWindows memory = openWindows(windowBytesFor(world.worldSize())), links = openWindows(linkBytes);
+        HostsCommunicator between(MPI_COMM_WORLD, memoryOn(hosts, memory, links), options);
+        CpuContext betweenOwn;
+        Context context = contextFor(betweenOwn, between, *stream, memory.own.data());
+        EXPECT_TRUE(runCollectives(context) == expected) << testing::PrintToString(hosts) << linkBytes;
+        platform().barrier();
+      }
   }
 }
 
@@ -106,7 +138,7 @@ void runGroups(GroupProgram &program, Communicator &communicator, Stream::Mode m
   platform().barrier();
 }
 
-TEST(RanksGroups, GetTheirOwnResultsOnBothTransports) {
+TEST(RanksGroups, GetTheirOwnResultsWhereverRanksLive) {
   const Platform &world = platform();
   for (bool ownReduce : {false, true}) {
     GroupProgram program(world.worldSize(), ownReduce);
@@ -115,22 +147,39 @@ TEST(RanksGroups, GetTheirOwnResultsOnBothTransports) {
     options.axes = program.axes;
     options.collectives = program.infos;
     options.whenBegun = [&](std::uint64_t sequence) { RandomPause(static_cast<unsigned>(sequence), world.rank())(); };
-    SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, (program.windowBytes() + 4095) / 4096 * 4096);
     for (Stream::Mode mode : bothModes) {
       // A control block serves one communicator, because its counters continue.
-      SharedWindows counters = openSharedWindows(MPI_COMM_WORLD, 4096);
-      SharedCommunicator shared(world.rank(), counters.controlBlock(), windows.addresses(), options);
+      SharedWindows windows = openWindows(program.windowBytes());
+      SharedCommunicator shared(world.rank(), windows.controlBlock(), windows.addresses(), options);
       runGroups(program, shared, mode, windows.own.data());
-      MpiCommunicator plain(MPI_COMM_WORLD, options);
-      runGroups(program, plain, mode, windows.own.data());
+      for (const std::vector<int> &hosts : placements(world.worldSize())) {
+        SharedWindows memory = openWindows(program.windowBytes()), links = openWindows(4096);
+        HostsCommunicator between(MPI_COMM_WORLD, memoryOn(hosts, memory, links), options);
+        runGroups(program, between, mode, memory.own.data());
+      }
     }
+  }
+}
+
+TEST(RanksTransports, RefuseALinkThatIsTooSmallForThePlacement) {
+  const int ranks = platform().worldSize();
+  if (ranks < 2)
+    GTEST_SKIP() << "one rank exchanges nothing";
+  SharedWindows windows = openWindows(4096), links = openWindows(4096);
+  HostMemory memory = memoryOn(placements(ranks)[0], windows, links);
+  memory.linkBytes = 256;
+  try {
+    HostsCommunicator(MPI_COMM_WORLD, std::move(memory), {});
+    ADD_FAILURE() << "no failure";
+  } catch (const Failure &failure) {
+    EXPECT_EQ(failure.code, ExitCode::incompatible);
   }
 }
 
 TEST(RanksTransports, WindowsInADirectoryWorkToo) {
   const Platform &world = platform();
   setenv("FSDPC_WINDOW_DIRECTORY", testing::TempDir().c_str(), 1);
-  SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, 4096);
+  SharedWindows windows = openSharedWindows(MPI_COMM_WORLD, 4096, 1);
   unsetenv("FSDPC_WINDOW_DIRECTORY");
   windows.own.data()[4095] = static_cast<std::byte>(world.rank() + 1);
   platform().barrier();
@@ -142,7 +191,7 @@ TEST(RanksTransports, WindowsInADirectoryWorkToo) {
 TEST(RanksTransports, AStoreWithoutRoomFailsOnEveryRank) {
   setenv("FSDPC_WINDOW_DIRECTORY", "/proc/no/such/place", 1);
   try {
-    openSharedWindows(MPI_COMM_WORLD, 4096);
+    openSharedWindows(MPI_COMM_WORLD, 4096, 1);
     ADD_FAILURE() << "no failure";
   } catch (const Failure &failure) {
     EXPECT_EQ(failure.code, ExitCode::memory);
@@ -165,7 +214,7 @@ TEST(RanksTransports, AFailureOfOneRankIsThrownOnAll) {
   }
 }
 
-TEST(RanksTransports, ATimeOutOnPlainMpiNamesTheMissingRank) {
+TEST(RanksTransports, ATimeOutBetweenHostsNamesTheMissingRank) {
   const Platform &world = platform();
   if (world.worldSize() == 1)
     GTEST_SKIP() << "nobody can be missing";
@@ -173,44 +222,50 @@ TEST(RanksTransports, ATimeOutOnPlainMpiNamesTheMissingRank) {
   options.oversubscribed = true;
   options.timeoutSeconds = 0.3;
   options.graceSeconds = 0.3;
-  std::vector<std::byte> window(64);
   // The operations that time out stay in MPI forever. A separate communicator isolates them from others.
-  MpiCommunicator &plain = *new MpiCommunicator(MPI_COMM_WORLD, options);
-  const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
-  CpuContext own;
-  Context context = contextFor(own, plain, *stream, window.data());
-  if (world.rank() != 0) {
-    float sum;
-    std::vector<float> staging(world.worldSize());
-    try {
-      wait(context, allReduceStart(context, 0, {Space::window, 0}, &sum, 1, DType::f32, staging.data()));
-      ADD_FAILURE() << "no time-out";
-    } catch (const Failure &failure) {
-      EXPECT_EQ(failure.code, ExitCode::timeout);
-      EXPECT_EQ(failure.details, "seq=1 op=all_reduce missing=0");
+  auto &windows = *new SharedWindows(openWindows(4096)), &links = *new SharedWindows(openWindows(4096));
+  for (const std::vector<int> &hosts : placements(world.worldSize())) {
+    if (std::count(hosts.begin(), hosts.end(), hosts[0]) == world.worldSize())
+      continue;
+    auto &counters = *new SharedWindows(openWindows(4096));
+    HostMemory memory = memoryOn(hosts, windows, links);
+    memory.control = &counters.controlBlock();
+    auto &between = *new HostsCommunicator(MPI_COMM_WORLD, std::move(memory), options);
+    const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
+    CpuContext own;
+    Context context = contextFor(own, between, *stream, windows.own.data());
+    if (world.rank() != 0) {
+      float sum;
+      try {
+        wait(context, allReduceStart(context, 0, {Space::window, 0}, &sum, 1, DType::f32));
+        ADD_FAILURE() << "no time-out";
+      } catch (const Failure &failure) {
+        EXPECT_EQ(failure.code, ExitCode::timeout);
+        EXPECT_EQ(failure.details, "seq=1 op=all_reduce missing=0") << testing::PrintToString(hosts);
+      }
     }
+    platform().barrier();
   }
-  platform().barrier();
 }
 
-TEST(RanksTransports, OnPlainMpiRanksThatComeToDifferentCollectivesSaySo) {
+TEST(RanksTransports, RanksOfSeveralHostsThatComeToDifferentCollectivesSaySo) {
   const Platform &world = platform();
+  const int last = world.worldSize() - 1;
   CommunicatorOptions options;
   options.oversubscribed = true;
-  MpiCommunicator plain(MPI_COMM_WORLD, options);
+  SharedWindows windows = openWindows(4096), links = openWindows(4096);
+  HostsCommunicator between(MPI_COMM_WORLD, memoryOn(placements(world.worldSize())[0], windows, links), options);
   const auto stream = std::make_unique<Stream>(Stream::Mode::inlined, true);
-  std::vector<std::byte> window(64);
   CpuContext own;
-  Context context = contextFor(own, plain, *stream, window.data());
+  Context context = contextFor(own, between, *stream, windows.own.data());
   std::vector<std::byte> all(static_cast<std::size_t>(4 * world.worldSize()));
   try {
-    const int collective = world.rank() == world.worldSize() - 1 ? 3 : 5;
-    wait(context, allGatherStart(context, collective, {Space::window, 0}, all.data(), 4));
+    wait(context, allGatherStart(context, world.rank() == last ? 3 : 5, {Space::window, 0}, all.data(), 4));
     EXPECT_EQ(world.worldSize(), 1) << "went on";
   } catch (const Failure &failure) {
     EXPECT_EQ(failure.code, ExitCode::disagreement);
-    const int other = world.rank() == world.worldSize() - 1 ? 0 : world.worldSize() - 1;
-    EXPECT_EQ(failure.details, "seq=1 op=all_gather other=" + std::to_string(other) + " other_op=another_collective");
+    EXPECT_EQ(failure.details, "seq=1 op=all_gather other=" + std::to_string(world.rank() == last ? 0 : last) +
+                                   " other_op=another_collective");
   }
   platform().barrier();
 }

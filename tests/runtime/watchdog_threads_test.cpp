@@ -33,7 +33,7 @@ TEST(Watchdog, LooksWhileItsRankWorksAndLeavesARunAloneThatGetsOn) {
       mine.setStep(step);
       mine.enter(step % 2 == 0 ? Phase::evaluation : Phase::step);
       looked = mine.line().aliveNanoseconds > attached;
-      wait(context, allReduceStart(context, 0, {Space::window, 0}, &all, 1, DType::f32, nullptr));
+      wait(context, allReduceStart(context, 0, {Space::window, 0}, &all, 1, DType::f32));
       EXPECT_EQ(mine.trace().waitingFor(), 0u);
     }
     EXPECT_EQ(mine.lineOf(1 - context.rank)->arrivals, mine.line().arrivals);

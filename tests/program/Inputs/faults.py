@@ -5,6 +5,7 @@
     faults.py stop_before_start PROGRAM RANKS VICTIM BATCH          ... before it has joined the others
     faults.py kill_rank PROGRAM RANKS VICTIM BATCH [option...]      kill -9 of a rank: the launcher's status, 128 + 9
     faults.py kill_launcher PROGRAM RANKS BATCH                     kill -9 of mpirun, one of its ranks stopped
+    faults.py cut_link PROGRAM RANKS BATCH [option...]              inside cluster/hosts.sh 2: a network that is cut
     faults.py suspend_job PROGRAM RANKS BATCH                       all ranks stopped for longer than the limit: continues
 
 Each rank is found by its working folder, WORK = PROGRAM.<scenario>, which also shows whether one is left over. Time limits
@@ -29,13 +30,13 @@ def until(condition, what):
 
 
 class Job:
-    def __init__(self, scenario, program, ranks, batch, *options, wrapper=()):
+    def __init__(self, scenario, program, ranks, batch, *options, wrapper=(), launch=()):
         self.program, self.ranks = pathlib.Path(program).resolve() / "train", ranks
         self.work = pathlib.Path(f"{program}.{scenario}").absolute()
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         self.log, self.output = self.work / "log.jsonl", self.work / "output.txt"
-        command = ["mpirun", "-n", str(ranks), *wrapper, str(self.program), "--batch", str(pathlib.Path(batch).resolve()), "--steps", "1000000000",
+        command = ["mpirun", "-n", str(ranks), *launch, *wrapper, str(self.program), "--batch", str(pathlib.Path(batch).resolve()), "--steps", "1000000000",
                    "--log", str(self.log), "--log_freq", "20", "--progress", "none",
                    "--train_timeout_seconds", str(LIMIT_SECONDS), *options]
         with open(self.output, "w") as output:
@@ -166,6 +167,22 @@ def kill_launcher(program, ranks, batch):
         os.kill(launcher, signal.SIGKILL)
         job.require_nothing_left()
         job.await_end()
+    finally:
+        job.destroy()
+
+
+def cut_link(program, ranks, batch, *options):
+    """Half of the ranks live on either side. Those of host1 can tell nobody, but have to end by themselves."""
+    hosts = os.environ["FSDPC_HOSTS"]
+    job = Job("cut_link", program, ranks, batch, *options, launch=["--host", f"host0:{ranks // 2},host1:{ranks // 2}"])
+    try:
+        job.await_steps()
+        subprocess.run([hosts + "/link", "host1", "down"], check=True)
+        status = job.await_end()
+        require(status == 128 + signal.SIGKILL, f"status {status}:\n{job.text()}")  # of mpirun, which waits for host1 forever
+        (closing,) = closing_lines(job.text())
+        require(closing["exit"] == "6" and closing["rank"] == "0" and closing["missing"] == str(ranks // 2), f"{closing}")
+        job.require_nothing_left()
     finally:
         job.destroy()
 
