@@ -284,7 +284,7 @@ def weights_kept_for(bench, tally, namespace, disk, keep):
     """The weights at the end have their space from the start on: the disk is full by then, and they are saved. If it is too small,
     the run does not begin."""
     # dd ends when there is no space left. If it ends otherwise, the disk was not full, and this tests nothing.
-    fill = f'until grep -qs "step" {disk}/log; do sleep 0.01; done; ' \
+    fill = f'until grep -qs "\\"step\\":" {disk}/log; do sleep 0.01; done; ' \
            f'if LC_ALL=C dd if=/dev/zero bs=512 of={disk}/fill 2> {keep}/dd; then exit 3; fi; grep -q "No space left" {keep}/dd || exit 3'
     for size, status in ((200 << 10, 0), (len(bench.whole) // 2, 8)):
         bench.clear("kept")
