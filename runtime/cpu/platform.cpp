@@ -26,7 +26,7 @@ namespace {
 constexpr std::int64_t pieceBytes = std::int64_t{1} << 30;
 
 /// How long the launcher may take to end the other ranks.
-constexpr unsigned launcherGraceSeconds = 5;
+constexpr unsigned launcherGraceSeconds = 10;
 
 int sizeOf(MPI_Comm communicator) {
   int size;
@@ -169,12 +169,16 @@ void MpiPlatform::mapArenas(const ProgramInfo &program) {
     privateArena_ = Arena::mapPrivate(privateBytes);
     hostArena_ = Arena::mapPrivate(arenaBytes(program, Space::host));
   });
-  if (worldSize_ == 1)
-    privateWindow_ = Arena::mapPrivate(windowBytes);
-  else
-    sharedWindows_ = openSharedWindows(sharing_, windowBytes, worldSize_);
-  if (hosts_ > 1)
-    links_ = openSharedWindows(sharing_, linkBytes, 0);
+  attemptTogether(world_, [&] {
+    if (worldSize_ == 1)
+      privateWindow_ = Arena::mapPrivate(windowBytes);
+    else
+      sharedWindows_ = openSharedWindows(sharing_, windowBytes, worldSize_);
+  });
+  attemptTogether(world_, [&] {
+    if (hosts_ > 1)
+      links_ = openSharedWindows(sharing_, linkBytes, 0);
+  });
   Arena &window = sharedWindows_ ? sharedWindows_->own : privateWindow_;
 #if defined(FSDPC_TEST_BUILD)
   privateArena_.fillPattern();
@@ -344,8 +348,7 @@ OutsidePlan MpiPlatform::outsidePlan() const {
 void MpiPlatform::abort(int exitCode) {
   if (sharedWindows_)
     sharedWindows_->controlBlock().endRun(rank_, exitCode);
-  // SIGTERM would do in most cases, but crashes an mpirun that is already ending the run.
-  if (hosts_ > 1)
+  if (sizeOf(host_) < worldSize_)
     killLauncherAfter(launcherGraceSeconds);
   MPI_Abort(MPI_COMM_WORLD, exitCode);
   _exit(exitCode);
