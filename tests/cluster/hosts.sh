@@ -48,4 +48,4 @@ LINK
 chmod +x "$FSDPC_HOSTS/agent" "$FSDPC_HOSTS/link"
 
 export OMPI_MCA_plm_rsh_agent=$FSDPC_HOSTS/agent
-nsenter -t "$(<"$FSDPC_HOSTS/host0")" -n -m -u -i "$@"
+nsenter -t "$(<"$FSDPC_HOSTS/host0")" -n -m -u -i --wd "$@"

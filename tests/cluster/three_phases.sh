@@ -18,7 +18,7 @@ mpirun -n 4 of_4/train "${data[@]}" --steps 60 --log whole.jsonl --save_model wh
 cat >lose_a_host.sh <<'PHASE'
 mpirun --host host0:2,host1:2 -n 4 of_4/train "$@" --steps 60 --log one.jsonl --train_timeout_seconds 5 \
   --checkpoint_folder saved --checkpoint_interval 5 --init_timeout_seconds 60 &
-until [ "$(ls -d saved/step-* 2>/dev/null | wc -l)" -ge 4 ]; do sleep 0.05; done
+until ls saved 2>/dev/null | grep -Eq 'step-0+(15|20|25)$'; do sleep 0.02; done
 "$FSDPC_HOSTS/link" host1 down
 network=$(readlink "/proc/$(cat "$FSDPC_HOSTS/host1")/ns/net")
 for process in /proc/[0-9]*; do
