@@ -1,6 +1,6 @@
 #!/bin/bash
 # Several hosts on one machine, without root: each has its own user, network, UTS, mount and IPC namespace, a name (host0,
-# host1, ...) and an address on a bridge that joins them. All processes end with the command.
+# host1, ...), shared memory, and an address on a bridge that joins them. All processes end with the command.
 #
 #   tests/cluster/hosts.sh N COMMAND...      runs COMMAND on host0; its exit status
 #
@@ -33,7 +33,7 @@ for ((i = 0; i < count; i++)); do
   ip link add "port$i" type veth peer name eth0 netns "$process"
   ip link set "port$i" master bridge0 up
   nsenter -t "$process" -n -m -u -i bash -c "hostname host$i && ip link set lo up && ip addr add 10.77.0.$((i + 1))/24 dev eth0 &&
-    ip link set eth0 up && mount --bind '$FSDPC_HOSTS/names' /etc/hosts"
+    ip link set eth0 up && mount --bind '$FSDPC_HOSTS/names' /etc/hosts && mount -t tmpfs shm /dev/shm"
 done
 
 cat >"$FSDPC_HOSTS/agent" <<'AGENT'
