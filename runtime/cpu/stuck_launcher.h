@@ -4,9 +4,9 @@
 
 namespace fsdpc::rt {
 
-/// Kills the parent of this process (SIGTERM crashes an mpirun that is already ending a run), if it is Open MPI's launcher
-/// and still runs after `seconds`. Returns at once; a
-/// small process of its own waits, which holds no file of this one. Called when this process ends the run.
+/// Kills the parent of this process (SIGTERM crashes an mpirun that is already ending a run), if it is Open MPI's
+/// launcher and still runs after `seconds`. Returns at once; a small process of its own waits, which holds no file of
+/// this one. Called when this process ends the run.
 void killLauncherAfter(unsigned seconds);
 
 } // namespace fsdpc::rt
