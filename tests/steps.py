@@ -65,7 +65,6 @@ def build():
 SKIPS = {
     "KernelsMatmul.ScratchThatIsTooSmallIsAFailureNotAnOverrun": "oneDNN needs no scratch for the product on some processors",
     "RanksTransports.ATimeOutBetweenHostsNamesTheMissingRank": "on one rank nobody can be missing; it runs on 2, 3 and 4",
-    "RanksTransports.RefuseALinkThatIsTooSmallForThePlacement": "one rank exchanges nothing; it runs on 2, 3 and 4",
     "WindowStore.TooLittleRoomIsExitCode9BeforeAnyPageIsTouched": "it needs a /dev/shm that has a limit",
     "HostMemory.ProportionalSetSizeGrowsWithTouchedPages": "some kernels do not tell the proportional set size",
 }

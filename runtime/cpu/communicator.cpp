@@ -42,6 +42,12 @@ const char *nameOf(CollectiveOp op) {
   return "";
 }
 
+int channelsOf(std::span<const CollectiveInfo> collectives) {
+  return std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; })
+             ? 2
+             : 1;
+}
+
 Communicator::Communicator(int rank, int worldSize, CommunicatorOptions options)
     : rank_(rank), worldSize_(worldSize), options_(std::move(options)),
       outstanding_(std::max(options_.collectives.size(), unlistedCollectives)) {

@@ -54,6 +54,9 @@ enum class CollectiveOp : std::uint8_t { allGather, reduceScatter, allReduce };
 /// As in plan.json: "all_gather", "reduce_scatter", "all_reduce".
 const char *nameOf(CollectiveOp op);
 
+/// How many channels these collectives use; all of them use the first.
+int channelsOf(std::span<const CollectiveInfo> collectives);
+
 /// The ranks among which a collective runs: `stride` apart, numbered in rank order.
 struct RankGroup {
   int first = 0;

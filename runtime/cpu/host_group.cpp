@@ -8,9 +8,12 @@ namespace fsdpc::rt {
 HostGroup::HostGroup(const RankGroup &group, const std::vector<int> &hostOfRank) : ownMember_(group.member) {
   place(group, hostOfRank);
   pair();
-  int subtrees = 0;
-  for (const Host &host : hosts_)
-    subtrees += static_cast<int>(host.subtrees.size());
+  for (int host = 0; host < hosts(); ++host)
+    for (const Subtree &members : subtreesOf(host))
+      subtrees_.push_back({members, host});
+  std::sort(subtrees_.begin(), subtrees_.end(),
+            [](const HostSubtree &a, const HostSubtree &b) { return a.members.first < b.members.first; });
+  const int subtrees = static_cast<int>(subtrees_.size());
   for (const Host &host : hosts_) {
     const int own = static_cast<int>(host.subtrees.size());
     maxSubtreesOfAHost_ = std::max(maxSubtreesOfAHost_, own);

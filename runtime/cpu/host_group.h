@@ -14,6 +14,12 @@
 
 namespace fsdpc::rt {
 
+/// What one host can add alone of a sum over the group.
+struct HostSubtree {
+  Subtree members;
+  int host = 0;
+};
+
 class HostGroup {
 public:
   /// `hostOfRank`: any number per host, indexed by rank.
@@ -27,7 +33,9 @@ public:
   /// In ascending order.
   std::span<const int> membersOf(int host) const { return hosts_[static_cast<std::size_t>(host)].members; }
   int leaderOf(int host) const { return membersOf(host).front(); }
-  /// What the host can add alone of a sum over the group.
+  bool isAlone() const { return membersOf(ownHost()).size() == 1; }
+  /// Of all hosts, by their first member.
+  std::span<const HostSubtree> subtrees() const { return subtrees_; }
   std::span<const Subtree> subtreesOf(int host) const { return hosts_[static_cast<std::size_t>(host)].subtrees; }
 
   /// The member of `host` that receives blocks of `owner` for its host, and sends its host's part of them to `owner`.
@@ -58,6 +66,7 @@ private:
   void pair();
 
   int ownMember_;
+  std::vector<HostSubtree> subtrees_;
   std::vector<Host> hosts_;
   std::vector<int> hostOf_;
   std::vector<int> positionOf_; ///< among the members of the same host

@@ -48,6 +48,7 @@ public:
   ~HostsCommunicator() override;
 
 private:
+  static constexpr std::int64_t cacheLineBytes = 64;
   /// The MPI handles of one group on one channel. Ranks in `members` are positions in the group.
   struct Handles {
     MPI_Comm members = MPI_COMM_NULL;
@@ -65,7 +66,9 @@ private:
   /// The slice of each owner in a buffer that all members have.
   struct Slices;
 
-  bool isHere(int peer) const override { return here_[static_cast<std::size_t>(peer)]; }
+  bool isHere(int peer) const override {
+    return memory_.hostOfRank[static_cast<std::size_t>(peer)] == memory_.hostOfRank[static_cast<std::size_t>(rank())];
+  }
   void awaitOtherHosts(const CollectiveRequest &request) override;
   void transfer(const CollectiveRequest &request) override;
   void lookAround(Mark mark, const CollectiveRequest &request, Clock::time_point since) const override;
@@ -127,7 +130,6 @@ private:
   [[noreturn]] void failLate(const CollectiveRequest &request) const;
 
   HostMemory memory_;
-  std::vector<bool> here_;
   std::vector<HostGroup> hostGroups_; ///< like Communicator::groups()
   std::int64_t halfBytes_ = 0;
   std::array<ChannelState, channelCount> channels_;

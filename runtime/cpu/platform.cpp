@@ -34,12 +34,6 @@ int sizeOf(MPI_Comm communicator) {
   return size;
 }
 
-int channelsOf(std::span<const CollectiveInfo> collectives) {
-  return std::any_of(collectives.begin(), collectives.end(), [](const auto &c) { return c.channel == Channel::reduce; })
-             ? 2
-             : 1;
-}
-
 std::int64_t usedBytes(const ProgramInfo &program, Space space) {
   for (const ArenaInfo &arena : program.arenas)
     if (arena.space == space)
