@@ -73,7 +73,7 @@ def killed_at_random(bench, full):
             continue
         os.kill(victim, signal.SIGKILL)
         ended = bench.finish(process)
-        fault, lost = (None, 0) if ended.status in (137, 0) else (f"ended with {ended.status}: {ended.output[-300:]}", 0)
+        fault, lost = (None, 0) if ended.status in (137, 0) or ended.launcher_hangs else (f"ended with {ended.status}: {ended.output[-300:]}", 0)
         if fault is None:
             fault, lost = bench.recover("random")
         tally.add(f"trial {trial}", fault, lost)
@@ -98,7 +98,7 @@ def killed_while_resuming(bench, full):
         if victim in bench.ranks():
             os.kill(bench.ranks()[victim], signal.SIGKILL)
         ended = bench.finish(process)
-        fault = None if ended.status == 137 else f"ended with {ended.status}: {ended.output[-300:]}"
+        fault = None if ended.status == 137 or ended.launcher_hangs else f"ended with {ended.status}: {ended.output[-300:]}"
         left = bench.orphans()
         intact = subprocess.run([bench.fsdpc, "checkpoint", "verify", bench.folder / "resuming"], capture_output=True, text=True)
         if fault is None and (left or intact.returncode != 0):
