@@ -13,6 +13,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &eliminateCommon,
       &recognizePatterns, // norms, GELU, SiLU, rotary, attention: before autodiff
       &canonicalize,
+      &eliminateCommon, // what each layer's attention made of the same mask
       &eliminateDead,
       &initializeParameters, // initial values of parameters without values
       // from here on passes use options and the target: firstPassOfAPlan

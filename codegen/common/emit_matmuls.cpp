@@ -96,7 +96,12 @@ std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
     int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
     fields.text("maskStrides", cppList(broadcastStridesOf(mask->type().shape(), scores)));
   }
-  return fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).str();
+  fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).number("window", attributes.window, 0);
+  if (std::isfinite(attributes.hidden))
+    fields.text("hidden", cppLiteral(DType::f32, attributes.hidden)).flag("masksHidden", attributes.masksHidden);
+  if (attributes.softcap > 0)
+    fields.text("softcap", cppLiteral(DType::f32, attributes.softcap));
+  return fields.str();
 }
 
 /// `q`: the position of operand q; k and v follow it.

@@ -59,6 +59,10 @@ std::optional<std::string> cudnnRefuses(const Node &attention) {
     return "heads are " + std::to_string(dims.width) + " wide, cuDNN's multiples of 8 up to 128";
   if (dims.batch == 0 || dims.heads == 0 || dims.width == 0 || dims.queries < 2 || dims.keys < 2)
     return "it is of less than two queries or keys";
+  if (attributes.softcap > 0)
+    return "its scores are capped";
+  if (attributes.window > 0)
+    return "its queries see a window of keys";
   if (attributes.causal && dims.queries != dims.keys)
     return "it is causal with " + std::to_string(dims.queries) + " queries and " + std::to_string(dims.keys) + " keys";
   if (!(attributes.scale > 0))

@@ -6,6 +6,7 @@
 #include "frontend/onnx/translate/fold.h"
 #include "frontend/onnx/translate/node_translation.h"
 #include "frontend/onnx/translate/table.h"
+#include "ir/eval/known_value.h"
 #include "ir/reserved_names.h"
 #include "llvm/ADT/StringExtras.h"
 

@@ -69,6 +69,10 @@ llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, un
                            "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
   if (!std::isfinite(attributes.scale))
     return constraintError(info.name, "C7", "scale is finite but is " + doubleText(attributes.scale));
+  if (attributes.window < 0 || !(attributes.hidden < 0) || !(attributes.softcap >= 0))
+    return constraintError(info.name, "C7",
+                           "window and softcap are not negative and hidden is: " + llvm::Twine(attributes.window) +
+                               ", " + doubleText(attributes.softcap) + " and " + doubleText(attributes.hidden));
   return llvm::Error::success();
 }
 
@@ -117,16 +121,32 @@ public:
       maskStrides = broadcastStrides(mask->type.shape(), dims.scores());
   }
 
-  /// scale * q.k + mask of query i with every key. -inf where the causal rule hides the key.
-  std::vector<double> row(int64_t b, int64_t h, int64_t i) const {
+  /// scale * q.k, capped, + mask of query i with every key, + hidden where causal and window hide the key. `slopes`:
+  /// the derivatives of the caps.
+  std::vector<double> row(int64_t b, int64_t h, int64_t i, std::vector<double> *slopes = nullptr) const {
     std::vector<double> scores(dims.keys, -infinity);
+    if (slopes)
+      slopes->assign(dims.keys, 1);
     const double *query = q.values.data() + dims.queryAt(b, h, i);
-    for (int64_t j = 0; j < (attributes.causal ? std::min(i + 1, dims.keys) : dims.keys); ++j) {
+    const VisibleKeys visible(attributes, i, dims.keys);
+    for (int64_t j = 0; j < dims.keys; ++j) {
+      const bool isHidden = !visible.contains(j);
+      if (isHidden && attributes.hidden == -infinity)
+        continue;
       const double *key = k.values.data() + dims.keyAt(b, h, j);
       double dot = 0;
       for (int64_t d = 0; d < dims.width; ++d)
         dot += query[d] * key[d];
-      scores[j] = attributes.scale * dot + (mask ? mask->values[flatIndex(Shape{b, h, i, j}, maskStrides)] : 0);
+      double score = attributes.scale * dot;
+      if (attributes.softcap > 0) {
+        const double bounded = std::tanh(score / attributes.softcap);
+        score = attributes.softcap * bounded;
+        if (slopes)
+          (*slopes)[j] = 1 - bounded * bounded;
+      }
+      if (mask && (!isHidden || attributes.masksHidden))
+        score += mask->values[flatIndex(Shape{b, h, i, j}, maskStrides)];
+      scores[j] = isHidden ? score + attributes.hidden : score;
     }
     return scores;
   }
@@ -196,14 +216,15 @@ void evaluateAttentionGrad(EvaluateContext &context) {
   Scores scores(q, k, mask, attributes);
   const Dims &dims = scores.dims;
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    std::vector<double> p = scores.row(b, h, i);
+    std::vector<double> slopes, p = scores.row(b, h, i, &slopes);
     takeSoftmax(p);
     const int64_t query = dims.queryAt(b, h, i);
     const double *cotangent = context.operands[0]->values.data() + query;
     const double subtracted = dot(cotangent, context.operands[4]->values.data() + query, dims.width);
     for (int64_t j = 0; j < dims.keys; ++j) {
       const int64_t key = dims.keyAt(b, h, j);
-      const double ds = p[j] * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * attributes.scale;
+      const double ds =
+          p[j] * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * slopes[j] * attributes.scale;
       for (int64_t d = 0; d < dims.width; ++d) {
         context.results[0].values[query + d] += ds * k.values[key + d];
         context.results[1].values[key + d] += ds * q.values[query + d];
@@ -231,14 +252,28 @@ void differentiateAttention(VjpContext &context) {
       context.operandCotangents[i] = gradient->result(i);
 }
 
-/// The cost of `matmuls` matmuls [Sq, D] x [D, Sk] per head and the exponentials between them. The causal rule leaves
-/// about half.
+/// The part of all scores that causal and window leave visible.
+double visibleShare(const Dims &dims, const AttentionAttributes &attributes) {
+  const auto queries = static_cast<double>(dims.queries), keys = static_cast<double>(dims.keys);
+  if (queries == 0 || keys == 0)
+    return 1;
+  double share = attributes.causal ? 0.5 : 1;
+  if (attributes.window > 0) {
+    const double window = std::min(static_cast<double>(attributes.window), keys);
+    // A band of this width on each side of the diagonal, less the corners that lie outside.
+    const double side = window * (queries - window / 2) / (queries * keys);
+    share = std::min(share, std::max(side, 0.0) * (attributes.causal ? 1 : 2));
+  }
+  return share;
+}
+
+/// The cost of `matmuls` matmuls [Sq, D] x [D, Sk] per head and the exponentials between them, of visible keys only.
 Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   const auto &attributes = node.get<AttentionAttributes>();
   Dims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
   auto scores = static_cast<double>(*checkedElements(dims.scores()));
   double perScore = 2 * matmuls * static_cast<double>(dims.width) + 5;
-  return costWithFlops(node, scores * perScore * (attributes.causal ? 0.5 : 1));
+  return costWithFlops(node, scores * perScore * visibleShare(dims, attributes));
 }
 
 // ---- position of the batch
@@ -282,12 +317,15 @@ const OpInfo attentionInfo = {
     .doc =
         "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
         "head h of q reads head h / (heads of q / heads of k) of k and v: grouped queries where k has fewer; causal: "
-        "query i sees keys 0 to i; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative "
+        "query i sees keys 0 to i; window w: it sees keys less than w away; hidden is added to the scores of the keys "
+        "that these two hide in place of the mask, or with masks_hidden beside it; softcap c: scale * q k^T is c * "
+        "tanh of its c-th part first; lse f32[B,H,Sq] = log of "
+        "the sum of the exponentials, kept for the derivative "
         "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. library: "
         "computed by the target's library, which changes no meaning. (C1) q "
         "and k have rank 4. (C2) k and v have one type. (C3) q is float and differs from k at most in its sequence "
         "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) mask "
-        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite.",
+        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite, window and softcap not negative, hidden negative.",
     .operandNames = attentionNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,
@@ -315,6 +353,15 @@ const OpInfo attentionGradInfo = {
     .stages = everyStage,
     .batch = losesBatch,
 };
+
+VisibleKeys::VisibleKeys(const AttentionAttributes &attributes, int64_t query, int64_t keys) : first(0), end(keys) {
+  if (attributes.window > 0) {
+    first = std::max(query - attributes.window, int64_t{-1}) + 1;
+    end = attributes.window > keys - query ? end : query + attributes.window;
+  }
+  if (attributes.causal)
+    end = std::min(end, query + 1);
+}
 
 bool isAttention(const Node &node) { return node.op() == Op::attention || node.op() == Op::attentionGrad; }
 

@@ -4,6 +4,8 @@
 
 #include "ir/attributes.h"
 
+#include <limits>
+
 namespace fsdpc {
 
 /// cast
@@ -267,12 +269,22 @@ struct BatchSumAttributes {
 /// which serves a group of adjacent heads of q. mask is additive and broadcasts to [B, H, Sq, Sk].
 struct AttentionAttributes {
   double scale = 1;
-  bool causal = false;        ///< key j is visible to query i when j <= i
+  bool causal = false; ///< key j is visible to query i only if j <= i
+  int64_t window = 0;  ///< > 0: key j is visible to query i only if |i - j| < window
+  /// Added to the scores of keys that `causal` and `window` hide, in place of the mask. A finite number differs from
+  /// -inf for a query all of whose other keys are hidden by the mask: it then weights the keys hidden here like those.
+  double hidden = -std::numeric_limits<double>::infinity();
+  bool masksHidden = false;   ///< the mask is added to their scores too
+  double softcap = 0;         ///< > 0: scores are softcap * tanh(scale * q.k / softcap), before anything is added
   bool sequenceFirst = false; ///< layout of q, k, v and the output
   bool byLibrary = false;     ///< computed by the target's library instead of our kernel, with the same meaning
   void fields(AttributeVisitor &v) {
     v.field("scale", scale);
     v.field("causal", causal);
+    v.field("window", window);
+    v.field("hidden", hidden);
+    v.field("masks_hidden", masksHidden);
+    v.field("softcap", softcap);
     v.field("sequence_first", sequenceFirst);
     v.field("library", byLibrary);
   }

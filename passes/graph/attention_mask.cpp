@@ -11,68 +11,32 @@ namespace {
 
 // Exporters write -10000, the lowest float or -infinity.
 constexpr double hidingNumber = -9999;
-
-enum class Visibility : uint8_t { visible, hidden, graded };
-
-Visibility visibilityOf(double element, ScoreMask::Kind kind) {
-  if (kind == ScoreMask::Kind::visibleIfTrue || kind == ScoreMask::Kind::hiddenIfTrue)
-    return (element != 0) == (kind == ScoreMask::Kind::visibleIfTrue) ? Visibility::visible : Visibility::hidden;
-  double added = kind == ScoreMask::Kind::subtracted ? -element : element;
-  if (added == 0)
-    return Visibility::visible;
-  return isHiding(added) ? Visibility::hidden : Visibility::graded;
-}
-
-/// The data are consecutive `rows` x `columns` matrices.
-MaskClass classify(const Dense &dense, int64_t elements, int64_t rows, int64_t columns, ScoreMask::Kind kind) {
-  if (dense.storedElements() == 1 && elements > 0)
-    return visibilityOf(dense.at(0), kind) == Visibility::visible ? MaskClass::hidesNothing : MaskClass::other;
-  bool hidesNothing = true, isCausal = true;
-  for (int64_t i = 0; i < elements && (hidesNothing || isCausal); ++i) {
-    Visibility visibility = visibilityOf(dense.at(i), kind);
-    int64_t query = i / columns % rows, key = i % columns;
-    hidesNothing &= visibility == Visibility::visible;
-    isCausal &= visibility == (key <= query ? Visibility::visible : Visibility::hidden);
-  }
-  return hidesNothing ? MaskClass::hidesNothing : isCausal ? MaskClass::causal : MaskClass::other;
-}
+// Of a sum that is one mask.
+constexpr int mostTerms = 16;
 
 int64_t dimFromEnd(const Type &type, int64_t fromEnd) { return type.rank() < fromEnd ? 1 : type.dim(-fromEnd); }
 
+Shape commonShape(const Type &a, const Type &b) {
+  Shape shape;
+  for (int64_t fromEnd = std::max(a.rank(), b.rank()); fromEnd > 0; --fromEnd)
+    shape.push_back(std::max(dimFromEnd(a, fromEnd), dimFromEnd(b, fromEnd)));
+  return shape;
+}
+
 /// Zero or a hiding value, selected by the condition.
 Value *selectAdditive(const ScoreMask &mask, Value *condition, Builder &builder) {
-  // Scores plus the lowest float is the lowest float: exactly the result of selecting a finite fill in a row that is
-  // all hidden.
-  double hidden = std::isinf(mask.fill) ? mask.fill : std::numeric_limits<float>::lowest();
   Type type = condition->type().withDType(DType::f32);
-  Value *zero = builder.constant(type, 0), *fill = builder.constant(type, hidden);
+  Value *zero = builder.constant(type, 0), *fill = builder.constant(type, mask.hidden());
   bool isVisible = mask.kind == ScoreMask::Kind::visibleIfTrue;
   return builder.select(condition, isVisible ? zero : fill, isVisible ? fill : zero);
 }
 
-} // namespace
-
-bool isHiding(double number) { return number <= hidingNumber; }
-
-MaskClass MaskClasses::of(const ScoreMask &mask) {
-  const Value *source = belowBroadcasts(mask.value);
-  const Dense *dense = constantOf(source);
-  if (!dense)
-    return MaskClass::other;
-  const Type &type = source->type();
-  int64_t rows = dimFromEnd(type, 2), columns = dimFromEnd(type, 1);
-  auto [entry, isNew] = known.try_emplace({source, static_cast<int>(mask.kind)}, MaskClass::other);
-  if (isNew)
-    entry->second = classify(*dense, type.elements(), rows, columns, mask.kind);
-  bool isFull = rows == mask.scores[mask.scores.size() - 2] && columns == mask.scores.back();
-  return entry->second == MaskClass::causal && !isFull ? MaskClass::other : entry->second;
-}
-
+/// The mask in additive form, its leading axes regrouped to `leading`.
 Value *additiveMask(const ScoreMask &mask, llvm::ArrayRef<int64_t> leading, Builder &builder) {
   Value *value = belowBroadcasts(mask.value);
   if (mask.kind == ScoreMask::Kind::subtracted)
     value = builder.unary(Op::neg, value);
-  else if (mask.kind != ScoreMask::Kind::added)
+  else if (mask.selects())
     value = selectAdditive(mask, value, builder);
   llvm::ArrayRef<int64_t> scoresLeading = llvm::ArrayRef<int64_t>(mask.scores).drop_back(2);
   if (scoresLeading == leading || value->type().rank() <= 2)
@@ -89,6 +53,170 @@ Value *additiveMask(const ScoreMask &mask, llvm::ArrayRef<int64_t> leading, Buil
   }
   llvm::append_range(regrouped, matrix);
   return builder.reshape(value, regrouped);
+}
+
+/// The sum of both, each broadcast to the common shape.
+Value *addMasks(Value *a, Value *b, Builder &builder) {
+  Shape shape = commonShape(a->type(), b->type());
+  return builder.add(builder.broadcast(a, shape), builder.broadcast(b, shape));
+}
+
+bool isSmall(const Value *mask) {
+  const Type &type = belowBroadcasts(mask)->type();
+  return dimFromEnd(type, 1) == 1 || dimFromEnd(type, 2) == 1;
+}
+
+/// All factors at once; null if that would take the shape of the scores.
+Value *joinFactors(llvm::ArrayRef<VisibilityFactor> factors, Builder &builder) {
+  Value *all = nullptr;
+  for (const VisibilityFactor &factor : factors) {
+    Value *value = factor.isNegated ? builder.unary(Op::logicalNot, factor.value) : factor.value;
+    if (!all) {
+      all = value;
+      continue;
+    }
+    Shape shape = commonShape(all->type(), value->type());
+    all = builder.binary(Op::logicalAnd, builder.broadcast(all, shape), builder.broadcast(value, shape));
+  }
+  return !all || isSmall(all) ? all : nullptr;
+}
+
+class MaskJoiner {
+public:
+  MaskJoiner(llvm::ArrayRef<int64_t> leading, MaskStructures &structures, AttentionAttributes &attributes,
+             Builder &builder)
+      : leading(leading), structures(structures), attributes(attributes), builder(builder) {}
+
+  void join(const ScoreMask &mask);
+  void addWhole(const ScoreMask &mask);
+  /// Whether attributes and sum hide alike what several masks, or both parts of one, hide at once. It matters to
+  /// queries that see no key.
+  bool isExact() const;
+  bool masksHidden() const { return bothTerms == 0; }
+
+  Value *sum = nullptr;
+
+private:
+  bool joinTerm(const ScoreMask &mask);
+  bool takeStructure(const ScoreMask &mask);
+  bool takeBand(const Visibility &visible, double hidden, const Shape &scores);
+
+  llvm::ArrayRef<int64_t> leading;
+  MaskStructures &structures;
+  AttentionAttributes &attributes;
+  Builder &builder;
+  Visibility band; ///< of all masks so far
+  int bandTerms = 0, sumTerms = 0, bothTerms = 0;
+};
+
+void MaskJoiner::addWhole(const ScoreMask &mask) {
+  Value *additive = additiveMask(mask, leading, builder);
+  sum = sum ? addMasks(sum, additive, builder) : additive;
+  ++sumTerms;
+}
+
+bool MaskJoiner::isExact() const {
+  return !sum || std::isinf(attributes.hidden) || (bandTerms <= 1 && (bothTerms == 0 || sumTerms == 1));
+}
+
+/// False if attributes cannot say it.
+bool MaskJoiner::takeBand(const Visibility &visible, double hidden, const Shape &scores) {
+  Visibility joined;
+  joined.lowest = std::max(band.lowest, visible.lowest);
+  joined.highest = std::min(band.highest, visible.highest);
+  if (joined.highest >= scores.back() - 1)
+    joined.highest = Visibility::unlimited;
+  if (joined.lowest <= 1 - scores[scores.size() - 2])
+    joined.lowest = -Visibility::unlimited;
+  const bool isCausal = joined.highest == 0;
+  const bool isWindow = joined.lowest != -Visibility::unlimited;
+  const bool isSaid = isCausal   ? joined.lowest <= 0
+                      : isWindow ? joined.highest == -joined.lowest
+                                 : joined.isUnlimited();
+  if (!isSaid || joined.highest < 0)
+    return false;
+  band = joined;
+  attributes.causal = isCausal;
+  attributes.window = isWindow ? 1 - joined.lowest : 0;
+  if (visible.isUnlimited())
+    return true;
+  attributes.hidden = std::max(attributes.hidden, hidden);
+  ++bandTerms;
+  return true;
+}
+
+bool MaskJoiner::takeStructure(const ScoreMask &mask) {
+  const MaskStructure &structure = structures.of(mask, builder);
+  if (structure.small) {
+    ScoreMask small = mask;
+    small.value = structure.small;
+    addWhole(small);
+    return true;
+  }
+  if (!structure.visible)
+    return false;
+  Value *factors = joinFactors(structure.visible->factors, builder);
+  if (!factors && !structure.visible->factors.empty())
+    return false;
+  if (!takeBand(*structure.visible, structure.hidden, mask.scores))
+    return false;
+  if (!factors)
+    return true;
+  Type type = factors->type().withDType(DType::f32);
+  Value *added = builder.select(factors, builder.constant(type, 0), builder.constant(type, structure.hidden));
+  addWhole({ScoreMask::Kind::added, added, 0, mask.scores});
+  bothTerms += !structure.visible->isUnlimited();
+  return true;
+}
+
+void MaskJoiner::join(const ScoreMask &whole) {
+  llvm::SmallVector<ScoreMask, 4> terms = {whole};
+  for (int i = 0; !terms.empty(); ++i) {
+    const ScoreMask mask = terms.pop_back_val();
+    if (joinTerm(mask))
+      continue;
+    const Node *sum = definedBy(belowBroadcasts(mask.value), Op::add);
+    if (!sum || mask.kind != ScoreMask::Kind::added || i >= mostTerms) {
+      addWhole(mask);
+      continue;
+    }
+    for (unsigned operand : {1u, 0u})
+      terms.push_back({mask.kind, sum->operand(operand), mask.fill, mask.scores});
+  }
+}
+
+/// False if the mask can only be kept whole.
+bool MaskJoiner::joinTerm(const ScoreMask &mask) {
+  if (!isSmall(mask.value) || constantOf(belowBroadcasts(mask.value)))
+    return takeStructure(mask);
+  addWhole(mask);
+  return true;
+}
+
+} // namespace
+
+double ScoreMask::hidden() const { return std::isinf(fill) ? fill : std::numeric_limits<float>::lowest(); }
+
+bool isHiding(double number) { return number <= hidingNumber; }
+
+Value *joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
+                 AttentionAttributes &attributes, Builder &builder) {
+  const AttentionAttributes before = attributes;
+  MaskJoiner joiner(leading, structures, attributes, builder);
+  for (const ScoreMask &mask : masks)
+    joiner.join(mask);
+  if (!joiner.isExact()) {
+    attributes = before;
+    MaskJoiner whole(leading, structures, attributes, builder);
+    for (const ScoreMask &mask : masks)
+      whole.addWhole(mask);
+    return whole.sum;
+  }
+  // Without a mask every query sees at least itself, and hidden keys never count.
+  if (!joiner.sum)
+    attributes.hidden = -std::numeric_limits<double>::infinity();
+  attributes.masksHidden = std::isfinite(attributes.hidden) && joiner.masksHidden();
+  return joiner.sum;
 }
 
 } // namespace fsdpc

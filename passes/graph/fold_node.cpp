@@ -10,7 +10,9 @@ namespace fsdpc {
 
 namespace {
 
-constexpr int64_t largestResult = int64_t(1) << 20;
+// Results up to this size may be larger than what they are made from: beyond it, ranges, masks and tables of angles
+// stay formulas.
+constexpr int64_t smallResult = int64_t(1) << 12;
 constexpr int64_t largestOperand = int64_t(1) << 22;
 // The evaluator's values are f64.
 constexpr double largestExactInteger = 0x1p53;
@@ -71,9 +73,13 @@ Replacement foldSplats(const Node &node, Builder &builder) {
 }
 
 bool isSmallEnough(const Node &node) {
+  int64_t stored = 0, results = 0;
+  for (const Value *operand : node.operands())
+    stored += denseBelow(operand).storedElements();
   for (unsigned i = 0; i < node.resultCount(); ++i)
-    if (node.result(i)->type().elements() > largestResult)
-      return false;
+    results += node.result(i)->type().elements();
+  if (results > std::max(stored, smallResult))
+    return false;
   return llvm::all_of(node.operands(), [](const Value *operand) {
     return operand->type().elements() <= largestOperand && isExact(denseBelow(operand));
   });

@@ -65,6 +65,8 @@ Value *belowBroadcasts(Value *value) {
   return value;
 }
 
+const Value *belowBroadcasts(const Value *value) { return belowBroadcasts(const_cast<Value *>(value)); }
+
 bool isNear(double value, double expected, double tolerance) {
   return std::abs(value - expected) <= tolerance * std::abs(expected);
 }

@@ -27,6 +27,7 @@ Scaled takeScaleOff(Value *value, int maxSteps = 8);
 Value *belowReshapes(Value *value);
 /// The value below broadcasts.
 Value *belowBroadcasts(Value *value);
+const Value *belowBroadcasts(const Value *value);
 
 /// Equal up to `tolerance`, relative to the expected value: constants are rounded to float, sometimes to four digits.
 bool isNear(double value, double expected, double tolerance = 1e-3);

@@ -78,7 +78,7 @@ public:
   /// False if the matmul is not the end of an attention.
   bool find(Node &node);
   /// Builds the attention that replaces the matmul's result.
-  Value *build(Node &node, MaskClasses &classes, Builder &builder);
+  Value *build(Node &node, MaskStructures &structures, Builder &builder);
 
 private:
   Node *softmaxBelow(Value *probabilities);
@@ -89,11 +89,11 @@ private:
   void noteLeading(llvm::ArrayRef<int64_t> leading);
   bool chooseLeading(const Node &node);
   Value *inHeads(const Operand &operand, Builder &builder) const;
-  Value *joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) const;
 
   const GradientPaths &gradients;
   std::optional<Operand> query, key, value;
-  double scale = 1;
+  double scale = 1;   ///< of what was found so far; below a cap, of its argument
+  double softcap = 0; ///< 0: none
   llvm::SmallVector<ScoreMask, 2> masks;
   llvm::SmallVector<Shape, 4> leadings; ///< the batch and heads dims along the path
   Shape leading;                        ///< [batch, heads] as chosen
@@ -134,7 +134,7 @@ bool leadsToMatmul(const Value *value) {
     if (node->op() == Op::matmul)
       return true;
     if (node->op() != Op::mul && node->op() != Op::div && node->op() != Op::add && node->op() != Op::sub &&
-        node->op() != Op::reshape)
+        node->op() != Op::tanh && node->op() != Op::reshape)
       return false;
     value = node->operand(0);
   }
@@ -153,6 +153,8 @@ Value *Match::scoresSide(const Node &sum) const {
 
 /// Records a mask at this node and continues with the scores below.
 bool Match::findMask(const Node &node, Value *&scores) {
+  if (softcap != 0)
+    return false;
   ScoreMask mask;
   mask.scores = Shape(scores->type().shape());
   if (node.op() == Op::select) {
@@ -194,6 +196,13 @@ bool Match::findScores(Value *scores) {
     case Op::select:
       if (!findMask(*node, scores))
         return false;
+      break;
+    case Op::tanh:
+      if (softcap != 0 || !(scale > 0))
+        return false;
+      softcap = scale;
+      scale = 1;
+      scores = node->operand(0);
       break;
     case Op::maximum: {
       std::optional<double> floor = splatOf(node->operand(1));
@@ -264,31 +273,6 @@ Value *Match::inHeads(const Operand &operand, Builder &builder) const {
   return builder.reshape(builder.transpose(operand.value, operand.permutation), shape);
 }
 
-/// The sum of both, each broadcast to the common shape.
-Value *addMasks(Value *a, Value *b, Builder &builder) {
-  Shape shape;
-  for (int64_t fromEnd = std::max(a->type().rank(), b->type().rank()); fromEnd > 0; --fromEnd) {
-    int64_t left = a->type().rank() < fromEnd ? 1 : a->type().dim(-fromEnd);
-    int64_t right = b->type().rank() < fromEnd ? 1 : b->type().dim(-fromEnd);
-    shape.push_back(left == 1 ? right : left);
-  }
-  return builder.add(builder.broadcast(a, shape), builder.broadcast(b, shape));
-}
-
-/// The sum of all masks that are not merely causal; null if there are none.
-Value *Match::joinMasks(MaskClasses &classes, bool &isCausal, Builder &builder) const {
-  Value *sum = nullptr;
-  for (const ScoreMask &mask : masks) {
-    MaskClass kind = classes.of(mask);
-    isCausal |= kind == MaskClass::causal;
-    if (kind != MaskClass::other)
-      continue;
-    Value *additive = additiveMask(mask, leading, builder);
-    sum = sum ? addMasks(sum, additive, builder) : additive;
-  }
-  return sum;
-}
-
 /// Removes the copies for each query of a group from k and v [batch, heads, ...].
 void ungroup(Value *&key, Value *&value, Builder &builder) {
   constexpr int64_t headAxis = 1;
@@ -299,8 +283,10 @@ void ungroup(Value *&key, Value *&value, Builder &builder) {
   value = ownValue;
 }
 
-Value *Match::build(Node &node, MaskClasses &classes, Builder &builder) {
-  AttentionAttributes attributes{scale};
+Value *Match::build(Node &node, MaskStructures &structures, Builder &builder) {
+  AttentionAttributes attributes;
+  attributes.scale = softcap > 0 ? scale * softcap : scale;
+  attributes.softcap = softcap;
   llvm::SmallVector<Value *, 4> operands;
   for (const Operand *operand : {&*query, &*key, &*value})
     operands.push_back(inHeads(*operand, builder));
@@ -313,7 +299,7 @@ Value *Match::build(Node &node, MaskClasses &classes, Builder &builder) {
   if (attributes.sequenceFirst)
     for (Value *&operand : operands)
       operand = operand->definer()->operand(0);
-  if (Value *mask = joinMasks(classes, attributes.causal, builder))
+  if (Value *mask = joinMasks(masks, leading, structures, attributes, builder))
     operands.push_back(mask);
   Value *result = builder.create(Op::attention, operands, attributes)->result();
   if (attributes.sequenceFirst)
@@ -327,7 +313,7 @@ Value *AttentionRecognizer::recognize(Node &node, Builder &builder) {
   Match match(gradients);
   if (!match.find(node))
     return nullptr;
-  Value *result = match.build(node, maskClasses, builder);
+  Value *result = match.build(node, structures, builder);
   gradients.replace(node.result(), result);
   return result;
 }

@@ -56,13 +56,15 @@ private:
 };
 
 /// softmax(scale * q k^T + masks) v becomes attention: `node` is the last matmul.
-/// - The scale may be on q, on k, on both or on the scores. k may be transposed in any way. Batch and heads may be one
+/// - The scale may be on q, on k, on both or on the scores, which cap * tanh(scores / cap) may bound before masks. k
+/// may be transposed in any way. Batch and heads may be one
 ///   axis or two, also alternately. A guard that turns NaN rows into zeros is dropped, since attention returns zeros
 ///   there.
-/// - Masks are added, subtracted or selected between scores and softmax. A constant mask that hides nothing is removed,
-///   one that hides exactly the keys after the query becomes `causal`, any other becomes an additive mask operand. A
-///   mask with a path to a trainable parameter (a position bias) would lose its gradient, so such attention is not
-///   rewritten. The same holds where the probabilities have other uses.
+/// - Masks are added, subtracted or selected between scores and softmax. One that hides nothing is removed; one that
+///   hides keys by their distance from the query becomes `causal` and `window`, at every length (mask_structure.h); any
+///   other becomes an additive mask operand, on the axes that it depends on. A mask with a path to a trainable
+///   parameter (a position bias) would lose its gradient, so such attention is not rewritten. The same holds where the
+///   probabilities have other uses.
 /// - Heads of k and v that were repeated for the queries of a group are read without the repetition.
 /// - If q, k and v all are transposes {0,2,1,3} of [B,S,H,D], attention reads that layout.
 class AttentionRecognizer {
@@ -72,7 +74,7 @@ public:
 
 private:
   GradientPaths gradients;
-  MaskClasses maskClasses;
+  MaskStructures structures;
 };
 
 } // namespace fsdpc

@@ -5,6 +5,8 @@
 #include "runtime/common/float16.h"
 #include "runtime/common/program.h"
 
+#include <limits>
+
 namespace fsdpc::rt {
 
 /// x [rows, columns]; mean, rstd [rows]; gamma, beta, dgamma, dbeta [columns]
@@ -191,6 +193,17 @@ struct AttentionShape {
   bool sequenceFirst = false;                 ///< q, k, v, o are [B, S, H, D] instead of [B, H, S, D]
   std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
   std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
+  std::int64_t window = 0;                    ///< > 0: query i sees only keys less than this far away
+  /// Added to the scores of keys that `causal` and `window` hide, in place of the mask. A finite number tells only for
+  /// a query whose other keys are all hidden by the mask.
+  float hidden = -std::numeric_limits<float>::infinity();
+  bool masksHidden = false; ///< the mask is added to their scores too
+  float softcap = 0;        ///< > 0: scores are softcap * tanh(scale * q.k / softcap), before anything is added
+
+  bool hidesFinitely() const { return hidden > -std::numeric_limits<float>::infinity(); }
+  /// True for the largest score, or lse, of a query that sees no key: those hidden here count for it then. Scores
+  /// themselves are much smaller than `hidden`.
+  bool seesNone(float largest) const { return hidesFinitely() && largest <= hidden / 2; }
 };
 
 /// The largest |lse| that is precise enough in float. For a row of scores that are all -1e9 or the lowest float, lse

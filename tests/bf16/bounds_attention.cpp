@@ -1,4 +1,5 @@
 // attention and its derivative: scores are sums, probabilities are exponentials of them, results are sums again.
+#include "ir/ops/attention.h"
 #include "ir/ops/helpers.h"
 #include "tests/bf16/bounds.h"
 
@@ -30,7 +31,6 @@ struct Heads {
   int64_t queryAt(int64_t b, int64_t h, int64_t i) const { return at(b, h, heads, i, queries); }
   int64_t keyAt(int64_t b, int64_t h, int64_t j) const { return at(b, h / (heads / keyHeads), keyHeads, j, keys); }
   int64_t statisticAt(int64_t b, int64_t h, int64_t i) const { return (b * heads + h) * queries + i; }
-  int64_t visible(int64_t i) const { return attributes.causal ? std::min(i + 1, keys) : keys; }
 
   template <class Body>
   void forEachQuery(Body body) const {
@@ -48,14 +48,25 @@ Tracked dot(const double *a, const double *b, int64_t count) {
   return sum.total();
 }
 
-/// Scores of query i with every key it sees.
-std::vector<Tracked> scoresOf(const Heads &heads, int64_t b, int64_t h, int64_t i) {
+/// Scores of query i with every key. `slopes`: the derivatives of the cap; empty without one.
+std::vector<Tracked> scoresOf(const Heads &heads, int64_t b, int64_t h, int64_t i,
+                              std::vector<Tracked> *slopes = nullptr) {
   std::vector<Tracked> scores;
-  for (int64_t j = 0; j < heads.visible(i); ++j) {
+  const double cap = heads.attributes.softcap;
+  const VisibleKeys visible(heads.attributes, i, heads.keys);
+  for (int64_t j = 0; j < heads.keys; ++j) {
     Tracked score = asFloat(heads.attributes.scale) * dot(heads.q.values.data() + heads.queryAt(b, h, i),
                                                           heads.k.values.data() + heads.keyAt(b, h, j), heads.width);
-    if (heads.mask)
+    if (cap > 0) {
+      const Tracked bounded = hyperbolicTangent(score / asFloat(cap));
+      score = bounded * asFloat(cap);
+      if (slopes)
+        slopes->push_back(Tracked(1) - bounded * bounded);
+    }
+    if (heads.mask && (visible.contains(j) || heads.attributes.masksHidden))
       score = score + heads.mask->values[flatIndex(Shape{b, h, i, j}, heads.maskStrides)];
+    if (!visible.contains(j))
+      score = score + heads.attributes.hidden;
     scores.push_back(std::isfinite(score.value) ? score : Tracked(-infinity));
   }
   return scores;
@@ -93,6 +104,8 @@ Errors errorsOfForward(const Heads &heads, const HostTensor &v, const KernelFact
     const Tracked lse = logSumExp(scores);
     std::vector<Sum> sums(heads.width);
     for (size_t j = 0; j < scores.size(); ++j) {
+      if (scores[j].value == -infinity)
+        continue;
       const Tracked factor = asFactor(probabilityOf(scores[j], lse), dtype, facts);
       for (int64_t d = 0; d < heads.width; ++d)
         sums[d].add(factor * v.values[heads.keyAt(b, h, static_cast<int64_t>(j)) + d]);
@@ -109,14 +122,19 @@ Errors errorsOfBackward(const Heads &heads, llvm::ArrayRef<const HostTensor *> o
   const DType dtype = v.type.dtype();
   std::vector<Sum> dq(heads.q.values.size()), dk(heads.k.values.size()), dv(v.values.size());
   heads.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    const std::vector<Tracked> scores = scoresOf(heads, b, h, i);
+    std::vector<Tracked> slopes;
+    const std::vector<Tracked> scores = scoresOf(heads, b, h, i, &slopes);
     const int64_t query = heads.queryAt(b, h, i);
     const double *cotangent = cotangents.values.data() + query;
     const Tracked subtracted = dot(cotangent, o.values.data() + query, heads.width);
     for (size_t j = 0; j < scores.size(); ++j) {
+      if (scores[j].value == -infinity)
+        continue;
       const int64_t key = heads.keyAt(b, h, static_cast<int64_t>(j));
       const Tracked p = probabilityOf(scores[j], lse.values[heads.statisticAt(b, h, i)]);
-      const Tracked slope = p * (dot(cotangent, v.values.data() + key, heads.width) - subtracted);
+      Tracked slope = p * (dot(cotangent, v.values.data() + key, heads.width) - subtracted);
+      if (!slopes.empty())
+        slope = slope * slopes[j];
       const Tracked ds = asFactor(slope, dtype, facts) * asFloat(heads.attributes.scale);
       const Tracked factor = asFactor(p, dtype, facts);
       for (int64_t d = 0; d < heads.width; ++d) {

@@ -65,6 +65,9 @@ inline Tracked exponential(Tracked x) {
 inline Tracked logarithm(Tracked x) {
   return mapped(x, functionRoundings, [](double y) { return std::log(y); });
 }
+inline Tracked hyperbolicTangent(Tracked x) {
+  return mapped(x, functionRoundings, [](double y) { return std::tanh(y); });
+}
 inline Tracked squareRoot(Tracked x) {
   return mapped(x, 1, [](double y) { return std::sqrt(y); });
 }

@@ -21,13 +21,16 @@ std::vector<float> floatsOf(const std::vector<T> &values) {
   return floats;
 }
 
-/// As attentionCase, with values that T represents exactly.
+/// With values that T represents exactly.
 template <class T>
-AttentionCase caseOf(const AttentionShape &shape, std::int64_t maskElements = 0) {
-  AttentionCase test = attentionCase(shape, maskElements);
+AttentionCase roundedTo(AttentionCase test) {
   for (auto *operand : {&test.q, &test.k, &test.v, &test.dO})
     *operand = floatsOf(as<T>(*operand));
   return test;
+}
+template <class T>
+AttentionCase caseOf(const AttentionShape &shape, std::int64_t maskElements = 0) {
+  return roundedTo<T>(attentionCase(shape, maskElements));
 }
 
 struct AttentionResults {
@@ -85,6 +88,38 @@ TEST(CudaAttention, SequencesOfSeveralTilesMatchLoops) {
     check<float>(caseOf<float>(s));
     check<Bfloat16>(caseOf<Bfloat16>(s));
     check<Float16>(caseOf<Float16>(s));
+  }
+}
+
+TEST(CudaAttention, WindowsMatchLoops) {
+  for (const std::int64_t window : {1, 7, 90, 1000})
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(std::to_string(window) + (causal ? " causal" : ""));
+      AttentionShape shape{.heads = 2, .queries = 200, .keys = 230, .queryWidth = 40, .valueWidth = 40, .keyHeads = 1};
+      shape.causal = causal;
+      shape.window = window;
+      check<float>(caseOf<float>(shape));
+      std::swap(shape.queries, shape.keys);
+      check<Bfloat16>(caseOf<Bfloat16>(shape));
+    }
+}
+
+TEST(CudaAttention, CappedScoresMatchLoops) {
+  AttentionShape shape{.heads = 2, .queries = 140, .keys = 140, .queryWidth = 64, .valueWidth = 64, .causal = true};
+  shape.softcap = 1.5f;
+  shape.window = 20;
+  check<float>(caseOf<float>(shape));
+  check<Bfloat16>(caseOf<Bfloat16>(shape));
+}
+
+TEST(CudaAttention, QueriesOfLeftPaddingSeeWhatTheMaskAndTheDiagonalHideAlike) {
+  for (const std::int64_t window : {0, 11}) {
+    SCOPED_TRACE(window);
+    AttentionShape shape{.batch = 3, .heads = 2, .queries = 150, .keys = 150, .queryWidth = 32, .valueWidth = 32};
+    shape.window = window;
+    shape.masksHidden = window == 0;
+    check<float>(roundedTo<float>(paddedAttentionCase(shape)));
+    check<Bfloat16>(roundedTo<Bfloat16>(paddedAttentionCase(shape)));
   }
 }
 

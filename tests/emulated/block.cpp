@@ -63,6 +63,7 @@ struct Lane {
   State state = State::ended;
   int phase = 0;        ///< exchanges so far, modulo 2
   unsigned barrier = 0; ///< the kernel's barrier that it waits at
+  bool vote = false;    ///< what it brings there
 };
 
 struct Warp {
@@ -73,7 +74,8 @@ struct Warp {
 class Runner {
 public:
   void run(const Launch &launch, const std::function<void()> &thread);
-  void blockBarrier(unsigned barrier);
+  /// Whether any thread brought true.
+  bool blockBarrier(unsigned barrier, bool vote);
   void warpBarrier(unsigned mask);
   std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
   unsigned ballot(unsigned mask, bool mine);
@@ -93,6 +95,7 @@ private:
   const std::function<void()> *body = nullptr;
   std::vector<std::unique_ptr<Lane>> lanes;
   std::vector<Warp> warps;
+  bool anyVote = false; ///< at the last barrier of the block
   context::pooled_fixedsize_stack stacks{stackBytes};
   Stack callers; ///< the stack of the host thread that runs the block
   int current = 0, threads = 0;
@@ -197,6 +200,7 @@ bool Runner::releaseBlock() {
         return lane->state == State::atBlockBarrier && lane->barrier == barrier;
       }))
     return false;
+  anyVote = std::any_of(lanes.begin(), end, [](const std::unique_ptr<Lane> &lane) { return lane->vote; });
   std::for_each(lanes.begin(), end, [](const std::unique_ptr<Lane> &lane) { lane->state = State::runnable; });
   return true;
 }
@@ -212,9 +216,12 @@ bool Runner::releaseWarp(int first) {
   return true;
 }
 
-void Runner::blockBarrier(unsigned barrier) {
-  lanes[static_cast<std::size_t>(current)]->barrier = barrier;
+bool Runner::blockBarrier(unsigned barrier, bool vote) {
+  Lane &self = *lanes[static_cast<std::size_t>(current)];
+  self.barrier = barrier;
+  self.vote = vote;
   leave(State::atBlockBarrier);
+  return anyVote;
 }
 
 void Runner::warpBarrier(unsigned mask) {
@@ -269,7 +276,7 @@ void Runner::run(const Launch &launch, const std::function<void()> &thread) {
 
 void runBlocks(const Launch &launch, const std::function<void()> &thread) { runner().run(launch, thread); }
 
-void synchronizeBlock(unsigned barrier) { runner().blockBarrier(barrier); }
+bool synchronizeBlock(unsigned barrier, bool vote) { return runner().blockBarrier(barrier, vote); }
 void synchronizeWarp(unsigned mask) { runner().warpBarrier(mask); }
 std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane) { return runner().exchange(mask, mine, lane); }
 unsigned ballot(unsigned mask, bool mine) { return runner().ballot(mask, mine); }

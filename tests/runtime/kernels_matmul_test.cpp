@@ -222,6 +222,35 @@ TEST(KernelsAttention, SequenceFirstWithMoreQueriesThanKeysMatchesLoops) {
                                 .sequenceFirst = true}),
                  1);
 }
+TEST(KernelsAttention, WindowsMatchLoops) {
+  for (const std::int64_t window : {1, 7, 64, 1000})
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(std::to_string(window) + (causal ? " causal" : ""));
+      AttentionShape shape{.batch = 2, .heads = 3, .queries = 150, .keys = 170, .queryWidth = 20, .valueWidth = 20};
+      shape.causal = causal;
+      shape.window = window;
+      checkAttention(attentionCase(shape), 1);
+      shape.keyHeads = 1;
+      std::swap(shape.queries, shape.keys);
+      checkAttention(attentionCase(shape), 2);
+    }
+}
+TEST(KernelsAttention, CappedScoresMatchLoops) {
+  AttentionShape shape{.batch = 2, .heads = 2, .queries = 75, .keys = 75, .queryWidth = 16, .valueWidth = 16};
+  shape.softcap = 1.5f;
+  shape.causal = true;
+  shape.window = 20;
+  checkAttention(attentionCase(shape), 1);
+  checkAttention(paddedAttentionCase(shape), 1);
+}
+TEST(KernelsAttention, QueriesOfLeftPaddingSeeWhatTheMaskAndTheDiagonalHideAlike) {
+  for (const std::int64_t window : {0, 11}) {
+    AttentionShape shape{.batch = 3, .heads = 2, .queries = 150, .keys = 150, .queryWidth = 16, .valueWidth = 16};
+    shape.window = window;
+    shape.masksHidden = window == 0;
+    checkAttention(paddedAttentionCase(shape), 1);
+  }
+}
 TEST(KernelsAttention, MaskedMatchesLoops) {
   AttentionCase test = attentionCase({.batch = 2,
                                       .heads = 2,

@@ -133,6 +133,20 @@ inline AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElemen
   return test;
 }
 
+/// Causal, with keys that a mask hides by the lowest float, as batches padded on the left have: some queries see no
+/// key.
+inline AttentionCase paddedAttentionCase(AttentionShape shape) {
+  shape.causal = true;
+  shape.hidden = std::numeric_limits<float>::lowest();
+  shape.maskStrides[0] = shape.keys;
+  shape.maskStrides[3] = 1;
+  AttentionCase test = attentionCase(shape, shape.batch * shape.keys);
+  for (std::int64_t i = 0; i < shape.batch * shape.keys; ++i)
+    test.mask[static_cast<std::size_t>(i)] =
+        i % shape.keys < 40 * (i / shape.keys) ? std::numeric_limits<float>::lowest() : 0;
+  return test;
+}
+
 /// largestError over the values that a float represents exactly enough: see largestExactLse.
 inline double lseError(const std::vector<float> &lse, const std::vector<double> &expected) {
   double largest = 0;
@@ -169,17 +183,28 @@ private:
   std::vector<double> probabilities(std::int64_t b, std::int64_t h, std::int64_t i) {
     const std::int64_t row = rowAt(s.heads, s.queries, s.queryWidth, b, h, i);
     std::vector<double> p(static_cast<std::size_t>(s.keys), -INFINITY);
+    capSlopes.assign(p.size(), 1);
     double sum = 0, largest = -INFINITY;
-    for (std::int64_t j = 0; j < s.keys && (!s.causal || j <= i); ++j) {
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      const bool isVisible = (!s.causal || j <= i) && (s.window == 0 || std::abs(i - j) < s.window);
+      if (!isVisible && s.hidden == -INFINITY)
+        continue;
       double score = 0;
       for (std::int64_t d = 0; d < s.queryWidth; ++d)
         score += double(test.q[row + d]) * test.k[keyAt(s.queryWidth, b, h, j) + d];
       p[j] = score * s.scale;
+      if (s.softcap > 0) {
+        const double bounded = std::tanh(p[j] / s.softcap);
+        p[j] = s.softcap * bounded;
+        capSlopes[static_cast<std::size_t>(j)] = 1 - bounded * bounded;
+      }
       // Rounded to float: a mask value that hides a position absorbs the score.
-      if (!test.mask.empty())
+      if (!test.mask.empty() && (isVisible || s.masksHidden))
         p[j] = static_cast<float>(
             p[j] +
             test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]]);
+      if (!isVisible)
+        p[j] = static_cast<float>(p[j] + s.hidden);
       largest = std::max(largest, p[j]);
     }
     for (double &value : p)
@@ -207,7 +232,7 @@ private:
         dp += double(test.dO[out + d]) * test.v[value + d];
         dv[value + d] += p[j] * test.dO[out + d];
       }
-      const double ds = p[j] * (dp - delta) * s.scale;
+      const double ds = p[j] * (dp - delta) * capSlopes[static_cast<std::size_t>(j)] * s.scale;
       for (std::int64_t d = 0; d < s.queryWidth; ++d) {
         dq[row + d] += ds * test.k[key + d];
         dk[key + d] += ds * test.q[row + d];
@@ -217,6 +242,7 @@ private:
 
   const AttentionCase &test;
   const AttentionShape &s;
+  std::vector<double> capSlopes; ///< of the query at hand
 };
 
 } // namespace fsdpc::rt

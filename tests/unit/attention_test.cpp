@@ -46,6 +46,22 @@ OP_TEST(attention, CausalShowsQueryIKeysUpToIFromTheUpperLeft) {
   EXPECT_THAT(valuesOf({longQ, k, v}, attend({.causal = true}))[0].values, near({2, 3, 32, 32}));
 }
 
+OP_TEST(attention, WindowShowsKeysLessThanItsSizeAwayOnBothSidesOrBefore) {
+  HostTensor q(f32({1, 1, 4, 1})), k(f32({1, 1, 4, 1})), v = tensorOf(f32({1, 1, 4, 1}), {2, 4, 12, 32});
+  EXPECT_THAT(valuesOf({q, k, v}, attend({.window = 2}))[0].values, near({3, 6, 16, 22}));
+  EXPECT_THAT(valuesOf({q, k, v}, attend({.causal = true, .window = 2}))[0].values, near({2, 3, 8, 22}));
+  EXPECT_THAT(valuesOf({q, k, v}, attend({.causal = true, .window = 1}))[0].values, near({2, 4, 12, 32}));
+  EXPECT_THAT(valuesOf({q, k, v}, attend({.window = 9}))[0].values, near({12.5, 12.5, 12.5, 12.5}));
+}
+
+OP_TEST(attention, OfAQueryWhoseKeysAreAllMaskedSeesHiddenOnesTooIfTheirNumberIsFinite) {
+  const double least = std::numeric_limits<float>::lowest();
+  HostTensor q(f32({1, 1, 3, 1})), k(f32({1, 1, 3, 1})), v = tensorOf(f32({1, 1, 3, 1}), {3, 6, 12});
+  HostTensor mask = tensorOf(f32({3}), {least, 0, 0});
+  EXPECT_THAT(valuesOf({q, k, v, mask}, attend({.causal = true, .hidden = least}))[0].values, near({7, 6, 9}));
+  EXPECT_THAT(valuesOf({q, k, v, mask}, attend({.causal = true}))[0].values, near({3, 6, 9}));
+}
+
 OP_TEST(attention, OfAQueryThatSeesNoKeyIsZeroAndSoIsItsDerivative) {
   HostTensor q(f32({1, 1, 2, 1}), 1), k(f32({1, 1, 2, 1}), 1), v = tensorOf(f32({1, 1, 2, 1}), {2, 4});
   HostTensor mask = tensorOf(f32({2, 2}), {-infinity, -infinity, 0, -infinity});
@@ -174,6 +190,23 @@ OP_TEST(attention, OfGroupedQueriesHasTheDerivativeInBothLayouts) {
                   .build = attend({.scale = 0.6})});
   checkGradients({.inputs = {{f32({2, 4, 3, 2})}, {f32({2, 4, 1, 2})}, {f32({2, 4, 1, 2})}},
                   .build = attend({.scale = 0.6, .causal = true, .sequenceFirst = true})});
+}
+
+OP_TEST(attention, OfCappedScoresEqualsItsDecomposedFormAndHasTheDerivative) {
+  const double cap = 1.5;
+  auto decomposed = [&](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    Value *scores = builder.matmul(inputs[0], inputs[1], false, true);
+    scores = builder.unary(Op::tanh, builder.mul(scores, builder.constantLike(scores, 0.75 / cap)));
+    scores = builder.mul(scores, builder.constantLike(scores, cap));
+    Value *p = builder.create(Op::softmax, {scores}, AxisAttributes{3})->result();
+    return {builder.matmul(p, inputs[2])};
+  };
+  std::vector<HostTensor> inputs = {sampled(f32({2, 3, 4, 2}), 1), sampled(f32({2, 3, 5, 2}), 2),
+                                    sampled(f32({2, 3, 5, 2}), 3)};
+  EXPECT_THAT(valuesOf(inputs, attend({.scale = 0.75, .softcap = cap}))[0].values,
+              near(valuesOf(inputs, decomposed)[0].values));
+  checkGradients({.inputs = {{f32({2, 1, 3, 2})}, {f32({2, 1, 3, 2})}, {f32({2, 1, 3, 2})}},
+                  .build = attend({.scale = 0.6, .causal = true, .window = 2, .softcap = cap})});
 }
 
 OP_TEST(attention, HasTheDerivativeUnderAMask) {

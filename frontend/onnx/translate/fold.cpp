@@ -10,8 +10,10 @@ namespace fsdpc {
 
 namespace {
 
-// The largest values that arithmetic in a file makes are attention masks over a batch.
-constexpr int64_t largestFolded = int64_t(1) << 24;
+constexpr int64_t largestOperand = int64_t(1) << 24;
+// Results up to this size may be larger than the constants they are made from. Beyond it masks and tables of angles
+// stay formulas.
+constexpr int64_t smallResult = int64_t(1) << 12;
 // Smaller values are not checked for repetition.
 constexpr int64_t smallestRepeated = int64_t(1) << 16;
 // Below this, evaluating a node again costs less than a lookup.
@@ -31,15 +33,20 @@ const Node *constantBelow(const Value *value) {
 
 bool mayFold(const Node &node) {
   bool stays = node.op() == Op::constant || node.op() == Op::broadcast || node.op() == Op::randomUniform;
-  if (stays || !infoOf(node).has(pure) || node.operandCount() == 0)
-    return false;
-  for (const Value *operand : node.operands())
-    if (!constantBelow(operand) || operand->type().elements() > largestFolded)
+  return !stays && infoOf(node).has(pure) && node.operandCount() > 0 && llvm::all_of(node.operands(), constantBelow);
+}
+
+/// Whether the elements of the results are no more than those that the operands store.
+bool isSmallEnough(const Node &node) {
+  int64_t stored = 0, results = 0;
+  for (const Value *operand : node.operands()) {
+    stored += constantBelow(operand)->get<ConstantAttributes>().value.storedElements();
+    if (operand->type().elements() > largestOperand)
       return false;
+  }
   for (unsigned i = 0; i < node.resultCount(); ++i)
-    if (node.result(i)->type().elements() > largestFolded)
-      return false;
-  return true;
+    results += node.result(i)->type().elements();
+  return results <= std::max(stored, smallResult);
 }
 
 HostTensor valueOf(const Value *value) {
@@ -135,11 +142,6 @@ std::string keyOf(const Node &node) {
 
 } // namespace
 
-std::optional<HostTensor> knownValue(const Value *value) {
-  bool isKnown = value && constantBelow(value) && value->type().elements() <= largestFolded;
-  return isKnown ? std::optional<HostTensor>(valueOf(value)) : std::nullopt;
-}
-
 Value *makeConstant(Builder &builder, Type type, Dense value) {
   llvm::ArrayRef<uint8_t> bytes = value.bytes();
   size_t elementBytes = byteSize(type.dtype());
@@ -168,7 +170,10 @@ llvm::SmallVector<Value *, 2> ConstantFolder::fold(Builder &builder, Node *node)
   llvm::SmallVector<Value *, 2> results;
   if (!mayFold(*node))
     return results;
-  if (isSplatOnly(*node)) {
+  const bool ofSplats = isSplatOnly(*node);
+  if (!ofSplats && !isSmallEnough(*node))
+    return results;
+  if (ofSplats) {
     HostTensor scalar = std::move(evaluateSplats(*node).front());
     results.push_back(
         builder.constant(node->result()->type(), Dense::splat(scalar.type.dtype(), scalar.values.front())));

@@ -12,9 +12,10 @@ namespace fsdpc {
 /// equal constants are reused, and time and memory do not grow with the layers.
 class ConstantFolder {
 public:
-  /// If all operands of a new node are constants or broadcasts of constants, removes it and returns constants in place
-  /// of its results. Returns an empty list if the node has to stay. Uniform values become splats. A large value that
-  /// repeats along its first axis becomes a smaller constant and a broadcast.
+  /// If all operands of a new node are constants or broadcasts of constants, and its results are small or no larger
+  /// than these, removes it and returns constants in place of its results. Returns an empty list if the node has to
+  /// stay. Uniform values become splats. A large value that repeats along its first axis becomes a smaller constant and
+  /// a broadcast.
   llvm::SmallVector<Value *, 2> fold(Builder &builder, Node *node);
 
   /// Returns the same elements, and shares the bytes among equal values.
@@ -24,9 +25,6 @@ private:
   std::unordered_map<std::string, llvm::SmallVector<Value *, 2>> known; ///< by keyOf
   std::unordered_multimap<size_t, Dense> byHash;                        ///< values passed to `shared` so far
 };
-
-/// All elements of a constant or of a broadcast of one; nullopt for anything else and for more than 2^24 elements.
-std::optional<HostTensor> knownValue(const Value *value);
 
 /// A constant with the fewest stored elements: a splat if all are equal.
 Value *makeConstant(Builder &builder, Type type, Dense value);

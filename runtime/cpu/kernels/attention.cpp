@@ -49,30 +49,92 @@ Head<T> keyHead(const AttentionShape &shape, T *data, std::int64_t width, std::i
   return headOf(shape.sequenceFirst, data, shape.keys, width, headsOfKeys(shape), head);
 }
 
-/// The number of keys visible to any query below `queryEnd`.
-std::int64_t visibleKeys(const AttentionShape &shape, std::int64_t queryEnd) {
-  return shape.causal ? std::min(shape.keys, queryEnd) : shape.keys;
+/// Keys [begin, end).
+struct KeyRange {
+  std::int64_t begin, end;
+  std::int64_t count() const { return end - begin; }
+};
+
+/// The keys visible to any of `rows` queries from `query` on, if the mask hides none.
+KeyRange visibleKeys(const AttentionShape &shape, std::int64_t query, std::int64_t rows) {
+  KeyRange keys{0, shape.keys};
+  if (shape.window > 0) {
+    keys.begin = std::max<std::int64_t>(query - shape.window + 1, 0);
+    keys.end = std::min(keys.end, query + rows - 1 + shape.window);
+  }
+  if (shape.causal)
+    keys.end = std::min(keys.end, query + rows);
+  return {std::min(keys.begin, shape.keys), std::max(keys.end, std::min(keys.begin, shape.keys))};
 }
 
-/// s * scale + mask of one row, -infinity where the key is not visible.
-void finishScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
-                  std::int64_t keys, float *row) {
-  const std::int64_t visible = shape.causal ? std::min(keys, query + 1) : keys;
-  const float scale = shape.scale;
-  if (mask) {
-    const float *m = mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
-                     query * shape.maskStrides[2];
-    const std::int64_t step = shape.maskStrides[3];
+/// The same in whole panels at its beginning, where packed operands can be entered.
+KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll) {
+  if (seesAll)
+    return {0, shape.keys};
+  const KeyRange keys = visibleKeys(shape, query, rows);
+  return {keys.begin / panelColumns * panelColumns, keys.end};
+}
+
+/// row = softcap * tanh(row * scale / softcap); returns through `slopes`, if not null, its products with the
+/// derivative.
+void capScores(const AttentionShape &shape, std::int64_t count, float *row, float *slopes) {
+  const float cap = shape.softcap, factor = shape.scale / shape.softcap;
 #pragma omp simd
-    for (std::int64_t j = 0; j < visible; ++j)
+  for (std::int64_t j = 0; j < count; ++j)
+    row[j] = scalar::tanh(row[j] * factor);
+  if (slopes) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      slopes[j] *= 1 - row[j] * row[j];
+  }
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j)
+    row[j] *= cap;
+}
+
+/// s * scale + mask of some keys of a row, from their first one on. A cap has scaled already.
+void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
+                 float *row) {
+  const float scale = shape.softcap > 0 ? 1 : shape.scale;
+  const std::int64_t count = keys.count();
+  if (mask) {
+    const std::int64_t step = shape.maskStrides[3];
+    const float *m = mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
+                     query * shape.maskStrides[2] + keys.begin * step;
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
       row[j] = row[j] * scale + m[j * step];
   } else {
 #pragma omp simd
-    for (std::int64_t j = 0; j < visible; ++j)
+    for (std::int64_t j = 0; j < count; ++j)
       row[j] *= scale;
   }
-  for (std::int64_t j = visible; j < keys; ++j)
-    row[j] = -scalar::infinity;
+}
+
+/// Adds `hidden` to the scores of keys that are not visible, which were finished without a mask if it does not apply.
+void hideKeys(const AttentionShape &shape, KeyRange hidden, std::int64_t firstKey, float *row) {
+  for (std::int64_t j = hidden.begin; j < hidden.end; ++j) // an infinite score plus -infinity would be NaN
+    row[j - firstKey] = shape.hidesFinitely() ? row[j - firstKey] + shape.hidden : shape.hidden;
+}
+
+/// s * scale + mask of one row, + hidden where the key is not visible. row[0] is the score of key keys.begin. `slopes`
+/// are multiplied with the derivative of the cap, if there is one.
+void finishScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
+                  float *row, float *slopes = nullptr) {
+  if (shape.softcap > 0)
+    capScores(shape, keys.count(), row, slopes);
+  const KeyRange visible = visibleKeys(shape, query, 1);
+  const KeyRange before{keys.begin, std::clamp(visible.begin, keys.begin, keys.end)};
+  const KeyRange after{std::clamp(visible.end, before.end, keys.end), keys.end};
+  const float *const maskOfHidden = shape.masksHidden ? mask : nullptr;
+  const auto scaled = [&](KeyRange part, const float *m) {
+    scaleScores(shape, m, head, query, part, row + part.begin - keys.begin);
+  };
+  scaled(before, maskOfHidden);
+  scaled({before.end, after.begin}, mask);
+  scaled(after, maskOfHidden);
+  hideKeys(shape, before, keys.begin, row);
+  hideKeys(shape, after, keys.begin, row);
 }
 
 float maximumOf(const float *row, std::int64_t count) {
@@ -106,6 +168,24 @@ float dot(const float *a, const float *b, std::int64_t count) {
 AttentionLayout layoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
 AttentionGradLayout gradLayoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
 
+/// The scores [rows, seen] of a block of queries. Returns whether a query sees none of these keys, so that keys that
+/// causal and window hide count for it.
+bool blockScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                 std::int64_t rows, KeyRange seen, const float *queries, std::int64_t rowStride,
+                 const float *packedKeys, float *scores) {
+  const std::int64_t stride = paddedColumns(shape.keys);
+  // Complete panels. Columns beyond those seen are never read.
+  smallGemm(rows, paddedColumns(seen.count()), shape.queryWidth, queries, rowStride, 1,
+            packedKeys + seen.begin * shape.queryWidth, scores, stride, false);
+  bool isBlind = false;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float *const row = scores + i * stride;
+    finishScores(shape, mask, head, begin + i, seen, row);
+    isBlind = isBlind || (shape.hidesFinitely() && shape.seesNone(maximumOf(row, seen.count())));
+  }
+  return isBlind;
+}
+
 void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q, const float *k, const float *v,
                  const float *mask, float *o, float *lse, float *scratchFloats) {
   const AttentionLayout layout = layoutOf(shape);
@@ -122,24 +202,26 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *q,
 
   for (std::int64_t begin = 0; begin < shape.queries; begin += queryBlock) {
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
-    const std::int64_t seen = visibleKeys(shape, begin + rows);
-    // Complete panels. Columns beyond `seen` are never read.
-    smallGemm(rows, paddedColumns(seen), shape.queryWidth, queries.data + begin * queries.rowStride, queries.rowStride,
-              1, packedKeys, scores, scoreStride, false);
+    const float *const qBlock = queries.data + begin * queries.rowStride;
+    KeyRange seen = keysOfBlock(shape, begin, rows, false);
+    if (blockScores(shape, mask, head, begin, rows, seen, qBlock, queries.rowStride, packedKeys, scores)) {
+      seen = keysOfBlock(shape, begin, rows, true);
+      blockScores(shape, mask, head, begin, rows, seen, qBlock, queries.rowStride, packedKeys, scores);
+    }
     float factors[queryBlock];
     for (std::int64_t i = 0; i < rows; ++i) {
       float *const row = scores + i * scoreStride;
-      finishScores(shape, mask, head, begin + i, seen, row);
-      const float largest = maximumOf(row, seen);
-      const float sum = exponentials(row, seen, finite(largest));
+      const float largest = maximumOf(row, seen.count());
+      const float sum = exponentials(row, seen.count(), finite(largest));
       lse[head * shape.queries + begin + i] = largest + std::log(sum);
       factors[i] = sum == 0 ? 0 : 1 / sum;
     }
-    // Panels of v hold all keys, but a causal block reads only the first `seen`. So it processes one panel of columns
-    // at a time.
+    // Panels of v hold all keys, but a block reads only those that it sees. So it processes one panel of columns at a
+    // time.
     for (std::int64_t column = 0; column < shape.valueWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.valueWidth - column);
-      smallGemm(rows, width, seen, scores, scoreStride, 1, packedValues + column * shape.keys,
+      smallGemm(rows, width, seen.count(), scores, scoreStride, 1,
+                packedValues + column * shape.keys + seen.begin * panelColumns,
                 outputs.data + begin * outputs.rowStride + column, outputs.rowStride, false);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -162,21 +244,27 @@ void divideBySum(float *p, float *ds, std::int64_t count) {
 
 /// scores <- p, slopes <- scale * ds, both [rows, seen].
 void softmaxGradients(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                      std::int64_t rows, std::int64_t seen, const float *lse, const float *deltas, float *scores,
+                      std::int64_t rows, KeyRange seen, const float *lse, const float *deltas, float *scores,
                       float *slopes) {
   const std::int64_t stride = paddedColumns(shape.keys);
   for (std::int64_t i = 0; i < rows; ++i) {
     float *const p = scores + i * stride;
     float *const ds = slopes + i * stride;
-    finishScores(shape, mask, head, begin + i, seen, p);
-    const float shift = finite(lse[i]), delta = deltas[i], scale = shape.scale;
+    const float shift = finite(lse[i]), scale = shape.scale;
+    float delta = deltas[i];
+    if (shape.softcap > 0) { // its derivative applies to the difference
+      for (std::int64_t j = 0; j < seen.count(); ++j)
+        ds[j] -= delta;
+      delta = 0;
+    }
+    finishScores(shape, mask, head, begin + i, seen, p, ds);
 #pragma omp simd
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = 0; j < seen.count(); ++j) {
       p[j] = scalar::exp(p[j] - shift);
       ds[j] = p[j] * (ds[j] - delta) * scale;
     }
     if (std::abs(shift) > largestExactLse)
-      divideBySum(p, ds, seen);
+      divideBySum(p, ds, seen.count());
   }
 }
 
@@ -195,8 +283,16 @@ void packKeys(const AttentionShape &shape, const BackwardOperands &operands, std
   packColumns(values.data, values.rowStride, shape.valueWidth, shape.keys, scratchFloats + layout.values);
 }
 
-/// Computes dq of one head of q, and its part of dk and dv. The first head of a group overwrites dk and dv, the others
-/// add.
+void clearKeyGradients(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head) {
+  const auto dKeys = keyHead(shape, operands.dk, shape.queryWidth, head);
+  const auto dValues = keyHead(shape, operands.dv, shape.valueWidth, head);
+  for (std::int64_t j = 0; j < shape.keys; ++j) {
+    std::memset(dKeys.data + j * dKeys.rowStride, 0, sizeof(float) * shape.queryWidth);
+    std::memset(dValues.data + j * dValues.rowStride, 0, sizeof(float) * shape.valueWidth);
+  }
+}
+
+/// Computes dq of one head of q, and adds its part of dk and dv.
 void backwardHead(const AttentionShape &shape, const BackwardOperands &operands, std::int64_t head,
                   float *scratchFloats) {
   const AttentionGradLayout layout = gradLayoutOf(shape);
@@ -209,7 +305,6 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
   float *const slopes = scratchFloats + layout.slopes;
   const std::int64_t scoreStride = paddedColumns(shape.keys);
   const std::int64_t group = groupOf(shape);
-  const bool isFirst = head % group == 0;
   const auto queries = queryHead(shape, operands.q, shape.queryWidth, head);
   const auto outputs = queryHead(shape, operands.o, shape.valueWidth, head);
   const auto dOutputs = queryHead(shape, operands.dO, shape.valueWidth, head);
@@ -217,19 +312,13 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
   const auto dKeys = keyHead(shape, operands.dk, shape.queryWidth, head / group);
   const auto dValues = keyHead(shape, operands.dv, shape.valueWidth, head / group);
 
-  // From the last block to the first: the first block processed sees every key that any block sees, and overwrites dk
-  // and dv.
-  const std::int64_t seenByAny = visibleKeys(shape, shape.queries);
-  for (std::int64_t j = seenByAny; isFirst && j < shape.keys; ++j) {
-    std::memset(dKeys.data + j * dKeys.rowStride, 0, sizeof(float) * shape.queryWidth);
-    std::memset(dValues.data + j * dValues.rowStride, 0, sizeof(float) * shape.valueWidth);
-  }
   const std::int64_t blocks = (shape.queries + queryBlock - 1) / queryBlock;
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     const std::int64_t begin = block * queryBlock;
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
-    const std::int64_t seen = visibleKeys(shape, begin + rows);
-    const bool accumulate = !isFirst || block != blocks - 1;
+    const float *const blockLse = operands.lse + head * shape.queries + begin;
+    const bool isBlind = std::any_of(blockLse, blockLse + rows, [&](float lse) { return shape.seesNone(lse); });
+    const KeyRange seen = keysOfBlock(shape, begin, rows, isBlind);
     const float *const qBlock = queries.data + begin * queries.rowStride;
     const float *const dOBlock = dOutputs.data + begin * dOutputs.rowStride;
     float deltas[queryBlock];
@@ -237,24 +326,25 @@ void backwardHead(const AttentionShape &shape, const BackwardOperands &operands,
       deltas[i] =
           dot(dOBlock + i * dOutputs.rowStride, outputs.data + (begin + i) * outputs.rowStride, shape.valueWidth);
     // Complete panels. Columns beyond `seen` are never read.
-    const std::int64_t columns = paddedColumns(seen);
-    smallGemm(rows, columns, shape.queryWidth, qBlock, queries.rowStride, 1, packedKeys, scores, scoreStride, false);
-    smallGemm(rows, columns, shape.valueWidth, dOBlock, dOutputs.rowStride, 1, packedValues, slopes, scoreStride,
-              false);
-    softmaxGradients(shape, operands.mask, head, begin, rows, seen, operands.lse + head * shape.queries + begin, deltas,
-                     scores, slopes);
+    const std::int64_t columns = paddedColumns(seen.count());
+    smallGemm(rows, columns, shape.queryWidth, qBlock, queries.rowStride, 1, packedKeys + seen.begin * shape.queryWidth,
+              scores, scoreStride, false);
+    smallGemm(rows, columns, shape.valueWidth, dOBlock, dOutputs.rowStride, 1,
+              packedValues + seen.begin * shape.valueWidth, slopes, scoreStride, false);
+    softmaxGradients(shape, operands.mask, head, begin, rows, seen, blockLse, deltas, scores, slopes);
 
     for (std::int64_t column = 0; column < shape.queryWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.queryWidth - column);
-      smallGemm(rows, width, seen, slopes, scoreStride, 1, packedKeyRows + column * shape.keys,
+      smallGemm(rows, width, seen.count(), slopes, scoreStride, 1,
+                packedKeyRows + column * shape.keys + seen.begin * panelColumns,
                 dQueries.data + begin * dQueries.rowStride + column, dQueries.rowStride, false);
     }
     packRows(qBlock, queries.rowStride, rows, shape.queryWidth, packedQueries);
     packRows(dOBlock, dOutputs.rowStride, rows, shape.valueWidth, packedOutputs);
-    smallGemm(seen, shape.queryWidth, rows, slopes, 1, scoreStride, packedQueries, dKeys.data, dKeys.rowStride,
-              accumulate);
-    smallGemm(seen, shape.valueWidth, rows, scores, 1, scoreStride, packedOutputs, dValues.data, dValues.rowStride,
-              accumulate);
+    smallGemm(seen.count(), shape.queryWidth, rows, slopes, 1, scoreStride, packedQueries,
+              dKeys.data + seen.begin * dKeys.rowStride, dKeys.rowStride, true);
+    smallGemm(seen.count(), shape.valueWidth, rows, scores, 1, scoreStride, packedOutputs,
+              dValues.data + seen.begin * dValues.rowStride, dValues.rowStride, true);
   }
 }
 
@@ -294,6 +384,7 @@ void attentionGrad(const Context &c, const AttentionShape &shape, const float *d
   const std::int64_t group = groupOf(shape);
   const auto backward = [&](std::int64_t keyHead, float *scratchFloats) {
     packKeys(shape, operands, keyHead, scratchFloats);
+    clearKeyGradients(shape, operands, keyHead);
     for (std::int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
       backwardHead(shape, operands, head, scratchFloats);
   };

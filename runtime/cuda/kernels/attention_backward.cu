@@ -7,6 +7,9 @@
 //   keys        a block has a tile of keys and walks over the queries that see them, of every head of q that shares the
 //               keys: dv += p^T dO, dk += ds^T q
 //
+// With a softcap, ds has its derivative as a factor. It is made from the products of q and k, computed once more, so
+// that attention without a cap needs no registers for it.
+//
 //   p = exp(s - lse), with a mask exp(s - shift) * factor;   ds = p * (dO v^T - delta);   dq and dk are scaled at the
 //   end
 //
@@ -117,14 +120,14 @@ __device__ void writeOwnShifts(const Problem &problem, const QueryBlock<ForwardS
       [&](int step, int stage) {
         startTile<Sizes::step, Sizes::threads>(tiles.keys(stage),
                                                keyRows(problem, k, block.batch, block.head / problem.group),
-                                               step * Sizes::step, problem.packed);
+                                               block.firstKeyOf(step), problem.packed);
       },
       [&](int step, int stage) {
         if (block.skips(problem, step))
           return;
         scores.clear();
         addRowProducts(scores, tiles.queries(), block.warpRow, tiles.keys(stage));
-        finishScores<false>(scores, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
+        finishScores<false>(scores, problem, block.batch, block.head, block.firstRow, block.firstKeyOf(step));
         float unused[2 * Sizes::rowTiles];
         raiseLargest(softmax, scores, unused);
         takeExponentials(softmax, scores);
@@ -145,7 +148,7 @@ template <class T, int width>
 __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
     attentionShifts(Problem problem, const T *q, const T *k, const float *lse, float *shifts, float *factors) {
   using Sizes = ForwardSizes<T, width>;
-  const QueryBlock<Sizes> block(problem);
+  QueryBlock<Sizes> block(problem);
   const std::int64_t first = block.firstStatistic(problem);
   const int end = scalar::min(block.firstQuery + Sizes::rows, problem.queries);
   bool areExact = true; // all threads read all rows, so they agree
@@ -157,6 +160,8 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
     shifts[first + mine] = shiftFor(lse[first + mine]) * scoreUnit<T>;
     factors[first + mine] = 1.0f;
   }
+  if (!areExact && problem.hidesFinitely())
+    block.seeAll(problem);
   if (!areExact)
     writeOwnShifts<T, width>(problem, block, q, k, lse + first, shifts + first, factors + first);
 }
@@ -193,15 +198,27 @@ __device__ RowStatistics<2 * rowTiles> statisticsOf(const Sums<T, rowTiles, colu
   return statistics;
 }
 
+/// Whether some of these shifts is that of a query that sees no key.
+template <class T, int rows>
+__device__ bool seesNone(const Problem &problem, const float (&shifts)[rows]) {
+  bool any = false;
+  FSDPC_UNROLL
+  for (int r = 0; r < rows; ++r)
+    any = any || problem.seesNone(shifts[r] / scoreUnit<T>);
+  return any;
+}
+
 template <class T, int width>
 __global__ void __launch_bounds__(QuerySizes<T, width>::threads)
     attentionQueryGradients(Problem problem, Operands<T> operands, T *dq) {
   using Sizes = QuerySizes<T, width>;
   const BackwardTiles<T, Sizes> tiles{sharedMemory<T>()};
-  const QueryBlock<Sizes> block(problem);
+  QueryBlock<Sizes> block(problem);
   Sums<T, Sizes::rowTiles, width> sums;
   sums.clear();
   const auto statistics = statisticsOf(sums, operands, block.firstStatistic(problem), block.firstRow, problem.queries);
+  if (problem.hidesFinitely() && __syncthreads_or(seesNone<T>(problem, statistics.shifts)))
+    block.seeAll(problem);
   startTile<Sizes::rows, Sizes::threads>(tiles.first(), queryRows(problem, operands.q, block.batch, block.head),
                                          block.firstQuery, problem.packed);
   startTile<Sizes::rows, Sizes::threads>(tiles.second(), outputRows(problem, operands.dO, block.batch, block.head),
@@ -217,13 +234,18 @@ __global__ void __launch_bounds__(QuerySizes<T, width>::threads)
         Sums<T, Sizes::rowTiles, Sizes::step> weights, slopes;
         weights.clear();
         addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
-        finishScores<false>(weights, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
+        finishScores<false>(weights, problem, block.batch, block.head, block.firstRow, block.firstKeyOf(step));
         weights.forEach([&](int r, int, float &weight) { weight = exponential<T>(weight - statistics.shifts[r]); });
         if (operands.factors)
           weights.forEach([&](int r, int, float &weight) { weight *= statistics.factors[r]; });
         slopes.clear();
         addRowProducts(slopes, tiles.second(), block.warpRow, tiles.secondOf(stage));
         slopes.forEach([&](int r, int c, float &slope) { slope = weights.at(r, c) * (slope - statistics.deltas[r]); });
+        if (problem.softcap > 0) {
+          weights.clear();
+          addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
+          takeSlopesOfCap(slopes, problem, weights);
+        }
         addWeightedRows(sums, slopes, tiles.firstOf(stage), 0);
       });
   sums.forEach([&](int, int, float &sum) { sum *= problem.scale; });
@@ -253,8 +275,11 @@ struct KeyBlock {
     warpRow = warpOfBlock() * Sizes::warpRows;
     firstRow = firstKey + warpRow;
     firstColumn = static_cast<int>(blockIdx.x) % Sizes::slices * Sizes::columns;
-    skippedSteps = problem.causal ? firstKey / Sizes::step : 0;
-    stepsOfHead = scalar::max(tilesOf(problem.queries, Sizes::step) - skippedSteps, 0);
+    // Which queries see none of their keys is known only later; they see all.
+    const bool seenByAll = problem.hidesFinitely();
+    skippedSteps = seenByAll ? 0 : problem.firstSeen(firstKey, problem.causal) / Sizes::step;
+    const int end = seenByAll ? problem.queries : problem.endOfSeen(firstKey + Sizes::rows, problem.queries, false);
+    stepsOfHead = scalar::max(tilesOf(end, Sizes::step) - skippedSteps, 0);
     steps = problem.group * stepsOfHead;
   }
   __device__ int headOf(int step) const { return firstHead + step / stepsOfHead; }
@@ -262,9 +287,17 @@ struct KeyBlock {
     return (std::int64_t{batch} * problem.heads + headOf(step)) * problem.queries;
   }
   __device__ int firstQueryOf(int step) const { return (skippedSteps + step % stepsOfHead) * Sizes::step; }
-  /// Whether no query of this step sees a key of the warp.
-  __device__ bool skips(const Problem &problem, int step) const {
-    return firstRow >= problem.keys || (problem.causal && firstRow >= firstQueryOf(step) + Sizes::step);
+  /// Whether no query of this step sees a key of the warp. `shifts`: of the step's queries, in units of scores.
+  template <class T>
+  __device__ bool skips(const Problem &problem, int step, const float *shifts) const {
+    static_assert(Sizes::step <= warpLanes);
+    if (firstRow >= problem.keys)
+      return true;
+    if (!isHidden(problem, firstQueryOf(step), Sizes::step, firstRow, Sizes::warpRows))
+      return false;
+    const int lane = static_cast<int>(threadIdx.x) % warpLanes;
+    return !problem.hidesFinitely() ||
+           __ballot_sync(fullWarp, lane < Sizes::step && problem.seesNone(shifts[lane] / scoreUnit<T>)) == 0;
   }
 };
 
@@ -302,7 +335,7 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
   walk<Sizes::stages>(
       block.steps, [&](int step, int stage) { startQueries(problem, operands, block, tiles, step, stage); },
       [&](int step, int stage) {
-        if (block.skips(problem, step))
+        if (block.template skips<T>(problem, step, tiles.shiftOf(stage)))
           return;
         Sums<T, Sizes::rowTiles, Sizes::step> weights, slopes;
         weights.clear();
@@ -322,6 +355,11 @@ __global__ void __launch_bounds__(KeySizes<T, width>::threads)
         slopes.forEach([&](int r, int c, float &slope) {
           slope = weights.at(r, c) * (slope - tiles.deltaOf(stage)[slopes.column(c)]);
         });
+        if (problem.softcap > 0) {
+          weights.clear();
+          addRowProducts(weights, tiles.first(), block.warpRow, tiles.firstOf(stage));
+          takeSlopesOfCap(slopes, problem, weights);
+        }
         addWeightedRows(keySums, slopes, tiles.firstOf(stage), block.firstColumn);
       });
   keySums.forEach([&](int, int, float &sum) { sum *= problem.scale; });

@@ -28,17 +28,24 @@ __device__ void finishRows(const Softmax<2 * rowTiles> &softmax, Sums<T, rowTile
   output.forEach([&](int r, int, float &value) { value *= factors[r]; });
 }
 
+/// Whether a query of this lane sees none of the keys so far.
+template <class T, int rowTiles, int width>
+__device__ bool seesNone(const Problem &problem, int firstRow, const Softmax<2 * rowTiles> &softmax,
+                         const Sums<T, rowTiles, width> &output) {
+  bool any = false;
+  FSDPC_UNROLL
+  for (int r = 0; r < 2 * rowTiles; ++r)
+    any = any || (firstRow + output.row(r) < problem.queries && problem.seesNone(softmax.largest[r] / scoreUnit<T>));
+  return any;
+}
+
+/// Adds the keys that the block sees. Its queries are in their tile, or on their way there.
 template <class T, int width>
-__global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
-    attentionForward(Problem problem, const T *q, const T *k, const T *v, T *o, float *lse) {
+__device__ void walkKeys(const Problem &problem, const QueryBlock<ForwardSizes<T, width>> &block, const T *k,
+                         const T *v, Softmax<2 * ForwardSizes<T, width>::rowTiles> &softmax,
+                         Sums<T, ForwardSizes<T, width>::rowTiles, width> &output) {
   using Sizes = ForwardSizes<T, width>;
   const ForwardTiles<T, width> tiles{sharedMemory<T>()};
-  const QueryBlock<Sizes> block(problem);
-  Softmax<2 * Sizes::rowTiles> softmax;
-  Sums<T, Sizes::rowTiles, width> output;
-  output.clear();
-  startTile<Sizes::rows, Sizes::threads>(tiles.queries(), queryRows(problem, q, block.batch, block.head),
-                                         block.firstQuery, problem.packed);
   walk<2>(
       block.steps,
       [&](int step, int stage) { block.startKeys(problem, step, k, v, tiles.keys(stage), tiles.values(stage)); },
@@ -48,13 +55,33 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
         Sums<T, Sizes::rowTiles, Sizes::step> scores;
         scores.clear();
         addRowProducts(scores, tiles.queries(), block.warpRow, tiles.keys(stage));
-        finishScores<false>(scores, problem, block.batch, block.head, block.firstRow, step * Sizes::step);
+        finishScores<false>(scores, problem, block.batch, block.head, block.firstRow, block.firstKeyOf(step));
         float factors[2 * Sizes::rowTiles];
         if (raiseLargest(softmax, scores, factors))
           output.forEach([&](int r, int, float &value) { value *= factors[r]; });
         takeExponentials(softmax, scores);
         addWeightedRows(output, scores, tiles.values(stage), 0);
       });
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
+    attentionForward(Problem problem, const T *q, const T *k, const T *v, T *o, float *lse) {
+  using Sizes = ForwardSizes<T, width>;
+  const ForwardTiles<T, width> tiles{sharedMemory<T>()};
+  QueryBlock<Sizes> block(problem);
+  Softmax<2 * Sizes::rowTiles> softmax;
+  Sums<T, Sizes::rowTiles, width> output;
+  output.clear();
+  startTile<Sizes::rows, Sizes::threads>(tiles.queries(), queryRows(problem, q, block.batch, block.head),
+                                         block.firstQuery, problem.packed);
+  walkKeys<T, width>(problem, block, k, v, softmax, output);
+  if (problem.hidesFinitely() && __syncthreads_or(seesNone(problem, block.firstRow, softmax, output))) {
+    block.seeAll(problem);
+    softmax = {};
+    output.clear();
+    walkKeys<T, width>(problem, block, k, v, softmax, output);
+  }
   finishRows(softmax, output, lse + block.firstStatistic(problem), block.firstRow, problem.queries);
   // Each warp has read only its own rows of the query tile and is done with them, so they hold the result now.
   storeSums(output, tiles.queries(), block.warpRow, 0);

@@ -21,6 +21,25 @@ struct Problem {
   bool packed; ///< all operands' rows consist of aligned chunks
   std::int64_t maskStrides[4];
   const float *mask;
+  int window;   ///< 0: none
+  float hidden; ///< AttentionShape::hidden
+  bool masksHidden;
+  float softcap;
+
+  __device__ bool hidesFinitely() const { return hidden > -scalar::infinity; }
+  /// For the largest score of a query, or its lse, in natural units: AttentionShape::seesNone.
+  __device__ bool seesNone(float largest) const { return hidesFinitely() && largest <= hidden / 2; }
+  __device__ bool isVisible(int query, int key) const {
+    return !(causal && key > query) && (window == 0 || (key > query - window && query > key - window));
+  }
+  /// Of the other sequence, of `count` elements: the first that a block from `begin` on sees, or is seen by, and the
+  /// end of those of a block up to `end`. `isCut`: causal hides those before, or after, the diagonal.
+  __device__ int firstSeen(int begin, bool isCut) const {
+    return isCut ? begin : window > 0 ? scalar::max(begin - window + 1, 0) : 0;
+  }
+  __device__ int endOfSeen(int end, int count, bool isCut) const {
+    return isCut ? scalar::min(end, count) : window > 0 ? scalar::min(end - 1 + window, count) : count;
+  }
 };
 
 /// Addresses of all heads of one operand: rows [batch, heads, count, width], or [batch, count, heads, width].
@@ -72,18 +91,30 @@ __device__ float exponential(float score) {
 /// Whether some of these scores are unseen, or outside the sequences.
 __device__ inline bool isPartial(const Problem &problem, int firstQuery, int queries, int firstKey, int keys) {
   return firstQuery + queries > problem.queries || firstKey + keys > problem.keys ||
-         (problem.causal && firstKey + keys - 1 > firstQuery);
+         !problem.isVisible(firstQuery, firstKey + keys - 1) || !problem.isVisible(firstQuery + queries - 1, firstKey);
 }
 
-/// Turns products of queries and keys into scores, -infinity where the key is not seen. Rows are queries and columns
+/// Whether causal and window hide all of these scores. Sequences may end before.
+__device__ inline bool isHidden(const Problem &problem, int firstQuery, int queries, int firstKey, int keys) {
+  return (problem.causal && firstKey >= firstQuery + queries) ||
+         (problem.window > 0 && (firstKey + keys <= firstQuery - problem.window + 1 ||
+                                 firstQuery + queries <= firstKey - problem.window + 1));
+}
+
+/// Turns products of queries and keys into scores, + hidden where the key is not seen. Rows are queries and columns
 /// keys, or the reverse with `keysAreRows`; they start at firstRow, firstColumn.
 template <bool keysAreRows, class T, int rowTiles, int columns>
 __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &problem, int batch, int head,
                              int firstRow, int firstColumn) {
-  const float scale = problem.scale * scoreUnit<T>;
+  const bool isCapped = problem.softcap > 0;
+  const float scale = isCapped ? problem.scale / problem.softcap : problem.scale * scoreUnit<T>;
   const bool isFull = keysAreRows ? !isPartial(problem, firstColumn, columns, firstRow, 16 * rowTiles)
                                   : !isPartial(problem, firstRow, 16 * rowTiles, firstColumn, columns);
   scores.forEach([&](int, int, float &score) { score *= scale; });
+  if (isCapped) {
+    const float cap = problem.softcap * scoreUnit<T>;
+    scores.forEach([&](int, int, float &score) { score = cap * tanhf(score); });
+  }
   if (isFull && !problem.mask)
     return;
   const float *const mask =
@@ -91,10 +122,27 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
   scores.forEach([&](int r, int c, float &score) {
     const int row = firstRow + scores.row(r), column = firstColumn + scores.column(c);
     const int query = keysAreRows ? column : row, key = keysAreRows ? row : column;
-    if (query >= problem.queries || key >= problem.keys || (problem.causal && key > query))
+    const bool isVisible = problem.isVisible(query, key);
+    if (query >= problem.queries || key >= problem.keys || (!isVisible && !problem.hidesFinitely())) {
       score = -scalar::infinity;
-    else if (mask)
+      return;
+    }
+    if (mask && (isVisible || problem.masksHidden))
       score += inScoreUnits<T>(mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]]);
+    if (!isVisible)
+      score += inScoreUnits<T>(problem.hidden);
+  });
+  __syncwarp(); // tensor cores need whole warps
+}
+
+/// Multiplies slopes with the derivative of the cap. `products`: of queries and keys.
+template <class T, int rowTiles, int columns>
+__device__ void takeSlopesOfCap(Sums<T, rowTiles, columns> &slopes, const Problem &problem,
+                                const Sums<T, rowTiles, columns> &products) {
+  const float scale = problem.scale / problem.softcap;
+  slopes.forEach([&](int r, int c, float &slope) {
+    const float bounded = tanhf(products.at(r, c) * scale);
+    slope *= 1 - bounded * bounded;
   });
   __syncwarp(); // tensor cores need whole warps
 }
@@ -130,7 +178,8 @@ struct QueryBlock {
   int batch, head;
   int firstQuery, firstRow; ///< the first query of the block, the first row of the warp
   int warpRow;              ///< the warp's first row in the block's tile
-  int steps;
+  int firstStep, steps;     ///< of those with keys that the queries see
+  bool seesAll = false;     ///< as if nothing were hidden
 
   __device__ explicit QueryBlock(const Problem &problem) {
     const int tiles = tilesOf(problem.queries, Sizes::rows), block = static_cast<int>(blockIdx.x);
@@ -140,11 +189,21 @@ struct QueryBlock {
     firstQuery = (tiles - 1 - block % tiles) * Sizes::rows;
     warpRow = warpOfBlock() * Sizes::warpRows;
     firstRow = firstQuery + warpRow;
-    steps = tilesOf(problem.causal ? scalar::min(problem.keys, firstQuery + Sizes::rows) : problem.keys, Sizes::step);
+    firstStep = problem.firstSeen(firstQuery, false) / Sizes::step;
+    const int end = tilesOf(problem.endOfSeen(firstQuery + Sizes::rows, problem.keys, problem.causal), Sizes::step);
+    steps = scalar::max(end - firstStep, 0);
   }
+  /// From now on for all keys: a query sees none of those that it should.
+  __device__ void seeAll(const Problem &problem) {
+    seesAll = true;
+    firstStep = 0;
+    steps = tilesOf(problem.keys, Sizes::step);
+  }
+  __device__ int firstKeyOf(int step) const { return (firstStep + step) * Sizes::step; }
   /// Whether the warp sees no key of this step.
   __device__ bool skips(const Problem &problem, int step) const {
-    return firstRow >= problem.queries || (problem.causal && step * Sizes::step >= firstRow + Sizes::warpRows);
+    return firstRow >= problem.queries ||
+           (!seesAll && isHidden(problem, firstRow, Sizes::warpRows, firstKeyOf(step), Sizes::step));
   }
   __device__ std::int64_t firstStatistic(const Problem &problem) const {
     return (std::int64_t{batch} * problem.heads + head) * problem.queries;
@@ -152,10 +211,10 @@ struct QueryBlock {
   template <class T, int width>
   __device__ void startKeys(const Problem &problem, int step, const T *k, const T *v, const Tile<T, width> &keys,
                             const Tile<T, width> &values) const {
-    startTile<Sizes::step, Sizes::threads>(keys, keyRows(problem, k, batch, head / problem.group), step * Sizes::step,
+    startTile<Sizes::step, Sizes::threads>(keys, keyRows(problem, k, batch, head / problem.group), firstKeyOf(step),
                                            problem.packed);
-    startTile<Sizes::step, Sizes::threads>(values, valueRows(problem, v, batch, head / problem.group),
-                                           step * Sizes::step, problem.packed);
+    startTile<Sizes::step, Sizes::threads>(values, valueRows(problem, v, batch, head / problem.group), firstKeyOf(step),
+                                           problem.packed);
   }
 };
 
@@ -183,7 +242,11 @@ Problem problemOf(const AttentionShape &shape, const float *mask, const Operands
                   shape.sequenceFirst,
                   packed,
                   {},
-                  mask};
+                  mask,
+                  static_cast<int>(std::min<std::int64_t>(shape.window, std::numeric_limits<int>::max() / 2)),
+                  shape.hidden,
+                  shape.masksHidden,
+                  shape.softcap};
   for (int i = 0; i < 4; ++i)
     problem.maskStrides[i] = shape.maskStrides[i];
   return problem;

@@ -68,8 +68,8 @@ namespace fsdpc::emulated {
 /// Shared memory whose size the launch specifies.
 extern std::byte *dynamicSharedMemory;
 
-/// `barrier`: the same for the same __syncthreads.
-void synchronizeBlock(unsigned barrier);
+/// `barrier`: the same for the same __syncthreads. Returns whether any thread of the block brought `vote`.
+bool synchronizeBlock(unsigned barrier, bool vote = false);
 void synchronizeWarp(unsigned mask);
 /// The value that lane `lane` of this warp passed in the same call.
 std::uint64_t exchange(unsigned mask, std::uint64_t mine, int lane);
@@ -90,6 +90,9 @@ T shuffle(unsigned mask, T value, int lane) {
 
 inline void __syncthreads(std::source_location place = std::source_location::current()) {
   fsdpc::emulated::synchronizeBlock(place.line() * 1024 + place.column());
+}
+inline int __syncthreads_or(int predicate, std::source_location place = std::source_location::current()) {
+  return fsdpc::emulated::synchronizeBlock(place.line() * 1024 + place.column(), predicate != 0);
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { fsdpc::emulated::synchronizeWarp(mask); }
 inline void __threadfence() {}

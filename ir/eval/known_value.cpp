@@ -1,0 +1,70 @@
+#include "ir/eval/known_value.h"
+
+#include "ir/op.h"
+#include "ir/ops/attributes.h"
+#include "ir/ops/helpers.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace fsdpc {
+
+namespace {
+
+/// The nodes that compute a value, operands first; nullopt if it depends on more than constants, is too large, or takes
+/// too many.
+std::optional<std::vector<const Node *>> nodesBelow(const Value *value, int64_t mostElements) {
+  constexpr size_t mostNodes = 1000;
+  std::vector<const Node *> ordered;
+  std::unordered_set<const Node *> seen;
+  llvm::SmallVector<std::pair<const Node *, unsigned>, 16> open; // and the next operand
+  const auto enter = [&](const Value *of) {
+    const Node *node = of->definer();
+    if (!node || !infoOf(*node).has(pure) || infoOf(*node).has(usesEnvironment) || node->op() == Op::randomUniform ||
+        of->type().elements() > mostElements || seen.size() > mostNodes)
+      return false;
+    if (seen.insert(node).second)
+      open.push_back({node, 0});
+    return true;
+  };
+  if (!enter(value))
+    return std::nullopt;
+  while (!open.empty()) {
+    auto &[node, next] = open.back();
+    if (next == node->operandCount()) {
+      ordered.push_back(node);
+      open.pop_back();
+    } else if (!enter(node->operand(next++))) {
+      return std::nullopt;
+    }
+  }
+  return ordered;
+}
+
+} // namespace
+
+std::optional<HostTensor> knownValue(const Value *value, int64_t mostElements) {
+  std::optional<std::vector<const Node *>> nodes = value ? nodesBelow(value, mostElements) : std::nullopt;
+  if (!nodes)
+    return std::nullopt;
+  std::unordered_map<const Value *, HostTensor> values;
+  for (const Node *node : *nodes) {
+    if (node->op() == Op::constant) {
+      const Type &type = node->result()->type();
+      values.emplace(node->result(), hostTensorOf(node->get<ConstantAttributes>().value, type));
+      continue;
+    }
+    std::vector<const HostTensor *> operands;
+    std::vector<Type> types;
+    for (const Value *operand : node->operands())
+      operands.push_back(&values.at(operand));
+    for (unsigned i = 0; i < node->resultCount(); ++i)
+      types.push_back(node->result(i)->type());
+    std::vector<HostTensor> results = evaluatePure(node->op(), node->attributes(), operands, types);
+    for (unsigned i = 0; i < node->resultCount(); ++i)
+      values.emplace(node->result(i), std::move(results[i]));
+  }
+  return std::move(values.at(value));
+}
+
+} // namespace fsdpc

@@ -1,0 +1,43 @@
+// Which keys a query sees, as a formula: a band around the diagonal and conditions that do not depend on both.
+#pragma once
+
+#include "ir/builder.h"
+
+#include <limits>
+
+namespace fsdpc {
+
+/// A truth that depends on some axes only: a bool value of the rank of the scores whose other axes are 1.
+struct VisibilityFactor {
+  Value *value = nullptr;
+  bool isNegated = false;
+};
+
+/// True where lowest <= key - query <= highest and all factors are true; or the negation of that.
+struct Visibility {
+  static constexpr int64_t unlimited = std::numeric_limits<int64_t>::max() / 4;
+
+  int64_t lowest = -unlimited, highest = unlimited;
+  llvm::SmallVector<VisibilityFactor, 2> factors;
+  bool isNegated = false;
+
+  static Visibility always() { return {}; }
+  static Visibility of(Value *factor) {
+    Visibility visibility;
+    visibility.factors.push_back({factor, false});
+    return visibility;
+  }
+
+  bool isAlways() const { return !isNegated && isUnlimited() && factors.empty(); }
+  bool isNever() const { return isNegated && isUnlimited() && factors.empty(); }
+  bool isUnlimited() const { return lowest == -unlimited && highest == unlimited; }
+};
+
+/// If the negation has no such form with `isNegated` unset, it is set.
+Visibility negationOf(Visibility visibility);
+
+/// nullopt if the conjunction has no such form.
+std::optional<Visibility> bothOf(const Visibility &a, const Visibility &b);
+std::optional<Visibility> eitherOf(const Visibility &a, const Visibility &b);
+
+} // namespace fsdpc
