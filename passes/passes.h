@@ -8,9 +8,10 @@ namespace fsdpc {
 
 // ---------------------------------------------------------------------------------------------------- graph
 
-/// Evaluates nodes whose operands are all constants (result up to 2^20 elements) and merges equal constants. Requires:
-/// graph stage. Ensures: no pure node has only constant operands, except large broadcasts and iotas. Runs first, so
-/// that later passes see masks and shape arithmetic as plain constants.
+/// Evaluates nodes whose operands are all constants (results of up to 2^12 elements, or as many as the operands store)
+/// and merges equal constants. Requires: graph stage. Ensures: no pure node has only constant operands, except
+/// broadcasts, iotas and what would grow: masks and tables of angles stay formulas. Runs first, so that later passes
+/// see shape arithmetic as plain constants.
 extern const Pass foldConstants;
 
 /// Brings the graph to a canonical form. Transposes of matmul operands become transpose flags. Consecutive transposes
@@ -24,9 +25,11 @@ extern const Pass canonicalize;
 extern const Pass eliminateCommon;
 
 /// Replaces decomposed forms by the composite op that has its own derivative: LayerNorm, RMSNorm, GELU (erf and tanh),
-/// SiLU, rotary position embedding, softmax attention with its scale and mask (a constant causal mask becomes
-/// `causal`). Runs before autodiff, so that no S x S matrix is kept for backward. Transposes around attention are
-/// absorbed into its layout. Keys that were repeated for the queries of a group are read without the repetition.
+/// SiLU, rotary position embedding, softmax attention with its scale, cap and mask. Masks that hide keys by distance
+/// become `causal` and `window`, at every length, since they are read from how they are made (mask_structure.h); other
+/// masks stay on the axes that they depend on. Runs before autodiff, so that no S x S matrix is kept for backward.
+/// Transposes around attention are absorbed into its layout. Keys that were repeated for the queries of a group are
+/// read without the repetition.
 extern const Pass recognizePatterns;
 
 /// Removes nodes without side effects whose results are unused, in every function. States stay even if nothing reads

@@ -3,7 +3,8 @@ all that planning needs, and a training program starts such weights by itself (`
 
 
 class Model:
-    def __init__(self):
+    def __init__(self, opset=20):
+        self.opset = opset
         self.nodes, self.initializers, self.parameters = [], [], 0
 
     def weight(self, name, *shape):
@@ -24,7 +25,7 @@ class Model:
         return out
 
     def save(self, path, signature):
-        path.write_text(f'<ir_version: 10, opset_import: ["" : 20]>\n{signature}\n'
+        path.write_text(f'<ir_version: {10 if self.opset < 23 else 11}, opset_import: ["" : {self.opset}]>\n{signature}\n'
                         "<\n  " + ",\n  ".join(self.initializers) + "\n>\n{\n  " + "\n  ".join(self.nodes) + "\n}\n")
         print(f"{path}: {self.parameters} parameters")
 

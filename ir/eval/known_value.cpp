@@ -13,15 +13,15 @@ namespace {
 
 /// The nodes that compute a value, operands first; nullopt if it depends on more than constants, is too large, or takes
 /// too many.
-std::optional<std::vector<const Node *>> nodesBelow(const Value *value, int64_t mostElements) {
-  constexpr size_t mostNodes = 1000;
+std::optional<std::vector<const Node *>> nodesBelow(const Value *value, int64_t maxElements) {
+  constexpr size_t maxNodes = 1000;
   std::vector<const Node *> ordered;
   std::unordered_set<const Node *> seen;
   llvm::SmallVector<std::pair<const Node *, unsigned>, 16> open; // and the next operand
   const auto enter = [&](const Value *of) {
     const Node *node = of->definer();
     if (!node || !infoOf(*node).has(pure) || infoOf(*node).has(usesEnvironment) || node->op() == Op::randomUniform ||
-        of->type().elements() > mostElements || seen.size() > mostNodes)
+        of->type().elements() > maxElements || seen.size() > maxNodes)
       return false;
     if (seen.insert(node).second)
       open.push_back({node, 0});
@@ -43,8 +43,8 @@ std::optional<std::vector<const Node *>> nodesBelow(const Value *value, int64_t 
 
 } // namespace
 
-std::optional<HostTensor> knownValue(const Value *value, int64_t mostElements) {
-  std::optional<std::vector<const Node *>> nodes = value ? nodesBelow(value, mostElements) : std::nullopt;
+std::optional<HostTensor> knownValue(const Value *value, int64_t maxElements) {
+  std::optional<std::vector<const Node *>> nodes = value ? nodesBelow(value, maxElements) : std::nullopt;
   if (!nodes)
     return std::nullopt;
   std::unordered_map<const Value *, HostTensor> values;

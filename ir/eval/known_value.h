@@ -8,7 +8,7 @@
 namespace fsdpc {
 
 /// All elements of a value that is computed from constants alone; nullopt for anything else, for null, and if the value
-/// or one that it is made from has more than `mostElements`.
-std::optional<HostTensor> knownValue(const Value *value, int64_t mostElements = int64_t(1) << 24);
+/// or one that it is made from has more than `maxElements`.
+std::optional<HostTensor> knownValue(const Value *value, int64_t maxElements = int64_t(1) << 24);
 
 } // namespace fsdpc

@@ -12,7 +12,7 @@ namespace {
 // Exporters write -10000, the lowest float or -infinity.
 constexpr double hidingNumber = -9999;
 // Of a sum that is one mask.
-constexpr int mostTerms = 16;
+constexpr int maxTerms = 16;
 
 int64_t dimFromEnd(const Type &type, int64_t fromEnd) { return type.rank() < fromEnd ? 1 : type.dim(-fromEnd); }
 
@@ -176,7 +176,7 @@ void MaskJoiner::join(const ScoreMask &whole) {
     if (joinTerm(mask))
       continue;
     const Node *sum = definedBy(belowBroadcasts(mask.value), Op::add);
-    if (!sum || mask.kind != ScoreMask::Kind::added || i >= mostTerms) {
+    if (!sum || mask.kind != ScoreMask::Kind::added || i >= maxTerms) {
       addWhole(mask);
       continue;
     }

@@ -13,10 +13,10 @@ namespace fsdpc {
 namespace {
 
 // Masks have some twenty ops. The limits are for graphs that only look like one.
-constexpr int deepest = 48;
-constexpr int mostSteps = 2000;
+constexpr int maxDepth = 48;
+constexpr int maxSteps = 2000;
 // Larger constants are not looked at for ranges, only for bands.
-constexpr int64_t mostConstants = int64_t(1) << 22;
+constexpr int64_t maxConstants = int64_t(1) << 22;
 
 constexpr int64_t noAxis = -1, unknownAxis = -2;
 
@@ -86,7 +86,7 @@ Indices Reader::broadcastIndices(llvm::ArrayRef<int64_t> shape, const Indices &i
 // ---- moves
 
 Meaning Reader::read(Value *value, const Indices &indices) {
-  if (depth >= deepest || ++steps > mostSteps)
+  if (depth >= maxDepth || ++steps > maxSteps)
     return {};
   ++depth;
   const Node *node = value->definer();
@@ -101,7 +101,7 @@ Meaning Reader::read(Value *value, const Indices &indices) {
 
 /// What is computed from constants alone, such as the documents of a sequence that has one.
 Meaning Reader::readKnown(const Value *value, const Indices &indices) {
-  std::optional<HostTensor> known = knownValue(value, mostConstants);
+  std::optional<HostTensor> known = knownValue(value, maxConstants);
   return known ? readRange(denseOf(*known), known->type, indices) : Meaning();
 }
 
@@ -237,7 +237,7 @@ Meaning Reader::readRange(const Dense &dense, const Type &type, const Indices &i
   llvm::SmallVector<std::pair<int64_t, int64_t>, 5> axes; // size and stride
   llvm::SmallVector<double, 5> steps;
   Linear linear{0, llvm::SmallVector<double, 5>(scores.size())};
-  if (type.dtype() == DType::boolean || type.elements() > mostConstants)
+  if (type.dtype() == DType::boolean || type.elements() > maxConstants)
     return {};
   for (int64_t axis = type.rank(); axis-- > 0; stride *= type.dim(axis)) {
     const Index &index = indices[static_cast<size_t>(axis)];

@@ -22,8 +22,9 @@ void eraseWithUnusedOperands(Node *node);
 void mergeEqualNodes(Function &function, llvm::function_ref<bool(const Node &)> mayMerge);
 
 /// Constants that replace the results of a pure node with constant operands (also seen through one broadcast). Empty if
-/// there is nothing to fold or the result is too large (more than 2^20 elements that are not all equal). A single value
-/// for all elements stays a splat. A broadcast of any other constant is no longer constant and is not folded.
+/// there is nothing to fold or the result is too large (more than 2^12 elements that are not all equal, and more than
+/// the operands store). A single value for all elements stays a splat. A broadcast of any other constant is no longer
+/// constant and is not folded.
 Replacement foldNode(const Node &node, Builder &builder);
 
 /// Visits every node from the front. `simplify` returns values that replace a node, built before it, or nothing. The
