@@ -67,4 +67,54 @@ std::optional<HostTensor> knownValue(const Value *value, int64_t maxElements) {
   return std::move(values.at(value));
 }
 
+const Node *constantBelow(const Value *value) {
+  const Node *node = value->definer();
+  if (node && node->op() == Op::broadcast)
+    node = node->operand(0)->definer();
+  return node && node->op() == Op::constant ? node : nullptr;
+}
+
+Shape computedShape(const Node &node) {
+  const Type &type = node.result()->type();
+  if (!isElementwise(node) || node.op() == Op::fused)
+    return Shape(type.shape());
+  Shape shape(type.rank(), 1);
+  for (const Value *operand : node.operands()) {
+    const Node *constant = constantBelow(operand);
+    const Type &own = constant->result()->type();
+    if (constant->get<ConstantAttributes>().value.isSplat())
+      continue;
+    for (int64_t fromEnd = 1; fromEnd <= own.rank(); ++fromEnd)
+      shape[shape.size() - fromEnd] = std::max(shape[shape.size() - fromEnd], own.dim(-fromEnd));
+  }
+  // Dims of size 0 leave nothing to compute.
+  return type.elements() == 0 ? Shape(type.shape()) : shape;
+}
+
+std::vector<HostTensor> evaluateOnConstants(const Node &node) {
+  const Shape shape = computedShape(node);
+  const bool isSmaller = llvm::ArrayRef<int64_t>(shape) != node.result()->type().shape();
+  std::vector<HostTensor> tensors;
+  tensors.reserve(node.operandCount());
+  for (const Value *operand : node.operands()) {
+    const Node *constant = constantBelow(operand);
+    const Dense &dense = constant->get<ConstantAttributes>().value;
+    const Type wanted = isSmaller ? operand->type().withShape(shape) : operand->type();
+    const Type own = dense.isSplat() ? wanted : constant->result()->type();
+    HostTensor tensor = hostTensorOf(dense, own);
+    if (own != wanted) {
+      const Attributes<ShapeAttributes> to(ShapeAttributes{Shape(wanted.shape())});
+      tensor = evaluatePure(Op::broadcast, &to, {&tensor}, {wanted}).front();
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  std::vector<const HostTensor *> operands;
+  for (const HostTensor &tensor : tensors)
+    operands.push_back(&tensor);
+  std::vector<Type> types;
+  for (unsigned i = 0; i < node.resultCount(); ++i)
+    types.push_back(isSmaller ? node.result(i)->type().withShape(shape) : node.result(i)->type());
+  return evaluatePure(node.op(), node.attributes(), operands, types);
+}
+
 } // namespace fsdpc

@@ -1,4 +1,4 @@
-#include "ir/eval/evaluate.h"
+#include "ir/eval/known_value.h"
 #include "ir/ops/attributes.h"
 #include "passes/graph/match.h"
 #include "passes/graph/rewrite.h"
@@ -16,13 +16,6 @@ constexpr int64_t smallResult = int64_t(1) << 12;
 constexpr int64_t largestOperand = int64_t(1) << 22;
 // The evaluator's values are f64.
 constexpr double largestExactInteger = 0x1p53;
-
-const Node *constantBelow(const Value *value) {
-  const Node *node = value->definer();
-  if (node && node->op() == Op::broadcast)
-    node = node->operand(0)->definer();
-  return node && node->op() == Op::constant ? node : nullptr;
-}
 
 const Dense &denseBelow(const Value *value) { return constantBelow(value)->get<ConstantAttributes>().value; }
 
@@ -73,10 +66,12 @@ Replacement foldSplats(const Node &node, Builder &builder) {
 }
 
 bool isSmallEnough(const Node &node) {
-  int64_t stored = 0, results = 0;
+  int64_t stored = 0, results = 1;
   for (const Value *operand : node.operands())
     stored += denseBelow(operand).storedElements();
-  for (unsigned i = 0; i < node.resultCount(); ++i)
+  for (int64_t dim : computedShape(node))
+    results *= dim;
+  for (unsigned i = 1; i < node.resultCount(); ++i)
     results += node.result(i)->type().elements();
   if (results > std::max(stored, smallResult))
     return false;
@@ -85,28 +80,12 @@ bool isSmallEnough(const Node &node) {
   });
 }
 
-HostTensor valueOf(const Value *value) {
-  const Node *constant = constantBelow(value);
-  HostTensor tensor = hostTensorOf(constant->get<ConstantAttributes>().value, constant->result()->type());
-  if (constant->result() == value)
-    return tensor;
-  return evaluatePure(Op::broadcast, value->definer()->attributes(), {&tensor}, {value->type()}).front();
-}
-
 Replacement foldElements(const Node &node, Builder &builder) {
-  std::vector<HostTensor> tensors;
-  tensors.reserve(node.operandCount());
-  for (const Value *operand : node.operands())
-    tensors.push_back(valueOf(operand));
-  std::vector<const HostTensor *> operands;
-  for (const HostTensor &tensor : tensors)
-    operands.push_back(&tensor);
-  std::vector<Type> types;
-  for (unsigned i = 0; i < node.resultCount(); ++i)
-    types.push_back(node.result(i)->type());
   Replacement constants;
-  for (HostTensor &result : evaluatePure(node.op(), node.attributes(), operands, types))
-    constants.push_back(builder.constant(result.type, denseOf(result)));
+  for (auto [i, result] : llvm::enumerate(evaluateOnConstants(node))) {
+    Value *constant = builder.constant(result.type, denseOf(result));
+    constants.push_back(builder.broadcast(constant, node.result(static_cast<unsigned>(i))->type().shape()));
+  }
   return constants;
 }
 

@@ -1,10 +1,11 @@
 #include "frontend/onnx/translate/fold.h"
 
-#include "ir/eval/evaluate.h"
+#include "ir/eval/known_value.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
 #include <cstring>
+#include <numeric>
 
 namespace fsdpc {
 
@@ -15,47 +16,31 @@ constexpr int64_t largestOperand = int64_t(1) << 24;
 // stay formulas.
 constexpr int64_t smallResult = int64_t(1) << 12;
 // Smaller values are not checked for repetition.
-constexpr int64_t smallestRepeated = int64_t(1) << 16;
+constexpr int64_t smallestRepeated = int64_t(1) << 5;
 // Below this, evaluating a node again costs less than a lookup.
 constexpr int64_t smallestShared = int64_t(1) << 10;
-
-const Node *constantNode(const Value *value) {
-  const Node *node = value->definer();
-  return node && node->op() == Op::constant ? node : nullptr;
-}
-
-const Node *constantBelow(const Value *value) {
-  if (const Node *node = constantNode(value))
-    return node;
-  const Node *node = value->definer();
-  return node && node->op() == Op::broadcast ? constantNode(node->operand(0)) : nullptr;
-}
 
 bool mayFold(const Node &node) {
   bool stays = node.op() == Op::constant || node.op() == Op::broadcast || node.op() == Op::randomUniform;
   return !stays && infoOf(node).has(pure) && node.operandCount() > 0 && llvm::all_of(node.operands(), constantBelow);
 }
 
-/// Whether the elements of the results are no more than those that the operands store.
-bool isSmallEnough(const Node &node) {
-  int64_t stored = 0, results = 0;
-  for (const Value *operand : node.operands()) {
-    stored += constantBelow(operand)->get<ConstantAttributes>().value.storedElements();
-    if (operand->type().elements() > largestOperand)
-      return false;
-  }
-  for (unsigned i = 0; i < node.resultCount(); ++i)
-    results += node.result(i)->type().elements();
-  return results <= std::max(stored, smallResult);
+int64_t productOf(llvm::ArrayRef<int64_t> dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
 }
 
-HostTensor valueOf(const Value *value) {
-  const Node *constant = constantBelow(value);
-  HostTensor tensor = hostTensorOf(constant->get<ConstantAttributes>().value, constant->result()->type());
-  if (constant->result() == value)
-    return tensor;
-  const Node *broadcast = value->definer();
-  return evaluatePure(Op::broadcast, broadcast->attributes(), {&tensor}, {value->type()}).front();
+/// Whether the elements to compute are no more than those that the operands store.
+bool isSmallEnough(const Node &node) {
+  const Shape first = computedShape(node);
+  int64_t stored = 0, results = productOf(first);
+  for (const Value *operand : node.operands()) {
+    stored += constantBelow(operand)->get<ConstantAttributes>().value.storedElements();
+    if (!isElementwise(node) && operand->type().elements() > largestOperand)
+      return false;
+  }
+  for (unsigned i = 1; i < node.resultCount(); ++i)
+    results += node.result(i)->type().elements();
+  return results <= std::max(stored, smallResult);
 }
 
 /// True for an elementwise op whose operands are all splats, of any shape.
@@ -78,20 +63,6 @@ std::vector<HostTensor> evaluateSplats(const Node &node) {
   return evaluatePure(node.op(), node.attributes(), pointers, {node.result()->type().withShape({})});
 }
 
-std::vector<HostTensor> evaluateFully(const Node &node) {
-  std::vector<HostTensor> operands;
-  operands.reserve(node.operandCount());
-  for (const Value *operand : node.operands())
-    operands.push_back(valueOf(operand));
-  std::vector<const HostTensor *> pointers;
-  for (const HostTensor &operand : operands)
-    pointers.push_back(&operand);
-  std::vector<Type> types;
-  for (unsigned i = 0; i < node.resultCount(); ++i)
-    types.push_back(node.result(i)->type());
-  return evaluatePure(node.op(), node.attributes(), pointers, types);
-}
-
 /// Number of elements in one slice of the first axis if all slices are equal, else 0.
 int64_t repeatedElements(const HostTensor &tensor) {
   int64_t elements = tensor.type.elements();
@@ -103,16 +74,17 @@ int64_t repeatedElements(const HostTensor &tensor) {
   return repeats ? slice : 0;
 }
 
-Value *constantOfTensor(Builder &builder, HostTensor tensor) {
-  Type type = tensor.type;
+/// The tensor broadcast to the shape, as one constant and at most one broadcast.
+Value *constantOfTensor(Builder &builder, HostTensor tensor, llvm::ArrayRef<int64_t> to) {
   if (int64_t slice = repeatedElements(tensor)) {
-    Shape shape(type.shape());
+    Shape shape(tensor.type.shape());
     shape[0] = 1;
-    tensor.type = type.withShape(shape);
+    tensor.type = tensor.type.withShape(shape);
     tensor.values.resize(slice);
-    return builder.broadcast(makeConstant(builder, tensor.type, denseOf(tensor)), type.shape());
   }
-  return makeConstant(builder, type, denseOf(tensor));
+  Value *constant = makeConstant(builder, tensor.type, denseOf(tensor));
+  const Dense &dense = constant->definer()->get<ConstantAttributes>().value;
+  return dense.isSplat() ? builder.constant(tensor.type.withShape(to), dense) : builder.broadcast(constant, to);
 }
 
 bool isLarge(const Node &node) {
@@ -182,8 +154,9 @@ llvm::SmallVector<Value *, 2> ConstantFolder::fold(Builder &builder, Node *node)
     if (auto before = known.find(key); !key.empty() && before != known.end())
       results = before->second;
     else
-      for (HostTensor &tensor : evaluateFully(*node))
-        results.push_back(constantOfTensor(builder, std::move(tensor)));
+      for (auto [i, tensor] : llvm::enumerate(evaluateOnConstants(*node)))
+        results.push_back(
+            constantOfTensor(builder, std::move(tensor), node->result(static_cast<unsigned>(i))->type().shape()));
     if (!key.empty())
       known.try_emplace(key, results);
   }
