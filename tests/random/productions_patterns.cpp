@@ -110,11 +110,14 @@ std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
   Tensor keys = transposed ? g.transpose(k, {0, 1, 3, 2}) : k;
   Tensor scores = g.make(Op::matmul, {q, keys}, MatmulAttributes{false, !transposed}, {0, 4});
   scores = g.times(scores, 1 / std::sqrt(static_cast<double>(width)));
+  if (g.random->chance(0.3))
+    scores = g.times(g.make(Op::tanh, {g.times(scores, 0.5)}, {0, 1}), 2);
   if (g.random->chance(0.5)) {
+    const int64_t window = g.random->chance(0.4) ? g.random->between(1, 3) : length;
     std::vector<double> hidden(length * length, 0);
     for (int64_t i = 0; i < length; ++i)
-      for (int64_t j = i + 1; j < length; ++j)
-        hidden[i * length + j] = -10000;
+      for (int64_t j = 0; j < length; ++j)
+        hidden[i * length + j] = j > i || i - j >= window ? -10000 : 0;
     Tensor mask = g.make(Op::constant, {}, ConstantAttributes{Dense::fromDoubles(DType::f32, hidden), {length, length}},
                          {-1, 1, true});
     scores = g.binary(Op::add, scores, g.broadcast(mask, scores.shape(), 0), 4);

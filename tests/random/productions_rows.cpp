@@ -82,7 +82,12 @@ std::optional<Tensor> attention(GraphMaker &g, Op op) {
   int64_t keyHeads = g.random->between(1, 3), heads = keyHeads * (g.random->chance(0.3) ? g.random->between(2, 3) : 1);
   // With one key, the derivative by queries and keys is 0 except for rounding errors.
   int64_t keys = std::max<int64_t>(2, g.random->chance(0.5) ? queries : g.random->between(1, 5));
-  AttentionAttributes own{1 / std::sqrt(static_cast<double>(width)), g.random->chance(0.4), g.random->chance(0.5)};
+  AttentionAttributes own;
+  own.scale = 1 / std::sqrt(static_cast<double>(width));
+  own.causal = g.random->chance(0.4);
+  own.sequenceFirst = g.random->chance(0.5);
+  own.window = g.random->chance(0.3) ? g.random->between(1, 4) : 0;
+  own.softcap = g.random->pick({0.0, 0.0, 0.5, 3.0});
   auto shape = [&](int64_t ofHeads, int64_t length) {
     return own.sequenceFirst ? Shape{length, ofHeads, width} : Shape{ofHeads, length, width};
   };
