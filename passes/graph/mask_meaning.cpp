@@ -40,7 +40,8 @@ double scalarOf(const Node &node, llvm::ArrayRef<double> operands) {
 /// Whether a cast leaves the numbers as they are.
 bool mayCast(const Linear &linear, DType to) {
   const auto isWhole = [](double number) { return number == std::floor(number); };
-  return isFloat(to) || (to != DType::boolean && isWhole(linear.constant) && llvm::all_of(linear.steps, isWhole));
+  const bool holdsPositions = byteSize(to) >= 4 || !isFloat(to); // 16-bit floats round them
+  return holdsPositions && to != DType::boolean && isWhole(linear.constant) && llvm::all_of(linear.steps, isWhole);
 }
 
 Meaning choiceOf(Visibility visible, double yes, double no) {
@@ -67,7 +68,8 @@ std::optional<Visibility> truthOf(const Meaning &meaning) {
 Meaning compare(Op op, const Linear &a, const Linear &b) {
   const Linear difference = sumOf(a, b, -1); // op compares it with 0
   if (isConstant(difference)) {
-    const double number = difference.constant;
+    // The difference of equal infinities is no number.
+    const double number = a.constant == b.constant ? 0 : difference.constant;
     const bool holds = op == Op::equal ? number == 0 : op == Op::less ? number < 0 : number <= 0;
     return Choice{holds ? Visibility::always() : negationOf(Visibility::always()), 1, 0};
   }
