@@ -222,16 +222,16 @@ TEST(MaskStructure, ASumOfMasksIsTakenApart) {
 }
 
 /// Stays an operand of the shape of the scores, as it is.
-void staysWhole(const MakeMask &mask) {
+void staysWhole(const MakeMask &mask, int64_t size = 9) {
   Graph g;
-  attend(g, 9, mask);
+  attend(g, size, mask);
   g.run({&recognizePatterns, &eliminateDead});
   Node *attention = g.only(Op::attention);
   ASSERT_TRUE(attention);
   EXPECT_FALSE(attention->get<AttentionAttributes>().causal);
   EXPECT_EQ(attention->get<AttentionAttributes>().window, 0);
   ASSERT_EQ(attention->operandCount(), 4u);
-  EXPECT_EQ(attention->operand(3)->type().shape().take_back(2), llvm::ArrayRef<int64_t>({9, 9}));
+  EXPECT_EQ(attention->operand(3)->type().shape().take_back(2), llvm::ArrayRef<int64_t>({size, size}));
 }
 
 TEST(MaskStructure, OtherMasksAreNotTakenForOneOfThese) {
@@ -252,6 +252,12 @@ TEST(MaskStructure, OtherMasksAreNotTakenForOneOfThese) {
   staysWhole([](MaskBuilder &m, Value *scores) { // too little to hide
     return m.add(scores, m.number(m.causal(), 0, -5));
   });
+  staysWhole(
+      [](MaskBuilder &m, Value *scores) { // positions that bfloat16 rounds
+        Value *keys = m.b().cast(m.keys(), DType::bf16), *queries = m.b().cast(m.queries(), DType::bf16);
+        return m.add(scores, m.number(m.binary(Op::lessEqual, keys, queries), 0, -1e9));
+      },
+      300);
   staysWhole([](MaskBuilder &m, Value *scores) { // causal or not padding
     Value *seen = m.binary(Op::logicalOr, m.all(m.causal()), m.all(m.paddingOfKeys()));
     return m.add(scores, m.number(seen, 0, -1e9));
