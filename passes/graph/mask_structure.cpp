@@ -99,8 +99,14 @@ Meaning Reader::read(Value *value, const Indices &indices) {
   return isUnknown(meaning) ? leaf(value, indices) : meaning;
 }
 
-/// What is computed from constants alone, such as the documents of a sequence that has one.
+/// What is computed from constants alone, such as the documents of a sequence that has one. Nothing of the shape of the
+/// scores is evaluated.
 Meaning Reader::readKnown(const Value *value, const Indices &indices) {
+  const auto isOn = [&](int64_t axis) {
+    return llvm::any_of(indices, [&](const Index &index) { return index.axis == axis; });
+  };
+  if (value->type().dtype() == DType::boolean || (isOn(rank() - 1) && isOn(rank() - 2)))
+    return {};
   std::optional<HostTensor> known = knownValue(value, maxConstants);
   return known ? readRange(denseOf(*known), known->type, indices) : Meaning();
 }
@@ -156,7 +162,8 @@ Meaning Reader::readReshape(const Node &node, const Indices &indices) {
   return read(node.operand(0), moved);
 }
 
-/// One number for each place on an axis of the scores, as an index of another value.
+/// One number for each place on an axis of the scores, as an index of another value. Negative numbers count from the
+/// end there, so they are no such index.
 std::optional<Index> Reader::indexFrom(Value *value, const Indices &indices) {
   const Meaning meaning = read(value, indices);
   const auto *linear = std::get_if<Linear>(&meaning);
@@ -171,7 +178,8 @@ std::optional<Index> Reader::indexFrom(Value *value, const Indices &indices) {
     index.axis = static_cast<int64_t>(axis);
     index.step = static_cast<int64_t>(step);
   }
-  return index;
+  const int64_t last = index.axis == noAxis ? 0 : index.step * (scores[index.axis] - 1);
+  return std::min(index.offset, index.offset + last) < 0 ? std::nullopt : std::optional(index);
 }
 
 /// Of one operand, if the index on the axis of the concat is one number.
@@ -193,7 +201,7 @@ Meaning Reader::readGather(const Node &node, const Indices &indices) {
   const auto count = static_cast<size_t>(node.operand(1)->type().rank());
   const Indices ofIndices(indices.begin() + axis, indices.begin() + axis + count);
   std::optional<Index> picked = indexFrom(node.operand(1), ofIndices);
-  if (!picked || picked->offset < 0)
+  if (!picked)
     return {};
   Indices moved(indices.begin(), indices.begin() + axis);
   moved.push_back(*picked);
@@ -211,7 +219,7 @@ Meaning Reader::readGatherNd(const Node &node, const Indices &indices) {
     Indices ofAxis(indices.begin(), indices.begin() + last);
     ofAxis.push_back({noAxis, axis, 0});
     std::optional<Index> picked = indexFrom(node.operand(1), ofAxis);
-    if (!picked || picked->offset < 0)
+    if (!picked)
       return {};
     moved.push_back(*picked);
   }

@@ -221,6 +221,20 @@ TEST(MaskStructure, ASumOfMasksIsTakenApart) {
         });
 }
 
+TEST(MaskStructure, IndicesThatWrapAroundAreNoRange) {
+  Graph g;
+  attend(g, 9, [](MaskBuilder &m, Value *scores) { // positions 2, 1, 0, 8, 7, ... of the keys
+    Value *indices = m.b().create(Op::iota, {}, IotaAttributes{DType::i64, {9}, 0, 2, -1})->result();
+    Value *positions = m.b().create(Op::iota, {}, IotaAttributes{DType::i64, {9}, 0, 0, 1})->result();
+    Value *picked = m.b().create(Op::gather, {positions, indices}, AxisAttributes{0})->result();
+    Value *wrapped = m.b().sub(m.g.number(picked, 2), picked); // would be 0, 1, 2, ...
+    return m.add(scores,
+                 m.number(m.binary(Op::lessEqual, m.wide(m.b().reshape(wrapped, {1, 1, 1, 9})), m.queries()), 0, -1e9));
+  });
+  g.run({&recognizePatterns, &eliminateDead});
+  EXPECT_FALSE(g.only(Op::attention)->get<AttentionAttributes>().causal);
+}
+
 /// Stays an operand of the shape of the scores, as it is.
 void staysWhole(const MakeMask &mask, int64_t size = 9) {
   Graph g;

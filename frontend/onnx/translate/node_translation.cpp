@@ -1,8 +1,7 @@
 #include "frontend/onnx/translate/node_translation.h"
 
-#include "ir/eval/known_value.h"
-
 #include "frontend/onnx/translate/fold.h"
+#include "ir/eval/known_value.h"
 #include <algorithm>
 #include <charconv>
 
