@@ -91,6 +91,16 @@ Shape computedShape(const Node &node) {
   return type.elements() == 0 ? Shape(type.shape()) : shape;
 }
 
+bool isWorthFolding(const Node &node) {
+  constexpr int64_t few = int64_t(1) << 12;
+  int64_t stored = 0, computed = node.result()->type().withShape(computedShape(node)).elements();
+  for (const Value *operand : node.operands())
+    stored += constantBelow(operand)->get<ConstantAttributes>().value.storedElements();
+  for (unsigned i = 1; i < node.resultCount(); ++i)
+    computed += node.result(i)->type().elements();
+  return computed <= std::max(stored, few);
+}
+
 std::vector<HostTensor> evaluateOnConstants(const Node &node) {
   const Shape shape = computedShape(node);
   const bool isSmaller = llvm::ArrayRef<int64_t>(shape) != node.result()->type().shape();

@@ -18,6 +18,10 @@ const Node *constantBelow(const Value *value);
 /// to be computed. For an elementwise op it leaves out what the operands only repeat; the result is then broadcast.
 Shape computedShape(const Node &node);
 
+/// Whether such a node computes few elements, or no more than its operands store. What would grow stays a formula:
+/// masks, ranges, tables of angles.
+bool isWorthFolding(const Node &node);
+
 /// The results of such a node, the first one in its computed shape.
 std::vector<HostTensor> evaluateOnConstants(const Node &node);
 

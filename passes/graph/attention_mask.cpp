@@ -9,8 +9,6 @@ namespace fsdpc {
 
 namespace {
 
-// Exporters write -10000, the lowest float or -infinity.
-constexpr double hidingNumber = -9999;
 // Of a sum that is one mask.
 constexpr int maxTerms = 16;
 
@@ -194,10 +192,6 @@ bool MaskJoiner::joinTerm(const ScoreMask &mask) {
 }
 
 } // namespace
-
-double ScoreMask::hidden() const { return std::isinf(fill) ? fill : std::numeric_limits<float>::lowest(); }
-
-bool isHiding(double number) { return number <= hidingNumber; }
 
 Value *joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
                  AttentionAttributes &attributes, Builder &builder) {

@@ -10,9 +10,6 @@ namespace fsdpc {
 
 namespace {
 
-// Results up to this size may be larger than what they are made from: beyond it, ranges, masks and tables of angles
-// stay formulas.
-constexpr int64_t smallResult = int64_t(1) << 12;
 constexpr int64_t largestOperand = int64_t(1) << 22;
 // The evaluator's values are f64.
 constexpr double largestExactInteger = 0x1p53;
@@ -66,18 +63,9 @@ Replacement foldSplats(const Node &node, Builder &builder) {
 }
 
 bool isSmallEnough(const Node &node) {
-  int64_t stored = 0, results = 1;
-  for (const Value *operand : node.operands())
-    stored += denseBelow(operand).storedElements();
-  for (int64_t dim : computedShape(node))
-    results *= dim;
-  for (unsigned i = 1; i < node.resultCount(); ++i)
-    results += node.result(i)->type().elements();
-  if (results > std::max(stored, smallResult))
-    return false;
-  return llvm::all_of(node.operands(), [](const Value *operand) {
-    return operand->type().elements() <= largestOperand && isExact(denseBelow(operand));
-  });
+  return isWorthFolding(node) && llvm::all_of(node.operands(), [](const Value *operand) {
+           return operand->type().elements() <= largestOperand && isExact(denseBelow(operand));
+         });
 }
 
 Replacement foldElements(const Node &node, Builder &builder) {

@@ -5,16 +5,12 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
 #include <cstring>
-#include <numeric>
 
 namespace fsdpc {
 
 namespace {
 
 constexpr int64_t largestOperand = int64_t(1) << 24;
-// Results up to this size may be larger than the constants they are made from. Beyond it masks and tables of angles
-// stay formulas.
-constexpr int64_t smallResult = int64_t(1) << 12;
 // Smaller values are not checked for repetition.
 constexpr int64_t smallestRepeated = int64_t(1) << 5;
 // Below this, evaluating a node again costs less than a lookup.
@@ -25,22 +21,10 @@ bool mayFold(const Node &node) {
   return !stays && infoOf(node).has(pure) && node.operandCount() > 0 && llvm::all_of(node.operands(), constantBelow);
 }
 
-int64_t productOf(llvm::ArrayRef<int64_t> dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
-}
-
-/// Whether the elements to compute are no more than those that the operands store.
+/// An op that moves or joins elements is evaluated on whole operands.
 bool isSmallEnough(const Node &node) {
-  const Shape first = computedShape(node);
-  int64_t stored = 0, results = productOf(first);
-  for (const Value *operand : node.operands()) {
-    stored += constantBelow(operand)->get<ConstantAttributes>().value.storedElements();
-    if (!isElementwise(node) && operand->type().elements() > largestOperand)
-      return false;
-  }
-  for (unsigned i = 1; i < node.resultCount(); ++i)
-    results += node.result(i)->type().elements();
-  return results <= std::max(stored, smallResult);
+  const auto isTooLarge = [](const Value *operand) { return operand->type().elements() > largestOperand; };
+  return isWorthFolding(node) && (isElementwise(node) || llvm::none_of(node.operands(), isTooLarge));
 }
 
 /// True for an elementwise op whose operands are all splats, of any shape.
