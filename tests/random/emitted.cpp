@@ -21,6 +21,8 @@ constexpr double timesBfloat16 = 2;
 constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf16
 /// Modules with rounded attention. The effect of one module is random: in a tensor of 15 elements from 0.08 % to 0.8 %.
 constexpr int attentionDraws = 32;
+constexpr double roundingToFloat32 = 0x1p-24;
+constexpr int normDraws = 4;
 
 llvm::Expected<std::unique_ptr<Module>> readModule(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
@@ -69,25 +71,41 @@ std::unique_ptr<Module> withRounding(const Module &train, int bits) {
   return module;
 }
 
-/// The module with a random half of the bf16 values that attention reads moved by one rounding. On tensor cores,
-/// attention rounds probabilities and their gradients to bf16 between its two matmuls. Where terms cancel, that error
-/// remains.
-std::unique_ptr<Module> withRoundedAttention(const Module &train, uint64_t seed, int draw) {
+bool isAttention(Op op) { return op == Op::attention || op == Op::attentionGrad; }
+bool isLayerNorm(Op op) { return op == Op::layerNorm || op == Op::layerNormGrad; }
+
+/// Roundings within an op, to be applied to the operands that it reads.
+struct InnerRounding {
+  bool (*readsRounded)(Op op);
+  DType dtype;
+  double rounding;
+  int draws;
+};
+
+/// On tensor cores, attention rounds probabilities and their gradients to bf16 between its two matmuls. Where terms
+/// cancel, that error remains.
+constexpr InnerRounding attentionInBfloat16 = {isAttention, DType::bf16, roundingToBfloat16, attentionDraws};
+/// Layer norm subtracts a mean that it rounded itself. In a row of equal elements only that error remains, times
+/// 1 / sqrt(epsilon); rounding the elements themselves does not show it, since they stay equal.
+constexpr InnerRounding layerNormInFloat32 = {isLayerNorm, DType::f32, roundingToFloat32, normDraws};
+
+/// The module with a random half of the elements that such ops read moved by one rounding.
+std::unique_ptr<Module> withInnerRounding(const Module &train, const InnerRounding &inner, uint64_t seed, int draw) {
   std::unique_ptr<Module> module = copyOf(train);
-  Random random(seed, "attention " + std::to_string(draw));
+  Random random(seed, "inner rounding " + std::to_string(draw));
   for (const std::unique_ptr<Function> &function : module->functions)
     for (Node *node : *function)
       for (unsigned i = 0; i < node->operandCount(); ++i) {
         Value *x = node->operand(i);
-        if ((node->op() != Op::attention && node->op() != Op::attentionGrad) || x->type().dtype() != DType::bf16)
+        if (!inner.readsRounded(node->op()) || x->type().dtype() != inner.dtype)
           continue;
         std::vector<double> factors(x->type().elements());
         for (double &factor : factors)
-          factor = 1 + random.pick({-1, 0, 0, 1}) * roundingToBfloat16;
+          factor = 1 + random.pick({-1, 0, 0, 1}) * inner.rounding;
         Builder builder(*function, node);
         const Type wide = x->type().withDType(DType::f64);
         Value *factor = builder.constant(wide, Dense::fromDoubles(DType::f64, factors));
-        node->setOperand(i, builder.cast(builder.mul(builder.cast(x, DType::f64), factor), DType::bf16));
+        node->setOperand(i, builder.cast(builder.mul(builder.cast(x, DType::f64), factor), inner.dtype));
       }
   return module;
 }
@@ -197,17 +215,20 @@ std::vector<std::string> optionsOf(const Choices &choices) {
 }
 
 /// The expected results, and results of perturbed modules. Their difference gives the limit. For a program in f32, f32
-/// results are rounded. For a program in bf16 as well, since values that differ in the last bit of f32 may round to
-/// neighbours in bf16. It also has roundings within attention, and the same module in f32.
+/// results are rounded, and what layer norm rounds within. For a program in bf16 results as well, since values that
+/// differ in the last bit of f32 may round to neighbours in bf16, also roundings within attention, and the same module
+/// in f32.
 llvm::Expected<std::vector<Tensors>> referenceRuns(const Module &graph, const Module &trained, const Choices &choices,
                                                    const Tensors &batch, uint64_t seed, const Target &target) {
   std::vector<std::unique_ptr<Module>> modules;
   modules.push_back(copyOf(trained));
   for (int bits : {29, 30})
     modules.push_back(withRounding(trained, bits));
+  for (const InnerRounding &inner : {layerNormInFloat32, attentionInBfloat16})
+    for (int draw = 0; draw < inner.draws; ++draw)
+      if (inner.dtype == choices.options.paramDType)
+        modules.push_back(withInnerRounding(trained, inner, seed, draw));
   if (choices.options.paramDType != DType::f32) {
-    for (int draw = 0; draw < attentionDraws; ++draw)
-      modules.push_back(withRoundedAttention(trained, seed, draw));
     PipelineOptions single = choices.options;
     single.paramDType = single.reduceDType = DType::f32;
     single.keepLowPrecisionGrads = false;
