@@ -7,17 +7,12 @@
 namespace fsdpc::rt {
 namespace {
 
-/// The ranks that hold the same shard of a segment.
-struct Holders {
-  std::int64_t count = 1;
-  std::int64_t index = 0; ///< of this rank among them
-};
-
-Holders holdersOf(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
+/// The index of a rank among those that hold the same shard of a segment.
+std::int64_t indexAmongHolders(const ProgramInfo &program, const SegmentInfo &segment, int rank) {
   if (segment.axis < 0)
-    return {program.worldSize, rank};
+    return rank;
   const MeshAxisInfo &axis = program.axes[static_cast<std::size_t>(segment.axis)];
-  return {program.worldSize / axis.size, holderIndex(rank, axis.size, axis.stride)};
+  return holderIndex(rank, axis.size, axis.stride);
 }
 
 } // namespace
@@ -46,9 +41,8 @@ std::vector<TensorSlice> CheckpointLayout::slicesOf(int rank) const {
     const CheckpointTensor &tensor = all[i];
     const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(tensor.parameter)];
     const ShardRange held = shardRange(*tensor.segment, parameter, shardIndex(program, *tensor.segment, rank));
-    const Holders holders = holdersOf(program, *tensor.segment, rank);
-    const auto [begin, end] =
-        writtenPart(held.elements, byteSize(tensor.dtype), holders.count, holders.index, parameter.offsetElements);
+    const auto [begin, end] = writtenPart(held.elements, byteSize(tensor.dtype), holderCount(program, *tensor.segment),
+                                          indexAmongHolders(program, *tensor.segment, rank), parameter.offsetElements);
     if (end > begin)
       slices.push_back(
           {i,

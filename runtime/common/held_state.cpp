@@ -1,59 +1,36 @@
 #include "runtime/common/held_state.h"
 
+#include "runtime/checkpoint/layout.h"
 #include "runtime/common/arena_access.h"
 #include "runtime/common/fingerprint.h"
+#include "runtime/common/local_parameters.h"
 #include "runtime/common/scalars.h"
-#include "runtime/common/shards.h"
 
 namespace fsdpc::rt {
-namespace {
-
-/// Appends the parts of parameters in segments of one layout: the segment itself, a replica, or an optimizer state.
-class Parts {
-public:
-  Parts(const ProgramInfo &program, int rank) : program(program), rank(rank), ofSegment(program.segments.size()) {
-    for (const ParameterInfo &parameter : program.parameters)
-      ofSegment[static_cast<std::size_t>(parameter.segment)].push_back(&parameter);
-  }
-
-  /// `parametersOf`: the segment whose parameters lie at `place`, which is split over ranks as `segment` is.
-  void append(std::vector<HeldTensor> &to, const std::string &prefix, int segment, int parametersOf, Place place,
-              DType dtype) const {
-    const SegmentInfo &info = program.segments[static_cast<std::size_t>(segment)];
-    for (const ParameterInfo *parameter : ofSegment[static_cast<std::size_t>(parametersOf)]) {
-      const ShardRange range = shardRange(info, *parameter, shardIndex(program, info, rank));
-      const std::int64_t width = byteSize(dtype);
-      to.push_back({prefix + parameter->name,
-                    segment,
-                    {place.space, place.offsetBytes + range.shardElement * width},
-                    range.elements * width});
-    }
-  }
-
-private:
-  const ProgramInfo &program;
-  int rank;
-  std::vector<std::vector<const ParameterInfo *>> ofSegment;
-};
-
-} // namespace
 
 std::vector<HeldTensor> heldState(const ProgramInfo &program, int rank) {
   std::vector<HeldTensor> held;
-  const Parts parts(program, rank);
-  for (std::size_t i = 0; i < program.segments.size(); ++i) {
-    const SegmentInfo &segment = program.segments[i];
-    const auto index = static_cast<int>(i);
-    const bool isReplica = segment.replicaOf >= 0;
-    parts.append(held, isReplica ? "copy of " : "", index, isReplica ? segment.replicaOf : index, segment.place,
-                 segment.dtype);
+  const auto append = [&](const std::string &name, const ParameterInfo &parameter, const SegmentInfo &segment,
+                          Place place, DType dtype) {
+    const ShardRange range = shardRange(segment, parameter, shardIndex(program, segment, rank));
+    const std::int64_t width = byteSize(dtype);
+    place.offsetBytes += range.shardElement * width;
+    held.push_back({name, &segment, place, range.elements * width});
+  };
+  const CheckpointLayout layout(program);
+  const LocalParameters copies(program);
+  for (const CheckpointTensor &tensor : layout.tensors()) {
+    const ParameterInfo &parameter = program.parameters[static_cast<std::size_t>(tensor.parameter)];
+    append(tensor.name, parameter, *tensor.segment, tensor.place, tensor.dtype);
+    if (tensor.isState)
+      continue;
+    for (const SegmentInfo *copy : copies.segmentsOf(parameter))
+      if (copy != tensor.segment)
+        append("copy of " + tensor.name, parameter, *copy, copy->place, copy->dtype);
   }
-  for (const OptimizerStateInfo &state : program.optimizerStates)
-    parts.append(held, "optimizer." + std::string(state.name) + ".", state.segment, state.segment, state.place,
-                 state.dtype);
   for (const ScalarInfo &scalar : program.scalars)
     if (isUpdatedByProgram(scalar.name))
-      held.push_back({scalar.name, -1, scalar.place, 8});
+      held.push_back({scalar.name, nullptr, scalar.place, 8});
   return held;
 }
 

@@ -1,5 +1,5 @@
-// The state of a training as a rank holds it between two steps: its parts of parameters, of their copies and of
-// optimizer states, and the scalars that the program itself updates.
+// The state of a training as a rank holds it between two steps: its parts of the tensors of a checkpoint and of the
+// copies of parameters, and the scalars that the program itself updates.
 #pragma once
 
 #include "runtime/common/program.h"
@@ -12,7 +12,7 @@ namespace fsdpc::rt {
 /// The part of one tensor that a rank holds, without the padding of its segment.
 struct HeldTensor {
   std::string name; ///< as a checkpoint calls it; "copy of w" for a replica of the segment; or the name of a scalar
-  int segment = -1; ///< index into ProgramInfo::segments; -1: a scalar, which every rank holds
+  const SegmentInfo *segment = nullptr; ///< how it is split over ranks; null: a scalar, which every rank holds
   Place place;
   std::int64_t bytes = 0; ///< 0: the rank holds nothing of it
 };

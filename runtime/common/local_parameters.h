@@ -32,11 +32,16 @@ public:
     }
   }
 
+  /// The segment of the parameter and its replica, in the order of ProgramInfo::segments.
+  const std::vector<const SegmentInfo *> &segmentsOf(const ParameterInfo &parameter) const {
+    return copies[static_cast<std::size_t>(parameter.segment)];
+  }
+
   /// Calls fill(range, dtype, to) for every part of the parameter that this rank holds.
   template <class Fill>
   void write(std::size_t index, const Context &context, const Fill &fill) const {
     const ParameterInfo &parameter = program.parameters[index];
-    for (const SegmentInfo *segment : copies[static_cast<std::size_t>(parameter.segment)])
+    for (const SegmentInfo *segment : segmentsOf(parameter))
       writeHeld(program, context, *segment, parameter, segment->place, segment->dtype, fill);
   }
 

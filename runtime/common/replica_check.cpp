@@ -9,16 +9,12 @@ namespace fsdpc::rt {
 namespace {
 
 bool isReplicated(const ProgramInfo &program, const HeldTensor &tensor) {
-  if (tensor.segment < 0)
-    return program.worldSize > 1;
-  const SegmentInfo &segment = program.segments[static_cast<std::size_t>(tensor.segment)];
-  return segment.axis < 0 ? program.worldSize > 1
-                          : program.axes[static_cast<std::size_t>(segment.axis)].size < program.worldSize;
+  return (tensor.segment ? holderCount(program, *tensor.segment) : program.worldSize) > 1;
 }
 
 /// Ranks with the same number hold the same part.
 int partOf(const ProgramInfo &program, const HeldTensor &tensor, int rank) {
-  return tensor.segment < 0 ? 0 : shardIndex(program, program.segments[static_cast<std::size_t>(tensor.segment)], rank);
+  return tensor.segment ? shardIndex(program, *tensor.segment, rank) : 0;
 }
 
 std::string listOf(const std::vector<int> &ranks) {
@@ -62,7 +58,7 @@ ReplicaCheck::ReplicaCheck(const Job &job) : job(job) {
   bool hasTensor = false;
   for (HeldTensor &tensor : heldState(job.program, job.context.rank))
     if (isReplicated(job.program, tensor)) {
-      hasTensor |= tensor.segment >= 0;
+      hasTensor |= tensor.segment != nullptr;
       replicated.push_back(std::move(tensor));
     }
   if (!hasTensor)

@@ -20,6 +20,12 @@ constexpr int shardIndex(const ProgramInfo &program, const SegmentInfo &segment,
   return segment.axis < 0 ? 0 : program.axes[static_cast<std::size_t>(segment.axis)].memberOf(rank);
 }
 
+/// The number of ranks that hold the same shard.
+constexpr int holderCount(const ProgramInfo &program, const SegmentInfo &segment) {
+  return segment.axis < 0 ? program.worldSize
+                          : program.worldSize / program.axes[static_cast<std::size_t>(segment.axis)].size;
+}
+
 /// `shard`: index of one of the segment's shards.
 constexpr ShardRange shardRange(const SegmentInfo &segment, const ParameterInfo &parameter, int shard) {
   const std::int64_t shardBegin = shard * segment.shardElements;
