@@ -72,7 +72,7 @@ std::string fileJson(const ManifestFile &file) {
 /// Reads the members of objects by key. An unknown key is skipped, so that a later version may add one.
 class ManifestParser {
 public:
-  ManifestParser(std::string_view text, const std::string &path) : json(text, path) {}
+  ManifestParser(std::string_view text, const std::string &path) : path(path), json(text, path) {}
 
   Manifest parse() {
     Manifest result;
@@ -109,8 +109,8 @@ private:
   void requireSchema() {
     const std::string schema = string();
     if (schema != checkpointSchema)
-      throw Failure(ExitCode::incompatible,
-                    "a checkpoint of schema " + schema.substr(0, 60) + "; this program reads " + checkpointSchema);
+      throw Failure(ExitCode::incompatible, path + ": a checkpoint of schema " + schema.substr(0, 60) +
+                                                "; this program reads " + checkpointSchema);
   }
 
   void requireBlockBytes() {
@@ -282,6 +282,7 @@ private:
     return *found;
   }
 
+  const std::string &path;
   JsonReader json;
 };
 

@@ -87,7 +87,7 @@ struct Manifest {
 std::string manifestText(const Manifest &manifest);
 
 /// Parses and checks a manifest: its hash, that file names are plain names, that slices cover their tensors and have
-/// all hashes. Throws Failure{corrupt} naming `path`, and Failure{incompatible} for another schema.
+/// all hashes. Throws Failure{corrupt}, or Failure{incompatible} for another schema, naming `path`.
 Manifest parseManifest(std::string_view text, const std::string &path);
 
 /// Of `bytes` bytes at `data`.

@@ -330,6 +330,19 @@ TEST_F(Checkpointed, AManifestThatLiesIsRefused) {
             std::string::npos);
 }
 
+TEST_F(Checkpointed, AManifestOfAnotherSchemaIsRefusedByPath) {
+  ASSERT_FALSE(train(2, {"--steps", "3", "--checkpoint_folder", checkpoints()}));
+  const std::string path = stepFolder(3) + "/" + manifestName;
+  std::string text = contentOf(path);
+  const std::size_t hash = text.rfind(",\"manifest_hash\"");
+  text.resize(hash);
+  text.replace(text.find(checkpointSchema), std::strlen(checkpointSchema), "fsdpc.checkpoint/9");
+  const std::uint64_t hashed = checkpointHash(text.data(), static_cast<std::int64_t>(text.size()));
+  std::ofstream(path, std::ios::binary) << text << ",\"manifest_hash\":\"" << hexOf({hashed}) << "\"}\n";
+  EXPECT_EQ(faultOf(stepFolder(3)),
+            path + ": a checkpoint of schema fsdpc.checkpoint/9; this program reads fsdpc.checkpoint/1");
+}
+
 TEST(Requests, AWishOfOneRankIsFollowedByAllAtTheSameBoundary) {
   alignas(128) std::byte memory[8 * 128] = {};
   HeartbeatPage *page = HeartbeatPage::at(memory);
