@@ -27,6 +27,8 @@ std::string trainingJson(const TrainingState &state) {
   JsonObject json;
   json.add("step", state.step).add("epoch", state.next.epoch).add("sample", state.next.sample);
   json.add("samples_in_epoch", state.samplesInEpoch).add("global_batch", state.globalBatch);
+  json.add("warmup_steps", state.warmUp.steps);
+  json.add("warmup_end_epoch", state.warmUp.end.epoch).add("warmup_end_sample", state.warmUp.end.sample);
   json.add("shuffle", state.shuffle).add("seed", state.seed).add("skipped_steps", state.skippedSteps);
   json.add("epoch_loss_sum", state.epochLossSum).add("epoch_steps", state.epochSteps);
   json.add("evaluation_due", state.evaluationDue).add("best_metric", state.bestMetric);
@@ -196,6 +198,9 @@ private:
                                                                   {"sample", &state.next.sample},
                                                                   {"samples_in_epoch", &state.samplesInEpoch},
                                                                   {"global_batch", &state.globalBatch},
+                                                                  {"warmup_steps", &state.warmUp.steps},
+                                                                  {"warmup_end_epoch", &state.warmUp.end.epoch},
+                                                                  {"warmup_end_sample", &state.warmUp.end.sample},
                                                                   {"seed", &state.seed},
                                                                   {"skipped_steps", &state.skippedSteps},
                                                                   {"epoch_steps", &state.epochSteps},

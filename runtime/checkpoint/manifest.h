@@ -27,12 +27,19 @@ struct BestEvaluation {
   double value = 0;
 };
 
+/// Of the learning rate.
+struct WarmUp {
+  std::int64_t steps = 0;
+  SamplePosition end; ///< the sample after them
+};
+
 /// Where a run is. What a resumed run needs besides tensors.
 struct TrainingState {
   std::int64_t step = 0;           ///< optimizer steps done
   SamplePosition next;             ///< the next sample
   std::int64_t samplesInEpoch = 0; ///< of the data set; 0: a fixed batch
   std::int64_t globalBatch = 0;
+  WarmUp warmUp; ///< no steps: it is not over
   bool shuffle = false;
   std::int64_t seed = 0;
   std::int64_t skippedSteps = 0;

@@ -9,7 +9,7 @@
 //                                                   = torch CosineAnnealingLR(T_max=T, eta_min=m)
 //   wsd             lr up to 80 % of all steps, then
 //                   m + (lr - m) (1 - sqrt(share of the last 20 % done))
-// After the last planned step linear, cosine and wsd stay at m.
+// After the last planned step linear, cosine and wsd stay at m. What follows the warm-up may be counted in samples.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct LearningRateSchedule {
   double minRate = 0;
   double gamma = 0.1;
   std::int64_t warmupSteps = 0;
-  std::int64_t totalSteps = 0;
-  std::int64_t stepSize = 1; ///< in steps, at least 1
+  /// In steps, or all in samples. `begin`: where the warm-up ends; `stepSize`: at least 1.
+  std::int64_t begin = 0, end = 0, stepSize = 1;
 
-  /// `step` counts from 1.
-  double at(std::int64_t step) const;
+  /// `step` counts from 1; `done`: the steps, or the samples, before it.
+  double at(std::int64_t step, std::int64_t done) const;
 };
 
 } // namespace fsdpc::rt

@@ -20,35 +20,9 @@ double microsecondsBetween(std::chrono::steady_clock::time_point begin, std::chr
   return std::chrono::duration<double, std::micro>(end - begin).count();
 }
 
-std::int64_t stepsIn(const Interval &interval, std::int64_t stepsPerEpoch) {
-  return interval.inEpochs ? interval.count * stepsPerEpoch : interval.count;
-}
-
-ScheduleKind scheduleKind(const std::string &name) {
-  if (name == "cosine")
-    return ScheduleKind::cosine;
-  if (name == "linear")
-    return ScheduleKind::linear;
-  if (name == "wsd")
-    return ScheduleKind::wsd;
-  return name == "step" ? ScheduleKind::step : ScheduleKind::constant;
-}
-
 std::int64_t countSteps(const Options &options, const TrainingOrder &order) {
   const std::int64_t byEpochs = options.epochs ? order.stepsUntil(*options.epochs) : options.steps.value_or(0);
   return std::min(byEpochs, options.steps.value_or(byEpochs));
-}
-
-LearningRateSchedule makeSchedule(const Options &options, std::int64_t total, std::int64_t stepsPerEpoch) {
-  LearningRateSchedule schedule;
-  schedule.kind = scheduleKind(options.lrScheduler);
-  schedule.baseRate = options.scalar("lr");
-  schedule.minRate = options.minLr;
-  schedule.gamma = options.gamma;
-  schedule.warmupSteps = options.warmupSteps;
-  schedule.totalSteps = total;
-  schedule.stepSize = std::max<std::int64_t>(1, stepsIn(options.stepSize, stepsPerEpoch));
-  return schedule;
 }
 
 std::int64_t tokensInSampleOf(const ProgramInfo &program) {
@@ -108,7 +82,7 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, C
       sampler(training.samples(), job.layout(), job.options.shuffle, job.options.dropLast,
               static_cast<std::uint64_t>(job.options.seed.value_or(0))),
       order(sampler, resumed.step, resumed.next, fixedBatch), total(countSteps(job.options, order)),
-      schedule(makeSchedule(job.options, total, order.stepsPerEpoch())),
+      schedule(job.options, order, total, resumed),
       progress(progressStyle(job.options.progress, job.context.rank), total),
       rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
       tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
@@ -171,6 +145,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
   state.next = order.after(step);
   state.samplesInEpoch = fixedBatch ? 0 : feeder.samples();
   state.globalBatch = job.layout().globalBatch();
+  state.warmUp = schedule.warmUpAt(step);
   state.shuffle = job.options.shuffle;
   state.seed = job.options.seed.value_or(0);
   state.skippedSteps = skippedSteps;

@@ -4,9 +4,9 @@
 #include "runtime/checkpoint/checkpoints.h"
 #include "runtime/common/evaluation.h"
 #include "runtime/common/gradient_stash.h"
-#include "runtime/common/learning_rate.h"
 #include "runtime/common/replica_check.h"
 #include "runtime/common/rerun_check.h"
+#include "runtime/common/run_learning_rate.h"
 #include "runtime/common/step_outcome.h"
 #include "runtime/common/stragglers.h"
 #include "runtime/common/training_order.h"
@@ -84,7 +84,7 @@ private:
   Sampler sampler;
   TrainingOrder order;
   std::int64_t total;
-  LearningRateSchedule schedule;
+  RunLearningRate schedule;
   Progress progress;
   std::vector<std::int64_t> rows;
   PendingOutcome pending;

@@ -1,5 +1,7 @@
 #include "runtime/common/training_order.h"
 
+#include <algorithm>
+
 namespace fsdpc::rt {
 
 TrainingOrder::TrainingOrder(const Sampler &sampler, std::int64_t stepsDone, SamplePosition start, bool isFixed)
@@ -27,6 +29,10 @@ SamplePosition TrainingOrder::after(std::int64_t step) const {
   const Batch batch = at(step);
   return batch.endsEpoch ? SamplePosition{batch.epoch + 1, 0}
                          : SamplePosition{batch.epoch, batch.firstSample + globalBatch};
+}
+
+std::int64_t TrainingOrder::samplesBefore(SamplePosition position) const {
+  return position.epoch * samplesPerEpoch() + std::min(position.sample, samplesPerEpoch());
 }
 
 std::int64_t TrainingOrder::stepsUntil(std::int64_t epochs) const {

@@ -34,6 +34,10 @@ public:
   /// The number of steps, those done included, at the end of epoch `epochs` - 1. With a fixed batch, `epochs`.
   std::int64_t stepsUntil(std::int64_t epochs) const;
   std::int64_t stepsPerEpoch() const { return batchesPerEpoch; }
+  std::int64_t samplesPerEpoch() const { return batchesPerEpoch * globalBatch; }
+  /// Counted in epochs of samplesPerEpoch(), so those before a step are the steps before it times the global batch, as
+  /// long as that does not change.
+  std::int64_t samplesBefore(SamplePosition position) const;
 
 private:
   std::int64_t globalBatch, batchesPerEpoch;

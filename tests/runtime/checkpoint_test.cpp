@@ -6,7 +6,9 @@
 #include "runtime/common/shards.h"
 #include "tests/runtime/run_fixture.h"
 
+#include <map>
 #include <random>
+#include <tuple>
 
 namespace fsdpc::rt {
 namespace {
@@ -103,6 +105,15 @@ protected:
     return run(*program(ranks), ranks, arguments);
   }
 
+  /// By step.
+  std::map<std::int64_t, double> rates(const std::string &log) {
+    std::map<std::int64_t, double> result;
+    for (const std::string &line : lines(log))
+      if (!std::isnan(number(line, "lr")) && !line.starts_with("{\"settings\""))
+        result[static_cast<std::int64_t>(number(line, "step"))] = number(line, "lr");
+    return result;
+  }
+
   std::string saved(const std::string &name) { return contentOf(folder.path(name)); }
   std::string checkpoints() { return folder.path("checkpoints"); }
   std::string stepFolder(std::int64_t step) { return checkpoints() + "/" + stepFolderName(step); }
@@ -162,6 +173,60 @@ TEST_F(Checkpointed, AnyNumberOfRanksLoadsTheSameWeightsAndSkipsNoSample) {
   EXPECT_EQ(
       std::count_if(log.begin(), log.end(), [](const std::string &line) { return !std::isnan(number(line, "loss")); }),
       4);
+}
+
+TEST_F(Checkpointed, ARateStatedInEpochsFollowsTheSamplesWhenTheGlobalBatchChanges) {
+  // Of 20 samples, two ranks take 4 in a step, and one rank takes 2.
+  const auto epochs = [&](std::vector<std::string> kind, const char *warmup, int ranks, const std::string &from,
+                          const std::string &to) {
+    std::filesystem::remove(folder.path("log"));
+    std::filesystem::remove_all(folder.path(to));
+    kind.insert(kind.end(), {"--epochs", "4", "--warmup_steps", warmup, "--log", folder.path("log")});
+    kind.insert(kind.end(), {"--checkpoint_folder", folder.path(to), "--checkpoint_interval", "1"});
+    kind.insert(kind.end(), {"--keep_latest_k", "0", "--resume", from == "none" ? from : folder.path(from)});
+    EXPECT_FALSE(train(ranks, kind));
+    return rates("log");
+  };
+  for (const std::vector<std::string> &kind :
+       std::vector<std::vector<std::string>>{{"--lr_scheduler", "step", "--step_size", "1epoch", "--gamma", "0.5"},
+                                             {"--lr_scheduler", "cosine"},
+                                             {"--lr_scheduler", "linear"},
+                                             {"--lr_scheduler", "wsd"}})
+    for (const char *warmup : {"0", "3", "7"}) {
+      const auto whole = epochs(kind, warmup, 2, "none", "whole");
+      const auto one = epochs(kind, warmup, 1, "whole/" + stepFolderName(7), "one");
+      const auto two = epochs(kind, warmup, 2, "one/" + stepFolderName(11), "two");
+      ASSERT_EQ(std::make_tuple(whole.size(), one.size(), two.size()), std::make_tuple(20u, 26u, 11u));
+      for (std::int64_t i = 0; i < 13; ++i)
+        EXPECT_DOUBLE_EQ(one.at(8 + 2 * i), whole.at(8 + i)) << kind[1] << ", warm-up " << warmup << ", " << 4 * i;
+      for (std::int64_t i = 0; i < 11; ++i)
+        EXPECT_DOUBLE_EQ(two.at(12 + i), whole.at(10 + i)) << kind[1] << ", warm-up " << warmup << ", " << 4 * i;
+    }
+  epochs({}, "9", 2, "none", "whole");
+  const auto one = epochs({"--lr_scheduler", "linear"}, "9", 1, "whole/" + stepFolderName(7), "one");
+  EXPECT_DOUBLE_EQ(one.at(8), 0.05 * 8 / 9);
+  EXPECT_DOUBLE_EQ(one.at(10), 0.05) << "the decay begins where the warm-up ends";
+  EXPECT_DOUBLE_EQ(one.at(33), 0.05 / 24);
+}
+
+TEST_F(Checkpointed, ARateStatedInStepsCountsStepsWhenTheGlobalBatchChanges) {
+  for (const std::vector<std::string> &kind : std::vector<std::vector<std::string>>{
+           {"--lr_scheduler", "step", "--step_size", "5"}, {"--lr_scheduler", "cosine"}, {"--lr_scheduler", "wsd"}}) {
+    std::filesystem::remove_all(checkpoints());
+    std::vector<std::string> arguments = {"--steps", "24", "--warmup_steps", "3", "--log", folder.path("log")};
+    arguments.insert(arguments.end(), kind.begin(), kind.end());
+    std::vector<std::string> saves = arguments, goesOn = arguments;
+    saves.insert(saves.end(),
+                 {"--checkpoint_folder", checkpoints(), "--checkpoint_interval", "1", "--keep_latest_k", "0"});
+    goesOn.insert(goesOn.end(), {"--resume", stepFolder(7)});
+    std::filesystem::remove(folder.path("log"));
+    ASSERT_FALSE(train(2, saves));
+    auto expected = rates("log");
+    std::filesystem::remove(folder.path("log"));
+    ASSERT_FALSE(train(1, goesOn));
+    std::erase_if(expected, [](const auto &rate) { return rate.first <= 7; });
+    EXPECT_EQ(rates("log"), expected) << kind[1];
+  }
 }
 
 TEST_F(Checkpointed, AFlippedBitAnywhereIsFound) {

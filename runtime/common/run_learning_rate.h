@@ -1,0 +1,33 @@
+// The learning rate of the steps of a run, which may have had another global batch before it was resumed.
+//
+// What is stated in steps counts steps: the warm-up, a decay over --steps, --step_size 100. What is stated in epochs
+// counts samples: a decay over --epochs, --step_size 1epoch. So at any sample the rate is that of a run that has always
+// had its first global batch.
+#pragma once
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/common/learning_rate.h"
+#include "runtime/common/options.h"
+
+namespace fsdpc::rt {
+
+class RunLearningRate {
+public:
+  /// `order`, which must outlive this, begins where `resumed` ended. `totalSteps`: steps of the run, those done
+  /// included.
+  RunLearningRate(const Options &options, const TrainingOrder &order, std::int64_t totalSteps,
+                  const TrainingState &resumed);
+
+  /// `step`: a step of this run.
+  double at(std::int64_t step) const;
+  /// For the checkpoint after `step`.
+  WarmUp warmUpAt(std::int64_t step) const { return step >= warmUp.steps ? warmUp : WarmUp{}; }
+
+private:
+  const TrainingOrder &order;
+  WarmUp warmUp;
+  bool isInEpochs;
+  LearningRateSchedule schedule;
+};
+
+} // namespace fsdpc::rt
