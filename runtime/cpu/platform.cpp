@@ -28,6 +28,12 @@ constexpr std::int64_t pieceBytes = std::int64_t{1} << 30;
 /// How long the launcher may take to end the other ranks.
 constexpr unsigned launcherGraceSeconds = 10;
 
+/// Throws if the launcher has started more processes than this one, which MPI does not join to it.
+void requireNoOthers(const std::string &command) {
+  if (const auto why = whyAlone(command))
+    throw Failure(ExitCode::incompatible, *why, true);
+}
+
 int sizeOf(MPI_Comm communicator) {
   int size;
   MPI_Comm_size(communicator, &size);
@@ -54,17 +60,19 @@ void reportArena(const char *name, const ProgramInfo &program, Space space, cons
 } // namespace
 
 std::unique_ptr<Platform> startPlatform(int &argc, char **&argv) {
+  std::string command;
+  for (int i = 0; i < argc; ++i)
+    command += (i > 0 ? " " : "") + shellQuoted(argv[i]);
+  if (isTaskWithoutPmi()) {
+    requireNoOthers(command);
+    unsetenv("SLURM_STEP_ID"); // lets Open MPI start
+  }
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw Failure(ExitCode::device, "MPI does not start");
   leaveOutOtherThreads();
-  if (sizeOf(MPI_COMM_WORLD) == 1) {
-    std::string command;
-    for (int i = 0; i < argc; ++i)
-      command += (i > 0 ? " " : "") + shellQuoted(argv[i]);
-    if (const auto why = whyAlone(command))
-      throw Failure(ExitCode::incompatible, *why, true);
-  }
+  if (sizeOf(MPI_COMM_WORLD) == 1)
+    requireNoOthers(command);
   return std::make_unique<MpiPlatform>(provided);
 }
 
