@@ -5,9 +5,11 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 #include <atomic>
 #include <cerrno>
@@ -94,6 +96,29 @@ llvm::Error compileIfNeeded(const Request &request,
   });
 }
 
+/// What a program prints; "" if it is not in PATH or fails.
+std::string outputOf(llvm::StringRef program, llvm::ArrayRef<llvm::StringRef> arguments) {
+  llvm::ErrorOr<std::string> path = llvm::sys::findProgramByName(program);
+  llvm::SmallString<128> output;
+  if (!path || llvm::sys::fs::createTemporaryFile("fsdpc-run", "txt", output))
+    return "";
+  llvm::FileRemover remove(output);
+  llvm::SmallVector<llvm::StringRef, 4> command = {program};
+  llvm::append_range(command, arguments);
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), output.str(), output.str()};
+  if (llvm::sys::ExecuteAndWait(*path, command, std::nullopt, redirects) != 0)
+    return "";
+  auto text = llvm::MemoryBuffer::getFile(output);
+  return text ? (*text)->getBuffer().str() : "";
+}
+
+/// Whether srun connects the ranks by PMIx if it is told to, and by nothing if it is not.
+bool needsPmix() {
+  const llvm::Regex byNothing("MpiDefault *= *none");
+  return !std::getenv("SLURM_MPI_TYPE") && byNothing.match(outputOf("scontrol", {"show", "config"})) &&
+         llvm::StringRef(outputOf("srun", {"--mpi=list"})).contains("pmix");
+}
+
 /// The command that starts the program.
 llvm::Expected<std::vector<std::string>> launchCommand(const Request &request) {
   std::vector<std::string> command;
@@ -103,6 +128,11 @@ llvm::Expected<std::vector<std::string>> launchCommand(const Request &request) {
     if (!launcher)
       return llvm::createStringError("run: no mpirun in PATH; it belongs to Open MPI (package openmpi-bin)");
     command = {*launcher, "-n", std::to_string(request.ranks)};
+    if (isSlurm && needsPmix())
+      command.push_back("--mpi=pmix");
+    if (const char *cores = std::getenv("SLURM_CPUS_PER_TASK"); isSlurm && cores)
+      command.push_back("--cpus-per-task=" +
+                        std::string(cores)); // since Slurm 22.05 srun does not take it from the job
   }
   llvm::SmallString<128> program(request.output);
   if (std::error_code code = llvm::sys::fs::make_absolute(program))

@@ -11,8 +11,9 @@ namespace fsdpc {
 /// `arguments`: those after `run`. `compile` gets the arguments of an ordinary compile. Returns the program's exit
 /// code.
 ///
-/// The program is launched on N ranks by srun in a Slurm job, else by mpirun, and directly if N is 1. SIGTERM and
-/// SIGINT reach it as SIGUSR1, so that it saves and ends by itself; mpirun would kill it one second after them.
+/// The program is launched on N ranks by srun in a Slurm job (with PMIx, where Slurm would connect the ranks by
+/// nothing), else by mpirun, and directly if N is 1. SIGTERM and SIGINT reach it as SIGUSR1, so that it saves and ends
+/// by itself; mpirun would kill it one second after them, and srun immediately after SIGTERM.
 llvm::Expected<int> runModel(llvm::ArrayRef<std::string> arguments,
                              llvm::function_ref<llvm::Error(llvm::ArrayRef<std::string>)> compile);
 
