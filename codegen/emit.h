@@ -17,8 +17,9 @@ struct EmittedFile {
 /// One memory space of one rank, as planned.
 struct ArenaUse {
   Space space = Space::privateSpace;
-  int64_t bytes = 0;     ///< a multiple of the target's granule; all of them sum to total_bytes
-  int64_t usedBytes = 0; ///< the end of the highest value
+  int64_t bytes = 0;        ///< a multiple of the target's granule; all of them sum to total_bytes
+  int64_t usedBytes = 0;    ///< the end of the highest value
+  int64_t predictBytes = 0; ///< the size for a run that predicts; 0: bytes
 };
 
 /// Bytes of one class at the peak, under its name in plan.json.

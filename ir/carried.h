@@ -8,8 +8,8 @@ namespace fsdpc {
 /// A carried argument that no earlier function of the step returns. Its value is what the previous step left: the
 /// gather of a state's last version (V9). If there was no previous step, it is the gather of the state's current
 /// version.
-/// The same holds after a standalone function (eval_step, export). Such a function begins with the wait for what the
-/// step left and reuses its memory, so the next step finds no previous step.
+/// The same holds after a standalone function (eval_step, predict, export). Such a function begins with the wait for
+/// what the step left and reuses its memory, so the next step finds no previous step.
 struct CarriedOver {
   const Argument *argument = nullptr;
   Function *receiver = nullptr;

@@ -75,6 +75,7 @@ std::vector<Fact> makeList() {
   for (Space space : allSpaces) {
     rows.push_back(arenaRow<&ArenaSize::bytes>(space, "_bytes"));
     rows.push_back(arenaRow<&ArenaSize::usedBytes>(space, "_used_bytes"));
+    rows.push_back(arenaRow<&ArenaSize::predictBytes>(space, "_predict_bytes"));
   }
   llvm::sort(rows, [](const Fact &a, const Fact &b) { return a.name < b.name; });
   return rows;

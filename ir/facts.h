@@ -15,6 +15,8 @@ namespace fsdpc {
 struct ArenaSize {
   std::optional<int64_t> usedBytes; ///< end of the last value
   std::optional<int64_t> bytes;     ///< usedBytes rounded up to the target's granule
+  /// The size for a run that also calls predict, where that needs more. All other functions end within `bytes`.
+  std::optional<int64_t> predictBytes;
 };
 
 /// Unknown facts are empty.
@@ -45,6 +47,7 @@ struct Facts {
   ArenaSize &arena(Space space) { return arenas[indexOf(space)]; }
   /// 0 before the module is planned.
   int64_t arenaBytes(Space space) const { return arena(space).bytes.value_or(0); }
+  int64_t predictBytes(Space space) const { return arena(space).predictBytes.value_or(arenaBytes(space)); }
 };
 
 /// One line of the text form.

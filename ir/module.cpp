@@ -22,7 +22,7 @@ std::optional<Stage> stageFromName(llvm::StringRef name) {
 
 llvm::StringRef nameOf(FunctionKind kind) {
   static constexpr llvm::StringRef names[] = {"forward", "prologue",  "micro_step", "tap_gradients",
-                                              "update",  "eval_step", "export"};
+                                              "update",  "eval_step", "predict",    "export"};
   return names[static_cast<size_t>(kind)];
 }
 

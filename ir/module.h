@@ -17,7 +17,16 @@ class Module;
 /// A training step calls prologue, micro_step, tap_gradients (only when gradients are to be saved) and update, in this
 /// order. prologue and micro_step are called once per micro-step (Module::microSteps). All calls of prologue precede
 /// those of micro_step.
-enum class FunctionKind : uint8_t { forward, prologue, microStep, tapGradients, update, evalStep, exportWeights };
+enum class FunctionKind : uint8_t {
+  forward,
+  prologue,
+  microStep,
+  tapGradients,
+  update,
+  evalStep,
+  predict,
+  exportWeights
+};
 constexpr bool runsInEveryStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
 }
@@ -25,9 +34,9 @@ constexpr bool runsInEveryMicroStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep;
 }
 inline constexpr FunctionKind allFunctionKinds[] = {
-    FunctionKind::forward, FunctionKind::prologue, FunctionKind::microStep,    FunctionKind::tapGradients,
-    FunctionKind::update,  FunctionKind::evalStep, FunctionKind::exportWeights};
-llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step export
+    FunctionKind::forward, FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
+    FunctionKind::update,  FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
+llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step predict export
 
 enum class ArgumentKind : uint8_t {
   input, ///< a tensor of the batch, named after the graph input (or labels, sample_weight); same place in all functions

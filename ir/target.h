@@ -27,6 +27,9 @@ public:
   virtual bool ordersByEvents() const { return false; }
   /// Bytes of a rank that the program maps beside its arenas if its ranks live on several hosts.
   virtual int64_t hostLinkBytes(const Module &) const { return 0; }
+  /// Positions whose logits a loss over chunks computes at once: few enough to save memory, and so many that adding to
+  /// the gradient of the weight once a chunk costs little beside the chunk's matmuls.
+  virtual int64_t lossChunk() const { return 512; }
   /// Predicted time of one execution.
   virtual double costMicroseconds(const Node &node) const = 0;
   /// Predicted time of a copy of `bytes` between device and host that is not hidden by compute of the given duration,

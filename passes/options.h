@@ -18,6 +18,7 @@ struct LossOptions {
   int64_t ignoreIndex = -100;
   double labelSmoothing = 0;
   std::string labels = "labels"; ///< name of the label input that the loss adds
+  std::optional<int64_t> chunk;  ///< positions whose logits exist at once; 0: all; none: chunk_loss chooses
 };
 
 /// Factor on the loss, divided out of gradients again, so that they are representable in 16 bits.

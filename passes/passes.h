@@ -111,6 +111,17 @@ extern const Pass fuseBiases;
 /// (dropout off) and prologue (count = batch_sum of the terms that count). mean: loss = batch_sum(loss_sum) / count.
 extern const Pass appendLoss;
 
+/// The cross entropy of a matmul's result becomes one op that computes logits for a few positions at a time, so that
+/// they never exist as a whole. Reshapes and slices of rows between the two move to the operand of the matmul; a cap of
+/// the logits (cap * tanh(x / cap)) and the class of the largest one become part of the op.
+///     %z = matmul %x, %w transpose_b : f32[4096,50304]; %terms, %lse = cross_entropy %z, %labels
+///     ->     %terms, %class = linear_cross_entropy %x, %w, %labels transpose_b chunk(512)
+/// The model's outputs, which need the logits, become results of a function of their own, predict.
+/// Requires/ensures: train stage. --loss_chunk says how many positions, and off leaves everything as it is; by default
+/// Target::lossChunk of them, where that makes two chunks or more. Runs before differentiate: the op has its own
+/// derivative. Errors: a number is given and there is no such loss, or sums are those of --deterministic world.
+extern const Pass chunkLoss;
+
 /// Batch norms in training mode normalise with the statistics of the batch and update the running statistics: once in
 /// micro_step, even if the norm is recomputed later, by PyTorch's rule (unbiased variance), averaged over the ranks.
 ///     %y = batch_norm %x, %w, %b, %rm, %rv training momentum(0.1)
@@ -130,6 +141,14 @@ extern const Pass expandBatchStatistics;
 /// an f32 parameter is rounded once, before the sum, and the sum has that type:
 ///     %c = cast %local : bf16[2,8]; %grad.w = batch_sum %c : bf16[2,8]
 extern const Pass differentiate;
+
+/// The derivative of a linear_cross_entropy computes logits again, and returns the terms too. Where the terms'
+/// cotangent does not depend on them, they come from there:
+///     %terms, %class = linear_cross_entropy %x, %w, %labels; ...
+///     %again, %dx, %dw = linear_cross_entropy_grad %dterms, %x, %w, %labels     ->     %terms = %again
+/// What reads the terms moves after the derivative.
+/// Requires/ensures: train stage. Runs after differentiate. Without it logits are computed twice.
+extern const Pass mergeLossGradient;
 
 /// Expands batch_norm into elementwise nodes, computed in f32 and rounded at the end, so that it fuses into one loop
 /// with its neighbours (relu, the sum of a residual block, the sums of its derivative).

@@ -25,12 +25,14 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &fuseBiases,    // the matmul adds it, before it rounds
       // train: one step, every parameter unsharded
       &appendLoss,
+      &chunkLoss,             // logits of a few positions at a time
       &expandBatchStatistics, // statistics of batch norms in training mode
       &differentiate,
-      &expandBatchNorm,  // the norm itself is elementwise
-      &promoteGradients, // no gradient is rounded before it is reduced
-      &combineGradients, // slices of q, k and v concatenated
-      &splitSamples,     // with --deterministic world: every sum over samples is one tree
+      &mergeLossGradient, // terms and derivatives from the same logits
+      &expandBatchNorm,   // the norm itself is elementwise
+      &promoteGradients,  // no gradient is rounded before it is reduced
+      &combineGradients,  // slices of q, k and v concatenated
+      &splitSamples,      // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
       &selectAttention, // in the train stage, so that the checker compares both modules with it
       &selectSaved,     // values kept for backward, and values recomputed

@@ -3,6 +3,7 @@
 #include "codegen/common/matmul_config.h"
 #include "codegen/common/program_text.h"
 #include "ir/ops/attention.h"
+#include "runtime/common/chunked_loss_layout.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -29,6 +30,58 @@ void emitMatmul(SectionWriter &writer, const Node &node) {
   std::string name = writer.program.primitive("Matmul", config.name(),
                                               createText(config.text(), ownScratchBytes(writer.program.dialect, node)));
   emitPrimitive(writer, node, name);
+}
+
+/// LossMatmuls{&matmulNt..., ...}, with nullptr for one that is not computed
+std::string lossMatmuls(SectionWriter &writer, const ChunkConfig &chunk, int64_t workspaceBytes) {
+  auto name = [&](const std::optional<MatmulConfig> &config) {
+    return config ? "&" + writer.program.primitive("Matmul", config->name(), createText(config->text(), workspaceBytes))
+                  : std::string("nullptr");
+  };
+  std::string text = "LossMatmuls{" + name(chunk.logits);
+  if (chunk.dhidden)
+    text += ", " + name(chunk.dhidden) + ", " + name(chunk.dweight) + ", " + name(chunk.dweightAdded);
+  return text + "}";
+}
+
+std::string linearLossShape(const Node &node, const LinearLossSizes &sizes) {
+  const auto &attributes = node.get<LinearLossAttributes>();
+  return CppFields()
+      .text("loss", lossText(sizes.rows, sizes.classes, attributes.loss, attributes.softcap))
+      .number("width", sizes.width)
+      .number("chunk", sizes.chunk)
+      .flag("transposeB", attributes.transposeB)
+      .dtype("elements", node.operand(sizes.hidden)->type().dtype())
+      .str();
+}
+
+/// The operands, a null pointer for a missing bias, the results, null pointers for missing ones, the scratch.
+void emitLinearLoss(SectionWriter &writer, const Node &node, llvm::StringRef kernel, unsigned allResults) {
+  const LinearLossSizes sizes(node);
+  const Dialect &dialect = writer.program.dialect;
+  const int64_t elementBytes = dialect.takesHalves(node) ? byteSize(node.operand(sizes.hidden)->type().dtype()) : 4;
+  const rt::ChunkedLossLayout layout(sizes.chunk, sizes.classes, elementBytes, LinearLossSizes::sumsColumns(node));
+  const int64_t matmulBytes = ownScratchBytes(dialect, node) - layout.matmuls;
+  llvm::SmallVector<std::string, 12> arguments;
+  for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, dialect.takesHalves(node)))
+    arguments.push_back(lossMatmuls(writer, chunk, matmulBytes));
+  if (arguments.size() == 1)
+    arguments.push_back("LossMatmuls{}");
+  for (unsigned i = 0; i < node.operandCount(); ++i)
+    arguments.push_back(writer.operand(node, i));
+  if (!sizes.hasBias)
+    arguments.push_back("nullptr");
+  for (unsigned i = 0; i < allResults; ++i)
+    arguments.push_back(i < node.resultCount() ? writer.define(node.result(i)) : "nullptr");
+  arguments.push_back(writer.workspace(node));
+  writer.call(kernel, linearLossShape(node, sizes), arguments);
+}
+
+void emitLinearCrossEntropy(SectionWriter &writer, const Node &node) {
+  emitLinearLoss(writer, node, "linearCrossEntropy", 2);
+}
+void emitLinearCrossEntropyGrad(SectionWriter &writer, const Node &node) {
+  emitLinearLoss(writer, node, "linearCrossEntropyGrad", 4);
 }
 
 void emitConvolution(SectionWriter &writer, const Node &node) {
@@ -148,6 +201,8 @@ std::optional<std::string> unsupportedMatmul(const Node &node) {
 namespace emitters {
 
 const Emitter matmul = {emitMatmul, Elements::single, unsupportedMatmul};
+const Emitter linearCrossEntropy = {emitLinearCrossEntropy, Elements::single};
+const Emitter linearCrossEntropyGrad = {emitLinearCrossEntropyGrad, Elements::single};
 const Emitter convolution = {emitConvolution, Elements::single};
 const Emitter convolutionGradInput = convolution;
 const Emitter convolutionGradWeight = convolution;

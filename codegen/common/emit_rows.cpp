@@ -99,14 +99,7 @@ void emitLogSoftmaxGrad(SectionWriter &writer, const Node &node) {
 }
 
 std::string lossShape(const Node &node, const Type &scores) {
-  const auto &attributes = node.get<LossAttributes>();
-  CppFields fields;
-  fields.number("rows", productOf(scores.shape().drop_back()))
-      .number("classes", scores.dim(-1))
-      .number("ignoreIndex", attributes.ignoreIndex, -100);
-  if (attributes.labelSmoothing != 0)
-    fields.real("labelSmoothing", attributes.labelSmoothing);
-  return fields.str();
+  return lossText(productOf(scores.shape().drop_back()), scores.dim(-1), node.get<LossAttributes>());
 }
 
 void emitCrossEntropy(SectionWriter &writer, const Node &node) {
@@ -164,6 +157,16 @@ std::optional<std::string> unsupportedReduction(const Node &node) {
 }
 
 } // namespace
+
+std::string lossText(int64_t rows, int64_t classes, const LossAttributes &attributes, double softcap) {
+  CppFields fields;
+  fields.number("rows", rows).number("classes", classes).number("ignoreIndex", attributes.ignoreIndex, -100);
+  if (attributes.labelSmoothing != 0)
+    fields.real("labelSmoothing", attributes.labelSmoothing);
+  if (softcap > 0)
+    fields.text("softcap", cppLiteral(DType::f32, softcap));
+  return fields.str();
+}
 
 namespace emitters {
 

@@ -50,6 +50,9 @@ extern const Emitter elementwise;
 #include "ir/ops.def"
 } // namespace emitters
 
+/// LossShape's designated initializer.
+std::string lossText(int64_t rows, int64_t classes, const LossAttributes &attributes, double softcap = 0);
+
 int64_t productOf(llvm::ArrayRef<int64_t> dims);
 /// [outer, dims[axis], inner]
 struct AxisSplit {

@@ -40,6 +40,16 @@ std::optional<Limit> limitAt(const Node &node, unsigned operand) {
     if (operand == 1)
       return Limit{node.operand(0)->type().dim(node.get<AxisAttributes>().axis), std::nullopt};
     return std::nullopt;
+  case Op::linearCrossEntropy:
+    if (operand == 2)
+      return Limit{node.operand(1)->type().dim(node.get<LinearLossAttributes>().transposeB ? 0 : 1),
+                   node.get<LinearLossAttributes>().loss.ignoreIndex};
+    return std::nullopt;
+  case Op::linearCrossEntropyGrad:
+    if (operand == 3)
+      return Limit{node.operand(2)->type().dim(node.get<LinearLossAttributes>().transposeB ? 0 : 1),
+                   node.get<LinearLossAttributes>().loss.ignoreIndex};
+    return std::nullopt;
   case Op::crossEntropy:
   case Op::nll:
     if (operand == 1)

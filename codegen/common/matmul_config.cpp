@@ -14,10 +14,7 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   config.m = a.dim(config.transposeA ? -1 : -2);
   config.k = a.dim(config.transposeA ? -2 : -1);
   config.n = b.dim(config.transposeB ? -2 : -1);
-  // A row or a column has the same layout as its transpose. oneDNN takes both forms for one primitive, whose scratch is
-  // that of the form that was created first. So only one form is used.
-  config.transposeA &= config.m != 1 && config.k != 1;
-  config.transposeB &= config.k != 1 && config.n != 1;
+  config.normalize();
   config.elements = a.dtype();
   config.result = node.result()->type().dtype();
   config.bias = node.operandCount() > 2;
@@ -34,6 +31,72 @@ MatmulConfig MatmulConfig::of(const Node &node) {
   return config;
 }
 
+/// A row or a column has the same layout as its transpose. oneDNN takes both forms for one primitive, whose scratch is
+/// that of the form that was created first. So only one form is used.
+void MatmulConfig::normalize() {
+  transposeA &= m != 1 && k != 1;
+  transposeB &= k != 1 && n != 1;
+}
+
+LinearLossSizes::LinearLossSizes(const Node &node) {
+  const auto &attributes = node.get<LinearLossAttributes>();
+  hidden = node.op() == Op::linearCrossEntropyGrad ? 1 : 0;
+  const Type &x = node.operand(hidden)->type();
+  rows = productOf(x.shape().drop_back());
+  width = x.dim(-1);
+  classes = node.operand(hidden + 1)->type().dim(attributes.transposeB ? 0 : 1);
+  chunk = std::max<int64_t>(1, std::min(attributes.chunk, rows));
+  hasBias = node.operandCount() > hidden + 3;
+}
+
+bool LinearLossSizes::sumsColumns(const Node &node) {
+  return node.op() == Op::linearCrossEntropyGrad && node.operandCount() == 5 &&
+         !node.get<LinearLossAttributes>().frozenWeight;
+}
+
+ChunkConfig ChunkConfig::of(const Node &node, int64_t rows, bool takesHalves) {
+  const LinearLossSizes sizes(node);
+  const auto &attributes = node.get<LinearLossAttributes>();
+  const DType elements = takesHalves ? node.operand(sizes.hidden)->type().dtype() : DType::f32;
+  ChunkConfig chunk;
+  chunk.logits = {.m = rows, .n = sizes.classes, .k = sizes.width, .transposeB = attributes.transposeB};
+  chunk.logits.bias = sizes.hasBias;
+  chunk.logits.elements = chunk.logits.result = elements;
+  chunk.logits.normalize();
+  if (node.op() != Op::linearCrossEntropyGrad)
+    return chunk;
+  chunk.dhidden = {.m = rows, .n = sizes.width, .k = sizes.classes, .transposeB = !attributes.transposeB};
+  chunk.dhidden->elements = chunk.dhidden->result = elements;
+  chunk.dhidden->normalize();
+  if (attributes.frozenWeight)
+    return chunk;
+  chunk.dweight = {.m = sizes.width, .n = sizes.classes, .k = rows, .transposeA = true};
+  if (attributes.transposeB)
+    std::swap(chunk.dweight->m, chunk.dweight->n);
+  chunk.dweight->elements = elements;
+  chunk.dweight->result = DType::f32;
+  chunk.dweight->normalize();
+  chunk.dweightAdded = chunk.dweight;
+  chunk.dweightAdded->accumulate = true;
+  return chunk;
+}
+
+llvm::SmallVector<ChunkConfig, 2> ChunkConfig::chunksOf(const Node &node, bool takesHalves) {
+  const LinearLossSizes sizes(node);
+  llvm::SmallVector<ChunkConfig, 2> chunks = {of(node, sizes.chunk, takesHalves)};
+  if (sizes.rows % sizes.chunk != 0)
+    chunks.push_back(of(node, sizes.rows % sizes.chunk, takesHalves));
+  return chunks;
+}
+
+llvm::SmallVector<MatmulConfig, 4> ChunkConfig::all() const {
+  llvm::SmallVector<MatmulConfig, 4> configs = {logits};
+  for (const std::optional<MatmulConfig> &config : {dhidden, dweight, dweightAdded})
+    if (config)
+      configs.push_back(*config);
+  return configs;
+}
+
 std::string MatmulConfig::text() const {
   return CppFields()
       .number("batch", batch, 1)
@@ -47,11 +110,12 @@ std::string MatmulConfig::text() const {
       .flag("bias", bias)
       .dtype("elements", elements)
       .dtype("result", result)
+      .flag("accumulate", accumulate)
       .str();
 }
 
 std::string MatmulConfig::name() const {
-  std::string text = bias ? "matmulBias" : "matmul";
+  std::string text = bias ? "matmulBias" : accumulate ? "matmulAdd" : "matmul";
   text += transposeA ? "T" : "N";
   text += transposeB ? "t" : "n";
   if (batch > 1)

@@ -12,11 +12,36 @@ struct MatmulConfig {
   bool oneA = false, oneB = false;
   bool bias = false;
   DType elements = DType::f32, result = DType::f32; ///< of both operands and of the result
+  bool accumulate = false;                          ///< adds to the result's memory
   static MatmulConfig of(const Node &node);
   /// MatmulShape's designated initializer.
   std::string text() const;
   /// matmulNt2048x1152x384
   std::string name() const;
+  /// Writes a row or a column in one form only.
+  void normalize();
+};
+
+/// The matmuls of a linear_cross_entropy or its derivative for one chunk of positions. Mirrors ChunkMatmuls of
+/// runtime/common/chunked_loss.h.
+struct ChunkConfig {
+  MatmulConfig logits;
+  std::optional<MatmulConfig> dhidden, dweight, dweightAdded; ///< none: not computed
+  /// For `rows` positions. Types are those of operands that the dialect gives to kernels.
+  static ChunkConfig of(const Node &node, int64_t rows, bool takesHalves);
+  /// The chunks of the node: those of full size and, if there is one, the last, smaller one.
+  static llvm::SmallVector<ChunkConfig, 2> chunksOf(const Node &node, bool takesHalves);
+  llvm::SmallVector<MatmulConfig, 4> all() const;
+};
+
+/// The sizes of a linear_cross_entropy or its derivative.
+struct LinearLossSizes {
+  int64_t rows, width, classes, chunk; ///< chunk: at most all rows, at least 1
+  unsigned hidden;                     ///< the position of operand `hidden`; weight, labels and perhaps bias follow
+  bool hasBias;
+  explicit LinearLossSizes(const Node &node);
+  /// Returns whether the derivative includes that of a bias.
+  static bool sumsColumns(const Node &node);
 };
 
 /// Mirrors ConvolutionShape of runtime/common/kernel_shapes.h and Convolution::Pass.

@@ -96,14 +96,17 @@ private:
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table accumulators{"AccumulatorInfo", "accumulators"};
-  Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"};
+  Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"},
+      predictResults{"ResultInfo", "predictResults"};
   Table collectives{"CollectiveInfo", "collectives"}, sections{"SectionInfo", "sections"};
   Table nodes{"NodeInfo", "nodes"}, indexNodes{"IndexNodeInfo", "indexNodes"};
 };
 
 void InfoWriter::fillMemory() {
   for (const ArenaUse &arena : info.arenas)
-    arenas.row({spaceText(arena.space), std::to_string(arena.bytes), std::to_string(arena.usedBytes)});
+    arenas.row(
+        {spaceText(arena.space), std::to_string(arena.bytes),
+         std::to_string(arena.usedBytes) + (arena.predictBytes ? ", " + std::to_string(arena.predictBytes) : "")});
   for (const ClassBytes &entry : info.memoryClasses)
     memoryClasses.row({cppString(entry.name), std::to_string(entry.bytes)});
 }
@@ -311,6 +314,8 @@ std::string InfoWriter::programInfo() const {
     fields.text("nonFinite", cppString(spelled(info.nonFinite)));
   if (stashesGradients(module))
     fields.text("stashesGradients", "true");
+  if (module.function(FunctionKind::predict))
+    fields.text("predictResults", predictResults.reference());
   return fields.str();
 }
 
@@ -323,17 +328,18 @@ std::string InfoWriter::write() {
   fillSections();
   for (const ProgramText::IndexNode &node : program.indexNodes())
     indexNodes.row({cppString(node.name), shapeText(node.axes)});
-  llvm::StringMap<char> stepSeen, evalSeen;
+  llvm::StringMap<char> stepSeen, evalSeen, predictSeen;
   fillResults(FunctionKind::prologue, stepResults, stepSeen);
   fillResults(FunctionKind::microStep, stepResults, stepSeen);
   fillResults(FunctionKind::update, stepResults, stepSeen);
   fillResults(FunctionKind::evalStep, evalResults, evalSeen);
+  fillResults(FunctionKind::predict, predictResults, predictSeen);
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table :
        {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators,
-        &scalars, &stepResults, &evalResults, &collectives, &sections, &nodes, &indexNodes})
+        &scalars, &stepResults, &evalResults, &predictResults, &collectives, &sections, &nodes, &indexNodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

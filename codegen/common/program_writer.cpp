@@ -19,6 +19,7 @@ llvm::StringRef cppName(FunctionKind kind) {
   case FunctionKind::tapGradients: return "tapGradients";
   case FunctionKind::update: return "update";
   case FunctionKind::evalStep: return "evalStep";
+  case FunctionKind::predict: return "predict";
   case FunctionKind::exportWeights: return "exportWeights";
   case FunctionKind::forward: break;
   }
@@ -67,8 +68,9 @@ std::string wrapped(llvm::StringRef text) {
   return out;
 }
 
-constexpr FunctionKind emittedKinds[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
-                                         FunctionKind::update,   FunctionKind::evalStep,  FunctionKind::exportWeights};
+constexpr FunctionKind emittedKinds[] = {
+    FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients, FunctionKind::update,
+    FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
 
 std::string capitalized(llvm::StringRef name) {
   std::string text = name.str();
@@ -300,7 +302,10 @@ std::string ProgramWriter::write() {
   out += "} // namespace\n\nextern const Functions programFunctions;\n"
          "const Functions programFunctions = {start, prologue, microStep, tapGradients, update, evalStep, "
          "exportWeights";
-  out += carriedOverSteps(program.module).empty() ? "};\n\n" : ", discardAhead};\n\n";
+  const bool discards = !carriedOverSteps(program.module).empty(),
+             predicts = program.module.function(FunctionKind::predict);
+  out += discards ? ", discardAhead" : predicts ? ", nullptr" : "";
+  out += predicts ? ", predict};\n\n" : "};\n\n";
   out += "} // namespace fsdpc::rt\n";
   return wrapped(out);
 }

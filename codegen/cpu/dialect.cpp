@@ -40,6 +40,11 @@ bool CpuDialect::takesHalves(const Node &node) const {
 std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   if (node.op() == Op::matmul && !scratchBytes(MatmulConfig::of(node), 1))
     return "oneDNN has no matmul of these shapes";
+  if (node.op() == Op::linearCrossEntropy || node.op() == Op::linearCrossEntropyGrad)
+    for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, takesHalves(node)))
+      for (const MatmulConfig &config : chunk.all())
+        if (!scratchBytes(config, 1))
+          return "oneDNN has no matmul of these shapes";
   bool convolves =
       node.op() == Op::convolution || node.op() == Op::convolutionGradInput || node.op() == Op::convolutionGradWeight;
   if (convolves && !scratchBytes(ConvolutionConfig::of(node), 1))

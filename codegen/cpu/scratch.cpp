@@ -35,6 +35,7 @@ private:
 };
 using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
 using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using PostOperations = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 
 dnnl_memory_desc_t plainMemory(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides) {
@@ -85,6 +86,14 @@ public:
         dnnl_primitive_attr_create(attributes.out()) == dnnl_success &&
         dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user) == dnnl_success;
     assert(made && "oneDNN has a cpu engine");
+  }
+  /// The result is added to what is in memory.
+  void accumulate() {
+    PostOperations operations;
+    [[maybe_unused]] bool made = dnnl_post_ops_create(operations.out()) == dnnl_success &&
+                                 dnnl_post_ops_append_sum(operations.get(), 1) == dnnl_success &&
+                                 dnnl_primitive_attr_set_post_ops(attributes.get(), operations.get()) == dnnl_success;
+    assert(made && "a sum is a post-operation");
   }
   bool describe(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint, Description &out) const {
     return dnnl_primitive_desc_create(out.out(), operation, attributes.get(), engine.get(), hint) == dnnl_success;
@@ -154,6 +163,8 @@ std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
     return 0;
   LibraryThreads limit(threads);
   Describer describer;
+  if (config.accumulate)
+    describer.accumulate();
   bool as3d = config.batch > 1;
   dnnl_memory_desc_t a = matrices(config.oneA ? 1 : config.batch, config.m, config.k, config.transposeA, as3d);
   dnnl_memory_desc_t b = matrices(config.oneB ? 1 : config.batch, config.k, config.n, config.transposeB, as3d);

@@ -4,6 +4,7 @@
 #include "codegen/cpu/dialect.h"
 #include "codegen/cpu/scratch.h"
 #include "ir/ops/norm.h"
+#include "runtime/common/chunked_loss_layout.h"
 #include "runtime/cpu/link_bytes.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -40,6 +41,7 @@ private:
   template <class Config>
   int64_t scratchOf(const Config &config) const;
   int64_t attentionBytes(const Node &node) const;
+  int64_t linearLossBytes(const Node &node) const;
   int64_t kernelScratchBytes(const Node &node) const;
 
   CpuTargetOptions options;
@@ -65,6 +67,16 @@ int64_t CpuTarget::attentionBytes(const Node &node) const {
   return attentionScratchBytes(node) * std::min<int64_t>(heads, options.threads);
 }
 
+int64_t CpuTarget::linearLossBytes(const Node &node) const {
+  const LinearLossSizes sizes(node);
+  int64_t matmuls = 0;
+  for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, /*takesHalves=*/false))
+    for (const MatmulConfig &config : chunk.all())
+      matmuls = std::max(matmuls, scratchOf(config));
+  return rt::ChunkedLossLayout(sizes.chunk, sizes.classes, sizeof(float), LinearLossSizes::sumsColumns(node)).matmuls +
+         matmuls;
+}
+
 int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   switch (node.op()) {
   case Op::matmul: return scratchOf(MatmulConfig::of(node));
@@ -76,6 +88,8 @@ int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
   case Op::scatterAdd: return scatterAddScratchBytes(node);
+  case Op::linearCrossEntropy:
+  case Op::linearCrossEntropyGrad: return linearLossBytes(node);
   default: return 0;
   }
 }

@@ -4,6 +4,7 @@
 #include "codegen/common/matmul_config.h"
 #include "codegen/cuda/library_attention.h"
 #include "ir/ops/attention.h"
+#include "runtime/common/chunked_loss_layout.h"
 #include "runtime/cuda/kernels/scratch_sizes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -15,8 +16,7 @@ namespace {
 constexpr int64_t largeMatmulBytes = 32 << 20, smallMatmulBytes = 1 << 20;
 constexpr uint64_t largeMatmul = uint64_t{1} << 28; ///< multiplications
 
-int64_t matmulScratchBytes(const Node &node) {
-  MatmulConfig config = MatmulConfig::of(node);
+int64_t matmulScratchBytes(const MatmulConfig &config) {
   uint64_t size = 1;
   for (int64_t dim : {config.batch, config.m, config.n, config.k})
     size = llvm::SaturatingMultiply(size, static_cast<uint64_t>(dim));
@@ -28,6 +28,17 @@ int64_t normGradScratchBytes(const Node &node) {
   const int64_t axis = node.get<NormAttributes>().axis;
   return rt::scratch_sizes::normGradBytes(productOf(shape.take_front(axis)), productOf(shape.drop_front(axis)),
                                           node.op() == Op::layerNormGrad ? 2 : 1);
+}
+
+int64_t linearLossScratchBytes(const Node &node) {
+  const LinearLossSizes sizes(node);
+  const int64_t elementBytes = byteSize(node.operand(sizes.hidden)->type().dtype());
+  int64_t matmuls = 0;
+  for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, /*takesHalves=*/true))
+    for (const MatmulConfig &config : chunk.all())
+      matmuls = std::max(matmuls, matmulScratchBytes(config));
+  return rt::ChunkedLossLayout(sizes.chunk, sizes.classes, elementBytes, LinearLossSizes::sumsColumns(node)).matmuls +
+         matmuls;
 }
 
 int64_t channelSumsScratchBytes(const Type &x) {
@@ -44,7 +55,9 @@ int64_t cudaScratchBytes(const Node &node) {
   if (isAttentionByLibrary(node))
     return cudnnAttentionScratchBytes(node);
   switch (node.op()) {
-  case Op::matmul: return matmulScratchBytes(node);
+  case Op::matmul: return matmulScratchBytes(MatmulConfig::of(node));
+  case Op::linearCrossEntropy:
+  case Op::linearCrossEntropyGrad: return linearLossScratchBytes(node);
   case Op::convolution:
   case Op::convolutionGradInput:
   case Op::convolutionGradWeight: return largeMatmulBytes;

@@ -31,10 +31,12 @@ int64_t classCount(const Module &module) {
   const Function *step = module.function(FunctionKind::evalStep);
   const Value *labels = step->argument(module.facts.labels);
   for (Node *node : *step) {
-    if (node->op() != Op::crossEntropy && node->op() != Op::nll)
+    const bool isLinear = node->op() == Op::linearCrossEntropy;
+    if (node->op() != Op::crossEntropy && node->op() != Op::nll && !isLinear)
       continue;
-    if (aliasRoot(node->operand(1)) == labels)
-      return node->operand(0)->type().dim(-1);
+    if (aliasRoot(node->operand(isLinear ? 2 : 1)) == labels)
+      return isLinear ? node->operand(1)->type().dim(node->get<LinearLossAttributes>().transposeB ? 0 : 1)
+                      : node->operand(0)->type().dim(-1);
   }
   return 0;
 }
@@ -106,7 +108,8 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   }
   for (Space space : allSpaces)
     if (int64_t bytes = facts.arenaBytes(space); bytes > 0 || space != Space::host)
-      info.arenas.push_back({space, bytes, facts.arena(space).usedBytes.value_or(0)});
+      info.arenas.push_back(
+          {space, bytes, facts.arena(space).usedBytes.value_or(0), facts.arena(space).predictBytes.value_or(0)});
   for (size_t i = 0; i < memoryClassCount; ++i)
     info.memoryClasses.push_back({nameOf(static_cast<MemoryClass>(i)).str(), memory.byClass[i]});
   for (const ExternalLayout::Entry &entry : layout.entries)

@@ -126,6 +126,11 @@ llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &modu
   loss.ignoreIndex = values.integer("ignore_index");
   loss.labelSmoothing = values.real("label_smoothing");
   loss.labels = values.text("labels").str();
+  const llvm::StringRef chunk = values.text("loss_chunk");
+  if (int64_t positions = 0; chunk == "off" || (!chunk.getAsInteger(10, positions) && positions >= 1))
+    loss.chunk = positions;
+  else if (chunk != "auto")
+    return usage("--loss_chunk " + chunk + ": auto, off or a number of positions from 1 is expected");
   if (loss.labelSmoothing != 0 && loss.kind != LossKind::crossEntropy)
     return usage("--label_smoothing: changes nothing for --loss " + spelled(loss.kind));
   if (llvm::Error error =

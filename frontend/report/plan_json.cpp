@@ -62,6 +62,7 @@ llvm::json::Object memoryJson(const Module &module, const MemoryReport &memory) 
                                                         {"live", std::move(live)}}},
                             {"theoretical_min_bytes", memory.theoreticalMinBytes},
                             {"host_link_bytes", memory.hostLinkBytes},
+                            {"predict_bytes", memory.predictBytes},
                             {"checkpoint_staging_bytes", checkpointStagingBytes(module)}};
 }
 

@@ -306,6 +306,22 @@ struct LossAttributes {
   }
 };
 
+/// linear_cross_entropy and its derivative: the loss of logits = hidden weight, which are never in memory as a whole.
+struct LinearLossAttributes {
+  LossAttributes loss;
+  bool transposeB = false;   ///< weight is [classes, width]
+  double softcap = 0;        ///< logits are softcap * tanh(logits / softcap); 0: they are not capped
+  int64_t chunk = 1;         ///< positions whose logits exist at once
+  bool frozenWeight = false; ///< the derivative returns nothing for weight and bias
+  void fields(AttributeVisitor &v) {
+    loss.fields(v);
+    v.field("transpose_b", transposeB);
+    v.field("softcap", softcap);
+    v.field("chunk", chunk);
+    v.field("frozen_weight", frozenWeight);
+  }
+};
+
 /// sgd, adam, adadelta, adagrad, rmsprop, lion: decides which state exists. Scalars are operands.
 struct OptimizerAttributes {
   bool momentum = false;  ///< sgd, rmsprop: has a momentum buffer

@@ -1,4 +1,5 @@
 // Losses over class labels: one term per position. Sums, means and sample weights are built from other ops.
+#include "ir/ops/loss.h"
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
@@ -25,13 +26,6 @@ llvm::Error checkScores(const OpInfo &info, const Type &scores, const Type &labe
 }
 
 Type termsType(const Type &scores) { return Type(DType::f32, scores.shape().drop_back()); }
-
-llvm::Error checkSmoothing(const OpInfo &info, const LossAttributes &attributes) {
-  if (attributes.labelSmoothing >= 0 && attributes.labelSmoothing <= 1)
-    return llvm::Error::success();
-  return constraintError(info.name, "C3",
-                         "label_smoothing must be in [0, 1] but is " + doubleText(attributes.labelSmoothing));
-}
 
 llvm::Error checkNoSmoothing(const OpInfo &info, const LossAttributes &attributes) {
   if (attributes.labelSmoothing == 0)
@@ -112,52 +106,26 @@ constexpr double noClass = std::numeric_limits<double>::quiet_NaN();
 
 bool isClass(double label, int64_t classes) { return label >= 0 && label < static_cast<double>(classes); }
 
-double logSumExp(const double *values, int64_t count) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, values[i]);
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i)
-    sum += std::exp(values[i] - largest);
-  return largest + std::log(sum);
-}
-
 void evaluateCrossEntropy(EvaluateContext &context) {
-  const auto &attributes = context.get<LossAttributes>();
   const HostTensor &logits = *context.operands[0];
   const int64_t classes = logits.type.dim(-1);
-  const double smoothing = attributes.labelSmoothing;
   for (size_t row = 0; row < context.operands[1]->values.size(); ++row) {
-    const double *z = logits.values.data() + row * classes;
-    const double label = context.operands[1]->values[row];
-    const double lse = logSumExp(z, classes);
+    const llvm::ArrayRef<double> z(logits.values.data() + row * classes, classes);
+    const double lse = logSumExp(z);
+    context.results[0].values[row] =
+        crossEntropyTerm(context.get<LossAttributes>(), z, context.operands[1]->values[row], lse);
     context.results[1].values[row] = lse;
-    if (label == static_cast<double>(attributes.ignoreIndex))
-      continue;
-    double term = isClass(label, classes) ? (1 - smoothing) * (lse - z[static_cast<int64_t>(label)]) : noClass;
-    // Skipped rather than multiplied by zero: a logit of -inf must not turn an unsmoothed term into NaN.
-    for (int64_t c = 0; smoothing != 0 && c < classes; ++c)
-      term += smoothing / static_cast<double>(classes) * (lse - z[c]);
-    context.results[0].values[row] = term;
   }
 }
 
 void evaluateCrossEntropyGrad(EvaluateContext &context) {
-  const auto &attributes = context.get<LossAttributes>();
   const HostTensor &logits = *context.operands[1];
   const int64_t classes = logits.type.dim(-1);
-  const double smoothing = attributes.labelSmoothing;
-  for (size_t row = 0; row < context.operands[2]->values.size(); ++row) {
-    const double label = context.operands[2]->values[row];
-    if (label == static_cast<double>(attributes.ignoreIndex))
-      continue;
-    for (int64_t c = 0; c < classes; ++c) {
-      double target = smoothing / static_cast<double>(classes) + (label == static_cast<double>(c) ? 1 - smoothing : 0);
-      double slope = std::exp(logits.values[row * classes + c] - context.operands[3]->values[row]) - target;
-      context.results[0].values[row * classes + c] =
-          isClass(label, classes) ? context.operands[0]->values[row] * slope : noClass;
-    }
-  }
+  for (size_t row = 0; row < context.operands[2]->values.size(); ++row)
+    crossEntropySlopes(context.get<LossAttributes>(), {logits.values.data() + row * classes, size_t(classes)},
+                       context.operands[2]->values[row], context.operands[3]->values[row],
+                       context.operands[0]->values[row],
+                       {context.results[0].values.data() + row * classes, size_t(classes)});
 }
 
 void evaluateNll(EvaluateContext &context) {
@@ -215,6 +183,45 @@ int64_t axisOfTerms(const Node &node, unsigned, int64_t axis) {
 }
 
 } // namespace
+
+llvm::Error checkSmoothing(const OpInfo &info, const LossAttributes &attributes) {
+  if (attributes.labelSmoothing >= 0 && attributes.labelSmoothing <= 1)
+    return llvm::Error::success();
+  return constraintError(info.name, "C3",
+                         "label_smoothing must be in [0, 1] but is " + doubleText(attributes.labelSmoothing));
+}
+
+double logSumExp(llvm::ArrayRef<double> z) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (double value : z)
+    largest = std::max(largest, value);
+  double sum = 0;
+  for (double value : z)
+    sum += std::exp(value - largest);
+  return largest + std::log(sum);
+}
+
+double crossEntropyTerm(const LossAttributes &attributes, llvm::ArrayRef<double> z, double label, double lse) {
+  const double smoothing = attributes.labelSmoothing;
+  if (label == static_cast<double>(attributes.ignoreIndex))
+    return 0;
+  double term = isClass(label, z.size()) ? (1 - smoothing) * (lse - z[static_cast<int64_t>(label)]) : noClass;
+  // Skipped rather than multiplied by zero: a logit of -inf must not turn an unsmoothed term into NaN.
+  for (size_t c = 0; smoothing != 0 && c < z.size(); ++c)
+    term += smoothing / static_cast<double>(z.size()) * (lse - z[c]);
+  return term;
+}
+
+void crossEntropySlopes(const LossAttributes &attributes, llvm::ArrayRef<double> z, double label, double lse,
+                        double dterm, llvm::MutableArrayRef<double> slopes) {
+  const double smoothing = attributes.labelSmoothing;
+  const bool ignored = label == static_cast<double>(attributes.ignoreIndex);
+  for (size_t c = 0; c < z.size(); ++c) {
+    double target = smoothing / static_cast<double>(z.size()) + (label == static_cast<double>(c) ? 1 - smoothing : 0);
+    double slope = isClass(label, z.size()) ? dterm * (std::exp(z[c] - lse) - target) : noClass;
+    slopes[c] = ignored ? 0 : slope;
+  }
+}
 
 const OpInfo crossEntropyInfo = {
     .name = "cross_entropy",

@@ -19,7 +19,8 @@ bool Reader::readFunction() {
     return token.kind == Token::Kind::global && token.text.drop_front() == nameOf(kind);
   });
   if (kind == std::end(allFunctionKinds))
-    return failHere("expected @forward, @prologue, @micro_step, @tap_gradients, @update, @eval_step or @export");
+    return failHere(
+        "expected @forward, @prologue, @micro_step, @tap_gradients, @update, @eval_step, @predict or @export");
   if (module->function(*kind))
     return failHere("function " + token.text + " is defined twice");
   advance();

@@ -23,8 +23,10 @@ Buffer Buffer::of(const Value *value, CollectiveIndex writtenBy) {
 }
 
 ArenaMemory::ArenaMemory(const Module &module) {
-  for (Space space : allSpaces)
+  for (Space space : allSpaces) {
     arenaBytes[indexOf(space)] = module.facts.arena(space).bytes.value_or(-1);
+    predictBytes[indexOf(space)] = std::max(arenaBytes[indexOf(space)], module.facts.predictBytes(space));
+  }
 }
 
 std::string ArenaMemory::describe(const Buffer &buffer) {
@@ -43,7 +45,8 @@ llvm::Error ArenaMemory::checkPlace(const Buffer &buffer, const Node *node) cons
   };
   if (!buffer.place.isPlaced())
     return wrong("has no place");
-  int64_t arena = arenaBytes[indexOf(buffer.place.space)];
+  const bool isOfPredict = node && node->function()->kind() == FunctionKind::predict;
+  int64_t arena = (isOfPredict ? predictBytes : arenaBytes)[indexOf(buffer.place.space)];
   if (arena < 0)
     return wrong("is in the " + nameOf(buffer.place.space) + " arena, but the module does not specify its size");
   if (buffer.place.offsetBytes < 0 || buffer.bytes > arena || buffer.place.offsetBytes > arena - buffer.bytes)

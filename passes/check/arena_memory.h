@@ -68,7 +68,8 @@ public:
 private:
   llvm::Error checkOver(const Buffer &old, const Buffer &next, const Node *node) const;
 
-  int64_t arenaBytes[std::size(allSpaces)]; ///< -1: not given by the module
+  int64_t arenaBytes[std::size(allSpaces)];   ///< -1: not given by the module
+  int64_t predictBytes[std::size(allSpaces)]; ///< for the nodes of predict
   std::vector<Buffer> buffers;
   ExtentMap extents;
 };

@@ -93,6 +93,7 @@ llvm::SmallVector<Sequence, 4> sequencesOf(const Module &module) {
   if (module.function(Kind::tapGradients))
     sequences.push_back(presentOf(module, {Kind::prologue, Kind::microStep, Kind::tapGradients, Kind::update}));
   sequences.push_back(presentOf(module, {Kind::evalStep}));
+  sequences.push_back(presentOf(module, {Kind::predict}));
   sequences.push_back(presentOf(module, {Kind::exportWeights}));
   return sequences;
 }

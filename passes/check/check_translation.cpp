@@ -326,8 +326,9 @@ llvm::Error checkFunctions(const Module &train, const Module &planned) {
 constexpr FunctionKind stepKinds[] = {FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
                                       FunctionKind::update};
 constexpr FunctionKind evalKinds[] = {FunctionKind::evalStep};
+constexpr FunctionKind predictKinds[] = {FunctionKind::predict};
 constexpr FunctionKind exportKinds[] = {FunctionKind::exportWeights};
-constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, exportKinds};
+constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, predictKinds, exportKinds};
 
 } // namespace
 

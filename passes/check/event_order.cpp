@@ -254,7 +254,7 @@ llvm::Error checkEvents(const Module &planned) {
       add(steps, {Kind::tapGradients});
     add(steps, {Kind::update});
   }
-  add(alone, {Kind::evalStep, Kind::evalStep, Kind::exportWeights});
+  add(alone, {Kind::evalStep, Kind::evalStep, Kind::predict, Kind::predict, Kind::exportWeights});
   for (const Sequence &sequence : {steps, alone})
     if (llvm::Error error = EventOrder(planned).run(sequence))
       return error;

@@ -167,12 +167,17 @@ private:
       carried.clear();
     for (const Argument &argument : function.arguments())
       addArgument(argument);
+    const bool isPredict = function.kind() == FunctionKind::predict;
+    if (isPredict)
+      ranges.predictBegin = static_cast<int64_t>(ranges.nodeAt.size());
     for (Node *node : function) {
       int64_t position = static_cast<int64_t>(ranges.nodeAt.size());
       ranges.nodeAt.push_back(node);
       positions[node] = position;
       addNode(*node, position, analysis);
     }
+    if (isPredict)
+      ranges.predictEnd = static_cast<int64_t>(ranges.nodeAt.size());
     finishFunction(function, analysis);
   }
 
@@ -388,7 +393,7 @@ LiveRanges::LiveRanges(const Module &module, const Target &target) { Collector(*
 std::vector<int64_t> LiveRanges::liveBytes() const {
   std::vector<int64_t> change(nodeAt.size() + 1, 0);
   for (const Buffer &buffer : buffers) {
-    if (buffer.permanent || buffer.bytes == 0 || !buffer.isOnDevice())
+    if (buffer.permanent || buffer.bytes == 0 || !buffer.isOnDevice() || isOfPredict(buffer))
       continue;
     change[buffer.begin] += buffer.bytes;
     if (buffer.end < static_cast<int64_t>(nodeAt.size()))

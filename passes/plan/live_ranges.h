@@ -23,8 +23,8 @@ inline constexpr size_t memoryClassCount = 9;
 llvm::StringRef nameOf(MemoryClass memoryClass); // as in plan.json
 
 /// Positions number the nodes of all functions in their order: prologue, micro_step, tap_gradients, update, eval_step,
-/// export. A buffer that a step passes to the next lives from `begin` to the end of the step, and from the first
-/// position to `carriedUntil`.
+/// predict, export. A buffer that a step passes to the next lives from `begin` to the end of the step, and from the
+/// first position to `carriedUntil`.
 struct Buffer {
   Value *root = nullptr;   ///< null for a state, an input (then `name` names it) or a workspace
   std::string name;        ///< for display
@@ -64,8 +64,13 @@ public:
   llvm::DenseMap<Node *, size_t> bufferOfWorkspace;
   /// The node at each position.
   std::vector<Node *> nodeAt;
+  /// The positions of predict: [predictBegin, predictEnd). Its memory is mapped for runs that predict only.
+  int64_t predictBegin = 0, predictEnd = 0;
+  bool isOfPredict(const Buffer &buffer) const {
+    return !buffer.permanent && buffer.begin >= predictBegin && buffer.begin < predictEnd;
+  }
 
-  /// Live bytes at each position, over all device buffers except the permanent ones.
+  /// Live bytes at each position, over all device buffers except the permanent ones. 0 in predict.
   std::vector<int64_t> liveBytes() const;
 
 private:

@@ -121,6 +121,7 @@ MemoryReport reportMemory(const Module &module, const Target &target) {
   LiveRanges ranges(module, target);
   MemoryReport report;
   report.totalBytes = module.facts.arenaBytes(Space::privateSpace) + module.facts.arenaBytes(Space::window);
+  report.predictBytes = module.facts.predictBytes(Space::privateSpace) + module.facts.predictBytes(Space::window);
   report.hostBytes = module.facts.arenaBytes(Space::host);
   report.hostLinkBytes = target.hostLinkBytes(module);
   describePeak(module, ranges, peakPosition(ranges), report);
@@ -134,6 +135,8 @@ void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out) {
       << (report.peakUnit.empty() ? "" : ", unit ") << report.peakUnit << ")\n";
   if (report.hostBytes > 0)
     out << "in the host's memory " << report.hostBytes << " bytes\n";
+  if (report.predictBytes > report.totalBytes)
+    out << "with --predict " << report.predictBytes << " bytes\n";
   if (report.hostLinkBytes > 0)
     out << "more if the ranks live on several hosts " << report.hostLinkBytes << " bytes\n";
   for (size_t i = 0; i < memoryClassCount; ++i)

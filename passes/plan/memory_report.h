@@ -14,6 +14,7 @@ struct LiveValue {
 
 struct MemoryReport {
   int64_t totalBytes = 0;                             ///< all arenas of one rank's device, as mapped
+  int64_t predictBytes = 0;                           ///< the same for a run that predicts
   int64_t hostBytes = 0;                              ///< the arena in the host's memory
   int64_t hostLinkBytes = 0;                          ///< besides, if the ranks live on several hosts
   int64_t liveAtPeakBytes = 0;                        ///< sum over the buffers that live at the peak

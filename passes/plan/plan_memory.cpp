@@ -35,24 +35,33 @@ private:
   void placeArena(LiveRanges &ranges, Space space) {
     int64_t alignment = target.alignmentBytes();
     int64_t base = 0, used = 0;
-    std::vector<Buffer *> moving;
+    std::vector<Buffer *> moving, ofPredict;
     for (Buffer &buffer : ranges.buffers) {
       if (buffer.space != space || (buffer.bytes == 0 && !buffer.permanent))
         continue;
       if (!buffer.permanent) {
-        moving.push_back(&buffer);
+        (ranges.isOfPredict(buffer) ? ofPredict : moving).push_back(&buffer);
         continue;
       }
       buffer.place = {space, base};
       used = base + buffer.bytes;
       base = roundUp(used, alignment);
     }
-    const ArenaLayout layout = layOut(moving, alignment);
-    for (size_t i = 0; i < moving.size(); ++i)
-      moving[i]->place = {space, base + layout.offsets[i]};
-    if (layout.heightBytes > 0)
-      used = base + layout.heightBytes;
-    module.facts.arena(space) = {used, roundUp(used, target.arenaGranuleBytes())};
+    used = std::max(used, placeMoving(moving, {space, base}));
+    // No other function runs during predict, so it reuses all memory that is not permanent.
+    const int64_t usedByPredict = placeMoving(ofPredict, {space, base});
+    ArenaSize &arena = module.facts.arena(space);
+    arena = {used, roundUp(used, target.arenaGranuleBytes()), std::nullopt};
+    if (usedByPredict > *arena.bytes)
+      arena.predictBytes = roundUp(usedByPredict, target.arenaGranuleBytes());
+  }
+
+  /// Returns the end of the last buffer; 0 if there is none.
+  int64_t placeMoving(llvm::ArrayRef<Buffer *> buffers, Place base) {
+    const ArenaLayout layout = layOut(buffers, target.alignmentBytes());
+    for (size_t i = 0; i < buffers.size(); ++i)
+      buffers[i]->place = {base.space, base.offsetBytes + layout.offsets[i]};
+    return layout.heightBytes > 0 ? base.offsetBytes + layout.heightBytes : 0;
   }
 
   static void placeValue(Value *value, Place base, int64_t offsetBytes) {

@@ -20,8 +20,10 @@ public:
   llvm::Error run() {
     states.add(layout, accumulators, statistics);
     statistics.updateRuns(*module.function(FunctionKind::microStep));
-    for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::exportWeights})
-      replaceReads(*module.function(kind));
+    for (FunctionKind kind :
+         {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::predict, FunctionKind::exportWeights})
+      if (Function *function = module.function(kind))
+        replaceReads(*function);
     returnShards(*module.function(FunctionKind::microStep));
     for (const std::unique_ptr<Function> &function : module.functions)
       reduceScalars(*function);

@@ -63,8 +63,11 @@ llvm::StringSet<> ShardedStates::readInBackward() const {
 /// Collects the types that steps and evaluation round a parameter to, if all uses are rounded.
 void ShardedStates::collectRounded() {
   llvm::StringSet<> otherwise;
-  for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep})
-    for (const Node *node : *module.function(kind)) {
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    const FunctionKind kind = function->kind();
+    if (kind != FunctionKind::microStep && kind != FunctionKind::evalStep && kind != FunctionKind::predict)
+      continue;
+    for (const Node *node : *function) {
       if (node->op() != Op::read)
         continue;
       llvm::StringRef name = node->get<StateAttributes>().state.name;
@@ -73,6 +76,7 @@ void ShardedStates::collectRounded() {
         continue;
       otherwise.insert(name);
     }
+  }
   for (const auto &entry : otherwise)
     rounded.erase(entry.getKey());
 }

@@ -46,9 +46,12 @@ void promote(Function &function, Node &node, unsigned first) {
   }
 }
 
-/// True for the rounding of a sum over the elements of channels, or of a multiple of it.
-bool roundsChannelSum(const Node &cast) {
+/// True for the rounding of a sum that an op returns in f32 anyway: of a sum over the elements of channels, or of a
+/// multiple of it, or of a sum over the positions of a loss.
+bool roundsF32Sum(const Node &cast) {
   const Node *source = cast.op() == Op::cast ? cast.operand(0)->definer() : nullptr;
+  if (source && source->op() == Op::linearCrossEntropyGrad)
+    return cast.operand(0) != source->result(1);
   if (source && source->op() == Op::mul)
     source = source->operand(0)->definer();
   return source && source->op() == Op::batchNormGrad;
@@ -74,7 +77,7 @@ llvm::Error run(Module &module, const PassContext &) {
   if (module.microSteps == 1)
     dropRoundTrips(step);
   for (Node *node : step) {
-    if (Node *promotion = roundsChannelSum(*node) ? promotedBy(node->result()) : nullptr) {
+    if (Node *promotion = roundsF32Sum(*node) ? promotedBy(node->result()) : nullptr) {
       Builder builder(step, promotion);
       builder.inherit(*promotion);
       promotion->result()->replaceAllUsesWith(builder.reshape(node->operand(0), promotion->result()->type().shape()));

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<PredictedOutput> predictedOutputs(const ProgramInfo &program) {
   std::vector<PredictedOutput> outputs;
-  for (const ResultInfo &result : program.evalResults) {
+  for (const ResultInfo &result : program.functions.predict ? program.predictResults : program.evalResults) {
     if (isFigure(result.name))
       continue;
     if (result.shape.rank == 0 || result.shape.dims[0] != program.microBatchSize)
@@ -58,7 +58,7 @@ Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int
                                        ", and this program cannot leave samples out");
 }
 
-void Evaluator::runBatch(std::int64_t batch) {
+void Evaluator::runBatch(std::int64_t batch, void (*function)(Context &)) {
   job.pulse.enter(Phase::evaluation);
   {
     const StepScope scope(StepPart::feeding);
@@ -66,7 +66,7 @@ void Evaluator::runBatch(std::int64_t batch) {
     feeder.fill(job.context, rows);
   }
   const StepScope scope;
-  job.program.functions.evalStep(job.context);
+  function(job.context);
 }
 
 std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stops) {
@@ -79,7 +79,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
   EvaluationResult sum;
   sum.hasAccuracy = job.program.isClassification && correct && total;
   for (std::int64_t batch = 0; batch < batchCount; ++batch) {
-    runBatch(batch);
+    runBatch(batch, job.program.functions.evalStep);
     sum.lossSum += read(lossSum);
     sum.count += read(count);
     sum.correct += std::llround(read(correct));
@@ -122,9 +122,10 @@ Predictor::Predictor(const Job &job, BatchFeeder &feeder, const std::string &pat
 }
 
 void Predictor::run() {
+  const Functions &functions = job.program.functions;
   std::int64_t done = 0;
   for (std::int64_t batch = 0; batch < evaluator.batches(); ++batch) {
-    evaluator.runBatch(batch);
+    evaluator.runBatch(batch, functions.predict ? functions.predict : functions.evalStep);
     const std::int64_t samples = evaluator.order().samplesInBatch(done);
     for (const PredictedOutput &output : outputs) {
       const std::int64_t bytes = output.rowBytes * job.program.microBatchSize;

@@ -37,8 +37,8 @@ public:
     return *run([] { return false; });
   }
   std::int64_t batches() const { return batchCount; }
-  /// Fills the inputs of a batch and runs the evaluation step.
-  void runBatch(std::int64_t batch);
+  /// Fills the inputs of a batch and runs the function: evalStep, or predict.
+  void runBatch(std::int64_t batch, void (*function)(Context &));
   const Sampler &order() const { return sampler; }
 
 private:

@@ -38,6 +38,16 @@ struct LossShape {
   std::int64_t rows = 1, classes = 1;
   std::int64_t ignoreIndex = -100;
   double labelSmoothing = 0;
+  float softcap = 0; ///< if not 0, x is softcap * tanh(z / softcap), and the derivative is that of z
+};
+
+/// hidden [rows, width], weight [width, classes] or, with transposeB, [classes, width]. Logits of `chunk` positions, at
+/// most all, exist at once.
+struct LinearLossShape {
+  LossShape loss;
+  std::int64_t width = 1, chunk = 1;
+  bool transposeB = false;
+  DType elements = DType::f32; ///< the type that hidden, weight and each logit are rounded to
 };
 
 /// x is row-major with these dims. `reduced` marks the reduced dims; the result has the others, in order.
@@ -220,6 +230,7 @@ struct MatmulShape {
   bool bias = false; ///< of the result's type, added before the sum is rounded; not with k = 0
   /// Element types of both operands and of the result. A target may support f32 only.
   DType elements = DType::f32, result = DType::f32;
+  bool accumulate = false; ///< out += product instead of out = product; not with a bias
 };
 
 /// x [batch, inputChannels, input...], w [outputChannels, inputChannels / groups, kernel...], y [batch, outputChannels,

@@ -178,8 +178,9 @@ struct ResultInfo {
 
 struct ArenaInfo {
   Space space;
-  std::int64_t bytes;     ///< a multiple of 4096; the sum over arenas but `host` is the plan's total_bytes
-  std::int64_t usedBytes; ///< the end of the highest planned value, <= bytes
+  std::int64_t bytes;            ///< a multiple of 4096; the sum over arenas but `host` is the plan's total_bytes
+  std::int64_t usedBytes;        ///< the end of the highest planned value, <= bytes
+  std::int64_t predictBytes = 0; ///< the size for a run that calls Functions::predict, if larger; 0: bytes
 };
 
 struct MemoryClassBytes {
@@ -254,6 +255,7 @@ struct Functions {
   /// Gives up the collectives that a step has started for the next one; null: there are none. Called between steps when
   /// the state has been changed from outside.
   void (*discardAhead)(Context &) = nullptr;
+  void (*predict)(Context &) = nullptr; ///< evalStep for the model's outputs alone; null: evalStep returns them
 };
 
 struct ProgramInfo {
@@ -299,6 +301,7 @@ struct ProgramInfo {
   const char *nonFinite = "error";   ///< "error", "skip" or "warn": the reaction to a non-finite loss or norm
   /// Optimizers run inside microStep, so tapGradients reads only stashed gradients (Context::stash).
   bool stashesGradients = false;
+  std::span<const ResultInfo> predictResults = {}; ///< of Functions::predict
 };
 
 /// Size of the arena in this space; 0: the program has none.

@@ -70,14 +70,26 @@ int runOnRanks(const ProgramInfo &program, const Options &options, std::optional
   return status;
 }
 
+/// A copy with the arenas of a run that predicts.
+ProgramInfo withPredictArenas(const ProgramInfo &program, std::vector<ArenaInfo> &arenas) {
+  arenas.assign(program.arenas.begin(), program.arenas.end());
+  for (ArenaInfo &arena : arenas)
+    if (arena.predictBytes > 0)
+      arena.bytes = arena.usedBytes = arena.predictBytes;
+  ProgramInfo sized = program;
+  sized.arenas = arenas;
+  return sized;
+}
+
 } // namespace
 
 int runMain(int argc, char **argv, std::optional<int> launched) {
   openStandardStreams();
-  const ProgramInfo &program = programInfo();
   Options options;
-  std::optional<Failure> failure =
-      caught([&] { options = parseOptions(program, {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); });
+  std::optional<Failure> failure = caught(
+      [&] { options = parseOptions(programInfo(), {argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)}); });
+  std::vector<ArenaInfo> predictArenas;
+  const ProgramInfo program = options.predict.empty() ? programInfo() : withPredictArenas(programInfo(), predictArenas);
   if (!failure && (options.help || options.version)) {
     if (launched.value_or(0) == 0)
       std::fputs((options.help ? helpText(program) : versionText(program)).c_str(), stdout);

@@ -63,7 +63,9 @@ void multiply(const MatmulShape &s, const T *a, const T *b, const R *bias, R *ou
           sum += static_cast<double>(static_cast<float>(left[s.transposeA ? k * s.m + i : i * s.k + k])) *
                  static_cast<double>(static_cast<float>(right[s.transposeB ? j * s.k + k : k * s.n + j]));
         const float rounded = static_cast<float>(sum);
-        out[(batch * s.m + i) * s.n + j] = static_cast<R>(bias ? rounded + static_cast<float>(bias[j]) : rounded);
+        R &to = out[(batch * s.m + i) * s.n + j];
+        const float added = bias ? static_cast<float>(bias[j]) : s.accumulate ? static_cast<float>(to) : 0;
+        to = static_cast<R>(bias || s.accumulate ? rounded + added : rounded);
       }
   }
 }

@@ -131,11 +131,37 @@ std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
   return g.make(op, {logits, labels}, own, {0, logits.scale + 2});
 }
 
+/// Terms of the loss of a linear layer, with labels that the graph makes. The cap is far from where tanh is flat.
+std::optional<Tensor> linearLossTerms(GraphMaker &g, Op op) {
+  const int64_t classes = g.random->between(2, 6), width = g.smallDim();
+  Shape positions;
+  if (g.random->chance(0.6))
+    positions.push_back(g.random->between(1, 4));
+  Shape rows = positions;
+  rows.push_back(width);
+  Tensor hidden = g.perSample(g.batchedFloat(), rows);
+  Tensor labels = g.perSample(g.cast(g.integerBelow(classes), DType::i64), positions, false);
+  if (labels.limit > classes)
+    return std::nullopt;
+  LinearLossAttributes own;
+  own.loss = {g.random->chance(0.3) ? 1 : -100, g.random->pick({0.0, 0.0, 0.1})};
+  own.transposeB = g.random->chance(0.5);
+  own.chunk = g.random->between(1, 8);
+  Tensor weight = g.parameter(own.transposeB ? Shape{classes, width} : Shape{width, classes});
+  const double scale = hidden.scale * weight.scale * std::sqrt(static_cast<double>(width)) + 1;
+  own.softcap = g.random->chance(0.3) ? 2 * scale : 0;
+  llvm::SmallVector<Tensor, 4> operands = {hidden, weight, labels};
+  if (g.random->chance(0.4))
+    operands.push_back(g.parameter({classes}));
+  return g.make(op, operands, own, {0, scale + 2});
+}
+
 constexpr Production rows[] = {
-    {Op::reduceSum, reduce},  {Op::reduceSum, reduce},    {Op::reduceMax, reduce},       {Op::reduceMin, reduce},
-    {Op::reduceProd, reduce}, {Op::softmax, softmax},     {Op::logSoftmax, softmax},     {Op::layerNorm, layerNorm},
-    {Op::rmsNorm, rmsNorm},   {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
-    {Op::rotary, rotary},     {Op::batchNorm, batchNorm},
+    {Op::reduceSum, reduce},    {Op::reduceSum, reduce},       {Op::reduceMax, reduce},
+    {Op::reduceMin, reduce},    {Op::reduceProd, reduce},      {Op::softmax, softmax},
+    {Op::logSoftmax, softmax},  {Op::layerNorm, layerNorm},    {Op::rmsNorm, rmsNorm},
+    {Op::attention, attention}, {Op::crossEntropy, lossTerms}, {Op::nll, lossTerms},
+    {Op::rotary, rotary},       {Op::batchNorm, batchNorm},    {Op::linearCrossEntropy, linearLossTerms},
 };
 
 } // namespace

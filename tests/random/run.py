@@ -32,7 +32,8 @@ UNREACHED = {
 DERIVATIVE = "no import writes it: differentiate does, and the ops it is the derivative of are drawn"
 UNDRAWN = {name: DERIVATIVE for name in (
     "gelu_grad", "gelu_tanh_grad", "silu_grad", "convolution_grad_weight", "max_pool_grad", "average_pool_grad", "softmax_grad",
-    "log_softmax_grad", "layer_norm_grad", "rms_norm_grad", "attention_grad", "cross_entropy_grad", "nll_grad")}
+    "log_softmax_grad", "layer_norm_grad", "rms_norm_grad", "attention_grad", "cross_entropy_grad", "nll_grad",
+    "linear_cross_entropy_grad")}
 
 # Limits as a share of all gradients: those compared at a redrawn point, and those that could not be compared at any point.
 MOST_REDRAWN, MOST_AT_KINKS = 0.02, 0.002

@@ -112,6 +112,53 @@ struct CrossEntropyReference {
   }
 };
 
+/// A linear layer and the cross entropy of its results, capped if the shape says so, with their derivatives. `bias` may
+/// be empty.
+struct LinearLossReference {
+  std::vector<double> terms, dhidden, dweight, dbias;
+  std::vector<std::int64_t> predicted;
+
+  LinearLossReference(const LinearLossShape &shape, const std::vector<float> &hidden, const std::vector<float> &weight,
+                      const std::vector<float> &bias, const std::vector<std::int64_t> &labels,
+                      const std::vector<float> &dterms)
+      : terms(labels.size()), dhidden(hidden.size()), dweight(weight.size()), dbias(bias.size()) {
+    const std::int64_t classes = shape.loss.classes, width = shape.width;
+    const auto weightAt = [&](std::int64_t k, std::int64_t j) {
+      return shape.transposeB ? j * width + k : k * classes + j;
+    };
+    for (std::int64_t i = 0; i < shape.loss.rows; ++i) {
+      std::vector<double> x(classes), capped(classes);
+      double sum = 0, mean = 0;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        x[j] = bias.empty() ? 0 : bias[j];
+        for (std::int64_t k = 0; k < width; ++k)
+          x[j] += double(hidden[i * width + k]) * weight[weightAt(k, j)];
+        const double cap = shape.loss.softcap;
+        capped[j] = cap > 0 ? cap * std::tanh(x[j] / cap) : x[j];
+        sum += std::exp(capped[j]);
+        mean += capped[j] / double(classes);
+      }
+      predicted.push_back(std::max_element(capped.begin(), capped.end()) - capped.begin());
+      if (labels[i] == shape.loss.ignoreIndex)
+        continue;
+      const double smoothing = shape.loss.labelSmoothing;
+      terms[i] = std::log(sum) - (1 - smoothing) * capped[labels[i]] - smoothing * mean;
+      for (std::int64_t j = 0; j < classes; ++j) {
+        const double ratio = shape.loss.softcap > 0 ? capped[j] / shape.loss.softcap : 0;
+        const double slope =
+            dterms[i] * (1 - ratio * ratio) *
+            (std::exp(capped[j]) / sum - smoothing / double(classes) - (j == labels[i] ? 1 - smoothing : 0));
+        for (std::int64_t k = 0; k < width; ++k) {
+          dhidden[i * width + k] += slope * weight[weightAt(k, j)];
+          dweight[weightAt(k, j)] += slope * hidden[i * width + k];
+        }
+        if (!bias.empty())
+          dbias[j] += slope;
+      }
+    }
+  }
+};
+
 // ---- attention
 
 struct AttentionCase {

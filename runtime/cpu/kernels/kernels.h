@@ -12,6 +12,7 @@
 #include "runtime/cpu/kernels/convolution.h"
 #include "runtime/cpu/kernels/copy.h"
 #include "runtime/cpu/kernels/index.h"
+#include "runtime/cpu/kernels/linear_cross_entropy.h"
 #include "runtime/cpu/kernels/loss.h"
 #include "runtime/cpu/kernels/matmul.h"
 #include "runtime/cpu/kernels/norm.h"

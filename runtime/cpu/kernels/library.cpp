@@ -44,9 +44,20 @@ static dnnl_primitive_attr_t userScratch() {
   return attributes;
 }
 
+/// Sets the post-operation out += result.
+static void addToResult(dnnl_primitive_attr_t attributes) {
+  dnnl_post_ops_t operations;
+  checkLibrary(dnnl_post_ops_create(&operations), "post-operations");
+  checkLibrary(dnnl_post_ops_append_sum(operations, 1), "a sum as post-operation");
+  checkLibrary(dnnl_primitive_attr_set_post_ops(attributes, operations), "a sum as post-operation");
+  checkLibrary(dnnl_post_ops_destroy(operations), "post-operations");
+}
+
 dnnl_primitive_desc_t describePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                                        const char *what) {
+                                        const char *what, bool accumulates) {
   const dnnl_primitive_attr_t attributes = userScratch();
+  if (accumulates)
+    addToResult(attributes);
   dnnl_primitive_desc_t description = nullptr;
   checkLibrary(dnnl_primitive_desc_create(&description, operation, attributes, libraryEngine(), hint), what);
   checkLibrary(dnnl_primitive_attr_destroy(attributes), "attributes");
@@ -61,10 +72,10 @@ void failForScratch(const char *what, std::int64_t neededBytes, std::int64_t pla
 }
 
 void Primitive::create(const Context &c, const_dnnl_op_desc_t operation, std::initializer_list<Argument> given,
-                       std::int64_t workspaceBytes, const char *what) {
+                       std::int64_t workspaceBytes, const char *what, bool accumulates) {
   for (int tried = c.threads;; --tried) {
     setLibraryThreads(tried);
-    const dnnl_primitive_desc_t description = describePrimitive(operation, nullptr, what);
+    const dnnl_primitive_desc_t description = describePrimitive(operation, nullptr, what, accumulates);
     const std::int64_t needed = scratchBytesOf(description);
     if (needed <= workspaceBytes) {
       adopt(c, description, tried, given);

@@ -18,8 +18,9 @@ dnnl_engine_t libraryEngine();
 
 /// Creates a description with user scratch, for the number of threads set in the library. The caller destroys it.
 /// `hint`: the forward primitive, for derivatives.
+/// `accumulates`: the result is added to what is in memory.
 dnnl_primitive_desc_t describePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                                        const char *what);
+                                        const char *what, bool accumulates = false);
 std::int64_t scratchBytesOf(const_dnnl_primitive_desc_t description);
 /// Throws Failure{memory}: `what` needs more scratch than the plan has, even with one thread.
 [[noreturn]] void failForScratch(const char *what, std::int64_t neededBytes, std::int64_t plannedBytes);
@@ -37,7 +38,7 @@ public:
   /// more for this many threads, the primitive gets fewer threads. If one thread still needs too much, throws
   /// Failure{memory} naming `what`.
   void create(const Context &c, const_dnnl_op_desc_t operation, std::initializer_list<Argument> arguments,
-              std::int64_t workspaceBytes, const char *what);
+              std::int64_t workspaceBytes, const char *what, bool accumulates = false);
   /// Takes ownership of an existing description for `threads` threads.
   void adopt(const Context &c, dnnl_primitive_desc_t description, int threads,
              std::initializer_list<Argument> arguments);

@@ -44,6 +44,38 @@ void fillRow(float *out, std::int64_t count, float value) {
     out[j] = value;
 }
 
+float everyClassOf(const LossShape &shape) {
+  return static_cast<float>(shape.labelSmoothing) / static_cast<float>(shape.classes);
+}
+
+/// The derivatives of a row sum to zero. If the probability of the label is close to 1, 1 minus it is mostly rounding
+/// error, but the sum over the other classes is not. dx may be x.
+void differentiateRow(const LossShape &shape, const float *x, std::int64_t label, float scale, float lse, float *dx) {
+  const float everyClass = everyClassOf(shape);
+  double others = 0;
+#pragma omp simd reduction(+ : others)
+  for (std::int64_t j = 0; j < shape.classes; ++j) {
+    dx[j] = scale * (scalar::exp(x[j] - lse) - everyClass);
+    others += dx[j];
+  }
+  dx[label] = static_cast<float>(dx[label] - others);
+}
+
+/// The same with the derivative of x = softcap * tanh(z / softcap), which is 1 - (x / softcap)^2.
+void differentiateCappedRow(const LossShape &shape, const float *x, std::int64_t label, float scale, float lse,
+                            float *dx) {
+  const float everyClass = everyClassOf(shape), perCap = 1 / shape.softcap, ofLabel = x[label] * perCap;
+  const float slopeOfLabel = scale * (scalar::exp(x[label] - lse) - everyClass);
+  double others = 0;
+#pragma omp simd reduction(+ : others)
+  for (std::int64_t j = 0; j < shape.classes; ++j) {
+    const float slope = scale * (scalar::exp(x[j] - lse) - everyClass), capped = x[j] * perCap;
+    others += slope;
+    dx[j] = slope * (1 - capped * capped);
+  }
+  dx[label] = static_cast<float>(slopeOfLabel - others) * (1 - ofLabel * ofLabel);
+}
+
 } // namespace
 
 void crossEntropy(const Context &c, const LossShape &shape, const float *logits, const std::int64_t *labels,
@@ -60,27 +92,16 @@ void crossEntropy(const Context &c, const LossShape &shape, const float *logits,
 void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const float *logits,
                       const std::int64_t *labels, const float *lse, float *dlogits) {
   const std::int64_t classes = shape.classes;
-  const float smoothing = static_cast<float>(shape.labelSmoothing);
-  const float everyClass = smoothing / static_cast<float>(classes);
   parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const float *const x = logits + i * classes;
       float *const dx = dlogits + i * classes;
       const std::int64_t label = labels[i];
-      if (label == shape.ignoreIndex || !isClass(shape, label)) {
+      if (label == shape.ignoreIndex || !isClass(shape, label))
         fillRow(dx, classes, label == shape.ignoreIndex ? 0 : scalar::notANumber);
-        continue;
-      }
-      const float scale = dterms[i], shift = lse[i];
-      // The derivatives of a row sum to zero. If the probability of the label is close to 1, 1 minus it is mostly
-      // rounding error, but the sum over the other classes is not.
-      double others = 0;
-#pragma omp simd reduction(+ : others)
-      for (std::int64_t j = 0; j < classes; ++j) {
-        dx[j] = scale * (scalar::exp(x[j] - shift) - everyClass);
-        others += dx[j];
-      }
-      dx[label] = static_cast<float>(dx[label] - others);
+      else if (shape.softcap == 0)
+        differentiateRow(shape, logits + i * classes, label, dterms[i], lse[i], dx);
+      else
+        differentiateCappedRow(shape, logits + i * classes, label, dterms[i], lse[i], dx);
     }
   });
 }

@@ -56,7 +56,7 @@ void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t wo
   if (!shape.bias) {
     checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, nullptr, &out), "a matmul");
     primitive.create(c, &operation, {{DNNL_ARG_SRC, &a}, {DNNL_ARG_WEIGHTS, &b}, {DNNL_ARG_DST, &out}}, workspaceBytes,
-                     "a matmul");
+                     "a matmul", shape.accumulate);
     return;
   }
   dnnl_memory_desc_t bias = matrices(1, 1, shape.n, false);
@@ -104,6 +104,8 @@ double MatmulLog::replayMicroseconds() {
 void Matmul::run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
   if (noted)
     noted->push_back({this, a, b, bias, out, workspace});
+  if (!primitive.exists() && shape.accumulate)
+    return;
   if (!primitive.exists())
     std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * sizeof(float));
   else if (bias)

@@ -14,6 +14,7 @@
 #include "runtime/cuda/kernels/copy.h"
 #include "runtime/cuda/kernels/cudnn_attention.h"
 #include "runtime/cuda/kernels/index.h"
+#include "runtime/cuda/kernels/linear_cross_entropy.h"
 #include "runtime/cuda/kernels/loss.h"
 #include "runtime/cuda/kernels/matmul.h"
 #include "runtime/cuda/kernels/norm.h"

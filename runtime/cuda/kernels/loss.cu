@@ -64,6 +64,7 @@ struct RowGradient {
   float scale, shift; ///< of exp(x - shift)
   float everyClass;   ///< subtracted, before scaling, from every element
   float ofLabel;      ///< subtracted from the label's element, already scaled
+  float perCap;       ///< 1 / softcap, or 0
   std::int64_t label;
   bool isFilled; ///< all elements are `fill` instead: the row is ignored, or its label is no class
   float fill;
@@ -76,6 +77,7 @@ __device__ RowGradient slopeOf(const LossShape &shape, float dterm, float lse, s
           lse,
           smoothing / static_cast<float>(shape.classes),
           dterm * (1 - smoothing),
+          shape.softcap > 0 ? 1 / shape.softcap : 0.0f,
           label,
           !counts,
           ignored ? 0.0f : scalar::notANumber};
@@ -88,7 +90,8 @@ __device__ void differentiate(const RowGradient &slope, Pack pack, float (&value
     const float probability = ofLogits ? scalar::exp(values[i] - slope.shift) : 0.0f;
     const float all = slope.scale * (probability - slope.everyClass);
     const float one = pack.at(i) == slope.label ? all - slope.ofLabel : all;
-    values[i] = slope.isFilled ? slope.fill : one;
+    const float capped = values[i] * slope.perCap, counted = slope.perCap > 0 ? one * (1 - capped * capped) : one;
+    values[i] = slope.isFilled ? slope.fill : counted;
   }
 }
 

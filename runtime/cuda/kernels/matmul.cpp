@@ -230,6 +230,7 @@ std::string Matmul::Plan::key() const {
   for (const DType dtype : {description.a, description.b, description.out})
     text += " " + std::to_string(typeOf(dtype));
   text += s.bias ? " bias" : "";
+  text += s.accumulate ? " accumulate" : "";
   return text + (computeTypeOf(description) == CUBLAS_COMPUTE_32F_FAST_TF32 ? " tf32" : "") + " " +
          std::to_string(description.workspaceBytes);
 }
@@ -256,7 +257,7 @@ double Matmul::Plan::microseconds(const Algorithm &candidate) {
 
 void Matmul::Plan::run(const void *aData, const void *bData, const void *bias, void *outData,
                        Workspace workspace) const {
-  const float one = 1, zero = 0;
+  const float one = 1, ofOut = description.shape.accumulate ? 1 : 0;
   const cublasLtMatmulAlgo_t *chosen = &algorithm;
   const auto isUsual = [](const void *data) {
     return reinterpret_cast<std::uintptr_t>(data) % usualAlignmentBytes == 0;
@@ -268,7 +269,7 @@ void Matmul::Plan::run(const void *aData, const void *bData, const void *bias, v
   }
   if (bias)
     setBias(bias);
-  checkBlas(cublasLtMatmul(library(), operation, &one, bData, b, aData, a, &zero, outData, out, outData, out, chosen,
+  checkBlas(cublasLtMatmul(library(), operation, &one, bData, b, aData, a, &ofOut, outData, out, outData, out, chosen,
                            workspace.data, static_cast<std::size_t>(workspace.bytes), stream),
             "cublasLtMatmul");
 }
@@ -305,6 +306,8 @@ void Matmul::create(const Context &c, const MatmulShape &shape, std::int64_t wor
 
 void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (plan->outBytes == 0)
+    return;
+  if (plan->isZero && plan->description.shape.accumulate)
     return;
   if (plan->isZero)
     return checkCuda(cudaMemsetAsync(out, 0, static_cast<std::size_t>(plan->outBytes), plan->stream),
