@@ -118,8 +118,9 @@ extern const Pass appendLoss;
 ///     ->     %terms, %class = linear_cross_entropy %x, %w, %labels transpose_b chunk(512)
 /// The model's outputs, which need the logits, become results of a function of their own, predict.
 /// Requires/ensures: train stage. --loss_chunk says how many positions, and off leaves everything as it is; by default
-/// Target::lossChunk of them, where that makes two chunks or more. Runs before differentiate: the op has its own
-/// derivative. Errors: a number is given and there is no such loss, or sums are those of --deterministic world.
+/// Target::lossChunk of them, where that makes two chunks or more and there are many classes. Runs before
+/// differentiate: the op has its own derivative. Errors: a number is given and there is no such loss, or sums are those
+/// of --deterministic world.
 extern const Pass chunkLoss;
 
 /// Batch norms in training mode normalise with the statistics of the batch and update the running statistics: once in

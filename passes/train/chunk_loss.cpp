@@ -181,12 +181,17 @@ void splitPredictions(Module &module) {
   }
 }
 
-/// Positions at once: as asked for, or the target's number where it makes at least two chunks; 0: all.
+/// With fewer classes, logits are not much larger than the layer's operand.
+constexpr int64_t manyClasses = 4; ///< per element of a row
+
+/// Positions at once: as asked for, or the target's number where logits are large and it makes at least two chunks; 0:
+/// all.
 int64_t chunkOf(const Head &head, const PassContext &context) {
   if (context.options.loss.chunk)
     return std::min(*context.options.loss.chunk, head.rows());
-  const int64_t usual = context.target.lossChunk();
-  return head.rows() >= 2 * usual ? usual : 0;
+  const int64_t usual = context.target.lossChunk(), width = head.matmul->operand(0)->type().dim(-1),
+                classes = head.matmul->result()->type().dim(-1);
+  return head.rows() >= 2 * usual && classes >= manyClasses * width ? usual : 0;
 }
 
 bool apply(Function &function, const PassContext &context) {
