@@ -27,7 +27,7 @@ public:
   bool resultInWindow(const Node &collective) const override { return startsCollective(collective); }
   bool mayOverwriteOperand(const Node &node, unsigned result, unsigned operand) const override;
   bool ordersByEvents() const override { return true; }
-  int64_t lossChunk() const override { return 2048; }
+  int64_t lossChunk() const override { return 1024; }
   double costMicroseconds(const Node &node) const override {
     return options.costMicroseconds ? options.costMicroseconds(node) : 0;
   }

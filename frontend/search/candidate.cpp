@@ -18,6 +18,7 @@ std::string textOf(std::optional<double> share) {
     llvm::raw_string_ostream(text) << llvm::format("%g", *share);
   return text;
 }
+std::string textOf(std::optional<int64_t> chunk) { return !chunk ? "auto" : *chunk == 0 ? "off" : textOf(*chunk); }
 template <class Choice>
 std::string textOf(Choice choice) {
   return spelled(choice);
@@ -33,6 +34,10 @@ void readText(llvm::StringRef text, bool &flag) { flag = text == "true"; }
 void readText(llvm::StringRef text, std::optional<double> &share) {
   double number;
   share = text.getAsDouble(number) ? std::nullopt : std::optional(number);
+}
+void readText(llvm::StringRef text, std::optional<int64_t> &chunk) {
+  int64_t positions = 0;
+  chunk = text == "off" || !text.getAsInteger(10, positions) ? std::optional(positions) : std::nullopt;
 }
 template <class Choice>
 void readText(llvm::StringRef text, Choice &choice) {
@@ -78,6 +83,7 @@ constexpr Field fields[] = {
     row<&Candidate::allGatherBucketBytes>("allgather_bucket_size"),
     row<&Candidate::reduceBucketBytes>("reduce_bucket_size"),
     row<&Candidate::accumulation>("accumulation"),
+    row<&Candidate::lossChunk>("loss_chunk"),
 };
 
 template <auto field>
@@ -151,6 +157,7 @@ template bool Candidate::isGiven<&Candidate::ownReduceCommunicator>() const;
 template bool Candidate::isGiven<&Candidate::allGatherBucketBytes>() const;
 template bool Candidate::isGiven<&Candidate::reduceBucketBytes>() const;
 template bool Candidate::isGiven<&Candidate::accumulation>() const;
+template bool Candidate::isGiven<&Candidate::lossChunk>() const;
 
 std::string Candidate::describe(const Candidate &asked) const {
   std::string text = "--strategy " + spelled(strategy);

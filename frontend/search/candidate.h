@@ -30,6 +30,7 @@ public:
   bool ownReduceCommunicator = false;
   int64_t allGatherBucketBytes = 0, reduceBucketBytes = 0;
   Accumulation accumulation = Accumulation::reduce;
+  std::optional<int64_t> lossChunk;   ///< positions whose logits exist at once; 0: all; nothing: the usual number
   std::vector<std::string> keptUnits; ///< units that stay gathered from forward to backward, whatever other options say
 
   std::optional<int64_t> budgetBytes; ///< --memory_budget

@@ -35,6 +35,7 @@ std::vector<Knob> knobsFor(const Candidate &asked) {
       knob<&Candidate::accumulation>(
           asked, {Accumulation::keepGradients, Accumulation::keepParameters, Accumulation::keepBoth})};
   knobs.back().isFixed |= asked.microSteps == 1;
+  knobs.push_back(knob<&Candidate::lossChunk, std::optional<int64_t>>(asked, {256, 0}));
   return knobs;
 }
 

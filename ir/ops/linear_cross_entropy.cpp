@@ -182,16 +182,37 @@ void differentiate(VjpContext &context) {
     context.operandCotangents[3] = context.needed[3] ? context.builder.cast(grad->result(3), dtype) : nullptr;
 }
 
-/// `matmuls` products, and the passes over the logits of each chunk: written by one product, read for the largest and
-/// the sum of exponentials, and for a derivative read, written and read by two more products.
-Cost costOf(const Node &node, unsigned hidden, double matmuls, double passes) {
-  const Sizes sizes(node.operand(hidden)->type(), node.operand(hidden + 1)->type(),
-                    node.get<LinearLossAttributes>().transposeB);
-  const double logits = static_cast<double>(sizes.rows) * static_cast<double>(sizes.classes);
-  Cost cost = costWithFlops(node, logits * (2 * matmuls * static_cast<double>(sizes.width) + 4));
-  const double bytes = logits * static_cast<double>(byteSize(node.operand(hidden)->type().dtype()));
-  cost.bytesWritten += bytes * (matmuls > 1 ? 2 : 1);
-  cost.bytesRead += bytes * (passes - (matmuls > 1 ? 2 : 1));
+/// The matmul of the logits, which are written, then read for the largest and the sum of exponentials. Every chunk
+/// reads the weight.
+Cost costOfForward(const Node &node, unsigned hidden) {
+  const auto &own = node.get<LinearLossAttributes>();
+  const Type &weight = node.operand(hidden + 1)->type();
+  const Sizes sizes(node.operand(hidden)->type(), weight, own.transposeB);
+  const auto logits = static_cast<double>(sizes.rows) * static_cast<double>(sizes.classes);
+  const auto chunks = static_cast<double>((sizes.rows + own.chunk - 1) / own.chunk);
+  Cost cost = costWithFlops(node, logits * (2 * static_cast<double>(sizes.width) + 4));
+  const double bytes = logits * static_cast<double>(byteSize(weight.dtype()));
+  cost.bytesWritten += bytes;
+  cost.bytesRead += bytes + std::max(0.0, chunks - 1) * static_cast<double>(weight.bytes());
+  return cost;
+}
+
+/// Also the derivatives of logits, in place, and two matmuls that read them. Every chunk reads the weight again, and
+/// all but the first add to its derivative.
+Cost costOfGrad(const Node &node) {
+  const auto &own = node.get<LinearLossAttributes>();
+  const Type &weight = node.operand(2)->type();
+  const Sizes sizes(node.operand(1)->type(), weight, own.transposeB);
+  const auto logits = static_cast<double>(sizes.rows) * static_cast<double>(sizes.classes);
+  const auto chunks = static_cast<double>((sizes.rows + own.chunk - 1) / own.chunk);
+  const double matmuls = own.frozenWeight ? 1 : 2;
+  Cost cost = costOfForward(node, 1);
+  cost.flops += logits * (2 * matmuls * static_cast<double>(sizes.width) + 4);
+  const double bytes = logits * static_cast<double>(byteSize(weight.dtype()));
+  const double added =
+      own.frozenWeight ? 0 : std::max(0.0, chunks - 1) * static_cast<double>(node.result(2)->type().bytes());
+  cost.bytesWritten += bytes + added;
+  cost.bytesRead += bytes * (1 + matmuls) + chunks * static_cast<double>(weight.bytes()) + added;
   return cost;
 }
 
@@ -217,7 +238,7 @@ constinit const OpInfo linearCrossEntropyInfo = {
     .infer = infer,
     .evaluate = evaluate,
     .vjp = differentiate,
-    .cost = [](const Node &node) { return costOf(node, 0, 1, 2); },
+    .cost = [](const Node &node) { return costOfForward(node, 0); },
     .computeClass = ComputeClass::matmul,
     .stages = everyStage,
     .batch = batchByAxis<axisOfTerms>,
@@ -235,7 +256,7 @@ constinit const OpInfo linearCrossEntropyGradInfo = {
     .infer = inferGrad,
     .evaluate = evaluateGrad,
     .vjp = notDifferentiable,
-    .cost = [](const Node &node) { return costOf(node, 1, 3, 6); },
+    .cost = costOfGrad,
     .computeClass = ComputeClass::matmul,
     .stages = everyStage,
     .batch = losesBatch,

@@ -19,7 +19,8 @@ double loopOperations(const Node &node) {
 }
 
 bool computesInHalf(const Node &node) {
-  return node.operandCount() > 0 && !node.operand(0)->type().isToken() && isHalf(node.operand(0)->type().dtype());
+  return llvm::any_of(node.operands(),
+                      [](const Value *x) { return x->type().isTensor() && isHalf(x->type().dtype()); });
 }
 
 /// Also batch_sum, before it becomes an all_reduce: the selection of saved values queries it.
