@@ -206,6 +206,7 @@ std::optional<std::string> findRace(const Module &planned) {
     steps.call(Kind::update);
   }
   alone.call(Kind::evalStep, 2);
+  alone.call(Kind::predict, 2);
   alone.call(Kind::exportWeights);
   std::optional<std::string> found = steps.race();
   return found && found->empty() ? alone.race() : found;

@@ -95,6 +95,7 @@ private:
         if (kind != Kind::tapGradients || step == 0)
           addCalls(kind, step);
     addCalls(Kind::evalStep, 2);
+    addCalls(Kind::predict, 2);
     addCalls(Kind::exportWeights, 3);
   }
   void addCalls(Kind kind, int step) {

@@ -24,7 +24,9 @@ public:
   Rank(const Module &module, int64_t index, Random &random, Results results)
       : module(module), index(index), random(random), results(results) {
     for (Space space : allSpaces) {
-      const std::optional<int64_t> arenaBytes = module.facts.arena(space).bytes;
+      std::optional<int64_t> arenaBytes = module.facts.arena(space).bytes;
+      if (arenaBytes)
+        arenaBytes = std::max(*arenaBytes, module.facts.predictBytes(space));
       Bytes &arena = arenas[indexOf(space)];
       arena.resize(arenaBytes ? *arenaBytes + slack : 0);
       spoil({space, 0}, static_cast<int64_t>(arena.size()));

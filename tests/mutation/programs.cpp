@@ -80,6 +80,8 @@ constexpr Row rows[] = {
     {gpt2, 2, "--strategy full_shard --activation_checkpointing full --target cuda"},
     {mlp, 4, "--strategy hybrid_shard_zero2 --data_parallel_shard_degree 2 --mixed_precision fp16 --target cuda"},
     {dropout, 2, "--strategy shard_optimizer --target cuda"},
+    {gpt2, 2, "--strategy full_shard --loss_chunk 24"},
+    {gpt2, 2, "--strategy shard_grad_op --mixed_precision bf16 --loss_chunk 40 --target cuda"},
 };
 
 Program compile(const Row &row) {
