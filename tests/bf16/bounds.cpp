@@ -12,6 +12,7 @@ llvm::StringRef nameOf(Rule rule) {
   case Rule::sum: return "sum";
   case Rule::rows: return "rows";
   case Rule::attention: return "attention";
+  case Rule::linearLoss: return "linear loss";
   case Rule::optimizer: return "optimizer";
   case Rule::numbers: return "numbers";
   case Rule::nothing: return "nothing";
@@ -76,6 +77,8 @@ std::optional<Rule> ruleOf(const Node &node) {
   case Op::crossEntropyGrad: return Rule::rows;
   case Op::attention:
   case Op::attentionGrad: return Rule::attention;
+  case Op::linearCrossEntropy:
+  case Op::linearCrossEntropyGrad: return Rule::linearLoss;
   case Op::sgd:
   case Op::adam:
   case Op::adadelta:
@@ -130,6 +133,7 @@ Errors errorsOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands, l
   case Rule::sum: return errorsOfSum(node, operands);
   case Rule::rows: return errorsOfRows(node, operands, values);
   case Rule::attention: return errorsOfAttention(node, operands, facts);
+  case Rule::linearLoss: return errorsOfLinearLoss(node, operands);
   case Rule::optimizer: return errorsOfOptimizer(node, operands);
   case Rule::exact:
   case Rule::numbers:

@@ -14,14 +14,15 @@
 namespace fsdpc::rounding {
 
 enum class Rule : uint8_t {
-  exact,     ///< moves, comparisons, integers: every bit
-  steps,     ///< elementwise chains: step by step, each step in its type
-  sum,       ///< n and the sum of absolute terms, by evaluating the op on ones and on absolute operands
-  rows,      ///< norms, softmax, losses: statistics of a row, and values computed from them
-  attention, ///< scores, probabilities, weighted sums
-  optimizer, ///< one element of each tensor, and scalars
-  numbers,   ///< a few scalars that programs also compute in f64: one unit in the last place
-  nothing,   ///< no result of its own: passes memory to the runtime or to a state
+  exact,      ///< moves, comparisons, integers: every bit
+  steps,      ///< elementwise chains: step by step, each step in its type
+  sum,        ///< n and the sum of absolute terms, by evaluating the op on ones and on absolute operands
+  rows,       ///< norms, softmax, losses: statistics of a row, and values computed from them
+  attention,  ///< scores, probabilities, weighted sums
+  linearLoss, ///< logits, their losses, weighted sums of their derivatives
+  optimizer,  ///< one element of each tensor, and scalars
+  numbers,    ///< a few scalars that programs also compute in f64: one unit in the last place
+  nothing,    ///< no result of its own: passes memory to the runtime or to a state
 };
 llvm::StringRef nameOf(Rule rule);
 
@@ -54,6 +55,7 @@ Errors errorsOfSteps(const Node &node, llvm::ArrayRef<const HostTensor *> operan
 Errors errorsOfSum(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
 Errors errorsOfRows(const Node &node, llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<HostTensor> values);
 Errors errorsOfAttention(const Node &node, llvm::ArrayRef<const HostTensor *> operands, const KernelFacts &facts);
+Errors errorsOfLinearLoss(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
 Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
 
 } // namespace fsdpc::rounding
