@@ -20,6 +20,9 @@ struct GpuNode {
   double networkGigabytesPerSecond;    ///< one GPU's adapter
   double hostGigabytesPerSecond;       ///< PCIe x16, one direction
   double hostMemoryGigabytesPerSecond; ///< one GPU's share
+  /// The fraction of the data sheet's values that whole training steps reach: matmuls and convolutions, attention, and
+  /// memory. Fitted to published steps (tests/bench/published.py).
+  double matmulReached, attentionReached, memoryReached;
 };
 
 // Flops and memory: data sheets of A100 80GB SXM, H100 SXM, H200 SXM, HGX B200. NVLink: nccl src/graph/topo.h (v2.28),
@@ -27,13 +30,13 @@ struct GpuNode {
 // Host: PCIe 4.0 or 5.0 x16, minus a fifth for packet overhead; two sockets of eight channels of DDR4-3200, DDR5-4800
 // or DDR5-5600 among eight GPUs.
 constexpr GpuNode gpuNodes[] = {
-    {"a100_8", 19.5, 312, 2.039, 240.0, 25, 25, 51},
-    {"h100_8", 67, 989, 3.35, 370.8, 50, 50, 77},
-    {"h200_8", 67, 989, 4.8, 370.8, 50, 50, 77},
-    {"b200_8", 80, 2250, 8.0, 721.8, 50, 50, 90},
+    {"a100_8", 19.5, 312, 2.039, 240.0, 25, 25, 51, 0.7, 0.7, 0.7},
+    {"h100_8", 67, 989, 3.35, 370.8, 50, 50, 77, 0.5, 0.35, 0.6},
+    {"h200_8", 67, 989, 4.8, 370.8, 50, 50, 77, 0.5, 0.35, 0.6},
+    {"b200_8", 80, 2250, 8.0, 721.8, 50, 50, 90, 0.5, 0.35, 0.6},
 };
 
-/// The fraction of the data sheet's value that a kernel reaches, and its launch (autoparallel,
+/// The fraction of the data sheet's value that other kernels reach, and a launch (autoparallel,
 /// docs/how_autoparallel_chooses_a_strategy.md).
 constexpr double reached = 0.7;
 constexpr double launchMicroseconds = 7;
@@ -58,10 +61,13 @@ Hardware makeGpuNode(const GpuNode &node) {
   hardware.peakFlopsPerMicrosecond = node.teraflops * 1e6;
   hardware.halfPeakFlopsPerMicrosecond = node.halfTeraflops * 1e6;
   for (size_t i = 0; i < computeClassCount; ++i) {
-    bool onTensorCores = i <= static_cast<size_t>(ComputeClass::attention);
+    const bool isAttention = i == static_cast<size_t>(ComputeClass::attention),
+               onTensorCores = i <= static_cast<size_t>(ComputeClass::attention);
+    const double ofTensorCores = isAttention ? node.attentionReached : node.matmulReached;
     hardware.compute[i].flopsPerMicrosecond = reached * node.teraflops * 1e6;
-    hardware.compute[i].halfFlopsPerMicrosecond = reached * (onTensorCores ? node.halfTeraflops : node.teraflops) * 1e6;
-    hardware.compute[i].bytesPerMicrosecond = reached * node.memoryTerabytesPerSecond * 1e6;
+    hardware.compute[i].halfFlopsPerMicrosecond =
+        (onTensorCores ? ofTensorCores * node.halfTeraflops : reached * node.teraflops) * 1e6;
+    hardware.compute[i].bytesPerMicrosecond = node.memoryReached * node.memoryTerabytesPerSecond * 1e6;
   }
   hardware.nodeLocal = ncclLink(node.nvlinkGigabytesPerSecond, {0.6, 1.9, 3.4});
   hardware.network = ncclLink(node.networkGigabytesPerSecond, {2.7, 4.0, 14.0});

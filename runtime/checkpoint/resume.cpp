@@ -5,6 +5,7 @@
 #include "runtime/common/agreement.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 namespace fsdpc::rt {
@@ -53,6 +54,7 @@ ResumedRun resumeFrom(const std::vector<std::string> &candidates, const ProgramI
                       Platform &platform, const Context &context, Pulse &pulse) {
   for (std::size_t i = 0;; ++i) {
     ResumedRun resumed{candidates[i], {}};
+    const auto begin = std::chrono::steady_clock::now();
     try {
       agreed(platform, [&] {
         CheckpointReader reader(resumed.path);
@@ -60,6 +62,8 @@ ResumedRun resumeFrom(const std::vector<std::string> &candidates, const ProgramI
         loadState(program, context, reader, [&] { pulse.beat(); });
         resumed.state = reader.manifest().training;
       });
+      resumed.loadMilliseconds =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
       return resumed;
     } catch (const Failure &failure) {
       const bool mayFallBack =

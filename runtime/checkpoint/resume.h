@@ -14,6 +14,7 @@ namespace fsdpc::rt {
 struct ResumedRun {
   std::string path; ///< of the checkpoint
   TrainingState state;
+  double loadMilliseconds = 0; ///< until the last rank had read and verified its part
 };
 
 /// Collective. The checkpoints that --resume may use, the first first; the same on every rank. Empty: the run starts

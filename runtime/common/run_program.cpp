@@ -116,6 +116,7 @@ void announceResumed(const Job &job, const ResumedRun &resumed) {
   JsonObject line;
   line.add("step", resumed.state.step).add("checkpoint", resumed.path);
   line.add("epoch", resumed.state.next.epoch).add("sample", resumed.state.next.sample);
+  line.add("load_ms", resumed.loadMilliseconds);
   job.log.write(JsonObject().addRaw("resumed", line.str()));
   if (progressStyle(job.options.progress, job.context.rank) != ProgressStyle::none)
     std::fprintf(stderr, "goes on after step %lld, from %s\n", static_cast<long long>(resumed.state.step),

@@ -57,6 +57,9 @@ def main():
         file = folder / "zeros"
         dd = run(["dd", "if=/dev/zero", f"of={file}", "bs=4M", f"count={size >> 22}", "conv=fsync"], folder) * 1e3
         print(f"save, training at rest: {size / write / 1e3:.0f} MB/s; dd with fsync {size / dd / 1e3:.0f} MB/s: ratio {dd / write:.2f}")
+        run([*train, "--steps", 2, "--checkpoint_folder", folder / "alone", "--resume", "auto", "--log", folder / "log"], folder)
+        load = next(line["resumed"] for line in lines(folder / "log") if "resumed" in line)["load_ms"]
+        print(f"load, hashes verified: {size / load / 1e3:.0f} MB/s: ratio {dd / load:.2f} to dd with fsync")
 
 
 if __name__ == "__main__":
