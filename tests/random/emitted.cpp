@@ -110,6 +110,18 @@ std::unique_ptr<Module> withInnerRounding(const Module &train, const InnerRoundi
   return module;
 }
 
+/// The module with the absolute summands of every gradient that ranks sum in 16 bits. A sum of n terms is off by at
+/// most n roundings of the sum of their absolute values, in any order (Higham, Accuracy and Stability of Numerical
+/// Algorithms, 4.2), even if they cancel.
+std::unique_ptr<Module> withAbsoluteSums(const Module &train) {
+  std::unique_ptr<Module> module = copyOf(train);
+  for (const std::unique_ptr<Function> &function : module->functions)
+    for (Node *node : *function)
+      if (node->op() == Op::batchSum && isHalf(node->result()->type().dtype()))
+        node->setOperand(0, Builder(*function, node).unary(Op::abs, node->operand(0)));
+  return module;
+}
+
 /// Loss, gradients and parameters by the names that reference.safetensors has.
 Tensors named(const Outcome &outcome) {
   Tensors all = {{"loss", HostTensor(Type(DType::f64, {}), outcome.loss)}};
@@ -134,13 +146,17 @@ std::map<std::string, double> largestOfKinds(const Tensors &reference) {
   return largest;
 }
 
-/// Adds scale.<name> and limit.<name> to the reference. Errors are relative to a tensor's largest element, or 1e-4 of
-/// the largest one of its kind. A limit that is not finite would accept any value, so it is an error.
-llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, double times, double smallest) {
+/// Adds scale.<name> and limit.<name> to the reference. Errors are relative to a tensor's largest element, or that of
+/// `sums`, or 1e-4 of the largest one of its kind. A limit that is not finite would accept any value, so it is an
+/// error.
+llvm::Error addLimits(Tensors &reference, llvm::ArrayRef<Tensors> otherRuns, const Tensors &sums, double times,
+                      double smallest) {
   const std::map<std::string, double> largest = largestOfKinds(reference);
   Tensors limits;
   for (const auto &[name, tensor] : reference) {
-    const double ofKind = largest.at(kindOf(name)), scale = std::max(scaleOf(tensor.values), 1e-4 * ofKind);
+    const auto sum = sums.find(name);
+    const double ofKind = largest.at(kindOf(name)), ofSum = sum == sums.end() ? 0 : scaleOf(sum->second.values);
+    const double scale = std::max({scaleOf(tensor.values), ofSum, 1e-4 * ofKind});
     double lost = cancelledInFloat32 * ofKind;
     for (const Tensors &run : otherRuns)
       lost = worseOf(lost, times * largestError(run.at(name).values, tensor.values));
@@ -274,8 +290,16 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   llvm::Expected<std::vector<Tensors>> runs = referenceRuns(*graph, trained, choices, batch, seed, *target);
   if (!runs)
     return runs.takeError();
+  Tensors sums;
+  if (isHalf(choices.options.reduceDType)) {
+    llvm::Expected<Outcome> outcome = train(*withAbsoluteSums(trained), batch, seed, 1);
+    if (!outcome)
+      return outcome.takeError();
+    outcome->parameters.clear();
+    sums = named(*outcome);
+  }
   bool isSingle = choices.options.paramDType == DType::f32;
-  if (llvm::Error error = addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(),
+  if (llvm::Error error = addLimits(runs->front(), llvm::ArrayRef(*runs).drop_front(), sums,
                                     isSingle ? timesFloat32 : timesBfloat16, smallestLimitOf(choices)))
     return error;
   batch.erase("sample_weight");
