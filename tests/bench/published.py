@@ -6,7 +6,7 @@
 For each row a model of the published size is written (weights absent), planned and simulated with the built-in table of that
 hardware. Prints a Markdown table: tokens per second of one GPU and GiB of one GPU, predicted and published, with the source.
 The programs behind the published figures are other programs; a **prediction** is of ours. The fractions that the tables of
-passes/cost/hardware.cpp reach were fitted to the rows marked so; the others were not looked at.
+passes/cost/hardware.cpp reach were fitted to the rows marked so; the others were not used.
 """
 import argparse, pathlib, re, subprocess, sys, tempfile
 
