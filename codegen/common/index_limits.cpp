@@ -3,6 +3,7 @@
 #include "ir/moved_elements.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/ops/loss.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc {
@@ -41,14 +42,9 @@ std::optional<Limit> limitAt(const Node &node, unsigned operand) {
       return Limit{node.operand(0)->type().dim(node.get<AxisAttributes>().axis), std::nullopt};
     return std::nullopt;
   case Op::linearCrossEntropy:
-    if (operand == 2)
-      return Limit{node.operand(1)->type().dim(node.get<LinearLossAttributes>().transposeB ? 0 : 1),
-                   node.get<LinearLossAttributes>().loss.ignoreIndex};
-    return std::nullopt;
   case Op::linearCrossEntropyGrad:
-    if (operand == 3)
-      return Limit{node.operand(2)->type().dim(node.get<LinearLossAttributes>().transposeB ? 0 : 1),
-                   node.get<LinearLossAttributes>().loss.ignoreIndex};
+    if (operand == (node.op() == Op::linearCrossEntropy ? 2u : 3u))
+      return Limit{classesOf(node), node.get<LinearLossAttributes>().loss.ignoreIndex};
     return std::nullopt;
   case Op::crossEntropy:
   case Op::nll:

@@ -2,6 +2,7 @@
 
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
+#include "ir/ops/loss.h"
 
 namespace fsdpc {
 
@@ -39,13 +40,12 @@ void MatmulConfig::normalize() {
 }
 
 LinearLossSizes::LinearLossSizes(const Node &node) {
-  const auto &attributes = node.get<LinearLossAttributes>();
   hidden = node.op() == Op::linearCrossEntropyGrad ? 1 : 0;
   const Type &x = node.operand(hidden)->type();
   rows = productOf(x.shape().drop_back());
   width = x.dim(-1);
-  classes = node.operand(hidden + 1)->type().dim(attributes.transposeB ? 0 : 1);
-  chunk = std::max<int64_t>(1, std::min(attributes.chunk, rows));
+  classes = classesOf(node);
+  chunk = std::max<int64_t>(1, std::min(node.get<LinearLossAttributes>().chunk, rows));
   hasBias = node.operandCount() > hidden + 3;
 }
 

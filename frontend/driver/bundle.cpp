@@ -7,6 +7,7 @@
 #include "frontend/report/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/ops/loss.h"
 #include "ir/queries.h"
 #include "passes/cost/peak.h"
 #include "llvm/ADT/StringExtras.h"
@@ -35,8 +36,7 @@ int64_t classCount(const Module &module) {
     if (node->op() != Op::crossEntropy && node->op() != Op::nll && !isLinear)
       continue;
     if (aliasRoot(node->operand(isLinear ? 2 : 1)) == labels)
-      return isLinear ? node->operand(1)->type().dim(node->get<LinearLossAttributes>().transposeB ? 0 : 1)
-                      : node->operand(0)->type().dim(-1);
+      return isLinear ? classesOf(*node) : node->operand(0)->type().dim(-1);
   }
   return 0;
 }

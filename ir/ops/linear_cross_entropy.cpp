@@ -223,6 +223,11 @@ int64_t axisOfTerms(const Node &node, unsigned operand, int64_t axis) {
 
 } // namespace
 
+int64_t classesOf(const Node &linearLoss) {
+  const Type &weight = linearLoss.operand(linearLoss.op() == Op::linearCrossEntropyGrad ? 2 : 1)->type();
+  return weight.dim(linearLoss.get<LinearLossAttributes>().transposeB ? 0 : 1);
+}
+
 constinit const OpInfo linearCrossEntropyInfo = {
     .name = "linear_cross_entropy",
     .doc = "cross_entropy of logits = hidden [R...,D] weight [D,C] + bias, each rounded to the operands' type and then "

@@ -8,6 +8,8 @@ namespace fsdpc {
 
 /// (C3) label_smoothing is in [0, 1].
 llvm::Error checkSmoothing(const OpInfo &info, const LossAttributes &attributes);
+/// The number of classes of a linear_cross_entropy or its derivative.
+int64_t classesOf(const Node &linearLoss);
 /// log(sum of exp(z)).
 double logSumExp(llvm::ArrayRef<double> z);
 /// The term of logits z: 0 for the ignored label, NaN for one that is no class.

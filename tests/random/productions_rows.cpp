@@ -109,12 +109,13 @@ std::optional<Tensor> rotary(GraphMaker &g, Op op) {
   return g.make(op, {x, cos, sin}, RotaryAttributes{g.random->chance(0.3)}, {0, 2 * x.scale});
 }
 
+/// The positions of a sample that have a label each: one, or several along an axis.
+Shape positionsOfSample(GraphMaker &g) { return g.random->chance(0.6) ? Shape{g.random->between(1, 4)} : Shape{}; }
+
 /// One term per position and class label. A label may exclude its position.
 std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
   int64_t classes = g.random->between(2, 6);
-  Shape positions;
-  if (g.random->chance(0.6))
-    positions.push_back(g.random->between(1, 4));
+  const Shape positions = positionsOfSample(g);
   Shape scores = positions;
   scores.push_back(classes);
   Tensor logits = g.perSample(g.anyFloat(), scores);
@@ -134,9 +135,7 @@ std::optional<Tensor> lossTerms(GraphMaker &g, Op op) {
 /// Terms of the loss of a linear layer, with labels that the graph makes. The cap is far from where tanh is flat.
 std::optional<Tensor> linearLossTerms(GraphMaker &g, Op op) {
   const int64_t classes = g.random->between(2, 6), width = g.smallDim();
-  Shape positions;
-  if (g.random->chance(0.6))
-    positions.push_back(g.random->between(1, 4));
+  const Shape positions = positionsOfSample(g);
   Shape rows = positions;
   rows.push_back(width);
   Tensor hidden = g.perSample(g.batchedFloat(), rows);
