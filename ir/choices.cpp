@@ -52,6 +52,9 @@ constexpr Spelling<Offload> spellings<Offload>[] = {
     {Offload::params, "params"},
 };
 template <>
+constexpr Spelling<RowLookup> spellings<RowLookup>[] = {
+    {RowLookup::automatic, "auto"}, {RowLookup::on, "on"}, {RowLookup::off, "off"}};
+template <>
 constexpr Spelling<DType> spellings<DType>[] = {
     {DType::f32, "fp32"},
     {DType::bf16, "bf16"},
@@ -191,6 +194,12 @@ constexpr UnitChoice rows[] = {
                                         "optimizer steps there",
                                 .before = "offload_optimizer",
                                 .optionDefault = "false"}),
+    row<&UnitChoices::rows>("rows", {.option = "rows",
+                                     .help = "parameters that are only looked up by rows, such as embeddings: ranks "
+                                             "exchange the rows instead of gathering the table; auto: where few rows "
+                                             "of a large table are looked up",
+                                     .before = "overlap_comm",
+                                     .matters = Matters::gatheredInStep}),
     row<&UnitChoices::offloadActivations>("offload_activations",
                                           {.option = "offload_activations",
                                            .help = "keep activations that backward reads in host memory",
@@ -266,6 +275,7 @@ template std::string spelled(const BackwardPrefetch &);
 template std::string spelled(const ActivationCheckpointing &);
 template std::string spelled(const Accumulation &);
 template std::string spelled(const Offload &);
+template std::string spelled(const RowLookup &);
 template std::string spelled(const WrapPolicy &);
 template std::string spelled(const LossKind &);
 template std::string spelled(const LossReduction &);
@@ -281,6 +291,7 @@ template std::string choiceValues<BackwardPrefetch>();
 template std::string choiceValues<ActivationCheckpointing>();
 template std::string choiceValues<Accumulation>();
 template std::string choiceValues<Offload>();
+template std::string choiceValues<RowLookup>();
 template std::string choiceValues<WrapPolicy>();
 template std::string choiceValues<LossKind>();
 template std::string choiceValues<LossReduction>();
@@ -296,6 +307,7 @@ template std::optional<BackwardPrefetch> choiceFrom(llvm::StringRef);
 template std::optional<ActivationCheckpointing> choiceFrom(llvm::StringRef);
 template std::optional<Accumulation> choiceFrom(llvm::StringRef);
 template std::optional<Offload> choiceFrom(llvm::StringRef);
+template std::optional<RowLookup> choiceFrom(llvm::StringRef);
 template std::optional<WrapPolicy> choiceFrom(llvm::StringRef);
 template std::optional<LossKind> choiceFrom(llvm::StringRef);
 template std::optional<LossReduction> choiceFrom(llvm::StringRef);

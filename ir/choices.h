@@ -45,6 +45,9 @@ enum class Offload : uint8_t {
   params,    ///< also its parameter shards: gradients are copied to the host, where the optimizer runs
 };
 
+/// Whether split parameters that are only looked up by rows are exchanged by rows instead of being gathered.
+enum class RowLookup : uint8_t { automatic, on, off };
+
 /// How units are formed: the blocks that the model repeats, modules of given classes or paths, modules with at least a
 /// given parameter count, or everything as one unit.
 enum class WrapPolicy : uint8_t { automatic, transformerBased, sizeBased, manual, none };
@@ -75,6 +78,7 @@ struct UnitChoices {
   ActivationCheckpointing activationCheckpointing = ActivationCheckpointing::none;
   Accumulation accumulation = Accumulation::reduce;
   Offload offload = Offload::none;
+  RowLookup rows = RowLookup::automatic;
   std::optional<bool> offloadActivations = {}; ///< saved activations wait for backward in host memory
   std::optional<DType> paramDType = {};        ///< compute type of its nodes: fp32, bf16, fp16
   std::optional<DType> reduceDType = {};       ///< type in which its gradients are summed over ranks

@@ -24,6 +24,13 @@ Value *aliasRoot(Value *value) {
   return value;
 }
 
+bool containsOp(const Function &function, Op op) {
+  for (const Node *node : function)
+    if (node->op() == op)
+      return true;
+  return false;
+}
+
 Node *laterOf(Node *a, Node *b) { return !a || (b && a->isBefore(b)) ? b : a; }
 
 } // namespace fsdpc

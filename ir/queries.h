@@ -17,6 +17,9 @@ Node *waitOf(const Node &start);
 /// The value that owns the memory of `value`, through reshapes and views.
 Value *aliasRoot(Value *value);
 
+/// True if a node of the function has this op.
+bool containsOp(const Function &function, Op op);
+
 /// The later of two nodes of a function. Null counts as the earliest.
 Node *laterOf(Node *a, Node *b);
 

@@ -26,13 +26,16 @@ llvm::Error checkOp(const Module &module, const Node &node) {
 }
 
 llvm::Error checkCollective(const Module &module, const Node &node) {
-  if ((!infoOf(node).has(collective) && node.op() != Op::takeShard) || node.op() == Op::batchSum)
+  const bool isOfRows = node.op() == Op::gatherRows || node.op() == Op::scatterRows;
+  const bool names = infoOf(node).has(collective) || node.op() == Op::takeShard || isOfRows;
+  if (!names || node.op() == Op::batchSum)
     return llvm::Error::success();
-  const auto &attributes = node.get<CollectiveAttributes>();
-  const MeshAxis *axis = module.axis(attributes.over.name);
+  const Symbol &over = isOfRows ? node.get<RowsAttributes>().over : node.get<CollectiveAttributes>().over;
+  const int64_t ranks = isOfRows ? node.get<RowsAttributes>().ranks : node.get<CollectiveAttributes>().ranks;
+  const MeshAxis *axis = module.axis(over.name);
   if (!axis)
-    return broken("V11", node, "the mesh has no axis " + symbolText('@', attributes.over.name));
-  if (axis->size != attributes.ranks)
+    return broken("V11", node, "the mesh has no axis " + symbolText('@', over.name));
+  if (axis->size != ranks)
     return broken("V11", node,
                   "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
   return llvm::Error::success();

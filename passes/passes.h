@@ -231,6 +231,10 @@ extern const Pass selectSaved;
 /// summing over replicas and reducing the gradients that units keep unsharded. Where results must be bitwise
 /// independent of the strategy, replicas are summed in every micro-step.
 ///     %w = read @fc.weight   ->   %s = read @u.p; %f = all_gather %s over(@shard); %w = view %f {offset}
+/// A parameter that is only looked up by rows is never gathered where RowTables (shard/row_tables.h) chooses so: ranks
+/// exchange indices and rows, and the owners add the gradients. It is tapped a piece of each shard at a time.
+///     %y = gather %w, %i     ->   %a = all_gather %i; %r = gather_rows %s, %a; %y = reduce_scatter %r
+///     %d = scatter_add %i, %dy; batch_sum %d   ->   scatter_rows(all_gather %i, all_gather %dy)
 /// Requires: train. Ensures: sharded, no state of role parameter.
 extern const Pass shardState;
 

@@ -311,7 +311,7 @@ def fixtures_wanted():
 
 def emulated_run(what, fixture, ranks, *options, **environment):
     started = time.monotonic()
-    status, output = run(["/usr/bin/python3", "tests/emulated/run.py", what, fixture, "-n", ranks, *options], timeout=3600, **environment)
+    status, output = run(["/usr/bin/python3", "tests/emulated/run.py", what, fixture, "-n", ranks, *options], timeout=7200, **environment)
     name = " ".join(map(str, (what, fixture.name, f"N={ranks}", *options)))
     print(f"  {'ok  ' if status == 0 else 'FAIL'} {name} ({time.monotonic() - started:.0f} s)", flush=True)
     return Result(1, 0) if status == 0 else Result(0, 1, output=f"--- {name}\n{output}")

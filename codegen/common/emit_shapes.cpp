@@ -121,6 +121,33 @@ void emitScatterAdd(SectionWriter &writer, const Node &node) {
   writer.call("scatterAdd", shape, {indices, updates, x, writer.workspace(node)});
 }
 
+/// The shape of a gather_rows or scatter_rows. Which share of the table this rank has is known only at run time.
+std::string rowsShape(SectionWriter &writer, const Node &node, const Type &indices) {
+  const auto &rows = node.get<RowsAttributes>();
+  const MeshAxis &axis = *writer.program.module.axis(rows.over.name);
+  return CppFields()
+      .number("size", rows.rows)
+      .number("inner", rows.width, 1)
+      .number("count", indices.elements())
+      .number("own", rows.padded / rows.ranks / rows.width)
+      .number("ranks", axis.size, 1)
+      .number("stride", axis.stride, 1)
+      .text("node", indexNode(writer, node, rows.rows))
+      .str();
+}
+
+void emitGatherRows(SectionWriter &writer, const Node &node) {
+  std::string shape = rowsShape(writer, node, node.operand(1)->type());
+  std::string shard = writer.operand(node, 0), indices = writer.operand(node, 1), y = writer.define(node.result());
+  writer.call("gatherRows", shape, {bitsAt(shard, 0), indices, bitsAt(y, 0)});
+}
+
+void emitScatterRows(SectionWriter &writer, const Node &node) {
+  std::string shape = rowsShape(writer, node, node.operand(0)->type());
+  std::string indices = writer.operand(node, 0), updates = writer.operand(node, 1), x = writer.define(node.result());
+  writer.call("scatterRows", shape, {indices, updates, x, writer.workspace(node)});
+}
+
 /// The shape of a gather_nd or scatter_nd, whose first operands are x and the index tuples.
 std::string tupleShape(SectionWriter &writer, const Node &node, int64_t batchDims) {
   llvm::ArrayRef<int64_t> x = node.operand(0)->type().shape(), indices = node.operand(1)->type().shape();
@@ -221,6 +248,8 @@ const Emitter pad = {emitPad, Elements::any, unsupportedConstant};
 const Emitter concat = {emitConcat, Elements::any, unsupportedCopy};
 const Emitter gather = {emitGather};
 const Emitter scatterAdd = {emitScatterAdd, Elements::arithmetic, unsupportedScatter};
+const Emitter gatherRows = {emitGatherRows};
+const Emitter scatterRows = {emitScatterRows, Elements::single};
 const Emitter gatherNd = {emitGatherNd, Elements::any, unsupportedCopy};
 const Emitter scatterNd = {emitScatterNd, Elements::any, unsupportedCopy};
 const Emitter topK = {emitTopK, Elements::arithmetic};

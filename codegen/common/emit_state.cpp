@@ -104,8 +104,10 @@ void emitTap(SectionWriter &writer, const Node &node) {
   if (parameter < 0)
     return;
   std::string data = writer.operand(node, 0);
+  const auto &tap = node.get<TapAttributes>();
+  std::string parts = CppFields().number("from", tap.from, 0).number("part", tap.part).number("every", tap.every).str();
   writer.line("tap(c, " + writer.hole("int", "parameter", llvm::Twine(parameter)) + ", " + data + ", " +
-              llvm::Twine(node.operand(0)->type().bytes()) + ");");
+              llvm::Twine(node.operand(0)->type().bytes()) + (tap.part == 0 ? "" : ", " + parts) + ");");
 }
 
 void emitStash(SectionWriter &writer, const Node &node) {

@@ -24,8 +24,11 @@ bool isCastChain(const Node &node) {
          llvm::all_of(body.steps, [](const Expression::Step &step) { return step.op == Op::cast; });
 }
 
-/// The result has the operand's elements in the same order.
+/// The result has the operand's elements in the same order. Of a gather, only this rank's part is followed: other ranks
+/// follow theirs.
 bool keepsOrder(const Node &node) {
+  if (node.op() == Op::allGather || node.op() == Op::allGatherStart || node.op() == Op::wait)
+    return true;
   return node.op() == Op::reshape || node.op() == Op::copy || node.op() == Op::cast || isCastChain(node);
 }
 
@@ -40,6 +43,10 @@ std::optional<Limit> limitAt(const Node &node, unsigned operand) {
   case Op::gather:
     if (operand == 1)
       return Limit{node.operand(0)->type().dim(node.get<AxisAttributes>().axis), std::nullopt};
+    return std::nullopt;
+  case Op::gatherRows:
+    if (operand == 1)
+      return Limit{node.get<RowsAttributes>().rows, std::nullopt};
     return std::nullopt;
   case Op::linearCrossEntropy:
   case Op::linearCrossEntropyGrad:
@@ -114,6 +121,7 @@ private:
       return Part{node.result(), part.sources};
     bool isFollowed = node.resultCount() == 1 && node.result()->type().isTensor() &&
                       node.result()->type().elements() <= maxElements && input.type().elements() <= maxElements;
+    isFollowed &= !part.sources || static_cast<int64_t>(part.sources->size()) == node.operand(0)->type().elements();
     std::optional<ElementSources> moved = isFollowed ? movedElements(node) : std::nullopt;
     if (!moved)
       return std::nullopt;

@@ -220,6 +220,11 @@ int64_t normGradScratchBytes(const Node &node) {
   return rt::scratch_sizes::normGradBytes(columns, node.op() == Op::layerNormGrad ? 2 : 1);
 }
 
+int64_t scatterRowsScratchBytes(const Node &node) {
+  const auto &rows = node.get<RowsAttributes>();
+  return rt::scratch_sizes::scatterRowsBytes(rows.padded / rows.ranks / rows.width, node.operand(0)->type().elements());
+}
+
 int64_t scatterAddScratchBytes(const Node &node) {
   const Type &sum = node.result()->type();
   if (!isFloat(sum.dtype()) || sum.dtype() == DType::f64)

@@ -13,6 +13,7 @@ std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads
 /// For one thread. `node` is an attention or attention_grad.
 int64_t attentionScratchBytes(const Node &node);
 int64_t normGradScratchBytes(const Node &node);
+int64_t scatterRowsScratchBytes(const Node &node);
 int64_t scatterAddScratchBytes(const Node &node);
 
 } // namespace fsdpc

@@ -88,6 +88,7 @@ int64_t CpuTarget::kernelScratchBytes(const Node &node) const {
   case Op::layerNormGrad:
   case Op::rmsNormGrad: return normGradScratchBytes(node);
   case Op::scatterAdd: return scatterAddScratchBytes(node);
+  case Op::scatterRows: return scatterRowsScratchBytes(node);
   case Op::linearCrossEntropy:
   case Op::linearCrossEntropyGrad: return linearLossBytes(node);
   default: return 0;

@@ -4,6 +4,8 @@
 #include "frontend/search/joint_search.h"
 #include "frontend/search/memory_budget.h"
 #include "frontend/search/share_search.h"
+#include "ir/op.h"
+#include "ir/queries.h"
 #include "ir/text/text.h"
 #include "passes/analysis/samples_apart.h"
 #include "passes/check/check_schedule.h"
@@ -54,6 +56,22 @@ llvm::Error chooseShares(const Module &module, OptionValues &values) {
   return llvm::Error::success();
 }
 
+/// Rows are asked for, but the passes have found no parameter that is looked up by rows.
+llvm::Error checkRowsAreUsed(const Compilation &compilation) {
+  const PipelineOptions &options = compilation.options;
+  bool isAsked =
+      options.choices.rows == RowLookup::on || llvm::any_of(options.unitOverrides, [](const UnitOverride &unit) {
+        return llvm::is_contained(unit.made, unitChoice("rows")) && unit.choices.rows == RowLookup::on;
+      });
+  const Function *step = compilation.module->function(FunctionKind::microStep);
+  bool isUsed = !step || containsOp(*step, Op::gatherRows);
+  if (!isAsked || isUsed || compilation.module->stage < Stage::sharded)
+    return llvm::Error::success();
+  return llvm::make_error<UsageError>(
+      "rows on: changes nothing here: no split f32 parameter in device memory is only looked up by rows "
+      "(Gather on axis 0) and has a gradient that is the f32 sum of one lookup; use rows auto");
+}
+
 } // namespace
 
 llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &values) {
@@ -90,6 +108,8 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   crash.forget();
   if (ended)
     return ended;
+  if (llvm::Error error = checkRowsAreUsed(result))
+    return error;
   if (result.module->stage == Stage::planned && runner->only.empty())
     if (llvm::Error error = checkPlan(result))
       return llvm::make_error<InternalError>(

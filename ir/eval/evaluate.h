@@ -19,6 +19,8 @@ struct HostTensor {
   explicit HostTensor(Type type, double fill = 0) : type(std::move(type)), values(this->type.elements(), fill) {}
 };
 
+struct TapAttributes;
+
 /// The interface through which ops access more than their operands. One per rank.
 class EvaluationEnvironment {
 public:
@@ -29,7 +31,7 @@ public:
   virtual int64_t batchRank() const = 0;
   virtual const HostTensor &readState(llvm::StringRef name) = 0;
   virtual void writeState(llvm::StringRef name, const HostTensor &value) = 0;
-  virtual void tap(llvm::StringRef parameter, const HostTensor &value) = 0;
+  virtual void tap(const TapAttributes &tap, const HostTensor &value) = 0;
   virtual void stash(llvm::StringRef segment, const HostTensor &value) = 0;
   /// The value of the last stash of that name, valid until the next stash.
   virtual const HostTensor &stashed(llvm::StringRef segment, const Type &type) = 0;

@@ -55,9 +55,23 @@ void RankRun::writeState(llvm::StringRef name, const HostTensor &value) {
   found->second = value;
 }
 
-void RankRun::tap(llvm::StringRef parameter, const HostTensor &value) {
-  if (taps)
-    (*taps)[parameter.str()] = value;
+void RankRun::tap(const TapAttributes &tap, const HostTensor &value) {
+  if (!taps)
+    return;
+  HostTensor &tapped = (*taps)[tap.parameter.name];
+  if (tap.part == 0) {
+    tapped = value;
+    return;
+  }
+  const Parameter *parameter = current->function.module()->parameter(tap.parameter.name);
+  if (!parameter)
+    return fault("there is no parameter " + symbolText('@', tap.parameter.name) + " of which parts are tapped");
+  if (tapped.values.empty())
+    tapped = HostTensor(parameter->type.withDType(value.type.dtype()));
+  const auto end = static_cast<int64_t>(tapped.values.size());
+  for (int64_t i = 0; i < static_cast<int64_t>(value.values.size()); ++i)
+    if (const int64_t at = tap.from + i / tap.part * tap.every + i % tap.part; at < end)
+      tapped.values[at] = value.values[i];
 }
 
 void RankRun::stash(llvm::StringRef segment, const HostTensor &value) {

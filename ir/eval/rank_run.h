@@ -38,7 +38,7 @@ private:
   const MeshAxis &axis(llvm::StringRef name) const override { return *current->function.module()->axis(name); }
   const HostTensor &readState(llvm::StringRef name) override;
   void writeState(llvm::StringRef name, const HostTensor &value) override;
-  void tap(llvm::StringRef parameter, const HostTensor &value) override;
+  void tap(const TapAttributes &tap, const HostTensor &value) override;
   void stash(llvm::StringRef segment, const HostTensor &value) override;
   const HostTensor &stashed(llvm::StringRef segment, const Type &type) override;
   std::vector<HostTensor> exchange(llvm::StringRef collective, const HostTensor &mine) override;

@@ -394,16 +394,43 @@ struct PackAttributes {
   }
 };
 
-/// tap(full tensor): passes it to the runtime under the parameter's name
+/// tap(full tensor): passes it to the runtime under the parameter's name; or parts of it, one after the other: part i
+/// of the operand is elements [from + i * every, + part) of the parameter, as far as it reaches
 struct TapAttributes {
   Symbol parameter;
-  void fields(AttributeVisitor &v) { v.field("parameter", parameter); }
+  int64_t from = 0;
+  int64_t part = 0; ///< 0: the operand is the full tensor
+  int64_t every = 0;
+  void fields(AttributeVisitor &v) {
+    v.field("parameter", parameter);
+    v.field("from", from);
+    v.field("part", part);
+    v.field("every", every);
+  }
 };
 
 /// return
 struct ReturnAttributes {
   std::vector<std::string> names;
   void fields(AttributeVisitor &v) { v.field("results", names); }
+};
+
+/// gather_rows, scatter_rows: a table [rows, width] that is split over the ranks of a mesh axis
+struct RowsAttributes {
+  Symbol over;                ///< the mesh axis
+  int64_t ranks = 1;          ///< its size
+  int64_t rows = 0;           ///< of the whole table
+  int64_t width = 0;          ///< elements of a row
+  int64_t padded = 0;         ///< elements of the table and the zeros behind it; each rank has an equal share
+  bool accumulateF32 = false; ///< scatter_rows: as of matmul
+  void fields(AttributeVisitor &v) {
+    v.field("over", over);
+    v.field("ranks", ranks);
+    v.field("rows", rows);
+    v.field("width", width);
+    v.field("padded", padded);
+    v.field("accumulate_f32", accumulateF32);
+  }
 };
 
 /// all_gather, reduce_scatter, all_reduce and their starts

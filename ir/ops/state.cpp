@@ -118,8 +118,13 @@ llvm::Error inferFree(llvm::ArrayRef<Type> operands, const AttributesBase *, llv
 llvm::Error inferTap(llvm::ArrayRef<Type> operands, const AttributesBase *attributes, llvm::SmallVectorImpl<Type> &) {
   if (llvm::Error error = checkOperands(tapInfo, operands))
     return error;
-  if (attributesOf<TapAttributes>(attributes).parameter.name.empty())
+  const auto &tap = attributesOf<TapAttributes>(attributes);
+  if (tap.parameter.name.empty())
     return constraintError(tapInfo.name, "C1", "a parameter is named");
+  bool areParts = tap.part > 0 && tap.from >= 0 && tap.every >= tap.part && operands[0].rank() == 1 &&
+                  operands[0].dim(0) % tap.part == 0;
+  if (!areParts && (tap.part != 0 || tap.from != 0 || tap.every != 0))
+    return constraintError(tapInfo.name, "C2", toString(operands[0]) + " is no sequence of parts that are apart");
   return llvm::Error::success();
 }
 
@@ -178,7 +183,7 @@ void evaluateUnstash(EvaluateContext &context) {
 }
 
 void evaluateTap(EvaluateContext &context) {
-  environmentOf(context).tap(context.get<TapAttributes>().parameter.name, *context.operands[0]);
+  environmentOf(context).tap(context.get<TapAttributes>(), *context.operands[0]);
 }
 
 } // namespace
@@ -272,7 +277,8 @@ const OpInfo freeInfo = {
 
 const OpInfo tapInfo = {
     .name = "tap",
-    .doc = "Passes an unsharded tensor to the runtime under a parameter's name. (C1) a parameter is named.",
+    .doc = "Passes an unsharded tensor, or parts of one, to the runtime under a parameter's name. (C1) a parameter is "
+           "named. (C2) parts are flat, of one size, and apart.",
     .operandNames = namesX,
     .traits = usesEnvironment,
     .makeAttributes = makeAttributes<TapAttributes>,

@@ -26,11 +26,13 @@ private:
 };
 
 llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
-  const auto &attributes = node.get<CollectiveAttributes>();
-  const MeshAxis *axis = module.axis(attributes.over.name);
+  const bool isOfRows = node.op() == Op::gatherRows || node.op() == Op::scatterRows;
+  const Symbol &over = isOfRows ? node.get<RowsAttributes>().over : node.get<CollectiveAttributes>().over;
+  const int64_t ranks = isOfRows ? node.get<RowsAttributes>().ranks : node.get<CollectiveAttributes>().ranks;
+  const MeshAxis *axis = module.axis(over.name);
   if (!axis)
-    return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', attributes.over.name));
-  if (axis->size == attributes.ranks)
+    return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', over.name));
+  if (axis->size == ranks)
     return llvm::Error::success();
   return fault(Fault::collectiveOrder, node,
                "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
@@ -53,7 +55,7 @@ llvm::Error CollectiveOrder::check(const Function &function) {
   for (Node *node : function) {
     if (llvm::Error error = checkStream(*node))
       return error;
-    if (node->op() == Op::takeShard)
+    if (node->op() == Op::takeShard || node->op() == Op::gatherRows || node->op() == Op::scatterRows)
       if (llvm::Error error = checkGroup(*node))
         return error;
     if (!infoOf(*node).has(collective))

@@ -51,6 +51,10 @@ RankGroup StepMeaning::groupOf(const Node &node) const {
   return RankGroup::of(module.axis(node.get<CollectiveAttributes>().over.name));
 }
 
+RankGroup StepMeaning::groupOfRows(const Node &node) const {
+  return RankGroup::of(module.axis(node.get<RowsAttributes>().over.name));
+}
+
 Meaning StepMeaning::entryOf(const State &state) {
   const State *layout = layoutOf(state);
   bool isZeroAtFirst = state.role == StateRole::accumulator;
@@ -115,6 +119,7 @@ llvm::Error StepMeaning::checkCarriedOver() {
 llvm::Error StepMeaning::read(const Function &function) {
   results.clear();
   taps.clear();
+  tapped.clear();
   if (llvm::Error error = beginRepeated(function))
     return error;
   for (const Argument &argument : function.arguments())
@@ -151,6 +156,8 @@ llvm::Error StepMeaning::readNode(const Node &node) {
   case Op::reduceScatterStart:
   case Op::allReduce:
   case Op::allReduceStart: return readReduction(node);
+  case Op::gatherRows: return readGatherRows(node);
+  case Op::scatterRows: return readScatterRows(node);
   case Op::squareSum: return readSquareSum(node);
   case Op::ret: readReturn(node); return llvm::Error::success();
   default: break;
@@ -330,6 +337,8 @@ llvm::Error StepMeaning::checkReplicas(const Function &function) {
 }
 
 llvm::Error StepMeaning::readTap(const Node &node) {
+  if (node.get<TapAttributes>().part > 0)
+    return readTapOfParts(node);
   Meaning meaning = of(node.operand(0));
   if (meaning.term < 0)
     return fault(Fault::shardBounds, node, "a flat range of several parameters is tapped, not one tensor");

@@ -29,10 +29,20 @@ struct Segment {
   bool isUnsharded() const { return split.isOneRank(); }
 };
 
-/// The meaning of a value: a tensor, or a segment. Neither: a token, or the result of a free.
+/// Elements [from, from + elements) of each rank's part of a segment: of this rank's, or of all ranks', one after the
+/// other.
+struct Piece {
+  int32_t segment = -1; ///< index into StepMeaning::segments
+  int64_t from = 0, elements = 0;
+  bool isOfAllRanks = false;
+};
+
+/// The meaning of a value: a tensor, a segment, or a piece, which can only be gathered and tapped. None of them: a
+/// token, or the result of a free.
 struct Meaning {
   TermId term = -1;
   int32_t segment = -1; ///< index into StepMeaning::segments
+  int32_t piece = -1;   ///< index into StepMeaning::pieces
 };
 
 /// The logical name of a state: a parameter or scalar by its name, optimizer state by its owner and field.
@@ -92,6 +102,8 @@ private:
   llvm::Error readTakeShard(const Node &node);
   llvm::Error readGather(const Node &node);
   llvm::Error readReduction(const Node &node);
+  llvm::Error readGatherRows(const Node &node);
+  llvm::Error readScatterRows(const Node &node);
   llvm::Error readLoop(const Node &node);
   llvm::Error readOptimizer(const Node &node);
   llvm::Error readSquareSum(const Node &node);
@@ -101,6 +113,9 @@ private:
   llvm::Error recordSegment(const Node &node, const State &state, const Segment &segment);
   llvm::Error checkReplicas(const Function &function);
   llvm::Error readTap(const Node &node);
+  llvm::Error readTapOfParts(const Node &node);
+  llvm::Error readPiece(const Node &node, Meaning shard);
+  llvm::Error gatherPiece(const Node &node, Piece piece);
   void readStash(const Node &node);
   llvm::Error readUnstash(const Node &node);
 
@@ -123,6 +138,7 @@ private:
   /// How a segment-shaped state is split.
   RankGroup splitOf(const State &state) const;
   RankGroup groupOf(const Node &node) const;
+  RankGroup groupOfRows(const Node &node) const;
   Meaning add(Segment segment);
   Meaning of(const Value *value) const { return meanings.lookup(value); }
   void set(const Node &node, Meaning meaning) { meanings[node.result()] = meaning; }
@@ -132,6 +148,12 @@ private:
   Terms &terms;
   const std::vector<CarriedOver> carriedOver;
   std::deque<Segment> segments;
+  std::vector<Piece> pieces;
+  struct Tapped {
+    int64_t elements = 0; ///< of each rank's part
+    TermId term = -1;
+  };
+  llvm::StringMap<Tapped> tapped; ///< by parameter: what taps of parts have passed on
   llvm::DenseMap<const Value *, Meaning> meanings;
   llvm::DenseMap<const State *, Meaning> current; ///< version of each state
   llvm::DenseMap<const State *, const Node *> writers;

@@ -17,6 +17,10 @@ const Slot *findSlot(const Segment &segment, int64_t offset, int64_t elements) {
   return nullptr;
 }
 
+bool isSameRange(const Slot &slot, int64_t offset, int64_t elements) {
+  return slot.offset == offset && slot.elements == elements;
+}
+
 bool touches(const Segment &segment, int64_t offset, int64_t elements) {
   auto behind =
       llvm::partition_point(segment.slots, [&](const Slot &slot) { return slot.offset + slot.elements <= offset; });
@@ -36,7 +40,7 @@ llvm::Error StepMeaning::readView(const Node &node) {
     return llvm::Error::success();
   }
   if (!segment(operand).isUnsharded())
-    return fault(Fault::shardBounds, node, "it shows one rank's shard, which has not been gathered");
+    return readPiece(node, operand);
   int64_t offset = node.get<ViewAttributes>().offset;
   const Slot *slot = findSlot(segment(operand), offset, type.elements());
   if (!slot)
@@ -44,6 +48,54 @@ llvm::Error StepMeaning::readView(const Node &node) {
                  "no parameter is at elements " + llvm::Twine(offset) + " to " + llvm::Twine(offset + type.elements()) +
                      " of the segment");
   set(node, {terms.reshape(slot->term, type.shape(), &node), -1});
+  return llvm::Error::success();
+}
+
+llvm::Error StepMeaning::readPiece(const Node &node, Meaning shard) {
+  bool isGathered = node.result()->hasUses();
+  for (const Use *use = node.result()->uses(); use; use = use->next())
+    isGathered &= use->user()->op() == Op::allGatherStart;
+  if (!isGathered)
+    return fault(Fault::shardBounds, node, "it shows one rank's shard, which has not been gathered");
+  pieces.push_back({shard.segment, node.get<ViewAttributes>().offset, node.result()->type().elements()});
+  set(node, {-1, -1, static_cast<int32_t>(pieces.size()) - 1});
+  return llvm::Error::success();
+}
+
+llvm::Error StepMeaning::gatherPiece(const Node &node, Piece piece) {
+  const Segment &whole = segments[piece.segment];
+  if (piece.isOfAllRanks || !(whole.split == groupOf(node)))
+    return fault(Fault::shardBounds, node,
+                 textOf(node.operand(0)) + " is no piece of a segment that is split over these ranks");
+  for (const Slot &slot : whole.slots)
+    if (!terms.isSameOnRanksOf(slot.term, whole.split))
+      return fault(Fault::gradientContribution, node,
+                   "the pieces do not belong together: every rank has another " + terms.describe(slot.term));
+  piece.isOfAllRanks = true;
+  pieces.push_back(piece);
+  set(node, {-1, -1, static_cast<int32_t>(pieces.size()) - 1});
+  return llvm::Error::success();
+}
+
+/// Parts are tapped in order. When the last one has been, the parameter counts as tapped.
+llvm::Error StepMeaning::readTapOfParts(const Node &node) {
+  const auto &tap = node.get<TapAttributes>();
+  const Meaning meaning = of(node.operand(0));
+  const Piece piece = meaning.piece < 0 ? Piece() : pieces[meaning.piece];
+  if (!piece.isOfAllRanks || segments[piece.segment].slots.size() != 1 || segments[piece.segment].slots[0].offset != 0)
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no piece of a single parameter");
+  const Segment &whole = segments[piece.segment];
+  const int64_t own = whole.elements / whole.split.size;
+  Tapped &before = tapped[tap.parameter.name];
+  if (tap.from != piece.from || tap.part != piece.elements || tap.every != own || piece.from != before.elements)
+    return fault(Fault::shardBounds, node,
+                 "it is not what follows the first " + llvm::Twine(before.elements) + " elements of each rank's " +
+                     llvm::Twine(own));
+  if (before.elements > 0 && before.term != whole.slots[0].term)
+    return fault(Fault::differentValue, node, "the parts before it are of another value");
+  before = {before.elements + piece.elements, whole.slots[0].term};
+  if (before.elements == own)
+    taps.push_back({tap.parameter.name, whole.slots[0].term, &node});
   return llvm::Error::success();
 }
 
@@ -72,6 +124,12 @@ llvm::Error StepMeaning::readTakeShard(const Node &node) {
 }
 
 llvm::Error StepMeaning::readGather(const Node &node) {
+  if (const Meaning operand = of(node.operand(0)); operand.piece >= 0)
+    return gatherPiece(node, pieces[operand.piece]);
+  if (const Meaning operand = of(node.operand(0)); operand.segment < 0 && operand.term >= 0) {
+    set(node, {terms.ofAllRanks(operand.term, groupOf(node), node), -1});
+    return llvm::Error::success();
+  }
   return gatherOf(node, of(node.operand(0))).moveInto(meanings[node.result()]);
 }
 
@@ -95,6 +153,10 @@ llvm::Error StepMeaning::readReduction(const Node &node) {
   Meaning operand = of(node.operand(0));
   RankGroup group = groupOf(node);
   bool scatters = node.op() == Op::reduceScatter || node.op() == Op::reduceScatterStart;
+  if (const TermId rows = operand.segment < 0 && scatters ? terms.lookedUp(operand.term, group, node) : -1; rows >= 0) {
+    set(node, {rows, -1});
+    return llvm::Error::success();
+  }
   if (operand.segment < 0 && operand.term >= 0 && !scatters) {
     set(node, {terms.batchSum(operand.term, group, &node), -1});
     return llvm::Error::success();
@@ -110,6 +172,37 @@ llvm::Error StepMeaning::readReduction(const Node &node) {
   if (scatters)
     sum.split = group;
   set(node, add(std::move(sum)));
+  return llvm::Error::success();
+}
+
+/// What a rank answers is only defined as the summand of the sum over the ranks that split the table: lookedUp.
+llvm::Error StepMeaning::readGatherRows(const Node &node) {
+  const auto &rows = node.get<RowsAttributes>();
+  const RankGroup group = groupOfRows(node);
+  const Meaning shard = of(node.operand(0));
+  const TermId own = terms.operandOfAllRanks(of(node.operand(1)).term, group);
+  if (own < 0)
+    return fault(Fault::shardBounds, node, textOf(node.operand(1)) + " is not the indices of all ranks of the table");
+  const Segment *table = shard.segment >= 0 ? &segment(shard) : nullptr;
+  bool isTable = table && table->split == group && table->elements == rows.padded && table->slots.size() == 1 &&
+                 isSameRange(table->slots[0], 0, rows.rows * rows.width);
+  if (!isTable)
+    return fault(Fault::shardBounds, node, textOf(node.operand(0)) + " is no shard of a table of these rows");
+  if (!terms.isSameOnRanksOf(table->slots[0].term, group))
+    return fault(Fault::gradientContribution, node, "every rank has another table");
+  set(node, {terms.answers(table->slots[0].term, own, rows, group, node), -1});
+  return llvm::Error::success();
+}
+
+llvm::Error StepMeaning::readScatterRows(const Node &node) {
+  const auto &rows = node.get<RowsAttributes>();
+  const RankGroup group = groupOfRows(node);
+  const TermId indices = terms.operandOfAllRanks(of(node.operand(0)).term, group);
+  const TermId updates = terms.operandOfAllRanks(of(node.operand(1)).term, group);
+  if (indices < 0 || updates < 0)
+    return fault(Fault::shardBounds, node, "the indices and updates are not those of all ranks of the table");
+  const TermId sum = terms.batchSum(terms.addedRows(indices, updates, rows, node), group, &node);
+  set(node, add(Segment{.split = group, .elements = rows.padded, .slots = {{0, rows.rows * rows.width, sum}}}));
   return llvm::Error::success();
 }
 

@@ -94,6 +94,8 @@ bool Terms::isSame(const Term &term, llvm::ArrayRef<TermId> operands) const {
     return true;
   if (term.op == Op::squareSum && !term.group.isOneRank())
     return false;
+  if (term.op == Op::gatherRows)
+    return false;
   return term.op != Op::randomUniform && llvm::all_of(operands, [&](TermId x) { return terms[x].isSameOnAllRanks; });
 }
 
@@ -251,6 +253,15 @@ TermId Terms::applyOne(const Node &node, llvm::ArrayRef<TermId> operands, unsign
   }
   case Op::updateStatistics: return updatedStatistics(node, operands);
   case Op::squareSum: return squareSum(operands, {}, &node);
+  case Op::gather:
+    if (node.get<AxisAttributes>().axis == 0 && type.elements() > 0)
+      return reshape(rowsOf(operands[0], operands[1], &node), type.shape(), &node);
+    break;
+  case Op::scatterAdd:
+    if (node.get<ScatterAddAttributes>().axis == 0 && type.elements() > 0 && terms[operands[0]].type.elements() > 0)
+      return reshape(addRows(operands[0], operands[1], node.get<ScatterAddAttributes>(), type.dtype(), &node),
+                     type.shape(), &node);
+    break;
   case Op::clipNorm: return clipNorm(node, operands, result, type);
   default: break;
   }

@@ -25,6 +25,7 @@
 
 #include "ir/module.h"
 #include "ir/op.h"
+#include "ir/ops/attributes.h"
 #include "passes/check/rank_group.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
@@ -89,6 +90,17 @@ public:
   TermId summandOf(TermId sum, TermId accumulator) const;
   /// The term in the last micro-step, where an accumulator plus its summand is the sum over all micro-steps.
   TermId completed(TermId x);
+  // Lookups along axis 0 are terms over flat indices and rows, so that it does not matter where they are reshaped.
+  /// What an all_gather gives of tensors that differ between ranks.
+  TermId ofAllRanks(TermId x, RankGroup group, const Node &node);
+  /// The operand of ofAllRanks over this group; -1 if x is none.
+  TermId operandOfAllRanks(TermId x, RankGroup group) const;
+  /// A rank's summand of the rows that the ranks of the group look up, and the sum for this rank, flat; -1 if the term
+  /// is no such summand.
+  TermId answers(TermId table, TermId indices, const RowsAttributes &rows, RankGroup group, const Node &node);
+  TermId lookedUp(TermId answers, RankGroup group, const Node &node);
+  /// The scatter_add of this rank's updates.
+  TermId addedRows(TermId indices, TermId updates, const RowsAttributes &rows, const Node &node);
   /// True if all elements are 0.
   bool isZero(TermId x) const;
   TermId zeros(const Type &type);
@@ -128,6 +140,9 @@ private:
   bool isTerm(TermId id, const Term &term, llvm::ArrayRef<TermId> operands) const;
   TermId constant(const Node &node);
   TermId updatedStatistics(const Node &node, llvm::ArrayRef<TermId> operands);
+  TermId rowsOf(TermId table, TermId indices, const Node *origin);
+  TermId addRows(TermId indices, TermId updates, const ScatterAddAttributes &attributes, DType dtype,
+                 const Node *origin);
   TermId clipNorm(const Node &node, llvm::ArrayRef<TermId> operands, unsigned result, const Type &type);
   TermId splat(const Type &type, llvm::ArrayRef<uint8_t> element, const Node *origin);
   TermId broadcast(TermId x, llvm::ArrayRef<int64_t> shape, const Node *origin);

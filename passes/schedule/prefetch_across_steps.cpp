@@ -17,7 +17,7 @@ public:
 
   void run() {
     for (Node *node : step)
-      if (node->op() == Op::allGatherStart) {
+      if (node->op() == Op::allGatherStart && stateReadBy(*node->operand(0))) {
         if (canBeCarried(*node))
           carry(*node);
         return;

@@ -41,12 +41,19 @@ private:
       for (Use *use = gather.wait->result()->uses(); use; use = use->next())
         if (use->user()->op() == Op::free)
           gather.free = use->user();
-      gather.isHeld = gather.free && (node->unit < 0 || placementOf(unitOf(*node)).copy == UnshardedCopy::perUse);
+      gather.isHeld = gather.free && isOfParameters(*node) &&
+                      (node->unit < 0 || placementOf(unitOf(*node)).copy == UnshardedCopy::perUse);
       gathers.push_back(gather);
     }
   }
 
   const Unit &unitOf(const Node &node) const { return module.units[node.unit]; }
+
+  /// False for indices and rows of a row table.
+  static bool isOfParameters(const Node &start) {
+    const Node *definer = start.operand(0)->definer();
+    return definer && (definer->op() == Op::read || definer->op() == Op::takeShard);
+  }
 
   int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
 

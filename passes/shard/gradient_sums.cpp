@@ -60,6 +60,25 @@ Value *GradientSums::scattered(Builder &builder, const State &segment, Value *su
                names::gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
 }
 
+/// This rank's shard of the gradient of a row table: the rows that the ranks have looked up are exchanged, where their
+/// derivatives are computed.
+Value *GradientSums::scatteredRows(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
+                                   bool sumsReplicas) const {
+  Node &sum = *local.lookup(segment.slots.front().parameter)->definer();
+  Builder atSum(builder.function(), &sum);
+  atSum.inherit(sum);
+  auto gathered = [&](Value *value) {
+    Value *flat = atSum.reshape(value, {value->type().elements()});
+    return atSum.create(Op::allGather, {flat}, overAxis(module, segment.over))->result();
+  };
+  Value *indices = gathered(sum.operand(0)), *updates = gathered(sum.operand(1));
+  Node *scatter = atSum.create(Op::scatterRows, {indices, updates},
+                               RowTables::attributesOf(module, segment, sum.get<ScatterAddAttributes>().accumulateF32));
+  Value *share =
+      named(scatter->result(), names::gradientPrefix + segment.name + (replicasOf(segment).empty() ? "" : ".replica"));
+  return sumsReplicas ? summedOverReplicas(atSum, segment, share) : share;
+}
+
 /// Sums the shard over the ranks that hold the same one.
 Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, Value *share) const {
   std::string replicas = replicasOf(segment);
@@ -70,6 +89,8 @@ Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, 
 }
 
 Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
+  if (states.isRowTable(segment))
+    return scatteredRows(builder, segment, local, /*sumsReplicas=*/true);
   builder.setSection({module.unitIndex(segment.unit), Phase::backward});
   Value *sum = packed(builder, segment, local, /*isRounded=*/true);
   return summedOverReplicas(builder, segment, scattered(builder, segment, sum));
@@ -77,6 +98,10 @@ Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm:
 
 void GradientSums::accumulate(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
   builder.setSection({module.unitIndex(segment.unit), Phase::backward});
+  if (states.isRowTable(segment)) {
+    accumulators.add(builder, accumulators.of(segment), scatteredRows(builder, segment, local, sumsRanksFirst));
+    return;
+  }
   Value *sum = packed(builder, segment, local, /*isRounded=*/!isSentLater(segment));
   if (!isSentLater(segment))
     sum = scattered(builder, segment, sum);

@@ -28,6 +28,8 @@ private:
   std::string replicasOf(const State &segment) const;
   bool isSentLater(const State &segment) const;
   Value *scattered(Builder &builder, const State &segment, Value *sum) const;
+  Value *scatteredRows(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
+                       bool sumsReplicas) const;
   Value *summedOverReplicas(Builder &builder, const State &segment, Value *share) const;
   Value *accumulated(Builder &builder, const State &segment) const;
 

@@ -3,6 +3,7 @@
 #include "passes/shard/placement.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace fsdpc {
@@ -21,6 +22,7 @@ struct Kind {
   DType dtype = DType::f32;
   DType usedIn = DType::f32;    ///< the type that is gathered; may be a 16-bit copy
   DType reducedIn = DType::f32; ///< the type that gradients are sent in
+  std::string table;            ///< the name of a row table, which shares its segment with nothing
   friend auto operator<=>(const Kind &, const Kind &) = default;
 };
 
@@ -77,6 +79,8 @@ private:
     kind.usedIn = rounded == request.rounded.end() ? kind.dtype : rounded->second;
     auto trained = request.trained.find(parameter.name);
     kind.reducedIn = trained == request.trained.end() ? kind.dtype : trained->second;
+    if (request.tables.contains(parameter.name))
+      kind.table = parameter.name;
     return kind;
   }
 
@@ -160,7 +164,9 @@ private:
       segment.slots.push_back({parameter->name, start, parameter->type.elements()});
       end = start + parameter->type.elements();
     }
-    segment.paddedElements = roundUp(std::max<int64_t>(end, 1), ranks * atom);
+    // A shard of a row table consists of whole rows.
+    const int64_t row = group.kind.table.empty() ? 1 : end / group.members.front()->type.dim(0);
+    segment.paddedElements = roundUp(std::max<int64_t>(end, 1), ranks * std::lcm(atom, row));
     segment.type = Type(group.kind.dtype, {segment.paddedElements / ranks});
     segment.name = freshName(unit, group.kind);
     return segment;
@@ -170,7 +176,9 @@ private:
     std::string name = unit.name + (kind.isFrozen ? ".frozen" : ".p");
     if (kind.isUnsharded && placementOf(unit).split != Split::none)
       name += ".ignored";
-    if (kind.isForwardOnly)
+    if (!kind.table.empty())
+      name += ".rows";
+    else if (kind.isForwardOnly)
       name += ".forward";
     if (kind.dtype != DType::f32)
       name += "." + nameOf(kind.dtype).str();

@@ -3,6 +3,7 @@
 
 #include "ir/module.h"
 #include "passes/options.h"
+#include "passes/shard/row_tables.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
@@ -11,6 +12,7 @@ struct SegmentRequest {
   const llvm::StringMap<DType> &trained; ///< parameters with a gradient, and the type it is sent in
   const llvm::StringSet<> &inBackward;   ///< parameters that derivatives read
   const llvm::StringMap<DType> &rounded; ///< parameters that are used only in this 16-bit type
+  const RowTables &tables;               ///< each is a segment of its own, whose shards consist of rows
   int64_t allGatherBucketBytes = 0;      ///< see PipelineOptions
   int64_t reduceBucketBytes = 0;
 };

@@ -13,8 +13,8 @@ namespace {
 
 class StateSharder {
 public:
-  StateSharder(Module &module, const PassContext &context)
-      : module(module), layout(optimizerLayout(module)), accumulators(module), states(module, context.options),
+  StateSharder(Module &module, const RowTables &tables, const PassContext &context)
+      : module(module), layout(optimizerLayout(module)), accumulators(module), states(module, tables, context.options),
         gradientSums(module, states, accumulators, context.options), statistics(module) {}
 
   llvm::Error run() {
@@ -68,6 +68,14 @@ private:
       builder.setSource("");
       builder.setUnit(module.unitIndex(segment->unit));
       const State &source = states.sourceOf(*node, *segment);
+      if (states.isRowTable(*segment)) {
+        if (function.kind() == FunctionKind::exportWeights)
+          exportTable(builder, *node, *segment);
+        else
+          lookUpRows(builder, *node, *segment, source);
+        replaced.push_back(node);
+        continue;
+      }
       Value *full;
       if (source.over.empty()) {
         Value *&whole = wholes[{&source, node->section}];
@@ -93,6 +101,60 @@ private:
     while (Use *cast = read.result()->uses())
       cast->user()->erase();
     read.erase();
+  }
+
+  /// Replaces the tap of a row table by taps of its parts.
+  void exportTable(Builder &builder, Node &read, const State &segment) {
+    tapInParts(builder, *builder.readState(segment), segment, "");
+    while (Use *tap = read.result()->uses())
+      tap->user()->erase();
+  }
+
+  /// Taps the table that a shard belongs to, a piece of each rank's shard at a time, so that no rank ever holds all of
+  /// it. A piece has partBytes, and there are at most maxParts.
+  void tapInParts(Builder &builder, Value &shard, const State &segment, const std::string &prefix) {
+    constexpr int64_t partBytes = int64_t{4} << 20, maxParts = 64;
+    const int64_t own = shard.type().elements(), rows = own / RowTables::attributesOf(module, segment).width;
+    const int64_t width = own / rows, bytes = std::max(partBytes, shard.type().bytes() / maxParts);
+    const int64_t part = std::max<int64_t>(1, bytes / (width * byteSize(shard.type().dtype()))) * width;
+    const std::string &parameter = segment.slots.front().parameter;
+    for (int64_t from = 0; from < own; from += part) {
+      const int64_t elements = std::min(part, own - from);
+      Value *piece = builder.create(Op::view, {&shard}, ViewAttributes{from, {elements}})->result();
+      Value *full = gather(builder, piece, segment, prefix + parameter + ".part");
+      builder.create(Op::tap, {full}, TapAttributes{{parameter}, from, elements, own});
+    }
+  }
+
+  /// Replaces the lookups of a row table by exchanges of rows.
+  void lookUpRows(Builder &builder, Node &read, const State &segment, const State &source) {
+    std::vector<Node *> lookups;
+    for (Use *use = read.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::gather)
+        lookups.push_back(use->user());
+      else
+        for (Use *rounded = use->user()->result()->uses(); rounded; rounded = rounded->next())
+          lookups.push_back(rounded->user());
+    for (Node *lookup : lookups) {
+      builder.setInsertionPoint(lookup);
+      builder.inherit(*lookup);
+      Value *rows = exchangedRows(builder, *lookup->operand(1), segment, source);
+      Value *typed = builder.cast(rows, lookup->result()->type().dtype());
+      Value *result = builder.reshape(typed, lookup->result()->type().shape());
+      result->setName(lookup->result()->name());
+      lookup->result()->replaceAllUsesWith(result);
+      lookup->erase();
+    }
+  }
+
+  /// The rows of the table that these indices name, one after the other.
+  Value *exchangedRows(Builder &builder, Value &indices, const State &segment, const State &source) {
+    const CollectiveAttributes axis = overAxis(module, segment.over);
+    Value *own = builder.reshape(&indices, {indices.type().elements()});
+    Value *all = builder.create(Op::allGather, {own}, axis)->result();
+    Value *shard = builder.readState(source);
+    Value *answers = builder.create(Op::gatherRows, {shard, all}, RowTables::attributesOf(module, segment))->result();
+    return builder.create(Op::reduceScatter, {answers}, axis)->result();
   }
 
   /// Replaces grad.<parameter> = batch_sum(local) by grad.<segment> = reduce_scatter(pack(locals)), or adds it to the
@@ -170,6 +232,10 @@ private:
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
       Value *shard = gradientSums.gradient(builder, segment);
+      if (states.isRowTable(segment) && !unscale) {
+        tapInParts(builder, *shard, segment, names::gradientPrefix.str());
+        continue;
+      }
       Value *full = gather(builder, shard, segment, names::gradientPrefix.str() + segment.name + ".full");
       for (const SegmentSlot &slot : segment.slots) {
         ViewAttributes attributes{slot.offsetElements, Shape(module.parameter(slot.parameter)->type.shape())};
@@ -276,7 +342,8 @@ private:
           node->source.clear();
   }
   static bool hasIndices(Op op) {
-    return op == Op::gather || op == Op::gatherNd || op == Op::scatterNd || op == Op::scatterAdd;
+    return op == Op::gather || op == Op::gatherNd || op == Op::scatterNd || op == Op::scatterAdd ||
+           op == Op::gatherRows || op == Op::scatterRows;
   }
 
   Module &module;
@@ -293,7 +360,9 @@ llvm::Error run(Module &module, const PassContext &context) {
   module.decisions.offloadActivations = options.offloadsActivations ? options.offloadShare : 0;
   if (llvm::Error error = meshFor(module, options).moveInto(module.mesh))
     return error;
-  return StateSharder(module, context).run();
+  const RowTables tables = RowTables::decide(module);
+  llvm::append_range(context.remarks, tables.remarks());
+  return StateSharder(module, tables, context).run();
 }
 
 } // namespace

@@ -37,7 +37,8 @@ std::optional<DType> roundedType(const Node &read) {
 void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulators, RunningStatistics &statistics) {
   collectRounded();
   collectReduced();
-  SegmentRequest request{reducedIn, readInBackward(), rounded, options.allGatherBucketBytes, options.reduceBucketBytes};
+  SegmentRequest request{
+      reducedIn, readInBackward(), rounded, tables, options.allGatherBucketBytes, options.reduceBucketBytes};
   for (State &segment : planSegments(module, request)) {
     segment.onHost = unitOf(segment).choices.offload == Offload::params;
     const State &added = module.addState(std::move(segment));

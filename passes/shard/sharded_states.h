@@ -3,6 +3,7 @@
 
 #include "passes/options.h"
 #include "passes/shard/accumulators.h"
+#include "passes/shard/row_tables.h"
 #include "passes/shard/running_statistics.h"
 #include "passes/support/optimizer_layout.h"
 #include "llvm/ADT/StringSet.h"
@@ -19,7 +20,8 @@ inline bool isTrainedSegment(const State &state) { return state.role == StateRol
 class ShardedStates {
 public:
   /// Requires: the module is in the train stage and has its mesh.
-  ShardedStates(Module &module, const PipelineOptions &options) : module(module), options(options) {}
+  ShardedStates(Module &module, const RowTables &tables, const PipelineOptions &options)
+      : module(module), tables(tables), options(options) {}
 
   /// Adds regions of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
   /// replica, where it has one. Requires: reads of parameters still exist. They show which parameters are rounded and
@@ -37,6 +39,8 @@ public:
   const State &sourceOf(const Node &read, const State &segment) const;
   /// The type that the gradients of a trained segment are sent in.
   DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
+  /// True for the segment of a row table.
+  bool isRowTable(const State &segment) const { return tables.contains(segment.slots.front().parameter); }
 
 private:
   void collectRounded();
@@ -46,6 +50,7 @@ private:
   void addReplica(const State &segment);
 
   Module &module;
+  const RowTables &tables;
   const PipelineOptions &options;
   llvm::StringMap<DType> rounded;          ///< parameters that steps use only in this 16-bit type
   llvm::StringMap<DType> reducedIn;        ///< by trained parameter

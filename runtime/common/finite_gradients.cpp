@@ -10,20 +10,16 @@ namespace {
 
 class FiniteTap final : public Tap {
 public:
-  explicit FiniteTap(const ProgramInfo &program) : program(program) {}
+  using Tap::Tap;
 
-  void take(int parameter, const void *data) override {
+  void take(int parameter, const void *data, std::int64_t, std::int64_t elements) override {
     const ParameterInfo &info = program.parameters[static_cast<std::size_t>(parameter)];
-    const std::int64_t elements = info.shape.elements();
     for (std::int64_t i = 0; i < elements && !first; ++i)
       if (!std::isfinite(loadFloat(info.dtype, static_cast<const std::byte *>(data), i)))
         first = &info;
   }
 
   const ParameterInfo *first = nullptr;
-
-private:
-  const ProgramInfo &program;
 };
 
 } // namespace

@@ -169,6 +169,17 @@ struct GatherShape {
   int node = -1; ///< index into programIndexNodes(), for messages
 };
 
+/// A table [size, inner] that is split over `ranks` ranks, `stride` apart, into equal shares of `own` rows, the last of
+/// which may be behind the table; and `count` indices, equally many from each of the ranks in their order.
+struct RowsShape {
+  std::int64_t size = 1, inner = 1, count = 1, own = 1;
+  int ranks = 1, stride = 1;
+  int node = -1; ///< as in GatherShape
+
+  /// The first row of a rank's share.
+  constexpr std::int64_t firstOf(int rank) const { return rank / stride % ranks * own; }
+};
+
 /// x [batch, dims[0] x ... x dims[depth - 1], inner], indices [batch, count, depth]: y [batch, count, inner]. For a
 /// scatter, y is the updates.
 struct GatherNdShape {

@@ -315,12 +315,25 @@ inline std::int64_t arenaBytes(const ProgramInfo &program, Space space) {
 /// Defined by the emitted program.
 const ProgramInfo &programInfo();
 
-/// Receives full tensors from `tap` nodes, one call per parameter, on every rank (only rank 0 writes).
-/// `parameter` indexes ProgramInfo::parameters; `data` is valid during the call only.
+/// How a tapped buffer follows from its parameter: part i is elements [from + i * every, + part), as far as the
+/// parameter reaches. part 0: all of them.
+struct TapParts {
+  std::int64_t from = 0, part = 0, every = 0;
+};
+
+/// Receives full tensors from `tap` nodes on every rank (only rank 0 writes): elements [first, first + elements) of the
+/// parameter, one call for a parameter or several for its parts. `parameter` indexes ProgramInfo::parameters; `data` is
+/// host memory, valid during the call only.
 class Tap {
 public:
+  explicit Tap(const ProgramInfo &program) : program(program) {}
   virtual ~Tap() = default;
-  virtual void take(int parameter, const void *data) = 0;
+  virtual void take(int parameter, const void *data, std::int64_t first, std::int64_t elements) = 0;
+  /// Takes every part of a buffer of `bytes`.
+  void takeParts(int parameter, const void *data, std::int64_t bytes, const TapParts &parts);
+
+protected:
+  const ProgramInfo &program;
 };
 
 /// Host access to arenas that are not host memory; see arena_access.h. Used only between the functions of a program.

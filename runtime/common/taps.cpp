@@ -9,11 +9,18 @@ namespace {
 
 constexpr std::int64_t chunkBytes = 1 << 16;
 
+bool isIdentity(const ParameterInfo &parameter) {
+  for (int i = 0; i < parameter.shape.rank; ++i)
+    if (parameter.onnxPermutation[i] != i)
+      return false;
+  return true;
+}
+
 class SafetensorsTap final : public FileTap {
 public:
   SafetensorsTap(const ProgramInfo &program, const std::string &path, const std::string &prefix, bool trainableOnly,
                  NameUntilCommit until, int rank)
-      : program(program), prefix(prefix) {
+      : FileTap(program), prefix(prefix) {
     if (rank != 0)
       return;
     std::vector<TensorSpec> specs;
@@ -23,12 +30,13 @@ public:
     writer.emplace(path, std::move(specs), until);
   }
 
-  void take(int parameter, const void *data) override {
+  void take(int parameter, const void *data, std::int64_t first, std::int64_t elements) override {
     if (!writer)
       return;
-    const auto tensor = writer->find(prefix + program.parameters[static_cast<std::size_t>(parameter)].name);
-    if (tensor)
-      writer->write(*tensor, data);
+    const ParameterInfo &info = program.parameters[static_cast<std::size_t>(parameter)];
+    const std::int64_t width = byteSize(info.dtype);
+    if (const auto tensor = writer->find(prefix + info.name))
+      writer->writeRange(*tensor, first * width, data, elements * width);
   }
 
   void finish() override {
@@ -37,7 +45,6 @@ public:
   }
 
 private:
-  const ProgramInfo &program;
   std::string prefix;
   std::optional<SafetensorsWriter> writer;
 };
@@ -45,7 +52,7 @@ private:
 class OnnxTap final : public FileTap {
 public:
   OnnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory, int rank)
-      : program(program) {
+      : FileTap(program) {
     if (rank != 0)
       return;
     model.emplace(outDirectory + "/model.onnx");
@@ -53,10 +60,16 @@ public:
     copy.emplace(path, model->sizeBytes(), NameUntilCommit::none);
   }
 
-  void take(int parameter, const void *tensor) override {
-    if (data)
-      writePermuted(*data, program.parameters[static_cast<std::size_t>(parameter)],
-                    static_cast<const std::byte *>(tensor));
+  void take(int parameter, const void *tensor, std::int64_t first, std::int64_t elements) override {
+    if (!data)
+      return;
+    const ParameterInfo &info = program.parameters[static_cast<std::size_t>(parameter)];
+    const std::int64_t width = byteSize(info.dtype);
+    if (isIdentity(info))
+      return data->write(info.onnxOffsetBytes + first * width, tensor, elements * width);
+    if (elements != info.shape.elements())
+      throw Failure(ExitCode::internal, "a part of '" + std::string(info.name) + "', which the model file permutes");
+    writePermuted(*data, info, static_cast<const std::byte *>(tensor));
   }
 
   void finish() override {
@@ -73,7 +86,6 @@ public:
   }
 
 private:
-  const ProgramInfo &program;
   std::optional<InputFile> model; ///< on rank 0, as are the next
   std::optional<OutputFile> data, copy;
 };
@@ -115,14 +127,18 @@ private:
   std::int64_t step[maxRank] = {};
 };
 
-bool isIdentity(const ParameterInfo &parameter) {
-  for (int i = 0; i < parameter.shape.rank; ++i)
-    if (parameter.onnxPermutation[i] != i)
-      return false;
-  return true;
-}
-
 } // namespace
+
+void Tap::takeParts(int parameter, const void *data, std::int64_t bytes, const TapParts &parts) {
+  const ParameterInfo &info = program.parameters[static_cast<std::size_t>(parameter)];
+  const std::int64_t elements = info.shape.elements(), width = byteSize(info.dtype);
+  if (parts.part == 0)
+    return take(parameter, data, 0, elements);
+  for (std::int64_t i = 0; (i + 1) * parts.part * width <= bytes; ++i)
+    if (const std::int64_t first = parts.from + i * parts.every; first < elements)
+      take(parameter, static_cast<const std::byte *>(data) + i * parts.part * width, first,
+           std::min(parts.part, elements - first));
+}
 
 void writePermuted(OutputFile &file, const ParameterInfo &parameter, const std::byte *data) {
   const std::int64_t elementBytes = byteSize(parameter.dtype);

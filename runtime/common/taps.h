@@ -14,6 +14,7 @@ namespace fsdpc::rt {
 
 class FileTap : public Tap {
 public:
+  using Tap::Tap;
   virtual void finish() = 0;
 };
 

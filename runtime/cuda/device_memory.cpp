@@ -109,8 +109,8 @@ const std::byte *StagedMemory::load(Place from, std::int64_t bytes) {
   return loadFrom(context.at<std::byte>(from), bytes);
 }
 
-void tap(const Context &context, int parameter, const void *data, std::int64_t bytes) {
-  context.tap->take(parameter, static_cast<StagedMemory *>(context.memory)->loadFrom(data, bytes));
+void tap(const Context &context, int parameter, const void *data, std::int64_t bytes, const TapParts &parts) {
+  context.tap->takeParts(parameter, static_cast<StagedMemory *>(context.memory)->loadFrom(data, bytes), bytes, parts);
 }
 
 void stash(const Context &context, int segment, const void *data, std::int64_t bytes) {

@@ -65,8 +65,8 @@ private:
   bool isKeeping = false;
 };
 
-/// Passes a parameter's tensor, which is in device memory, to Context::tap if that is set.
-void tap(const Context &context, int parameter, const void *data, std::int64_t bytes);
+/// Passes a parameter's tensor, or parts of it, which are in device memory, to Context::tap.
+void tap(const Context &context, int parameter, const void *data, std::int64_t bytes, const TapParts &parts = {});
 /// Keeps a segment's gradient if Context::stash is set, and restores it, both in compute stream order.
 void stash(const Context &context, int segment, const void *data, std::int64_t bytes);
 void unstash(const Context &context, int segment, void *data, std::int64_t bytes);

@@ -45,6 +45,10 @@ TEST(IndexFaults, EveryKernelWithIndicesTells) {
               scatterAdd(c, {.size = 4, .inner = 2, .count = 3, .node = 0}, rows.data(), table.data(), y.data());
             }),
             ofGather);
+  const RowsShape ofRows{.size = 4, .inner = 2, .count = 3, .own = 4, .node = 0};
+  EXPECT_EQ(faultOf([&](const Context &c) { gatherRows(c, ofRows, bits(table.data()), rows.data(), bits(y.data())); }),
+            ofGather);
+  EXPECT_EQ(faultOf([&](const Context &c) { scatterRows(c, ofRows, rows.data(), table.data(), y.data()); }), ofGather);
   const GatherNdShape shape{.count = 2, .depth = 2, .dims = {4, 2}, .node = 1};
   const std::string ofTuple = "node '/pick/GatherND': index -3 is outside an axis of 2 elements";
   EXPECT_EQ(faultOf([&](const Context &c) { gatherNd(c, shape, bits(table.data()), tuples.data(), bits(y.data())); }),

@@ -171,8 +171,8 @@ private:
     order.begin(actorOf(rank, 0));
     touch(rank, node);
     if (node.op() == Op::tap)
-      outcome[label(rank, lane.call) + " tap " + node.get<TapAttributes>().parameter.name] =
-          ranks[rank].bytesOf(*node.operand(0));
+      outcome[label(rank, lane.call) + " tap " + node.get<TapAttributes>().parameter.name + " from " +
+              std::to_string(node.get<TapAttributes>().from)] = ranks[rank].bytesOf(*node.operand(0));
     if (node.op() == Op::ret && !mayLeave(rank, lane.call))
       return false;
     if (node.op() == Op::ret)

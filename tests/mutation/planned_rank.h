@@ -40,7 +40,7 @@ public:
   int64_t batchRank() const override { return index; }
   const HostTensor &readState(llvm::StringRef) override { llvm_unreachable("reads are places"); }
   void writeState(llvm::StringRef, const HostTensor &) override { llvm_unreachable("writes are copies"); }
-  void tap(llvm::StringRef, const HostTensor &) override { llvm_unreachable("taps are bytes"); }
+  void tap(const TapAttributes &, const HostTensor &) override { llvm_unreachable("taps are bytes"); }
   void stash(llvm::StringRef segment, const HostTensor &value) override { stashes[segment.str()] = value; }
   const HostTensor &stashed(llvm::StringRef segment, const Type &type) override {
     return stashes.try_emplace(segment.str(), type).first->second;

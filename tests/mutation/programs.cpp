@@ -24,6 +24,7 @@ constexpr Fixture cnn = {"mnist_cnn_nodropout",
                          false};
 constexpr Fixture dropout = {"mnist_cnn", "--loss nll --class_axis -1 --optimizer sgd --lr 0.1", false};
 constexpr Fixture gpt2 = {"gpt2_tiny", "--loss cross_entropy --class_axis -1 --optimizer adamw", false};
+constexpr Fixture dlrm = {"dlrm_tiny", "--loss bce_with_logits --optimizer adagrad --lr 0.02", true};
 constexpr Fixture transformer = {"bigmodel_tiny", "--loss cross_entropy --class_axis -1 --optimizer rmsprop", false};
 
 struct Row {
@@ -81,6 +82,9 @@ constexpr Row rows[] = {
     {mlp, 4, "--strategy hybrid_shard_zero2 --data_parallel_shard_degree 2 --mixed_precision fp16 --target cuda"},
     {dropout, 2, "--strategy shard_optimizer --target cuda"},
     {gpt2, 2, "--strategy full_shard --loss_chunk 24"},
+    {dlrm, 2, "--strategy full_shard --rows on"},
+    {dlrm, 4,
+     "--strategy hybrid_shard --data_parallel_shard_degree 2 --gradient_accumulation_steps 2 --rows on --target cuda"},
     {gpt2, 2, "--strategy shard_grad_op --mixed_precision bf16 --loss_chunk 40 --target cuda"},
 };
 

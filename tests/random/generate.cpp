@@ -269,6 +269,7 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.decisions.maxInflightAllGathers = random.pick({2, 2, 1, 3});
   pipeline.choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
   pipeline.offloadsActivations = random.chance(0.3);
+  pipeline.choices.rows = random.pick({RowLookup::on, RowLookup::on, RowLookup::automatic});
   return choices;
 }
 

@@ -137,6 +137,7 @@ void mixUnits(Module &module, const Variant &variant, Random random) {
                                         Accumulation::keepParameters, Accumulation::keepBoth});
     choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
     choices.offloadActivations = random.pick<std::optional<bool>>({std::nullopt, std::nullopt, true, false});
+    choices.rows = random.pick({RowLookup::on, RowLookup::on, RowLookup::off});
   }
   // The mesh has replicas only if a unit is sharded within them.
   if (variant.replicas > 1 && !module.units.empty())

@@ -154,11 +154,11 @@ ACCUMULATION = ["reduce", "keep_gradients", "keep_parameters", "keep_both"]
 PREFETCH = {"--backward_prefetch": 2, "--max_inflight_all_gathers": 2, "--forward_prefetch": 1, "--no_forward_prefetch": 1}
 
 
-def without_prefetch(options):
-    """Removes prefetch options. The compiler rejects them where forward and backward do not gather unit by unit."""
+def without(removed, options):
+    """Without the options that `removed` names, each with its number of words."""
     kept, i = [], 0
     while i < len(options):
-        skipped = PREFETCH.get(options[i], 0)
+        skipped = removed.get(options[i], 0)
         kept += options[i:i + 1] if not skipped else []
         i += max(skipped, 1)
     return kept
@@ -177,12 +177,15 @@ def emitted(build, target, folder, seed, graphs, file=None):
     ranks = int(options[options.index("--world_size") + 1])
     placement = PLACEMENTS[ranks][seed % len(PLACEMENTS[ranks])]
     if placement[0] not in ("full_shard", "hybrid_shard") or "never" in placement or ranks == 1:
-        options = without_prefetch(options)
+        options = without(PREFETCH, options) # rejected where forward and backward do not gather unit by unit
     if "--reduce_dtype" in options and "hybrid_shard" in placement: # both sums over ranks round
         placement = [option for option in placement if option != "--deterministic"]
     micro_steps = int(options[options.index("--gradient_accumulation_steps") + 1])
     if micro_steps > 1 and placement == ["full_shard"] and ranks > 1:
         placement = [*placement, "--accumulation", ACCUMULATION[seed % len(ACCUMULATION)]]
+    keeps = any(word in ACCUMULATION[1:] for word in placement)
+    if placement[0] in ("no_shard", "shard_optimizer") or keeps or ranks == 1: # no table is split and gathered in the step
+        options = without({"--rows": 2}, options)
     name = " ".join(map(str, placement)) + f" on {ranks} ranks, {micro_steps} micro-steps, {target}"
     status, output = run([build / "fsdpc", folder / "graph.fsir", *options, "--strategy", *placement, *TARGETS[target], "-o", folder / "out"])
     if status != 0:

@@ -196,15 +196,15 @@ inline void fakeUpdate(Context &context) {
           static_cast<float>(*context.at<double>(at::lr)) * context.at<float>(at::gradient)[k];
 }
 
-inline void fakeTapGradients(Context &context) { context.tap->take(0, context.at<float>(at::gradient)); }
+inline void fakeTapGradients(Context &context) { context.tap->take(0, context.at<float>(at::gradient), 0, 3); }
 
 inline void fakeExport(Context &context) {
-  context.tap->take(0, gatheredParameter(context).data());
+  context.tap->take(0, gatheredParameter(context).data(), 0, 3);
   std::vector<std::byte> scale;
   for (const auto &slot : worldOf(context).exchange(context.rank, context.at<float>(at::frozen),
                                                     static_cast<std::size_t>(4 / context.worldSize) * 4))
     scale.insert(scale.end(), slot.begin(), slot.end());
-  context.tap->take(1, scale.data());
+  context.tap->take(1, scale.data(), 0, 4);
 }
 
 /// The table of the fake program for `worldSize` ranks (1 or 2).

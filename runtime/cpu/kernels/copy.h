@@ -27,8 +27,10 @@ void zeroBytes(const Context &c, void *to, std::int64_t bytes);
 inline void copyTable(const Context &c, const std::uint64_t *table, void *to, std::int64_t bytes) {
   copyBytes(c, table, to, bytes);
 }
-/// Passes a parameter's tensor to Context::tap.
-inline void tap(const Context &c, int parameter, const void *data, std::int64_t) { c.tap->take(parameter, data); }
+/// Passes a parameter's tensor, or parts of it, to Context::tap.
+inline void tap(const Context &c, int parameter, const void *data, std::int64_t bytes, const TapParts &parts = {}) {
+  c.tap->takeParts(parameter, data, bytes, parts);
+}
 /// Saves a segment's gradient if Context::stash is set, and restores it later.
 inline void stash(const Context &c, int segment, const void *data, std::int64_t bytes) {
   if (c.stash)

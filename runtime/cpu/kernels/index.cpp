@@ -3,7 +3,7 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/kernels/index_range.h"
-#include "runtime/cpu/kernels/long_sum.h"
+#include "runtime/cpu/kernels/row_sum.h"
 #include "runtime/cpu/kernels/scratch_sizes.h"
 
 namespace fsdpc::rt {
@@ -61,35 +61,6 @@ struct Places {
     }
   }
 };
-
-/// out[k] = the sum of updates[places[i] * inner + k] for k < width, for more updates than a tree has terms.
-void addManyUpdates(const std::int32_t *places, std::int64_t count, const float *updates, std::int64_t inner,
-                    std::int64_t width, float *out) {
-  constexpr std::int64_t strip = 256;
-  double sums[strip];
-  for (std::int64_t start = 0; start < width; start += strip) {
-    const std::int64_t columns = std::min(strip, width - start);
-    std::fill_n(sums, columns, 0.0);
-    std::int64_t i = 0;
-    const auto update = [&](std::int64_t row) { return updates + places[i + row] * inner + start; };
-    for (; i + treeRows <= count; i += treeRows) {
-      const float *rows[treeRows];
-      for (std::int64_t row = 0; row < treeRows; ++row)
-        rows[row] = update(row);
-#pragma omp simd
-      for (std::int64_t k = 0; k < columns; ++k)
-        sums[k] += static_cast<double>(treeOf([&](std::int64_t row) { return rows[row][k]; }));
-    }
-    for (; i < count; ++i) {
-      const float *const row = update(0);
-#pragma omp simd
-      for (std::int64_t k = 0; k < columns; ++k)
-        sums[k] += static_cast<double>(row[k]);
-    }
-    for (std::int64_t k = 0; k < columns; ++k)
-      out[start + k] = static_cast<float>(sums[k]);
-  }
-}
 
 /// Adds the updates to elements [begin, end) of the rows of one table.
 template <class Index>

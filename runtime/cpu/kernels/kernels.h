@@ -20,6 +20,7 @@
 #include "runtime/cpu/kernels/random.h"
 #include "runtime/cpu/kernels/reduce.h"
 #include "runtime/cpu/kernels/rotary.h"
+#include "runtime/cpu/kernels/rows.h"
 #include "runtime/cpu/kernels/scatter.h"
 #include "runtime/cpu/kernels/top_k.h"
 #include "runtime/cpu/kernels/vector_math.h"

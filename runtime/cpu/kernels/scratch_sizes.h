@@ -51,4 +51,9 @@ constexpr std::int64_t scatterAddBytes(std::int64_t size, std::int64_t count, st
                             : (size + count) * std::int64_t{sizeof(std::int32_t)};
 }
 
+/// Scratch of a scatter_rows of `count` rows into a rank's share of `own` rows.
+constexpr std::int64_t scatterRowsBytes(std::int64_t own, std::int64_t count) {
+  return (own + count) * std::int64_t{sizeof(std::int32_t)};
+}
+
 } // namespace fsdpc::rt::scratch_sizes

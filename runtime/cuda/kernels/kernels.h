@@ -22,6 +22,7 @@
 #include "runtime/cuda/kernels/pool.h"
 #include "runtime/cuda/kernels/reduce.h"
 #include "runtime/cuda/kernels/rotary.h"
+#include "runtime/cuda/kernels/rows.h"
 #include "runtime/cuda/kernels/scatter.h"
 #include "runtime/cuda/kernels/softmax.h"
 #include "runtime/cuda/kernels/table.h"
