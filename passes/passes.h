@@ -186,6 +186,15 @@ extern const Pass combineGradients;
 /// derivatives are for one sample too, and before the optimizer, which sees only sums.
 extern const Pass splitSamples;
 
+/// Sums the gradient of a row table's lookup (shard/row_tables.h) over the ranks apart from the gradients of its other
+/// uses, such as a tied output layer: so that shardState can exchange it by rows, and reduce the others as soon as they
+/// are computed.
+///     %s = add %a, %lookup; %g = batch_sum %s     ->     %s = batch_sum %a; %r = batch_sum %lookup; %g = add %s, %r
+/// Changes the order of a sum, so it does nothing with --deterministic, nor with several micro-steps, whose sums over
+/// the two would be apart as well. Requires/ensures: train stage, gradients in their final types. Runs after
+/// promoteGradients and combineGradients.
+extern const Pass splitTableGradients;
+
 /// Adds update (the optimizer on every parameter with a gradient), tap_gradients and export, and the optimizer's state.
 /// With --max_norm, --nonfinite skip or warn, or a loss scale, the update is guarded (support/update_guard.h):
 ///     %a = square_sum %grad.w, %grad.b; %norm, %scale, %finite = clip_norm %a, %loss, %max_norm bounded

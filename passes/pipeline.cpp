@@ -28,11 +28,12 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &chunkLoss,             // logits of a few positions at a time
       &expandBatchStatistics, // statistics of batch norms in training mode
       &differentiate,
-      &mergeLossGradient, // terms and derivatives from the same logits
-      &expandBatchNorm,   // the norm itself is elementwise
-      &promoteGradients,  // no gradient is rounded before it is reduced
-      &combineGradients,  // slices of q, k and v concatenated
-      &splitSamples,      // with --deterministic world: every sum over samples is one tree
+      &mergeLossGradient,   // terms and derivatives from the same logits
+      &expandBatchNorm,     // the norm itself is elementwise
+      &promoteGradients,    // no gradient is rounded before it is reduced
+      &combineGradients,    // slices of q, k and v concatenated
+      &splitTableGradients, // lookups apart from the other uses of tied tables
+      &splitSamples,        // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
       &selectAttention, // in the train stage, so that the checker compares both modules with it
       &selectSaved,     // values kept for backward, and values recomputed

@@ -197,6 +197,7 @@ def acceptance_settings():
     settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
     settings += [(2, "full_shard", ("--activation_checkpointing", "budget", "--activation_memory_budget", 0.3, "--offload_activations"))]
     settings += [(2, "full_shard", TWO_MICRO_STEPS), (2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", "keep_both"))]
+    settings += [(2, "full_shard", ("--rows", "on"))]
     settings += [(2, "full_shard", ("--offload_params",)), (2, "shard_grad_op", ("--offload_optimizer", "--offload_activations"))]
     if full:
         settings += [(2, strategy, TWO_MICRO_STEPS) for strategy in STRATEGIES]

@@ -68,8 +68,8 @@ llvm::Error checkRowsAreUsed(const Compilation &compilation) {
   if (!isAsked || isUsed || compilation.module->stage < Stage::sharded)
     return llvm::Error::success();
   return llvm::make_error<UsageError>(
-      "rows on: changes nothing here: no split f32 parameter in device memory is only looked up by rows "
-      "(Gather on axis 0) and has a gradient that is the f32 sum of one lookup; use rows auto");
+      "rows on: changes nothing here: no f32 parameter that is split, gathered in the step and in device memory is "
+      "looked up by rows (Gather on axis 0); use rows auto");
 }
 
 } // namespace

@@ -252,12 +252,14 @@ llvm::Error StepMeaning::readLoop(const Node &node) {
     }
     const Segment &run = segment(meaning);
     auto isAlike = [](const Slot &a, const Slot &b) { return isSameRange(a, b.offset, b.elements); };
-    if (!run.isUnsharded() || (layout && !std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(),
-                                                     run.slots.end(), isAlike)))
+    if (layout &&
+        !(layout->split == run.split && layout->elements == run.elements &&
+          std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(), run.slots.end(), isAlike)))
       return fault(Fault::shardBounds, node, textOf(operand) + " is laid out otherwise than the other operands");
     layout = &run;
   }
-  std::vector<Segment> results(node.resultCount(), Segment{.elements = layout->elements, .slots = layout->slots});
+  std::vector<Segment> results(node.resultCount(),
+                               Segment{.split = layout->split, .elements = layout->elements, .slots = layout->slots});
   for (size_t slot = 0; slot < layout->slots.size(); ++slot) {
     const Shape shape(terms[layout->slots[slot].term].type.shape());
     llvm::SmallVector<TermId, 8> operands;

@@ -29,12 +29,11 @@ GradientSums::GradientSums(const Module &module, const ShardedStates &states, Ac
     readsLowPrecision |= infoOf(*node).has(inPlace) && isHalf(node->operand(1)->type().dtype());
 }
 
-Value *GradientSums::packed(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
-                            bool isRounded) const {
+Value *GradientSums::packed(Builder &builder, const State &segment, const Local &local, bool isRounded) const {
   PackAttributes attributes{{}, segment.paddedElements};
   llvm::SmallVector<Value *, 8> parts;
   for (const SegmentSlot &slot : segment.slots) {
-    Value *part = local.lookup(slot.parameter);
+    Value *part = local.others.lookup(slot.parameter);
     parts.push_back(isRounded ? part : beforeRounding(builder, part, segment.type.dtype()));
     attributes.offsets.push_back(slot.offsetElements);
   }
@@ -62,10 +61,8 @@ Value *GradientSums::scattered(Builder &builder, const State &segment, Value *su
 
 /// This rank's shard of the gradient of a row table: the rows that the ranks have looked up are exchanged, where their
 /// derivatives are computed.
-Value *GradientSums::scatteredRows(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local,
-                                   bool sumsReplicas) const {
-  Node &sum = *local.lookup(segment.slots.front().parameter)->definer();
-  Builder atSum(builder.function(), &sum);
+Value *GradientSums::scatteredRows(const State &segment, Node &sum, bool sumsReplicas) const {
+  Builder atSum(*sum.function(), &sum);
   atSum.inherit(sum);
   auto gathered = [&](Value *value) {
     Value *flat = atSum.reshape(value, {value->type().elements()});
@@ -88,18 +85,22 @@ Value *GradientSums::summedOverReplicas(Builder &builder, const State &segment, 
                names::gradientPrefix + segment.name);
 }
 
-Value *GradientSums::reduced(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
-  if (states.isRowTable(segment))
-    return scatteredRows(builder, segment, local, /*sumsReplicas=*/true);
+Value *GradientSums::reduced(Builder &builder, const State &segment, const Local &local) const {
   builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-  Value *sum = packed(builder, segment, local, /*isRounded=*/true);
-  return summedOverReplicas(builder, segment, scattered(builder, segment, sum));
+  Value *rows = nullptr, *sum = nullptr;
+  if (Value *lookup = local.lookups.lookup(segment.slots.front().parameter))
+    rows = scatteredRows(segment, *lookup->definer(), /*sumsReplicas=*/true);
+  if (!rows || local.others.contains(segment.slots.front().parameter))
+    sum = summedOverReplicas(builder, segment,
+                             scattered(builder, segment, packed(builder, segment, local, /*isRounded=*/true)));
+  return !rows ? sum : !sum ? rows : named(builder.add(sum, rows), names::gradientPrefix + segment.name);
 }
 
-void GradientSums::accumulate(Builder &builder, const State &segment, const llvm::StringMap<Value *> &local) const {
+void GradientSums::accumulate(Builder &builder, const State &segment, const Local &local) const {
   builder.setSection({module.unitIndex(segment.unit), Phase::backward});
-  if (states.isRowTable(segment)) {
-    accumulators.add(builder, accumulators.of(segment), scatteredRows(builder, segment, local, sumsRanksFirst));
+  if (Value *lookup = local.lookups.lookup(segment.slots.front().parameter)) {
+    assert(!local.others.contains(segment.slots.front().parameter) && "only steps of one micro-step split gradients");
+    accumulators.add(builder, accumulators.of(segment), scatteredRows(segment, *lookup->definer(), sumsRanksFirst));
     return;
   }
   Value *sum = packed(builder, segment, local, /*isRounded=*/!isSentLater(segment));

@@ -8,6 +8,10 @@
 
 namespace fsdpc {
 
+bool isRowLookup(const Use &use) {
+  return use.user()->op() == Op::gather && use.index() == 0 && use.user()->get<AxisAttributes>().axis == 0;
+}
+
 namespace {
 
 bool isRounding(const Node &node) {
@@ -15,14 +19,10 @@ bool isRounding(const Node &node) {
          byteSize(node.result()->type().dtype()) == 2;
 }
 
-bool isRowLookup(const Use &use) {
-  return use.user()->op() == Op::gather && use.index() == 0 && use.user()->get<AxisAttributes>().axis == 0;
-}
-
-/// All uses of a value, each by rows.
+/// Uses of a parameter by rows.
 struct Lookups {
-  bool areByRows = true;
-  int64_t rows = 0; ///< looked up by one rank
+  bool areAll = true; ///< there are no other uses
+  int64_t rows = 0;   ///< looked up by one rank
 
   void addUsesOf(const Value &value, bool mayRound) {
     for (const Use *use = value.uses(); use; use = use->next()) {
@@ -31,7 +31,7 @@ struct Lookups {
       else if (mayRound && isRounding(*use->user()))
         addUsesOf(*use->user()->result(), false);
       else
-        areByRows = false;
+        areAll = false;
     }
   }
 };
@@ -54,15 +54,20 @@ public:
     const Placement placement = placementOf(unit);
     bool isSplit = !parameter.ignored && !axisOf(module, placement.split).empty();
     bool isGathered = placement.copy != UnshardedCopy::always && unit.choices.offload != Offload::params;
-    auto found = lookups.find(parameter.name);
-    return isSplit && isGathered && !keepsGradients(unit) && module.state(parameter.name) && !parameter.isBuffer &&
-           parameter.type.dtype() == DType::f32 && parameter.type.rank() > 0 && found != lookups.end() &&
-           found->second.areByRows && found->second.rows > 0 && !summedOtherwise.contains(parameter.name);
+    return isSplit && isGathered && module.state(parameter.name) && !parameter.isBuffer &&
+           parameter.type.dtype() == DType::f32 && parameter.type.rank() > 0 && lookupsOf(parameter).rows > 0 &&
+           parameter.permutation.empty();
   }
-
+  bool canExchangeGradient(const Parameter &parameter, const Unit &unit) const {
+    return summedByRows.contains(parameter.name) && !keepsGradients(unit);
+  }
+  Lookups lookupsOf(const Parameter &parameter) const {
+    auto found = lookups.find(parameter.name);
+    return found == lookups.end() ? Lookups() : found->second;
+  }
   /// Rows that the ranks of a group exchange in one direction.
   int64_t exchangedRows(const Parameter &parameter, const Unit &unit) const {
-    return lookups.find(parameter.name)->second.rows * module.axis(axisOf(module, placementOf(unit).split))->size;
+    return lookupsOf(parameter).rows * module.axis(axisOf(module, placementOf(unit).split))->size;
   }
 
 private:
@@ -72,14 +77,13 @@ private:
         Lookups own;
         own.addUsesOf(*node->result(), true);
         Lookups &all = lookups[node->get<StateAttributes>().state.name];
-        all.areByRows &= own.areByRows;
+        all.areAll &= own.areAll;
         // Evaluations look up no more rows than steps do.
         if (function.kind() == FunctionKind::microStep)
           all.rows += own.rows;
       }
   }
 
-  /// Trained parameters whose gradient is not the f32 sum of one scatter_add.
   void collectGradients() {
     const Node &ret = *module.function(FunctionKind::microStep)->returnNode();
     const std::vector<std::string> &results = ret.get<ReturnAttributes>().names;
@@ -87,26 +91,49 @@ private:
       llvm::StringRef parameter = results[i];
       if (!parameter.consume_front(names::gradientPrefix))
         continue;
-      const Node *sum = ret.operand(static_cast<unsigned>(i))->definer();
-      const Node *local = sum && sum->op() == Op::batchSum ? sum->operand(0)->definer() : nullptr;
-      bool isOneLookup = local && local->op() == Op::scatterAdd && local->get<ScatterAddAttributes>().axis == 0 &&
-                         local->result()->hasOneUse() && sum->get<BatchSumAttributes>().ranks == 0 &&
-                         local->result()->type() == module.parameter(parameter)->type;
-      if (!isOneLookup)
-        summedOtherwise.insert(parameter);
+      const Value &gradient = *ret.operand(static_cast<unsigned>(i));
+      if (gradient.definer() && (lookupOf(*gradient.definer()) || splitGradientOf(gradient).add))
+        summedByRows.insert(parameter);
     }
   }
 
   const Module &module;
   llvm::StringMap<Lookups> lookups;
-  llvm::StringSet<> summedOtherwise;
+  llvm::StringSet<> summedByRows;
 };
 
 bool isWorthwhile(const Parameter &parameter, int64_t exchanged) {
   return parameter.type.bytes() >= RowTables::minTableBytes && exchanged <= parameter.type.dim(0) / 2;
 }
 
+std::string remarkOn(const Parameter &parameter, int64_t exchanged, bool hasOtherUses, bool exchangesGradient) {
+  std::string text = ("'" + parameter.name + "' is looked up by rows: a micro-step exchanges " +
+                      llvm::Twine(exchanged) + " rows instead of gathering " + llvm::Twine(parameter.type.dim(0)))
+                         .str();
+  if (hasOtherUses)
+    text += "; its other uses gather it";
+  return text + (exchangesGradient ? "" : "; the gradient is summed unsharded");
+}
+
 } // namespace
+
+Node *lookupOf(const Node &sum) {
+  bool isSum = sum.op() == Op::batchSum && sum.get<BatchSumAttributes>().ranks == 0;
+  Node *local = isSum ? sum.operand(0)->definer() : nullptr;
+  bool isLookup = local && local->op() == Op::scatterAdd && local->get<ScatterAddAttributes>().axis == 0 &&
+                  local->result()->hasOneUse() && local->result()->type().dtype() == DType::f32;
+  return isLookup ? local : nullptr;
+}
+
+SplitGradient splitGradientOf(const Value &gradient) {
+  Node *add = gradient.definer();
+  if (!add || add->op() != Op::add)
+    return {};
+  Node *others = add->operand(0)->definer(), *lookup = add->operand(1)->definer();
+  bool isSplit = others && lookup && others != lookup && others->op() == Op::batchSum &&
+                 others->result()->hasOneUse() && lookup->result()->hasOneUse() && lookupOf(*lookup);
+  return isSplit ? SplitGradient{add, others, lookup} : SplitGradient();
+}
 
 RowsAttributes RowTables::attributesOf(const Module &module, const State &segment, bool accumulateF32) {
   const Type &table = module.parameter(segment.slots.front().parameter)->type;
@@ -117,7 +144,7 @@ RowsAttributes RowTables::attributesOf(const Module &module, const State &segmen
 
 RowTables RowTables::decide(const Module &module) {
   const Decider decider(module);
-  RowTables tables;
+  RowTables result;
   for (const Parameter &parameter : module.parameters) {
     const Unit &unit = module.units[module.unitIndex(parameter.unit)];
     if (unit.choices.rows == RowLookup::off || !decider.canBeByRows(parameter, unit))
@@ -125,12 +152,13 @@ RowTables RowTables::decide(const Module &module) {
     const int64_t exchanged = decider.exchangedRows(parameter, unit);
     if (unit.choices.rows == RowLookup::automatic && !isWorthwhile(parameter, exchanged))
       continue;
-    tables.names[parameter.name] = exchanged;
-    tables.texts.push_back(("'" + parameter.name + "' is looked up by rows: a micro-step exchanges " +
-                            llvm::Twine(exchanged) + " rows instead of gathering " + llvm::Twine(parameter.type.dim(0)))
-                               .str());
+    const bool isTrained = module.state(parameter.name)->trainable;
+    const bool exchangesGradient = isTrained && decider.canExchangeGradient(parameter, unit);
+    result.tables[parameter.name] = {exchangesGradient};
+    result.texts.push_back(
+        remarkOn(parameter, exchanged, !decider.lookupsOf(parameter).areAll, exchangesGradient || !isTrained));
   }
-  return tables;
+  return result;
 }
 
 } // namespace fsdpc

@@ -1,5 +1,5 @@
-// Row tables: split parameters that are only looked up by rows, so that ranks exchange the rows instead of gathering
-// the table.
+// Row tables: split parameters that are looked up by rows, so that ranks exchange the rows instead of gathering the
+// table for its lookups.
 #pragma once
 
 #include "ir/module.h"
@@ -11,19 +11,20 @@ namespace fsdpc {
 
 class RowTables {
 public:
-  /// Decides for every parameter of a train-stage module whose mesh is decided. A parameter can be a row table if
-  ///
-  /// - its unit is split and gathered in the step (UnshardedCopy is not `always`), in memory of the device, and the
-  ///   unit's gradients are not kept unsharded over micro-steps;
-  /// - every use in steps and evaluations is a gather along axis 0, perhaps of the parameter rounded to 16 bits;
-  /// - its gradient, if it is trained, is the scatter_add of one lookup, summed over ranks in f32.
+  /// Decides for every parameter of a train-stage module whose mesh is decided. A parameter can be a row table if it is
+  /// f32, some of its uses are gathers along axis 0, perhaps of the parameter rounded to 16 bits, and its unit is split
+  /// and gathered in the step (UnshardedCopy is not `always`), in memory of the device. Other uses gather it.
   ///
   /// The unit's choice `rows` decides among these. `automatic` takes tables of minTableBytes or more of which the ranks
   /// together look up at most every second row: both forms use the same collectives, so their time is proportional to
   /// the rows that they move, and the lookup adds two small kernels and the gather of the indices.
   static RowTables decide(const Module &module);
 
-  bool contains(llvm::StringRef parameter) const { return names.contains(parameter); }
+  bool contains(llvm::StringRef parameter) const { return tables.contains(parameter); }
+  /// True if the gradient of the table's lookups is exchanged by rows: it is the f32 sum of one scatter_add over the
+  /// ranks, alone or added to the sum of other gradients (splitTableGradients), and the unit does not keep gradients
+  /// unsharded over micro-steps. If not, it is a part of the unsharded gradient.
+  bool exchangesGradient(llvm::StringRef parameter) const { return tables.lookup(parameter).exchangesGradient; }
   /// What is exchanged instead of each table, for people.
   const std::vector<std::string> &remarks() const { return texts; }
 
@@ -33,8 +34,24 @@ public:
   static constexpr int64_t minTableBytes = int64_t{1} << 20;
 
 private:
-  llvm::StringMap<int64_t> names;
+  struct Table {
+    bool exchangesGradient = false;
+  };
+  llvm::StringMap<Table> tables;
   std::vector<std::string> texts;
 };
+
+/// True for the operand of a gather along axis 0.
+bool isRowLookup(const Use &use);
+
+/// The scatter_add of one lookup whose sum over the ranks `sum` (a batch_sum) is; null if it is none.
+Node *lookupOf(const Node &sum);
+
+/// A gradient as the sum over ranks of a lookup's and that of all others'.
+struct SplitGradient {
+  Node *add = nullptr;                       ///< null: the gradient is none
+  Node *others = nullptr, *lookup = nullptr; ///< the batch_sums
+};
+SplitGradient splitGradientOf(const Value &gradient);
 
 } // namespace fsdpc

@@ -72,9 +72,11 @@ private:
         if (function.kind() == FunctionKind::exportWeights)
           exportTable(builder, *node, *segment);
         else
-          lookUpRows(builder, *node, *segment, source);
-        replaced.push_back(node);
-        continue;
+          lookUpRows(*node, *segment, source);
+        if (!hasUses(*node)) {
+          replaced.push_back(node);
+          continue;
+        }
       }
       Value *full;
       if (source.over.empty()) {
@@ -93,8 +95,19 @@ private:
         node->result()->replaceAllUsesWith(view);
       replaced.push_back(node);
     }
+    for (Node *node : retired)
+      node->erase();
+    retired.clear();
     for (Node *read : replaced)
       eraseWithCasts(*read);
+  }
+
+  /// True if the read has uses, perhaps through casts.
+  static bool hasUses(const Node &read) {
+    for (const Use *use = read.result()->uses(); use; use = use->next())
+      if (use->user()->op() != Op::cast || use->user()->result()->hasUses())
+        return true;
+    return false;
   }
 
   static void eraseWithCasts(Node &read) {
@@ -107,7 +120,13 @@ private:
   void exportTable(Builder &builder, Node &read, const State &segment) {
     tapInParts(builder, *builder.readState(segment), segment, "");
     while (Use *tap = read.result()->uses())
-      tap->user()->erase();
+      retire(*tap->user());
+  }
+
+  /// For nodes that the walk over a function may visit next.
+  void retire(Node &node) {
+    node.dropOperands();
+    retired.push_back(&node);
   }
 
   /// Taps the table that a shard belongs to, a piece of each rank's shard at a time, so that no rank ever holds all of
@@ -127,23 +146,25 @@ private:
   }
 
   /// Replaces the lookups of a row table by exchanges of rows.
-  void lookUpRows(Builder &builder, Node &read, const State &segment, const State &source) {
+  void lookUpRows(Node &read, const State &segment, const State &source) {
     std::vector<Node *> lookups;
-    for (Use *use = read.result()->uses(); use; use = use->next())
-      if (use->user()->op() == Op::gather)
+    for (Use *use = read.result()->uses(); use; use = use->next()) {
+      if (isRowLookup(*use))
         lookups.push_back(use->user());
-      else
-        for (Use *rounded = use->user()->result()->uses(); rounded; rounded = rounded->next())
-          lookups.push_back(rounded->user());
+      for (Use *next = use->user()->op() == Op::cast ? use->user()->result()->uses() : nullptr; next;
+           next = next->next())
+        if (isRowLookup(*next))
+          lookups.push_back(next->user());
+    }
     for (Node *lookup : lookups) {
-      builder.setInsertionPoint(lookup);
+      Builder builder(*lookup->function(), lookup);
       builder.inherit(*lookup);
       Value *rows = exchangedRows(builder, *lookup->operand(1), segment, source);
       Value *typed = builder.cast(rows, lookup->result()->type().dtype());
       Value *result = builder.reshape(typed, lookup->result()->type().shape());
       result->setName(lookup->result()->name());
       lookup->result()->replaceAllUsesWith(result);
-      lookup->erase();
+      retire(*lookup);
     }
   }
 
@@ -164,7 +185,7 @@ private:
     llvm::SmallVector<Value *, 8> values;
     std::vector<std::string> names;
     std::vector<Node *> sums;
-    llvm::StringMap<Value *> local;
+    GradientSums::Local local;
     const std::vector<std::string> oldNames = ret->get<ReturnAttributes>().names;
     for (size_t i = 0; i < oldNames.size(); ++i) {
       Value *value = ret->operand(static_cast<unsigned>(i));
@@ -174,8 +195,7 @@ private:
         names.push_back(oldNames[i]);
         continue;
       }
-      sums.push_back(value->definer());
-      local[parameter] = value->definer()->operand(0);
+      takeSums(*value, parameter, local, sums);
     }
     Builder builder(step, ret);
     for (const State &segment : module.states)
@@ -194,6 +214,22 @@ private:
     builder.setSection({});
     builder.ret(values, names);
     eraseDeadNodes(step); // casts for a sum that is now in update
+  }
+
+  /// Adds the gradient's sums to `local`, and the nodes that returnShards replaces to `sums`, users first.
+  void takeSums(const Value &gradient, llvm::StringRef parameter, GradientSums::Local &local,
+                std::vector<Node *> &sums) {
+    Node *definer = gradient.definer();
+    const State *segment = states.find(parameter).segment;
+    if (SplitGradient split = splitGradientOf(gradient); split.add) {
+      assert(states.exchangesGradient(*segment) && "only gradients that are exchanged are split");
+      local.others[parameter] = split.others->operand(0);
+      local.lookups[parameter] = split.lookup->operand(0);
+      sums.insert(sums.end(), {split.add, split.others, split.lookup});
+      return;
+    }
+    (states.exchangesGradient(*segment) ? local.lookups : local.others)[parameter] = definer->operand(0);
+    sums.push_back(definer);
   }
 
   /// The remaining batch_sums are scalars and other values that every rank needs in full.
@@ -232,7 +268,7 @@ private:
         continue;
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
       Value *shard = gradientSums.gradient(builder, segment);
-      if (states.isRowTable(segment) && !unscale) {
+      if (states.isRowTable(segment) && !unscale && shard->type().dtype() == segment.type.dtype()) {
         tapInParts(builder, *shard, segment, names::gradientPrefix.str());
         continue;
       }
@@ -352,6 +388,7 @@ private:
   ShardedStates states;
   GradientSums gradientSums;
   RunningStatistics statistics;
+  std::vector<Node *> retired; ///< replaced, without operands, still in the function
 };
 
 llvm::Error run(Module &module, const PassContext &context) {

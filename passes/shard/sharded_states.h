@@ -41,6 +41,9 @@ public:
   DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
   /// True for the segment of a row table.
   bool isRowTable(const State &segment) const { return tables.contains(segment.slots.front().parameter); }
+  bool exchangesGradient(const State &segment) const {
+    return tables.exchangesGradient(segment.slots.front().parameter);
+  }
 
 private:
   void collectRounded();

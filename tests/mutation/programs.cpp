@@ -83,6 +83,7 @@ constexpr Row rows[] = {
     {dropout, 2, "--strategy shard_optimizer --target cuda"},
     {gpt2, 2, "--strategy full_shard --loss_chunk 24"},
     {dlrm, 2, "--strategy full_shard --rows on"},
+    {gpt2, 2, "--strategy full_shard --rows on"},
     {dlrm, 4,
      "--strategy hybrid_shard --data_parallel_shard_degree 2 --gradient_accumulation_steps 2 --rows on --target cuda"},
     {gpt2, 2, "--strategy shard_grad_op --mixed_precision bf16 --loss_chunk 40 --target cuda"},
