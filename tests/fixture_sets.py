@@ -17,6 +17,8 @@ FEW_SETTINGS = {
 # Fixtures that the compiler does not train yet: shown, counted neither way. A line moves up when its fixture is accepted.
 NOT_YET = {
 }
+# Parameters of these are looked up by rows: in the output layer too, and in several tables.
+WITH_TABLES = ("gpt2_tiny", "bigmodel_tiny", "dlrm_tiny")
 # Maximum distance of the losses from PyTorch's f32 run, as a multiple of that of another PyTorch bf16 run, and why.
 # lstm_tiny: PyTorch's kernel keeps gates and cell state in f32 over all steps of a sequence. The graph has bf16 values.
 BF16_FURTHER = {"lstm_tiny": 1.2}
@@ -38,6 +40,10 @@ def everywhere(wanted=()):
 def few_settings(wanted=()):
     """(folder, variant) of the fixtures that are accepted in few settings."""
     return [(FOLDER / name, variant) for name, variants in FEW_SETTINGS.items() if not wanted or name in wanted for variant in variants]
+
+
+def with_tables(wanted=()):
+    return [FOLDER / name for name in WITH_TABLES if not wanted or name in wanted]
 
 
 def wanted():

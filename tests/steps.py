@@ -197,7 +197,6 @@ def acceptance_settings():
     settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
     settings += [(2, "full_shard", ("--activation_checkpointing", "budget", "--activation_memory_budget", 0.3, "--offload_activations"))]
     settings += [(2, "full_shard", TWO_MICRO_STEPS), (2, "full_shard", (*TWO_MICRO_STEPS, "--accumulation", "keep_both"))]
-    settings += [(2, "full_shard", ("--rows", "on"))]
     settings += [(2, "full_shard", ("--offload_params",)), (2, "shard_grad_op", ("--offload_optimizer", "--offload_activations"))]
     if full:
         settings += [(2, strategy, TWO_MICRO_STEPS) for strategy in STRATEGIES]
@@ -241,6 +240,7 @@ def acceptance():
               for fixture, variant in fixture_sets.few_settings(wanted) for setting in few_settings()]
     calls += [functools.partial(acceptance_run, fixture, *setting) for fixture, variant in fixture_sets.few_settings(wanted)
               if variant == "train" for setting in batch_norm_settings()]
+    calls += [functools.partial(acceptance_run, fixture, 2, "full_shard", ("--rows", "on")) for fixture in fixture_sets.with_tables(wanted)]
     exports = {name: kind for name, kind in expected_exports().items() if not wanted or name.split()[0] in wanted}
     calls += [functools.partial(export_run, name, kind) for name, kind in exports.items() if kind != "not yet"]
     if not calls:
@@ -327,6 +327,7 @@ def emulated():
             for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
     runs += [("accept", fixture, 2, "--seeds", 2, "--", *TWO_MICRO_STEPS) for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
     runs += [("accept", fixture, 2, "--seeds", 4, "--", "--offload_params", "--offload_activations") for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
+    runs += [("accept", fixture, 2, "--seeds", 4, "--", "--rows", "on") for fixture in fixture_sets.with_tables(fixture_sets.wanted())]
     runs += [("events", fixture, 2, "--seeds", 200, *options) for fixture in fixtures_wanted() if fixture.name == "mlp"
              for options in ((), ("--", "--offload_optimizer"))]
     # The transport with which gpu/accept.sh runs several ranks on one device.
