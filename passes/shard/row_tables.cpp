@@ -14,6 +14,9 @@ bool isRowLookup(const Use &use) {
 
 namespace {
 
+/// The size of the parts of a shard in which a table is tapped, and the largest number of them.
+constexpr int64_t minPartBytes = int64_t{4} << 20, maxParts = 64;
+
 bool isRounding(const Node &node) {
   return node.op() == Op::cast && isFloat(node.result()->type().dtype()) &&
          byteSize(node.result()->type().dtype()) == 2;
@@ -140,6 +143,31 @@ RowsAttributes RowTables::attributesOf(const Module &module, const State &segmen
   return {{segment.over},         module.axis(segment.over)->size,
           table.dim(0),           table.elements() / table.dim(0),
           segment.paddedElements, accumulateF32};
+}
+
+Value *RowTables::lookUp(Builder &builder, Value &indices, const State &segment, const State &source) {
+  const Module &module = *builder.function().module();
+  const CollectiveAttributes axis = overAxis(module, segment.over);
+  Value *own = builder.reshape(&indices, {indices.type().elements()});
+  Value *all = builder.create(Op::allGather, {own}, axis)->result();
+  Value *shard = builder.readState(source);
+  Value *answers = builder.create(Op::gatherRows, {shard, all}, attributesOf(module, segment))->result();
+  return builder.create(Op::reduceScatter, {answers}, axis)->result();
+}
+
+void RowTables::tapParts(Builder &builder, Value &shard, const State &segment, llvm::StringRef prefix) {
+  const Module &module = *builder.function().module();
+  const int64_t own = shard.type().elements(), width = attributesOf(module, segment).width;
+  const int64_t bytes = std::max(minPartBytes, shard.type().bytes() / maxParts);
+  const int64_t part = std::max<int64_t>(1, bytes / (width * byteSize(shard.type().dtype()))) * width;
+  const std::string &parameter = segment.slots.front().parameter;
+  for (int64_t from = 0; from < own; from += part) {
+    const int64_t elements = std::min(part, own - from);
+    Value *piece = builder.create(Op::view, {&shard}, ViewAttributes{from, {elements}})->result();
+    Value *full = builder.create(Op::allGather, {piece}, overAxis(module, segment.over))->result();
+    full->setName((prefix + parameter + ".part").str());
+    builder.create(Op::tap, {full}, TapAttributes{{parameter}, from, elements, own});
+  }
 }
 
 RowTables RowTables::decide(const Module &module) {

@@ -2,6 +2,7 @@
 // table for its lookups.
 #pragma once
 
+#include "ir/builder.h"
 #include "ir/module.h"
 #include "ir/ops/attributes.h"
 #include "passes/options.h"
@@ -30,6 +31,13 @@ public:
 
   /// The attributes of gather_rows and scatter_rows for the segment of a row table.
   static RowsAttributes attributesOf(const Module &module, const State &segment, bool accumulateF32 = false);
+
+  /// The rows of a table's segment that these indices name, one after the other, of the state `source`: the segment or
+  /// its rounded replica.
+  static Value *lookUp(Builder &builder, Value &indices, const State &segment, const State &source);
+  /// Taps the table that a shard belongs to, a part of each rank's shard at a time, so that no rank ever holds all of
+  /// it. `prefix` is that of the gathered values' names.
+  static void tapParts(Builder &builder, Value &shard, const State &segment, llvm::StringRef prefix);
 
   static constexpr int64_t minTableBytes = int64_t{1} << 20;
 

@@ -118,7 +118,7 @@ private:
 
   /// Replaces the tap of a row table by taps of its parts.
   void exportTable(Builder &builder, Node &read, const State &segment) {
-    tapInParts(builder, *builder.readState(segment), segment, "");
+    RowTables::tapParts(builder, *builder.readState(segment), segment, "");
     while (Use *tap = read.result()->uses())
       retire(*tap->user());
   }
@@ -127,22 +127,6 @@ private:
   void retire(Node &node) {
     node.dropOperands();
     retired.push_back(&node);
-  }
-
-  /// Taps the table that a shard belongs to, a piece of each rank's shard at a time, so that no rank ever holds all of
-  /// it. A piece has partBytes, and there are at most maxParts.
-  void tapInParts(Builder &builder, Value &shard, const State &segment, const std::string &prefix) {
-    constexpr int64_t partBytes = int64_t{4} << 20, maxParts = 64;
-    const int64_t own = shard.type().elements(), rows = own / RowTables::attributesOf(module, segment).width;
-    const int64_t width = own / rows, bytes = std::max(partBytes, shard.type().bytes() / maxParts);
-    const int64_t part = std::max<int64_t>(1, bytes / (width * byteSize(shard.type().dtype()))) * width;
-    const std::string &parameter = segment.slots.front().parameter;
-    for (int64_t from = 0; from < own; from += part) {
-      const int64_t elements = std::min(part, own - from);
-      Value *piece = builder.create(Op::view, {&shard}, ViewAttributes{from, {elements}})->result();
-      Value *full = gather(builder, piece, segment, prefix + parameter + ".part");
-      builder.create(Op::tap, {full}, TapAttributes{{parameter}, from, elements, own});
-    }
   }
 
   /// Replaces the lookups of a row table by exchanges of rows.
@@ -159,23 +143,13 @@ private:
     for (Node *lookup : lookups) {
       Builder builder(*lookup->function(), lookup);
       builder.inherit(*lookup);
-      Value *rows = exchangedRows(builder, *lookup->operand(1), segment, source);
+      Value *rows = RowTables::lookUp(builder, *lookup->operand(1), segment, source);
       Value *typed = builder.cast(rows, lookup->result()->type().dtype());
       Value *result = builder.reshape(typed, lookup->result()->type().shape());
       result->setName(lookup->result()->name());
       lookup->result()->replaceAllUsesWith(result);
       retire(*lookup);
     }
-  }
-
-  /// The rows of the table that these indices name, one after the other.
-  Value *exchangedRows(Builder &builder, Value &indices, const State &segment, const State &source) {
-    const CollectiveAttributes axis = overAxis(module, segment.over);
-    Value *own = builder.reshape(&indices, {indices.type().elements()});
-    Value *all = builder.create(Op::allGather, {own}, axis)->result();
-    Value *shard = builder.readState(source);
-    Value *answers = builder.create(Op::gatherRows, {shard, all}, RowTables::attributesOf(module, segment))->result();
-    return builder.create(Op::reduceScatter, {answers}, axis)->result();
   }
 
   /// Replaces grad.<parameter> = batch_sum(local) by grad.<segment> = reduce_scatter(pack(locals)), or adds it to the
@@ -269,7 +243,7 @@ private:
       builder.setSection({module.unitIndex(segment.unit), Phase::update});
       Value *shard = gradientSums.gradient(builder, segment);
       if (states.isRowTable(segment) && !unscale && shard->type().dtype() == segment.type.dtype()) {
-        tapInParts(builder, *shard, segment, names::gradientPrefix.str());
+        RowTables::tapParts(builder, *shard, segment, names::gradientPrefix);
         continue;
       }
       Value *full = gather(builder, shard, segment, names::gradientPrefix.str() + segment.name + ".full");
