@@ -256,7 +256,7 @@ llvm::Error StepMeaning::readLoop(const Node &node) {
         !(layout->split == run.split && layout->elements == run.elements &&
           std::equal(layout->slots.begin(), layout->slots.end(), run.slots.begin(), run.slots.end(), isAlike)))
       return fault(Fault::shardBounds, node, textOf(operand) + " is laid out otherwise than the other operands");
-    layout = &run;
+    layout = layout ? layout : &run; // the results have the shapes of the first operand
   }
   std::vector<Segment> results(node.resultCount(),
                                Segment{.split = layout->split, .elements = layout->elements, .slots = layout->slots});
