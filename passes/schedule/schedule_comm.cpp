@@ -41,7 +41,7 @@ private:
       for (Use *use = gather.wait->result()->uses(); use; use = use->next())
         if (use->user()->op() == Op::free)
           gather.free = use->user();
-      gather.isHeld = gather.free && isOfParameters(*node) &&
+      gather.isHeld = gather.free && !isOfRows(*gather.wait) &&
                       (node->unit < 0 || placementOf(unitOf(*node)).copy == UnshardedCopy::perUse);
       gathers.push_back(gather);
     }
@@ -49,10 +49,12 @@ private:
 
   const Unit &unitOf(const Node &node) const { return module.units[node.unit]; }
 
-  /// False for indices and rows of a row table.
-  static bool isOfParameters(const Node &start) {
-    const Node *definer = start.operand(0)->definer();
-    return definer && (definer->op() == Op::read || definer->op() == Op::takeShard);
+  /// True for the indices and rows that ranks exchange for a row table: they are small beside a unit.
+  static bool isOfRows(const Node &wait) {
+    for (const Use *use = wait.result()->uses(); use; use = use->next())
+      if (use->user()->op() == Op::gatherRows || use->user()->op() == Op::scatterRows)
+        return true;
+    return false;
   }
 
   int64_t allowed() const { return std::max<int64_t>(module.decisions.maxInflightAllGathers, 1); }
