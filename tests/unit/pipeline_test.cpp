@@ -229,6 +229,21 @@ TEST_F(Pipeline, HoldsAtMostTwoGatheredUnits) {
   }
 }
 
+TEST_F(Pipeline, HoldsOneTappedGradientAtATimeWithABoundOfOne) {
+  PipelineOptions one = options(2, OptimizerKind::adamw);
+  one.decisions.maxInflightAllGathers = 1;
+  auto module = compile(one, Stage::planned);
+  int held = 0, gathers = 0;
+  for (Node *node : *module->function(FunctionKind::tapGradients)) {
+    const Node *wait = node->op() == Op::free ? node->operand(0)->definer() : nullptr;
+    held += node->op() == Op::allGatherStart;
+    gathers += node->op() == Op::allGatherStart;
+    held -= wait && wait->op() == Op::wait && wait->operand(0)->definer()->op() == Op::allGatherStart;
+    EXPECT_LE(held, 1);
+  }
+  EXPECT_GT(gathers, 1);
+}
+
 TEST_F(Pipeline, ASecondStepUsesWhatTheFirstOneLeft) {
   auto parametersAfterTwoSteps = [&](int64_t ranks, Stage stage) {
     PipelineOptions sgd = options(ranks, OptimizerKind::sgd);
