@@ -24,6 +24,14 @@ Value *aliasRoot(Value *value) {
   return value;
 }
 
+std::optional<NamedAxis> axisNamedBy(const Node &node) {
+  if (node.op() == Op::gatherRows || node.op() == Op::scatterRows)
+    return NamedAxis{node.get<RowsAttributes>().over.name, node.get<RowsAttributes>().ranks};
+  if (node.op() != Op::batchSum && (infoOf(node).has(collective) || node.op() == Op::takeShard))
+    return NamedAxis{node.get<CollectiveAttributes>().over.name, node.get<CollectiveAttributes>().ranks};
+  return std::nullopt;
+}
+
 bool containsOp(const Function &function, Op op) {
   for (const Node *node : function)
     if (node->op() == op)

@@ -17,6 +17,14 @@ Node *waitOf(const Node &start);
 /// The value that owns the memory of `value`, through reshapes and views.
 Value *aliasRoot(Value *value);
 
+/// The mesh axis that a node of one rank's program names, and the number of its ranks as the node states it.
+struct NamedAxis {
+  llvm::StringRef name;
+  int64_t ranks;
+};
+/// Of collectives, take_shard and the ops on rows; nullopt for others, batch_sum too.
+std::optional<NamedAxis> axisNamedBy(const Node &node);
+
 /// True if a node of the function has this op.
 bool containsOp(const Function &function, Op op);
 

@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
+#include "ir/queries.h"
 #include "ir/reserved_names.h"
 #include "ir/verify.h"
 #include "ir/verify_rules.h"
@@ -26,16 +27,13 @@ llvm::Error checkOp(const Module &module, const Node &node) {
 }
 
 llvm::Error checkCollective(const Module &module, const Node &node) {
-  const bool isOfRows = node.op() == Op::gatherRows || node.op() == Op::scatterRows;
-  const bool names = infoOf(node).has(collective) || node.op() == Op::takeShard || isOfRows;
-  if (!names || node.op() == Op::batchSum)
+  const std::optional<NamedAxis> named = axisNamedBy(node);
+  if (!named)
     return llvm::Error::success();
-  const Symbol &over = isOfRows ? node.get<RowsAttributes>().over : node.get<CollectiveAttributes>().over;
-  const int64_t ranks = isOfRows ? node.get<RowsAttributes>().ranks : node.get<CollectiveAttributes>().ranks;
-  const MeshAxis *axis = module.axis(over.name);
+  const MeshAxis *axis = module.axis(named->name);
   if (!axis)
-    return broken("V11", node, "the mesh has no axis " + symbolText('@', over.name));
-  if (axis->size != ranks)
+    return broken("V11", node, "the mesh has no axis " + symbolText('@', named->name));
+  if (axis->size != named->ranks)
     return broken("V11", node,
                   "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
   return llvm::Error::success();

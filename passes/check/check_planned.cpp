@@ -2,6 +2,7 @@
 // event order on a device.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/check/check_schedule.h"
 #include "passes/check/event_order.h"
 #include "passes/check/memory_walk.h"
@@ -26,13 +27,13 @@ private:
 };
 
 llvm::Error CollectiveOrder::checkGroup(const Node &node) const {
-  const bool isOfRows = node.op() == Op::gatherRows || node.op() == Op::scatterRows;
-  const Symbol &over = isOfRows ? node.get<RowsAttributes>().over : node.get<CollectiveAttributes>().over;
-  const int64_t ranks = isOfRows ? node.get<RowsAttributes>().ranks : node.get<CollectiveAttributes>().ranks;
-  const MeshAxis *axis = module.axis(over.name);
+  const std::optional<NamedAxis> named = axisNamedBy(node);
+  if (!named)
+    return llvm::Error::success();
+  const MeshAxis *axis = module.axis(named->name);
   if (!axis)
-    return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', over.name));
-  if (axis->size == ranks)
+    return fault(Fault::collectiveOrder, node, "the mesh has no axis " + symbolText('@', named->name));
+  if (axis->size == named->ranks)
     return llvm::Error::success();
   return fault(Fault::collectiveOrder, node,
                "mesh axis " + symbolText('@', axis->name) + " has " + llvm::Twine(axis->size) + " ranks");
@@ -55,15 +56,12 @@ llvm::Error CollectiveOrder::check(const Function &function) {
   for (Node *node : function) {
     if (llvm::Error error = checkStream(*node))
       return error;
-    if (node->op() == Op::takeShard || node->op() == Op::gatherRows || node->op() == Op::scatterRows)
-      if (llvm::Error error = checkGroup(*node))
-        return error;
+    if (llvm::Error error = checkGroup(*node))
+      return error;
     if (!infoOf(*node).has(collective))
       continue;
     if (!infoOf(*node).has(startsTransfer))
       return fault(Fault::collectiveOrder, *node, "it is a collective that no start and wait order");
-    if (llvm::Error error = checkGroup(*node))
-      return error;
     int64_t id = node->get<CollectiveAttributes>().id;
     if (id <= last || id > INT32_MAX)
       return fault(Fault::collectiveOrder, *node,

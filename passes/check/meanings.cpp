@@ -1,6 +1,7 @@
 #include "passes/check/meanings.h"
 
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "ir/reserved_names.h"
 #include "passes/check/fault.h"
 #include "llvm/ADT/STLExtras.h"
@@ -47,13 +48,7 @@ RankGroup StepMeaning::splitOf(const State &state) const {
   return split && !split->over.empty() ? RankGroup::of(module.axis(split->over)) : RankGroup{};
 }
 
-RankGroup StepMeaning::groupOf(const Node &node) const {
-  return RankGroup::of(module.axis(node.get<CollectiveAttributes>().over.name));
-}
-
-RankGroup StepMeaning::groupOfRows(const Node &node) const {
-  return RankGroup::of(module.axis(node.get<RowsAttributes>().over.name));
-}
+RankGroup StepMeaning::groupOf(const Node &node) const { return RankGroup::of(module.axis(axisNamedBy(node)->name)); }
 
 Meaning StepMeaning::entryOf(const State &state) {
   const State *layout = layoutOf(state);

@@ -138,7 +138,6 @@ private:
   /// How a segment-shaped state is split.
   RankGroup splitOf(const State &state) const;
   RankGroup groupOf(const Node &node) const;
-  RankGroup groupOfRows(const Node &node) const;
   Meaning add(Segment segment);
   Meaning of(const Value *value) const { return meanings.lookup(value); }
   void set(const Node &node, Meaning meaning) { meanings[node.result()] = meaning; }

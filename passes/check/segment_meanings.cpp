@@ -178,7 +178,7 @@ llvm::Error StepMeaning::readReduction(const Node &node) {
 /// What a rank answers is only defined as the summand of the sum over the ranks that split the table: lookedUp.
 llvm::Error StepMeaning::readGatherRows(const Node &node) {
   const auto &rows = node.get<RowsAttributes>();
-  const RankGroup group = groupOfRows(node);
+  const RankGroup group = groupOf(node);
   const Meaning shard = of(node.operand(0));
   const TermId own = terms.operandOfAllRanks(of(node.operand(1)).term, group);
   if (own < 0)
@@ -196,7 +196,7 @@ llvm::Error StepMeaning::readGatherRows(const Node &node) {
 
 llvm::Error StepMeaning::readScatterRows(const Node &node) {
   const auto &rows = node.get<RowsAttributes>();
-  const RankGroup group = groupOfRows(node);
+  const RankGroup group = groupOf(node);
   const TermId indices = terms.operandOfAllRanks(of(node.operand(0)).term, group);
   const TermId updates = terms.operandOfAllRanks(of(node.operand(1)).term, group);
   if (indices < 0 || updates < 0)

@@ -120,12 +120,16 @@ std::string remarkOn(const Parameter &parameter, int64_t exchanged, bool hasOthe
 
 } // namespace
 
+Node *lookupAddedBy(const Value &local) {
+  Node *scatter = local.definer();
+  bool isLookup = scatter && scatter->op() == Op::scatterAdd && scatter->get<ScatterAddAttributes>().axis == 0 &&
+                  local.hasOneUse() && local.type().dtype() == DType::f32;
+  return isLookup ? scatter : nullptr;
+}
+
 Node *lookupOf(const Node &sum) {
   bool isSum = sum.op() == Op::batchSum && sum.get<BatchSumAttributes>().ranks == 0;
-  Node *local = isSum ? sum.operand(0)->definer() : nullptr;
-  bool isLookup = local && local->op() == Op::scatterAdd && local->get<ScatterAddAttributes>().axis == 0 &&
-                  local->result()->hasOneUse() && local->result()->type().dtype() == DType::f32;
-  return isLookup ? local : nullptr;
+  return isSum ? lookupAddedBy(*sum.operand(0)) : nullptr;
 }
 
 SplitGradient splitGradientOf(const Value &gradient) {
@@ -182,7 +186,7 @@ RowTables RowTables::decide(const Module &module) {
       continue;
     const bool isTrained = module.state(parameter.name)->trainable;
     const bool exchangesGradient = isTrained && decider.canExchangeGradient(parameter, unit);
-    result.tables[parameter.name] = {exchangesGradient};
+    result.tables[parameter.name] = exchangesGradient;
     result.texts.push_back(
         remarkOn(parameter, exchanged, !decider.lookupsOf(parameter).areAll, exchangesGradient || !isTrained));
   }

@@ -25,7 +25,7 @@ public:
   /// True if the gradient of the table's lookups is exchanged by rows: it is the f32 sum of one scatter_add over the
   /// ranks, alone or added to the sum of other gradients (splitTableGradients), and the unit does not keep gradients
   /// unsharded over micro-steps. If not, it is a part of the unsharded gradient.
-  bool exchangesGradient(llvm::StringRef parameter) const { return tables.lookup(parameter).exchangesGradient; }
+  bool exchangesGradient(llvm::StringRef parameter) const { return tables.lookup(parameter); }
   /// What is exchanged instead of each table, for people.
   const std::vector<std::string> &remarks() const { return texts; }
 
@@ -42,15 +42,15 @@ public:
   static constexpr int64_t minTableBytes = int64_t{1} << 20;
 
 private:
-  struct Table {
-    bool exchangesGradient = false;
-  };
-  llvm::StringMap<Table> tables;
+  llvm::StringMap<bool> tables; ///< by parameter: exchangesGradient
   std::vector<std::string> texts;
 };
 
 /// True for the operand of a gather along axis 0.
 bool isRowLookup(const Use &use);
+
+/// The scatter_add of one lookup, in f32, whose only use is as a gradient or a summand of one; null if it is none.
+Node *lookupAddedBy(const Value &local);
 
 /// The scatter_add of one lookup whose sum over the ranks `sum` (a batch_sum) is; null if it is none.
 Node *lookupOf(const Node &sum);

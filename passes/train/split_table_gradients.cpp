@@ -24,9 +24,7 @@ Joined joinedIn(const Value &gradient) {
     return {};
   for (unsigned i = 0; i < 2; ++i) {
     Value *lookup = add->operand(i);
-    const Node *scatter = lookup->definer();
-    if (scatter && scatter->op() == Op::scatterAdd && scatter->get<ScatterAddAttributes>().axis == 0 &&
-        lookup->hasOneUse() && lookup->type().dtype() == DType::f32)
+    if (lookupAddedBy(*lookup))
       return {sum, add, add->operand(1 - i), lookup};
   }
   return {};
