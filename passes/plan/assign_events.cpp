@@ -167,7 +167,8 @@ public:
   /// Tracks what the streams know. In the deciding walk, nodes get their events, and waits that nothing needs so far
   /// are implied.
   void walk(Function &function, Walk kind) {
-    walkIs = kind;
+    if (std::exchange(walkIs, kind) != kind && kind == Walk::needWaits)
+      countEvents();
     if (function.kind() == FunctionKind::prologue) // the program has read the results of the step before
       fetched.clear();
     takeFutures(function);
@@ -205,6 +206,12 @@ private:
   static bool isSilent(const Node &node) {
     return node.op() == Op::free || node.op() == Op::ret || node.op() == Op::read || node.op() == Op::write ||
            infoOf(node).has(aliasesOperand) || isPackInPlace(node);
+  }
+
+  void countEvents() {
+    eventsBefore = {0};
+    for (const Node *node : nodes)
+      eventsBefore.push_back(eventsBefore.back() + (node->schedule.records >= 0));
   }
 
   Moment advance(Node &node) {
@@ -289,9 +296,17 @@ private:
   size_t coveringOf(size_t lane, size_t i) const {
     const std::vector<Pending> &waits = unneeded[lane];
     for (size_t other = 0; other < waits.size(); ++other)
-      if (waits[other].wasNeeded && waits[other].order.isAtOrAfter(waits[i].order))
+      if (waits[other].wasNeeded && waits[other].order.isAtOrAfter(waits[i].order) &&
+          mayReplace(waits[other], waits[i]))
         i = other;
     return i;
+  }
+
+  /// False if an event is recorded from `wait` on and before `other`: what awaits it may rely on `wait`. As long as
+  /// events are assigned, they take the covering wait into account.
+  bool mayReplace(const Pending &other, const Pending &wait) const {
+    return walkIs != Walk::needWaits || other.moment <= wait.moment ||
+           eventsBefore[static_cast<size_t>(other.moment)] == eventsBefore[static_cast<size_t>(wait.moment)];
   }
 
   /// Executes the wait. From this wait on, and not before, all earlier starts on its stream have ended.
@@ -395,8 +410,9 @@ private:
 
   Walk walkIs = Walk::learn;
   TouchesByStream touched, written;
-  std::vector<Node *> nodes;     ///< by moment
-  std::vector<Moment> effective; ///< by moment of a wait: when the wait that covers it is executed
+  std::vector<Node *> nodes;         ///< by moment
+  std::vector<int32_t> eventsBefore; ///< in the third walk: by moment, the number of events recorded before it
+  std::vector<Moment> effective;     ///< by moment of a wait: when the wait that covers it is executed
   std::array<Moment, lanes> known = {-1, -1, -1};
   std::array<std::vector<Pending>, lanes> unneeded;   ///< per stream: waits that nothing has needed so far
   std::array<std::vector<Pending>, lanes> carriedOut; ///< per stream: waits that some node needs

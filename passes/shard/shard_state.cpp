@@ -202,6 +202,7 @@ private:
       sums.insert(sums.end(), {split.add, split.others, split.lookup});
       return;
     }
+    assert(definer && definer->op() == Op::batchSum && "a gradient is a sum over the ranks");
     (states.exchangesGradient(*segment) ? local.lookups : local.others)[parameter] = definer->operand(0);
     sums.push_back(definer);
   }

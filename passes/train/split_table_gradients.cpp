@@ -44,7 +44,7 @@ void split(const Joined &joined) {
 }
 
 llvm::Error run(Module &module, const PassContext &context) {
-  if (context.options.sumsRanksFirst || module.microSteps > 1)
+  if (context.options.sumsRanksFirst || context.options.splitSamples || module.microSteps > 1)
     return llvm::Error::success();
   // The mesh of the train stage does not depend on the strategy.
   llvm::Expected<std::vector<MeshAxis>> mesh = meshFor(module, context.options);
