@@ -34,7 +34,8 @@ public:
 bool CpuDialect::takesHalves(const Node &node) const {
   if (node.op() == Op::scatterNd)
     return replacesElements(node);
-  return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
+  // The runtime's matmul makes the f32 copies itself where the processor needs them.
+  return node.op() == Op::matmul || emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
 }
 
 std::optional<std::string> CpuDialect::unsupported(const Node &node) const {

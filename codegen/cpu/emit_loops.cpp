@@ -138,10 +138,11 @@ void LoopWriter::writeSteps(int depth) {
     }
     writer.line("const " + cppValueType(step.dtype) + " " + name + " = " + value + ";", depth);
   }
-  for (size_t i = 0; i < body.yields.size(); ++i)
-    writer.line(results[i] + "[" + resultIndex() +
-                    "] = " + storeText(node.result(static_cast<unsigned>(i))->type(), argument(body.yields[i])) + ";",
-                depth);
+  for (size_t i = 0; i < body.yields.size(); ++i) {
+    const std::string to = results[i] + "[" + resultIndex() + "]", value = argument(body.yields[i]);
+    const bool rounds = isHalf(node.result(static_cast<unsigned>(i))->type().dtype());
+    writer.line(rounds ? "storeRounded(" + to + ", " + value + ");" : to + " = " + value + ";", depth);
+  }
 }
 
 void LoopWriter::writeInnerLoop(llvm::StringRef from, llvm::StringRef to, int depth) {

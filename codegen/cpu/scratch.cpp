@@ -38,10 +38,11 @@ using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PostOperations = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 
-dnnl_memory_desc_t plainMemory(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides) {
+dnnl_memory_desc_t plainMemory(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides,
+                               dnnl_data_type_t type = dnnl_f32) {
   dnnl_memory_desc_t memory;
   [[maybe_unused]] dnnl_status_t status =
-      dnnl_memory_desc_init_by_strides(&memory, static_cast<int>(dims.size()), dims.data(), dnnl_f32, strides.data());
+      dnnl_memory_desc_init_by_strides(&memory, static_cast<int>(dims.size()), dims.data(), type, strides.data());
   assert(status == dnnl_success && "a dense layout is a layout");
   return memory;
 }
@@ -104,12 +105,36 @@ private:
   Attributes attributes;
 };
 
-/// The layout that the runtime's matmul.cpp gives an operand.
-dnnl_memory_desc_t matrices(int64_t batch, int64_t rows, int64_t columns, bool transposed, bool as3d) {
+/// The layouts that the runtime's matmul.cpp gives operands: rows are `stride` elements apart.
+dnnl_memory_desc_t matrices(dnnl_data_type_t type, bool as3d, int64_t batch, int64_t rows, int64_t columns,
+                            int64_t stride, bool transposed = false) {
   int64_t dims[] = {batch, rows, columns};
-  int64_t strides[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-  return as3d ? plainMemory(dims, strides)
-              : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front());
+  int64_t strides[] = {rows * columns, transposed ? 1 : stride, transposed ? rows : 1};
+  return as3d ? plainMemory(dims, strides, type)
+              : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front(), type);
+}
+
+/// The scratch of oneDNN's primitive, whose b is a copied panel of `panel` columns, or b itself for 0; nullopt if it
+/// has none.
+std::optional<int64_t> primitiveScratch(const MatmulConfig &config, dnnl_data_type_t elements, dnnl_data_type_t result,
+                                        int64_t panel) {
+  Describer describer;
+  if (config.accumulate)
+    describer.accumulate();
+  const bool as3d = config.batch > 1;
+  const int64_t columns = panel > 0 ? panel : config.n;
+  dnnl_memory_desc_t a =
+      matrices(elements, as3d, config.oneA ? 1 : config.batch, config.m, config.k, config.k, config.transposeA);
+  dnnl_memory_desc_t b = matrices(elements, as3d, config.oneB ? 1 : config.batch, config.k, columns,
+                                  panel > 0 ? rt::scratch_sizes::panelStride(panel) : columns, config.transposeB);
+  dnnl_memory_desc_t out = matrices(result, as3d, config.batch, config.m, columns, config.n);
+  dnnl_memory_desc_t bias = matrices(result, as3d, 1, 1, columns, columns);
+  dnnl_matmul_desc_t operation;
+  Description description;
+  if (dnnl_matmul_desc_init(&operation, &a, &b, config.bias ? &bias : nullptr, &out) != dnnl_success ||
+      !describer.describe(&operation, nullptr, description))
+    return std::nullopt;
+  return scratchOf(description.get());
 }
 
 /// The three tensors of a pass, in the layout that oneDNN chooses and in the plain one.
@@ -162,20 +187,21 @@ std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
   if (llvm::is_contained({config.batch, config.m, config.n, config.k}, 0))
     return 0;
   LibraryThreads limit(threads);
-  Describer describer;
-  if (config.accumulate)
-    describer.accumulate();
-  bool as3d = config.batch > 1;
-  dnnl_memory_desc_t a = matrices(config.oneA ? 1 : config.batch, config.m, config.k, config.transposeA, as3d);
-  dnnl_memory_desc_t b = matrices(config.oneB ? 1 : config.batch, config.k, config.n, config.transposeB, as3d);
-  dnnl_memory_desc_t out = matrices(config.batch, config.m, config.n, false, as3d);
-  dnnl_memory_desc_t bias = matrices(1, 1, config.n, false, as3d);
-  dnnl_matmul_desc_t operation;
-  Description description;
-  if (dnnl_matmul_desc_init(&operation, &a, &b, config.bias ? &bias : nullptr, &out) != dnnl_success ||
-      !describer.describe(&operation, nullptr, description))
+  const bool isHalf = config.elements != DType::f32, isResultHalf = config.result != DType::f32;
+  rt::scratch_sizes::MatmulCopies copies;
+  if (isHalf)
+    copies = rt::scratch_sizes::MatmulCopies(
+        (config.oneA ? 1 : config.batch) * config.m * config.k, (config.oneB ? 1 : config.batch) * config.k * config.n,
+        config.bias ? config.n : 0, config.batch * config.m * config.n, isResultHalf);
+  const int64_t panel = rt::scratch_sizes::panelOfMatmul(config.batch, config.m, config.n, config.k, config.transposeB);
+  const std::optional<int64_t> single = primitiveScratch(config, dnnl_f32, dnnl_f32, panel);
+  if (!single)
     return std::nullopt;
-  return scratchOf(description.get());
+  const int64_t bytes = copies.end + rt::scratch_sizes::panelBytes(panel, config.k) + *single;
+  // Where the program starts, processors may have products in bf16 or not.
+  const std::optional<int64_t> native =
+      config.elements == DType::bf16 ? primitiveScratch(config, dnnl_bf16, isResultHalf ? dnnl_bf16 : dnnl_f32, 0) : 0;
+  return std::max(bytes, native.value_or(0));
 }
 
 std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads) {

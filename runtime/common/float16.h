@@ -68,6 +68,12 @@ FSDPC_HOST_DEVICE inline T elementAs(Element element) {
     return static_cast<T>(element);
 }
 
+/// to = Half(value), which compilers vectorize, unlike the assignment of a struct.
+template <class Half>
+inline void storeRounded(Half &to, float value) {
+  to.bits = Half(value).bits;
+}
+
 /// Returns `value` rounded to float16.
 FSDPC_HOST_DEVICE inline float roundedToFloat16(float value) { return static_cast<float>(Float16(value)); }
 

@@ -52,7 +52,7 @@ void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, Half *
     return;
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i)
-    copy[i] = Half(static_cast<float>(parameters[i]));
+    storeRounded(copy[i], static_cast<float>(parameters[i]));
 }
 template <class T>
 void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, const LowPrecision &copy) {

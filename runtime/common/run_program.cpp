@@ -101,6 +101,8 @@ void announce(const Job &job) {
   settings.add("model", program.modelName).add("plan_hash", program.planHash).add("world_size", program.worldSize);
   settings.add("micro_batch_size", program.microBatchSize).add("threads", job.context.threads);
   settings.add("streams", job.platform.streamModeName());
+  if (const char *products = job.platform.bf16ProductsName())
+    settings.add("bf16_products", products);
   if (job.platform.hosts() > 1)
     settings.add("hosts", job.platform.hosts());
   if (program.settingsJson && program.settingsJson[0])

@@ -6,6 +6,7 @@
 
 #include "runtime/common/platform.h"
 #include "runtime/cpu/arena.h"
+#include "runtime/cpu/bf16_products.h"
 #include "runtime/cpu/communicator.h"
 #include "runtime/cpu/cpu_context.h"
 #include "runtime/cpu/cpu_share.h"
@@ -42,6 +43,7 @@ public:
   int hosts() const override { return hosts_; }
   OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override;
+  const char *bf16ProductsName() const override { return nameOf(own_.bf16Products); }
   std::optional<CommunicationTimes> takeCommunicationTimes() override;
   void drainCollectives() override;
   void recordMatmuls(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
@@ -51,6 +53,7 @@ public:
 private:
   void openHeartbeats();
   void arrive();
+  Bf16Products agreeOnBf16Products();
   void findHosts(const ProgramInfo &program);
   void mapArenas(const ProgramInfo &program);
   HostMemory hostMemory() const;

@@ -133,6 +133,7 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   own_.communicator = communicator_.get();
   own_.commStream = commStream_.get();
   own_.reduceStream = reduceStream_.get();
+  own_.bf16Products = agreeOnBf16Products();
   own_.copyStream = copyStream_.get();
   context_.target = &own_;
   if (omp_set_num_threads)
@@ -140,6 +141,13 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   attemptTogether(world_, [&] { requireThreads(context_.threads - 1); });
   barrier();
   return context_;
+}
+
+Bf16Products MpiPlatform::agreeOnBf16Products() {
+  const auto ofAll = [this](Bf16Products own) {
+    return static_cast<Bf16Products>(-maxOverRanks(-static_cast<std::int64_t>(own)));
+  };
+  return ofAll(limitLibraryTo(ofAll(ownBf16Products())));
 }
 
 void MpiPlatform::findHosts(const ProgramInfo &program) {

@@ -96,7 +96,7 @@ void sumHalves(const std::byte *const *sources, int count, void *destination, st
     sumHalfBlock<Half>(sources, count, first, n, sum);
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i)
-      out[first + i] = Half(sum[i]);
+      storeRounded(out[first + i], sum[i]);
   }
 }
 
@@ -150,7 +150,10 @@ void sumAllParts(std::span<const SumPart> parts, void *destination, std::int64_t
     sumBelow<T>(parts, first, n, sum);
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i)
-      out[first + i] = T(sum[i]);
+      if constexpr (isHalf<T>)
+        storeRounded(out[first + i], sum[i]);
+      else
+        out[first + i] = T(sum[i]);
   }
 }
 

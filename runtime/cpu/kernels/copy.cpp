@@ -142,7 +142,7 @@ void narrow(const Context &c, const float *from, T *to, std::int64_t count) {
   parallelFor(c, count, conversionGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
-      to[i] = T(from[i]);
+      storeRounded(to[i], from[i]);
   });
 }
 

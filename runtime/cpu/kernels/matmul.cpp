@@ -1,5 +1,9 @@
 #include "runtime/cpu/kernels/matmul.h"
 
+#include "runtime/common/parallel.h"
+#include "runtime/cpu/bf16_products.h"
+#include "runtime/cpu/kernels/copy.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -7,16 +11,22 @@
 
 namespace fsdpc::rt {
 
-/// [batch, rows, columns] stored row-major, or [batch, columns, rows] if transposed.
-static dnnl_memory_desc_t matrices(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed) {
+using scratch_sizes::MatmulCopies;
+using scratch_sizes::panelBytes;
+using scratch_sizes::panelOfMatmul;
+using scratch_sizes::panelStride;
+
+/// [batch, rows, columns], the rows `stride` elements apart, or [batch, columns, rows] without gaps if transposed.
+static dnnl_memory_desc_t matrices(dnnl_data_type_t type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
+                                   std::int64_t stride, bool transposed = false) {
   const dnnl_dims_t dims = {batch, rows, columns};
-  const dnnl_dims_t strides = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+  const dnnl_dims_t strides = {rows * columns, transposed ? 1 : stride, transposed ? rows : 1};
   dnnl_memory_desc_t memory;
   // Without a batch, uses the 2-D form, which has the fastest kernels.
   if (batch == 1)
-    checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 2, dims + 1, dnnl_f32, strides + 1), "a matrix");
+    checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 2, dims + 1, type, strides + 1), "a matrix");
   else
-    checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, dnnl_f32, strides), "matrices");
+    checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, type, strides), "matrices");
   return memory;
 }
 
@@ -25,7 +35,7 @@ static void asBatch(dnnl_memory_desc_t &memory) {
   const dnnl_dims_t dims = {1, memory.dims[0], memory.dims[1]};
   const dnnl_dims_t strides = {memory.dims[0] * memory.dims[1], memory.format_desc.blocking.strides[0],
                                memory.format_desc.blocking.strides[1]};
-  checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, dnnl_f32, strides), "a matrix");
+  checkLibrary(dnnl_memory_desc_init_by_strides(&memory, 3, dims, memory.data_type, strides), "a matrix");
 }
 
 /// The library generates the code of a matmul when the first of its kind runs. This triggers it here rather than in a
@@ -42,12 +52,31 @@ static void warmUp(const MatmulShape &shape) {
 
 void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t workspaceBytes) {
   shape = wanted;
+  threads.threads = c.threads;
   if (shape.batch * shape.m * shape.n * shape.k == 0)
     return;
+  if (shape.elements == DType::bf16 && multipliesBf16(c))
+    return describe(dnnl_bf16, shape.result == DType::bf16 ? dnnl_bf16 : dnnl_f32, c, workspaceBytes);
   warmUp(shape);
-  dnnl_memory_desc_t a = matrices(shape.oneA ? 1 : shape.batch, shape.m, shape.k, shape.transposeA);
-  dnnl_memory_desc_t b = matrices(shape.oneB ? 1 : shape.batch, shape.k, shape.n, shape.transposeB);
-  const dnnl_memory_desc_t out = matrices(shape.batch, shape.m, shape.n, false);
+  copiesOperands = shape.elements != DType::f32;
+  if (copiesOperands)
+    copies = MatmulCopies((shape.oneA ? 1 : shape.batch) * shape.m * shape.k,
+                          (shape.oneB ? 1 : shape.batch) * shape.k * shape.n, shape.bias ? shape.n : 0,
+                          shape.batch * shape.m * shape.n, shape.result != DType::f32);
+  panelColumns = panelOfMatmul(shape.batch, shape.m, shape.n, shape.k, shape.transposeB);
+  ownBytes = copies.end + panelBytes(panelColumns, shape.k);
+  if (ownBytes > workspaceBytes)
+    failForScratch("a matmul", ownBytes, workspaceBytes);
+  describe(dnnl_f32, dnnl_f32, c, workspaceBytes - ownBytes);
+}
+
+void Matmul::describe(dnnl_data_type_t elements, dnnl_data_type_t result, const Context &c,
+                      std::int64_t workspaceBytes) {
+  const std::int64_t columns = panelColumns > 0 ? panelColumns : shape.n;
+  dnnl_memory_desc_t a = matrices(elements, shape.oneA ? 1 : shape.batch, shape.m, shape.k, shape.k, shape.transposeA);
+  dnnl_memory_desc_t b = matrices(elements, shape.oneB ? 1 : shape.batch, shape.k, columns,
+                                  panelColumns > 0 ? panelStride(columns) : columns, shape.transposeB);
+  const dnnl_memory_desc_t out = matrices(result, shape.batch, shape.m, columns, shape.n);
   if (shape.batch > 1 && shape.oneA)
     asBatch(a);
   if (shape.batch > 1 && shape.oneB)
@@ -59,7 +88,7 @@ void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t wo
                      "a matmul", shape.accumulate);
     return;
   }
-  dnnl_memory_desc_t bias = matrices(1, 1, shape.n, false);
+  dnnl_memory_desc_t bias = matrices(result, 1, 1, columns, columns);
   if (shape.batch > 1)
     asBatch(bias);
   checkLibrary(dnnl_matmul_desc_init(&operation, &a, &b, &bias, &out), "a matmul with a bias");
@@ -72,8 +101,8 @@ namespace {
 
 struct RecordedMatmul {
   const Matmul *product;
-  const float *a, *b, *bias;
-  float *out;
+  const void *a, *b, *bias;
+  void *out;
   Workspace workspace;
 };
 
@@ -101,17 +130,61 @@ double MatmulLog::replayMicroseconds() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void Matmul::run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+static std::size_t elementBytes(DType dtype) { return dtype == DType::f32 ? sizeof(float) : sizeof(Bfloat16); }
+
+void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (noted)
     noted->push_back({this, a, b, bias, out, workspace});
-  if (!primitive.exists() && shape.accumulate)
-    return;
-  if (!primitive.exists())
-    std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * sizeof(float));
+  if (primitive.exists())
+    return copiesOperands && shape.elements == DType::bf16 ? multiplyCopies<Bfloat16>(a, b, bias, out, workspace)
+           : copiesOperands                                ? multiplyCopies<Float16>(a, b, bias, out, workspace)
+                                                           : multiply(a, b, bias, out, workspace);
+  if (!shape.accumulate)
+    std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * elementBytes(shape.result));
+}
+
+template <class T>
+void Matmul::multiplyCopies(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
+  const auto copied = [&](const void *from, std::int64_t offsetBytes, std::int64_t elements) {
+    return promoted(threads, static_cast<const T *>(from), reinterpret_cast<float *>(workspace.data + offsetBytes),
+                    elements);
+  };
+  const float *const aCopy = copied(a, copies.a, (shape.oneA ? 1 : shape.batch) * shape.m * shape.k);
+  const float *const bCopy = copied(b, copies.b, (shape.oneB ? 1 : shape.batch) * shape.k * shape.n);
+  const Workspace rest = {workspace.data + copies.end, workspace.bytes - copies.end};
+  if (shape.result == DType::f32)
+    return multiply(aCopy, bCopy, bias, out, rest);
+  float *const result = reinterpret_cast<float *>(workspace.data + copies.out);
+  multiply(aCopy, bCopy, bias ? copied(bias, copies.bias, shape.n) : nullptr, result, rest);
+  narrow(threads, result, static_cast<T *>(out), shape.batch * shape.m * shape.n);
+}
+
+void Matmul::multiply(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
+  if (panelColumns > 0)
+    multiplyPanels(static_cast<const float *>(a), static_cast<const float *>(b), static_cast<const float *>(bias),
+                   static_cast<float *>(out), workspace);
   else if (bias)
     primitive.run({a, b, bias, out}, workspace);
   else
     primitive.run({a, b, out}, workspace);
+}
+
+void Matmul::multiplyPanels(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+  constexpr std::int64_t rowsOfATask = 64;
+  float *const panel = reinterpret_cast<float *>(workspace.data);
+  const std::int64_t used = panelBytes(panelColumns, shape.k);
+  const Workspace rest = {workspace.data + used, workspace.bytes - used};
+  for (std::int64_t first = 0; first < shape.n; first += panelColumns) {
+    parallelFor(threads, shape.k, rowsOfATask, [=, this](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        std::memcpy(panel + row * panelStride(panelColumns), b + row * shape.n + first,
+                    static_cast<std::size_t>(panelColumns) * sizeof(float));
+    });
+    if (bias)
+      primitive.run({a, panel, bias + first, out + first}, rest);
+    else
+      primitive.run({a, panel, out + first}, rest);
+  }
 }
 
 } // namespace fsdpc::rt

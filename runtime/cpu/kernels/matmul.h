@@ -1,8 +1,12 @@
 // Matmuls through oneDNN's matmul primitive.
+//
+// Operands in bf16 are multiplied as they are if all ranks' processors can (cpu_context.h), else as f32 copies, as f16
+// always is. Sums are in f32. The result is rounded once in either case.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"
 #include "runtime/cpu/kernels/library.h"
+#include "runtime/cpu/kernels/scratch_sizes.h"
 
 namespace fsdpc::rt {
 
@@ -10,21 +14,32 @@ class Matmul {
 public:
   /// Called once, in start(). `workspaceBytes`: the planned scratch of each run.
   void create(const Context &c, const MatmulShape &shape, std::int64_t workspaceBytes);
-  void operator()(const float *a, const float *b, float *out, Workspace workspace) const {
+  /// Operands and result have the shape's element types.
+  void operator()(const void *a, const void *b, void *out, Workspace workspace) const {
     run(a, b, nullptr, out, workspace);
   }
   /// For a shape with a bias.
-  void operator()(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+  void operator()(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
     run(a, b, bias, out, workspace);
   }
-  std::int64_t scratchBytes() const { return primitive.scratchBytes(); }
+  std::int64_t scratchBytes() const { return ownBytes + primitive.scratchBytes(); }
 
 private:
   friend class MatmulLog;
-  void run(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+  void run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
+  void multiply(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
+  template <class T>
+  void multiplyCopies(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
+  void multiplyPanels(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+  void describe(dnnl_data_type_t elements, dnnl_data_type_t result, const Context &c, std::int64_t workspaceBytes);
 
   MatmulShape shape;
+  Context threads; ///< only their number
   Primitive primitive;
+  scratch_sizes::MatmulCopies copies;
+  bool copiesOperands = false;   ///< 16-bit operands are multiplied as f32 copies
+  std::int64_t panelColumns = 0; ///< of b, copied at a time; 0: b is read where it is
+  std::int64_t ownBytes = 0;     ///< scratch before that of the primitive
 };
 
 /// Records the matmuls of one step, to time them alone with the same primitives on the same memory (`--time_matmuls`).

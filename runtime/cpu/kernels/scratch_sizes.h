@@ -38,6 +38,50 @@ struct AttentionGradLayout {
         size(slopes + queryBlock * paddedColumns(keys)) {}
 };
 
+/// The number of columns of b that a matmul in f32 copies at a time, so that their rows are close to each other; 0: it
+/// reads b where it is.
+///
+/// oneDNN reads an untransposed b in place, except where its rows are a power of two of bytes apart. Lines of many rows
+/// then compete for the same places in the caches, most of all if rows are a multiple of 2 KiB apart: a third of the
+/// speed at n = 3072 (tests/bench/RESULTS.md). The copy costs as much as multiplying some 16 rows.
+constexpr std::int64_t panelOfMatmul(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                                     bool transposeB) {
+  constexpr std::int64_t fewest = 256, most = 768, step = 16;
+  if (batch != 1 || transposeB || n < 2 * most || m < step)
+    return 0;
+  const bool isPowerOfTwo = (n & (n - 1)) == 0;
+  const bool collides = n % 512 == 0 && !isPowerOfTwo && (n > 2048 || k > 2048);
+  if (!collides && m < 1024)
+    return 0;
+  for (std::int64_t columns = most; columns >= fewest; columns -= step)
+    if (n % columns == 0)
+      return columns;
+  return 0;
+}
+/// The distance of a copied panel's rows, in elements.
+constexpr std::int64_t panelStride(std::int64_t columns) { return columns + lineFloats; }
+/// The copy of a panel comes first in the scratch of the matmul.
+constexpr std::int64_t panelBytes(std::int64_t columns, std::int64_t k) {
+  return columns == 0 ? 0 : roundUp(k * panelStride(columns) * std::int64_t{sizeof(float)}, 64);
+}
+
+/// The f32 copies of a matmul's 16-bit operands and result, where the processor has no products in bf16: offsets in
+/// bytes. The scratch of the matmul of the copies follows. Without such operands it is empty.
+struct MatmulCopies {
+  std::int64_t a = 0, b = 0, bias = 0, out = 0, end = 0;
+
+  constexpr MatmulCopies() = default;
+  constexpr MatmulCopies(std::int64_t aElements, std::int64_t bElements, std::int64_t biasElements,
+                         std::int64_t outElements, bool isResultHalf)
+      : b(bytes(aElements)), bias(b + bytes(bElements)), out(bias + (isResultHalf ? bytes(biasElements) : 0)),
+        end(out + (isResultHalf ? bytes(outElements) : 0)) {}
+
+private:
+  static constexpr std::int64_t bytes(std::int64_t elements) {
+    return roundUp(elements * std::int64_t{sizeof(float)}, 64);
+  }
+};
+
 /// Scratch of the derivative of a norm: `sums` vectors [columns] per part in f64, and as many in f32 for the current
 /// rows.
 constexpr std::int64_t normGradBytes(std::int64_t columns, std::int64_t sums) {
