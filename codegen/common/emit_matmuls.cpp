@@ -86,6 +86,8 @@ void emitLinearCrossEntropyGrad(SectionWriter &writer, const Node &node) {
 
 void emitConvolution(SectionWriter &writer, const Node &node) {
   ConvolutionConfig config = ConvolutionConfig::of(node);
+  if (!writer.program.dialect.takesHalves(node))
+    config.elements = config.result = DType::f32;
   std::string name = writer.program.primitive(
       "Convolution", config.name(),
       createText(config.passText() + ", " + config.text(), ownScratchBytes(writer.program.dialect, node)));

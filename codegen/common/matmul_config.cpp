@@ -146,6 +146,8 @@ ConvolutionConfig ConvolutionConfig::of(const Node &node) {
   config.padsBefore = attributes.padsBefore;
   config.padsAfter = attributes.padsAfter;
   config.bias = config.pass == Pass::forward && node.operandCount() > 2;
+  config.elements = node.operand(0)->type().dtype();
+  config.result = node.result()->type().dtype();
   return config;
 }
 
@@ -163,7 +165,9 @@ std::string ConvolutionConfig::text() const {
       .text("dilations", cppList(dilations))
       .text("padsBefore", cppList(padsBefore))
       .text("padsAfter", cppList(padsAfter))
-      .flag("bias", bias);
+      .flag("bias", bias)
+      .dtype("elements", elements)
+      .dtype("result", result);
   return fields.str();
 }
 

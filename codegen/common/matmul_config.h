@@ -51,6 +51,7 @@ struct ConvolutionConfig {
   int64_t batch = 1, inputChannels = 1, outputChannels = 1, groups = 1;
   Shape input, kernel, output, strides, dilations, padsBefore, padsAfter; ///< per spatial axis
   bool bias = false;
+  DType elements = DType::f32, result = DType::f32; ///< of both operands and of the result
   static ConvolutionConfig of(const Node &node);
   std::string text() const;
   std::string passText() const;

@@ -34,8 +34,13 @@ public:
 bool CpuDialect::takesHalves(const Node &node) const {
   if (node.op() == Op::scatterNd)
     return replacesElements(node);
-  // The runtime's matmul makes the f32 copies itself where the processor needs them.
-  return node.op() == Op::matmul || emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
+  switch (node.op()) {
+  case Op::matmul: // these make the f32 copies themselves where the processor needs them
+  case Op::convolution:
+  case Op::convolutionGradInput:
+  case Op::convolutionGradWeight: return true;
+  default: return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
+  }
 }
 
 std::optional<std::string> CpuDialect::unsupported(const Node &node) const {

@@ -47,10 +47,10 @@ dnnl_memory_desc_t plainMemory(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int6
   return memory;
 }
 
-dnnl_memory_desc_t anyMemory(llvm::ArrayRef<int64_t> dims) {
+dnnl_memory_desc_t anyMemory(llvm::ArrayRef<int64_t> dims, dnnl_data_type_t type) {
   dnnl_memory_desc_t memory;
   [[maybe_unused]] dnnl_status_t status =
-      dnnl_memory_desc_init_by_tag(&memory, static_cast<int>(dims.size()), dims.data(), dnnl_f32, dnnl_format_tag_any);
+      dnnl_memory_desc_init_by_tag(&memory, static_cast<int>(dims.size()), dims.data(), type, dnnl_format_tag_any);
   assert(status == dnnl_success && "any layout will do");
   return memory;
 }
@@ -114,10 +114,15 @@ dnnl_memory_desc_t matrices(dnnl_data_type_t type, bool as3d, int64_t batch, int
               : plainMemory(llvm::ArrayRef(dims).drop_front(), llvm::ArrayRef(strides).drop_front(), type);
 }
 
+/// Elements of both operands and of the result.
+struct ProductTypes {
+  dnnl_data_type_t elements, result;
+};
+
 /// The scratch of oneDNN's primitive, whose b is a copied panel of `panel` columns, or b itself for 0; nullopt if it
 /// has none.
-std::optional<int64_t> primitiveScratch(const MatmulConfig &config, dnnl_data_type_t elements, dnnl_data_type_t result,
-                                        int64_t panel) {
+std::optional<int64_t> primitiveScratch(const MatmulConfig &config, ProductTypes types, int64_t panel) {
+  const auto [elements, result] = types;
   Describer describer;
   if (config.accumulate)
     describer.accumulate();
@@ -143,7 +148,8 @@ struct ConvolutionMemories {
   dnnl_memory_desc_t plain[3];
 };
 
-ConvolutionMemories memoriesOf(const ConvolutionConfig &config) {
+ConvolutionMemories memoriesOf(const ConvolutionConfig &config, dnnl_data_type_t xType, dnnl_data_type_t wType,
+                               dnnl_data_type_t yType) {
   Shape x = {config.batch, config.inputChannels}, y = {config.batch, config.outputChannels}, w;
   if (config.groups > 1)
     w.push_back(config.groups);
@@ -151,24 +157,36 @@ ConvolutionMemories memoriesOf(const ConvolutionConfig &config) {
   x.append(config.input);
   y.append(config.output);
   w.append(config.kernel);
-  return {{anyMemory(x), anyMemory(w), anyMemory(y)},
-          {plainMemory(x, rowMajor(x)), plainMemory(w, rowMajor(w)), plainMemory(y, rowMajor(y))}};
+  return {{anyMemory(x, xType), anyMemory(w, wType), anyMemory(y, yType)},
+          {plainMemory(x, rowMajor(x), xType), plainMemory(w, rowMajor(w), wType), plainMemory(y, rowMajor(y), yType)}};
 }
 
-bool describeConvolution(const ConvolutionConfig &config, const ConvolutionMemories &memories,
-                         const Describer &describer, Description &hint, Description &out) {
+/// The memories of a pass, whose result is of another type than its operands.
+ConvolutionMemories memoriesOf(const ConvolutionConfig &config, ProductTypes types) {
+  using Pass = ConvolutionConfig::Pass;
+  return memoriesOf(config, config.pass == Pass::gradInput ? types.result : types.elements,
+                    config.pass == Pass::gradWeight ? types.result : types.elements,
+                    config.pass == Pass::forward ? types.result : types.elements);
+}
+
+bool describeConvolution(const ConvolutionConfig &config, ProductTypes types, const Describer &describer,
+                         Description &hint, Description &out) {
+  bool isForward = config.pass == ConvolutionConfig::Pass::forward;
   int64_t biasDims[] = {config.outputChannels}, biasStrides[] = {1};
-  dnnl_memory_desc_t bias = plainMemory(biasDims, biasStrides);
+  dnnl_memory_desc_t bias = plainMemory(biasDims, biasStrides, types.result);
   Shape dilations = config.dilations;
   for (int64_t &dilation : dilations)
     --dilation;
   const int64_t *strides = config.strides.data(), *before = config.padsBefore.data(), *after = config.padsAfter.data();
-  const dnnl_memory_desc_t *x = &memories.any[0], *w = &memories.any[1], *y = &memories.any[2];
-  bool isForward = config.pass == ConvolutionConfig::Pass::forward;
+  const ConvolutionMemories of = memoriesOf(config, types);
+  // The derivatives' hint is of a forward pass without a rounded result.
+  const ConvolutionMemories hinted =
+      isForward ? of : memoriesOf(config, types.elements, types.elements, types.elements);
+  const dnnl_memory_desc_t *x = &of.any[0], *w = &of.any[1], *y = &of.any[2];
   dnnl_convolution_desc_t forward, backward;
-  if (dnnl_dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, dnnl_convolution_direct, x, w,
-                                                 config.bias ? &bias : nullptr, y, strides, dilations.data(), before,
-                                                 after) != dnnl_success)
+  if (dnnl_dilated_convolution_forward_desc_init(
+          &forward, dnnl_forward_training, dnnl_convolution_direct, &hinted.any[0], &hinted.any[1],
+          config.bias ? &bias : nullptr, &hinted.any[2], strides, dilations.data(), before, after) != dnnl_success)
     return false;
   if (!describer.describe(&forward, nullptr, isForward ? out : hint) || isForward)
     return isForward && out.get();
@@ -181,39 +199,12 @@ bool describeConvolution(const ConvolutionConfig &config, const ConvolutionMemor
   return status == dnnl_success && describer.describe(&backward, hint.get(), out);
 }
 
-} // namespace
-
-std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
-  if (llvm::is_contained({config.batch, config.m, config.n, config.k}, 0))
-    return 0;
-  LibraryThreads limit(threads);
-  const bool isHalf = config.elements != DType::f32, isResultHalf = config.result != DType::f32;
-  rt::scratch_sizes::MatmulCopies copies;
-  if (isHalf)
-    copies = rt::scratch_sizes::MatmulCopies(
-        (config.oneA ? 1 : config.batch) * config.m * config.k, (config.oneB ? 1 : config.batch) * config.k * config.n,
-        config.bias ? config.n : 0, config.batch * config.m * config.n, isResultHalf);
-  const int64_t panel = rt::scratch_sizes::panelOfMatmul(config.batch, config.m, config.n, config.k, config.transposeB);
-  const std::optional<int64_t> single = primitiveScratch(config, dnnl_f32, dnnl_f32, panel);
-  if (!single)
-    return std::nullopt;
-  const int64_t bytes = copies.end + rt::scratch_sizes::panelBytes(panel, config.k) + *single;
-  // Where the program starts, processors may have products in bf16 or not.
-  const std::optional<int64_t> native =
-      config.elements == DType::bf16 ? primitiveScratch(config, dnnl_bf16, isResultHalf ? dnnl_bf16 : dnnl_f32, 0) : 0;
-  return std::max(bytes, native.value_or(0));
-}
-
-std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads) {
-  if (llvm::is_contained({config.batch, config.inputChannels, config.outputChannels, productOf(config.output),
-                          productOf(config.input)},
-                         0))
-    return 0;
-  LibraryThreads limit(threads);
+/// The scratch of oneDNN's primitive and of the tensors in its layouts; nullopt if it has none.
+std::optional<int64_t> primitiveScratch(const ConvolutionConfig &config, ProductTypes types) {
   Describer describer;
-  ConvolutionMemories memories = memoriesOf(config);
+  const ConvolutionMemories memories = memoriesOf(config, types);
   Description hint, description;
-  if (!describeConvolution(config, memories, describer, hint, description))
+  if (!describeConvolution(config, types, describer, hint, description))
     return std::nullopt;
   bool gradInput = config.pass == ConvolutionConfig::Pass::gradInput,
        gradWeight = config.pass == ConvolutionConfig::Pass::gradWeight;
@@ -228,6 +219,59 @@ std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads
       bytes += llvm::alignTo(dnnl_memory_desc_get_size(chosen), 64);
   }
   return bytes;
+}
+
+/// The scratch where processors have products in bf16; 0 if oneDNN has none here.
+template <class Config, class... More>
+int64_t nativeScratch(const Config &config, More... more) {
+  if (config.elements != DType::bf16)
+    return 0;
+  const ProductTypes types = {dnnl_bf16, config.result == DType::f32 ? dnnl_f32 : dnnl_bf16};
+  return primitiveScratch(config, types, more...).value_or(0);
+}
+
+} // namespace
+
+std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads) {
+  if (llvm::is_contained({config.batch, config.m, config.n, config.k}, 0))
+    return 0;
+  LibraryThreads limit(threads);
+  rt::scratch_sizes::ProductCopies copies;
+  if (config.elements != DType::f32)
+    copies = {(config.oneA ? 1 : config.batch) * config.m * config.k,
+              (config.oneB ? 1 : config.batch) * config.k * config.n, config.bias ? config.n : 0,
+              config.batch * config.m * config.n, config.result != DType::f32};
+  const int64_t panel = rt::scratch_sizes::panelOfMatmul(config.batch, config.m, config.n, config.k, config.transposeB);
+  const std::optional<int64_t> single = primitiveScratch(config, {dnnl_f32, dnnl_f32}, panel);
+  if (!single)
+    return std::nullopt;
+  // Where the program starts, processors may have products in bf16 or not.
+  return std::max(copies.end + rt::scratch_sizes::panelBytes(panel, config.k) + *single,
+                  nativeScratch(config, int64_t{0}));
+}
+
+std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads) {
+  if (llvm::is_contained({config.batch, config.inputChannels, config.outputChannels, productOf(config.output),
+                          productOf(config.input)},
+                         0))
+    return 0;
+  LibraryThreads limit(threads);
+  const int64_t x = config.batch * config.inputChannels * productOf(config.input),
+                w = config.outputChannels * (config.inputChannels / config.groups) * productOf(config.kernel),
+                y = config.batch * config.outputChannels * productOf(config.output);
+  using Pass = ConvolutionConfig::Pass;
+  rt::scratch_sizes::ProductCopies copies;
+  if (config.elements != DType::f32)
+    copies = {config.pass == Pass::gradInput ? y : x, config.pass == Pass::gradWeight ? y : w,
+              config.bias ? config.outputChannels : 0,
+              config.pass == Pass::forward     ? y
+              : config.pass == Pass::gradInput ? x
+                                               : w,
+              config.result != DType::f32};
+  const std::optional<int64_t> single = primitiveScratch(config, {dnnl_f32, dnnl_f32});
+  if (!single)
+    return std::nullopt;
+  return std::max(copies.end + *single, nativeScratch(config));
 }
 
 int64_t attentionScratchBytes(const Node &node) {

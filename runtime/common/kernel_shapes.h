@@ -251,7 +251,9 @@ struct ConvolutionShape {
   std::int64_t batch = 1, inputChannels = 1, outputChannels = 1, groups = 1;
   std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
   std::int64_t strides[3] = {1, 1, 1}, dilations[3] = {1, 1, 1}, padsBefore[3] = {0, 0, 0}, padsAfter[3] = {0, 0, 0};
-  bool bias = false; ///< forward only
+  bool bias = false; ///< of the result's type; forward only
+  /// Element types of both operands and of the result. A target may support f32 only.
+  DType elements = DType::f32, result = DType::f32;
 };
 
 } // namespace fsdpc::rt

@@ -138,7 +138,8 @@ public:
   virtual OutsidePlan outsidePlan() const = 0;
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
-  /// How matmuls of bf16 operands multiply, the same on every rank; null where that is no choice of the platform.
+  /// How matmuls and convolutions multiply bf16 operands, the same on every rank; null where that is no choice of the
+  /// platform.
   virtual const char *bf16ProductsName() const { return nullptr; }
   /// Returns nullopt if the platform does not measure times or did not measure any step since the last call.
   virtual std::optional<CommunicationTimes> takeCommunicationTimes() = 0;

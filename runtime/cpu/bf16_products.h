@@ -1,5 +1,5 @@
-// Whether matmuls multiply bf16 operands as they are, with sums in f32. A property of the processors: ranks agree on
-// what all of them have, since bits of results depend on it.
+// Whether matmuls and convolutions multiply bf16 operands as they are, with sums in f32. A property of the processors:
+// ranks agree on what all of them have, since bits of results depend on it.
 #pragma once
 
 #include "runtime/cpu/cpu_context.h"

@@ -8,7 +8,7 @@ namespace fsdpc::rt {
 class Communicator; // runtime/cpu/communicator.h
 class Stream;       // runtime/cpu/stream.h
 
-/// How matmuls of bf16 operands multiply: as f32 copies, or as they are with these instructions.
+/// How matmuls and convolutions multiply bf16 operands: as f32 copies, or as they are with these instructions.
 enum class Bf16Products : std::uint8_t { none, avx512, amx };
 
 struct CpuContext : TargetContext {

@@ -1,7 +1,6 @@
 // Guarantees of kernels on the cpu target only: its own building blocks, its scratch, and results that are bitwise
 // identical for any number of threads.
 #include "runtime/common/failure.h"
-#include "runtime/cpu/bf16_products.h"
 #include "runtime/cpu/kernels/small_gemm.h"
 #include "tests/runtime/kernels_references.h"
 
@@ -120,70 +119,6 @@ TEST(KernelsMatmul, CopiedPanelsOfAWideOperandMatchLoops) {
         EXPECT_LT(distance(out, expected), 1e-5) << shape.n << transposeA << hasBias << accumulate;
         EXPECT_TRUE(scratch.borderIntact());
       }
-}
-
-template <class Half>
-std::vector<Half> rounded(const std::vector<float> &values) {
-  return {values.begin(), values.end()};
-}
-template <class Half>
-std::vector<float> inFloat(const std::vector<Half> &values) {
-  return {values.begin(), values.end()};
-}
-
-/// out = a b + bias in a 16-bit type against loops over the rounded operands. The sum is rounded once.
-template <class Half>
-void expectRoundedOnce(const Context &c, DType elements, MatmulShape shape, double unit) {
-  const std::int64_t batch = shape.batch;
-  const auto a = rounded<Half>(numbers((shape.oneA ? 1 : batch) * shape.m * shape.k, 1)),
-             b = rounded<Half>(numbers((shape.oneB ? 1 : batch) * shape.k * shape.n, 2)),
-             bias = rounded<Half>(numbers(shape.n, 3));
-  std::vector<double> expected = productOf(shape, inFloat(a), inFloat(b));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    expected[i] += static_cast<float>(bias[i % static_cast<std::size_t>(shape.n)]);
-  shape.elements = shape.result = elements;
-  shape.bias = true;
-  Matmul matmul;
-  matmul.create(c, shape, plenty);
-  const ScratchBuffer scratch(scratchBytesOf(matmul));
-  std::vector<Half> out(expected.size());
-  matmul(a.data(), b.data(), bias.data(), out.data(), scratch.workspace());
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    ASSERT_NEAR(static_cast<float>(out[i]), expected[i], std::abs(expected[i]) * unit + 1e-5) << i;
-  EXPECT_TRUE(scratch.borderIntact());
-}
-
-TEST(KernelsMatmul, SumsOf16BitOperandsAreRoundedOnce) {
-  // As this processor multiplies, which is what the program starts with, and by copies in f32, which every one can.
-  CpuContext products;
-  products.bf16Products = limitLibraryTo(ownBf16Products());
-  Context native = contextOf(2);
-  native.target = &products;
-  for (const MatmulShape &shape : {MatmulShape{.m = 17, .n = 33, .k = 129},
-                                   {.batch = 3, .m = 5, .n = 40, .k = 64, .transposeB = true},
-                                   {.batch = 3, .m = 5, .n = 40, .k = 7, .transposeA = true, .oneB = true},
-                                   {.m = 17, .n = 2560, .k = 33}}) {
-    expectRoundedOnce<Bfloat16>(native, DType::bf16, shape, 0x1p-8);
-    expectRoundedOnce<Bfloat16>(contextOf(2), DType::bf16, shape, 0x1p-8);
-    expectRoundedOnce<Float16>(native, DType::f16, shape, 0x1p-11);
-  }
-}
-
-TEST(KernelsMatmul, AResultInF32KeepsTheSumOf16BitOperands) {
-  CpuContext products;
-  products.bf16Products = limitLibraryTo(ownBf16Products());
-  Context native = contextOf();
-  native.target = &products;
-  const MatmulShape shape{.m = 17, .n = 33, .k = 129, .elements = DType::bf16};
-  const auto a = rounded<Bfloat16>(numbers(17 * 129, 1)), b = rounded<Bfloat16>(numbers(129 * 33, 2));
-  for (const Context &c : {native, contextOf()}) {
-    Matmul matmul;
-    matmul.create(c, shape, plenty);
-    const ScratchBuffer scratch(scratchBytesOf(matmul));
-    std::vector<float> out = unwritten(17 * 33);
-    matmul(a.data(), b.data(), out.data(), scratch.workspace());
-    EXPECT_LT(distance(out, productOf(shape, inFloat(a), inFloat(b))), 1e-5);
-  }
 }
 
 TEST(KernelsSmallGemm, TilesAndTailsMatchLoops) {

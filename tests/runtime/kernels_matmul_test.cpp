@@ -70,28 +70,6 @@ TEST(KernelsMatmul, AnEmptySumIsZero) {
 
 // ---- convolution
 
-/// Calls visit(x index, w index, y index) for every product of a 2-D convolution.
-template <class Visit>
-void forEachTap(const ConvolutionShape &s, const Visit &visit) {
-  const std::int64_t perGroupIn = s.inputChannels / s.groups, perGroupOut = s.outputChannels / s.groups;
-  for (std::int64_t n = 0; n < s.batch; ++n)
-    for (std::int64_t m = 0; m < s.outputChannels; ++m)
-      for (std::int64_t oy = 0; oy < s.output[0]; ++oy)
-        for (std::int64_t ox = 0; ox < s.output[1]; ++ox)
-          for (std::int64_t ch = 0; ch < perGroupIn; ++ch)
-            for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky)
-              for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx) {
-                const std::int64_t iy = oy * s.strides[0] + ky * s.dilations[0] - s.padsBefore[0];
-                const std::int64_t ix = ox * s.strides[1] + kx * s.dilations[1] - s.padsBefore[1];
-                if (iy < 0 || ix < 0 || iy >= s.input[0] || ix >= s.input[1])
-                  continue;
-                const std::int64_t channel = m / perGroupOut * perGroupIn + ch;
-                visit(((n * s.inputChannels + channel) * s.input[0] + iy) * s.input[1] + ix,
-                      ((m * perGroupIn + ch) * s.kernel[0] + ky) * s.kernel[1] + kx,
-                      ((n * s.outputChannels + m) * s.output[0] + oy) * s.output[1] + ox);
-              }
-}
-
 std::vector<float> convolve(Convolution::Pass pass, const ConvolutionShape &shape, const std::vector<float> &a,
                             const std::vector<float> &b, const float *bias, std::size_t outputs) {
   Convolution convolution;

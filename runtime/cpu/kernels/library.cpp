@@ -64,6 +64,15 @@ dnnl_primitive_desc_t describePrimitive(const_dnnl_op_desc_t operation, const_dn
   return description;
 }
 
+dnnl_primitive_desc_t tryDescribePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint) {
+  const dnnl_primitive_attr_t attributes = userScratch();
+  dnnl_primitive_desc_t description = nullptr;
+  if (dnnl_primitive_desc_create(&description, operation, attributes, libraryEngine(), hint) != dnnl_success)
+    description = nullptr;
+  checkLibrary(dnnl_primitive_attr_destroy(attributes), "attributes");
+  return description;
+}
+
 void failForScratch(const char *what, std::int64_t neededBytes, std::int64_t plannedBytes) {
   throw Failure(ExitCode::memory, std::string("oneDNN needs ") + std::to_string(neededBytes) +
                                       " bytes of scratch for " + what + " on this machine, " +

@@ -21,6 +21,8 @@ dnnl_engine_t libraryEngine();
 /// `accumulates`: the result is added to what is in memory.
 dnnl_primitive_desc_t describePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
                                         const char *what, bool accumulates = false);
+/// The same, but null where the library has no such primitive.
+dnnl_primitive_desc_t tryDescribePrimitive(const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint);
 std::int64_t scratchBytesOf(const_dnnl_primitive_desc_t description);
 /// Throws Failure{memory}: `what` needs more scratch than the plan has, even with one thread.
 [[noreturn]] void failForScratch(const char *what, std::int64_t neededBytes, std::int64_t plannedBytes);

@@ -2,7 +2,6 @@
 
 #include "runtime/common/parallel.h"
 #include "runtime/cpu/bf16_products.h"
-#include "runtime/cpu/kernels/copy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +10,6 @@
 
 namespace fsdpc::rt {
 
-using scratch_sizes::MatmulCopies;
 using scratch_sizes::panelBytes;
 using scratch_sizes::panelOfMatmul;
 using scratch_sizes::panelStride;
@@ -58,13 +56,15 @@ void Matmul::create(const Context &c, const MatmulShape &wanted, std::int64_t wo
   if (shape.elements == DType::bf16 && multipliesBf16(c))
     return describe(dnnl_bf16, shape.result == DType::bf16 ? dnnl_bf16 : dnnl_f32, c, workspaceBytes);
   warmUp(shape);
-  copiesOperands = shape.elements != DType::f32;
-  if (copiesOperands)
-    copies = MatmulCopies((shape.oneA ? 1 : shape.batch) * shape.m * shape.k,
-                          (shape.oneB ? 1 : shape.batch) * shape.k * shape.n, shape.bias ? shape.n : 0,
-                          shape.batch * shape.m * shape.n, shape.result != DType::f32);
+  if (shape.elements != DType::f32)
+    promotion = PromotedProduct({.a = (shape.oneA ? 1 : shape.batch) * shape.m * shape.k,
+                                 .b = (shape.oneB ? 1 : shape.batch) * shape.k * shape.n,
+                                 .bias = shape.bias ? shape.n : 0,
+                                 .out = shape.batch * shape.m * shape.n,
+                                 .elements = shape.elements,
+                                 .result = shape.result});
   panelColumns = panelOfMatmul(shape.batch, shape.m, shape.n, shape.k, shape.transposeB);
-  ownBytes = copies.end + panelBytes(panelColumns, shape.k);
+  ownBytes = promotion.bytes() + panelBytes(panelColumns, shape.k);
   if (ownBytes > workspaceBytes)
     failForScratch("a matmul", ownBytes, workspaceBytes);
   describe(dnnl_f32, dnnl_f32, c, workspaceBytes - ownBytes);
@@ -136,42 +136,24 @@ void Matmul::run(const void *a, const void *b, const void *bias, void *out, Work
   if (noted)
     noted->push_back({this, a, b, bias, out, workspace});
   if (primitive.exists())
-    return copiesOperands && shape.elements == DType::bf16 ? multiplyCopies<Bfloat16>(a, b, bias, out, workspace)
-           : copiesOperands                                ? multiplyCopies<Float16>(a, b, bias, out, workspace)
-                                                           : multiply(a, b, bias, out, workspace);
+    return promotion.run(threads, {a, b, bias, out}, workspace, [this](const ProductTensors &tensors, Workspace rest) {
+      panelColumns > 0 ? multiplyPanels(tensors, rest) : multiply(tensors, rest);
+    });
   if (!shape.accumulate)
     std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * elementBytes(shape.result));
 }
 
-template <class T>
-void Matmul::multiplyCopies(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
-  const auto copied = [&](const void *from, std::int64_t offsetBytes, std::int64_t elements) {
-    return promoted(threads, static_cast<const T *>(from), reinterpret_cast<float *>(workspace.data + offsetBytes),
-                    elements);
-  };
-  const float *const aCopy = copied(a, copies.a, (shape.oneA ? 1 : shape.batch) * shape.m * shape.k);
-  const float *const bCopy = copied(b, copies.b, (shape.oneB ? 1 : shape.batch) * shape.k * shape.n);
-  const Workspace rest = {workspace.data + copies.end, workspace.bytes - copies.end};
-  if (shape.result == DType::f32)
-    return multiply(aCopy, bCopy, bias, out, rest);
-  float *const result = reinterpret_cast<float *>(workspace.data + copies.out);
-  multiply(aCopy, bCopy, bias ? copied(bias, copies.bias, shape.n) : nullptr, result, rest);
-  narrow(threads, result, static_cast<T *>(out), shape.batch * shape.m * shape.n);
-}
-
-void Matmul::multiply(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
-  if (panelColumns > 0)
-    multiplyPanels(static_cast<const float *>(a), static_cast<const float *>(b), static_cast<const float *>(bias),
-                   static_cast<float *>(out), workspace);
-  else if (bias)
-    primitive.run({a, b, bias, out}, workspace);
+void Matmul::multiply(const ProductTensors &tensors, Workspace workspace) const {
+  if (tensors.bias)
+    primitive.run({tensors.a, tensors.b, tensors.bias, tensors.out}, workspace);
   else
-    primitive.run({a, b, out}, workspace);
+    primitive.run({tensors.a, tensors.b, tensors.out}, workspace);
 }
 
-void Matmul::multiplyPanels(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const {
+void Matmul::multiplyPanels(const ProductTensors &tensors, Workspace workspace) const {
   constexpr std::int64_t rowsOfATask = 64;
-  float *const panel = reinterpret_cast<float *>(workspace.data);
+  const auto *const b = static_cast<const float *>(tensors.b), *const bias = static_cast<const float *>(tensors.bias);
+  float *const panel = reinterpret_cast<float *>(workspace.data), *const out = static_cast<float *>(tensors.out);
   const std::int64_t used = panelBytes(panelColumns, shape.k);
   const Workspace rest = {workspace.data + used, workspace.bytes - used};
   for (std::int64_t first = 0; first < shape.n; first += panelColumns) {
@@ -180,10 +162,7 @@ void Matmul::multiplyPanels(const float *a, const float *b, const float *bias, f
         std::memcpy(panel + row * panelStride(panelColumns), b + row * shape.n + first,
                     static_cast<std::size_t>(panelColumns) * sizeof(float));
     });
-    if (bias)
-      primitive.run({a, panel, bias + first, out + first}, rest);
-    else
-      primitive.run({a, panel, out + first}, rest);
+    multiply({tensors.a, panel, bias ? bias + first : nullptr, out + first}, rest);
   }
 }
 

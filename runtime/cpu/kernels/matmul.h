@@ -6,7 +6,7 @@
 
 #include "runtime/common/kernel_shapes.h"
 #include "runtime/cpu/kernels/library.h"
-#include "runtime/cpu/kernels/scratch_sizes.h"
+#include "runtime/cpu/kernels/promoted_product.h"
 
 namespace fsdpc::rt {
 
@@ -27,17 +27,14 @@ public:
 private:
   friend class MatmulLog;
   void run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
-  void multiply(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
-  template <class T>
-  void multiplyCopies(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
-  void multiplyPanels(const float *a, const float *b, const float *bias, float *out, Workspace workspace) const;
+  void multiply(const ProductTensors &tensors, Workspace workspace) const;
+  void multiplyPanels(const ProductTensors &tensors, Workspace workspace) const;
   void describe(dnnl_data_type_t elements, dnnl_data_type_t result, const Context &c, std::int64_t workspaceBytes);
 
   MatmulShape shape;
   Context threads; ///< only their number
   Primitive primitive;
-  scratch_sizes::MatmulCopies copies;
-  bool copiesOperands = false;   ///< 16-bit operands are multiplied as f32 copies
+  PromotedProduct promotion;
   std::int64_t panelColumns = 0; ///< of b, copied at a time; 0: b is read where it is
   std::int64_t ownBytes = 0;     ///< scratch before that of the primitive
 };

@@ -65,14 +65,14 @@ constexpr std::int64_t panelBytes(std::int64_t columns, std::int64_t k) {
   return columns == 0 ? 0 : roundUp(k * panelStride(columns) * std::int64_t{sizeof(float)}, 64);
 }
 
-/// The f32 copies of a matmul's 16-bit operands and result, where the processor has no products in bf16: offsets in
-/// bytes. The scratch of the matmul of the copies follows. Without such operands it is empty.
-struct MatmulCopies {
+/// The f32 copies of 16-bit operands and results of a matmul or convolution, where the processor has no products of
+/// that type: offsets in bytes. The scratch for the copies' own product follows. Without such operands it is empty.
+struct ProductCopies {
   std::int64_t a = 0, b = 0, bias = 0, out = 0, end = 0;
 
-  constexpr MatmulCopies() = default;
-  constexpr MatmulCopies(std::int64_t aElements, std::int64_t bElements, std::int64_t biasElements,
-                         std::int64_t outElements, bool isResultHalf)
+  constexpr ProductCopies() = default;
+  constexpr ProductCopies(std::int64_t aElements, std::int64_t bElements, std::int64_t biasElements,
+                          std::int64_t outElements, bool isResultHalf)
       : b(bytes(aElements)), bias(b + bytes(bElements)), out(bias + (isResultHalf ? bytes(biasElements) : 0)),
         end(out + (isResultHalf ? bytes(outElements) : 0)) {}
 
