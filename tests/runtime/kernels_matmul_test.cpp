@@ -90,20 +90,13 @@ void checkConvolution(ConvolutionShape shape) {
       numbers(shape.outputChannels * shape.inputChannels / shape.groups * shape.kernel[0] * shape.kernel[1], 6);
   const auto dy = numbers(shape.batch * shape.outputChannels * shape.output[0] * shape.output[1], 7);
   const auto bias = numbers(shape.outputChannels, 8);
-  std::vector<double> y(dy.size()), dx(x.size()), dw(w.size());
-  forEachTap(shape, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
-    y[k] += double(x[i]) * w[j];
-    dx[i] += double(dy[k]) * w[j];
-    dw[j] += double(dy[k]) * x[i];
-  });
-  EXPECT_LT(distance(convolve(Convolution::Pass::forward, shape, x, w, nullptr, y.size()), y), 1e-5);
-  EXPECT_LT(distance(convolve(Convolution::Pass::gradInput, shape, dy, w, nullptr, dx.size()), dx), 1e-5);
-  EXPECT_LT(distance(convolve(Convolution::Pass::gradWeight, shape, x, dy, nullptr, dw.size()), dw), 1e-5);
-  const std::int64_t plane = shape.output[0] * shape.output[1];
-  for (std::size_t k = 0; k < y.size(); ++k)
-    y[k] += bias[static_cast<std::size_t>(static_cast<std::int64_t>(k) / plane % shape.outputChannels)];
+  const ConvolutionResults expected(shape, x, w, dy);
+  using Pass = Convolution::Pass;
+  EXPECT_LT(distance(convolve(Pass::forward, shape, x, w, nullptr, dy.size()), expected.y), 1e-5);
+  EXPECT_LT(distance(convolve(Pass::gradInput, shape, dy, w, nullptr, x.size()), expected.dx), 1e-5);
+  EXPECT_LT(distance(convolve(Pass::gradWeight, shape, x, dy, nullptr, w.size()), expected.dw), 1e-5);
   shape.bias = true;
-  EXPECT_LT(distance(convolve(Convolution::Pass::forward, shape, x, w, bias.data(), y.size()), y), 1e-5);
+  EXPECT_LT(distance(convolve(Pass::forward, shape, x, w, bias.data(), dy.size()), expected.biased(bias)), 1e-5);
 }
 
 TEST(KernelsConvolution, PlainMatchesLoops) {

@@ -202,6 +202,30 @@ void forEachTap(const ConvolutionShape &s, const Visit &visit) {
               }
 }
 
+/// A 2-D convolution and its derivatives for dy, in f64.
+struct ConvolutionResults {
+  std::vector<double> y, dx, dw;
+  std::int64_t plane, channels;
+
+  ConvolutionResults(const ConvolutionShape &shape, const std::vector<float> &x, const std::vector<float> &w,
+                     const std::vector<float> &dy)
+      : y(dy.size()), dx(x.size()), dw(w.size()), plane(shape.output[0] * shape.output[1]),
+        channels(shape.outputChannels) {
+    forEachTap(shape, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+      y[k] += double(x[i]) * w[j];
+      dx[i] += double(dy[k]) * w[j];
+      dw[j] += double(dy[k]) * x[i];
+    });
+  }
+  /// y with a bias per output channel
+  std::vector<double> biased(const std::vector<float> &bias) const {
+    std::vector<double> sums = y;
+    for (std::size_t k = 0; k < sums.size(); ++k)
+      sums[k] += bias[static_cast<std::size_t>(static_cast<std::int64_t>(k) / plane % channels)];
+    return sums;
+  }
+};
+
 /// Causal, with keys that a mask hides by the lowest float, as batches padded on the left have: some queries see no
 /// key.
 inline AttentionCase paddedAttentionCase(AttentionShape shape) {

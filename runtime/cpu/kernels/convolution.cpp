@@ -139,7 +139,7 @@ void Convolution::create(const Context &c, Pass pass, const ConvolutionShape &sh
   const std::int64_t outputs = elements(pass == Pass::forward     ? counts.y
                                         : pass == Pass::gradInput ? counts.x
                                                                   : counts.w);
-  outputBytes = outputs * static_cast<std::int64_t>(shape.result == DType::f32 ? sizeof(float) : sizeof(Bfloat16));
+  outputBytes = outputs * byteSize(shape.result);
   if (shape.elements == DType::bf16 && multipliesBf16(c) && createAs(c, pass, shape, native, workspaceBytes))
     return;
   if (shape.elements != DType::f32)

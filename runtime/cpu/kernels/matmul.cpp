@@ -130,8 +130,6 @@ double MatmulLog::replayMicroseconds() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-static std::size_t elementBytes(DType dtype) { return dtype == DType::f32 ? sizeof(float) : sizeof(Bfloat16); }
-
 void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
   if (noted)
     noted->push_back({this, a, b, bias, out, workspace});
@@ -140,7 +138,7 @@ void Matmul::run(const void *a, const void *b, const void *bias, void *out, Work
       panelColumns > 0 ? multiplyPanels(tensors, rest) : multiply(tensors, rest);
     });
   if (!shape.accumulate)
-    std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n) * elementBytes(shape.result));
+    std::memset(out, 0, static_cast<std::size_t>(shape.batch * shape.m * shape.n * byteSize(shape.result)));
 }
 
 void Matmul::multiply(const ProductTensors &tensors, Workspace workspace) const {

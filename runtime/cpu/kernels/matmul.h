@@ -1,7 +1,7 @@
 // Matmuls through oneDNN's matmul primitive.
 //
-// Operands in bf16 are multiplied as they are if all ranks' processors can (cpu_context.h), else as f32 copies, as f16
-// always is. Sums are in f32. The result is rounded once in either case.
+// Operands in bf16 are multiplied as they are if all ranks' processors can (bf16_products.h), else as f32 copies, as
+// f16 always is. Sums are in f32. The result is rounded once in either case.
 #pragma once
 
 #include "runtime/common/kernel_shapes.h"

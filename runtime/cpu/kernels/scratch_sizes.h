@@ -43,15 +43,15 @@ struct AttentionGradLayout {
 ///
 /// oneDNN reads an untransposed b in place, except where its rows are a power of two of bytes apart. Lines of many rows
 /// then compete for the same places in the caches, most of all if rows are a multiple of 2 KiB apart: a third of the
-/// speed at n = 3072 (tests/bench/RESULTS.md). The copy costs as much as multiplying some 16 rows.
+/// speed at n = 3072. Other wide operands gain where many rows share the copy (measured: tests/bench/RESULTS.md).
 constexpr std::int64_t panelOfMatmul(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                                      bool transposeB) {
-  constexpr std::int64_t fewest = 256, most = 768, step = 16;
-  if (batch != 1 || transposeB || n < 2 * most || m < step)
+  constexpr std::int64_t fewest = 256, most = 768, step = 16, fewestRows = 16, manyRows = 1024;
+  if (batch != 1 || transposeB || n < 2 * most || m < fewestRows)
     return 0;
   const bool isPowerOfTwo = (n & (n - 1)) == 0;
   const bool collides = n % 512 == 0 && !isPowerOfTwo && (n > 2048 || k > 2048);
-  if (!collides && m < 1024)
+  if (!collides && m < manyRows)
     return 0;
   for (std::int64_t columns = most; columns >= fewest; columns -= step)
     if (n % columns == 0)
