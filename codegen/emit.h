@@ -69,7 +69,8 @@ struct EmitInfo {
   /// For the functions of a training step: when compute reaches a node, and when the collective that a node starts
   /// runs.
   llvm::DenseMap<const Node *, PredictedTime> computeTimes, collectiveTimes;
-  int64_t threads = 0; ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
+  std::string cpuLevel; ///< cpu: as ProgramInfo::cpuLevel
+  int64_t threads = 0;  ///< compute threads of a rank unless the program's --threads says otherwise; 0: cores / ranks
   CudaGraph stepReplay = CudaGraph::automatic; ///< unless the program's --cuda_graph overrides it
   Streams streams = Streams::automatic;        ///< unless the program's --streams overrides it
   bool allowRoundedOperands = false;           ///< cuda: f32 matmuls may round their operands to tf32

@@ -16,6 +16,8 @@ public:
   virtual int64_t arenaGranuleBytes() const = 0;
   /// Scratch that the target's implementation of the node needs while it runs; 0 for most.
   virtual int64_t workspaceBytes(const Node &node) const = 0;
+  /// The most capable processors that workspaceBytes holds for, by the name that programs give them; "": all.
+  virtual std::string workspaceLevel() const { return ""; }
   /// True if this operand (or result) of a collective must be in the window space.
   virtual bool operandInWindow(const Node &collective, unsigned operand) const = 0;
   virtual bool resultInWindow(const Node &collective) const = 0;

@@ -306,6 +306,8 @@ std::string InfoWriter::programInfo() const {
       .text("streams", cppString(spelled(info.streams)))
       .text("stepReplay", cppString(spelled(info.stepReplay)))
       .real("peakStepMicroseconds", info.peakStepMicroseconds);
+  if (!info.cpuLevel.empty())
+    fields.text("cpuLevel", cppString(info.cpuLevel));
   if (info.allowRoundedOperands)
     fields.text("allowRoundedOperands", "true");
   if (info.tune)

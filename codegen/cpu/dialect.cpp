@@ -27,7 +27,8 @@ public:
   std::string declarations(const ProgramText &program) const override;
   std::vector<EmittedFile> moreFiles(const ProgramText &program) const override;
   llvm::StringRef addressComment() const override { return "`W + offset` in the window that the other ranks read."; }
-  llvm::StringRef variablePrefix() const override { return ""; }
+  /// Nothing runs before the processor is known to have the instructions.
+  llvm::StringRef variablePrefix() const override { return "constinit "; }
   std::string startText(const ProgramText &) const override { return "  setLibraryThreads(c.threads);\n"; }
 };
 

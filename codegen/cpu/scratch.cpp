@@ -274,6 +274,21 @@ std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads
   return std::max(copies.end + *single, nativeScratch(config));
 }
 
+std::string scratchLevel() {
+#if defined(__x86_64__)
+  constexpr std::pair<dnnl_cpu_isa_t, const char *> levels[] = {{dnnl_cpu_isa_avx512_core_amx, "amx_bf16"},
+                                                                {dnnl_cpu_isa_avx512_core_bf16, "avx512_bf16"},
+                                                                {dnnl_cpu_isa_avx512_core, "x86-64-v4"}};
+  const auto usable = dnnl_get_effective_cpu_isa();
+  for (const auto &[isa, name] : levels)
+    if ((usable & isa) == isa)
+      return name;
+  return "x86-64-v3";
+#else
+  return "";
+#endif
+}
+
 int64_t attentionScratchBytes(const Node &node) {
   const auto &attributes = node.get<AttentionAttributes>();
   bool isGrad = node.op() == Op::attentionGrad;

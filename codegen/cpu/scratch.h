@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/common/matmul_config.h"
+#include <string>
 
 namespace fsdpc {
 
@@ -9,6 +10,9 @@ namespace fsdpc {
 std::optional<int64_t> scratchBytes(const MatmulConfig &config, int threads);
 /// Includes space for tensors in oneDNN's own layouts.
 std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads);
+
+/// Target::workspaceLevel: what oneDNN may use here.
+std::string scratchLevel();
 
 /// For one thread. `node` is an attention or attention_grad.
 int64_t attentionScratchBytes(const Node &node);

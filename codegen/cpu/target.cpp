@@ -22,6 +22,7 @@ public:
   int64_t workspaceBytes(const Node &node) const override {
     return scratchWithCopies(cpuDialect(), node, kernelScratchBytes(node));
   }
+  std::string workspaceLevel() const override { return scratchLevel(); }
   bool operandInWindow(const Node &collective, unsigned operand) const override {
     return startsCollective(collective) && operand == 0;
   }

@@ -91,6 +91,7 @@ EmitInfo emitInfo(const Compilation &compilation, const OptionValues &values, co
   info.ranksPerHost = values.text("transport") == "mpi" ? 1 : 0;
   if (compilation.options.splitSamples) // threads split some sums, and their number would follow the number of ranks
     info.threads = values.integer("threads");
+  info.cpuLevel = compilation.target->workspaceLevel();
   info.streams = *choiceFrom<Streams>(values.text("streams"));
   info.allowRoundedOperands = values.flag("allow_tf32");
   info.tune = values.flag("tune");

@@ -4,6 +4,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include <cstdlib>
@@ -52,6 +53,90 @@ llvm::Expected<const Toolchain &> toolchainFor(const BuildOptions &options) {
                                  "the program, which builds where there is one");
 }
 
+/// The commands that make OUT/train. Each leaves its output in a log beside its result.
+class ProgramBuild {
+public:
+  ProgramBuild(const Toolchain &toolchain, std::string root) : toolchain(toolchain), root(std::move(root)) {}
+
+  llvm::Error requireCompilers() const {
+    for (llvm::StringRef name : {llvm::StringRef(launcher ? launcher : ""), llvm::StringRef(toolchain.compiler)})
+      if (!name.empty())
+        if (llvm::Error error = requireCompiler(name))
+          return error;
+    return llvm::Error::success();
+  }
+
+  /// One compiler process per object: they are few.
+  llvm::Error compile(llvm::ArrayRef<std::string> sources) {
+    std::vector<std::vector<std::string>> commands;
+    for (const std::string &source : sources)
+      commands.push_back(compileCommand(source, source + ".o", toolchain.flags));
+    if (!toolchain.v4Flags.empty()) {
+      commands.push_back(compileCommand("program.cpp", "program.v4.o", toolchain.v4Flags));
+      commands.back().push_back("-DprogramFunctions=programFunctionsV4");
+    }
+    std::vector<std::string> messages(commands.size());
+    std::vector<std::thread> workers;
+    for (size_t i = 0; i < commands.size(); ++i)
+      workers.emplace_back([&, i] {
+        if (llvm::Error error = run(commands[i], objects[i] + ".log"))
+          messages[i] = toString(std::move(error));
+      });
+    for (std::thread &worker : workers)
+      worker.join();
+    for (const std::string &message : messages)
+      if (!message.empty())
+        return llvm::createStringError(message);
+    return toolchain.v4Flags.empty() ? llvm::Error::success() : encloseV4();
+  }
+
+  llvm::Error link() const {
+    std::vector<std::string> command = {toolchain.compiler, "-o", root + "/train"};
+    llvm::append_range(command, objects);
+    llvm::append_range(command, toolchain.libraries);
+    llvm::append_range(command, toolchain.linkFlags);
+    return run(command, root + "/train.log");
+  }
+
+  void removeLeftovers() const {
+    for (const std::string &object : objects)
+      for (const std::string &leftover : {object, object + ".log"})
+        llvm::sys::fs::remove(leftover);
+    llvm::sys::fs::remove(root + "/train.log");
+  }
+
+private:
+  std::vector<std::string> compileCommand(const std::string &source, const std::string &object,
+                                          llvm::ArrayRef<std::string> flags) {
+    std::vector<std::string> command;
+    if (launcher)
+      command.push_back(launcher);
+    command.push_back(toolchain.compiler);
+    llvm::append_range(command, flags);
+    objects.push_back(root + "/" + object);
+    for (const std::string &argument :
+         {"-I" + root, std::string("-c"), root + "/" + source, std::string("-o"), objects.back()})
+      command.push_back(argument);
+    return command;
+  }
+
+  /// Joins the program for v4 and its kernels, and hides all but its table. Else the linker could take an inline
+  /// function of the standard library from either, and a lesser processor would meet instructions that it lacks.
+  llvm::Error encloseV4() {
+    const std::string object = objects.back(), joined = root + "/joined.o", log = object + ".log";
+    llvm::FileRemover removeJoined(joined);
+    if (llvm::Error error = run(
+            {toolchain.compiler, "-r", "-Wl,--force-group-allocation", "-o", joined, object, toolchain.v4Kernels}, log))
+      return error;
+    return run({toolchain.objcopy, "--keep-global-symbol=_ZN5fsdpc2rt18programFunctionsV4E", joined, object}, log);
+  }
+
+  const Toolchain &toolchain;
+  const std::string root;
+  const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER");
+  std::vector<std::string> objects;
+};
+
 } // namespace
 
 bool buildsCudaPrograms() {
@@ -68,49 +153,14 @@ llvm::Error buildProgram(const OutputFolder &folder, llvm::ArrayRef<std::string>
   llvm::Expected<const Toolchain &> toolchain = toolchainFor(options);
   if (!toolchain)
     return toolchain.takeError();
-  const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER");
-  for (llvm::StringRef name : {llvm::StringRef(launcher ? launcher : ""), llvm::StringRef(toolchain->compiler)})
-    if (!name.empty())
-      if (llvm::Error error = requireCompiler(name))
-        return error;
-  std::string root = folder.workingPath().str();
-  std::vector<std::string> objects;
-  std::vector<std::vector<std::string>> compiles;
-  for (const std::string &source : sources) {
-    std::vector<std::string> command;
-    if (launcher)
-      command.push_back(launcher);
-    command.push_back(toolchain->compiler);
-    llvm::append_range(command, toolchain->flags);
-    objects.push_back(root + "/" + source + ".o");
-    for (const std::string &argument :
-         {std::string("-I") + root, std::string("-c"), root + "/" + source, std::string("-o"), objects.back()})
-      command.push_back(argument);
-    compiles.push_back(std::move(command));
-  }
-  // One compiler process per source file: they are few.
-  std::vector<std::string> messages(compiles.size());
-  std::vector<std::thread> workers;
-  for (size_t i = 0; i < compiles.size(); ++i)
-    workers.emplace_back([&, i] {
-      if (llvm::Error error = run(compiles[i], objects[i] + ".log"))
-        messages[i] = toString(std::move(error));
-    });
-  for (std::thread &worker : workers)
-    worker.join();
-  for (const std::string &message : messages)
-    if (!message.empty())
-      return llvm::createStringError(message);
-  std::vector<std::string> link = {toolchain->compiler, "-o", root + "/train"};
-  llvm::append_range(link, objects);
-  llvm::append_range(link, toolchain->libraries);
-  llvm::append_range(link, toolchain->linkFlags);
-  if (llvm::Error error = run(link, root + "/train.log"))
+  ProgramBuild build(*toolchain, folder.workingPath().str());
+  if (llvm::Error error = build.requireCompilers())
     return error;
-  for (const std::string &object : objects)
-    for (const std::string &leftover : {object, object + ".log"})
-      llvm::sys::fs::remove(leftover);
-  llvm::sys::fs::remove(root + "/train.log");
+  if (llvm::Error error = build.compile(sources))
+    return error;
+  if (llvm::Error error = build.link())
+    return error;
+  build.removeLeftovers();
   return llvm::Error::success();
 }
 

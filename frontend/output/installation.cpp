@@ -48,8 +48,10 @@ public:
     result.checkpoint = text(*object, "checkpoint");
     for (const auto &[kind, entry] : *kinds)
       if (const llvm::json::Object *toolchain = entry.getAsObject())
-        result.toolchains[kind.str()] = {text(*toolchain, "compiler"), texts(*toolchain, "flags"),
-                                         texts(*toolchain, "libraries"), texts(*toolchain, "link_flags")};
+        result.toolchains[kind.str()] = {text(*toolchain, "compiler"),   texts(*toolchain, "flags"),
+                                         texts(*toolchain, "libraries"), texts(*toolchain, "link_flags"),
+                                         texts(*toolchain, "v4_flags"),  text(*toolchain, "v4_kernels"),
+                                         text(*toolchain, "objcopy")};
     return result;
   }
 

@@ -18,6 +18,9 @@ namespace fsdpc {
 struct Toolchain {
   std::string compiler;
   std::vector<std::string> flags, libraries, linkFlags;
+  /// For a program whose functions and kernels are there once more, for x86-64-v4; else empty.
+  std::vector<std::string> v4Flags;
+  std::string v4Kernels, objcopy;
 };
 
 struct Installation {

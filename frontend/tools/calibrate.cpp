@@ -19,12 +19,21 @@ llvm::Error mpirunFailed(const llvm::Twine &program, const llvm::Twine &why) {
   return llvm::createStringError("calibrate: mpirun " + program + ": " + why);
 }
 
+/// The calibration program with the kernels that programs use here.
+std::string calibrationFor(const Installation &own) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("x86-64-v4") && llvm::sys::fs::exists(own.calibration + "_v4"))
+    return own.calibration + "_v4";
+#endif
+  return own.calibration;
+}
+
 /// Runs the calibration program on `ranks` ranks and returns its samples.
 llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llvm::StringRef> transport) {
   llvm::Expected<const Installation &> own = installation();
   if (!own)
     return own.takeError();
-  const std::string &program = own->calibration;
+  const std::string program = calibrationFor(*own);
   if (program.empty())
     return llvm::createStringError("calibrate: this build of fsdpc has no calibration program");
   llvm::ErrorOr<std::string> launcher = llvm::sys::findProgramByName("mpirun");

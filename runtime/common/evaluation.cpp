@@ -49,7 +49,7 @@ Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int
       sampler(feeder.samples(), job.evaluationLayout(), /*shuffle=*/false, /*dropLast=*/false, 0),
       batchCount(std::min(sampler.batchesFrom(0), batchLimit.value_or(sampler.batchesFrom(0)))),
       rows(static_cast<std::size_t>(job.program.microBatchSize)) {
-  if (!job.program.functions.evalStep)
+  if (!job.functions.evalStep)
     throw Failure(ExitCode::usage, "this program has no evaluation step");
   const std::int64_t globalBatch = job.evaluationLayout().globalBatch();
   if (sampler.samplesInBatch((batchCount - 1) * globalBatch) < globalBatch && !feeder.hasSampleWeight())
@@ -79,7 +79,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
   EvaluationResult sum;
   sum.hasAccuracy = job.program.isClassification && correct && total;
   for (std::int64_t batch = 0; batch < batchCount; ++batch) {
-    runBatch(batch, job.program.functions.evalStep);
+    runBatch(batch, job.functions.evalStep);
     sum.lossSum += read(lossSum);
     sum.count += read(count);
     sum.correct += std::llround(read(correct));
@@ -122,7 +122,7 @@ Predictor::Predictor(const Job &job, BatchFeeder &feeder, const std::string &pat
 }
 
 void Predictor::run() {
-  const Functions &functions = job.program.functions;
+  const Functions &functions = job.functions;
   std::int64_t done = 0;
   for (std::int64_t batch = 0; batch < evaluator.batches(); ++batch) {
     evaluator.runBatch(batch, functions.predict ? functions.predict : functions.evalStep);

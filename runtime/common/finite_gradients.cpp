@@ -27,7 +27,7 @@ public:
 std::string firstNonFiniteGradient(const Job &job) {
   FiniteTap tap(job.program);
   job.context.tap = &tap;
-  const Functions &functions = job.program.functions;
+  const Functions &functions = job.functions;
   (job.program.stashesGradients ? functions.exportWeights : functions.tapGradients)(job.context);
   job.context.tap = nullptr;
   if (!tap.first)

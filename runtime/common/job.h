@@ -10,6 +10,7 @@ namespace fsdpc::rt {
 
 struct Job {
   const ProgramInfo &program;
+  const Functions &functions; ///< of the program, for this machine
   const Options &options;
   Platform &platform;
   Context &context;

@@ -138,9 +138,10 @@ public:
   virtual OutsidePlan outsidePlan() const = 0;
   /// "inline" or "threads", as resolved.
   virtual const char *streamModeName() const = 0;
-  /// How matmuls and convolutions multiply bf16 operands, the same on every rank; null where that is no choice of the
-  /// platform.
-  virtual const char *bf16ProductsName() const { return nullptr; }
+  /// What kernels use of the processor, the same on every rank; null where that is no choice of the platform.
+  virtual const char *cpuLevelName() const { return nullptr; }
+  /// The program's functions that run here. Requires: openArenas.
+  virtual const Functions &functionsOf(const ProgramInfo &program) const { return program.functions; }
   /// Returns nullopt if the platform does not measure times or did not measure any step since the last call.
   virtual std::optional<CommunicationTimes> takeCommunicationTimes() = 0;
   /// Called after the last step. Waits for collectives that the program has started and not waited for. Throws

@@ -299,6 +299,8 @@ struct ProgramInfo {
   bool allowRoundedOperands = false; ///< f32 matmuls and convolutions may round their operands to fewer bits
   bool tune = false;                 ///< matmuls use the algorithm that measured fastest
   const char *nonFinite = "error";   ///< "error", "skip" or "warn": the reaction to a non-finite loss or norm
+  /// The plan has scratch for what library kernels do on processors up to this level, by its name in the log; "": all.
+  const char *cpuLevel = "";
   /// Optimizers run inside microStep, so tapGradients reads only stashed gradients (Context::stash).
   bool stashesGradients = false;
   std::span<const ResultInfo> predictResults = {}; ///< of Functions::predict

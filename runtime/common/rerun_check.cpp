@@ -33,8 +33,8 @@ RerunCheck::RerunCheck(const Job &job) : job(job), tensors(heldState(job.program
 /// All ranks are between two steps.
 void RerunCheck::settle() const {
   job.platform.drainCollectives();
-  if (job.program.functions.discardAhead)
-    job.program.functions.discardAhead(job.context);
+  if (job.functions.discardAhead)
+    job.functions.discardAhead(job.context);
 }
 
 StepOutcome RerunCheck::run(std::int64_t step, const std::function<StepOutcome()> &compute) {

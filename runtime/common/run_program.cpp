@@ -75,8 +75,8 @@ void checkOutputs(const ProgramInfo &program, const Options &options) {
     requireOnnxWritable(program, options.saveOnnx);
 }
 
-void initialize(const ProgramInfo &program, const Options &options, Context &context, const Inputs &inputs,
-                Pulse &pulse, bool resumes) {
+void initialize(const ProgramInfo &program, const Functions &functions, const Options &options, Context &context,
+                const Inputs &inputs, Pulse &pulse, bool resumes) {
   resetState(program, context);
   if (options.loadModel.empty() && !resumes)
     drawInitialValues(program, context, static_cast<std::uint64_t>(options.seed.value_or(0)), [&] { pulse.beat(); });
@@ -88,8 +88,8 @@ void initialize(const ProgramInfo &program, const Options &options, Context &con
   setIntegerScalar(program, context, "step", 0);
   setIntegerScalar(program, context, "seed", options.seed.value_or(0));
   setIntegerScalar(program, context, "rank", context.rank);
-  if (program.functions.start)
-    program.functions.start(context);
+  if (functions.start)
+    functions.start(context);
 }
 
 std::string hostsText(int hosts) { return hosts > 1 ? " on " + std::to_string(hosts) + " hosts" : ""; }
@@ -101,8 +101,8 @@ void announce(const Job &job) {
   settings.add("model", program.modelName).add("plan_hash", program.planHash).add("world_size", program.worldSize);
   settings.add("micro_batch_size", program.microBatchSize).add("threads", job.context.threads);
   settings.add("streams", job.platform.streamModeName());
-  if (const char *products = job.platform.bf16ProductsName())
-    settings.add("bf16_products", products);
+  if (const char *level = job.platform.cpuLevelName())
+    settings.add("cpu_level", level);
   if (job.platform.hosts() > 1)
     settings.add("hosts", job.platform.hosts());
   if (program.settingsJson && program.settingsJson[0])
@@ -206,7 +206,7 @@ void save(const Job &job, const FinalWeights &files) {
       continue;
     job.pulse.enter(Phase::saving);
     job.context.tap = tap;
-    job.program.functions.exportWeights(job.context);
+    job.functions.exportWeights(job.context);
     job.context.tap = nullptr;
     agreed(job.platform, [&] { tap->finish(); });
   }
@@ -302,7 +302,8 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   Context &context = platform.openArenas(program, platformOptions(program, options, pulse));
   if (context.memory)
     requireHostStreams(options);
-  agreed(platform, [&] { initialize(program, options, context, inputs, pulse, resumes); });
+  const Functions &functions = platform.functionsOf(program);
+  agreed(platform, [&] { initialize(program, functions, options, context, inputs, pulse, resumes); });
   std::optional<ResumedRun> resumed;
   if (resumes) {
     resumed = resumeFrom(candidates, program, options, platform, context, pulse);
@@ -312,7 +313,7 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank(), resumes); });
-  const Job job{program, options, platform, context, *log, pulse};
+  const Job job{program, functions, options, platform, context, *log, pulse};
   const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
   if (options.memoryReport && context.rank == 0)
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);

@@ -250,7 +250,7 @@ void Trainer::feedMicroSteps(std::int64_t step) {
   const int microSteps = job.program.gradientAccumulationSteps;
   if (microSteps == 1)
     return;
-  for (int microStep = 0; job.program.functions.prologue && microStep < microSteps; ++microStep)
+  for (int microStep = 0; job.functions.prologue && microStep < microSteps; ++microStep)
     feed(step, microStep, BatchFeeder::Inputs::ofPrologue);
   for (int microStep = 0; microStep < microSteps; ++microStep)
     feed(step, microStep, BatchFeeder::Inputs::all);
@@ -270,9 +270,9 @@ void Trainer::callForMicroSteps(std::int64_t step, void (*function)(Context &), 
 }
 
 void Trainer::computeGradients(std::int64_t step) {
-  if (job.program.functions.prologue)
-    callForMicroSteps(step, job.program.functions.prologue, BatchFeeder::Inputs::ofPrologue);
-  callForMicroSteps(step, job.program.functions.microStep, BatchFeeder::Inputs::all);
+  if (job.functions.prologue)
+    callForMicroSteps(step, job.functions.prologue, BatchFeeder::Inputs::ofPrologue);
+  callForMicroSteps(step, job.functions.microStep, BatchFeeder::Inputs::all);
 }
 
 /// If the device is not the host, does not wait for it in the middle of a step: the update is enqueued first. A guarded
@@ -283,14 +283,14 @@ void Trainer::callFunctions(std::int64_t step) {
   const std::optional<double> loss = pending.isGuarded() ? std::nullopt : pending.knownLoss();
   if (loss && !std::isfinite(*loss)) {
     if (job.program.stashesGradients)
-      job.program.functions.update(job.context);
+      job.functions.update(job.context);
     failNonFinite(nonFiniteText("loss", *loss, step), firstNonFiniteGradient(job));
   }
   if (savesGradients(step))
     saveGradients();
   {
     const StepScope scope;
-    job.program.functions.update(job.context);
+    job.functions.update(job.context);
   }
   pending.fetchUpdate();
 }
@@ -343,7 +343,7 @@ void Trainer::saveGradients() {
   std::unique_ptr<FileTap> tap;
   agreed(job.platform, [&] { tap = gradientsTap(job.program, job.options.saveGradients, job.context.rank); });
   job.context.tap = tap.get();
-  job.program.functions.tapGradients(job.context);
+  job.functions.tapGradients(job.context);
   job.context.tap = nullptr;
   agreed(job.platform, [&] { tap->finish(); });
   job.pulse.enter(Phase::step);

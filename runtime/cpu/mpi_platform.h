@@ -6,12 +6,12 @@
 
 #include "runtime/common/platform.h"
 #include "runtime/cpu/arena.h"
-#include "runtime/cpu/bf16_products.h"
 #include "runtime/cpu/communicator.h"
 #include "runtime/cpu/cpu_context.h"
+#include "runtime/cpu/cpu_level.h"
 #include "runtime/cpu/cpu_share.h"
 #include "runtime/cpu/hosts_communicator.h"
-#include "runtime/cpu/kernels/matmul.h"
+#include "runtime/cpu/matmul_log.h"
 #include "runtime/cpu/mpi_window.h"
 #include "runtime/cpu/stream.h"
 
@@ -43,17 +43,18 @@ public:
   int hosts() const override { return hosts_; }
   OutsidePlan outsidePlan() const override;
   const char *streamModeName() const override;
-  const char *bf16ProductsName() const override { return nameOf(own_.bf16Products); }
+  const char *cpuLevelName() const override { return nameOf(own_.level); }
+  const Functions &functionsOf(const ProgramInfo &program) const override;
   std::optional<CommunicationTimes> takeCommunicationTimes() override;
   void drainCollectives() override;
-  void recordMatmuls(bool on) override { on ? MatmulLog::start() : MatmulLog::stop(); }
-  double replayMatmulsMicroseconds() override { return MatmulLog::replayMicroseconds(); }
+  void recordMatmuls(bool on) override { on ? matmulLog().start() : matmulLog().stop(); }
+  double replayMatmulsMicroseconds() override { return matmulLog().replayMicroseconds(); }
   [[noreturn]] void abort(int exitCode) override;
 
 private:
   void openHeartbeats();
   void arrive();
-  Bf16Products agreeOnBf16Products();
+  CpuLevel agreeOnCpuLevel(const char *planned);
   void findHosts(const ProgramInfo &program);
   void mapArenas(const ProgramInfo &program);
   HostMemory hostMemory() const;

@@ -20,6 +20,10 @@
 extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace fsdpc::rt {
+
+/// The program's functions, compiled with the kernels for x86-64-v4. Not defined in programs for one kind of processor.
+extern const Functions programFunctionsV4 __attribute__((weak));
+
 namespace {
 
 /// MPI counts are of type `int`.
@@ -133,7 +137,7 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   own_.communicator = communicator_.get();
   own_.commStream = commStream_.get();
   own_.reduceStream = reduceStream_.get();
-  own_.bf16Products = agreeOnBf16Products();
+  own_.level = agreeOnCpuLevel(program.cpuLevel);
   own_.copyStream = copyStream_.get();
   context_.target = &own_;
   if (omp_set_num_threads)
@@ -143,11 +147,15 @@ Context &MpiPlatform::openArenas(const ProgramInfo &program, const PlatformOptio
   return context_;
 }
 
-Bf16Products MpiPlatform::agreeOnBf16Products() {
-  const auto ofAll = [this](Bf16Products own) {
-    return static_cast<Bf16Products>(-maxOverRanks(-static_cast<std::int64_t>(own)));
+CpuLevel MpiPlatform::agreeOnCpuLevel(const char *planned) {
+  const auto ofAll = [this](CpuLevel own) {
+    return static_cast<CpuLevel>(-maxOverRanks(-static_cast<std::int64_t>(own)));
   };
-  return ofAll(limitLibraryTo(ofAll(ownBf16Products())));
+  return ofAll(limitLibraryTo(ofAll(ownCpuLevel(planned))));
+}
+
+const Functions &MpiPlatform::functionsOf(const ProgramInfo &program) const {
+  return own_.level >= CpuLevel::v4 && &programFunctionsV4 ? programFunctionsV4 : program.functions;
 }
 
 void MpiPlatform::findHosts(const ProgramInfo &program) {

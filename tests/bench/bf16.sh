@@ -30,8 +30,8 @@ for kind in ("fp32", "bf16"):
         lines = [json.loads(line) for line in open(f"{work}/{kind}.{number}.jsonl")]
         steps = [line["step_ms"] for line in lines if "step_ms" in line][3:]
         medians.setdefault(kind, []).append(statistics.median(steps))
-products = next(line["settings"]["bf16_products"] for line in lines if "settings" in line)
+level = next(line["settings"]["cpu_level"] for line in lines if "settings" in line)
 for kind, values in medians.items():
     print(kind, " ".join(f"{value:.0f}" for value in values), "ms per step")
-print(f"bf16 ({products}) is {min(medians['fp32']) / min(medians['bf16']):.2f} times as fast")
+print(f"bf16 ({level}) is {min(medians['fp32']) / min(medians['bf16']):.2f} times as fast")
 END

@@ -1,6 +1,6 @@
 // Products of 16-bit operands on the cpu target, as this processor multiplies and by copies in f32: the sum is rounded
 // once, and a result in f32 keeps it.
-#include "runtime/cpu/bf16_products.h"
+#include "runtime/cpu/cpu_level.h"
 #include "tests/runtime/kernels_references.h"
 
 namespace fsdpc::rt {
@@ -10,13 +10,13 @@ constexpr std::int64_t plenty = 16 << 20;
 
 /// A program starts with what all its processors have.
 Context nativeContext() {
-  static CpuContext products = [] {
+  static CpuContext processor = [] {
     CpuContext own;
-    own.bf16Products = limitLibraryTo(ownBf16Products());
+    own.level = limitLibraryTo(ownCpuLevel(""));
     return own;
   }();
   Context c = contextOf(2);
-  c.target = &products;
+  c.target = &processor;
   return c;
 }
 

@@ -1,7 +1,7 @@
 #include "runtime/cpu/kernels/convolution.h"
 
 #include "runtime/common/parallel.h"
-#include "runtime/cpu/bf16_products.h"
+#include "runtime/cpu/cpu_level.h"
 
 #include <algorithm>
 #include <cstring>

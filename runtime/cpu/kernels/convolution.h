@@ -1,7 +1,7 @@
 // Convolutions through oneDNN. Operands and results have plain layouts (N C spatial, M C kernel). Internally oneDNN
 // chooses layouts, and rearranged tensors are stored in the node's scratch.
 //
-// Operands in bf16 are convolved as they are if all ranks' processors can (bf16_products.h) and oneDNN has more than a
+// Operands in bf16 are convolved as they are if all ranks' processors can (cpu_level.h) and oneDNN has more than a
 // reference for the shape, else as f32 copies, as f16 always is. Sums are in f32.
 #pragma once
 

@@ -54,7 +54,7 @@ public:
 private:
   static constexpr int maxArguments = 5;
   dnnl_primitive_t primitive = nullptr;
-  mutable dnnl_exec_arg_t arguments[maxArguments];
+  mutable dnnl_exec_arg_t arguments[maxArguments] = {};
   int argumentCount = 0;
   int givenCount = 0;
   std::int64_t neededBytes = 0;

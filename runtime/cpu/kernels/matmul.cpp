@@ -1,10 +1,10 @@
 #include "runtime/cpu/kernels/matmul.h"
 
 #include "runtime/common/parallel.h"
-#include "runtime/cpu/bf16_products.h"
+#include "runtime/cpu/cpu_level.h"
+#include "runtime/cpu/matmul_log.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -97,42 +97,13 @@ void Matmul::describe(dnnl_data_type_t elements, dnnl_data_type_t result, const 
                    workspaceBytes, "a matmul with a bias");
 }
 
-namespace {
-
-struct RecordedMatmul {
-  const Matmul *product;
-  const void *a, *b, *bias;
-  void *out;
-  Workspace workspace;
-};
-
-// Null unless a benchmark records matmuls. A normal run pays one test per matmul.
-std::vector<RecordedMatmul> *noted = nullptr;
-
-std::vector<RecordedMatmul> &recordedMatmuls() {
-  static std::vector<RecordedMatmul> products;
-  return products;
-}
-
-} // namespace
-
-void MatmulLog::start() {
-  recordedMatmuls().clear();
-  noted = &recordedMatmuls();
-}
-
-void MatmulLog::stop() { noted = nullptr; }
-
-double MatmulLog::replayMicroseconds() {
-  const auto begin = std::chrono::steady_clock::now();
-  for (const RecordedMatmul &call : recordedMatmuls())
-    call.product->run(call.a, call.b, call.bias, call.out, call.workspace);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void Matmul::run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const {
-  if (noted)
-    noted->push_back({this, a, b, bias, out, workspace});
+  matmulLog().note(
+      {this,
+       [](const RecordedMatmul &call) {
+         static_cast<const Matmul *>(call.product)->run(call.a, call.b, call.bias, call.out, call.workspace);
+       },
+       a, b, bias, out, workspace});
   if (primitive.exists())
     return promotion.run(threads, {a, b, bias, out}, workspace, [this](const ProductTensors &tensors, Workspace rest) {
       panelColumns > 0 ? multiplyPanels(tensors, rest) : multiply(tensors, rest);

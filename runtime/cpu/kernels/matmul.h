@@ -1,6 +1,6 @@
 // Matmuls through oneDNN's matmul primitive.
 //
-// Operands in bf16 are multiplied as they are if all ranks' processors can (bf16_products.h), else as f32 copies, as
+// Operands in bf16 are multiplied as they are if all ranks' processors can (cpu_level.h), else as f32 copies, as
 // f16 always is. Sums are in f32. The result is rounded once in either case.
 #pragma once
 
@@ -25,7 +25,6 @@ public:
   std::int64_t scratchBytes() const { return ownBytes + primitive.scratchBytes(); }
 
 private:
-  friend class MatmulLog;
   void run(const void *a, const void *b, const void *bias, void *out, Workspace workspace) const;
   void multiply(const ProductTensors &tensors, Workspace workspace) const;
   void multiplyPanels(const ProductTensors &tensors, Workspace workspace) const;
@@ -37,17 +36,6 @@ private:
   PromotedProduct promotion;
   std::int64_t panelColumns = 0; ///< of b, copied at a time; 0: b is read where it is
   std::int64_t ownBytes = 0;     ///< scratch before that of the primitive
-};
-
-/// Records the matmuls of one step, to time them alone with the same primitives on the same memory (`--time_matmuls`).
-/// A replay overwrites only memory that is dead after a step: matmuls never write state.
-class MatmulLog {
-public:
-  /// Records matmuls from now on, until `stop`.
-  static void start();
-  static void stop();
-  /// Runs the recorded matmuls again, back to back.
-  static double replayMicroseconds();
 };
 
 } // namespace fsdpc::rt
