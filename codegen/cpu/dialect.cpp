@@ -37,6 +37,8 @@ bool CpuDialect::takesHalves(const Node &node) const {
     return replacesElements(node);
   switch (node.op()) {
   case Op::matmul: // these make the f32 copies themselves where the processor needs them
+  case Op::attention:
+  case Op::attentionGrad:
   case Op::convolution:
   case Op::convolutionGradInput:
   case Op::convolutionGradWeight: return true;

@@ -294,6 +294,10 @@ int64_t attentionScratchBytes(const Node &node) {
   bool isGrad = node.op() == Op::attentionGrad;
   const Type &k = node.operand(isGrad ? 2 : 1)->type(), &v = node.operand(isGrad ? 3 : 2)->type();
   const int64_t keys = k.dim(attributes.sequenceFirst ? 1 : 2), width = k.dim(3), valueWidth = v.dim(3);
+  if (isHalf(k.dtype())) {
+    const int64_t queries = node.operand(isGrad ? 1 : 0)->type().dim(attributes.sequenceFirst ? 1 : 2);
+    return rt::scratch_sizes::attentionHalvesBytes({queries, keys, width, valueWidth}, isGrad);
+  }
   const int64_t floats = isGrad ? rt::scratch_sizes::AttentionGradLayout(keys, width, valueWidth).size
                                 : rt::scratch_sizes::AttentionLayout(keys, width, valueWidth).size;
   return floats * int64_t{sizeof(float)};

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <dnnl.h>
 #include <iterator>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace fsdpc::rt {
@@ -20,13 +21,19 @@ constexpr const char *names[] = {"x86-64-v3", "x86-64-v4", "avx512_bf16", "amx_b
 constexpr dnnl_cpu_isa_t libraryNames[] = {dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16,
                                            dnnl_cpu_isa_avx512_core_amx};
 
+/// The kernel gives a process the registers of AMX tiles on request.
+bool mayUseTiles() {
+  constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") &&
+         syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+}
+
 CpuLevel ofProcessor() {
   if (!__builtin_cpu_supports("x86-64-v4"))
     return CpuLevel::base;
   if (!__builtin_cpu_supports("avx512bf16"))
     return CpuLevel::v4;
-  return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") ? CpuLevel::amxBf16
-                                                                                  : CpuLevel::avx512Bf16;
+  return mayUseTiles() ? CpuLevel::amxBf16 : CpuLevel::avx512Bf16;
 }
 
 dnnl_cpu_isa_t libraryName(CpuLevel level) { return libraryNames[static_cast<int>(level)]; }

@@ -22,4 +22,7 @@ const char *nameOf(CpuLevel level);
 /// For kernels: matmuls and convolutions multiply bf16 operands as they are.
 inline bool multipliesBf16(const Context &c) { return c.target && cpuOf(c).level >= CpuLevel::avx512Bf16; }
 
+/// The same for attention.
+inline bool multipliesOnTiles(const Context &c) { return c.target && cpuOf(c).level == CpuLevel::amxBf16; }
+
 } // namespace fsdpc::rt

@@ -32,11 +32,7 @@ llvm::Error writeFile(const llvm::Twine &path, llvm::StringRef text) {
 }
 
 llvm::Expected<std::unique_ptr<Module>> plannedModule(llvm::StringRef out) {
-  const std::string path = (out + "/stages/planned.fsir").str();
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  return parse((*buffer)->getMemBufferRef());
+  return parseFile((out + "/stages/planned.fsir").str());
 }
 
 /// The limits for the results of one op in one type.
@@ -163,14 +159,16 @@ int spoilAll(std::vector<Recording> &recordings, KernelFacts facts) {
   return passed || !spoiled ? 1 : 0;
 }
 
-llvm::Expected<int> checkOutcome(llvm::StringRef out, llvm::StringRef target, llvm::StringRef record, bool spoils) {
+/// `level`: what a program of the cpu target used of the processor.
+llvm::Expected<int> checkOutcome(llvm::StringRef out, llvm::StringRef target, llvm::StringRef record,
+                                 llvm::StringRef level, bool spoils) {
   llvm::Expected<std::unique_ptr<Module>> module = plannedModule(out);
   if (!module)
     return module.takeError();
   llvm::Expected<std::vector<Recording>> recordings = readRecordings(instrument(**module, target).nodes, record);
   if (!recordings)
     return recordings.takeError();
-  const KernelFacts facts{.roundsProbabilities = target == "cuda"};
+  const KernelFacts facts{.roundsProbabilities = target == "cuda" || level == "amx_bf16"};
   return spoils ? spoilAll(*recordings, facts) : judgeAll(*recordings, facts);
 }
 
@@ -186,9 +184,9 @@ int main(int count, char **arguments) {
     orExit(rounding::writeInstrumented(arguments[2], arguments[3]));
     return 0;
   }
-  if ((command == "checkOutcome" || command == "spoil") && count == 5)
-    return orExit(rounding::checkOutcome(arguments[2], arguments[3], arguments[4], command == "spoil"));
-  llvm::errs()
-      << "usage: fsdpc_rounding instrument OUT TARGET | checkOutcome OUT TARGET RECORD | spoil OUT TARGET RECORD\n";
+  if ((command == "checkOutcome" || command == "spoil") && count == 6)
+    return orExit(rounding::checkOutcome(arguments[2], arguments[3], arguments[4], arguments[5], command == "spoil"));
+  llvm::errs() << "usage: fsdpc_rounding instrument OUT TARGET | checkOutcome OUT TARGET RECORD CPU_LEVEL | spoil OUT "
+                  "TARGET RECORD CPU_LEVEL\n";
   return 2;
 }

@@ -87,17 +87,17 @@ class Case:
 
 
 def link(case, out):
-    """Builds the program from fsdpc's source, with the recorder in it, against the test build of the runtime."""
+    """Builds the program from fsdpc's source, with the recorder in it, against the kernels that programs use here."""
     if case.target == "cuda":
         flags = ["-O2", "-DFSDPC_RANKS_ARE_THREADS", f"-I{ROOT / 'tests/emulated/include'}", "-x", "c++"]
-        library = "tests/libfsdpc_runtime_cuda_emulated.a"
+        libraries = ["tests/libfsdpc_runtime_cuda_emulated.a"]
         links = ["-lboost_context", "-lpthread"]
     else:
         flags = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fopenmp"]
-        library, links = "libfsdpc_runtime_cpu.a", ["-fopenmp", "-lmpi_cxx", "-lmpi", "-ldnnl", "-lpthread"]
+        libraries, links = ["libfsdpc_kernels_v4.a", "libfsdpc_runtime_cpu.a"], ["-fopenmp", "-lmpi_cxx", "-lmpi", "-ldnnl", "-lpthread"]
     sources = [*out.glob("*.cu"), *out.glob("*.cpp")]
     return run("g++", "-std=c++20", "-ffp-contract=off", f"-I{out}", f"-I{ROOT}", *flags, *sources, "-x", "none",
-               case.build / library, *links, "-o", out / "train")[0]
+               *(case.build / library for library in libraries if (case.build / library).exists()), *links, "-o", out / "train")[0]
 
 
 def check_rounding(case, work):
@@ -106,13 +106,14 @@ def check_rounding(case, work):
     if not ready:
         return False
     graph = ["--cuda_graph", "off"] if case.target == "cuda" else []
-    ran, _ = run(out / "train", *graph, *case.data(), "--steps", ROUNDING_STEPS, "--progress", "none", "--eval_every", ROUNDING_STEPS,
+    ran, _ = run(out / "train", *graph, "--log", work / "log.jsonl", *case.data(), "--steps", ROUNDING_STEPS, "--progress", "none", "--eval_every", ROUNDING_STEPS,
                  FSDPC_REGIONS=str(out / "regions.txt"), FSDPC_RECORD=str(work / "record"))
     if not ran:
         return False
+    settings = next(line["settings"] for line in map(json.loads, open(work / "log.jsonl")) if "settings" in line)
     statuses = []
     for question in ("checkOutcome", "spoil"):
-        judged = subprocess.run([tool, question, out, case.target, work / "record"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        judged = subprocess.run([tool, question, out, case.target, work / "record", settings.get("cpu_level", "")], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(judged.stdout.rstrip())
         statuses.append(judged.returncode)
     return not any(statuses)

@@ -1,72 +1,19 @@
 // Attention of the cuda target, in addition to the kernel tests of both targets
 // (tests/runtime/kernels_matmul_test.cpp): 16-bit floats on tensor cores, every tile width, heads of keys that
 // several heads of queries share.
-#include "tests/runtime/kernels_references.h"
+#include "tests/runtime/attention_results.h"
 
 namespace fsdpc::rt {
 namespace {
 
 template <class T>
-std::vector<T> as(const std::vector<float> &values) {
-  std::vector<T> of;
-  for (const float value : values)
-    of.push_back(T(value));
-  return of;
-}
-template <class T>
-std::vector<float> floatsOf(const std::vector<T> &values) {
-  std::vector<float> floats;
-  for (const T value : values)
-    floats.push_back(static_cast<float>(value));
-  return floats;
-}
-
-/// With values that T represents exactly.
-template <class T>
-AttentionCase roundedTo(AttentionCase test) {
-  for (auto *operand : {&test.q, &test.k, &test.v, &test.dO})
-    *operand = floatsOf(as<T>(*operand));
-  return test;
-}
-template <class T>
-AttentionCase caseOf(const AttentionShape &shape, std::int64_t maskElements = 0) {
-  return roundedTo<T>(attentionCase(shape, maskElements));
-}
-
-struct AttentionResults {
-  std::vector<float> o, lse, dq, dk, dv;
-  bool operator==(const AttentionResults &) const = default;
-};
-
-template <class T>
 AttentionResults resultsOf(const AttentionCase &test, const Context &c = contextOf()) {
-  const AttentionShape &s = test.shape;
-  const float *const mask = test.mask.empty() ? nullptr : test.mask.data();
-  const ScratchBuffer scratch(attentionScratchBytes(s)), gradScratch(attentionGradScratchBytes(s));
-  const std::vector<T> q = as<T>(test.q), k = as<T>(test.k), v = as<T>(test.v), dO = as<T>(test.dO);
-  const T unset(NAN);
-  std::vector<T> o(dO.size(), unset), dq(q.size(), unset), dk(k.size(), unset), dv(v.size(), unset);
-  std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * s.queries), NAN);
-  attention(c, s, q.data(), k.data(), v.data(), mask, o.data(), lse.data(), scratch.workspace());
-  attentionGrad(c, s, dO.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), mask, dq.data(), dk.data(),
-                dv.data(), gradScratch.workspace());
-  EXPECT_TRUE(gradScratch.borderIntact());
-  return {floatsOf(o), lse, floatsOf(dq), floatsOf(dk), floatsOf(dv)};
+  return resultsOf<T>(test, c, {attentionScratchBytes(test.shape), attentionGradScratchBytes(test.shape)});
 }
 
-/// Float: a score of a head of width 256 is a sum of 256 products. 16-bit floats: probabilities, gradients and results
-/// are also rounded, each by up to 2^-8 of its size, in Float16 2^-11.
 template <class T>
 void check(const AttentionCase &test) {
-  constexpr bool rounds = isHalf<T>;
-  constexpr double unit = std::is_same_v<T, Float16> ? 1.0 / 8 : 1;
-  const AttentionReference expected(test);
-  const AttentionResults results = resultsOf<T>(test);
-  EXPECT_LT(distance(results.o, expected.o), rounds ? 4e-3 * unit : 5e-6);
-  EXPECT_LT(distance(results.dq, expected.dq), rounds ? 6e-3 * unit : 5e-6);
-  EXPECT_LT(distance(results.dk, expected.dk), rounds ? 6e-3 * unit : 5e-6);
-  EXPECT_LT(distance(results.dv, expected.dv), rounds ? 4e-3 * unit : 5e-6);
-  EXPECT_LT(lseError(results.lse, expected.lse), 1e-5);
+  check<T>(test, resultsOf<T>(test));
 }
 
 TEST(CudaAttention, EveryWidthOfTilesMatchesLoops) {

@@ -1,24 +1,12 @@
 // Products of 16-bit operands on the cpu target, as this processor multiplies and by copies in f32: the sum is rounded
 // once, and a result in f32 keeps it.
-#include "runtime/cpu/cpu_level.h"
 #include "tests/runtime/kernels_references.h"
+#include "tests/runtime/native_context.h"
 
 namespace fsdpc::rt {
 namespace {
 
 constexpr std::int64_t plenty = 16 << 20;
-
-/// A program starts with what all its processors have.
-Context nativeContext() {
-  static CpuContext processor = [] {
-    CpuContext own;
-    own.level = limitLibraryTo(ownCpuLevel(""));
-    return own;
-  }();
-  Context c = contextOf(2);
-  c.target = &processor;
-  return c;
-}
 
 template <class Half>
 std::vector<Half> rounded(const std::vector<float> &values) {

@@ -10,24 +10,31 @@
 // If k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
 // such a group, in the order of its heads.
 //
+// Sums are in f32. Operands of 16 bits are multiplied as f32 copies of one head, except bf16 where all ranks'
+// processors have AMX: p and ds are rounded to bf16 then, as operands of products (attention_tiles.h).
+//
 // Heads are independent (for the derivative: heads of k) and distributed over threads. The order of sums within a head
 // does not depend on the number of threads.
 #pragma once
 
 #include "runtime/common/address.h"
+#include "runtime/common/float16.h"
 #include "runtime/common/kernel_shapes.h"
 
 namespace fsdpc::rt {
 
 /// Scratch of one thread in bytes. Both kernels use as many threads as the workspace has space for, at least one.
+template <class T = float>
 std::int64_t attentionScratchBytes(const AttentionShape &shape);
+template <class T = float>
 std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
 
-/// `mask` may be null. lse [B, H, Sq].
-void attention(const Context &c, const AttentionShape &shape, const float *q, const float *k, const float *v,
-               const float *mask, float *o, float *lse, Workspace workspace);
-void attentionGrad(const Context &c, const AttentionShape &shape, const float *dO, const float *q, const float *k,
-                   const float *v, const float *o, const float *lse, const float *mask, float *dq, float *dk, float *dv,
-                   Workspace workspace);
+/// `mask` may be null. lse [B, H, Sq]. T: float, Bfloat16 or Float16.
+template <class T>
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
+               T *o, float *lse, Workspace workspace);
+template <class T>
+void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
+                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace);
 
 } // namespace fsdpc::rt

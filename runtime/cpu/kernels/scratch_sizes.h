@@ -38,6 +38,68 @@ struct AttentionGradLayout {
         size(slopes + queryBlock * paddedColumns(keys)) {}
 };
 
+/// Sizes of attention over 16-bit operands.
+struct AttentionSizes {
+  std::int64_t queries, keys, queryWidth, valueWidth;
+};
+
+/// The f32 copies of one head of 16-bit operands and results, after the layouts above: offsets in floats. A derivative
+/// has a copy of k, v and their gradients for all heads of q that read them.
+struct AttentionCopies {
+  std::int64_t q, k, v, o, dO, dq, dk, dv, size;
+  constexpr AttentionCopies(const AttentionSizes &s, bool isGrad)
+      : q(isGrad ? AttentionGradLayout(s.keys, s.queryWidth, s.valueWidth).size
+                 : AttentionLayout(s.keys, s.queryWidth, s.valueWidth).size),
+        k(q + roundUp(s.queries * s.queryWidth, lineFloats)), v(k + roundUp(s.keys * s.queryWidth, lineFloats)),
+        o(v + roundUp(s.keys * s.valueWidth, lineFloats)), dO(o + roundUp(s.queries * s.valueWidth, lineFloats)),
+        dq(dO + (isGrad ? roundUp(s.queries * s.valueWidth, lineFloats) : 0)),
+        dk(dq + (isGrad ? roundUp(s.queries * s.queryWidth, lineFloats) : 0)),
+        dv(dk + (isGrad ? roundUp(s.keys * s.queryWidth, lineFloats) : 0)),
+        size(dv + (isGrad ? roundUp(s.keys * s.valueWidth, lineFloats) : 0)) {}
+};
+
+/// Attention over bf16 operands on AMX tiles: offsets in bytes. Operands of tiles are complete blocks of queries and
+/// panels of keys, with zeros beyond the last one.
+inline constexpr std::int64_t tileQueryBlock = 64; ///< whole pairs of tiles, and of steps of a sum
+struct AttentionTileLayout {
+  std::int64_t keys, values, queries, scores, probabilities, outputs, size;
+  constexpr explicit AttentionTileLayout(const AttentionSizes &s)
+      : keys(0), values(keys + 2 * s.queryWidth * paddedColumns(s.keys)),
+        queries(values + 2 * s.valueWidth * paddedColumns(s.keys)), scores(queries + 2 * tileQueryBlock * s.queryWidth),
+        probabilities(scores + 4 * tileQueryBlock * paddedColumns(s.keys)),
+        outputs(probabilities + 2 * tileQueryBlock * paddedColumns(s.keys)),
+        size(outputs + 4 * tileQueryBlock * s.valueWidth) {}
+};
+struct AttentionGradTileLayout {
+  std::int64_t keys, keyRows, values, queries, turnedQueries, outputs, turnedOutputs, scores, slopes, probabilities,
+      differences, pairs, dq, dk, dv, size;
+  constexpr explicit AttentionGradTileLayout(const AttentionSizes &s)
+      : keys(0), keyRows(keys + 2 * s.queryWidth * paddedColumns(s.keys)),
+        values(keyRows + 2 * s.queryWidth * paddedColumns(s.keys)),
+        queries(values + 2 * s.valueWidth * paddedColumns(s.keys)),
+        turnedQueries(queries + 2 * tileQueryBlock * s.queryWidth),
+        outputs(turnedQueries + 2 * tileQueryBlock * s.queryWidth),
+        turnedOutputs(outputs + 2 * tileQueryBlock * s.valueWidth),
+        scores(turnedOutputs + 2 * tileQueryBlock * s.valueWidth),
+        slopes(scores + 4 * tileQueryBlock * paddedColumns(s.keys)),
+        probabilities(slopes + 4 * tileQueryBlock * paddedColumns(s.keys)),
+        differences(probabilities + 2 * tileQueryBlock * paddedColumns(s.keys)),
+        pairs(differences + 2 * tileQueryBlock * paddedColumns(s.keys)),
+        dq(pairs + 2 * tileQueryBlock * paddedColumns(s.keys)), dk(dq + 4 * tileQueryBlock * s.queryWidth),
+        dv(dk + 4 * s.queryWidth * paddedColumns(s.keys)), size(dv + 4 * s.valueWidth * paddedColumns(s.keys)) {}
+};
+/// Whether rows of the operands are whole steps of a sum on tiles.
+constexpr bool fitsTiles(const AttentionSizes &s) { return s.queryWidth % 32 == 0 && s.valueWidth % 32 == 0; }
+
+/// Scratch in bytes of one thread, for operands of 16 bits on any processor.
+constexpr std::int64_t attentionHalvesBytes(const AttentionSizes &s, bool isGrad) {
+  const std::int64_t copies = AttentionCopies(s, isGrad).size * std::int64_t{sizeof(float)};
+  if (!fitsTiles(s))
+    return copies;
+  const std::int64_t tiles = isGrad ? AttentionGradTileLayout(s).size : AttentionTileLayout(s).size;
+  return tiles > copies ? tiles : copies;
+}
+
 /// The number of columns of b that a matmul in f32 copies at a time, so that their rows are close to each other; 0: it
 /// reads b where it is.
 ///

@@ -1,0 +1,168 @@
+#include "runtime/cpu/kernels/attention_scores.h"
+
+#include "runtime/cpu/kernels/long_sum.h"
+#include "runtime/cpu/kernels/vector_math.h"
+
+namespace fsdpc::rt {
+
+namespace {
+
+/// The keys visible to any of `rows` queries from `query` on, if the mask hides none.
+KeyRange visibleKeys(const AttentionShape &shape, std::int64_t query, std::int64_t rows) {
+  KeyRange keys{0, shape.keys};
+  if (shape.window > 0) {
+    keys.begin = std::max<std::int64_t>(query - shape.window + 1, 0);
+    keys.end = std::min(keys.end, query + rows - 1 + shape.window);
+  }
+  if (shape.causal)
+    keys.end = std::min(keys.end, query + rows);
+  return {std::min(keys.begin, shape.keys), std::max(keys.end, std::min(keys.begin, shape.keys))};
+}
+
+/// row = softcap * tanh(row * scale / softcap); returns through `slopes`, if not null, its products with the
+/// derivative.
+void capScores(const AttentionShape &shape, std::int64_t count, float *row, float *slopes) {
+  const float cap = shape.softcap, factor = shape.scale / shape.softcap;
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j)
+    row[j] = scalar::tanh(row[j] * factor);
+  if (slopes) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      slopes[j] *= 1 - row[j] * row[j];
+  }
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j)
+    row[j] *= cap;
+}
+
+/// s * scale + mask of some keys of a row, from their first one on. A cap has scaled already.
+void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
+                 float *row) {
+  const float scale = shape.softcap > 0 ? 1 : shape.scale;
+  const std::int64_t count = keys.count();
+  if (mask) {
+    const std::int64_t step = shape.maskStrides[3];
+    const float *m = mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
+                     query * shape.maskStrides[2] + keys.begin * step;
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      row[j] = row[j] * scale + m[j * step];
+  } else {
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      row[j] *= scale;
+  }
+}
+
+/// Adds `hidden` to the scores of keys that are not visible, which were finished without a mask if it does not apply.
+void hideKeys(const AttentionShape &shape, KeyRange hidden, std::int64_t firstKey, float *row) {
+  for (std::int64_t j = hidden.begin; j < hidden.end; ++j) // an infinite score plus -infinity would be NaN
+    row[j - firstKey] = shape.hidesFinitely() ? row[j - firstKey] + shape.hidden : shape.hidden;
+}
+
+/// s * scale + mask of one row, + hidden where the key is not visible. row[0] is the score of key keys.begin. `slopes`
+/// are multiplied with the derivative of the cap, if there is one.
+void finishScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
+                  float *row, float *slopes = nullptr) {
+  if (shape.softcap > 0)
+    capScores(shape, keys.count(), row, slopes);
+  const KeyRange visible = visibleKeys(shape, query, 1);
+  const KeyRange before{keys.begin, std::clamp(visible.begin, keys.begin, keys.end)};
+  const KeyRange after{std::clamp(visible.end, before.end, keys.end), keys.end};
+  const float *const maskOfHidden = shape.masksHidden ? mask : nullptr;
+  const auto scaled = [&](KeyRange part, const float *m) {
+    scaleScores(shape, m, head, query, part, row + part.begin - keys.begin);
+  };
+  scaled(before, maskOfHidden);
+  scaled({before.end, after.begin}, mask);
+  scaled(after, maskOfHidden);
+  hideKeys(shape, before, keys.begin, row);
+  hideKeys(shape, after, keys.begin, row);
+}
+
+/// Both rows are proportional to the exponentials in p. Scales them so that the exponentials sum to 1.
+void divideBySum(float *p, float *ds, std::int64_t count) {
+  const float sum = static_cast<float>(sumOf(count, [p](std::int64_t j) { return p[j]; }));
+  for (std::int64_t j = 0; j < count; ++j) {
+    p[j] /= sum;
+    ds[j] /= sum;
+  }
+}
+
+} // namespace
+
+KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll) {
+  if (seesAll)
+    return {0, shape.keys};
+  const KeyRange keys = visibleKeys(shape, query, rows);
+  return {keys.begin / panelColumns * panelColumns, keys.end};
+}
+
+float maximumOf(const float *row, std::int64_t count) {
+  float largest = -scalar::infinity;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < count; ++j)
+    largest = row[j] > largest ? row[j] : largest;
+  return largest;
+}
+
+float exponentials(float *row, std::int64_t count, float shift) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j)
+    row[j] = scalar::exp(row[j] - shift);
+  return static_cast<float>(sumOf(count, [row](std::int64_t j) { return row[j]; }));
+}
+
+bool finishBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                 std::int64_t rows, KeyRange seen, float *scores) {
+  bool isBlind = false;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float *const row = scores + i * paddedColumns(shape.keys);
+    finishScores(shape, mask, head, begin + i, seen, row);
+    isBlind = isBlind || (shape.hidesFinitely() && shape.seesNone(maximumOf(row, seen.count())));
+  }
+  return isBlind;
+}
+
+void softmaxOfBlock(const AttentionShape &shape, std::int64_t rows, KeyRange seen, float *scores, float *lse,
+                    float *factors) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float *const row = scores + i * paddedColumns(shape.keys);
+    const float largest = maximumOf(row, seen.count());
+    const float sum = exponentials(row, seen.count(), finite(largest));
+    lse[i] = largest + std::log(sum);
+    factors[i] = sum == 0 ? 0 : 1 / sum;
+  }
+}
+
+KeyRange keysOfGradBlock(const AttentionShape &shape, std::int64_t begin, std::int64_t rows, const float *lse) {
+  return keysOfBlock(shape, begin, rows, std::any_of(lse, lse + rows, [&](float one) { return shape.seesNone(one); }));
+}
+
+void softmaxGradients(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                      std::int64_t rows, KeyRange seen, const float *lse, const float *deltas, float *scores,
+                      float *slopes) {
+  const std::int64_t stride = paddedColumns(shape.keys);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float *const p = scores + i * stride;
+    float *const ds = slopes + i * stride;
+    const float shift = finite(lse[i]), scale = shape.scale;
+    float delta = deltas[i];
+    if (shape.softcap > 0) { // its derivative applies to the difference
+      for (std::int64_t j = 0; j < seen.count(); ++j)
+        ds[j] -= delta;
+      delta = 0;
+    }
+    finishScores(shape, mask, head, begin + i, seen, p, ds);
+#pragma omp simd
+    for (std::int64_t j = 0; j < seen.count(); ++j) {
+      p[j] = scalar::exp(p[j] - shift);
+      ds[j] = p[j] * (ds[j] - delta) * scale;
+    }
+    if (std::abs(shift) > largestExactLse)
+      divideBySum(p, ds, seen.count());
+  }
+}
+
+} // namespace fsdpc::rt
