@@ -4,8 +4,10 @@
 #include "onnx/defs/schema.h"
 #include "onnx/inliner/inliner.h"
 #include "onnx/shape_inference/implementation.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include <set>
+#include <stdexcept>
 
 namespace fsdpc {
 
@@ -14,19 +16,36 @@ namespace {
 // Ops in a body may have bodies themselves, nested at most this deep.
 constexpr int maxRounds = 4;
 
-onnx::inliner::FunctionIdVector expandable(const OnnxModel &model) {
+const onnx::OpSchema *schemaOf(const OnnxModel &model, const onnx::NodeProto &node) {
+  return onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(model.opset("")), "");
+}
+
+/// The ops to expand.
+std::set<std::string> expandable(const OnnxModel &model) {
   std::set<std::string> ops;
   int64_t opset = model.opset("");
   for (const onnx::NodeProto &node : model.graph().node())
     if (domainOf(node).empty() && !findTranslation("", node.op_type(), opset) && hasFunctionBody(model, node))
       ops.insert(node.op_type());
-  onnx::inliner::FunctionIdVector ids;
-  for (const std::string &op : ops)
-    ids.emplace_back("", op);
-  return ids;
+  return ops;
 }
 
-/// The inliner looks up types only among the values, where files need not list initializers.
+/// The domain of functions that are the body of one node each.
+constexpr const char *bodyDomain = "fsdpc.body";
+
+/// What the inliner replaces: ops whose bodies are always the same, and the bodies of single nodes.
+class ExpandedOps : public onnx::inliner::FunctionIdSet {
+public:
+  explicit ExpandedOps(const std::set<std::string> &ops) : ops(ops) {}
+  bool Contains(const std::string &domain, const std::string &name) const override {
+    return domain == bodyDomain || (domain.empty() && ops.count(name) > 0);
+  }
+
+private:
+  const std::set<std::string> &ops;
+};
+
+/// The types of all values are looked up among the listed ones, and files need not list initializers.
 void listInitializerTypes(onnx::GraphProto &graph) {
   llvm::StringSet<> listed;
   for (const auto *values : {&graph.value_info(), &graph.input()})
@@ -45,13 +64,50 @@ void listInitializerTypes(onnx::GraphProto &graph) {
   }
 }
 
-void expandRound(OnnxModel &model, onnx::inliner::FunctionIdVector ids) {
-  // Some bodies depend on the types of their inputs.
+using TypesByName = llvm::StringMap<const onnx::TypeProto *>;
+
+TypesByName typesOf(const onnx::GraphProto &graph) {
+  TypesByName types;
+  for (const auto *values : {&graph.value_info(), &graph.input(), &graph.output()})
+    for (const onnx::ValueInfoProto &value : *values)
+      types.try_emplace(value.name(), &value.type());
+  return types;
+}
+
+/// Calls a function of this node alone, if its body depends on the types of its inputs. The inliner would infer the
+/// shapes of the whole graph for every such node.
+void callOwnBody(OnnxModel &model, onnx::NodeProto &node, const TypesByName &types) {
+  const onnx::OpSchema *schema = schemaOf(model, node);
+  if (schema->HasFunction() || !schema->HasContextDependentFunction())
+    return;
+  std::vector<onnx::TypeProto> inputTypes;
+  for (const std::string &input : node.input()) {
+    const onnx::TypeProto *type = types.lookup(input);
+    if (!type && !input.empty())
+      throw std::runtime_error("the type of " + input + " is unknown");
+    inputTypes.push_back(type ? *type : onnx::TypeProto());
+  }
+  onnx::FunctionProto body;
+  const onnx::FunctionBodyBuildContextImpl context(node, inputTypes);
+  if (!schema->BuildContextDependentFunction(context, body, static_cast<int>(model.opset(""))))
+    return;
+  body.set_domain(bodyDomain);
+  body.set_name(node.op_type() + "_" + std::to_string(model.proto.functions_size()));
+  *body.mutable_opset_import() = model.proto.opset_import();
+  node.set_domain(body.domain());
+  node.set_op_type(body.name());
+  *model.proto.add_functions() = std::move(body);
+}
+
+void expandRound(OnnxModel &model, const std::set<std::string> &ops) {
   onnx::ShapeInferenceOptions options{/*check_type=*/false, /*error_mode=*/0, /*data_propagation=*/true};
   onnx::shape_inference::InferShapes(model.proto, onnx::OpSchemaRegistry::Instance(), options);
   listInitializerTypes(model.graph());
-  auto selected = onnx::inliner::FunctionIdSet::Create(std::move(ids));
-  onnx::inliner::InlineSelectedFunctions(model.proto, *selected, nullptr);
+  const TypesByName types = typesOf(model.graph());
+  for (onnx::NodeProto &node : *model.graph().mutable_node())
+    if (domainOf(node).empty() && ops.count(node.op_type()) > 0)
+      callOwnBody(model, node, types);
+  onnx::inliner::InlineSelectedFunctions(model.proto, ExpandedOps(ops), nullptr);
 }
 
 /// After the expansion a Gather reads them, like embeddings.
@@ -70,8 +126,7 @@ void noteAngleTables(OnnxModel &model) {
 bool hasFunctionBody(const OnnxModel &model, const onnx::NodeProto &node) {
   if (!domainOf(node).empty())
     return false;
-  int opset = static_cast<int>(model.opset(""));
-  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset, "");
+  const onnx::OpSchema *schema = schemaOf(model, node);
   return schema && (schema->HasFunction() || schema->HasContextDependentFunction());
 }
 
@@ -79,12 +134,12 @@ llvm::Error expandFunctions(OnnxModel &model) {
   noteAngleTables(model);
   int previous = -1;
   for (int round = 0; round < maxRounds && model.graph().node_size() != previous; ++round) {
-    onnx::inliner::FunctionIdVector ids = expandable(model);
-    if (ids.empty())
+    const std::set<std::string> ops = expandable(model);
+    if (ops.empty())
       break;
     previous = model.graph().node_size();
     try {
-      expandRound(model, std::move(ids));
+      expandRound(model, ops);
     } catch (const std::exception &fault) {
       return llvm::createStringError(model.path + ": cannot expand the ops that ONNX defines by others: " +
                                      llvm::StringRef(fault.what()).split('\n').first);
