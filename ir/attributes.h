@@ -39,6 +39,7 @@ public:
   llvm::ArrayRef<uint8_t> bytes() const {
     return storage ? llvm::ArrayRef<uint8_t>(*storage) : llvm::ArrayRef<uint8_t>();
   }
+  llvm::StringRef asText() const { return {reinterpret_cast<const char *>(bytes().data()), bytes().size()}; }
   friend bool operator==(const Dense &a, const Dense &b);
 
 private:

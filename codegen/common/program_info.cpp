@@ -306,14 +306,14 @@ std::string InfoWriter::programInfo() const {
       .text("streams", cppString(spelled(info.streams)))
       .text("stepReplay", cppString(spelled(info.stepReplay)))
       .real("peakStepMicroseconds", info.peakStepMicroseconds);
-  if (!info.cpuLevel.empty())
-    fields.text("cpuLevel", cppString(info.cpuLevel));
   if (info.allowRoundedOperands)
     fields.text("allowRoundedOperands", "true");
   if (info.tune)
     fields.text("tune", "true");
   if (info.nonFinite != NonFinite::error)
     fields.text("nonFinite", cppString(spelled(info.nonFinite)));
+  if (!info.cpuLevel.empty())
+    fields.text("cpuLevel", cppString(info.cpuLevel));
   if (stashesGradients(module))
     fields.text("stashesGradients", "true");
   if (module.function(FunctionKind::predict))
@@ -354,11 +354,13 @@ std::string InfoWriter::write() {
 
 std::string programInfoText(const ProgramText &program) { return InfoWriter(program).write(); }
 
-std::string constantsText(const ProgramText &program, llvm::StringRef storage) {
+std::string constantsText(const ProgramText &program, llvm::StringRef storage, size_t maxBytes) {
   std::string out;
   llvm::raw_string_ostream stream(out);
   for (size_t i = 0; i < program.constants().size(); ++i) {
     llvm::ArrayRef<uint8_t> bytes = program.constants()[i].bytes();
+    if (bytes.size() > maxBytes)
+      continue;
     stream << "alignas(64) " << storage << " std::uint64_t constant" << i << "[" << (bytes.size() + 7) / 8 << "] = {";
     for (size_t word = 0; word * 8 < bytes.size(); ++word) {
       uint64_t value = 0;

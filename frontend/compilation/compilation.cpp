@@ -24,12 +24,7 @@ void resolveStates(Module &module, const PipelineOptions &options) {
 
 } // namespace
 
-llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + llvm::Twine(buffer.getError().message()));
-  return parse((*buffer)->getMemBufferRef());
-}
+llvm::Expected<std::unique_ptr<Module>> readStage(llvm::StringRef path) { return parseFile(path); }
 
 llvm::Error readInput(llvm::StringRef input, const OptionValues &values, bool weightsMayBeAbsent, Compilation &result) {
   if (input.ends_with(".fsir")) {

@@ -4,6 +4,7 @@
 #include "frontend/compilation/machine.h"
 #include "frontend/onnx/import.h"
 #include "frontend/options/resolve.h"
+#include "ir/text/constant_store.h"
 #include <map>
 
 namespace fsdpc {
@@ -12,6 +13,7 @@ struct Compilation {
   std::unique_ptr<Module> module;
   ImportedModel imported;                 ///< model is null when a stage was read
   std::map<Stage, std::string> stageText; ///< of every stage passed through, and the last
+  ConstantStore constants;                ///< that these texts name
   Machine machine;
   std::unique_ptr<Target> target;
   PipelineOptions options;

@@ -182,6 +182,10 @@ llvm::Error writeStages(const Compilation &compilation, OutputFolder &folder) {
   for (const auto &[stage, text] : compilation.stageText)
     if (llvm::Error error = folder.write("stages/" + nameOf(stage).str() + ".fsir", text))
       return error;
+  for (const auto &entry : compilation.constants.constants())
+    if (llvm::Error error =
+            folder.write(("stages/" + ConstantStore::folderName + "/" + entry.first()).str(), entry.second.asText()))
+      return error;
   return llvm::Error::success();
 }
 

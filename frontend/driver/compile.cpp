@@ -22,7 +22,8 @@ llvm::Error checkPlan(const Compilation &compilation) {
   auto train = compilation.stageText.find(Stage::train);
   if (train == compilation.stageText.end())
     return llvm::Error::success();
-  llvm::Expected<std::unique_ptr<Module>> module = parse(llvm::MemoryBufferRef(train->second, "train.fsir"));
+  llvm::Expected<std::unique_ptr<Module>> module =
+      parse(llvm::MemoryBufferRef(train->second, "train.fsir"), &compilation.constants);
   if (!module)
     return module.takeError();
   return checkAgainstTrain(**module, *compilation.module);
@@ -103,7 +104,9 @@ llvm::Expected<Compilation> compileModule(llvm::StringRef input, OptionValues &v
   runner->reproducerPath = "fsdpc-reproducer.fsir";
   CrashReproducer crash(runner->reproducerPath);
   runner->beforePass = [&](llvm::StringRef pass, const Module &before) { crash.remember(pass, before); };
-  auto observer = [&](Stage stage, const Module &module) { result.stageText[stage] = toText(module); };
+  auto observer = [&](Stage stage, const Module &module) {
+    result.stageText[stage] = toText(module, &result.constants);
+  };
   llvm::Error ended = runPasses(*result.module, context, *runner, result.times, observer);
   crash.forget();
   if (ended)

@@ -196,7 +196,7 @@ llvm::Error compile(OptionValues &values) {
   if (llvm::Error error = checkMemoryBudget(*compilation, values, *input))
     return error;
   if (textOnly)
-    return writeText(values.text("output"), toText(*compilation->module));
+    return writeText(values.text("output"), *compilation->module);
   return writeBundle(*compilation, values, *input);
 }
 

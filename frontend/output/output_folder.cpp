@@ -3,6 +3,7 @@
 #include "frontend/options/option_schema.h"
 #include "frontend/output/interrupted_folder.h"
 #include "frontend/output/owned_files.h"
+#include "ir/text/text.h"
 #include "ir/write_file.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
@@ -246,6 +247,10 @@ llvm::Error writeText(llvm::StringRef path, llvm::StringRef text) {
     return llvm::Error::success();
   }
   return writeFile(path, text);
+}
+
+llvm::Error writeText(llvm::StringRef path, const Module &module) {
+  return path.empty() || path == "-" ? writeText(path, toText(module)) : writeModule(module, path);
 }
 
 } // namespace fsdpc

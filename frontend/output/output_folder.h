@@ -23,6 +23,8 @@
 
 namespace fsdpc {
 
+class Module;
+
 /// The data file that OUT/model.onnx names. The program writes it, not the compiler.
 constexpr llvm::StringLiteral modelDataName = "model.onnx.data";
 
@@ -52,5 +54,7 @@ private:
 
 /// Writes one file outside of output folders. "-" or nothing is stdout.
 llvm::Error writeText(llvm::StringRef path, llvm::StringRef text);
+/// The same for the text of a module. Beside a file are its large constants.
+llvm::Error writeText(llvm::StringRef path, const Module &module);
 
 } // namespace fsdpc

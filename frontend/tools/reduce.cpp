@@ -169,7 +169,7 @@ llvm::Error reduceFile(llvm::StringRef input, llvm::ArrayRef<std::string> check,
   if (!reduction)
     return reduction.takeError();
   llvm::errs() << "reduced after " << reduction->checks << " checks\n";
-  return writeText(output, toText(*reduction->module));
+  return writeText(output, *reduction->module);
 }
 
 } // namespace fsdpc

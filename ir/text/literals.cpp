@@ -120,7 +120,7 @@ std::optional<Dense> denseFromTexts(DType dtype, llvm::ArrayRef<llvm::StringRef>
   return isFloat(dtype) ? Dense::fromDoubles(dtype, values) : Dense(dtype, std::move(bytes));
 }
 
-std::string denseText(const Dense &dense) {
+std::string denseText(const Dense &dense, ConstantStore *constants) {
   if (dense.isSplat())
     return elementText(dense, 0);
   if (dense.storedElements() <= maxListedElements) {
@@ -133,6 +133,8 @@ std::string denseText(const Dense &dense) {
     if (read && read->bytes() == dense.bytes())
       return "[" + llvm::join(texts, ", ") + "]";
   }
+  if (constants && dense.bytes().size() > ConstantStore::maxBytesInText)
+    return "stored \"" + constants->add(dense) + "\"";
   return "hex \"" + llvm::toHex(dense.bytes(), true) + "\"";
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/attributes.h"
+#include "ir/text/constant_store.h"
 
 namespace fsdpc::text {
 
@@ -17,7 +18,8 @@ std::string scalarText(DType dtype, double value);
 
 /// nullopt if a text is not a number of the dtype or is out of its range.
 std::optional<Dense> denseFromTexts(DType dtype, llvm::ArrayRef<llvm::StringRef> texts, bool splat);
-/// The text inside value(...), without the dtype: 0.5 (every element), [1, 2], hex "00ff" beyond 16 elements.
-std::string denseText(const Dense &dense);
+/// The text inside value(...), without the dtype: 0.5 (every element), [1, 2], hex "00ff" beyond 16 elements, stored
+/// "name" if the bytes go to a store.
+std::string denseText(const Dense &dense, ConstantStore *constants);
 
 } // namespace fsdpc::text

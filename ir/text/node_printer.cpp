@@ -116,8 +116,9 @@ bool hidesResult(const Node &node) {
 /// name(...) of one field; bools are bare words.
 class FieldWriter {
 public:
-  FieldWriter(const Node &node, const Field &field, const std::optional<Type> &implied, llvm::raw_ostream &out)
-      : node(node), field(field), implied(implied), out(out) {}
+  FieldWriter(const Node &node, const Field &field, const std::optional<Type> &implied, ConstantStore *constants,
+              llvm::raw_ostream &out)
+      : node(node), field(field), implied(implied), constants(constants), out(out) {}
   void operator()(const int64_t *value) { named(llvm::itostr(*value)); }
   void operator()(const double *value) { named(doubleText(*value)); }
   void operator()(const bool *value) { out << ' ' << (*value ? "" : "no_") << field.name; }
@@ -130,7 +131,7 @@ public:
   void operator()(const std::vector<std::string> *value) { named(list(*value, quoted)); }
   void operator()(const Dense *value) {
     bool saysDType = !implied || implied->dtype() != value->dtype();
-    named((saysDType ? nameOf(value->dtype()).str() + " " : "") + denseText(*value));
+    named((saysDType ? nameOf(value->dtype()).str() + " " : "") + denseText(*value, constants));
   }
   void operator()(const Expression *value) {
     llvm::SmallVector<DType, 8> operands;
@@ -144,6 +145,7 @@ private:
   const Node &node;
   const Field &field;
   const std::optional<Type> &implied;
+  ConstantStore *const constants;
   llvm::raw_ostream &out;
 };
 
@@ -216,7 +218,7 @@ void NodePrinter::writeAttributes(const Node &node, const ValueNames &names, llv
     bool leftOut =
         implied && isImplied(node.op(), fields[i]) ? agrees(fields[i], *implied) : equalFields(fields[i], standard[i]);
     if (!leftOut && !isPositional(fields[i]))
-      std::visit(FieldWriter(node, fields[i], implied, out), fields[i].value);
+      std::visit(FieldWriter(node, fields[i], implied, constants, out), fields[i].value);
   }
 }
 

@@ -14,7 +14,8 @@ struct NodeColumns {
 
 class NodePrinter {
 public:
-  explicit NodePrinter(const Module &module) : module(module) {}
+  explicit NodePrinter(const Module &module, ConstantStore *constants = nullptr)
+      : module(module), constants(constants) {}
   NodeColumns columns(const Node &node, const ValueNames &names);
   /// @name of a unit. For an index outside the table, a name that no unit has.
   std::string unitName(int32_t unit) const;
@@ -28,6 +29,7 @@ private:
   void writeAttributes(const Node &node, const ValueNames &names, llvm::raw_ostream &out);
 
   const Module &module;
+  ConstantStore *const constants;
   llvm::DenseMap<const void *, Defaults> defaults; ///< by the attribute struct's typeId
 };
 

@@ -1,5 +1,7 @@
 // A module as text: header, tables, states, functions. The parameter table is at the end, so that the code comes first.
+#include "ir/text/constant_store.h"
 #include "ir/text/node_printer.h"
+#include "ir/write_file.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -16,7 +18,8 @@ constexpr size_t maxPerLine = 2;
 
 class ModulePrinter {
 public:
-  ModulePrinter(const Module &module, llvm::raw_ostream &out) : module(module), out(out), nodes(module) {}
+  ModulePrinter(const Module &module, llvm::raw_ostream &out, ConstantStore *constants)
+      : module(module), out(out), nodes(module, constants) {}
   void run();
 
 private:
@@ -267,13 +270,22 @@ void ModulePrinter::run() {
 } // namespace
 } // namespace text
 
-void print(const Module &module, llvm::raw_ostream &out) { text::ModulePrinter(module, out).run(); }
+void print(const Module &module, llvm::raw_ostream &out, ConstantStore *constants) {
+  text::ModulePrinter(module, out, constants).run();
+}
 
-std::string toText(const Module &module) {
+std::string toText(const Module &module, ConstantStore *constants) {
   std::string text;
   llvm::raw_string_ostream out(text);
-  print(module, out);
+  print(module, out, constants);
   return text;
+}
+
+llvm::Error writeModule(const Module &module, llvm::StringRef path) {
+  ConstantStore constants;
+  if (llvm::Error error = writeFile(path, toText(module, &constants)))
+    return error;
+  return constants.write(ConstantStore::beside(path));
 }
 
 } // namespace fsdpc

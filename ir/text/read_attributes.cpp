@@ -216,11 +216,27 @@ bool Reader::readElements(NodeText &node, Dense &target) {
     advance();
     return true;
   }
+  if (acceptWord("stored"))
+    return readStored(elements);
   auto readOne = [&] { return readNumberText(elements.texts.emplace_back()); };
   elements.splat = !accept('[');
   if (elements.splat)
     return readOne();
   return accept(']') || (commaSeparated(readOne) && expect(']'));
+}
+
+bool Reader::readStored(NodeText::Elements &elements) {
+  std::string name;
+  const Token at = token;
+  if (!readString(name))
+    return false;
+  if (!constants)
+    return fail(at, "constants are in files beside the text, which this text has none of");
+  llvm::Expected<Dense> dense = constants->find(name);
+  if (!dense)
+    return fail(at, toString(dense.takeError()));
+  elements.stored = std::move(*dense);
+  return true;
 }
 
 bool Reader::finishElements(NodeText &node) {
@@ -229,6 +245,12 @@ bool Reader::finishElements(NodeText &node) {
     return true;
   std::optional<Type> implied = impliedType(node.types);
   DType dtype = elements.dtype.value_or(implied ? implied->dtype() : DType::f32);
+  if (elements.stored) {
+    if (elements.stored->dtype() != dtype)
+      return fail(elements.first, "the constant is of " + nameOf(elements.stored->dtype()) + ", not " + nameOf(dtype));
+    *elements.target = std::move(*elements.stored);
+    return true;
+  }
   if (elements.bytes) {
     if (elements.bytes->size() % byteSize(dtype) != 0)
       return fail(elements.first, "the bytes are not a multiple of the element size");

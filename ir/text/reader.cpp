@@ -2,6 +2,7 @@
 
 #include "ir/text/literals.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
 namespace fsdpc {
@@ -19,7 +20,10 @@ std::string describe(const Token &token) {
 }
 } // namespace
 
-Reader::Reader(llvm::MemoryBufferRef text) : buffer(text), lexer(text.getBuffer()) { advance(); }
+Reader::Reader(llvm::MemoryBufferRef text, const ConstantStore *constants)
+    : buffer(text), constants(constants), lexer(text.getBuffer()) {
+  advance();
+}
 
 llvm::Expected<std::unique_ptr<Module>> Reader::read() {
   module = std::make_unique<Module>();
@@ -202,6 +206,16 @@ bool Reader::readPlace(Place &place) {
 
 } // namespace text
 
-llvm::Expected<std::unique_ptr<Module>> parse(llvm::MemoryBufferRef text) { return text::Reader(text).read(); }
+llvm::Expected<std::unique_ptr<Module>> parse(llvm::MemoryBufferRef text, const ConstantStore *constants) {
+  return text::Reader(text, constants).read();
+}
+
+llvm::Expected<std::unique_ptr<Module>> parseFile(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + buffer.getError().message());
+  const ConstantStore constants(ConstantStore::beside(path));
+  return parse((*buffer)->getMemBufferRef(), &constants);
+}
 
 } // namespace fsdpc

@@ -34,13 +34,14 @@ struct NodeText {
     std::optional<DType> dtype;
     bool splat = false;
     std::optional<std::string> bytes;
+    std::optional<Dense> stored;
     llvm::SmallVector<llvm::StringRef> texts;
   } elements;
 };
 
 class Reader {
 public:
-  explicit Reader(llvm::MemoryBufferRef text);
+  Reader(llvm::MemoryBufferRef text, const ConstantStore *constants);
   llvm::Expected<std::unique_ptr<Module>> read();
 
 private:
@@ -121,10 +122,12 @@ private:
   bool readPositionalSymbols(NodeText &node);
   bool readField(NodeText &node, const Field &field);
   bool readElements(NodeText &node, Dense &target);
+  bool readStored(NodeText::Elements &elements);
   bool finishElements(NodeText &node);
   bool finishFields(NodeText &node);
 
   llvm::MemoryBufferRef buffer;
+  const ConstantStore *const constants;
   Lexer lexer;
   Token token;
   std::string error;

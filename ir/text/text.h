@@ -9,8 +9,11 @@
 
 namespace fsdpc {
 
-void print(const Module &module, llvm::raw_ostream &out);
-std::string toText(const Module &module);
+class ConstantStore; // ir/text/constant_store.h
+
+/// With a store, large constants go there and the text has their names; else it has their bytes.
+void print(const Module &module, llvm::raw_ostream &out, ConstantStore *constants = nullptr);
+std::string toText(const Module &module, ConstantStore *constants = nullptr);
 /// One node as printed inside its function, without a newline, for messages. It walks the entire function to name its
 /// values, so callers that print many nodes should create the ValueNames once.
 std::string toText(const Node &node);
@@ -43,6 +46,11 @@ void assignPrintedNames(Module &module);
 
 /// Reads a module. Errors have file, line and column with the source line (llvm::SourceMgr form). The text is not
 /// trusted: for every input, the result is a module (still to be verified) or an error.
-llvm::Expected<std::unique_ptr<Module>> parse(llvm::MemoryBufferRef text);
+/// `constants`: what the text names.
+llvm::Expected<std::unique_ptr<Module>> parse(llvm::MemoryBufferRef text, const ConstantStore *constants = nullptr);
+/// The same for a file, with the constants beside it.
+llvm::Expected<std::unique_ptr<Module>> parseFile(llvm::StringRef path);
+/// Writes the text of a module to a file, and its large constants beside it.
+llvm::Error writeModule(const Module &module, llvm::StringRef path);
 
 } // namespace fsdpc

@@ -5,7 +5,6 @@
 #include "ir/queries.h"
 #include "ir/text/text.h"
 #include "tests/compare/compare.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 
@@ -25,13 +24,6 @@ constexpr uint64_t bfloat16Period = 3; ///< of seeds, one is for a program in bf
 constexpr int attentionDraws = 32;
 constexpr double roundingToFloat32 = 0x1p-24;
 constexpr int normDraws = 4;
-
-llvm::Expected<std::unique_ptr<Module>> readModule(llvm::StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + llvm::Twine(buffer.getError().message()));
-  return parse((*buffer)->getMemBufferRef());
-}
 
 llvm::Error writeText(const llvm::Twine &path, llvm::StringRef text) {
   std::error_code code;
@@ -282,7 +274,7 @@ llvm::Error writeEmittedCase(uint64_t seed, int64_t graphs, llvm::StringRef fold
   std::unique_ptr<Module> graph;
   if (graphFile.empty())
     graph = generate(seed, choices, generation);
-  else if (llvm::Error error = readModule(graphFile).moveInto(graph))
+  else if (llvm::Error error = parseFile(graphFile).moveInto(graph))
     return error;
   std::unique_ptr<Target> target = makeCpuTarget({});
   llvm::Expected<Compiled> compiled = compileStages(*graph, choices.options, *target, Stage::sharded);
