@@ -193,7 +193,7 @@ private:
       alias->dropOperands();
     for (Node *alias : aliases)
       alias->erase();
-    Node *read = gather.operand(0)->definer();
+    Node *read = readOf(*gather.operand(0));
     gather.erase();
     if (read && !read->result()->hasUses())
       read->erase();
@@ -210,7 +210,7 @@ private:
         if (same) {
           lastFree->erase();
           node->result()->replaceAllUsesWith(lastGather->result());
-          Node *read = node->operand(0)->definer();
+          Node *read = readOf(*node->operand(0));
           node->erase();
           if (read && !read->result()->hasUses())
             read->erase();
