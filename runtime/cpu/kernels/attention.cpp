@@ -46,9 +46,9 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *ma
       smallGemm(rows, paddedColumns(seen.count()), shape.queryWidth, of.q.row(begin), of.q.rowStride, 1,
                 packedKeys + seen.begin * shape.queryWidth, scores, stride, false);
     };
-    const KeyRange seen = scoresOfBlock(shape, mask, head, begin, rows, scores, product);
     float factors[queryBlock];
-    softmaxOfBlock(shape, rows, seen, scores, of.lse + begin, factors);
+    const KeyRange seen = softmaxOfBlock(shape, mask, head, begin, rows, scores, of.lse + begin, factors, product,
+                                         [](std::int64_t, KeyRange) {});
     // Panels of v hold all keys, but a block reads only those that it sees. So it processes one panel of columns at a
     // time.
     for (std::int64_t column = 0; column < shape.valueWidth; column += panelColumns) {
@@ -98,16 +98,16 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *m
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
     const KeyRange seen = keysOfGradBlock(shape, begin, rows, of.lse + begin);
     const float *const qBlock = of.q.row(begin), *const dOBlock = of.dO.row(begin);
-    float deltas[queryBlock];
-    for (std::int64_t i = 0; i < rows; ++i)
-      deltas[i] = dot(of.dO.row(begin + i), of.o.row(begin + i), shape.valueWidth);
     // Complete panels. Columns beyond `seen` are never read.
     const std::int64_t columns = paddedColumns(seen.count());
     smallGemm(rows, columns, shape.queryWidth, qBlock, of.q.rowStride, 1, packedKeys + seen.begin * shape.queryWidth,
               scores, stride, false);
     smallGemm(rows, columns, shape.valueWidth, dOBlock, of.dO.rowStride, 1,
               packedValues + seen.begin * shape.valueWidth, slopes, stride, false);
-    softmaxGradients(shape, mask, head, begin, rows, seen, of.lse + begin, deltas, scores, slopes);
+    for (std::int64_t i = 0; i < rows; ++i)
+      softmaxGradientOfRow(shape, mask, head, begin + i, seen, of.lse[begin + i],
+                           dot(of.dO.row(begin + i), of.o.row(begin + i), shape.valueWidth), scores + i * stride,
+                           slopes + i * stride);
 
     for (std::int64_t column = 0; column < shape.queryWidth; column += panelColumns) {
       const std::int64_t width = std::min(panelColumns, shape.queryWidth - column);

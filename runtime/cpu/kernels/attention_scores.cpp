@@ -90,14 +90,9 @@ void divideBySum(float *p, float *ds, std::int64_t count) {
   }
 }
 
-} // namespace
-
-KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll) {
-  if (seesAll)
-    return {0, shape.keys};
-  const KeyRange keys = visibleKeys(shape, query, rows);
-  return {keys.begin / panelColumns * panelColumns, keys.end};
-}
+/// A query without visible keys has a maximum (and lse) of -infinity. It is shifted by 0 instead, so that its
+/// exponentials are 0, not NaN.
+float finite(float shift) { return shift == -scalar::infinity ? 0 : shift; }
 
 float maximumOf(const float *row, std::int64_t count) {
   float largest = -scalar::infinity;
@@ -107,6 +102,7 @@ float maximumOf(const float *row, std::int64_t count) {
   return largest;
 }
 
+/// row = exp(row - shift); returns the sum.
 float exponentials(float *row, std::int64_t count, float shift) {
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j)
@@ -114,55 +110,45 @@ float exponentials(float *row, std::int64_t count, float shift) {
   return static_cast<float>(sumOf(count, [row](std::int64_t j) { return row[j]; }));
 }
 
-bool finishBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                 std::int64_t rows, KeyRange seen, float *scores) {
-  bool isBlind = false;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float *const row = scores + i * paddedColumns(shape.keys);
-    finishScores(shape, mask, head, begin + i, seen, row);
-    isBlind = isBlind || (shape.hidesFinitely() && shape.seesNone(maximumOf(row, seen.count())));
-  }
-  return isBlind;
+} // namespace
+
+KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll) {
+  if (seesAll)
+    return {0, shape.keys};
+  const KeyRange keys = visibleKeys(shape, query, rows);
+  return {keys.begin / panelColumns * panelColumns, keys.end};
 }
 
-void softmaxOfBlock(const AttentionShape &shape, std::int64_t rows, KeyRange seen, float *scores, float *lse,
-                    float *factors) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float *const row = scores + i * paddedColumns(shape.keys);
-    const float largest = maximumOf(row, seen.count());
-    const float sum = exponentials(row, seen.count(), finite(largest));
-    lse[i] = largest + std::log(sum);
-    factors[i] = sum == 0 ? 0 : 1 / sum;
-  }
+bool softmaxOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange seen,
+                  float *row, float &lse, float &factor) {
+  finishScores(shape, mask, head, query, seen, row);
+  const float largest = maximumOf(row, seen.count());
+  const float sum = exponentials(row, seen.count(), finite(largest));
+  lse = largest + std::log(sum);
+  factor = sum == 0 ? 0 : 1 / sum;
+  return !shape.seesNone(largest);
 }
 
 KeyRange keysOfGradBlock(const AttentionShape &shape, std::int64_t begin, std::int64_t rows, const float *lse) {
   return keysOfBlock(shape, begin, rows, std::any_of(lse, lse + rows, [&](float one) { return shape.seesNone(one); }));
 }
 
-void softmaxGradients(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                      std::int64_t rows, KeyRange seen, const float *lse, const float *deltas, float *scores,
-                      float *slopes) {
-  const std::int64_t stride = paddedColumns(shape.keys);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float *const p = scores + i * stride;
-    float *const ds = slopes + i * stride;
-    const float shift = finite(lse[i]), scale = shape.scale;
-    float delta = deltas[i];
-    if (shape.softcap > 0) { // its derivative applies to the difference
-      for (std::int64_t j = 0; j < seen.count(); ++j)
-        ds[j] -= delta;
-      delta = 0;
-    }
-    finishScores(shape, mask, head, begin + i, seen, p, ds);
-#pragma omp simd
-    for (std::int64_t j = 0; j < seen.count(); ++j) {
-      p[j] = scalar::exp(p[j] - shift);
-      ds[j] = p[j] * (ds[j] - delta) * scale;
-    }
-    if (std::abs(shift) > largestExactLse)
-      divideBySum(p, ds, seen.count());
+void softmaxGradientOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
+                          KeyRange seen, float lse, float delta, float *p, float *ds) {
+  const float shift = finite(lse), scale = shape.scale;
+  if (shape.softcap > 0) { // its derivative applies to the difference
+    for (std::int64_t j = 0; j < seen.count(); ++j)
+      ds[j] -= delta;
+    delta = 0;
   }
+  finishScores(shape, mask, head, query, seen, p, ds);
+#pragma omp simd
+  for (std::int64_t j = 0; j < seen.count(); ++j) {
+    p[j] = scalar::exp(p[j] - shift);
+    ds[j] = p[j] * (ds[j] - delta) * scale;
+  }
+  if (std::abs(shift) > largestExactLse)
+    divideBySum(p, ds, seen.count());
 }
 
 } // namespace fsdpc::rt

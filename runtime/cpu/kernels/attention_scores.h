@@ -20,44 +20,39 @@ struct KeyRange {
 /// where packed operands can be entered. `seesAll`: all keys.
 KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll);
 
-float maximumOf(const float *row, std::int64_t count);
-/// A query without visible keys has a maximum (and lse) of -infinity. It is shifted by 0 instead, so that its
-/// exponentials are 0, not NaN.
-inline float finite(float shift) { return shift == -std::numeric_limits<float>::infinity() ? 0 : shift; }
-/// row = exp(row - shift); returns the sum.
-float exponentials(float *row, std::int64_t count, float shift);
+/// Scores q k^T of one query with the keys seen, in `row` -> their exponentials; lse, and in `factor` what makes them
+/// sum to 1. Returns false if the query sees none of these keys, so that keys that causal and window hide count for it.
+bool softmaxOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange seen,
+                  float *row, float &lse, float &factor);
 
-/// Scores q k^T [rows, seen] -> scale * scores + mask, hidden where keys are not visible. Returns whether a query sees
-/// none of these keys, so that keys that causal and window hide count for it. Rows are paddedColumns(shape.keys) apart,
-/// here and below.
-bool finishBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                 std::int64_t rows, KeyRange seen, float *scores);
-
-/// The finished scores of a block, and the keys that it sees. product(seen) computes q k^T.
-template <class Product>
-KeyRange scoresOfBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                       std::int64_t rows, float *scores, const Product &product) {
+/// softmaxOfRow for the queries [begin, begin + rows), their scores paddedColumns(shape.keys) apart; returns the keys
+/// that they see. product(seen) computes q k^T. finish(i, seen) follows each row, while it is in the cache.
+template <class Product, class Finish>
+KeyRange softmaxOfBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+                        std::int64_t rows, float *scores, float *lse, float *factors, const Product &product,
+                        const Finish &finish) {
   KeyRange seen = keysOfBlock(shape, begin, rows, false);
   product(seen);
-  if (finishBlock(shape, mask, head, begin, rows, seen, scores)) {
-    seen = keysOfBlock(shape, begin, rows, true);
-    product(seen);
-    finishBlock(shape, mask, head, begin, rows, seen, scores);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const bool sees =
+        softmaxOfRow(shape, mask, head, begin + i, seen, scores + i * paddedColumns(shape.keys), lse[i], factors[i]);
+    if (!sees && (seen.begin > 0 || seen.end < shape.keys)) {
+      seen = keysOfBlock(shape, begin, rows, true);
+      product(seen);
+      i = -1;
+      continue;
+    }
+    finish(i, seen);
   }
   return seen;
 }
 
-/// Finished scores -> exponentials. Stores lse, and in `factors` what makes each row sum to 1.
-void softmaxOfBlock(const AttentionShape &shape, std::int64_t rows, KeyRange seen, float *scores, float *lse,
-                    float *factors);
-
 /// The keys that a block sees in the derivative: all if a query saw none, by its lse.
 KeyRange keysOfGradBlock(const AttentionShape &shape, std::int64_t begin, std::int64_t rows, const float *lse);
 
-/// q k^T in `scores` and dO v^T in `slopes` -> p and scale * ds, both [rows, seen]. `deltas`: dO . o of each row.
-void softmaxGradients(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
-                      std::int64_t rows, KeyRange seen, const float *lse, const float *deltas, float *scores,
-                      float *slopes);
+/// q k^T of one query in `p` and dO v^T in `ds` -> p and scale * ds. `delta`: dO . o.
+void softmaxGradientOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
+                          KeyRange seen, float lse, float delta, float *p, float *ds);
 
 /// Calls run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
 template <class Run>

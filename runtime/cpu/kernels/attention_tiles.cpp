@@ -27,12 +27,15 @@ void copyBlock(Head<const Bfloat16> from, Block block, std::int64_t width, Bfloa
               sizeof(Bfloat16) * (tileQueryBlock - block.rows) * width);
 }
 
-/// Rounds rows of p or ds for products, with zeros beyond the keys seen and below the last row up to `paddedRows`.
-void roundBlock(const float *scores, std::int64_t stride, Block block, KeyRange seen, std::int64_t paddedRows,
-                Bfloat16 *rounded) {
-  const std::int64_t padded = paddedColumns(seen.count());
-  for (std::int64_t i = 0; i < paddedRows; ++i)
-    roundRow(scores + i * stride, i < block.rows ? seen.count() : 0, padded, rounded + i * stride);
+/// Rounds a row of p or ds for products, with zeros beyond the keys seen.
+void roundForProduct(const float *row, KeyRange seen, Bfloat16 *rounded) {
+  roundRow(row, seen.count(), paddedColumns(seen.count()), rounded);
+}
+
+/// Zeros for the rows below the last one of the block.
+void clearBelow(Block block, KeyRange seen, std::int64_t stride, Bfloat16 *rounded) {
+  for (std::int64_t i = block.rows; i < block.paddedRows(); ++i)
+    std::memset(static_cast<void *>(rounded + i * stride), 0, sizeof(Bfloat16) * paddedColumns(seen.count()));
 }
 
 /// Panel `column` of packed rows (of k or v), from key `key` on.
@@ -70,13 +73,17 @@ public:
     Bfloat16 *const queries = halvesAt(layout.queries), *const probabilities = halvesAt(layout.probabilities);
     float *const scores = floatsAt(layout.scores), *const outputs = floatsAt(layout.outputs);
     copyBlock(of.q, block, shape.queryWidth, queries);
-    const KeyRange seen = scoresOfBlock(shape, mask, head, block.begin, block.rows, scores, [&](KeyRange keys) {
+    const auto product = [&](KeyRange keys) {
       tileGemm(block.paddedRows(), paddedColumns(keys.count()), shape.queryWidth, queries, shape.queryWidth,
                halvesAt(layout.keys) + keys.begin * shape.queryWidth, scores, paddedKeys, false);
-    });
+    };
     float factors[tileQueryBlock];
-    softmaxOfBlock(shape, block.rows, seen, scores, of.lse + block.begin, factors);
-    roundBlock(scores, paddedKeys, block, seen, block.paddedRows(), probabilities);
+    const KeyRange seen =
+        softmaxOfBlock(shape, mask, head, block.begin, block.rows, scores, of.lse + block.begin, factors, product,
+                       [&](std::int64_t i, KeyRange keys) {
+                         roundForProduct(scores + i * paddedKeys, keys, probabilities + i * paddedKeys);
+                       });
+    clearBelow(block, seen, paddedKeys, probabilities);
     multiplyKeys(block, seen, probabilities, paddedKeys, halvesAt(layout.values), shape.valueWidth, outputs);
     for (std::int64_t i = 0; i < block.rows; ++i) {
       float *const row = outputs + i * shape.valueWidth;
@@ -123,15 +130,19 @@ public:
     copyBlock(of.q, block, shape.queryWidth, queries);
     copyBlock(of.dO, block, shape.valueWidth, outputs);
     const KeyRange seen = keysOfGradBlock(shape, block.begin, block.rows, of.lse + block.begin);
-    float deltas[tileQueryBlock];
-    for (std::int64_t i = 0; i < block.rows; ++i)
-      deltas[i] = dot(of.dO.row(block.begin + i), of.o.row(block.begin + i), shape.valueWidth);
     multiplyTransposed(block, seen, queries, shape.queryWidth, layout.keys, scores);
     multiplyTransposed(block, seen, outputs, shape.valueWidth, layout.values, slopes);
-    softmaxGradients(shape, mask, head, block.begin, block.rows, seen, of.lse + block.begin, deltas, scores, slopes);
     Bfloat16 *const p = halvesAt(layout.probabilities), *const ds = halvesAt(layout.differences);
-    roundBlock(scores, paddedKeys, block, seen, block.paddedRows(), p);
-    roundBlock(slopes, paddedKeys, block, seen, block.paddedRows(), ds);
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      const std::int64_t query = block.begin + i;
+      float *const row = scores + i * paddedKeys, *const slope = slopes + i * paddedKeys;
+      softmaxGradientOfRow(shape, mask, head, query, seen, of.lse[query],
+                           dot(of.dO.row(query), of.o.row(query), shape.valueWidth), row, slope);
+      roundForProduct(row, seen, p + i * paddedKeys);
+      roundForProduct(slope, seen, ds + i * paddedKeys);
+    }
+    clearBelow(block, seen, paddedKeys, p);
+    clearBelow(block, seen, paddedKeys, ds);
     multiplyKeys(block, seen, ds, paddedKeys, halvesAt(layout.keyRows), shape.queryWidth, floatsAt(layout.dq));
     for (std::int64_t i = 0; i < block.rows; ++i)
       roundRow(floatsAt(layout.dq) + i * shape.queryWidth, shape.queryWidth, shape.queryWidth,
