@@ -21,8 +21,8 @@ std::optional<Stage> stageFromName(llvm::StringRef name) {
 }
 
 llvm::StringRef nameOf(FunctionKind kind) {
-  static constexpr llvm::StringRef names[] = {"forward", "prologue",  "micro_step", "tap_gradients",
-                                              "update",  "eval_step", "predict",    "export"};
+  static constexpr llvm::StringRef names[] = {"forward",   "prologue", "micro_step", "tap_gradients", "update",
+                                              "eval_step", "predict",  "export",     "start"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -32,8 +32,8 @@ llvm::StringRef nameOf(InitialKind kind) {
 }
 
 llvm::StringRef nameOf(StateRole role) {
-  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica",    "optimizer",
-                                              "scalar",    "buffer",  "accumulator"};
+  static constexpr llvm::StringRef names[] = {"parameter", "segment", "replica",     "optimizer",
+                                              "scalar",    "buffer",  "accumulator", "table"};
   return names[static_cast<size_t>(role)];
 }
 

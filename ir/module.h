@@ -16,7 +16,7 @@ class Module;
 /// The functions that a module may have. `forward` exists only in the graph stage, the others from the train stage on.
 /// A training step calls prologue, micro_step, tap_gradients (only when gradients are to be saved) and update, in this
 /// order. prologue and micro_step are called once per micro-step (Module::microSteps). All calls of prologue precede
-/// those of micro_step.
+/// those of micro_step. `start` is called once, before all others: it writes the states of role table.
 enum class FunctionKind : uint8_t {
   forward,
   prologue,
@@ -25,7 +25,8 @@ enum class FunctionKind : uint8_t {
   update,
   evalStep,
   predict,
-  exportWeights
+  exportWeights,
+  start
 };
 constexpr bool runsInEveryStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
@@ -34,9 +35,11 @@ constexpr bool runsInEveryMicroStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep;
 }
 inline constexpr FunctionKind allFunctionKinds[] = {
-    FunctionKind::forward, FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
-    FunctionKind::update,  FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
-llvm::StringRef nameOf(FunctionKind kind); // forward prologue micro_step tap_gradients update eval_step predict export
+    FunctionKind::forward,      FunctionKind::prologue,      FunctionKind::microStep,
+    FunctionKind::tapGradients, FunctionKind::update,        FunctionKind::evalStep,
+    FunctionKind::predict,      FunctionKind::exportWeights, FunctionKind::start};
+/// forward prologue micro_step tap_gradients update eval_step predict export start
+llvm::StringRef nameOf(FunctionKind kind);
 
 enum class ArgumentKind : uint8_t {
   input, ///< a tensor of the batch, named after the graph input (or labels, sample_weight); same place in all functions
@@ -149,6 +152,7 @@ enum class StateRole : uint8_t {
   buffer,      ///< not trained, persists over steps (running statistics)
   accumulator, ///< the sum over the micro-steps so far, zero between steps: of the gradients of segment
                ///< `owner`, unsharded or split like it; or, without owner, of one scalar
+  table,       ///< a function of nothing, the same on every rank: written by `start`, then only read
 };
 llvm::StringRef nameOf(StateRole role);
 

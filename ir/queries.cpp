@@ -24,6 +24,10 @@ Value *aliasRoot(Value *value) {
   return value;
 }
 
+bool isPermanentConstant(const Value &value) {
+  return value.definer() && value.definer()->op() == Op::constant && value.function()->kind() != FunctionKind::start;
+}
+
 std::optional<NamedAxis> axisNamedBy(const Node &node) {
   if (node.op() == Op::gatherRows || node.op() == Op::scatterRows)
     return NamedAxis{node.get<RowsAttributes>().over.name, node.get<RowsAttributes>().ranks};

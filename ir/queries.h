@@ -25,6 +25,10 @@ struct NamedAxis {
 /// Of collectives, take_shard and the ops on rows; nullopt for others, batch_sum too.
 std::optional<NamedAxis> axisNamedBy(const Node &node);
 
+/// True for the memory of a constant, which belongs to the program. In `start`, which runs once, it is freed like
+/// others.
+bool isPermanentConstant(const Value &value);
+
 /// True if a node of the function has this op.
 bool containsOp(const Function &function, Op op);
 

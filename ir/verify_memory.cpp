@@ -19,8 +19,7 @@ namespace {
 
 /// Memory of a state or of the program, which no function frees.
 bool isPermanent(const Value *root) {
-  const Node *definer = root->definer();
-  return definer && (definer->op() == Op::read || definer->op() == Op::constant);
+  return isPermanentConstant(*root) || (root->definer() && root->definer()->op() == Op::read);
 }
 
 /// The last function that uses a carried argument.

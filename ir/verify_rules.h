@@ -10,7 +10,7 @@ namespace fsdpc::rules {
 llvm::Error checkTables(const Module &module);     ///< (V1): names and the mesh
 llvm::Error checkStructure(const Module &module);  ///< (V2) to (V8): functions, nodes, types, references
 llvm::Error checkInterfaces(const Module &module); ///< (V9), (V10): values passed between functions
-llvm::Error checkStage(const Module &module);      ///< (V11) to (V14), (V18): rules of the stage
+llvm::Error checkStage(const Module &module);      ///< (V11) to (V14), (V18), (V23): rules of the stage
 llvm::Error checkLifetimes(const Module &module);  ///< (V15) to (V17): frees and futures
 llvm::Error checkPlaces(const Module &module);     ///< (V19), (V20), (V22): the memory plan
 llvm::Error checkEvents(const Module &module);     ///< (V21): the order between streams

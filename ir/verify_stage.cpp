@@ -1,4 +1,4 @@
-// (V11) to (V14) and (V18): rules of the stage.
+// (V11) to (V14), (V18) and (V23): rules of the stage.
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "ir/ops/norm.h"
@@ -171,6 +171,37 @@ llvm::Error checkNode(const Module &module, const Node &node) {
   return checkStream(module, node);
 }
 
+/// `start` computes from constants alone, and its only effect is on tables.
+llvm::Error checkStartNode(const Node &node) {
+  const bool writesTable = node.op() == Op::write && stateOf(node)->role == StateRole::table;
+  const bool computes = infoOf(node).has(pure) && !infoOf(node).has(collective);
+  return writesTable || computes || node.op() == Op::free || node.op() == Op::ret
+             ? llvm::Error::success()
+             : broken("V23", node, "start computes from constants and writes tables, nothing else");
+}
+
+/// Each table is written once, by `start`; other functions read it.
+llvm::Error checkTablesOfStart(const Module &module) {
+  llvm::StringSet<> written;
+  for (const std::unique_ptr<Function> &function : module.functions) {
+    const bool isStart = function->kind() == FunctionKind::start;
+    if (isStart && (!function->arguments().empty() || function->returnNode()->operandCount() > 0))
+      return broken("V23", *function, "it has no arguments and no results");
+    for (Node *node : *function) {
+      if (llvm::Error error = isStart ? checkStartNode(*node) : llvm::Error::success())
+        return error;
+      if (node->op() != Op::write || stateOf(*node)->role != StateRole::table)
+        continue;
+      if (!isStart || !written.insert(stateOf(*node)->name).second)
+        return broken("V23", *node, "a table is written once, by start");
+    }
+  }
+  for (const State &state : module.states)
+    if (state.role == StateRole::table && !written.contains(state.name))
+      return broken("V23", "table " + symbolText('@', state.name) + ": start does not write it");
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Error checkStage(const Module &module) {
@@ -191,7 +222,7 @@ llvm::Error checkStage(const Module &module) {
       if (llvm::Error error = checkGradients(module, *function->returnNode()))
         return error;
   }
-  return llvm::Error::success();
+  return checkTablesOfStart(module);
 }
 
 } // namespace fsdpc::rules

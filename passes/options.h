@@ -85,7 +85,9 @@ struct PipelineOptions {
   int64_t minNumParams = 100000000;              ///< size_based_wrap
   double activationMemoryBudget = 1;             ///< for units with budget: see passes/train/saved_budget.h
   bool offloadsActivations = false;              ///< values that forward leaves for backward are kept on the host
-  double offloadShare = 1;                       ///< share of either: the first units, or the values computed first
+  /// Smaller values are computed where they are used, not at start (make_tables).
+  int64_t minTableBytes = 4096;
+  double offloadShare = 1; ///< share of either: the first units, or the values computed first
 };
 
 } // namespace fsdpc

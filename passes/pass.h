@@ -21,11 +21,11 @@ public:
   template <class... Kinds>
     requires(std::is_same_v<Kinds, FunctionKind> && ...)
   constexpr FunctionSet(Kinds... kinds)
-      : bits(static_cast<uint8_t>(((1u << static_cast<unsigned>(kinds)) | ... | 0u))) {}
+      : bits(static_cast<uint16_t>(((1u << static_cast<unsigned>(kinds)) | ... | 0u))) {}
   constexpr bool contains(FunctionKind kind) const { return bits >> static_cast<unsigned>(kind) & 1; }
 
 private:
-  uint8_t bits;
+  uint16_t bits;
 };
 
 struct Pass {

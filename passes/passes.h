@@ -204,6 +204,15 @@ extern const Pass splitTableGradients;
 /// promoted to f32 for norm, optimizer and tap. With keepLowPrecisionGrads, norm and optimizer read it as it is.
 extern const Pass appendOptimizer;
 
+/// Moves values that depend on nothing (tables of angles, positions, buckets; large constants) to the function `start`,
+/// which runs once. They become states of role table. Only values of minTableBytes or more that cost more to compute
+/// than to read: a transcendental, a matmul, a copy. A value that only forward reads becomes a table up to 1 MiB;
+/// otherwise it would take its memory during the whole step. Equal tables of several functions are one.
+///     %a = outer %positions, %rates; %c = cos %a     ->     start: write @table.0 (cos ...); %c = read @table.0
+/// What a value only repeats (broadcasts, views) stays in the step. Requires/ensures: train stage. Runs after
+/// splitSamples, which copies what belongs to a sample, and before selectSaved, to which a table is always there.
+extern const Pass makeTables;
+
 /// With --attention cudnn: marks attention and its derivative `library` where Target::whyNotByLibrary has no objection.
 /// The target's library then computes them. For the others a remark states the reason.
 ///     %o, %lse = attention %q, %k, %v causal     ->     %o, %lse = attention %q, %k, %v causal library

@@ -35,6 +35,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &splitTableGradients, // lookups apart from the other uses of tied tables
       &splitSamples,        // with --deterministic world: every sum over samples is one tree
       &appendOptimizer,
+      &makeTables,      // what depends on nothing, once at start
       &selectAttention, // in the train stage, so that the checker compares both modules with it
       &selectSaved,     // values kept for backward, and values recomputed
       // sharded: which rank owns which part

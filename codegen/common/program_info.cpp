@@ -354,24 +354,4 @@ std::string InfoWriter::write() {
 
 std::string programInfoText(const ProgramText &program) { return InfoWriter(program).write(); }
 
-std::string constantsText(const ProgramText &program, llvm::StringRef storage, size_t maxBytes) {
-  std::string out;
-  llvm::raw_string_ostream stream(out);
-  for (size_t i = 0; i < program.constants().size(); ++i) {
-    llvm::ArrayRef<uint8_t> bytes = program.constants()[i].bytes();
-    if (bytes.size() > maxBytes)
-      continue;
-    stream << "alignas(64) " << storage << " std::uint64_t constant" << i << "[" << (bytes.size() + 7) / 8 << "] = {";
-    for (size_t word = 0; word * 8 < bytes.size(); ++word) {
-      uint64_t value = 0;
-      for (size_t k = 0; k < 8 && word * 8 + k < bytes.size(); ++k)
-        value |= static_cast<uint64_t>(bytes[word * 8 + k]) << (8 * k);
-      stream << (word % 6 ? " " : "\n    ") << "0x";
-      stream.write_hex(value) << ",";
-    }
-    stream << "\n};\n\n";
-  }
-  return out;
-}
-
 } // namespace fsdpc

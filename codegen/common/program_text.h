@@ -108,8 +108,5 @@ std::string nameForMessages(const Node &node);
 
 /// program_info.cpp
 std::string programInfoText(const ProgramText &program);
-/// Definitions of the constants that are not a single repeated value, as the bytes of their elements. `storage`
-/// precedes the type: `extern const`. Without those of more than `maxBytes`.
-std::string constantsText(const ProgramText &program, llvm::StringRef storage, size_t maxBytes = SIZE_MAX);
 
 } // namespace fsdpc

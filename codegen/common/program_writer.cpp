@@ -21,6 +21,7 @@ llvm::StringRef cppName(FunctionKind kind) {
   case FunctionKind::evalStep: return "evalStep";
   case FunctionKind::predict: return "predict";
   case FunctionKind::exportWeights: return "exportWeights";
+  case FunctionKind::start: return "start";
   case FunctionKind::forward: break;
   }
   return "forward";
@@ -69,8 +70,8 @@ std::string wrapped(llvm::StringRef text) {
 }
 
 constexpr FunctionKind emittedKinds[] = {
-    FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients, FunctionKind::update,
-    FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
+    FunctionKind::start,  FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
+    FunctionKind::update, FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
 
 std::string capitalized(llvm::StringRef name) {
   std::string text = name.str();
@@ -202,13 +203,18 @@ void ProgramWriter::writePieces(std::string &out) const {
   }
 }
 
-void ProgramWriter::writeStart(std::string &out) const {
-  out += "/// Once, before the first step: creates what the library compiles for these shapes.\nvoid start(Context &c) "
-         "{\n";
+/// Not in the table of sections: nothing is measured before the first step.
+void ProgramWriter::writeStart(std::string &out, size_t &next) const {
+  const Function *tables = program.module.function(FunctionKind::start);
+  out += "/// Once, before the first step: creates what the library compiles for these shapes";
+  out += tables ? ", and makes the tables.\n" : ".\n";
+  out += "void start(Context &c) {\n";
   out += program.dialect.startText(program);
   for (const PrimitiveText &primitive : program.primitives())
     out += "  " + primitive.name + ".create(c, " + primitive.create + ");\n";
-  out += "}\n\n";
+  for (; tables && next < pieces.size() && pieces[next].function == tables; ++next)
+    out += "  " + pieces[next].name + "(c);\n";
+  out += tables && program.dialect.hasEvents() ? "  joinStreams(c);\n}\n\n" : "}\n\n";
 }
 
 /// Discards what the previous step started for the next one, since its memory is needed.
@@ -228,9 +234,9 @@ void ProgramWriter::writeDiscardAhead(std::string &out) {
 
 /// Prints each call with its index in the table of sections, for --profile.
 void ProgramWriter::writeFunctions(std::string &out) {
-  writeStart(out);
   size_t next = 0;
-  for (FunctionKind kind : emittedKinds) {
+  writeStart(out, next);
+  for (FunctionKind kind : llvm::drop_begin(emittedKinds)) {
     const Function *function = program.module.function(kind);
     std::string discards = kind > FunctionKind::update ? discardLeftovers() : "";
     bool isEmpty = (next >= pieces.size() || pieces[next].function != function) && discards.empty();

@@ -34,7 +34,7 @@ private:
   std::string discardLeftovers();
   void writeDiscardAhead(std::string &out);
   void writeFunctions(std::string &out);
-  void writeStart(std::string &out) const;
+  void writeStart(std::string &out, size_t &next) const;
   std::string header() const;
   std::string declarations() const;
 

@@ -1,5 +1,6 @@
 #include "codegen/cpu/dialect.h"
 
+#include "codegen/common/constants_file.h"
 #include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 #include "codegen/cpu/loops.h"
@@ -7,7 +8,6 @@
 #include "ir/op.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/norm.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace fsdpc {
 
@@ -68,41 +68,15 @@ std::optional<std::string> CpuDialect::unsupported(const Node &node) const {
   return std::nullopt;
 }
 
-/// Larger constants are in a file of bytes, which the assembler takes in.
-constexpr size_t maxBytesInSource = 4096;
-constexpr size_t constantAlignment = 64;
-
-/// The symbol of a constant in that file.
-std::string symbolOf(size_t index) { return "fsdpcConstant" + std::to_string(index); }
-
 std::string CpuDialect::declarations(const ProgramText &program) const {
   std::string text;
   for (size_t i = 0; i < program.constants().size(); ++i) {
-    const bool isInFile = program.constants()[i].bytes().size() > maxBytesInSource;
+    const bool isInFile = isInConstantsFile(program.constants()[i]);
     text += "extern const std::uint64_t constant" + std::to_string(i) + "[]" +
-            (isInFile ? " asm(\"" + symbolOf(i) + "\")" : "") + ";\n";
+            (isInFile ? " asm(\"" + constantSymbol(i) + "\")" : "") + ";\n";
   }
   return text.empty() ? text : text + "\n";
 }
-
-/// The large constants: their bytes, one after the other, and definitions that take them from the file.
-struct ConstantsFile {
-  std::string bytes, definitions;
-
-  explicit ConstantsFile(const ProgramText &program) {
-    for (size_t i = 0; i < program.constants().size(); ++i) {
-      const llvm::StringRef constant = program.constants()[i].asText();
-      if (constant.size() <= maxBytesInSource)
-        continue;
-      bytes.resize(llvm::alignTo(bytes.size(), constantAlignment));
-      definitions += "asm(\".section .rodata\\n.balign 64\\n.globl " + symbolOf(i) + "\\n" + symbolOf(i) +
-                     ":\\n.incbin \\\"" + name + "\\\", " + std::to_string(bytes.size()) + ", " +
-                     std::to_string(constant.size()) + "\\n.previous\");\n";
-      bytes += constant;
-    }
-  }
-  static constexpr const char *name = "constants.bin";
-};
 
 std::vector<EmittedFile> CpuDialect::moreFiles(const ProgramText &program) const {
   if (program.constants().empty())
@@ -111,7 +85,7 @@ std::vector<EmittedFile> CpuDialect::moreFiles(const ProgramText &program) const
   std::vector<EmittedFile> files = {
       {"constants.cpp", "// Constants of the model, as the bytes of their elements.\n#include <cstdint>\n\n"
                         "namespace fsdpc::rt {\n\n" +
-                            declarations(program) + constantsText(program, "const", maxBytesInSource) +
+                            declarations(program) + smallConstantsText(program, "const") +
                             "} // namespace fsdpc::rt\n" + (large.bytes.empty() ? "" : "\n" + large.definitions)}};
   if (!large.bytes.empty())
     files.push_back({ConstantsFile::name, std::move(large.bytes)});

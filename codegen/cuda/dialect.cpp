@@ -1,5 +1,6 @@
 #include "codegen/cuda/dialect.h"
 
+#include "codegen/common/constants_file.h"
 #include "codegen/common/emitter.h"
 #include "codegen/common/program_text.h"
 #include "codegen/cuda/kernels.h"
@@ -65,6 +66,18 @@ std::optional<std::string> CudaDialect::unsupported(const Node &node) const {
   return std::nullopt;
 }
 
+/// Declares what the host's part of the program has in the constants file.
+std::string largeConstants(const ProgramText &program) {
+  std::string text;
+  for (size_t i = 0; i < program.constants().size(); ++i)
+    if (isInConstantsFile(program.constants()[i])) {
+      const std::string symbol = constantSymbol(i);
+      text += "extern \"C\" const std::uint64_t " + symbol + "[];\nstatic const HostTable constant" +
+              std::to_string(i) + "{" + symbol + "};\n\n";
+    }
+  return text;
+}
+
 /// Included by program.cu alone, so that no device code has to be linked.
 std::vector<EmittedFile> CudaDialect::moreFiles(const ProgramText &program) const {
   std::vector<EmittedFile> files;
@@ -78,12 +91,16 @@ std::vector<EmittedFile> CudaDialect::moreFiles(const ProgramText &program) cons
       text += kernel + "\n";
     files.push_back({"kernels.cuh", text + "} // namespace\n\n} // namespace fsdpc::rt\n"});
   }
-  if (!program.constants().empty())
-    files.push_back(
-        {"constants.cuh",
-         "// Constants of the model, as the bytes of their elements.\n#pragma once\n\n#include <cstdint>\n\n"
-         "namespace fsdpc::rt {\n\n" +
-             constantsText(program, "static __device__ const") + "} // namespace fsdpc::rt\n"});
+  if (program.constants().empty())
+    return files;
+  files.push_back({"constants.cuh", "// Constants of the model, as the bytes of their elements.\n#pragma once\n\n"
+                                    "#include \"runtime/cuda/kernels/table.h\"\n\nnamespace fsdpc::rt {\n\n" +
+                                        smallConstantsText(program, "static __device__ const") +
+                                        largeConstants(program) + "} // namespace fsdpc::rt\n"});
+  if (ConstantsFile large(program); !large.bytes.empty()) {
+    files.push_back({"constants.cpp", "// Takes large constants in from their file.\n" + large.definitions});
+    files.push_back({ConstantsFile::name, std::move(large.bytes)});
+  }
   return files;
 }
 

@@ -92,7 +92,11 @@ llvm::Expected<RankResults> evaluateCalls(const Module &module, llvm::ArrayRef<C
                                           const std::vector<std::map<std::string, HostTensor>> &inputs,
                                           EvaluationState &state, std::map<std::string, HostTensor> *taps) {
   auto ranks = static_cast<int64_t>(state.states.size());
-  llvm::Expected<Plans> plans = planFunctions(module, calls, ranks);
+  std::vector<Call> all;
+  if (module.function(FunctionKind::start))
+    all.push_back({FunctionKind::start});
+  all.insert(all.end(), calls.begin(), calls.end());
+  llvm::Expected<Plans> plans = planFunctions(module, all, ranks);
   if (!plans)
     return plans.takeError();
   const std::vector<CarriedOver> carriedOver = carriedOverSteps(module);
@@ -100,7 +104,7 @@ llvm::Expected<RankResults> evaluateCalls(const Module &module, llvm::ArrayRef<C
   RankResults results(ranks);
   auto runRank = [&](int64_t rank) {
     RankRun run(rank, rendezvous, carriedOver, state.states[rank], rank == 0 ? taps : nullptr);
-    for (const Call &call : calls)
+    for (const Call &call : all)
       if (!rendezvous.failed())
         run.run(*plans->at(call.kind), call.microStep, inputs[call.microStep * ranks + rank]);
     results[rank] = std::move(run).takeResults();

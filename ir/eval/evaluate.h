@@ -78,12 +78,11 @@ std::map<std::string, HostTensor> fullParameters(const Module &module, const Eva
 /// Results of functions by result name, one map per rank.
 using RankResults = std::vector<std::map<std::string, HostTensor>>;
 
-/// Runs `kinds` in order on all ranks (one thread per rank, collectives rendezvous). `inputs[rank]` maps input names to
-/// tensors. Results carried from one function to the next are found by name. A value that one step carries over to the
-/// next is found the same way in the second of two steps, and computed from the states in the first. Taps of rank 0 are
-/// stored in `taps`, if given.
-/// Errors that show only at run time (ranks issue collectives in different order, use after free, a wait without start)
-/// are returned.
+/// Runs `start`, if there is one, then `kinds` in order on all ranks (one thread per rank, collectives rendezvous).
+/// `inputs[rank]` maps input names to tensors. Results carried from one function to the next are found by name. A value
+/// that one step carries over to the next is found the same way in the second of two steps, and computed from the
+/// states in the first. Taps of rank 0 are stored in `taps`, if given. Errors that show only at run time (ranks issue
+/// collectives in different order, use after free, a wait without start) are returned.
 llvm::Expected<RankResults> evaluate(const Module &module, llvm::ArrayRef<FunctionKind> kinds,
                                      const std::vector<std::map<std::string, HostTensor>> &inputs,
                                      EvaluationState &state, std::map<std::string, HostTensor> *taps = nullptr);

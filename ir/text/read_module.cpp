@@ -192,13 +192,14 @@ bool Reader::readState() {
     return fail(at, "state " + at.text + " is declared twice");
   bool known = false;
   for (StateRole role : {StateRole::parameter, StateRole::segment, StateRole::replica, StateRole::optimizer,
-                         StateRole::scalar, StateRole::buffer, StateRole::accumulator})
+                         StateRole::scalar, StateRole::buffer, StateRole::accumulator, StateRole::table})
     if (!known && token.isWord(nameOf(role))) {
       state.role = role;
       known = true;
     }
   if (!known)
-    return failHere("expected the state's role: parameter, segment, replica, optimizer, scalar, buffer or accumulator");
+    return failHere(
+        "expected the state's role: parameter, segment, replica, optimizer, scalar, buffer, accumulator or table");
   advance();
   if (!expect(':') || !readTensorType(state.type))
     return false;

@@ -39,7 +39,7 @@ bool isReadBefore(const Node *lastReader, const Value &future) {
 }
 
 /// True if the old version of an accumulator or buffer is no longer in use when its new version is computed, except
-/// elementwise by the same node.
+/// elementwise by the same node. A table has no old version.
 bool isComputedOver(const Node *lastReader, const Value &sum) {
   const Node *definer = sum.definer();
   if (!definer)
@@ -53,6 +53,11 @@ bool isComputedOver(const Node *lastReader, const Value &sum) {
 bool isUpdatedByElement(const Function &function, llvm::StringRef name) {
   const State *state = function.module()->state(name);
   return state && (state->role == StateRole::accumulator || state->role == StateRole::buffer);
+}
+
+bool isTable(const Function &function, llvm::StringRef name) {
+  const State *state = function.module()->state(name);
+  return state && state->role == StateRole::table;
 }
 
 } // namespace
@@ -77,6 +82,8 @@ BufferAnalysis::BufferAnalysis(const Function &function) {
       if (const Value *future = futureOf(*node->operand(0)); future && isReadBefore(readers.lookup(state), *future))
         deliveredTo[future] = state;
       if (isUpdatedByElement(function, state) && isComputedOver(readers.lookup(state), *node->operand(0)))
+        deliveredTo[node->operand(0)] = state;
+      if (isTable(function, state))
         deliveredTo[node->operand(0)] = state;
     }
   }

@@ -328,7 +328,8 @@ constexpr FunctionKind stepKinds[] = {FunctionKind::prologue, FunctionKind::micr
 constexpr FunctionKind evalKinds[] = {FunctionKind::evalStep};
 constexpr FunctionKind predictKinds[] = {FunctionKind::predict};
 constexpr FunctionKind exportKinds[] = {FunctionKind::exportWeights};
-constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, predictKinds, exportKinds};
+constexpr FunctionKind startKinds[] = {FunctionKind::start};
+constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, predictKinds, exportKinds, startKinds};
 
 } // namespace
 

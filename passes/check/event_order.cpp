@@ -248,6 +248,8 @@ llvm::Error checkEvents(const Module &planned) {
   // Every effect of the previous step is visible in the second step, with and without taps, and after a standalone
   // function.
   Sequence steps, alone;
+  add(steps, {Kind::start});
+  add(alone, {Kind::start});
   for (bool isTapped : {false, false, true, true, false}) {
     add(steps, {Kind::prologue, Kind::microStep});
     if (isTapped)

@@ -140,10 +140,10 @@ llvm::Error MemoryWalk::arriveIn(const Node &start, int32_t index, CollectiveInd
 }
 
 /// True if a compute node may write the next version of an accumulator in place, because the old one has no more uses.
-/// Names of the old version are dead afterwards.
+/// Names of the old version are dead afterwards. A table is written before it is used.
 bool MemoryWalk::mayReplace(const Node &node, int32_t buffer) const {
   if (buffer < 0 || memory[buffer].kind != Buffer::Kind::state || memory[buffer].awaitsWrite ||
-      memory[buffer].state->role != StateRole::accumulator)
+      (memory[buffer].state->role != StateRole::accumulator && memory[buffer].state->role != StateRole::table))
     return false;
   return llvm::none_of(node.operands(), [&](const Value *operand) {
     int32_t held = holdings.lookup(operand).buffer;

@@ -7,8 +7,10 @@
 namespace fsdpc::check {
 
 namespace {
-// The program fills tables in every call of a function; nothing frees them.
-bool isConstant(const Value *value) { return value->definer() && value->definer()->op() == Op::constant; }
+// Every call of a function fills its constants; nothing frees them. `start` is called once.
+bool isConstant(const Value *value) {
+  return value->definer() && value->definer()->op() == Op::constant && value->function()->kind() != FunctionKind::start;
+}
 } // namespace
 
 // ---- entire functions

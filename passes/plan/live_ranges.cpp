@@ -121,7 +121,7 @@ MemoryClass classOf(const Value &root) {
   case Op::allReduceStart:
   case Op::allReduce: return sumsGradients(*definer) ? MemoryClass::gradients : MemoryClass::communication;
   case Op::read: return classOfCopy(classOf(*stateOf(*definer)));
-  case Op::constant: return &source == &root ? MemoryClass::other : MemoryClass::activations;
+  case Op::constant: return isPermanentConstant(root) ? MemoryClass::other : MemoryClass::activations;
   default: return MemoryClass::activations;
   }
 }

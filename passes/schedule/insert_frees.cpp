@@ -58,7 +58,7 @@ private:
   }
 
   void touch(Value *root, Node *node) {
-    if (!buffers.stateOf(root).empty() || isPermanent(root))
+    if (!buffers.stateOf(root).empty() || isPermanentConstant(*root))
       return;
     // The transfer stream reads the operand until the wait, which may come after the other readers.
     Node *reader = infoOf(*node).has(startsTransfer) ? waitOf(*node) : node;
@@ -66,9 +66,6 @@ private:
     if (!last || last->isBefore(reader))
       last = reader;
   }
-
-  /// Constants are filled once at start.
-  static bool isPermanent(Value *root) { return root->definer() && root->definer()->op() == Op::constant; }
 
   void insert(Value *root, Node *last) {
     Builder builder(function);

@@ -198,6 +198,8 @@ private:
 std::optional<std::string> findRace(const Module &planned) {
   using Kind = FunctionKind;
   Run steps(planned), alone(planned);
+  steps.call(Kind::start);
+  alone.call(Kind::start);
   const int calls = planned.microSteps > 1 ? 2 : 1;
   for (bool isTapped : {false, false, true, true, false}) {
     steps.call(Kind::prologue, calls);

@@ -90,6 +90,7 @@ public:
 private:
   using Kind = FunctionKind;
   void addCalls() {
+    addCalls(Kind::start, 0);
     for (int step = 0; step < 2; ++step)
       for (Kind kind : {Kind::prologue, Kind::microStep, Kind::tapGradients, Kind::update})
         if (kind != Kind::tapGradients || step == 0)

@@ -270,6 +270,7 @@ Choices choose(uint64_t seed, const GenerateOptions &options) {
   pipeline.choices.offload = random.pick({Offload::none, Offload::none, Offload::optimizer, Offload::params});
   pipeline.offloadsActivations = random.chance(0.3);
   pipeline.choices.rows = random.pick({RowLookup::on, RowLookup::on, RowLookup::automatic});
+  pipeline.minTableBytes = random.pick({1, 1, 16, 4096});
   return choices;
 }
 
