@@ -139,16 +139,29 @@ public:
     return builder.cast(builder.unary(Op::logicalNot, ignored), DType::f32);
   }
 
+  /// The log_softmax over the classes that --loss nll reads, perhaps through a cast; null if there is none.
+  Node *logSoftmaxOf(Value *output, int64_t classAxis) {
+    Node *definer = beforeCast(output)->definer();
+    const bool isOverClasses = options.kind == LossKind::nll && definer && definer->op() == Op::logSoftmax &&
+                               definer->get<AxisAttributes>().axis == classAxis;
+    return isOverClasses ? definer : nullptr;
+  }
+
+  /// The class of the largest entry. Logits have the order of their log-probabilities.
+  Value *predictedClass(Value *output, int64_t classAxis) {
+    Node *logSoftmax = logSoftmaxOf(output, classAxis);
+    Value *scores = classLast(logSoftmax ? logSoftmax->operand(0) : output, classAxis);
+    return builder.create(Op::argMax, {scores}, AxisAttributes{scores->type().rank() - 1})->result();
+  }
+
   Value *classTerms(Value *output, int64_t classAxis, Value *labelValues) {
     LossAttributes attributes{options.ignoreIndex, options.labelSmoothing};
     output = beforeCast(output);
-    Node *definer = output->definer();
     int64_t last = output->type().rank() - 1;
     // nll of log_softmax is the cross entropy of its operand, without log-probabilities in memory.
-    bool fromLogSoftmax = options.kind == LossKind::nll && definer && definer->op() == Op::logSoftmax &&
-                          definer->get<AxisAttributes>().axis == classAxis;
-    if (options.kind == LossKind::crossEntropy || fromLogSoftmax) {
-      Value *logits = classLast(fromLogSoftmax ? definer->operand(0) : output, classAxis);
+    Node *logSoftmax = logSoftmaxOf(output, classAxis);
+    if (options.kind == LossKind::crossEntropy || logSoftmax) {
+      Value *logits = classLast(logSoftmax ? logSoftmax->operand(0) : output, classAxis);
       return builder.create(Op::crossEntropy, {logits, labelValues}, attributes)->result(0);
     }
     assert(last >= 0 && "class losses read tensors");
@@ -349,8 +362,7 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
   std::vector<std::string> resultNames = {names::lossSum.str(), names::count.str()};
   if (isClassLoss(options.kind)) {
     Value *labels = step.argument(options.labels);
-    Value *output = loss.classLast(values.lookup(site.output), site.classAxis);
-    Value *predicted = loss.builder.create(Op::argMax, {output}, AxisAttributes{output->type().rank() - 1})->result();
+    Value *predicted = loss.predictedClass(values.lookup(site.output), site.classAxis);
     Value *hits = loss.builder.cast(loss.builder.binary(Op::equal, predicted, labels), DType::f32);
     llvm::Expected<Value *> weights = loss.weights(labels->type().shape());
     if (!weights)
