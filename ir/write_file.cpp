@@ -1,5 +1,8 @@
 #include "ir/write_file.h"
 
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace fsdpc {
@@ -31,6 +34,17 @@ llvm::Error writeFile(llvm::StringRef path, llvm::StringRef text) {
 llvm::Error writeFile(int descriptor, llvm::StringRef path, llvm::StringRef text) {
   llvm::raw_fd_ostream out(descriptor, /*shouldClose=*/true);
   return writeAndClose(out, path, text);
+}
+
+llvm::Error replaceFile(llvm::StringRef path, llvm::StringRef text) {
+  const llvm::StringRef folder = llvm::sys::path::parent_path(path);
+  if (std::error_code code = folder.empty() ? std::error_code() : llvm::sys::fs::create_directories(folder))
+    return fault(folder, code);
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &out) {
+    out << text;
+    return llvm::Error::success();
+  });
+  return error ? llvm::createStringError(path + ": " + toString(std::move(error))) : llvm::Error::success();
 }
 
 } // namespace fsdpc

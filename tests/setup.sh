@@ -9,7 +9,7 @@ packages=(
   g++ cmake ninja-build ccache
   llvm-19-dev llvm-19-tools clang-format-19 clang-19 libclang-rt-19-dev libomp-19-dev
   libprotobuf-dev protobuf-compiler libdnnl-dev libopenmpi-dev openmpi-bin libboost-context-dev
-  libgtest-dev libgmock-dev iproute2 qemu-user valgrind
+  libgtest-dev libgmock-dev iproute2 qemu-user strace valgrind
   python3 python3-numpy python3-pip python3-setuptools python3-wheel)
 
 # Prefers Debian's tools over those of a version manager on PATH, because they match Debian's libraries.

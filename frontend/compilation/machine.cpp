@@ -1,25 +1,16 @@
 #include "frontend/compilation/machine.h"
 
+#include "frontend/options/cache_folder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SHA256.h"
-#include <cstdlib>
 #include <thread>
 #include <unistd.h>
 
 namespace fsdpc {
 
 namespace {
-
-std::string cacheFolder() {
-  if (const char *folder = std::getenv("FSDPC_CACHE"))
-    return folder;
-  if (const char *folder = std::getenv("XDG_CACHE_HOME"))
-    return std::string(folder) + "/fsdpc";
-  const char *home = std::getenv("HOME");
-  return std::string(home ? home : "/root") + "/.cache/fsdpc";
-}
 
 std::string processorName() {
   auto text = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo");
@@ -53,13 +44,16 @@ CostModel modelOn(const Hardware &hardware, const OptionValues &values) {
 } // namespace
 
 std::string calibrationPath() {
+  const std::string folder = cacheFolder();
+  if (folder.empty())
+    return "";
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   llvm::SHA256 hasher;
   hasher.update(hardwareSchema);
   hasher.update("\n" + std::string(host) + "\n" + processorName() + "\n" +
                 std::to_string(std::thread::hardware_concurrency()));
-  return cacheFolder() + "/hardware-" + llvm::toHex(hasher.final(), true).substr(0, 16) + ".json";
+  return folder + "/hardware-" + llvm::toHex(hasher.final(), true).substr(0, 16) + ".json";
 }
 
 bool collectivesRunInline(const OptionValues &values) {

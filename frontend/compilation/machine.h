@@ -14,8 +14,8 @@ struct Machine {
   CostModel predicting;
 };
 
-/// The path of this machine's table: `hardware-<key>.json` in $FSDPC_CACHE, $XDG_CACHE_HOME/fsdpc or ~/.cache/fsdpc.
-/// The key stands for host name, processor and cores.
+/// The path of this machine's table: `hardware-<key>.json` in cacheFolder(). The key stands for host name, processor
+/// and cores. Empty if there is no such folder.
 std::string calibrationPath();
 
 /// Requires that `threads` and `world_size` are resolved. Errors name the file, or list the built-in tables.

@@ -1,6 +1,5 @@
 #include "frontend/onnx/classify.h"
 
-#include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/use_role.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -78,42 +77,18 @@ bool isElementwisePair(const onnx::NodeProto &node) {
   return llvm::StringSwitch<bool>(node.op_type()).Cases("Add", "Sub", "Mul", "Div", true).Default(false);
 }
 
-/// One float element of readTensor's result, as a double.
-double floatAt(DType dtype, const uint8_t *element) {
-  float single;
-  double wide;
-  std::memcpy(&single, element, sizeof single);
-  if (dtype != DType::f64)
-    return single;
-  std::memcpy(&wide, element, sizeof wide);
-  return wide;
-}
-
 /// True for an additive or logical mask: every element is 0, 1 or very negative, and the elements are not all equal.
 bool looksLikeMask(const OnnxModel &model, const onnx::TensorProto &tensor) {
   constexpr int64_t largest = 1 << 22;
   if (tensor.dims_size() < 2 || elementsOf(tensor) > largest || elementsOf(tensor) < 4)
     return false;
-  llvm::Expected<TensorSource> source = TensorSource::open(model, tensor);
-  if (!source) {
-    llvm::consumeError(source.takeError());
+  llvm::Expected<TensorFacts> facts =
+      model.facts->learn(model, tensor, [](const TensorFacts &known) { return !known.isMask; });
+  if (!facts) {
+    llvm::consumeError(facts.takeError()); // a reader that needs the values reports it
     return false;
   }
-  const DType dtype = *dtypeOf(tensor.data_type());
-  bool isMask = true, varies = false;
-  double firstValue = 0;
-  llvm::Error unread = source->forEachRun([&](const uint8_t *run, int64_t first, int64_t many) {
-    if (first == 0)
-      firstValue = floatAt(dtype, run);
-    for (int64_t i = 0; i < many && isMask; ++i) {
-      const double value = floatAt(dtype, run + i * source->elementBytes());
-      isMask = value == 0 || value == 1 || value <= -1e3;
-      varies |= value != firstValue;
-    }
-    return isMask;
-  });
-  llvm::consumeError(std::move(unread));
-  return isMask && varies;
+  return facts->isMask && facts->varies;
 }
 
 /// Classifies the initializers one by one. A name goes to the first initializer that claims it.

@@ -1,11 +1,7 @@
 #include "frontend/onnx/equal_values.h"
 
 #include "frontend/onnx/metadata.h"
-#include "frontend/onnx/tensor_source.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
-#include <cstring>
-#include <functional>
+#include <set>
 
 namespace fsdpc {
 
@@ -14,18 +10,18 @@ constexpr int64_t maxElements = 1 << 16;
 } // namespace
 
 bool holdsEqualVectors(const OnnxModel &model, const GraphIndex &index) {
-  llvm::StringSet<> seen;
+  std::set<std::pair<int64_t, ElementDigest>> seen;
   for (const onnx::TensorProto &tensor : index.graph.initializer()) {
     const bool isNamedVector = tensor.dims_size() == 1 && tensor.data_type() == onnx::TensorProto::FLOAT &&
                                !isExporterName(tensor.name()) && !index.consumers(tensor.name()).empty();
     if (!isNamedVector || elementsOf(tensor) < 2 || elementsOf(tensor) > maxElements || isAbsent(model, tensor))
       continue;
-    llvm::Expected<std::vector<uint8_t>> bytes = readTensor(model, tensor);
-    if (!bytes) {
-      llvm::consumeError(bytes.takeError()); // a reader that needs the values reports it
+    llvm::Expected<TensorFacts> facts = allFacts(model, tensor);
+    if (!facts) {
+      llvm::consumeError(facts.takeError()); // a reader that needs the values reports it
       continue;
     }
-    if (!seen.insert(llvm::StringRef(reinterpret_cast<const char *>(bytes->data()), bytes->size())).second)
+    if (!seen.insert({facts->elements, facts->digest}).second)
       return true;
   }
   return false;
@@ -53,14 +49,13 @@ bool ValueKinds::isMonotonic(const onnx::TensorProto &tensor) {
   auto [known, isNew] = monotonic.try_emplace(tensor.name(), false);
   if (!isNew)
     return known->second;
-  llvm::Expected<std::vector<uint8_t>> bytes = readTensor(model, tensor);
-  if (!bytes) {
-    llvm::consumeError(bytes.takeError());
+  llvm::Expected<TensorFacts> facts =
+      model.facts->learn(model, tensor, [](const TensorFacts &seen) { return !seen.ascends && !seen.descends; });
+  if (!facts) {
+    llvm::consumeError(facts.takeError());
     return false;
   }
-  std::vector<float> values(static_cast<size_t>(elements));
-  std::memcpy(values.data(), bytes->data(), bytes->size());
-  known->second = llvm::is_sorted(values) || llvm::is_sorted(values, std::greater<float>());
+  known->second = facts->ascends || facts->descends;
   return known->second;
 }
 

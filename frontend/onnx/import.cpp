@@ -88,6 +88,8 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
   if (!model)
     return model.takeError();
   imported.model = std::move(*model);
+  if (options.facts)
+    imported.model->facts = options.facts;
   if (std::string note = keepAllLogits(*imported.model); !note.empty())
     imported.notes.push_back(note);
   if (llvm::Error error = removeControlFlow(*imported.model, options)) {
@@ -96,6 +98,7 @@ llvm::Expected<RecoveredParameters> loadAndRecover(llvm::StringRef path, const I
     llvm::consumeError(std::move(error));
   }
   llvm::Expected<RecoveredParameters> recovered = recoverParameters({*imported.model, options, imported.remarks});
+  imported.model->facts->save();
   if (!recovered)
     return of(path, recovered.takeError());
   imported.parameters = recovered->parameters;

@@ -40,6 +40,10 @@ enum class Init : uint8_t {
   random,   ///< rules
 };
 
+class FactStore; ///< what was learnt about the weights of files (fact_store.h)
+/// Keeps it in this folder for later compiles, too, unless the folder is empty.
+std::shared_ptr<FactStore> makeFactStore(llvm::StringRef folder);
+
 struct ImportOptions {
   int64_t microBatchSize = 1;          ///< binds dim 0 of every input
   std::map<std::string, int64_t> dims; ///< values of the other symbols; `input[axis]` for a dim without a name
@@ -55,6 +59,8 @@ struct ImportOptions {
   Init init = Init::file;
   /// A parameter whose external data file does not exist has no value. Uses of the value fail later.
   bool weightsMayBeAbsent = false;
+  /// Imports that share it read no weight twice for what it knows. Null: none are shared.
+  std::shared_ptr<FactStore> facts;
 };
 
 class OnnxModel; ///< the file as repaired, with its weights (model.h)

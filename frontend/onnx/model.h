@@ -1,6 +1,7 @@
 // An ONNX file in memory. Everything that includes this is compiled with exceptions: libonnx and protobuf throw.
 #pragma once
 
+#include "frontend/onnx/fact_store.h"
 #include "frontend/onnx/initialization.h"
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/StringSet.h"
@@ -26,7 +27,8 @@ public:
   std::vector<std::string> notes;            ///< notes on the parameters for every user, one sentence each
   std::vector<std::string> tracedSeparately; ///< unknown whether they train: TracedStatement::isTracedSeparately
   llvm::StringSet<> tied;                    ///< parameters that continue under the name of another
-  llvm::StringSet<> angleTables;             ///< cos and sin tables of an expanded RotaryEmbedding: never trained
+  std::shared_ptr<FactStore> facts = std::make_shared<FactStore>(""); ///< ImportOptions::facts
+  llvm::StringSet<> angleTables; ///< cos and sin tables of an expanded RotaryEmbedding: never trained
 
   const onnx::GraphProto &graph() const { return proto.graph(); }
   onnx::GraphProto &graph() { return *proto.mutable_graph(); }

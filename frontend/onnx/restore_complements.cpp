@@ -2,9 +2,9 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
-#include "frontend/onnx/tensor_source.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/bit.h"
 #include <cstring>
 #include <set>
 
@@ -58,7 +58,7 @@ private:
     if (found.empty() || !read.permutation.empty())
       return llvm::Error::success();
     std::string weighed = parameterOfMix(read, found);
-    llvm::Expected<bool> mayBeChance = isUniform(folded);
+    llvm::Expected<bool> mayBeChance = isUniform(repair.model, folded, /*ifAbsent=*/false);
     if (!mayBeChance)
       return mayBeChance.takeError();
     if (weighed.empty() && *mayBeChance)
@@ -103,17 +103,25 @@ private:
     return "";
   }
 
-  llvm::Expected<bool> isUniform(const onnx::TensorProto &tensor) const {
-    llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
-    if (!source)
-      return source.takeError();
-    return source->isUniform();
+  /// True if the first elements show that a tensor is not one minus the other.
+  llvm::Expected<bool> startsOtherwise(const onnx::TensorProto &parameter, const onnx::TensorProto &folded) const {
+    llvm::Expected<TensorFacts> of = firstFacts(repair.model, parameter);
+    if (!of)
+      return of.takeError();
+    llvm::Expected<TensorFacts> result = firstFacts(repair.model, folded);
+    if (!result)
+      return result.takeError();
+    return 1.0F - llvm::bit_cast<float>(static_cast<uint32_t>(of->first)) !=
+           llvm::bit_cast<float>(static_cast<uint32_t>(result->first));
   }
 
   /// Compares exactly: the rounded difference is the same on every machine.
   llvm::Expected<bool> isComplement(const onnx::TensorProto &parameter, const onnx::TensorProto &folded) const {
     if (shapeOf(parameter) != shapeOf(folded))
       return false;
+    llvm::Expected<bool> differs = startsOtherwise(parameter, folded);
+    if (!differs || *differs)
+      return differs ? llvm::Expected<bool>(false) : differs.takeError();
     llvm::Expected<std::vector<uint8_t>> of = readTensor(repair.model, parameter);
     if (!of)
       return of.takeError();

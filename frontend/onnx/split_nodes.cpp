@@ -1,7 +1,6 @@
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/lost_statements.h"
 #include "frontend/onnx/repair.h"
-#include "frontend/onnx/tensor_source.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -2,7 +2,6 @@
 // Split without a statement, and merged it with those of the parameters that were equal.
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
-#include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/traced_graph.h"
 
 #include "llvm/ADT/StringSwitch.h"

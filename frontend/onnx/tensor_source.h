@@ -3,7 +3,6 @@
 #pragma once
 
 #include "frontend/onnx/model.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace fsdpc {
 
@@ -33,17 +32,6 @@ public:
 
   /// The maximum size of one range, so that a few of them always fit in memory.
   static constexpr int64_t runBytes = int64_t(4) << 20;
-  /// Calls visit(bytes, first, many) for ranges in order until it returns false.
-  llvm::Error forEachRun(llvm::function_ref<bool(const uint8_t *, int64_t, int64_t)> visit) const;
-
-  /// Calls visit(bytes, many) for ranges that hold all elements except zeros in holes.
-  llvm::Error forEachDataRun(llvm::function_ref<void(const uint8_t *, int64_t)> visit) const;
-  /// True if all elements are equal.
-  llvm::Expected<bool> isUniform() const;
-  /// Requires both tensors to have the same type and shape.
-  llvm::Expected<bool> equals(const TensorSource &other) const;
-  /// True if this matrix, of `rows` rows, is the transpose of `other`.
-  llvm::Expected<bool> isTransposeOf(const TensorSource &other, int64_t rows) const;
 
 private:
   TensorSource() = default;
@@ -54,8 +42,5 @@ private:
   std::vector<uint8_t> inside; ///< all elements, converted, of a tensor stored inside the model
   int64_t count = 0, width = 0, rawWidth = 0;
 };
-
-/// True if all elements of an initializer are equal. `ifAbsent`: the result if its data are missing.
-llvm::Expected<bool> isUniform(const OnnxModel &model, const onnx::TensorProto &tensor, bool ifAbsent);
 
 } // namespace fsdpc

@@ -1,11 +1,10 @@
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/graph_edit.h"
 #include "frontend/onnx/repair.h"
-#include "frontend/onnx/tensor_source.h"
 #include "frontend/onnx/use_role.h"
 
-#include <cstring>
 #include <map>
+#include <set>
 
 namespace fsdpc {
 
@@ -33,34 +32,40 @@ private:
   llvm::Expected<std::optional<Shape>> layoutOfCopy(const onnx::TensorProto &original,
                                                     const onnx::TensorProto &copy) const {
     Shape from = shapeOf(original), to = shapeOf(copy);
-    bool sameShape = from == to, swapped = from.size() == 2 && to.size() == 2 && from[0] == to[1] && from[1] == to[0];
+    const bool sameShape = from == to;
+    const bool swapped = from.size() == 2 && to.size() == 2 && from[0] == to[1] && from[1] == to[0];
     if ((!sameShape && !swapped) || original.data_type() != copy.data_type() || elementsOf(original) < 4)
       return std::nullopt;
     if (isAbsent(repair.model, original) || isAbsent(repair.model, copy))
       return std::nullopt;
-    llvm::Expected<TensorSource> a = TensorSource::open(repair.model, original);
-    if (!a)
-      return a.takeError();
-    llvm::Expected<TensorSource> b = TensorSource::open(repair.model, copy);
-    if (!b)
-      return b.takeError();
-    return sameLayout(*a, *b, sameShape, swapped, from[0]);
+    llvm::Expected<bool> differ = startDifferently(original, copy);
+    if (!differ || *differ)
+      return differ ? llvm::Expected<std::optional<Shape>>(std::nullopt) : differ.takeError();
+    llvm::Expected<TensorFacts> own = allFacts(repair.model, original);
+    if (!own)
+      return own.takeError();
+    llvm::Expected<TensorFacts> theirs = allFacts(repair.model, copy);
+    if (!theirs)
+      return theirs.takeError();
+    if (sameShape && own->digest == theirs->digest)
+      return Shape();
+    return swapped && own->digestOfTranspose == theirs->digest ? std::optional(Shape{1, 0}) : std::nullopt;
   }
 
-  static llvm::Expected<std::optional<Shape>> sameLayout(const TensorSource &original, const TensorSource &copy,
-                                                         bool sameShape, bool swapped, int64_t rows) {
-    llvm::Expected<bool> isUniform = original.isUniform();
-    if (!isUniform)
-      return isUniform.takeError();
-    llvm::Expected<bool> isEqual = *isUniform || !sameShape ? llvm::Expected<bool>(false) : original.equals(copy);
-    if (!isEqual)
-      return isEqual.takeError();
-    if (*isEqual || *isUniform)
-      return *isEqual ? std::optional(Shape()) : std::nullopt;
-    llvm::Expected<bool> isTransposed = swapped ? original.isTransposeOf(copy, rows) : llvm::Expected<bool>(false);
-    if (!isTransposed)
-      return isTransposed.takeError();
-    return *isTransposed ? std::optional(Shape{1, 0}) : std::nullopt;
+  /// True if the first elements suffice to tell that it is no copy, or that the original may be uniform.
+  llvm::Expected<bool> startDifferently(const onnx::TensorProto &original, const onnx::TensorProto &copy) const {
+    llvm::Expected<bool> mayBeChance = isUniform(repair.model, original, /*ifAbsent=*/true);
+    if (!mayBeChance)
+      return mayBeChance.takeError();
+    llvm::Expected<uint64_t> own = firstElement(original), theirs = firstElement(copy);
+    if (llvm::Error error = llvm::joinErrors(own.takeError(), theirs.takeError()))
+      return error;
+    return *mayBeChance || *own != *theirs;
+  }
+
+  llvm::Expected<uint64_t> firstElement(const onnx::TensorProto &tensor) const {
+    llvm::Expected<TensorFacts> facts = firstFacts(repair.model, tensor);
+    return facts ? llvm::Expected<uint64_t>(facts->first) : facts.takeError();
   }
 
   llvm::Error tieIfCopy(const onnx::TensorProto &original, const onnx::TensorProto &copy) {
@@ -154,56 +159,62 @@ private:
     }
     for (auto &[elements, copies] : folded)
       if (auto originals = named.find(elements); originals != named.end())
-        if (llvm::Error error = tieEqualSums(originals->second, copies))
+        if (llvm::Error error = tieAlike(originals->second, copies))
           return error;
     return llvm::Error::success();
   }
 
-  /// Reads every tensor once and compares only tensors with equal checksums.
-  llvm::Error tieEqualSums(llvm::ArrayRef<const onnx::TensorProto *> originals,
-                           llvm::ArrayRef<const onnx::TensorProto *> copies) {
-    std::map<uint64_t, const onnx::TensorProto *> bySum;
+  using Tensors = std::vector<const onnx::TensorProto *>;
+
+  /// Reads only those to the end that start like one of the others.
+  llvm::Error tieAlike(llvm::ArrayRef<const onnx::TensorProto *> originals,
+                       llvm::ArrayRef<const onnx::TensorProto *> copies) {
+    llvm::Expected<Tensors> likeCopies = startingLike(originals, copies);
+    if (!likeCopies)
+      return likeCopies.takeError();
+    llvm::Expected<Tensors> likeOriginals = startingLike(copies, originals);
+    return likeOriginals ? tieEqualDigests(*likeCopies, *likeOriginals) : likeOriginals.takeError();
+  }
+
+  llvm::Expected<Tensors> startingLike(llvm::ArrayRef<const onnx::TensorProto *> tensors,
+                                       llvm::ArrayRef<const onnx::TensorProto *> others) const {
+    std::set<uint64_t> firsts;
+    Tensors alike;
+    for (const onnx::TensorProto *other : others) {
+      llvm::Expected<uint64_t> first = firstElement(*other);
+      if (!first)
+        return first.takeError();
+      firsts.insert(*first);
+    }
+    for (const onnx::TensorProto *tensor : tensors) {
+      llvm::Expected<uint64_t> first = firstElement(*tensor);
+      if (!first)
+        return first.takeError();
+      if (firsts.count(*first))
+        alike.push_back(tensor);
+    }
+    return alike;
+  }
+
+  llvm::Error tieEqualDigests(llvm::ArrayRef<const onnx::TensorProto *> originals,
+                              llvm::ArrayRef<const onnx::TensorProto *> copies) {
+    std::map<ElementDigest, const onnx::TensorProto *> byDigest;
     for (const onnx::TensorProto *original : originals) {
-      llvm::Expected<uint64_t> sum = sumOf(*original);
-      if (!sum)
-        return sum.takeError();
-      bySum.try_emplace(*sum, original);
+      llvm::Expected<TensorFacts> facts = allFacts(repair.model, *original);
+      if (!facts)
+        return facts.takeError();
+      byDigest.try_emplace(facts->digest, original);
+      byDigest.try_emplace(facts->digestOfTranspose, original);
     }
     for (const onnx::TensorProto *copy : copies) {
-      llvm::Expected<uint64_t> sum = sumOf(*copy);
-      if (!sum)
-        return sum.takeError();
-      if (auto original = bySum.find(*sum); original != bySum.end())
+      llvm::Expected<TensorFacts> facts = allFacts(repair.model, *copy);
+      if (!facts)
+        return facts.takeError();
+      if (auto original = byDigest.find(facts->digest); original != byDigest.end())
         if (llvm::Error error = tieIfCopy(*original->second, *copy))
           return error;
     }
     return llvm::Error::success();
-  }
-
-  /// A checksum that is the same for a matrix and its transpose: only the byte order within elements matters.
-  llvm::Expected<uint64_t> sumOf(const onnx::TensorProto &tensor) const {
-    llvm::Expected<TensorSource> source = TensorSource::open(repair.model, tensor);
-    if (!source)
-      return source.takeError();
-    const int64_t width = source->elementBytes();
-    uint64_t sum = 0;
-    llvm::Error error = source->forEachDataRun([&](const uint8_t *run, int64_t many) {
-      sum += width == 4 ? sumOf<uint32_t>(run, many) : width == 8 ? sumOf<uint64_t>(run, many) : 0;
-    });
-    if (error)
-      return error;
-    return sum;
-  }
-
-  template <class Element>
-  static uint64_t sumOf(const uint8_t *run, int64_t many) {
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < many; ++i) {
-      Element element;
-      std::memcpy(&element, run + i * sizeof element, sizeof element);
-      sum += element * uint64_t{0x9e3779b97f4a7c15};
-    }
-    return sum;
   }
 
   const Repair &repair;

@@ -1,5 +1,6 @@
 #include "frontend/options/resolve.h"
 
+#include "frontend/options/cache_folder.h"
 #include "ir/name_pattern.h"
 #include "ir/op.h"
 #include "passes/support/precision.h"
@@ -259,6 +260,7 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
   // Weights are not needed if no program is written.
   options.weightsMayBeAbsent = options.init != Init::keep || values.flag("dry_run") ||
                                !values.text("compile_to").empty() || !values.list("passes").empty();
+  options.facts = makeFactStore(cacheFolder());
   return options;
 }
 

@@ -2,13 +2,13 @@
 
 #include "frontend/compilation/machine.h"
 #include "frontend/output/installation.h"
+#include "ir/write_file.h"
 #include "passes/cost/fit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 
 namespace fsdpc {
@@ -58,18 +58,12 @@ llvm::Expected<std::vector<CostSample>> measure(int64_t ranks, std::optional<llv
   return readSamples((*text)->getBuffer());
 }
 
-llvm::Error writeTable(llvm::StringRef path, llvm::StringRef text) {
-  llvm::sys::fs::create_directories(llvm::sys::path::parent_path(path), true, llvm::sys::fs::all_all);
-  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &out) {
-    out << text;
-    return llvm::Error::success();
-  });
-  return error ? llvm::createStringError(path + ": " + toString(std::move(error))) : llvm::Error::success();
-}
-
 } // namespace
 
 llvm::Error calibrate(const OptionValues &values) {
+  const std::string path = values.text("output").empty() ? calibrationPath() : values.text("output").str();
+  if (path.empty())
+    return llvm::createStringError("calibrate: FSDPC_CACHE is empty, so nothing is kept: name the table with -o");
   int64_t ranks = std::max<int64_t>(2, values.integer("world_size"));
   llvm::Expected<std::vector<CostSample>> shared = measure(ranks, std::nullopt);
   if (!shared)
@@ -79,8 +73,7 @@ llvm::Error calibrate(const OptionValues &values) {
     return mpi.takeError();
   Hardware hardware = fitHardware(*builtInHardware("cpu"), *shared, *mpi);
   hardware.name = "calibrated";
-  std::string path = values.text("output").empty() ? calibrationPath() : values.text("output").str();
-  if (llvm::Error error = writeTable(path, toJson(hardware)))
+  if (llvm::Error error = replaceFile(path, toJson(hardware)))
     return error;
   llvm::outs() << "measured " << shared->size() + mpi->size() << " samples on " << ranks << " ranks: " << path << '\n';
   return llvm::Error::success();
