@@ -18,6 +18,8 @@ public:
   /// Returns whether the node's kernel takes operands and results of 16-bit floats. If not, it gets f32 copies of them,
   /// in its scratch.
   virtual bool takesHalves(const Node &node) const = 0;
+  /// The part of a linear loss's own scratch that comes before that of its matmuls.
+  virtual int64_t bytesBeforeMatmuls(const Node &linearLoss) const = 0;
   /// Why the target's libraries cannot run the node; nullopt if they can.
   virtual std::optional<std::string> unsupported(const Node &node) const = 0;
   /// Prints the chain `attributes` over the node's operands. The yielded values are the node's results.

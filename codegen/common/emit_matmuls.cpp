@@ -3,7 +3,6 @@
 #include "codegen/common/matmul_config.h"
 #include "codegen/common/program_text.h"
 #include "ir/ops/attention.h"
-#include "runtime/common/chunked_loss_layout.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
@@ -35,7 +34,8 @@ void emitMatmul(SectionWriter &writer, const Node &node) {
 /// LossMatmuls{&matmulNt..., ...}, with nullptr for one that is not computed
 std::string lossMatmuls(SectionWriter &writer, const ChunkConfig &chunk, int64_t workspaceBytes) {
   auto name = [&](const std::optional<MatmulConfig> &config) {
-    return config ? "&" + writer.program.primitive("Matmul", config->name(), createText(config->text(), workspaceBytes))
+    return config ? "&" + writer.program.primitive("LossMatmul", config->name(),
+                                                   createText(config->text(), workspaceBytes))
                   : std::string("nullptr");
   };
   std::string text = "LossMatmuls{" + name(chunk.logits);
@@ -59,9 +59,7 @@ std::string linearLossShape(const Node &node, const LinearLossSizes &sizes) {
 void emitLinearLoss(SectionWriter &writer, const Node &node, llvm::StringRef kernel, unsigned allResults) {
   const LinearLossSizes sizes(node);
   const Dialect &dialect = writer.program.dialect;
-  const int64_t elementBytes = dialect.takesHalves(node) ? byteSize(node.operand(sizes.hidden)->type().dtype()) : 4;
-  const rt::ChunkedLossLayout layout(sizes.chunk, sizes.classes, elementBytes, LinearLossSizes::sumsColumns(node));
-  const int64_t matmulBytes = ownScratchBytes(dialect, node) - layout.matmuls;
+  const int64_t matmulBytes = ownScratchBytes(dialect, node) - dialect.bytesBeforeMatmuls(node);
   llvm::SmallVector<std::string, 12> arguments;
   for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, dialect.takesHalves(node)))
     arguments.push_back(lossMatmuls(writer, chunk, matmulBytes));

@@ -3,6 +3,7 @@
 #include "codegen/common/cpp_text.h"
 #include "codegen/common/emitter.h"
 #include "ir/ops/loss.h"
+#include "runtime/common/chunked_loss_layout.h"
 
 namespace fsdpc {
 
@@ -52,6 +53,11 @@ LinearLossSizes::LinearLossSizes(const Node &node) {
 bool LinearLossSizes::sumsColumns(const Node &node) {
   return node.op() == Op::linearCrossEntropyGrad && node.operandCount() == 5 &&
          !node.get<LinearLossAttributes>().frozenWeight;
+}
+
+int64_t LinearLossSizes::bytesOfChunk(const Node &node, int64_t elementBytes) {
+  const LinearLossSizes sizes(node);
+  return rt::ChunkedLossLayout(sizes.chunk, sizes.classes, elementBytes, sumsColumns(node)).matmuls;
 }
 
 ChunkConfig ChunkConfig::of(const Node &node, int64_t rows, bool takesHalves) {

@@ -42,6 +42,8 @@ struct LinearLossSizes {
   explicit LinearLossSizes(const Node &node);
   /// Returns whether the derivative includes that of a bias.
   static bool sumsColumns(const Node &node);
+  /// ChunkedLossLayout::matmuls for logits of that size.
+  static int64_t bytesOfChunk(const Node &node, int64_t elementBytes);
 };
 
 /// Mirrors ConvolutionShape of runtime/common/kernel_shapes.h and Convolution::Pass.

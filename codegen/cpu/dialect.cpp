@@ -17,6 +17,7 @@ class CpuDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cpu"; }
   bool takesHalves(const Node &node) const override;
+  int64_t bytesBeforeMatmuls(const Node &node) const override { return cpuLossBytesBeforeMatmuls(node); }
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitHostLoops(writer, node, attributes);
@@ -43,6 +44,8 @@ bool CpuDialect::takesHalves(const Node &node) const {
   case Op::convolution:
   case Op::convolutionGradInput:
   case Op::convolutionGradWeight: return true;
+  case Op::linearCrossEntropy:
+  case Op::linearCrossEntropyGrad: return takesBf16(node);
   default: return emitterOf(node.op()).elements == Elements::any || isGeneratedLoop(node);
   }
 }

@@ -274,6 +274,25 @@ std::optional<int64_t> scratchBytes(const ConvolutionConfig &config, int threads
   return std::max(copies.end + *single, nativeScratch(config));
 }
 
+int64_t nativeScratchBytes(const MatmulConfig &config, int threads) {
+  LibraryThreads limit(threads);
+  return nativeScratch(config, int64_t{0});
+}
+
+bool takesBf16(const Node &linearLoss) {
+  return linearLoss.operand(LinearLossSizes(linearLoss).hidden)->type().dtype() == DType::bf16;
+}
+
+int64_t cpuLossBytesBeforeMatmuls(const Node &node) {
+  const int64_t chunk = LinearLossSizes::bytesOfChunk(node, sizeof(float));
+  if (!takesBf16(node))
+    return chunk;
+  const LinearLossSizes sizes(node);
+  const bool isGrad = node.op() == Op::linearCrossEntropyGrad;
+  return rt::scratch_sizes::LinearLossCopies({sizes.rows, sizes.width, sizes.classes, sizes.hasBias, isGrad}).end +
+         chunk;
+}
+
 std::string scratchLevel() {
 #if defined(__x86_64__)
   constexpr std::pair<dnnl_cpu_isa_t, const char *> levels[] = {{dnnl_cpu_isa_avx512_core_amx, "amx_bf16"},

@@ -4,7 +4,6 @@
 #include "codegen/cpu/dialect.h"
 #include "codegen/cpu/scratch.h"
 #include "ir/ops/norm.h"
-#include "runtime/common/chunked_loss_layout.h"
 #include "runtime/cpu/link_bytes.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -39,8 +38,11 @@ public:
 
 private:
   /// Cached, since a query of oneDNN takes milliseconds and models repeat their shapes.
+  template <class Query>
+  int64_t mostOf(const std::string &text, const Query &bytesFor) const;
   template <class Config>
   int64_t scratchOf(const Config &config) const;
+  int64_t nativeScratchOf(const MatmulConfig &config) const;
   int64_t attentionBytes(const Node &node) const;
   int64_t linearLossBytes(const Node &node) const;
   int64_t kernelScratchBytes(const Node &node) const;
@@ -49,14 +51,24 @@ private:
   mutable llvm::StringMap<int64_t> scratchByText;
 };
 
-template <class Config>
-int64_t CpuTarget::scratchOf(const Config &config) const {
-  auto [entry, isNew] = scratchByText.try_emplace(config.name() + config.text(), 0);
+template <class Query>
+int64_t CpuTarget::mostOf(const std::string &text, const Query &bytesFor) const {
+  auto [entry, isNew] = scratchByText.try_emplace(text, 0);
   // A program with fewer threads than planned must not need more than this, so each count is queried.
   if (isNew)
     for (int threads = 1; threads <= options.threads; ++threads)
-      entry->second = std::max(entry->second, scratchBytes(config, threads).value_or(0));
+      entry->second = std::max(entry->second, bytesFor(threads));
   return entry->second;
+}
+
+template <class Config>
+int64_t CpuTarget::scratchOf(const Config &config) const {
+  return mostOf(config.name() + config.text(), [&](int threads) { return scratchBytes(config, threads).value_or(0); });
+}
+
+int64_t CpuTarget::nativeScratchOf(const MatmulConfig &config) const {
+  return mostOf("native " + config.name() + config.text(),
+                [&](int threads) { return nativeScratchBytes(config, threads); });
 }
 
 /// Every thread works on its own head. Attention has one per head of q, its derivative one per head of k, which several
@@ -68,14 +80,14 @@ int64_t CpuTarget::attentionBytes(const Node &node) const {
   return attentionScratchBytes(node) * std::min<int64_t>(heads, options.threads);
 }
 
+/// Where the program starts, processors may multiply operands in bf16 or not.
 int64_t CpuTarget::linearLossBytes(const Node &node) const {
-  const LinearLossSizes sizes(node);
   int64_t matmuls = 0;
-  for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, /*takesHalves=*/false))
-    for (const MatmulConfig &config : chunk.all())
-      matmuls = std::max(matmuls, scratchOf(config));
-  return rt::ChunkedLossLayout(sizes.chunk, sizes.classes, sizeof(float), LinearLossSizes::sumsColumns(node)).matmuls +
-         matmuls;
+  for (const bool isNative : {false, true})
+    for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, isNative))
+      for (const MatmulConfig &config : chunk.all())
+        matmuls = std::max(matmuls, isNative ? nativeScratchOf(config) : scratchOf(config));
+  return cpuLossBytesBeforeMatmuls(node) + matmuls;
 }
 
 int64_t CpuTarget::kernelScratchBytes(const Node &node) const {

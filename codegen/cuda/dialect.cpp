@@ -5,6 +5,7 @@
 #include "codegen/common/program_text.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/library_attention.h"
+#include "codegen/cuda/scratch.h"
 #include "ir/op.h"
 #include "ir/ops/attention.h"
 
@@ -16,6 +17,7 @@ class CudaDialect final : public Dialect {
 public:
   llvm::StringRef name() const override { return "cuda"; }
   bool takesHalves(const Node &node) const override;
+  int64_t bytesBeforeMatmuls(const Node &node) const override { return cudaLossBytesBeforeMatmuls(node); }
   std::optional<std::string> unsupported(const Node &node) const override;
   void emitLoops(SectionWriter &writer, const Node &node, const FusedAttributes &attributes) const override {
     emitKernel(writer, node, attributes);

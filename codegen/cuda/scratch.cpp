@@ -4,7 +4,6 @@
 #include "codegen/common/matmul_config.h"
 #include "codegen/cuda/library_attention.h"
 #include "ir/ops/attention.h"
-#include "runtime/common/chunked_loss_layout.h"
 #include "runtime/cuda/kernels/scratch_sizes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -31,14 +30,11 @@ int64_t normGradScratchBytes(const Node &node) {
 }
 
 int64_t linearLossScratchBytes(const Node &node) {
-  const LinearLossSizes sizes(node);
-  const int64_t elementBytes = byteSize(node.operand(sizes.hidden)->type().dtype());
   int64_t matmuls = 0;
   for (const ChunkConfig &chunk : ChunkConfig::chunksOf(node, /*takesHalves=*/true))
     for (const MatmulConfig &config : chunk.all())
       matmuls = std::max(matmuls, matmulScratchBytes(config));
-  return rt::ChunkedLossLayout(sizes.chunk, sizes.classes, elementBytes, LinearLossSizes::sumsColumns(node)).matmuls +
-         matmuls;
+  return cudaLossBytesBeforeMatmuls(node) + matmuls;
 }
 
 int64_t channelSumsScratchBytes(const Type &x) {
@@ -50,6 +46,11 @@ int64_t attentionGradScratchBytes(const Node &node) {
 }
 
 } // namespace
+
+int64_t cudaLossBytesBeforeMatmuls(const Node &node) {
+  const DType dtype = node.operand(LinearLossSizes(node).hidden)->type().dtype();
+  return LinearLossSizes::bytesOfChunk(node, byteSize(dtype));
+}
 
 int64_t cudaScratchBytes(const Node &node) {
   if (isAttentionByLibrary(node))

@@ -8,5 +8,7 @@ namespace fsdpc {
 /// 0 for most nodes. A library gets a fixed amount and chooses an algorithm that needs no more. Attention through cuDNN
 /// has its own bound (library_attention.h).
 int64_t cudaScratchBytes(const Node &node);
+/// Dialect::bytesBeforeMatmuls
+int64_t cudaLossBytesBeforeMatmuls(const Node &node);
 
 } // namespace fsdpc

@@ -115,7 +115,7 @@ struct CrossEntropyReference {
 /// A linear layer and the cross entropy of its results, capped if the shape says so, with their derivatives. `bias` may
 /// be empty.
 struct LinearLossReference {
-  std::vector<double> terms, dhidden, dweight, dbias;
+  std::vector<double> terms, dhidden, dweight, dbias, logits;
   std::vector<std::int64_t> predicted;
 
   LinearLossReference(const LinearLossShape &shape, const std::vector<float> &hidden, const std::vector<float> &weight,
@@ -139,6 +139,7 @@ struct LinearLossReference {
         mean += capped[j] / double(classes);
       }
       predicted.push_back(std::max_element(capped.begin(), capped.end()) - capped.begin());
+      logits.insert(logits.end(), capped.begin(), capped.end());
       if (labels[i] == shape.loss.ignoreIndex)
         continue;
       const double smoothing = shape.loss.labelSmoothing;

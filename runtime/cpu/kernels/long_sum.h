@@ -95,11 +95,11 @@ template <class Term>
   return longSumOf(count, term);
 }
 
-/// The sum of exp(x[at(j)] - shift) for j < count.
-template <class At>
-double sumOfExponentials(const float *x, std::int64_t count, float shift, At at) {
+/// The sum of exp(x[at(j)] - shift) for j < count. T: float or Bfloat16.
+template <class T, class At>
+double sumOfExponentials(const T *x, std::int64_t count, float shift, At at) {
   if (count <= shortSum)
-    return sumOf(count, [=](std::int64_t j) { return scalar::exp(x[at(j)] - shift); });
+    return sumOf(count, [=](std::int64_t j) { return scalar::exp(static_cast<float>(x[at(j)]) - shift); });
   constexpr std::int64_t block = 256; // exponentials are calls: a separate loop keeps sums in registers
   float exponentials[block];
   LongSum sum;
@@ -107,7 +107,7 @@ double sumOfExponentials(const float *x, std::int64_t count, float shift, At at)
     const std::int64_t length = std::min(block, count - begin);
 #pragma omp simd
     for (std::int64_t j = 0; j < length; ++j)
-      exponentials[j] = scalar::exp(x[at(begin + j)] - shift);
+      exponentials[j] = scalar::exp(static_cast<float>(x[at(begin + j)]) - shift);
     sum.add(0, length, [&](std::int64_t j) { return exponentials[j]; });
   }
   return sum.total();

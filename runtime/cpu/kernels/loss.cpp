@@ -14,34 +14,41 @@ std::int64_t rowGrain(const LossShape &shape) {
 
 bool isClass(const LossShape &shape, std::int64_t label) { return label >= 0 && label < shape.classes; }
 
-float logSumExp(const float *x, std::int64_t count) {
+template <class T>
+float logSumExp(const T *x, std::int64_t count) {
   float largest = -scalar::infinity;
 #pragma omp simd reduction(max : largest)
-  for (std::int64_t j = 0; j < count; ++j)
-    largest = x[j] > largest ? x[j] : largest;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const auto value = static_cast<float>(x[j]);
+    largest = value > largest ? value : largest;
+  }
   const double sum = sumOfExponentials(x, count, largest, [](std::int64_t j) { return j; });
   return largest + std::log(static_cast<float>(sum));
 }
 
-float meanOf(const float *x, std::int64_t count) {
-  return static_cast<float>(sumOf(count, [x](std::int64_t j) { return x[j]; }) / static_cast<double>(count));
+template <class T>
+float meanOf(const T *x, std::int64_t count) {
+  return static_cast<float>(sumOf(count, [x](std::int64_t j) { return static_cast<float>(x[j]); }) /
+                            static_cast<double>(count));
 }
 
-float termOf(const LossShape &shape, const float *x, std::int64_t label, float lse) {
+template <class T>
+float termOf(const LossShape &shape, const T *x, std::int64_t label, float lse) {
   if (label == shape.ignoreIndex)
     return 0;
   if (!isClass(shape, label))
     return scalar::notANumber;
-  const float term = lse - x[label];
+  const float term = lse - static_cast<float>(x[label]);
   if (shape.labelSmoothing == 0)
     return term;
   const float smoothing = static_cast<float>(shape.labelSmoothing);
   return (1 - smoothing) * term + smoothing * (lse - meanOf(x, shape.classes));
 }
 
-void fillRow(float *out, std::int64_t count, float value) {
+template <class T>
+void fillRow(T *out, std::int64_t count, float value) {
   for (std::int64_t j = 0; j < count; ++j)
-    out[j] = value;
+    out[j] = static_cast<T>(value);
 }
 
 float everyClassOf(const LossShape &shape) {
@@ -50,51 +57,58 @@ float everyClassOf(const LossShape &shape) {
 
 /// The derivatives of a row sum to zero. If the probability of the label is close to 1, 1 minus it is mostly rounding
 /// error, but the sum over the other classes is not. dx may be x.
-void differentiateRow(const LossShape &shape, const float *x, std::int64_t label, float scale, float lse, float *dx) {
+template <class T>
+void differentiateRow(const LossShape &shape, const T *x, std::int64_t label, float scale, float lse, T *dx) {
   const float everyClass = everyClassOf(shape);
+  const float slopeOfLabel = scale * (scalar::exp(static_cast<float>(x[label]) - lse) - everyClass);
   double others = 0;
 #pragma omp simd reduction(+ : others)
   for (std::int64_t j = 0; j < shape.classes; ++j) {
-    dx[j] = scale * (scalar::exp(x[j] - lse) - everyClass);
-    others += dx[j];
+    const float slope = scale * (scalar::exp(static_cast<float>(x[j]) - lse) - everyClass);
+    others += slope;
+    dx[j] = static_cast<T>(slope);
   }
-  dx[label] = static_cast<float>(dx[label] - others);
+  dx[label] = static_cast<T>(static_cast<float>(slopeOfLabel - others));
 }
 
 /// The same with the derivative of x = softcap * tanh(z / softcap), which is 1 - (x / softcap)^2.
-void differentiateCappedRow(const LossShape &shape, const float *x, std::int64_t label, float scale, float lse,
-                            float *dx) {
-  const float everyClass = everyClassOf(shape), perCap = 1 / shape.softcap, ofLabel = x[label] * perCap;
-  const float slopeOfLabel = scale * (scalar::exp(x[label] - lse) - everyClass);
+template <class T>
+void differentiateCappedRow(const LossShape &shape, const T *x, std::int64_t label, float scale, float lse, T *dx) {
+  const float everyClass = everyClassOf(shape), perCap = 1 / shape.softcap,
+              ofLabel = static_cast<float>(x[label]) * perCap;
+  const float slopeOfLabel = scale * (scalar::exp(static_cast<float>(x[label]) - lse) - everyClass);
   double others = 0;
 #pragma omp simd reduction(+ : others)
   for (std::int64_t j = 0; j < shape.classes; ++j) {
-    const float slope = scale * (scalar::exp(x[j] - lse) - everyClass), capped = x[j] * perCap;
+    const auto logit = static_cast<float>(x[j]);
+    const float slope = scale * (scalar::exp(logit - lse) - everyClass), capped = logit * perCap;
     others += slope;
-    dx[j] = slope * (1 - capped * capped);
+    dx[j] = static_cast<T>(slope * (1 - capped * capped));
   }
-  dx[label] = static_cast<float>(slopeOfLabel - others) * (1 - ofLabel * ofLabel);
+  dx[label] = static_cast<T>(static_cast<float>(slopeOfLabel - others) * (1 - ofLabel * ofLabel));
 }
 
 } // namespace
 
-void crossEntropy(const Context &c, const LossShape &shape, const float *logits, const std::int64_t *labels,
-                  float *terms, float *lse) {
+template <class T>
+void crossEntropy(const Context &c, const LossShape &shape, const T *logits, const std::int64_t *labels, float *terms,
+                  float *lse) {
   parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const float *const x = logits + i * shape.classes;
+      const T *const x = logits + i * shape.classes;
       lse[i] = logSumExp(x, shape.classes);
       terms[i] = termOf(shape, x, labels[i], lse[i]);
     }
   });
 }
 
-void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const float *logits,
-                      const std::int64_t *labels, const float *lse, float *dlogits) {
+template <class T>
+void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const T *logits,
+                      const std::int64_t *labels, const float *lse, T *dlogits) {
   const std::int64_t classes = shape.classes;
   parallelFor(c, shape.rows, rowGrain(shape), [=, &shape](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      float *const dx = dlogits + i * classes;
+      T *const dx = dlogits + i * classes;
       const std::int64_t label = labels[i];
       if (label == shape.ignoreIndex || !isClass(shape, label))
         fillRow(dx, classes, label == shape.ignoreIndex ? 0 : scalar::notANumber);
@@ -105,6 +119,9 @@ void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dte
     }
   });
 }
+
+FSDPC_CROSS_ENTROPY(, float)
+FSDPC_CROSS_ENTROPY(, Bfloat16)
 
 void nll(const Context &c, const LossShape &shape, const float *logProbabilities, const std::int64_t *labels,
          float *terms) {

@@ -11,12 +11,22 @@
 
 namespace fsdpc::rt {
 
-/// lse [rows] is an input of the derivative.
-void crossEntropy(const Context &c, const LossShape &shape, const float *logits, const std::int64_t *labels,
-                  float *terms, float *lse);
+/// T: float or Bfloat16, in which derivatives are rounded. lse [rows] is an input of the derivative.
+template <class T>
+void crossEntropy(const Context &c, const LossShape &shape, const T *logits, const std::int64_t *labels, float *terms,
+                  float *lse);
 /// dlogits may alias logits.
-void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const float *logits,
-                      const std::int64_t *labels, const float *lse, float *dlogits);
+template <class T>
+void crossEntropyGrad(const Context &c, const LossShape &shape, const float *dterms, const T *logits,
+                      const std::int64_t *labels, const float *lse, T *dlogits);
+#define FSDPC_CROSS_ENTROPY(prefix, T)                                                                                 \
+  prefix template void crossEntropy(const Context &, const LossShape &, const T *, const std::int64_t *, float *,      \
+                                    float *);                                                                          \
+  prefix template void crossEntropyGrad(const Context &, const LossShape &, const float *, const T *,                  \
+                                        const std::int64_t *, const float *, T *);
+FSDPC_CROSS_ENTROPY(extern, float)
+FSDPC_CROSS_ENTROPY(extern, Bfloat16)
+
 void nll(const Context &c, const LossShape &shape, const float *logProbabilities, const std::int64_t *labels,
          float *terms);
 void nllGrad(const Context &c, const LossShape &shape, const float *dterms, const std::int64_t *labels,

@@ -144,6 +144,26 @@ private:
   }
 };
 
+/// The f32 copies of the operands of a linear loss in bf16 and of its dhidden, where the processor has no products of
+/// that type: offsets in bytes. The scratch of the copies' loss follows (ChunkedLossLayout, f32); without copies that
+/// of the operands' own is smaller.
+struct LinearLossCopies {
+  struct Sizes {
+    std::int64_t rows, width, classes;
+    bool hasBias, isGrad;
+  };
+  std::int64_t hidden = 0, weight, bias, dhidden, end;
+
+  constexpr explicit LinearLossCopies(const Sizes &s)
+      : weight(bytes(s.rows * s.width)), bias(weight + bytes(s.width * s.classes)),
+        dhidden(bias + (s.hasBias ? bytes(s.classes) : 0)), end(dhidden + (s.isGrad ? bytes(s.rows * s.width) : 0)) {}
+
+private:
+  static constexpr std::int64_t bytes(std::int64_t elements) {
+    return roundUp(elements * std::int64_t{sizeof(float)}, 64);
+  }
+};
+
 /// Scratch of the derivative of a norm: `sums` vectors [columns] per part in f64, and as many in f32 for the current
 /// rows.
 constexpr std::int64_t normGradBytes(std::int64_t columns, std::int64_t sums) {

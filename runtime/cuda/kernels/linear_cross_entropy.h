@@ -8,7 +8,8 @@
 
 namespace fsdpc::rt {
 
-using LossMatmuls = ChunkMatmuls<Matmul>;
+using LossMatmul = Matmul;
+using LossMatmuls = ChunkMatmuls<LossMatmul>;
 
 /// Logits are stored in their type, so they are rounded already.
 template <class T>
