@@ -1,11 +1,15 @@
-"""One rank of PyTorch FSDP2 on a GPT-2-shaped model, started by memory.py: eager, f32, gloo, one thread. With --checkpoint every block is
-wrapped in activation checkpointing. Writes its proportional set size before it builds anything to the file START.
+"""One rank of PyTorch FSDP2 on a GPT-2-shaped model, started by memory.py and bf16.sh: eager, gloo, one thread; W2 unless options say
+otherwise. With --checkpoint every block is wrapped in activation checkpointing. With --param_dtype bf16 parameters are gathered and
+multiplied in bf16 and gradients reduced in f32. --log writes a line with the duration of each step, as a program's --log. Writes its
+proportional set size before it builds anything to the file START.
 
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... fsdp2_peer.py START --layers 6 --width 384 ... [--checkpoint]
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... fsdp2_peer.py START [--layers 6 --width 384 ...] [--checkpoint] [--log FILE]
 """
 import argparse
+import json
 import os
 import pathlib
+import time
 
 import torch
 import torch.distributed as dist
@@ -13,7 +17,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 
 class Block(nn.Module):
@@ -57,25 +61,33 @@ def proportional_bytes():
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("start")
-    for name in ("layers", "width", "heads", "seq", "vocab", "batch", "steps"):
-        p.add_argument(f"--{name}", type=int, required=True)
+    for name, default in dict(layers=6, width=384, heads=6, seq=256, vocab=512, batch=8, steps=5).items():
+        p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--checkpoint", action="store_true")
+    p.add_argument("--param_dtype", choices=("fp32", "bf16"), default="fp32")
+    p.add_argument("--log", type=pathlib.Path)
     a = p.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     pathlib.Path(a.start).write_text(str(proportional_bytes()))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     model = Gpt(a)
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=True)
-    fully_shard(model, mesh=mesh, reshard_after_forward=True)
+    precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if a.param_dtype == "bf16" else MixedPrecisionPolicy()
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh, reshard_after_forward=True, mp_policy=precision)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     torch.manual_seed(dist.get_rank())
     ids = torch.randint(a.vocab, (a.batch, a.seq + 1))
+    lines = []
     for _ in range(a.steps):
+        dist.barrier()
+        start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         model(ids[:, :-1], ids[:, 1:]).backward()
         optimizer.step()
+        lines.append(json.dumps({"step_ms": 1000 * (time.perf_counter() - start)}))
+    if a.log and dist.get_rank() == 0:
+        a.log.write_text("\n".join(lines) + "\n")
     dist.barrier()
     dist.destroy_process_group()
 
