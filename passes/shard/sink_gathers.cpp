@@ -94,13 +94,15 @@ private:
     return shard.definer() && shard.definer()->op() == Op::read ? shard.definer() : nullptr;
   }
 
-  /// The gathered object: a state, whichever read it is from, or a carried gradient.
-  using Key = const void *;
+  /// The gathered object (a state, whichever read it is from, a carried gradient, or the ids of a lookup) and the ranks
+  /// that it is gathered from: tables of several units may be looked up by the same ids.
+  using Key = std::pair<const void *, const MeshAxis *>;
 
   static Key keyOf(const Node &gather) {
     const Value *shard = gather.operand(0);
     const State *state = stateReadBy(*shard);
-    return state ? static_cast<Key>(state) : shard;
+    const MeshAxis *axis = gather.function()->module()->axis(gather.get<CollectiveAttributes>().over.name);
+    return {state ? static_cast<const void *>(state) : shard, axis};
   }
 
   void collect(Node &gather) {
