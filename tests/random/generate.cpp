@@ -142,21 +142,6 @@ Tensor GraphWriter::scores(const Tensor &columns, bool classesFirst) {
   return maker.perSample(maker.make(Op::matmul, {columns, weight}, MatmulAttributes{}, {0, 2}), shape);
 }
 
-/// Whether the value depends on an input of the batch.
-bool readsInput(const Value *value) {
-  llvm::DenseSet<const Value *> seen;
-  llvm::SmallVector<const Value *, 16> open = {value};
-  while (!open.empty()) {
-    const Value *next = open.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    if (!next->definer())
-      return true;
-    llvm::append_range(open, next->definer()->operands());
-  }
-  return false;
-}
-
 void GraphWriter::finish(const Choices &choices, llvm::ArrayRef<Tensor> results) {
   Tensor output = results[0];
   if (results.size() > 1) {
@@ -233,6 +218,20 @@ void chooseSums(Random &random, Choices &choices, const GenerateOptions &options
 }
 
 } // namespace
+
+bool readsInput(const Value *value) {
+  llvm::DenseSet<const Value *> seen;
+  llvm::SmallVector<const Value *, 16> open = {value};
+  while (!open.empty()) {
+    const Value *next = open.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (!next->definer())
+      return true;
+    llvm::append_range(open, next->definer()->operands());
+  }
+  return false;
+}
 
 std::unique_ptr<Target> targetOf(const Choices &choices) {
   return choices.ordersSums ? makeCudaTarget({.treeSums = true}) : makeCpuTarget({});

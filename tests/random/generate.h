@@ -20,6 +20,9 @@ struct GenerateOptions {
   int64_t graphs = 1;     ///< independent graphs in one module, with one loss over all
 };
 
+/// Whether the value depends on an argument of its function.
+bool readsInput(const Value *value);
+
 Choices choose(uint64_t seed, const GenerateOptions &options);
 
 /// The cpu target with the options that the graph needs.
