@@ -10,10 +10,12 @@
 //
 // The idea. Up to largestFirstLimit buffers are placed largest first. Each takes the lowest aligned offset at which it
 // overlaps no placed buffer with an overlapping live range. Large buffers find no obstacles, small ones fill the gaps.
-// More buffers than that are placed in order of their begin, as a runtime allocator would do it. A buffer that has
-// ended returns its bytes to a free list. A new one takes the smallest hole that fits, or else the arena grows. That
-// order cannot handle a live range that continues in the next step. So these buffers are placed next to each other at
-// the bottom. While none of them is live, the bottom is a hole for buffers that begin and end in that time.
+// More buffers than that are placed twice, and the lower arena is taken. Once only the largest of them are placed like
+// this, and the others above them. Once all are placed in order of their begin, as a runtime allocator would do it. A
+// buffer that has ended returns its bytes to a free list. A new one takes the smallest hole that fits, or else the
+// arena grows. That order cannot handle a live range that continues in the next step. So these buffers are placed next
+// to each other at the bottom. While none of them is live, the bottom is a hole for buffers that begin and end in that
+// time.
 //
 // Example: a part of micro_step, shortened, as tests/passes/plan_memory.fsir plans it (cpu, alignment 64).
 //
@@ -37,14 +39,15 @@
 // alignment and that the height is at most twice the maximum of live bytes plus one alignment.
 //
 // Cost, with n buffers. Largest first is O(n^2): each buffer scans all placed buffers. The limit of 3000 keeps that
-// below 4.5 million comparisons. Best fit is O(n log n), for the sort and a few map operations per buffer, except for
-// one search: FreeList::erase is linear in the number of holes of one size. Live buffers separate the holes, so there
-// is at most one hole more than live buffers.
+// below 4.5 million comparisons, also where only the largest are placed so. Best fit is O(n log n), for the sort and a
+// few map operations per buffer, except for one search: FreeList::erase is linear in the number of holes of one size.
+// Live buffers separate the holes, so there is at most one hole more than live buffers.
 #include "passes/plan/arena_layout.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 namespace fsdpc {
@@ -183,11 +186,32 @@ private:
   std::multimap<int64_t, size_t> active;                   ///< end -> buffer
 };
 
+/// The largest buffers largest first, and the others above them in order of time.
+ArenaLayout largestBelow(llvm::ArrayRef<Buffer *> buffers, int64_t alignment) {
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  llvm::stable_sort(order, [&](size_t a, size_t b) { return buffers[a]->bytes > buffers[b]->bytes; });
+  std::sort(order.begin() + largestFirstLimit, order.end());
+  std::vector<Buffer *> sorted;
+  for (size_t index : order)
+    sorted.push_back(buffers[index]);
+  const llvm::ArrayRef<Buffer *> all(sorted);
+  const ArenaLayout below = largestFirst(all.take_front(largestFirstLimit), alignment),
+                    above = BestFit(all.drop_front(largestFirstLimit), alignment).run();
+  const int64_t base = roundUp(below.heightBytes, alignment);
+  ArenaLayout layout{std::vector<int64_t>(buffers.size()), base + above.heightBytes};
+  for (size_t i = 0; i < order.size(); ++i)
+    layout.offsets[order[i]] = i < largestFirstLimit ? below.offsets[i] : base + above.offsets[i - largestFirstLimit];
+  return layout;
+}
+
 } // namespace
 
 ArenaLayout layOut(llvm::ArrayRef<Buffer *> buffers, int64_t alignmentBytes) {
-  return buffers.size() <= largestFirstLimit ? largestFirst(buffers, alignmentBytes)
-                                             : BestFit(buffers, alignmentBytes).run();
+  if (buffers.size() <= largestFirstLimit)
+    return largestFirst(buffers, alignmentBytes);
+  ArenaLayout inTime = BestFit(buffers, alignmentBytes).run(), bySize = largestBelow(buffers, alignmentBytes);
+  return bySize.heightBytes < inTime.heightBytes ? bySize : inTime;
 }
 
 } // namespace fsdpc

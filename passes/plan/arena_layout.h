@@ -10,7 +10,8 @@ struct ArenaLayout {
   int64_t heightBytes = 0;
 };
 
-/// Largest first up to a few thousand buffers, in order of time beyond. See arena_layout.cpp.
+/// Largest first up to a few thousand buffers; beyond, that for the largest or all in order of time, whichever is
+/// lower. See arena_layout.cpp.
 ArenaLayout layOut(llvm::ArrayRef<Buffer *> buffers, int64_t alignmentBytes);
 
 } // namespace fsdpc

@@ -92,5 +92,19 @@ TEST(ArenaLayout, WhatTwoStepsLeaveToTheNextIsNeverAway) {
   expectApart(buffers.all, buffers.layOut());
 }
 
+TEST(ArenaLayout, GrowingBuffersShareMemoryAlthoughSmallOnesBeginBetweenThem) {
+  Buffers buffers(4000);
+  for (size_t i = 0; i < buffers.all.size(); ++i) {
+    Buffer &buffer = buffers.all[i];
+    const bool isLarge = i % 80 == 0;
+    buffer.bytes = isLarge ? 1'000'000 + static_cast<int64_t>(i) * 1000 : alignment;
+    buffer.begin = static_cast<int64_t>(i) * 4;
+    buffer.end = isLarge ? buffer.begin + 2 : positions - 1;
+  }
+  const ArenaLayout layout = buffers.layOut();
+  expectApart(buffers.all, layout);
+  EXPECT_LE(layout.heightBytes, maxLiveBytes(buffers.all) + alignment * 4000);
+}
+
 } // namespace
 } // namespace fsdpc
