@@ -9,6 +9,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/Sequence.h"
 
 namespace fsdpc {
 
@@ -68,22 +69,7 @@ public:
   }
 
   /// True if backward reads it, perhaps through nodes that also depend on nothing.
-  bool isReadInBackward(const Value &value) const {
-    llvm::SmallVector<const Value *, 8> work = {&value};
-    llvm::DenseSet<const Value *> seen;
-    while (!work.empty()) {
-      const Value *next = work.pop_back_val();
-      for (const Use *use = next->uses(); use; use = use->next()) {
-        const Node &user = *use->user();
-        if (user.section.phase == Phase::backward)
-          return true;
-        for (unsigned i = 0; closed.contains(&user) && i < user.resultCount(); ++i)
-          if (seen.insert(user.result(i)).second)
-            work.push_back(user.result(i));
-      }
-    }
-    return false;
-  }
+  bool isReadInBackward(const Value &value) const { return readInBackward.contains(&value); }
 
 private:
   bool areOperandsClosed(const Node &node) const {
@@ -97,6 +83,7 @@ private:
            (!isCostly(node, minBytes) && node.operandCount() > 0 && node.result()->type().bytes() > operandBytes(node));
   }
 
+  /// In reverse order, so that users come first.
   void markWanted(const Node &node) {
     for (unsigned i = 0; i < node.resultCount(); ++i)
       for (const Use *use = node.result(i)->uses(); use; use = use->next()) {
@@ -104,6 +91,12 @@ private:
         const bool passesOn = closed.contains(&user) && staysInStep(user) && wanted.contains(user.result());
         if (!closed.contains(&user) || passesOn)
           wanted.insert(node.result(i));
+        const bool leadsToBackward =
+            closed.contains(&user) && llvm::any_of(llvm::seq(user.resultCount()), [&](unsigned result) {
+              return readInBackward.contains(user.result(result));
+            });
+        if (user.section.phase == Phase::backward || leadsToBackward)
+          readInBackward.insert(node.result(i));
       }
   }
 
@@ -129,6 +122,7 @@ private:
   llvm::DenseSet<const Node *> closed;   ///< pure nodes that depend on nothing
   llvm::DenseSet<const Value *> wanted;  ///< by nodes that stay in the step
   llvm::DenseSet<const Value *> pending; ///< costly, and no table so far
+  llvm::DenseSet<const Value *> readInBackward;
 };
 
 class TableMaker {
@@ -201,7 +195,6 @@ private:
       if (llvm::any_of(uses, [](const Candidate &use) { return use.isWorthMemory; }))
         makeState(builder, *value, uses);
     builder.ret({}, {});
-    eraseDeadNodes(start);
     for (const std::unique_ptr<Function> &function : module.functions)
       eraseDeadNodes(*function);
     return start.size() > 1;
