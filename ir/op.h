@@ -90,7 +90,8 @@ struct ElementBody {
 struct OpInfo {
   llvm::StringRef name; ///< in text
   llvm::StringRef doc;  ///< one sentence: result in terms of operands; constraints (C1), (C2), ...
-  llvm::ArrayRef<llvm::StringRef> operandNames; ///< the last one may end in "..." (any number) or "?" (optional)
+  llvm::ArrayRef<llvm::StringRef>
+      operandNames; ///< the last one may end in "...": any number; the last ones in "?": optional
   uint32_t traits = noTraits;
   std::unique_ptr<AttributesBase> (*makeAttributes)() = nullptr; ///< null: the op has none
   InferFunction infer = nullptr; ///< result types from operand types; its errors quote (C1).. and name the op's rule

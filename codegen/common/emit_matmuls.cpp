@@ -131,7 +131,8 @@ void emitAveragePoolGrad(SectionWriter &writer, const Node &node) {
   writer.call("averagePoolGrad", poolShape(node, node.result()->type(), node.operand(0)->type()), {dy, dx});
 }
 
-std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
+std::string attentionShape(const Node &node, unsigned q) {
+  const AttentionExtras extras(node);
   const auto &attributes = node.get<AttentionAttributes>();
   const Type &query = node.operand(q)->type(), &key = node.operand(q + 1)->type(), &value = node.operand(q + 2)->type();
   int headAxis = attributes.sequenceFirst ? 2 : 1, sequenceAxis = attributes.sequenceFirst ? 1 : 2;
@@ -145,11 +146,13 @@ std::string attentionShape(const Node &node, unsigned q, const Value *mask) {
       .text("scale", cppLiteral(DType::f32, attributes.scale))
       .flag("causal", attributes.causal)
       .flag("sequenceFirst", attributes.sequenceFirst);
-  if (mask) {
+  if (extras.mask) {
     int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
-    fields.text("maskStrides", cppList(broadcastStridesOf(mask->type().shape(), scores)));
+    fields.text("maskStrides", cppList(broadcastStridesOf(node.operand(*extras.mask)->type().shape(), scores)));
   }
   fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).number("window", attributes.window, 0);
+  if (extras.documents && node.operand(*extras.documents)->type().dim(0) > 1)
+    fields.number("documentsStride", key.dim(sequenceAxis));
   if (std::isfinite(attributes.hidden))
     fields.text("hidden", cppLiteral(DType::f32, attributes.hidden)).flag("masksHidden", attributes.masksHidden);
   if (attributes.softcap > 0)
@@ -167,25 +170,32 @@ std::string attentionPrimitive(SectionWriter &writer, const Node &node, unsigned
   const std::string pass = isGrad ? "CudnnAttention::Pass::backward, " : "CudnnAttention::Pass::forward, ";
   return writer.program.primitive(
       "CudnnAttention", stem,
-      createText(pass + attentionShape(node, q, nullptr), ownScratchBytes(writer.program.dialect, node)));
+      createText(pass + attentionShape(node, q), ownScratchBytes(writer.program.dialect, node)));
 }
 
-/// Arguments are the operands before the mask, the mask and the results. A library call has no mask.
+/// AttentionMasks of the runtime.
+std::string attentionMasks(SectionWriter &writer, const Node &node) {
+  const AttentionExtras extras(node);
+  const std::string mask = extras.mask ? writer.use(node.operand(*extras.mask)) : "nullptr";
+  if (extras.documents)
+    return "{" + mask + ", " + writer.use(node.operand(*extras.documents)) + "}";
+  return extras.mask ? "{" + mask + "}" : "{}";
+}
+
+/// Arguments are the operands that every attention has, masks and the results. A library call has no masks.
 void callAttention(SectionWriter &writer, const Node &node, unsigned q) {
   const bool isByLibrary = isAttentionByLibrary(node);
-  const unsigned maskIndex = q + 3 + (node.op() == Op::attentionGrad ? 2 : 0);
-  const Value *mask = node.operandCount() > maskIndex ? node.operand(maskIndex) : nullptr;
   llvm::SmallVector<std::string, 12> arguments;
-  for (unsigned i = 0; i < maskIndex; ++i)
+  for (unsigned i = 0; i < AttentionExtras::firstOf(node); ++i)
     arguments.push_back(writer.operand(node, i));
   if (!isByLibrary)
-    arguments.push_back(mask ? writer.use(mask) : "nullptr");
+    arguments.push_back(attentionMasks(writer, node));
   for (unsigned i = 0; i < node.resultCount(); ++i)
     arguments.push_back(writer.define(node.result(i)));
   arguments.push_back(writer.workspace(node));
   if (isByLibrary)
     return writer.line(attentionPrimitive(writer, node, q) + "(" + llvm::join(arguments, ", ") + ");");
-  writer.call(node.op() == Op::attentionGrad ? "attentionGrad" : "attention", attentionShape(node, q, mask), arguments);
+  writer.call(node.op() == Op::attentionGrad ? "attentionGrad" : "attention", attentionShape(node, q), arguments);
 }
 
 void emitAttention(SectionWriter &writer, const Node &node) { callAttention(writer, node, 0); }

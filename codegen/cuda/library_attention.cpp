@@ -1,6 +1,7 @@
 #include "codegen/cuda/library_attention.h"
 
 #include "ir/op.h"
+#include "ir/ops/attention.h"
 #include "ir/ops/attributes.h"
 
 #include <algorithm>
@@ -46,13 +47,15 @@ double gradBytes(const Dims &dims) {
 } // namespace
 
 std::optional<std::string> cudnnRefuses(const Node &attention) {
-  const bool isGrad = attention.op() == Op::attentionGrad;
+  const AttentionExtras extras(attention);
   const auto &attributes = attention.get<AttentionAttributes>();
   const Dims dims(attention);
   if (attention.operand(0)->type().dtype() != DType::bf16)
     return "cuDNN takes bf16";
-  if (attention.operandCount() > (isGrad ? 6 : 3))
+  if (extras.mask)
     return "it has a mask";
+  if (extras.documents)
+    return "its queries see keys of their own document";
   if (dims.valueWidth != dims.width)
     return "its values are " + std::to_string(dims.valueWidth) + " wide, its keys " + std::to_string(dims.width);
   if (dims.width % 8 != 0 || dims.width > 128)

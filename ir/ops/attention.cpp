@@ -10,8 +10,9 @@ namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringRef attentionNames[] = {"q", "k", "v", "mask?"};
-constexpr llvm::StringRef attentionGradNames[] = {"do", "q", "k", "v", "o", "lse", "mask?"};
+constexpr llvm::StringRef attentionNames[] = {"q", "k", "v", "mask?", "documents?"};
+constexpr llvm::StringRef attentionGradNames[] = {"do", "q", "k", "v", "o", "lse", "mask?", "documents?"};
+constexpr unsigned attentionFixed = 3, attentionGradFixed = 6;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -39,8 +40,33 @@ private:
   }
 };
 
-/// The checks on q, k, v and the mask that both ops share. `q` is the index of operand q. k and v follow it.
-llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned q, const Type *mask,
+/// The checks on the operands after the first `fixed`.
+llvm::Error checkExtras(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned fixed, const Dims &dims,
+                        const AttentionAttributes &attributes) {
+  const AttentionExtras extras(operands.size(), fixed, attributes);
+  if (fixed + extras.mask.has_value() + attributes.documents != operands.size())
+    return constraintError(info.name, "C10",
+                           "there is an operand for the documents if, and only if, the attribute is set: " +
+                               llvm::Twine(operands.size()) + " operands");
+  if (const Type *mask = extras.mask ? &operands[*extras.mask] : nullptr;
+      mask && (mask->dtype() != DType::f32 || !broadcastsTo(mask->shape(), dims.scores())))
+    return constraintError(info.name, "C6",
+                           "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
+  const Type *documents = extras.documents ? &operands[*extras.documents] : nullptr;
+  if (!documents)
+    return llvm::Error::success();
+  if (dims.queries != dims.keys || documents->dtype() != DType::i64 || documents->rank() != 2 ||
+      (documents->dim(0) != 1 && documents->dim(0) != dims.batch) || documents->dim(1) != dims.keys)
+    return constraintError(info.name, "C11",
+                           "documents are i64 [" + llvm::Twine(dims.batch) + " or 1," + llvm::Twine(dims.keys) +
+                               "], of as many queries as keys, but are " + toString(*documents) + " of " +
+                               llvm::Twine(dims.queries) + " queries");
+  return llvm::Error::success();
+}
+
+/// The checks on q, k, v and optional operands that both ops share, the latter after the first `fixed`. `q` is the
+/// index of operand q. k and v follow it.
+llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned q, unsigned fixed,
                            const AttentionAttributes &attributes) {
   const Type &query = operands[q];
   const Type &key = operands[q + 1];
@@ -64,9 +90,8 @@ llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, un
                                llvm::Twine(dims.keyHeads));
   if (!checkedElements(dims.scores()))
     return constraintError(info.name, "C5", "scores " + shapeText(dims.scores()) + " have too many elements");
-  if (mask && (mask->dtype() != DType::f32 || !broadcastsTo(mask->shape(), dims.scores())))
-    return constraintError(info.name, "C6",
-                           "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
+  if (llvm::Error error = checkExtras(info, operands, fixed, dims, attributes))
+    return error;
   if (!std::isfinite(attributes.scale))
     return constraintError(info.name, "C7", "scale is finite but is " + doubleText(attributes.scale));
   if (attributes.window < 0 || !(attributes.hidden < 0) || !(attributes.softcap >= 0))
@@ -84,8 +109,7 @@ llvm::Error inferAttention(llvm::ArrayRef<Type> operands, const AttributesBase *
   if (llvm::Error error = checkOperands(info, operands))
     return error;
   const auto &a = attributesOf<AttentionAttributes>(attributes);
-  const Type *mask = operands.size() == 4 ? &operands[3] : nullptr;
-  if (llvm::Error error = checkAttention(info, operands, 0, mask, a))
+  if (llvm::Error error = checkAttention(info, operands, 0, attentionFixed, a))
     return error;
   if (llvm::Error error = addResult(info, "C5", operands[0].dtype(), operands[0].shape(), results))
     return error;
@@ -98,8 +122,7 @@ llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBa
   if (llvm::Error error = checkOperands(info, operands))
     return error;
   const auto &a = attributesOf<AttentionAttributes>(attributes);
-  const Type *mask = operands.size() == 7 ? &operands[6] : nullptr;
-  if (llvm::Error error = checkAttention(info, operands, 1, mask, a))
+  if (llvm::Error error = checkAttention(info, operands, 1, attentionGradFixed, a))
     return error;
   if (llvm::Error error = checkSame(info, "C8", operands, 0, 1))
     return error;
@@ -115,20 +138,25 @@ llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBa
 /// The scores of each query with each key, before the exponential.
 class Scores {
 public:
-  Scores(const HostTensor &q, const HostTensor &k, const HostTensor *mask, const AttentionAttributes &attributes)
-      : dims(q.type, k.type, attributes), q(q), k(k), mask(mask), attributes(attributes) {
+  /// `q`: the position of operand q; k follows it.
+  Scores(const EvaluateContext &context, unsigned q, unsigned fixed)
+      : dims(context.operands[q]->type, context.operands[q + 1]->type, context.get<AttentionAttributes>()),
+        q(*context.operands[q]), k(*context.operands[q + 1]), attributes(context.get<AttentionAttributes>()) {
+    const AttentionExtras extras(context.operands.size(), fixed, attributes);
+    mask = extras.mask ? context.operands[*extras.mask] : nullptr;
+    documents = extras.documents ? context.operands[*extras.documents] : nullptr;
     if (mask)
       maskStrides = broadcastStrides(mask->type.shape(), dims.scores());
   }
 
-  /// scale * q.k, capped, + mask of query i with every key, + hidden where causal and window hide the key. `slopes`:
-  /// the derivatives of the caps.
+  /// scale * q.k, capped, + mask of query i with every key, + hidden where causal, window and documents hide the key.
+  /// `slopes`: the derivatives of the caps.
   std::vector<double> row(int64_t b, int64_t h, int64_t i, std::vector<double> *slopes = nullptr) const {
     std::vector<double> scores(dims.keys, -infinity);
     if (slopes)
       slopes->assign(dims.keys, 1);
     const double *query = q.values.data() + dims.queryAt(b, h, i);
-    const VisibleKeys visible(attributes, i, dims.keys);
+    const VisibleKeys visible(attributes, i, dims.keys, documentsOfSample(documents, b));
     for (int64_t j = 0; j < dims.keys; ++j) {
       const bool isHidden = !visible.contains(j);
       if (isHidden && attributes.hidden == -infinity)
@@ -163,7 +191,7 @@ public:
 
 private:
   const HostTensor &q, &k;
-  const HostTensor *mask;
+  const HostTensor *mask, *documents;
   const AttentionAttributes &attributes;
   Shape maskStrides;
 };
@@ -186,8 +214,7 @@ double takeSoftmax(std::vector<double> &scores) {
 
 void evaluateAttention(EvaluateContext &context) {
   const HostTensor &v = *context.operands[2];
-  const HostTensor *mask = context.operands.size() == 4 ? context.operands[3] : nullptr;
-  Scores scores(*context.operands[0], *context.operands[1], mask, context.get<AttentionAttributes>());
+  Scores scores(context, 0, attentionFixed);
   const Dims &dims = scores.dims;
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
     std::vector<double> p = scores.row(b, h, i);
@@ -212,8 +239,7 @@ double dot(const double *a, const double *b, int64_t count) {
 void evaluateAttentionGrad(EvaluateContext &context) {
   const auto &attributes = context.get<AttentionAttributes>();
   const HostTensor &q = *context.operands[1], &k = *context.operands[2], &v = *context.operands[3];
-  const HostTensor *mask = context.operands.size() == 7 ? context.operands[6] : nullptr;
-  Scores scores(q, k, mask, attributes);
+  Scores scores(context, 1, attentionGradFixed);
   const Dims &dims = scores.dims;
   scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
     std::vector<double> slopes, p = scores.row(b, h, i, &slopes);
@@ -237,15 +263,14 @@ void evaluateAttentionGrad(EvaluateContext &context) {
 void differentiateAttention(VjpContext &context) {
   const Node &node = context.node;
   assert(!context.resultCotangents[1] && "lse is kept for the derivative only; nothing else reads it");
-  assert((node.operandCount() < 4 || !context.needed[3]) &&
+  assert(llvm::none_of(context.needed.drop_front(attentionFixed), [](bool needed) { return needed; }) &&
          "attention has no derivative for its mask: a mask that needs one must not become attention");
   Value *cotangent = context.resultCotangents[0];
   if (!cotangent || llvm::none_of(context.needed, [](bool needed) { return needed; }))
     return;
-  llvm::SmallVector<Value *, 7> operands = {cotangent,       node.operand(0), node.operand(1),
+  llvm::SmallVector<Value *, 8> operands = {cotangent,       node.operand(0), node.operand(1),
                                             node.operand(2), node.result(0),  node.result(1)};
-  if (node.operandCount() == 4)
-    operands.push_back(node.operand(3));
+  llvm::append_range(operands, llvm::drop_begin(node.operands(), attentionFixed));
   Node *gradient = context.builder.create(Op::attentionGrad, operands, node.get<AttentionAttributes>());
   for (unsigned i = 0; i < 3; ++i)
     if (context.needed[i])
@@ -267,7 +292,8 @@ double visibleShare(const Dims &dims, const AttentionAttributes &attributes) {
   return share;
 }
 
-/// The cost of `matmuls` matmuls [Sq, D] x [D, Sk] per head and the exponentials between them, of visible keys only.
+/// The cost of `matmuls` matmuls [Sq, D] x [D, Sk] per head and the exponentials between them, of the keys that causal
+/// and window leave visible.
 Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   const auto &attributes = node.get<AttentionAttributes>();
   Dims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
@@ -280,8 +306,11 @@ Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
 
 /// An operand's axis as an axis of the scores [batch, heads, queries, keys]; -1 for an axis that the scores sum over.
 int64_t scoreAxis(const Node &node, unsigned operand, int64_t axis) {
-  if (operand == 3)
-    return axis + 4 - node.operand(3)->type().rank();
+  const AttentionExtras extras(node);
+  if (extras.mask == operand)
+    return axis + 4 - node.operand(operand)->type().rank();
+  if (extras.documents == operand)
+    return axis == 0 ? 0 : -1;
   if (node.get<AttentionAttributes>().sequenceFirst && (axis == 1 || axis == 2))
     axis = 3 - axis;
   if (axis < 2)
@@ -317,15 +346,18 @@ const OpInfo attentionInfo = {
     .doc =
         "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
         "head h of q reads head h / (heads of q / heads of k) of k and v: grouped queries where k has fewer; causal: "
-        "query i sees keys 0 to i; window w: it sees keys less than w away; hidden is added to the scores of the keys "
-        "that these two hide in place of the mask, or with masks_hidden beside it; softcap c: scale * q k^T is c * "
+        "query i sees keys 0 to i; window w: it sees keys less than w away; documents: it sees keys of its own "
+        "document, "
+        "whose numbers are the last operand; hidden is added to the scores of the keys "
+        "that these three hide in place of the mask, or with masks_hidden beside it; softcap c: scale * q k^T is c * "
         "tanh of its c-th part first; lse f32[B,H,Sq] = log of "
         "the sum of the exponentials, kept for the derivative "
         "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. library: "
         "computed by the target's library, which changes no meaning. (C1) q "
         "and k have rank 4. (C2) k and v have one type. (C3) q is float and differs from k at most in its sequence "
         "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) mask "
-        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite, window and softcap not negative, hidden negative.",
+        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite, window and softcap not negative, hidden negative. "
+        "(C10) There are documents if the attribute is set. (C11) They are i64 [B or 1,Sk], with Sq = Sk.",
     .operandNames = attentionNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,
@@ -340,8 +372,8 @@ const OpInfo attentionInfo = {
 
 const OpInfo attentionGradInfo = {
     .name = "attention_grad",
-    .doc = "The cotangents dq, dk, dv of attention, from its operands and results. (C1) to (C7) as attention. (C8) do "
-           "and o have the type of q. (C9) lse is f32[B,H,Sq].",
+    .doc = "The cotangents dq, dk, dv of attention, from its operands and results. (C1) to (C7), (C10) and (C11) as "
+           "attention. (C8) do and o have the type of q. (C9) lse is f32[B,H,Sq].",
     .operandNames = attentionGradNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,
@@ -354,13 +386,34 @@ const OpInfo attentionGradInfo = {
     .batch = losesBatch,
 };
 
-VisibleKeys::VisibleKeys(const AttentionAttributes &attributes, int64_t query, int64_t keys) : first(0), end(keys) {
+VisibleKeys::VisibleKeys(const AttentionAttributes &attributes, int64_t query, int64_t keys, const double *documents)
+    : first(0), end(keys), query(query), documents(documents) {
   if (attributes.window > 0) {
     first = std::max(query - attributes.window, int64_t{-1}) + 1;
     end = attributes.window > keys - query ? end : query + attributes.window;
   }
   if (attributes.causal)
     end = std::min(end, query + 1);
+}
+
+AttentionExtras::AttentionExtras(size_t count, unsigned fixed, const AttentionAttributes &attributes) {
+  auto end = static_cast<unsigned>(count);
+  if (attributes.documents && end > fixed)
+    documents = --end;
+  if (end > fixed)
+    mask = fixed;
+}
+
+AttentionExtras::AttentionExtras(const Node &node)
+    : AttentionExtras(node.operandCount(), firstOf(node), node.get<AttentionAttributes>()) {}
+
+unsigned AttentionExtras::firstOf(const Node &node) {
+  return node.op() == Op::attention ? attentionFixed : attentionGradFixed;
+}
+
+const double *documentsOfSample(const HostTensor *documents, int64_t b) {
+  return documents ? documents->values.data() + (documents->type.dim(0) == 1 ? 0 : b * documents->type.dim(1))
+                   : nullptr;
 }
 
 bool isAttention(const Node &node) { return node.op() == Op::attention || node.op() == Op::attentionGrad; }

@@ -265,14 +265,18 @@ struct BatchSumAttributes {
   void fields(AttributeVisitor &v) { v.field("ranks", ranks); }
 };
 
-/// attention(q, k, v, mask?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst. k and v may have fewer heads, each of
-/// which serves a group of adjacent heads of q. mask is additive and broadcasts to [B, H, Sq, Sk].
+/// attention(q, k, v, mask?, documents?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst. k and v may have fewer
+/// heads, each of which serves a group of adjacent heads of q. mask is additive and broadcasts to [B, H, Sq, Sk].
 struct AttentionAttributes {
   double scale = 1;
   bool causal = false; ///< key j is visible to query i only if j <= i
   int64_t window = 0;  ///< > 0: key j is visible to query i only if |i - j| < window
-  /// Added to the scores of keys that `causal` and `window` hide, in place of the mask. A finite number differs from
-  /// -inf for a query all of whose other keys are hidden by the mask: it then weights the keys hidden here like those.
+  /// The last operand is the number of the document that each position belongs to, in any order: key j is visible to
+  /// query i only if both are in the same one.
+  bool documents = false;
+  /// Added to the scores of keys that `causal`, `window` and `documents` hide, in place of the mask. A finite number
+  /// differs from -inf for a query all of whose other keys are hidden by the mask: it then weights the keys hidden here
+  /// like those.
   double hidden = -std::numeric_limits<double>::infinity();
   bool masksHidden = false;   ///< the mask is added to their scores too
   double softcap = 0;         ///< > 0: scores are softcap * tanh(scale * q.k / softcap), before anything is added
@@ -282,6 +286,7 @@ struct AttentionAttributes {
     v.field("scale", scale);
     v.field("causal", causal);
     v.field("window", window);
+    v.field("documents", documents);
     v.field("hidden", hidden);
     v.field("masks_hidden", masksHidden);
     v.field("softcap", softcap);

@@ -85,13 +85,13 @@ void attentions(Benchmark &b) {
     auto part = [&](std::int64_t round, std::int64_t i) { return b.floats(round, all, i * tensor); };
     b.compute("attention", scores * static_cast<double>(2 * 2 * width + 5),
               4.0 * static_cast<double>(4 * tensor + sums), [&](std::int64_t round) {
-                attention(b.context, shape, part(round, 0), part(round, 1), part(round, 2), nullptr, part(round, 3),
+                attention(b.context, shape, part(round, 0), part(round, 1), part(round, 2), {}, part(round, 3),
                           part(round, 8), scratchSpace(b.context));
               });
     b.compute("attention", scores * static_cast<double>(2 * 5 * width + 5),
               4.0 * static_cast<double>(8 * tensor + sums), [&](std::int64_t round) {
                 attentionGrad(b.context, shape, part(round, 3), part(round, 0), part(round, 1), part(round, 2),
-                              part(round, 4), part(round, 8), nullptr, part(round, 5), part(round, 6), part(round, 7),
+                              part(round, 4), part(round, 8), {}, part(round, 5), part(round, 6), part(round, 7),
                               scratchSpace(b.context));
               });
   }

@@ -215,8 +215,11 @@ struct AttentionShape {
   std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
   std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
   std::int64_t window = 0;                    ///< > 0: query i sees only keys less than this far away
-  /// Added to the scores of keys that `causal` and `window` hide, in place of the mask. A finite number tells only for
-  /// a query whose other keys are all hidden by the mask.
+  /// Distance between the documents of two samples, in elements; 0: all samples share one row. With documents there are
+  /// as many keys as queries.
+  std::int64_t documentsStride = 0;
+  /// Added to the scores of keys that `causal`, `window` and documents hide, in place of the mask. A finite number
+  /// tells only for a query whose other keys are all hidden by the mask.
   float hidden = -std::numeric_limits<float>::infinity();
   bool masksHidden = false; ///< the mask is added to their scores too
   float softcap = 0;        ///< > 0: scores are softcap * tanh(scale * q.k / softcap), before anything is added
@@ -225,6 +228,13 @@ struct AttentionShape {
   /// True for the largest score, or lse, of a query that sees no key: those hidden here count for it then. Scores
   /// themselves are much smaller than `hidden`.
   bool seesNone(float largest) const { return hidesFinitely() && largest <= hidden / 2; }
+};
+
+/// Optional operands of attention; null for those that it lacks.
+struct AttentionMasks {
+  const float *added = nullptr; ///< to scores: AttentionShape::maskStrides
+  /// The number of the document of each position, in any order: queries see only keys of their own document.
+  const std::int64_t *documents = nullptr;
 };
 
 /// The largest |lse| that is precise enough in float. For a row of scores that are all -1e9 or the lowest float, lse

@@ -13,15 +13,21 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 struct Heads {
   const AttentionAttributes &attributes;
   const HostTensor &q, &k;
-  const HostTensor *mask;
+  const HostTensor *mask = nullptr, *documents = nullptr;
   int64_t batch, heads, keyHeads, queries, keys, width;
   Shape maskStrides;
 
-  Heads(const AttentionAttributes &attributes, const HostTensor &q, const HostTensor &k, const HostTensor *mask)
-      : attributes(attributes), q(q), k(k), mask(mask), batch(q.type.dim(0)),
+  /// `first`: the position of operand q; k follows it.
+  Heads(const Node &node, llvm::ArrayRef<const HostTensor *> operands, unsigned first)
+      : attributes(node.get<AttentionAttributes>()), q(*operands[first]), k(*operands[first + 1]), batch(q.type.dim(0)),
         heads(q.type.dim(attributes.sequenceFirst ? 2 : 1)), keyHeads(k.type.dim(attributes.sequenceFirst ? 2 : 1)),
         queries(q.type.dim(attributes.sequenceFirst ? 1 : 2)), keys(k.type.dim(attributes.sequenceFirst ? 1 : 2)),
         width(q.type.dim(3)) {
+    const AttentionExtras extras(node);
+    if (extras.documents)
+      documents = operands[*extras.documents];
+    if (extras.mask)
+      mask = operands[*extras.mask];
     if (mask)
       maskStrides = broadcastStrides(mask->type.shape(), Shape{batch, heads, queries, keys});
   }
@@ -53,7 +59,7 @@ std::vector<Tracked> scoresOf(const Heads &heads, int64_t b, int64_t h, int64_t 
                               std::vector<Tracked> *slopes = nullptr) {
   std::vector<Tracked> scores;
   const double cap = heads.attributes.softcap;
-  const VisibleKeys visible(heads.attributes, i, heads.keys);
+  const VisibleKeys visible(heads.attributes, i, heads.keys, documentsOfSample(heads.documents, b));
   for (int64_t j = 0; j < heads.keys; ++j) {
     Tracked score = asFloat(heads.attributes.scale) * dot(heads.q.values.data() + heads.queryAt(b, h, i),
                                                           heads.k.values.data() + heads.keyAt(b, h, j), heads.width);
@@ -156,12 +162,9 @@ Errors errorsOfBackward(const Heads &heads, llvm::ArrayRef<const HostTensor *> o
 } // namespace
 
 Errors errorsOfAttention(const Node &node, llvm::ArrayRef<const HostTensor *> operands, const KernelFacts &facts) {
-  const auto &attributes = node.get<AttentionAttributes>();
   if (node.op() == Op::attention)
-    return errorsOfForward(Heads(attributes, *operands[0], *operands[1], operands.size() == 4 ? operands[3] : nullptr),
-                           *operands[2], facts);
-  return errorsOfBackward(Heads(attributes, *operands[1], *operands[2], operands.size() == 7 ? operands[6] : nullptr),
-                          operands, facts);
+    return errorsOfForward(Heads(node, operands, 0), *operands[2], facts);
+  return errorsOfBackward(Heads(node, operands, 1), operands, facts);
 }
 
 } // namespace fsdpc::rounding

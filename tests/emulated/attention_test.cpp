@@ -51,6 +51,22 @@ TEST(CudaAttention, WindowsMatchLoops) {
     }
 }
 
+TEST(CudaAttention, DocumentsMatchLoops) {
+  for (const bool areMixed : {false, true})
+    for (const std::int64_t window : {0, 30}) {
+      SCOPED_TRACE(std::to_string(window) + (areMixed ? " mixed" : ""));
+      AttentionShape shape{.batch = 2, .heads = 2, .queries = 150, .keys = 150, .queryWidth = 40, .valueWidth = 40};
+      shape.window = window;
+      check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
+      shape.causal = true;
+      check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
+      check<Bfloat16>(withDocuments(roundedTo<Bfloat16>(paddedAttentionCase(shape)), areMixed));
+      shape.keyHeads = 1;
+      check<float>(withDocuments(caseOf<float>(shape), areMixed));
+      check<Float16>(withDocuments(caseOf<Float16>(shape), areMixed, true));
+    }
+}
+
 TEST(CudaAttention, CappedScoresMatchLoops) {
   AttentionShape shape{.heads = 2, .queries = 140, .keys = 140, .queryWidth = 64, .valueWidth = 64, .causal = true};
   shape.softcap = 1.5f;

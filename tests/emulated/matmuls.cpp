@@ -237,14 +237,14 @@ void CudnnAttention::create(const Context &c, Pass pass, const AttentionShape &s
 void CudnnAttention::operator()(const Bfloat16 *q, const Bfloat16 *k, const Bfloat16 *v, Bfloat16 *o, float *lse,
                                 Workspace workspace) const {
   const Workspace own = plan->takeScratch(workspace);
-  attention(plan->context, plan->shape, q, k, v, nullptr, o, lse, own);
+  attention(plan->context, plan->shape, q, k, v, {}, o, lse, own);
 }
 
 void CudnnAttention::operator()(const Bfloat16 *dO, const Bfloat16 *q, const Bfloat16 *k, const Bfloat16 *v,
                                 const Bfloat16 *o, const float *lse, Bfloat16 *dq, Bfloat16 *dk, Bfloat16 *dv,
                                 Workspace workspace) const {
   const Workspace own = plan->takeScratch(workspace);
-  attentionGrad(plan->context, plan->shape, dO, q, k, v, o, lse, nullptr, dq, dk, dv, own);
+  attentionGrad(plan->context, plan->shape, dO, q, k, v, o, lse, {}, dq, dk, dv, own);
 }
 
 } // namespace fsdpc::rt

@@ -45,14 +45,13 @@ struct AttentionScratch {
 template <class T>
 AttentionResults resultsOf(const AttentionCase &test, const Context &c, AttentionScratch bytes) {
   const AttentionShape &s = test.shape;
-  const float *const mask = test.mask.empty() ? nullptr : test.mask.data();
   const ScratchBuffer scratch(bytes.forward), gradScratch(bytes.backward);
   const std::vector<T> q = as<T>(test.q), k = as<T>(test.k), v = as<T>(test.v), dO = as<T>(test.dO);
   const T unset(NAN);
   std::vector<T> o(dO.size(), unset), dq(q.size(), unset), dk(k.size(), unset), dv(v.size(), unset);
   std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * s.queries), NAN);
-  attention(c, s, q.data(), k.data(), v.data(), mask, o.data(), lse.data(), scratch.workspace());
-  attentionGrad(c, s, dO.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), mask, dq.data(), dk.data(),
+  attention(c, s, q.data(), k.data(), v.data(), test.masks(), o.data(), lse.data(), scratch.workspace());
+  attentionGrad(c, s, dO.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), test.masks(), dq.data(), dk.data(),
                 dv.data(), gradScratch.workspace());
   EXPECT_TRUE(scratch.borderIntact() && gradScratch.borderIntact());
   return {floatsOf(o), lse, floatsOf(dq), floatsOf(dk), floatsOf(dv)};

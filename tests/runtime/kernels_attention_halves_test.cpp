@@ -66,6 +66,21 @@ TEST(KernelsAttentionHalves, WindowsMatchLoops) {
     }
 }
 
+TEST(KernelsAttentionHalves, DocumentsMatchLoops) {
+  for (const bool areMixed : {false, true})
+    for (const std::int64_t window : {0, 30}) {
+      SCOPED_TRACE(std::to_string(window) + (areMixed ? " mixed" : ""));
+      AttentionShape shape{.batch = 2, .heads = 2, .queries = 200, .keys = 200, .queryWidth = 32, .valueWidth = 32};
+      shape.window = window;
+      check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
+      shape.causal = true;
+      shape.keyHeads = 1;
+      check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
+      check<Float16>(withDocuments(caseOf<Float16>(shape), areMixed, true));
+      check<Bfloat16>(withDocuments(roundedTo<Bfloat16>(paddedAttentionCase(shape)), areMixed));
+    }
+}
+
 TEST(KernelsAttentionHalves, CappedScoresMatchLoops) {
   AttentionShape shape{.heads = 2, .queries = 140, .keys = 140, .queryWidth = 64, .valueWidth = 64, .causal = true};
   shape.softcap = 1.5f;

@@ -153,10 +153,10 @@ TEST(KernelsAttention, TheNumberOfThreadsDoesNotChangeABit) {
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 3, 4}) {
     auto o = unwritten(test.q.size()), lse = unwritten(2 * 3 * 64), dq = o, dk = o, dv = o;
-    attention(contextOf(threads), test.shape, test.q.data(), test.k.data(), test.v.data(), nullptr, o.data(),
-              lse.data(), scratch.workspace());
+    attention(contextOf(threads), test.shape, test.q.data(), test.k.data(), test.v.data(), {}, o.data(), lse.data(),
+              scratch.workspace());
     attentionGrad(contextOf(threads), test.shape, test.dO.data(), test.q.data(), test.k.data(), test.v.data(), o.data(),
-                  lse.data(), nullptr, dq.data(), dk.data(), dv.data(), scratch.workspace());
+                  lse.data(), {}, dq.data(), dk.data(), dv.data(), scratch.workspace());
     for (const auto &part : {o, lse, dq, dk, dv})
       results.push_back(part);
   }

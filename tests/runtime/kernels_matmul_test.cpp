@@ -151,14 +151,13 @@ TEST(KernelsConvolution, SizesWhoseProductIs2To64MatchLoops) {
 void checkAttention(const AttentionCase &test, int threads) {
   const AttentionShape &s = test.shape;
   const AttentionReference expected(test);
-  const float *const mask = test.mask.empty() ? nullptr : test.mask.data();
   const ScratchBuffer scratch(attentionScratchBytes(s) * threads), gradScratch(attentionGradScratchBytes(s) * threads);
   auto o = unwritten(test.dO.size()), lse = unwritten(expected.lse.size()), dq = unwritten(test.q.size()),
        dk = unwritten(test.k.size()), dv = unwritten(test.v.size());
-  attention(contextOf(threads), s, test.q.data(), test.k.data(), test.v.data(), mask, o.data(), lse.data(),
+  attention(contextOf(threads), s, test.q.data(), test.k.data(), test.v.data(), test.masks(), o.data(), lse.data(),
             scratch.workspace());
   attentionGrad(contextOf(threads), s, test.dO.data(), test.q.data(), test.k.data(), test.v.data(), o.data(),
-                lse.data(), mask, dq.data(), dk.data(), dv.data(), gradScratch.workspace());
+                lse.data(), test.masks(), dq.data(), dk.data(), dv.data(), gradScratch.workspace());
   EXPECT_LT(distance(o, expected.o), 2e-6);
   EXPECT_LT(distance(dq, expected.dq), 5e-6);
   EXPECT_LT(distance(dk, expected.dk), 5e-6);
@@ -204,6 +203,34 @@ TEST(KernelsAttention, WindowsMatchLoops) {
       shape.keyHeads = 1;
       std::swap(shape.queries, shape.keys);
       checkAttention(attentionCase(shape), 2);
+    }
+}
+TEST(KernelsAttention, DocumentsMatchLoops) {
+  for (const bool areMixed : {false, true})
+    for (const std::int64_t window : {0, 30}) {
+      SCOPED_TRACE(std::to_string(window) + (areMixed ? " mixed" : ""));
+      AttentionShape shape{.batch = 2, .heads = 2, .queries = 170, .keys = 170, .queryWidth = 20, .valueWidth = 20};
+      shape.window = window;
+      checkAttention(withDocuments(attentionCase(shape), areMixed), 1);
+      shape.causal = true;
+      shape.keyHeads = 1;
+      checkAttention(withDocuments(attentionCase(shape), areMixed), 2);
+      shape.sequenceFirst = true;
+      checkAttention(withDocuments(attentionCase(shape), areMixed, true), 1);
+    }
+}
+TEST(KernelsAttention, DocumentsWithAMaskMatchLoops) {
+  for (const bool areMixed : {false, true})
+    for (const bool masksHidden : {false, true}) {
+      AttentionShape shape{.batch = 3, .heads = 2, .queries = 150, .keys = 150, .queryWidth = 16, .valueWidth = 16};
+      shape.masksHidden = masksHidden;
+      checkAttention(withDocuments(paddedAttentionCase(shape), areMixed), 1);
+      shape.softcap = 1.5f;
+      checkAttention(withDocuments(paddedAttentionCase(shape), areMixed), 1);
+      shape.softcap = 0;
+      shape.maskStrides[1] = 150;
+      shape.maskStrides[3] = 1;
+      checkAttention(withDocuments(attentionCase(shape, 2 * 150), areMixed), 2);
     }
 }
 TEST(KernelsAttention, CappedScoresMatchLoops) {

@@ -165,7 +165,11 @@ struct LinearLossReference {
 struct AttentionCase {
   AttentionShape shape;
   std::vector<float> q, k, v, dO, mask;
+  std::vector<std::int64_t> documents = {}; ///< empty: none
 
+  AttentionMasks masks() const {
+    return {mask.empty() ? nullptr : mask.data(), documents.empty() ? nullptr : documents.data()};
+  }
   std::int64_t keyHeads() const { return shape.keyHeads > 0 ? shape.keyHeads : shape.heads; }
 };
 
@@ -178,6 +182,21 @@ inline AttentionCase attentionCase(AttentionShape shape, std::int64_t maskElemen
   test.k = numbers(keys * shape.queryWidth, 12);
   test.v = numbers(keys * shape.valueWidth, 13);
   test.dO = numbers(queries * shape.valueWidth, 14);
+  return test;
+}
+
+/// With documents of random lengths, in the order of their numbers, which differ in their high bits only, or mixed
+/// position by position. Samples have their own unless `areShared`.
+inline AttentionCase withDocuments(AttentionCase test, bool areMixed, bool areShared = false) {
+  const std::int64_t samples = areShared ? 1 : test.shape.batch, keys = test.shape.keys;
+  test.shape.documentsStride = areShared ? 0 : keys;
+  const std::vector<float> draws = numbers(samples * keys, 16);
+  for (std::int64_t i = 0; i < samples * keys; ++i) {
+    const float draw = std::abs(draws[static_cast<std::size_t>(i)]);
+    const std::int64_t before = i % keys == 0 ? 7 : test.documents.back();
+    const std::int64_t next = draw * static_cast<float>(keys) < 5 ? before + (std::int64_t{1} << 33) : before;
+    test.documents.push_back(areMixed ? static_cast<std::int64_t>(draw * 4) - 1 : next);
+  }
   return test;
 }
 
@@ -280,7 +299,9 @@ private:
     capSlopes.assign(p.size(), 1);
     double sum = 0, largest = -INFINITY;
     for (std::int64_t j = 0; j < s.keys; ++j) {
-      const bool isVisible = (!s.causal || j <= i) && (s.window == 0 || std::abs(i - j) < s.window);
+      const std::int64_t *const documents = test.documents.data() + b * s.documentsStride;
+      const bool isVisible = (!s.causal || j <= i) && (s.window == 0 || std::abs(i - j) < s.window) &&
+                             (test.documents.empty() || documents[i] == documents[j]);
       if (!isVisible && s.hidden == -INFINITY)
         continue;
       double score = 0;

@@ -54,6 +54,28 @@ OP_TEST(attention, WindowShowsKeysLessThanItsSizeAwayOnBothSidesOrBefore) {
   EXPECT_THAT(valuesOf({q, k, v}, attend({.window = 9}))[0].values, near({12.5, 12.5, 12.5, 12.5}));
 }
 
+OP_TEST(attention, DocumentsShowKeysOfTheQuerysOwnInAnyOrder) {
+  HostTensor q(f32({2, 1, 4, 1})), k(f32({2, 1, 4, 1})), v = tensorOf(f32({2, 1, 4, 1}), {2, 4, 12, 32, 2, 4, 12, 32});
+  HostTensor documents = tensorOf(Type(DType::i64, {2, 4}), {7, 7, 7, 7, 5, 1, 5, 1});
+  EXPECT_THAT(valuesOf({q, k, v, documents}, attend({.documents = true}))[0].values,
+              near({12.5, 12.5, 12.5, 12.5, 7, 18, 7, 18}));
+  EXPECT_THAT(valuesOf({q, k, v, documents}, attend({.causal = true, .documents = true}))[0].values,
+              near({2, 3, 6, 12.5, 2, 4, 7, 18}));
+  EXPECT_THAT(valuesOf({q, k, v, documents}, attend({.causal = true, .window = 2, .documents = true}))[0].values,
+              near({2, 3, 8, 22, 2, 4, 12, 32}));
+  HostTensor shared = tensorOf(Type(DType::i64, {1, 4}), {0, 0, 3, 3});
+  EXPECT_THAT(valuesOf({q, k, v, shared}, attend({.documents = true}))[0].values, near({3, 3, 22, 22, 3, 3, 22, 22}));
+}
+
+OP_TEST(attention, OfAQueryWhoseDocumentIsAllMaskedSeesOthersTooIfTheirNumberIsFinite) {
+  const double least = std::numeric_limits<float>::lowest();
+  HostTensor q(f32({1, 1, 3, 1})), k(f32({1, 1, 3, 1})), v = tensorOf(f32({1, 1, 3, 1}), {3, 6, 12});
+  HostTensor mask = tensorOf(f32({3}), {least, 0, 0}), documents = tensorOf(Type(DType::i64, {1, 3}), {0, 1, 1});
+  EXPECT_THAT(valuesOf({q, k, v, mask, documents}, attend({.documents = true, .hidden = least}))[0].values,
+              near({7, 9, 9}));
+  EXPECT_THAT(valuesOf({q, k, v, mask, documents}, attend({.documents = true}))[0].values, near({3, 9, 9}));
+}
+
 OP_TEST(attention, OfAQueryWhoseKeysAreAllMaskedSeesHiddenOnesTooIfTheirNumberIsFinite) {
   const double least = std::numeric_limits<float>::lowest();
   HostTensor q(f32({1, 1, 3, 1})), k(f32({1, 1, 3, 1})), v = tensorOf(f32({1, 1, 3, 1}), {3, 6, 12});
@@ -217,6 +239,16 @@ OP_TEST(attention, HasTheDerivativeUnderAMask) {
                     .build = attend({.scale = 0.6})});
 }
 
+OP_TEST(attention, HasTheDerivativeWithinDocuments) {
+  GradientInput documents{Type(DType::i64, {2, 4}), -1, 1, {2, 2, 5, 5, 1, 0, 1, 0}, false};
+  GradientInput mask{f32({2, 1, 1, 4}), -1, 1, {}, false};
+  for (bool causal : {false, true})
+    checkGradients({.inputs = {{f32({2, 2, 4, 2})}, {f32({2, 1, 4, 2})}, {f32({2, 1, 4, 2})}, documents},
+                    .build = attend({.scale = 0.6, .causal = causal, .documents = true})});
+  checkGradients({.inputs = {{f32({2, 1, 4, 2})}, {f32({2, 1, 4, 2})}, {f32({2, 1, 4, 2})}, mask, documents},
+                  .build = attend({.scale = 0.6, .window = 3, .documents = true, .hidden = -1e4})});
+}
+
 OP_TEST(attention, HasTheDerivativeOfSomeOperandsAndOfOneTensorUsedThrice) {
   GradientInput fixed{f32({1, 2, 3, 2}), -1, 1, {}, false}, free{f32({1, 2, 3, 2})};
   checkGradients({.inputs = {fixed, fixed, free}, .build = attend({})});
@@ -266,6 +298,26 @@ TEST(AttentionConstraints, AreReportedByLabel) {
   EXPECT_THAT(masked(f32({3, 4})), HasSubstr("(C6)"));
   EXPECT_THAT(masked(Type(DType::boolean, {4, 4})), HasSubstr("(C6)"));
   EXPECT_THAT(masked(f32({1, 2, 3, 4, 4})), HasSubstr("(C6)"));
+}
+
+TEST(AttentionConstraints, OfDocumentsAreReportedByLabel) {
+  Type good = f32({2, 3, 4, 5}), mask = f32({4, 4});
+  auto message = [&](std::vector<Type> extras, bool hasDocuments = true, std::optional<Type> keys = {}) {
+    Type k = keys.value_or(good);
+    std::vector<Type> operands = {good, k, k};
+    operands.insert(operands.end(), extras.begin(), extras.end());
+    return inferMessage(Op::attention, operands, AttentionAttributes{.documents = hasDocuments});
+  };
+  auto ids = [](llvm::ArrayRef<int64_t> shape) { return Type(DType::i64, shape); };
+  EXPECT_EQ(message({ids({2, 4})}), "");
+  EXPECT_EQ(message({mask, ids({1, 4})}), "");
+  EXPECT_THAT(message({}), HasSubstr("(C10)"));
+  EXPECT_THAT(message({mask, ids({1, 4})}, false), HasSubstr("(C10)"));
+  EXPECT_THAT(message({ids({3, 4})}), HasSubstr("(C11)"));
+  EXPECT_THAT(message({ids({2, 3})}), HasSubstr("(C11)"));
+  EXPECT_THAT(message({ids({2, 1, 4})}), HasSubstr("(C11)"));
+  EXPECT_THAT(message({Type(DType::i32, {2, 4})}), HasSubstr("(C11)"));
+  EXPECT_THAT(message({ids({2, 6})}, true, f32({2, 3, 6, 5})), HasSubstr("(C11)"));
 }
 
 TEST(AttentionConstraints, TakeTheAxesOfTheLayout) {

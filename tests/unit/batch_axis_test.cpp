@@ -311,6 +311,22 @@ TEST(BatchAxis, AHeadOfKeysIsAGroupOfHeadsOfQueries) {
   EXPECT_EQ(graph.positionOf(attention->result(1)), (BatchPosition{1, 2, 4}));
 }
 
+TEST(BatchAxis, DocumentsHaveItWhereQueriesHaveIt) {
+  Graph graph;
+  Value *q = graph.input("q", {4, 3, 6, 5}), *k = graph.input("k", {4, 1, 6, 5});
+  Value *documents = graph.b.create(Op::cast, {graph.input("documents", {4, 6})}, CastAttributes{DType::i64})->result();
+  auto attend = [&](Value *queries, Value *keys) {
+    return graph.b.create(Op::attention, {queries, keys, keys, documents}, AttentionAttributes{.documents = true})
+        ->result(0);
+  };
+  EXPECT_EQ(graph.positionOf(attend(q, k)), (BatchPosition{0, 4, 1}));
+  Value *same = graph.parameter({4, 3, 6, 5});
+  EXPECT_EQ(graph.positionOf(attend(same, same)), (BatchPosition{0, 4, 1}));
+  Value *headsOfSamples = graph.b.transpose(graph.input("t", {4, 4, 6, 5}), {1, 0, 2, 3});
+  Value *mixed = attend(headsOfSamples, headsOfSamples);
+  EXPECT_TRUE(BatchAxis(graph.forward).isLost(mixed));
+}
+
 TEST(BatchAxis, RotaryKeepsItAndTakesAnglesOfASample) {
   Graph graph;
   Value *x = graph.input("x", {2, 3, 4}), *angles = graph.input("angles", {2, 1, 4}), *table = graph.parameter({3, 4});

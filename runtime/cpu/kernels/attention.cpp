@@ -29,8 +29,8 @@ float dot(const float *a, const float *b, std::int64_t count) {
 AttentionLayout layoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
 AttentionGradLayout gradLayoutOf(const AttentionShape &s) { return {s.keys, s.queryWidth, s.valueWidth}; }
 
-void forwardHead(const AttentionShape &shape, std::int64_t head, const float *mask, const AttentionHead<float> &of,
-                 float *scratchFloats) {
+void forwardHead(const AttentionShape &shape, std::int64_t head, const AttentionMasks &masks,
+                 const AttentionHead<float> &of, float *scratchFloats) {
   const AttentionLayout layout = layoutOf(shape);
   float *const packedKeys = scratchFloats;
   float *const packedValues = scratchFloats + layout.values;
@@ -47,7 +47,7 @@ void forwardHead(const AttentionShape &shape, std::int64_t head, const float *ma
                 packedKeys + seen.begin * shape.queryWidth, scores, stride, false);
     };
     float factors[queryBlock];
-    const KeyRange seen = softmaxOfBlock(shape, mask, head, begin, rows, scores, of.lse + begin, factors, product,
+    const KeyRange seen = softmaxOfBlock(shape, masks, head, begin, rows, scores, of.lse + begin, factors, product,
                                          [](std::int64_t, KeyRange) {});
     // Panels of v hold all keys, but a block reads only those that it sees. So it processes one panel of columns at a
     // time.
@@ -80,8 +80,8 @@ void clear(Head<float> head, std::int64_t rows, std::int64_t width) {
 }
 
 /// Computes dq of one head of q, and adds its part of the gradients of the head of k and v that it reads.
-void backwardHead(const AttentionShape &shape, std::int64_t head, const float *mask, const AttentionGradHead<float> &of,
-                  Head<float> dk, Head<float> dv, float *scratchFloats) {
+void backwardHead(const AttentionShape &shape, std::int64_t head, const AttentionMasks &masks,
+                  const AttentionGradHead<float> &of, Head<float> dk, Head<float> dv, float *scratchFloats) {
   const AttentionGradLayout layout = gradLayoutOf(shape);
   float *const packedKeys = scratchFloats;                     // k^T, for scores
   float *const packedKeyRows = scratchFloats + layout.keyRows; // k, for dq
@@ -96,7 +96,7 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *m
   for (std::int64_t block = blocks - 1; block >= 0; --block) {
     const std::int64_t begin = block * queryBlock;
     const std::int64_t rows = std::min(queryBlock, shape.queries - begin);
-    const KeyRange seen = keysOfGradBlock(shape, begin, rows, of.lse + begin);
+    const KeyRange seen = keysOfGradBlock(shape, masks, head, begin, rows, of.lse + begin);
     const float *const qBlock = of.q.row(begin), *const dOBlock = of.dO.row(begin);
     // Complete panels. Columns beyond `seen` are never read.
     const std::int64_t columns = paddedColumns(seen.count());
@@ -105,7 +105,7 @@ void backwardHead(const AttentionShape &shape, std::int64_t head, const float *m
     smallGemm(rows, columns, shape.valueWidth, dOBlock, of.dO.rowStride, 1,
               packedValues + seen.begin * shape.valueWidth, slopes, stride, false);
     for (std::int64_t i = 0; i < rows; ++i)
-      softmaxGradientOfRow(shape, mask, head, begin + i, seen, of.lse[begin + i],
+      softmaxGradientOfRow(shape, masks, head, begin + i, seen, of.lse[begin + i],
                            dot(of.dO.row(begin + i), of.o.row(begin + i), shape.valueWidth), scores + i * stride,
                            slopes + i * stride);
 
@@ -147,19 +147,19 @@ void store(Head<float> from, std::int64_t rows, std::int64_t width, Head<Half> t
   }
 }
 
-void forward(const AttentionShape &s, std::int64_t head, const float *mask, const AttentionTensors<float> &tensors,
-             float *scratchFloats) {
-  forwardHead(s, head, mask, tensors.head(s, head), scratchFloats);
+void forward(const AttentionShape &s, std::int64_t head, const AttentionMasks &masks,
+             const AttentionTensors<float> &tensors, float *scratchFloats) {
+  forwardHead(s, head, masks, tensors.head(s, head), scratchFloats);
 }
 
 /// On f32 copies of the head.
 template <class Half>
-void forward(const AttentionShape &s, std::int64_t head, const float *mask, const AttentionTensors<Half> &tensors,
-             float *scratchFloats) {
+void forward(const AttentionShape &s, std::int64_t head, const AttentionMasks &masks,
+             const AttentionTensors<Half> &tensors, float *scratchFloats) {
   const AttentionCopies at(sizesOf(s), /*isGrad=*/false);
   const AttentionHead<Half> of = tensors.head(s, head);
   const Head<float> o{scratchFloats + at.o, s.valueWidth};
-  forwardHead(s, head, mask,
+  forwardHead(s, head, masks,
               {floatsOf(of.q, s.queries, s.queryWidth, scratchFloats + at.q),
                floatsOf(of.k, s.keys, s.queryWidth, scratchFloats + at.k),
                floatsOf(of.v, s.keys, s.valueWidth, scratchFloats + at.v), o, of.lse},
@@ -167,19 +167,19 @@ void forward(const AttentionShape &s, std::int64_t head, const float *mask, cons
   store(o, s.queries, s.valueWidth, of.o);
 }
 
-void backward(const AttentionShape &s, std::int64_t read, const float *mask, const AttentionGradTensors<float> &tensors,
-              float *scratchFloats) {
+void backward(const AttentionShape &s, std::int64_t read, const AttentionMasks &masks,
+              const AttentionGradTensors<float> &tensors, float *scratchFloats) {
   const AttentionGradGroup<float> group = tensors.group(s, read);
   packKeys(s, group.k, group.v, scratchFloats);
   clear(group.dk, s.keys, s.queryWidth);
   clear(group.dv, s.keys, s.valueWidth);
   for (std::int64_t head = group.begin; head < group.end; ++head)
-    backwardHead(s, head, mask, tensors.head(s, head), group.dk, group.dv, scratchFloats);
+    backwardHead(s, head, masks, tensors.head(s, head), group.dk, group.dv, scratchFloats);
 }
 
 template <class Half>
-void backward(const AttentionShape &s, std::int64_t read, const float *mask, const AttentionGradTensors<Half> &tensors,
-              float *scratchFloats) {
+void backward(const AttentionShape &s, std::int64_t read, const AttentionMasks &masks,
+              const AttentionGradTensors<Half> &tensors, float *scratchFloats) {
   const AttentionCopies at(sizesOf(s), /*isGrad=*/true);
   const AttentionGradGroup<Half> group = tensors.group(s, read);
   packKeys(s, floatsOf(group.k, s.keys, s.queryWidth, scratchFloats + at.k),
@@ -190,7 +190,7 @@ void backward(const AttentionShape &s, std::int64_t read, const float *mask, con
   clear(dv, s.keys, s.valueWidth);
   for (std::int64_t head = group.begin; head < group.end; ++head) {
     const AttentionGradHead<Half> of = tensors.head(s, head);
-    backwardHead(s, head, mask,
+    backwardHead(s, head, masks,
                  {floatsOf(of.dO, s.queries, s.valueWidth, scratchFloats + at.dO),
                   floatsOf(of.q, s.queries, s.queryWidth, scratchFloats + at.q),
                   floatsOf(of.o, s.queries, s.valueWidth, scratchFloats + at.o), of.lse, dq},
@@ -227,40 +227,41 @@ std::int64_t attentionGradScratchBytes(const AttentionShape &shape) {
 }
 
 template <class T>
-void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
-               T *o, float *lse, Workspace workspace) {
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v,
+               const AttentionMasks &masks, T *o, float *lse, Workspace workspace) {
   const AttentionTensors<T> tensors{q, k, v, o, lse};
   const bool hasTiles = onTiles<T>(c, shape);
   forEachHead(c, shape.batch * shape.heads, attentionScratchBytes<T>(shape), workspace,
               [&](std::int64_t head, std::byte *scratch) {
                 if constexpr (std::is_same_v<T, Bfloat16>)
                   if (hasTiles)
-                    return forwardOnTiles(shape, head, mask, tensors, scratch);
-                forward(shape, head, mask, tensors, floatsAt(scratch));
+                    return forwardOnTiles(shape, head, masks, tensors, scratch);
+                forward(shape, head, masks, tensors, floatsAt(scratch));
               });
 }
 
 template <class T>
 void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
-                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace) {
+                   const T *o, const float *lse, const AttentionMasks &masks, T *dq, T *dk, T *dv,
+                   Workspace workspace) {
   const AttentionGradTensors<T> tensors{dO, q, k, v, o, lse, dq, dk, dv};
   const bool hasTiles = onTiles<T>(c, shape);
   forEachHead(c, shape.batch * headsOfKeys(shape), attentionGradScratchBytes<T>(shape), workspace,
               [&](std::int64_t read, std::byte *scratch) {
                 if constexpr (std::is_same_v<T, Bfloat16>)
                   if (hasTiles)
-                    return backwardOnTiles(shape, read, mask, tensors, scratch);
-                backward(shape, read, mask, tensors, floatsAt(scratch));
+                    return backwardOnTiles(shape, read, masks, tensors, scratch);
+                backward(shape, read, masks, tensors, floatsAt(scratch));
               });
 }
 
 #define FSDPC_ATTENTION(T)                                                                                             \
   template std::int64_t attentionScratchBytes<T>(const AttentionShape &);                                              \
   template std::int64_t attentionGradScratchBytes<T>(const AttentionShape &);                                          \
-  template void attention(const Context &, const AttentionShape &, const T *, const T *, const T *, const float *,     \
-                          T *, float *, Workspace);                                                                    \
+  template void attention(const Context &, const AttentionShape &, const T *, const T *, const T *,                    \
+                          const AttentionMasks &, T *, float *, Workspace);                                            \
   template void attentionGrad(const Context &, const AttentionShape &, const T *, const T *, const T *, const T *,     \
-                              const T *, const float *, const float *, T *, T *, T *, Workspace);
+                              const T *, const float *, const AttentionMasks &, T *, T *, T *, Workspace);
 FSDPC_ATTENTION(float)
 FSDPC_ATTENTION(Bfloat16)
 FSDPC_ATTENTION(Float16)

@@ -2,10 +2,10 @@
 //
 //   s = scale * q k^T + mask;   p = softmax(s);   o = p v
 //   With a softcap c the scaled scores are c * tanh(scale * q k^T / c), and ds carries the factor 1 - tanh^2.
-//   Key j is visible to query i when j <= i if causal, and |i - j| < window if there is one. AttentionShape::hidden is
-//   added to the score of any other key, in place of the mask or beside it.
-//   lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it:
-//   dv = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
+//   Key j is visible to query i when j <= i if causal, |i - j| < window if there is one, and both have the same
+//   document if there are documents. AttentionShape::hidden is added to the score of any other key, in place of the
+//   mask or beside it. lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it: dv
+//   = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
 //
 // If k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
 // such a group, in the order of its heads.
@@ -29,12 +29,12 @@ std::int64_t attentionScratchBytes(const AttentionShape &shape);
 template <class T = float>
 std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
 
-/// `mask` may be null. lse [B, H, Sq]. T: float, Bfloat16 or Float16.
+/// lse [B, H, Sq]. T: float, Bfloat16 or Float16.
 template <class T>
-void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
-               T *o, float *lse, Workspace workspace);
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v,
+               const AttentionMasks &masks, T *o, float *lse, Workspace workspace);
 template <class T>
 void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
-                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace);
+                   const T *o, const float *lse, const AttentionMasks &masks, T *dq, T *dk, T *dv, Workspace workspace);
 
 } // namespace fsdpc::rt

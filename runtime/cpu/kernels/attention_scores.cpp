@@ -7,7 +7,24 @@ namespace fsdpc::rt {
 
 namespace {
 
-/// The keys visible to any of `rows` queries from `query` on, if the mask hides none.
+/// The documents of the positions of a head's sample; null for none.
+const std::int64_t *documentsOf(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head) {
+  return masks.documents ? masks.documents + head / shape.heads * shape.documentsStride : nullptr;
+}
+
+/// The keys in the range without those before the first and after the last one whose document may be that of one of
+/// `rows` queries from `query` on.
+KeyRange withinDocuments(const std::int64_t *documents, std::int64_t query, std::int64_t rows, KeyRange keys) {
+  const auto [lowest, highest] = std::minmax_element(documents + query, documents + query + rows);
+  const auto isOther = [&](std::int64_t key) { return documents[key] < *lowest || documents[key] > *highest; };
+  while (keys.begin < keys.end && isOther(keys.begin))
+    ++keys.begin;
+  while (keys.begin < keys.end && isOther(keys.end - 1))
+    --keys.end;
+  return keys;
+}
+
+/// The keys that causal and window leave visible to any of `rows` queries from `query` on.
 KeyRange visibleKeys(const AttentionShape &shape, std::int64_t query, std::int64_t rows) {
   KeyRange keys{0, shape.keys};
   if (shape.window > 0) {
@@ -36,15 +53,24 @@ void capScores(const AttentionShape &shape, std::int64_t count, float *row, floa
     row[j] *= cap;
 }
 
-/// s * scale + mask of some keys of a row, from their first one on. A cap has scaled already.
+/// The mask of a row, from key `key` on.
+const float *maskOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
+                       std::int64_t key) {
+  return mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
+         query * shape.maskStrides[2] + key * shape.maskStrides[3];
+}
+
+/// What scores are multiplied with before anything is added. A cap has scaled already.
+float scaleOf(const AttentionShape &shape) { return shape.softcap > 0 ? 1 : shape.scale; }
+
+/// s * scale + mask of some keys of a row, from their first one on.
 void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
                  float *row) {
-  const float scale = shape.softcap > 0 ? 1 : shape.scale;
+  const float scale = scaleOf(shape);
   const std::int64_t count = keys.count();
   if (mask) {
     const std::int64_t step = shape.maskStrides[3];
-    const float *m = mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
-                     query * shape.maskStrides[2] + keys.begin * step;
+    const float *const m = maskOfRow(shape, mask, head, query, keys.begin);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       row[j] = row[j] * scale + m[j * step];
@@ -52,6 +78,24 @@ void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t he
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
       row[j] *= scale;
+  }
+}
+
+/// The same for keys of which those in other documents than the query's are hidden.
+void scaleScoresOfDocument(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
+                           std::int64_t query, KeyRange keys, float *row) {
+  const float scale = scaleOf(shape), hidden = shape.hidden, none = 0;
+  const std::int64_t count = keys.count(), step = masks.added ? shape.maskStrides[3] : 0;
+  const float *const m = masks.added ? maskOfRow(shape, masks.added, head, query, keys.begin) : &none;
+  const std::int64_t *const documents = documentsOf(shape, masks, head);
+  const std::int64_t *const ofKeys = documents + keys.begin, ofQuery = documents[query];
+  const bool hidesFinitely = shape.hidesFinitely(), masksHidden = shape.masksHidden;
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float score = row[j] * scale, masked = score + m[j * step];
+    // An infinite score plus -infinity would be NaN.
+    const float unseen = hidesFinitely ? (masksHidden ? masked : score) + hidden : hidden;
+    row[j] = ofKeys[j] == ofQuery ? masked : unseen;
   }
 }
 
@@ -63,19 +107,23 @@ void hideKeys(const AttentionShape &shape, KeyRange hidden, std::int64_t firstKe
 
 /// s * scale + mask of one row, + hidden where the key is not visible. row[0] is the score of key keys.begin. `slopes`
 /// are multiplied with the derivative of the cap, if there is one.
-void finishScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
-                  float *row, float *slopes = nullptr) {
+void finishScores(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                  KeyRange keys, float *row, float *slopes = nullptr) {
   if (shape.softcap > 0)
     capScores(shape, keys.count(), row, slopes);
   const KeyRange visible = visibleKeys(shape, query, 1);
   const KeyRange before{keys.begin, std::clamp(visible.begin, keys.begin, keys.end)};
   const KeyRange after{std::clamp(visible.end, before.end, keys.end), keys.end};
-  const float *const maskOfHidden = shape.masksHidden ? mask : nullptr;
+  const KeyRange between{before.end, after.begin};
+  const float *const maskOfHidden = shape.masksHidden ? masks.added : nullptr;
   const auto scaled = [&](KeyRange part, const float *m) {
     scaleScores(shape, m, head, query, part, row + part.begin - keys.begin);
   };
   scaled(before, maskOfHidden);
-  scaled({before.end, after.begin}, mask);
+  if (masks.documents)
+    scaleScoresOfDocument(shape, masks, head, query, between, row + between.begin - keys.begin);
+  else
+    scaled(between, masks.added);
   scaled(after, maskOfHidden);
   hideKeys(shape, before, keys.begin, row);
   hideKeys(shape, after, keys.begin, row);
@@ -112,16 +160,19 @@ float exponentials(float *row, std::int64_t count, float shift) {
 
 } // namespace
 
-KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll) {
+KeyRange keysOfBlock(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                     std::int64_t rows, bool seesAll) {
   if (seesAll)
     return {0, shape.keys};
-  const KeyRange keys = visibleKeys(shape, query, rows);
+  KeyRange keys = visibleKeys(shape, query, rows);
+  if (const std::int64_t *const documents = documentsOf(shape, masks, head))
+    keys = withinDocuments(documents, query, rows, keys);
   return {keys.begin / panelColumns * panelColumns, keys.end};
 }
 
-bool softmaxOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange seen,
-                  float *row, float &lse, float &factor) {
-  finishScores(shape, mask, head, query, seen, row);
+bool softmaxOfRow(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                  KeyRange seen, float *row, float &lse, float &factor) {
+  finishScores(shape, masks, head, query, seen, row);
   const float largest = maximumOf(row, seen.count());
   const float sum = exponentials(row, seen.count(), finite(largest));
   lse = largest + std::log(sum);
@@ -129,19 +180,21 @@ bool softmaxOfRow(const AttentionShape &shape, const float *mask, std::int64_t h
   return !shape.seesNone(largest);
 }
 
-KeyRange keysOfGradBlock(const AttentionShape &shape, std::int64_t begin, std::int64_t rows, const float *lse) {
-  return keysOfBlock(shape, begin, rows, std::any_of(lse, lse + rows, [&](float one) { return shape.seesNone(one); }));
+KeyRange keysOfGradBlock(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
+                         std::int64_t begin, std::int64_t rows, const float *lse) {
+  return keysOfBlock(shape, masks, head, begin, rows,
+                     std::any_of(lse, lse + rows, [&](float one) { return shape.seesNone(one); }));
 }
 
-void softmaxGradientOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
-                          KeyRange seen, float lse, float delta, float *p, float *ds) {
+void softmaxGradientOfRow(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
+                          std::int64_t query, KeyRange seen, float lse, float delta, float *p, float *ds) {
   const float shift = finite(lse), scale = shape.scale;
   if (shape.softcap > 0) { // its derivative applies to the difference
     for (std::int64_t j = 0; j < seen.count(); ++j)
       ds[j] -= delta;
     delta = 0;
   }
-  finishScores(shape, mask, head, query, seen, p, ds);
+  finishScores(shape, masks, head, query, seen, p, ds);
 #pragma omp simd
   for (std::int64_t j = 0; j < seen.count(); ++j) {
     p[j] = scalar::exp(p[j] - shift);

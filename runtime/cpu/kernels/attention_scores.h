@@ -16,28 +16,29 @@ struct KeyRange {
   std::int64_t count() const { return end - begin; }
 };
 
-/// The keys visible to any of `rows` queries from `query` on, if the mask hides none: in whole panels at its beginning,
-/// where packed operands can be entered. `seesAll`: all keys.
-KeyRange keysOfBlock(const AttentionShape &shape, std::int64_t query, std::int64_t rows, bool seesAll);
+/// The first to the last key visible to any of `rows` queries from `query` on, if the mask hides none: in whole panels
+/// at its beginning, where packed operands can be entered. `seesAll`: all keys.
+KeyRange keysOfBlock(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                     std::int64_t rows, bool seesAll);
 
 /// Scores q k^T of one query with the keys seen, in `row` -> their exponentials; lse, and in `factor` what makes them
-/// sum to 1. Returns false if the query sees none of these keys, so that keys that causal and window hide count for it.
-bool softmaxOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange seen,
-                  float *row, float &lse, float &factor);
+/// sum to 1. Returns false if the query sees none of these keys, so that keys that are hidden from it count.
+bool softmaxOfRow(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                  KeyRange seen, float *row, float &lse, float &factor);
 
 /// softmaxOfRow for the queries [begin, begin + rows), their scores paddedColumns(shape.keys) apart; returns the keys
 /// that they see. product(seen) computes q k^T. finish(i, seen) follows each row, while it is in the cache.
 template <class Product, class Finish>
-KeyRange softmaxOfBlock(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t begin,
+KeyRange softmaxOfBlock(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t begin,
                         std::int64_t rows, float *scores, float *lse, float *factors, const Product &product,
                         const Finish &finish) {
-  KeyRange seen = keysOfBlock(shape, begin, rows, false);
+  KeyRange seen = keysOfBlock(shape, masks, head, begin, rows, false);
   product(seen);
   for (std::int64_t i = 0; i < rows; ++i) {
     const bool sees =
-        softmaxOfRow(shape, mask, head, begin + i, seen, scores + i * paddedColumns(shape.keys), lse[i], factors[i]);
+        softmaxOfRow(shape, masks, head, begin + i, seen, scores + i * paddedColumns(shape.keys), lse[i], factors[i]);
     if (!sees && (seen.begin > 0 || seen.end < shape.keys)) {
-      seen = keysOfBlock(shape, begin, rows, true);
+      seen = keysOfBlock(shape, masks, head, begin, rows, true);
       product(seen);
       i = -1;
       continue;
@@ -48,11 +49,12 @@ KeyRange softmaxOfBlock(const AttentionShape &shape, const float *mask, std::int
 }
 
 /// The keys that a block sees in the derivative: all if a query saw none, by its lse.
-KeyRange keysOfGradBlock(const AttentionShape &shape, std::int64_t begin, std::int64_t rows, const float *lse);
+KeyRange keysOfGradBlock(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
+                         std::int64_t begin, std::int64_t rows, const float *lse);
 
 /// q k^T of one query in `p` and dO v^T in `ds` -> p and scale * ds. `delta`: dO . o.
-void softmaxGradientOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
-                          KeyRange seen, float lse, float delta, float *p, float *ds);
+void softmaxGradientOfRow(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
+                          std::int64_t query, KeyRange seen, float lse, float delta, float *p, float *ds);
 
 /// Calls run(head, scratch of this part) for all heads, in as many parts as there are threads with scratch.
 template <class Run>

@@ -61,9 +61,9 @@ void multiplyKeys(Block block, KeyRange seen, const Bfloat16 *factors, std::int6
 
 class ForwardTiles {
 public:
-  ForwardTiles(const AttentionShape &shape, std::int64_t head, const float *mask, const AttentionHead<Bfloat16> &of,
-               std::byte *scratch)
-      : shape(shape), head(head), mask(mask), of(of), scratch(scratch), layout(sizesOf(shape)),
+  ForwardTiles(const AttentionShape &shape, std::int64_t head, const AttentionMasks &masks,
+               const AttentionHead<Bfloat16> &of, std::byte *scratch)
+      : shape(shape), head(head), masks(masks), of(of), scratch(scratch), layout(sizesOf(shape)),
         paddedKeys(paddedColumns(shape.keys)) {
     packPairsOfColumns(of.k.data, of.k.rowStride, shape.queryWidth, shape.keys, halvesAt(layout.keys));
     packPairsOfRows(of.v.data, of.v.rowStride, shape.keys, paddedKeys, shape.valueWidth, halvesAt(layout.values));
@@ -79,7 +79,7 @@ public:
     };
     float factors[tileQueryBlock];
     const KeyRange seen =
-        softmaxOfBlock(shape, mask, head, block.begin, block.rows, scores, of.lse + block.begin, factors, product,
+        softmaxOfBlock(shape, masks, head, block.begin, block.rows, scores, of.lse + block.begin, factors, product,
                        [&](std::int64_t i, KeyRange keys) {
                          roundForProduct(scores + i * paddedKeys, keys, probabilities + i * paddedKeys);
                        });
@@ -100,7 +100,7 @@ private:
 
   const AttentionShape &shape;
   const std::int64_t head;
-  const float *const mask;
+  const AttentionMasks masks;
   const AttentionHead<Bfloat16> of;
   std::byte *const scratch;
   const AttentionTileLayout layout;
@@ -111,9 +111,9 @@ private:
 /// as they are.
 class BackwardTiles {
 public:
-  BackwardTiles(const AttentionShape &shape, const float *mask, const AttentionGradGroup<Bfloat16> &group,
+  BackwardTiles(const AttentionShape &shape, const AttentionMasks &masks, const AttentionGradGroup<Bfloat16> &group,
                 std::byte *scratch)
-      : shape(shape), mask(mask), group(group), scratch(scratch), layout(sizesOf(shape)),
+      : shape(shape), masks(masks), group(group), scratch(scratch), layout(sizesOf(shape)),
         paddedKeys(paddedColumns(shape.keys)) {
     packPairsOfColumns(group.k.data, group.k.rowStride, shape.queryWidth, shape.keys, halvesAt(layout.keys));
     packPairsOfRows(group.k.data, group.k.rowStride, shape.keys, paddedKeys, shape.queryWidth,
@@ -129,14 +129,14 @@ public:
     float *const scores = floatsAt(layout.scores), *const slopes = floatsAt(layout.slopes);
     copyBlock(of.q, block, shape.queryWidth, queries);
     copyBlock(of.dO, block, shape.valueWidth, outputs);
-    const KeyRange seen = keysOfGradBlock(shape, block.begin, block.rows, of.lse + block.begin);
+    const KeyRange seen = keysOfGradBlock(shape, masks, head, block.begin, block.rows, of.lse + block.begin);
     multiplyTransposed(block, seen, queries, shape.queryWidth, layout.keys, scores);
     multiplyTransposed(block, seen, outputs, shape.valueWidth, layout.values, slopes);
     Bfloat16 *const p = halvesAt(layout.probabilities), *const ds = halvesAt(layout.differences);
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const std::int64_t query = block.begin + i;
       float *const row = scores + i * paddedKeys, *const slope = slopes + i * paddedKeys;
-      softmaxGradientOfRow(shape, mask, head, query, seen, of.lse[query],
+      softmaxGradientOfRow(shape, masks, head, query, seen, of.lse[query],
                            dot(of.dO.row(query), of.o.row(query), shape.valueWidth), row, slope);
       roundForProduct(row, seen, p + i * paddedKeys);
       roundForProduct(slope, seen, ds + i * paddedKeys);
@@ -178,7 +178,7 @@ private:
   float *floatsAt(std::int64_t offset) const { return reinterpret_cast<float *>(scratch + offset); }
 
   const AttentionShape &shape;
-  const float *const mask;
+  const AttentionMasks masks;
   const AttentionGradGroup<Bfloat16> group;
   std::byte *const scratch;
   const AttentionGradTileLayout layout;
@@ -195,18 +195,18 @@ void forEachBlock(const AttentionShape &shape, const Run &run) {
 
 } // namespace
 
-void forwardOnTiles(const AttentionShape &shape, std::int64_t head, const float *mask,
+void forwardOnTiles(const AttentionShape &shape, std::int64_t head, const AttentionMasks &masks,
                     const AttentionTensors<Bfloat16> &tensors, std::byte *scratch) {
   const TileSession tiles;
-  const ForwardTiles forward(shape, head, mask, tensors.head(shape, head), scratch);
+  const ForwardTiles forward(shape, head, masks, tensors.head(shape, head), scratch);
   forEachBlock(shape, [&](Block block) { forward.run(block); });
 }
 
-void backwardOnTiles(const AttentionShape &shape, std::int64_t read, const float *mask,
+void backwardOnTiles(const AttentionShape &shape, std::int64_t read, const AttentionMasks &masks,
                      const AttentionGradTensors<Bfloat16> &tensors, std::byte *scratch) {
   const TileSession tiles;
   const AttentionGradGroup<Bfloat16> group = tensors.group(shape, read);
-  const BackwardTiles backward(shape, mask, group, scratch);
+  const BackwardTiles backward(shape, masks, group, scratch);
   for (std::int64_t head = group.begin; head < group.end; ++head)
     forEachBlock(shape, [&](Block block) { backward.run(head, tensors.head(shape, head), block); });
   backward.finish();

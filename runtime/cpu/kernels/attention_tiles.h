@@ -8,10 +8,10 @@
 namespace fsdpc::rt {
 
 /// `scratch`: attentionHalvesBytes.
-void forwardOnTiles(const AttentionShape &shape, std::int64_t head, const float *mask,
+void forwardOnTiles(const AttentionShape &shape, std::int64_t head, const AttentionMasks &masks,
                     const AttentionTensors<Bfloat16> &tensors, std::byte *scratch);
 /// For head `read` of k and v, and all heads of q that read it.
-void backwardOnTiles(const AttentionShape &shape, std::int64_t read, const float *mask,
+void backwardOnTiles(const AttentionShape &shape, std::int64_t read, const AttentionMasks &masks,
                      const AttentionGradTensors<Bfloat16> &tensors, std::byte *scratch);
 
 } // namespace fsdpc::rt

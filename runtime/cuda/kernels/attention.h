@@ -20,12 +20,12 @@ namespace fsdpc::rt {
 std::int64_t attentionScratchBytes(const AttentionShape &shape);
 std::int64_t attentionGradScratchBytes(const AttentionShape &shape);
 
-/// `mask` may be null. lse [B, H, Sq], natural logarithm.
+/// lse [B, H, Sq], natural logarithm.
 template <class T>
-void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
-               T *o, float *lse, Workspace workspace);
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v,
+               const AttentionMasks &masks, T *o, float *lse, Workspace workspace);
 template <class T>
 void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
-                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace);
+                   const T *o, const float *lse, const AttentionMasks &masks, T *dq, T *dk, T *dv, Workspace workspace);
 
 } // namespace fsdpc::rt

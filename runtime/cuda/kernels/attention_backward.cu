@@ -118,6 +118,8 @@ __device__ void writeOwnShifts(const Problem &problem, const QueryBlock<ForwardS
   walk<1>(
       block.steps,
       [&](int step, int stage) {
+        if (block.passesOver(problem, step))
+          return;
         startTile<Sizes::step, Sizes::threads>(tiles.keys(stage),
                                                keyRows(problem, k, block.batch, block.head / problem.group),
                                                block.firstKeyOf(step), problem.packed);
@@ -287,13 +289,19 @@ struct KeyBlock {
     return (std::int64_t{batch} * problem.heads + headOf(step)) * problem.queries;
   }
   __device__ int firstQueryOf(int step) const { return (skippedSteps + step % stepsOfHead) * Sizes::step; }
+  /// Whether no query of this step sees a key of the block because of documents. The same for all warps.
+  __device__ bool passesOver(const Problem &problem, int step) const {
+    const int firstQuery = firstQueryOf(step);
+    return areInOtherDocuments(problem, batch, {firstKey, firstKey + Sizes::rows},
+                               {firstQuery, firstQuery + Sizes::step});
+  }
   /// Whether no query of this step sees a key of the warp. `shifts`: of the step's queries, in units of scores.
   template <class T>
   __device__ bool skips(const Problem &problem, int step, const float *shifts) const {
     static_assert(Sizes::step <= warpLanes);
     if (firstRow >= problem.keys)
       return true;
-    if (!isHidden(problem, firstQueryOf(step), Sizes::step, firstRow, Sizes::warpRows))
+    if (!isHidden(problem, firstQueryOf(step), Sizes::step, firstRow, Sizes::warpRows) && !passesOver(problem, step))
       return false;
     const int lane = static_cast<int>(threadIdx.x) % warpLanes;
     return !problem.hidesFinitely() ||
@@ -305,6 +313,9 @@ struct KeyBlock {
 template <class T, class Sizes>
 __device__ void startQueries(const Problem &problem, const Operands<T> &operands, const KeyBlock<Sizes> &block,
                              const BackwardTiles<T, Sizes> &tiles, int step, int stage) {
+  // With a finite `hidden`, the shifts tell whether a query sees these keys all the same.
+  if (!problem.hidesFinitely() && block.passesOver(problem, step))
+    return;
   const int head = block.headOf(step), firstQuery = block.firstQueryOf(step);
   startTile<Sizes::step, Sizes::threads>(tiles.firstOf(stage), queryRows(problem, operands.q, block.batch, head),
                                          firstQuery, problem.packed);
@@ -390,12 +401,14 @@ std::int64_t attentionGradScratchBytes(const AttentionShape &shape) { return scr
 
 template <class T>
 void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, const T *q, const T *k, const T *v,
-                   const T *o, const float *lse, const float *mask, T *dq, T *dk, T *dv, Workspace workspace) {
+                   const T *o, const float *lse, const AttentionMasks &masks, T *dq, T *dk, T *dv,
+                   Workspace workspace) {
+  const float *const mask = masks.added;
   if (workspace.bytes < scratchBytes(shape, mask != nullptr))
     throw Failure(ExitCode::internal, "attention has less scratch than it needs");
   if (shape.batch * shape.heads == 0)
     return;
-  const Problem problem = problemOf<T>(shape, mask, dO, q, k, v, o, dq, dk, dv);
+  const Problem problem = problemOf<T>(shape, masks, dO, q, k, v, o, dq, dk, dv);
   auto *const deltas = reinterpret_cast<float *>(workspace.data);
   const std::int64_t rows = shape.batch * shape.heads * shape.queries;
   if (rows > 0)
@@ -418,13 +431,13 @@ void attentionGrad(const Context &c, const AttentionShape &shape, const T *dO, c
 }
 
 template void attentionGrad(const Context &, const AttentionShape &, const float *, const float *, const float *,
-                            const float *, const float *, const float *, const float *, float *, float *, float *,
-                            Workspace);
+                            const float *, const float *, const float *, const AttentionMasks &, float *, float *,
+                            float *, Workspace);
 template void attentionGrad(const Context &, const AttentionShape &, const Bfloat16 *, const Bfloat16 *,
-                            const Bfloat16 *, const Bfloat16 *, const Bfloat16 *, const float *, const float *,
+                            const Bfloat16 *, const Bfloat16 *, const Bfloat16 *, const float *, const AttentionMasks &,
                             Bfloat16 *, Bfloat16 *, Bfloat16 *, Workspace);
 template void attentionGrad(const Context &, const AttentionShape &, const Float16 *, const Float16 *, const Float16 *,
-                            const Float16 *, const Float16 *, const float *, const float *, Float16 *, Float16 *,
-                            Float16 *, Workspace);
+                            const Float16 *, const Float16 *, const float *, const AttentionMasks &, Float16 *,
+                            Float16 *, Float16 *, Workspace);
 
 } // namespace fsdpc::rt

@@ -94,11 +94,11 @@ __global__ void __launch_bounds__(ForwardSizes<T, width>::threads)
 std::int64_t attentionScratchBytes(const AttentionShape &) { return 0; }
 
 template <class T>
-void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v, const float *mask,
-               T *o, float *lse, Workspace) {
+void attention(const Context &c, const AttentionShape &shape, const T *q, const T *k, const T *v,
+               const AttentionMasks &masks, T *o, float *lse, Workspace) {
   if (shape.batch * shape.heads == 0)
     return;
-  const Problem problem = problemOf<T>(shape, mask, q, k, v, o);
+  const Problem problem = problemOf<T>(shape, masks, q, k, v, o);
   withTileWidth(shape, [&](auto width) {
     using Sizes = ForwardSizes<T, width()>;
     const std::int64_t blocks = shape.batch * shape.heads * tilesOf(problem.queries, Sizes::rows);
@@ -107,10 +107,10 @@ void attention(const Context &c, const AttentionShape &shape, const T *q, const 
 }
 
 template void attention(const Context &, const AttentionShape &, const float *, const float *, const float *,
-                        const float *, float *, float *, Workspace);
+                        const AttentionMasks &, float *, float *, Workspace);
 template void attention(const Context &, const AttentionShape &, const Bfloat16 *, const Bfloat16 *, const Bfloat16 *,
-                        const float *, Bfloat16 *, float *, Workspace);
+                        const AttentionMasks &, Bfloat16 *, float *, Workspace);
 template void attention(const Context &, const AttentionShape &, const Float16 *, const Float16 *, const Float16 *,
-                        const float *, Float16 *, float *, Workspace);
+                        const AttentionMasks &, Float16 *, float *, Workspace);
 
 } // namespace fsdpc::rt

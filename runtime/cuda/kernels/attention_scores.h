@@ -21,6 +21,8 @@ struct Problem {
   bool packed; ///< all operands' rows consist of aligned chunks
   std::int64_t maskStrides[4];
   const float *mask;
+  const std::int64_t *documents; ///< null: none
+  std::int64_t documentsStride;
   int window;   ///< 0: none
   float hidden; ///< AttentionShape::hidden
   bool masksHidden;
@@ -29,6 +31,11 @@ struct Problem {
   __device__ bool hidesFinitely() const { return hidden > -scalar::infinity; }
   /// For the largest score of a query, or its lse, in natural units: AttentionShape::seesNone.
   __device__ bool seesNone(float largest) const { return hidesFinitely() && largest <= hidden / 2; }
+  /// Of a sample; null without documents.
+  __device__ const std::int64_t *documentsOf(int sample) const {
+    return documents ? documents + sample * documentsStride : nullptr;
+  }
+  /// Whether causal and window leave the key to the query.
   __device__ bool isVisible(int query, int key) const {
     return !(causal && key > query) && (window == 0 || (key > query - window && query > key - window));
   }
@@ -88,9 +95,9 @@ __device__ float exponential(float score) {
     return expf(score);
 }
 
-/// Whether some of these scores are unseen, or outside the sequences.
+/// Whether some of these scores may be unseen, or are outside the sequences.
 __device__ inline bool isPartial(const Problem &problem, int firstQuery, int queries, int firstKey, int keys) {
-  return firstQuery + queries > problem.queries || firstKey + keys > problem.keys ||
+  return problem.documents || firstQuery + queries > problem.queries || firstKey + keys > problem.keys ||
          !problem.isVisible(firstQuery, firstKey + keys - 1) || !problem.isVisible(firstQuery + queries - 1, firstKey);
 }
 
@@ -99,6 +106,34 @@ __device__ inline bool isHidden(const Problem &problem, int firstQuery, int quer
   return (problem.causal && firstKey >= firstQuery + queries) ||
          (problem.window > 0 && (firstKey + keys <= firstQuery - problem.window + 1 ||
                                  firstQuery + queries <= firstKey - problem.window + 1));
+}
+
+/// Positions [begin, end) of a sequence, which may end before.
+struct Positions {
+  int begin, end;
+};
+
+/// Whether the smallest to the largest document of `own` leaves out those of all `others`, so that no two of them see
+/// each other. Called by whole warps. Reads all documents again at each call, so that attention without documents needs
+/// no registers for them.
+__device__ inline bool areInOtherDocuments(const Problem &problem, int sample, Positions own, Positions others) {
+  const std::int64_t *const documents = problem.documentsOf(sample);
+  if (!documents)
+    return false;
+  const int lane = static_cast<int>(threadIdx.x) % warpLanes, count = problem.keys;
+  std::int64_t lowest = INT64_MAX, highest = INT64_MIN;
+  for (int i = own.begin + lane; i < scalar::min(own.end, count); i += warpLanes) {
+    lowest = scalar::min(lowest, documents[i]);
+    highest = scalar::max(highest, documents[i]);
+  }
+  for (int lanes = warpLanes / 2; lanes > 0; lanes /= 2) {
+    lowest = scalar::min(lowest, __shfl_xor_sync(fullWarp, lowest, lanes));
+    highest = scalar::max(highest, __shfl_xor_sync(fullWarp, highest, lanes));
+  }
+  bool any = false;
+  for (int i = others.begin + lane; i < scalar::min(others.end, count); i += warpLanes)
+    any = any || (documents[i] >= lowest && documents[i] <= highest);
+  return __ballot_sync(fullWarp, any) == 0;
 }
 
 /// Turns products of queries and keys into scores, + hidden where the key is not seen. Rows are queries and columns
@@ -119,11 +154,14 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
     return;
   const float *const mask =
       problem.mask ? problem.mask + batch * problem.maskStrides[0] + head * problem.maskStrides[1] : nullptr;
+  const std::int64_t *const documents = problem.documentsOf(batch);
   scores.forEach([&](int r, int c, float &score) {
     const int row = firstRow + scores.row(r), column = firstColumn + scores.column(c);
     const int query = keysAreRows ? column : row, key = keysAreRows ? row : column;
-    const bool isVisible = problem.isVisible(query, key);
-    if (query >= problem.queries || key >= problem.keys || (!isVisible && !problem.hidesFinitely())) {
+    const bool exists = query < problem.queries && key < problem.keys;
+    const bool isVisible =
+        exists && problem.isVisible(query, key) && (!documents || documents[query] == documents[key]);
+    if (!exists || (!isVisible && !problem.hidesFinitely())) {
       score = -scalar::infinity;
       return;
     }
@@ -200,10 +238,17 @@ struct QueryBlock {
     steps = tilesOf(problem.keys, Sizes::step);
   }
   __device__ int firstKeyOf(int step) const { return (firstStep + step) * Sizes::step; }
+  /// Whether the block sees no key of this step because of documents. The same for all warps.
+  __device__ bool passesOver(const Problem &problem, int step) const {
+    const int firstKey = firstKeyOf(step);
+    return !seesAll && areInOtherDocuments(problem, batch, {firstQuery, firstQuery + Sizes::rows},
+                                           {firstKey, firstKey + Sizes::step});
+  }
   /// Whether the warp sees no key of this step.
   __device__ bool skips(const Problem &problem, int step) const {
     return firstRow >= problem.queries ||
-           (!seesAll && isHidden(problem, firstRow, Sizes::warpRows, firstKeyOf(step), Sizes::step));
+           (!seesAll && isHidden(problem, firstRow, Sizes::warpRows, firstKeyOf(step), Sizes::step)) ||
+           passesOver(problem, step);
   }
   __device__ std::int64_t firstStatistic(const Problem &problem) const {
     return (std::int64_t{batch} * problem.heads + head) * problem.queries;
@@ -211,6 +256,8 @@ struct QueryBlock {
   template <class T, int width>
   __device__ void startKeys(const Problem &problem, int step, const T *k, const T *v, const Tile<T, width> &keys,
                             const Tile<T, width> &values) const {
+    if (passesOver(problem, step))
+      return;
     startTile<Sizes::step, Sizes::threads>(keys, keyRows(problem, k, batch, head / problem.group), firstKeyOf(step),
                                            problem.packed);
     startTile<Sizes::step, Sizes::threads>(values, valueRows(problem, v, batch, head / problem.group), firstKeyOf(step),
@@ -225,7 +272,7 @@ inline int headsOfKeys(const AttentionShape &shape) {
 }
 
 template <class T, class... Operands>
-Problem problemOf(const AttentionShape &shape, const float *mask, const Operands *...operands) {
+Problem problemOf(const AttentionShape &shape, const AttentionMasks &masks, const Operands *...operands) {
   if (shape.heads % headsOfKeys(shape) != 0)
     throw Failure(ExitCode::internal, "attention has heads that share no head of the keys");
   const bool packed = shape.queryWidth % chunkElements<T> == 0 && shape.valueWidth % chunkElements<T> == 0 &&
@@ -242,7 +289,9 @@ Problem problemOf(const AttentionShape &shape, const float *mask, const Operands
                   shape.sequenceFirst,
                   packed,
                   {},
-                  mask,
+                  masks.added,
+                  masks.documents,
+                  shape.documentsStride,
                   static_cast<int>(std::min<std::int64_t>(shape.window, std::numeric_limits<int>::max() / 2)),
                   shape.hidden,
                   shape.masksHidden,
