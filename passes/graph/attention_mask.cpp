@@ -1,6 +1,7 @@
 #include "passes/graph/attention_mask.h"
 
 #include "passes/graph/match.h"
+#include "passes/graph/same_elements.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 #include <limits>
@@ -79,6 +80,19 @@ Value *joinFactors(llvm::ArrayRef<VisibilityFactor> factors, Builder &builder) {
   return !all || isSmall(all) ? all : nullptr;
 }
 
+/// Documents of the keys of scores [..., queries, keys] as [batch or 1, keys] of attention with these `leading` dims.
+/// Null if heads have their own.
+Value *documentsOfSamples(Value *documents, llvm::ArrayRef<int64_t> scores, llvm::ArrayRef<int64_t> leading,
+                          Builder &builder) {
+  llvm::ArrayRef<int64_t> own = documents->type().shape().drop_back(2), ofScores = scores.drop_back(2);
+  const bool isOne = llvm::all_of(own, [](int64_t dim) { return dim == 1; });
+  const bool isPerSample = ofScores == leading && own.back() == 1, hasOneHead = own == ofScores && leading.back() == 1;
+  if (!isOne && !isPerSample && !hasOneHead)
+    return nullptr;
+  Value *flat = builder.reshape(documents, {isOne ? 1 : leading.front(), documents->type().dim(-1)});
+  return builder.cast(flat, DType::i64);
+}
+
 class MaskJoiner {
 public:
   MaskJoiner(llvm::ArrayRef<int64_t> leading, MaskStructures &structures, AttentionAttributes &attributes,
@@ -92,12 +106,13 @@ public:
   bool isExact() const;
   bool masksHidden() const { return bothTerms == 0; }
 
-  Value *sum = nullptr;
+  JoinedMasks joined;
 
 private:
   bool joinTerm(const ScoreMask &mask);
   bool takeStructure(const ScoreMask &mask);
-  bool takeBand(const Visibility &visible, double hidden, const Shape &scores);
+  bool takeBand(const Visibility &visible, const Shape &scores);
+  bool takeVisible(const Visibility &visible, const Shape &scores);
 
   llvm::ArrayRef<int64_t> leading;
   MaskStructures &structures;
@@ -109,37 +124,44 @@ private:
 
 void MaskJoiner::addWhole(const ScoreMask &mask) {
   Value *additive = additiveMask(mask, leading, builder);
-  sum = sum ? addMasks(sum, additive, builder) : additive;
+  joined.added = joined.added ? addMasks(joined.added, additive, builder) : additive;
   ++sumTerms;
 }
 
 bool MaskJoiner::isExact() const {
-  return !sum || std::isinf(attributes.hidden) || (bandTerms <= 1 && (bothTerms == 0 || sumTerms == 1));
+  return !joined.added || std::isinf(attributes.hidden) || (bandTerms <= 1 && (bothTerms == 0 || sumTerms == 1));
 }
 
 /// False if attributes cannot say it.
-bool MaskJoiner::takeBand(const Visibility &visible, double hidden, const Shape &scores) {
-  Visibility joined;
-  joined.lowest = std::max(band.lowest, visible.lowest);
-  joined.highest = std::min(band.highest, visible.highest);
-  if (joined.highest >= scores.back() - 1)
-    joined.highest = Visibility::unlimited;
-  if (joined.lowest <= 1 - scores[scores.size() - 2])
-    joined.lowest = -Visibility::unlimited;
-  const bool isCausal = joined.highest == 0;
-  const bool isWindow = joined.lowest != -Visibility::unlimited;
-  const bool isSaid = isCausal   ? joined.lowest <= 0
-                      : isWindow ? joined.highest == -joined.lowest
-                                 : joined.isUnlimited();
-  if (!isSaid || joined.highest < 0)
+bool MaskJoiner::takeBand(const Visibility &visible, const Shape &scores) {
+  Visibility both;
+  both.lowest = std::max(band.lowest, visible.lowest);
+  both.highest = std::min(band.highest, visible.highest);
+  if (both.highest >= scores.back() - 1)
+    both.highest = Visibility::unlimited;
+  if (both.lowest <= 1 - scores[scores.size() - 2])
+    both.lowest = -Visibility::unlimited;
+  const bool isCausal = both.highest == 0;
+  const bool isWindow = both.lowest != -Visibility::unlimited;
+  const bool isSaid = isCausal ? both.lowest <= 0 : isWindow ? both.highest == -both.lowest : both.isUnlimited();
+  if (!isSaid || both.highest < 0)
     return false;
-  band = joined;
+  band = both;
   attributes.causal = isCausal;
-  attributes.window = isWindow ? 1 - joined.lowest : 0;
-  if (visible.isUnlimited())
+  attributes.window = isWindow ? 1 - both.lowest : 0;
+  return true;
+}
+
+/// False if attributes and operands cannot say it.
+bool MaskJoiner::takeVisible(const Visibility &visible, const Shape &scores) {
+  Value *documents = visible.documents ? documentsOfSamples(visible.documents, scores, leading, builder) : nullptr;
+  const bool isOther = documents && joined.documents && !holdSameElements(joined.documents, documents);
+  if ((visible.documents && !documents) || isOther || !takeBand(visible, scores))
+    return false;
+  if (!documents)
     return true;
-  attributes.hidden = std::max(attributes.hidden, hidden);
-  ++bandTerms;
+  joined.documents = documents;
+  attributes.documents = true;
   return true;
 }
 
@@ -156,14 +178,18 @@ bool MaskJoiner::takeStructure(const ScoreMask &mask) {
   Value *factors = joinFactors(structure.visible->factors, builder);
   if (!factors && !structure.visible->factors.empty())
     return false;
-  if (!takeBand(*structure.visible, structure.hidden, mask.scores))
+  if (!takeVisible(*structure.visible, mask.scores))
     return false;
+  if (structure.visible->hidesPairs()) {
+    attributes.hidden = std::max(attributes.hidden, structure.hidden);
+    ++bandTerms;
+  }
   if (!factors)
     return true;
   Type type = factors->type().withDType(DType::f32);
   Value *added = builder.select(factors, builder.constant(type, 0), builder.constant(type, structure.hidden));
   addWhole({ScoreMask::Kind::added, added, 0, mask.scores});
-  bothTerms += !structure.visible->isUnlimited();
+  bothTerms += structure.visible->hidesPairs();
   return true;
 }
 
@@ -193,8 +219,8 @@ bool MaskJoiner::joinTerm(const ScoreMask &mask) {
 
 } // namespace
 
-Value *joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
-                 AttentionAttributes &attributes, Builder &builder) {
+JoinedMasks joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
+                      AttentionAttributes &attributes, Builder &builder) {
   const AttentionAttributes before = attributes;
   MaskJoiner joiner(leading, structures, attributes, builder);
   for (const ScoreMask &mask : masks)
@@ -204,13 +230,13 @@ Value *joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leadin
     MaskJoiner whole(leading, structures, attributes, builder);
     for (const ScoreMask &mask : masks)
       whole.addWhole(mask);
-    return whole.sum;
+    return whole.joined;
   }
   // Without a mask every query sees at least itself, and hidden keys never count.
-  if (!joiner.sum)
+  if (!joiner.joined.added)
     attributes.hidden = -std::numeric_limits<double>::infinity();
   attributes.masksHidden = std::isfinite(attributes.hidden) && joiner.masksHidden();
-  return joiner.sum;
+  return joiner.joined;
 }
 
 } // namespace fsdpc

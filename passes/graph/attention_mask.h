@@ -6,10 +6,15 @@
 
 namespace fsdpc {
 
-/// Gives the attention the masks: causal and windowed ones as attributes, the others as one additive operand, which is
-/// returned, with leading axes regrouped to `leading` (batch, heads) and no larger than necessary; null for none. What
-/// a mask hides: mask_structure.h.
-Value *joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
-                 AttentionAttributes &attributes, Builder &builder);
+/// Operands of attention; null for none.
+struct JoinedMasks {
+  Value *added = nullptr;     ///< f32, its leading axes regrouped to (batch, heads), no larger than necessary
+  Value *documents = nullptr; ///< i64 [batch or 1, keys]
+};
+
+/// Gives the attention the masks: causal and windowed ones as attributes, documents as an operand, the others as one
+/// additive operand. `leading`: batch and heads. What a mask hides: mask_structure.h.
+JoinedMasks joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
+                      AttentionAttributes &attributes, Builder &builder);
 
 } // namespace fsdpc

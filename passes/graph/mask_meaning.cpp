@@ -1,6 +1,8 @@
 #include "passes/graph/mask_meaning.h"
 
 #include "ir/eval/evaluate.h"
+#include "passes/graph/packed_positions.h"
+#include "passes/graph/same_elements.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
@@ -95,6 +97,48 @@ Meaning compare(Op op, const Linear &a, const Linear &b) {
   return Choice{visible, 1, 0};
 }
 
+/// Whether these are integers for each key and the same for the query of its position.
+bool areOfKeyAndQuery(Value *ofKeys, Value *ofQueries) {
+  const Type &keys = ofKeys->type(), &queries = ofQueries->type();
+  return !isFloat(keys.dtype()) && keys.dim(-1) == queries.dim(-2) && keys.dim(-2) == 1 && queries.dim(-1) == 1 &&
+         keys.shape().drop_back(2) == queries.shape().drop_back(2) && holdSameElements(ofKeys, ofQueries);
+}
+
+/// Equal numbers of a query and a key: documents.
+Meaning compareDocuments(Value *a, Value *b) {
+  Value *ofKeys = a->type().dim(-1) != 1 ? a : b, *ofQueries = ofKeys == a ? b : a;
+  if (!areOfKeyAndQuery(ofKeys, ofQueries))
+    return {};
+  Visibility visible;
+  visible.documents = ofKeys;
+  return Choice{visible, 1, 0};
+}
+
+/// a op b for positions of a query and a key, up to a constant: a band.
+Meaning comparePositions(Op op, Value *a, Value *b) {
+  const ShiftedPositions left = takeShiftOff(a), right = takeShiftOff(b);
+  const bool isKeyLeft = left.base->type().dim(-1) != 1;
+  Value *ofKeys = isKeyLeft ? left.base : right.base, *ofQueries = isKeyLeft ? right.base : left.base;
+  const double bound = right.shift - left.shift; // left.base - right.base op bound
+  if (std::abs(bound) > Visibility::unlimited / 2 || !areOfKeyAndQuery(ofKeys, ofQueries))
+    return {};
+  const auto last = static_cast<int64_t>(bound) - (op == Op::less);
+  Visibility visible;
+  visible.positions = ofKeys;
+  if (isKeyLeft)
+    visible.highest = last;
+  else
+    visible.lowest = -last;
+  return Choice{visible, 1, 0};
+}
+
+/// Numbers of queries compared with numbers of keys.
+Meaning compareOpaque(Op op, const Opaque &a, const Opaque &b) {
+  if (op == Op::equal)
+    return compareDocuments(a.value, b.value);
+  return op == Op::less || op == Op::lessEqual ? comparePositions(op, a.value, b.value) : Meaning();
+}
+
 /// Choices of one number or another in place of a choice of two numbers.
 Meaning select(const Meaning &condition, const Meaning &yes, const Meaning &no) {
   std::optional<Visibility> truth = truthOf(condition);
@@ -130,6 +174,8 @@ Meaning combineTwo(const Node &node, llvm::ArrayRef<Meaning> operands) {
     return sumOf(zero, *a, -1);
   if (operands.size() != 2)
     return {};
+  if (const auto *x = std::get_if<Opaque>(&operands[0]), *y = std::get_if<Opaque>(&operands[1]); x && y)
+    return compareOpaque(op, *x, *y);
   const auto *b = std::get_if<Linear>(&operands[1]);
   if (a && b) {
     if (op == Op::add || op == Op::sub)

@@ -415,7 +415,7 @@ MaskStructure structureOf(const ScoreMask &mask, Builder &builder) {
   const bool showsYes = (choice->yes != 0) == (mask.kind == ScoreMask::Kind::visibleIfTrue);
   Visibility visible = showsYes ? choice->visible : negationOf(choice->visible);
   const double number = (mask.kind == ScoreMask::Kind::subtracted ? -1 : 1) * (showsYes ? choice->no : choice->yes);
-  if (visible.isNegated || (!isTruth && !isHiding(number)))
+  if (visible.isNegated || visible.positions || (!isTruth && !isHiding(number)))
     return structure;
   structure.hidden = isTruth ? mask.hidden() : number;
   structure.visible = std::move(visible);

@@ -287,7 +287,7 @@ Value *Match::build(Node &node, MaskStructures &structures, Builder &builder) {
   AttentionAttributes attributes;
   attributes.scale = softcap > 0 ? scale * softcap : scale;
   attributes.softcap = softcap;
-  llvm::SmallVector<Value *, 4> operands;
+  llvm::SmallVector<Value *, 5> operands;
   for (const Operand *operand : {&*query, &*key, &*value})
     operands.push_back(inHeads(*operand, builder));
   ungroup(operands[1], operands[2], builder);
@@ -299,8 +299,10 @@ Value *Match::build(Node &node, MaskStructures &structures, Builder &builder) {
   if (attributes.sequenceFirst)
     for (Value *&operand : operands)
       operand = operand->definer()->operand(0);
-  if (Value *mask = joinMasks(masks, leading, structures, attributes, builder))
-    operands.push_back(mask);
+  const JoinedMasks joined = joinMasks(masks, leading, structures, attributes, builder);
+  for (Value *operand : {joined.added, joined.documents})
+    if (operand)
+      operands.push_back(operand);
   Value *result = builder.create(Op::attention, operands, attributes)->result();
   if (attributes.sequenceFirst)
     result = builder.transpose(result, headsFirst);

@@ -61,7 +61,8 @@ private:
 ///   axis or two, also alternately. A guard that turns NaN rows into zeros is dropped, since attention returns zeros
 ///   there.
 /// - Masks are added, subtracted or selected between scores and softmax. One that hides nothing is removed; one that
-///   hides keys by their distance from the query becomes `causal` and `window`, at every length (mask_structure.h); any
+///   hides keys by their distance from the query becomes `causal` and `window`, one that hides keys of other documents
+///   the operand `documents`, at every length (mask_structure.h); any
 ///   other becomes an additive mask operand, on the axes that it depends on. A mask with a path to a trainable
 ///   parameter (a position bias) would lose its gradient, so such attention is not rewritten. The same holds where the
 ///   probabilities have other uses.

@@ -1,5 +1,7 @@
 #include "passes/graph/visibility.h"
 
+#include "passes/graph/packed_positions.h"
+#include "passes/graph/same_elements.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc {
@@ -10,9 +12,10 @@ namespace {
 Visibility withoutNegation(Visibility visibility) {
   const bool hasLowest = visibility.lowest != -Visibility::unlimited,
              hasHighest = visibility.highest != Visibility::unlimited;
-  if (!visibility.isNegated || hasLowest + hasHighest + visibility.factors.size() != 1)
+  if (!visibility.isNegated || visibility.documents || hasLowest + hasHighest + visibility.factors.size() != 1)
     return visibility;
   Visibility plain;
+  plain.positions = visibility.positions;
   if (hasLowest)
     plain.highest = visibility.lowest - 1;
   else if (hasHighest)
@@ -20,6 +23,13 @@ Visibility withoutNegation(Visibility visibility) {
   else
     plain.factors.push_back({visibility.factors[0].value, !visibility.factors[0].isNegated});
   return plain;
+}
+
+/// Both or the only one of two values; nullopt if they differ.
+std::optional<Value *> oneOf(Value *a, Value *b) {
+  if (a && b && !holdSameElements(a, b))
+    return std::nullopt;
+  return a ? a : b;
 }
 
 } // namespace
@@ -34,9 +44,14 @@ std::optional<Visibility> bothOf(const Visibility &a, const Visibility &b) {
     return b;
   if (b.isAlways() || a.isNever())
     return a;
-  if (a.isNegated || b.isNegated)
+  std::optional<Value *> documents = oneOf(a.documents, b.documents), positions = oneOf(a.positions, b.positions);
+  if (a.isNegated || b.isNegated || !documents || !positions)
     return std::nullopt;
   Visibility both = a;
+  both.documents = *documents;
+  both.positions = *positions;
+  if (both.documents && both.positions && beginWherePositionsDo(both.documents, both.positions))
+    both.positions = nullptr;
   both.lowest = std::max(a.lowest, b.lowest);
   both.highest = std::min(a.highest, b.highest);
   for (const VisibilityFactor &factor : b.factors)

@@ -459,6 +459,24 @@ def split_unoptimized():
     return Net(), {"x": numbers(SEQUENCE, WIDTH)}
 
 
+@export("several documents in a sample, found where a position is not the next one", optimizer=ADAMW)
+def packed_documents():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(SEQUENCE, WIDTH)
+            self.norm, self.attention, self.head = nn.LayerNorm(WIDTH), Attention(), nn.Linear(WIDTH, VOCABULARY)
+
+        def forward(self, ids, positions):
+            documents = F.pad((positions[:, 1:] - positions[:, :-1] != 1).cumsum(1), (1, 0))
+            order = torch.arange(ids.shape[1])
+            seen = (documents[:, None, :, None] == documents[:, None, None, :]) & (order[None, :] <= order[:, None])
+            x = self.tokens(ids) + self.positions(positions)
+            return self.head(x + self.attention(self.norm(x), torch.where(seen, 0.0, -1e9)))
+    positions = [[0, 1, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [0, 0, 0, 1, 2, 0], [2, 3, 4, 0, 1, 2]]
+    return Net(), {"ids": tokens(), "positions": torch.tensor(positions)}
+
+
 @export("a loss inside the graph that shifts the labels itself", loss="in_graph")
 def shifted_loss():
     class Net(nn.Module):

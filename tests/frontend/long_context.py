@@ -33,7 +33,7 @@ def main():
         if elements >= TOKENS * TOKENS:
             sys.exit(f"{stage}: {line.strip()}")
         if stage == "graph":
-            print(*sorted({" ".join(re.findall(r"causal|window\(\d+\)|softcap\(\d+\)", line)) + f" of {line.count(', %')} operands"
+            print(*sorted({" ".join(re.findall(r"causal|window\(\d+\)|documents|softcap\(\d+\)", line)) + f" of {line.count(', %')} operands"
                            for line in text.splitlines() if " = attention " in line}), sep="\n")
         if stage == "train" and "attention_grad" not in text:
             sys.exit("no attention is trained")

@@ -92,7 +92,9 @@ public:
     auto random = [&](const Type &type) {
       HostTensor tensor(type);
       for (double &element : tensor.values)
-        element = type.dtype() == DType::boolean ? generator() % 4 != 0 : normal(generator);
+        element = type.dtype() == DType::boolean ? generator() % 4 != 0
+                  : isInteger(type.dtype())      ? static_cast<double>(generator() % 3)
+                                                 : normal(generator);
       return tensor;
     };
     std::map<std::string, HostTensor> inputs, parameters;

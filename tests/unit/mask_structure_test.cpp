@@ -1,5 +1,6 @@
 // Masks that hide keys by their distance or by a condition are recognised from how they are made, at every length, and
 // the results do not change.
+#include "ir/ops/attention.h"
 #include "tests/unit/graph_under_test.h"
 
 #include <functional>
@@ -38,6 +39,12 @@ struct MaskBuilder {
     return g.b.select(condition, g.b.constant(type, yes), g.b.constant(type, no));
   }
   Value *padding() { return g.input("padding", {batch, length}, DType::boolean); }
+  /// The document of each position [batch, length].
+  Value *documents() { return g.input("documents", {batch, length}, DType::i64); }
+  Value *ofQueries(Value *flat) { return g.b.reshape(flat, {flat->type().dim(0), 1, length, 1}); }
+  Value *ofKeys(Value *flat) { return g.b.reshape(flat, {flat->type().dim(0), 1, 1, length}); }
+  /// Equal numbers for query and key.
+  Value *same(Value *flat) { return binary(Op::equal, all(ofQueries(flat)), all(ofKeys(flat))); }
   Value *paddingOfKeys() { return g.b.reshape(padding(), {batch, 1, 1, length}); }
   Value *add(Value *scores, Value *mask) { return g.b.add(scores, g.b.broadcast(mask, scores->type().shape())); }
   Value *all(Value *mask) { return g.b.broadcast(mask, {batch, 1, length, length}); }
@@ -61,6 +68,7 @@ struct Expected {
   Shape mask = {}; ///< of the operand; empty: none. `length` stands for the length.
   double hidden = -infinity;
   bool masksHidden = false;
+  Shape documents = {}; ///< as `mask`
 };
 constexpr int64_t length = -1;
 
@@ -72,13 +80,15 @@ void expect(const Graph &g, const Expected &expected, int64_t size) {
   EXPECT_EQ(attributes.window, expected.window);
   EXPECT_EQ(attributes.hidden, expected.hidden);
   EXPECT_EQ(attributes.masksHidden, expected.masksHidden);
-  Shape shape;
-  if (attention->operandCount() == 4)
-    shape = Shape(attention->operand(3)->type().shape());
-  Shape wanted;
-  for (int64_t dim : expected.mask)
-    wanted.push_back(dim == length ? size : dim);
-  EXPECT_EQ(shape, wanted) << toText(g.module);
+  const auto expectShape = [&](std::optional<unsigned> operand, const Shape &of) {
+    Shape wanted;
+    for (int64_t dim : of)
+      wanted.push_back(dim == length ? size : dim);
+    EXPECT_EQ(operand ? Shape(attention->operand(*operand)->type().shape()) : Shape(), wanted) << toText(g.module);
+  };
+  const AttentionExtras extras(*attention);
+  expectShape(extras.mask, expected.mask);
+  expectShape(extras.documents, expected.documents);
 }
 
 /// At a length where results can be compared, by elements and by form, and at one where no mask could be stored.
@@ -205,6 +215,119 @@ TEST(MaskStructure, DocumentsOfAPlainRangeOfPositionsHideNothing) {
   });
 }
 
+TEST(MaskStructure, DocumentsAreAnOperandOfTheKeysSize) {
+  const Expected causal{.causal = true, .documents = {batch, length}};
+  check(causal, [](MaskBuilder &m, Value *scores) {
+    Value *seen = m.binary(Op::logicalAnd, m.all(m.causal()), m.same(m.documents()));
+    return m.add(scores, m.number(seen, 0, -infinity));
+  });
+  check({.documents = {batch, length}}, [](MaskBuilder &m, Value *scores) { // one minus a mask, times a number
+    Value *seen = m.b().cast(m.same(m.documents()), DType::f32);
+    Value *hidden = m.b().sub(m.g.number(seen, 1), seen);
+    return m.add(scores, m.b().mul(hidden, m.g.number(hidden, -1e9)));
+  });
+  check(causal, [](MaskBuilder &m, Value *scores) { // what is hidden, joined by or, filled
+    Value *after = m.negated(m.causal());
+    Value *other = m.negated(m.same(m.b().cast(m.documents(), DType::i32)));
+    Value *hidden = m.b().broadcast(m.binary(Op::logicalOr, m.all(after), other), m.scores());
+    return m.b().select(hidden, m.g.number(scores, least), scores);
+  });
+  check(causal, [](MaskBuilder &m, Value *scores) { // two masks
+    return m.add(m.add(scores, m.number(m.same(m.documents()), 0, -1e9)), m.number(m.causal(), 0, -1e9));
+  });
+  check({.causal = true, .window = 4, .documents = {batch, length}}, [](MaskBuilder &m, Value *scores) {
+    Value *band = m.binary(Op::logicalAnd, m.causal(), m.near(4));
+    return m.add(scores, m.number(m.binary(Op::logicalAnd, m.same(m.documents()), m.all(band)), 0, least));
+  });
+}
+
+TEST(MaskStructure, DocumentsMayBeComputedWhereTheyAreCompared) {
+  const Expected causal{.causal = true, .documents = {batch, length}};
+  check(causal, [](MaskBuilder &m, Value *scores) { // cast and shifted after they were made wide
+    Value *flat = m.documents();
+    auto shifted = [&](Value *x) { return m.plus(m.b().cast(x, DType::i32), 5); };
+    Value *same = m.binary(Op::equal, shifted(m.all(m.ofKeys(flat))), shifted(m.all(m.ofQueries(flat))));
+    return m.add(scores, m.number(m.binary(Op::logicalAnd, same, m.all(m.causal())), 0, -infinity));
+  });
+  check(causal, [](MaskBuilder &m, Value *scores) { // counted where a position is not the next one
+    Value *positions = m.g.input("positions", {batch, m.length}, DType::i64);
+    auto slice = [&](int64_t start) {
+      return m.b().create(Op::slice, {positions}, SliceAttributes{{0, start}, {batch, m.length - 1}, {1, 1}})->result();
+    };
+    Value *steps = m.b().sub(slice(1), slice(0));
+    Value *begins = m.b().cast(m.negated(m.binary(Op::equal, steps, m.g.number(steps, 1))), DType::i64);
+    Value *zero = m.b().constant(Type(DType::i64, {batch, 1}), 0);
+    Value *padded = m.b().create(Op::concat, {zero, begins}, AxisAttributes{1})->result();
+    Value *documents = m.b().create(Op::cumulativeSum, {padded}, CumulativeSumAttributes{1})->result();
+    return m.add(scores, m.number(m.binary(Op::logicalAnd, m.same(documents), m.all(m.causal())), 0, -infinity));
+  });
+  check(causal, [](MaskBuilder &m, Value *scores) { // picked along ranges
+    Value *documents = m.documents();
+    Value *samples = m.b().create(Op::iota, {}, IotaAttributes{DType::i64, {batch, 1, 1, 1, 1}, 0, 0, 1})->result();
+    auto picked = [&](int64_t axis) {
+      Shape shape = {batch, 1, m.length, m.length, 1}, ofRange(5, 1);
+      ofRange[axis] = m.length;
+      Value *range = m.b().broadcast(m.b().reshape(m.range(axis), ofRange), shape);
+      Value *both = m.b().create(Op::concat, {m.b().broadcast(samples, shape), range}, AxisAttributes{4})->result();
+      return m.b().create(Op::gatherNd, {documents, both}, GatherNdAttributes{})->result();
+    };
+    Value *same = m.binary(Op::equal, picked(2), picked(3));
+    return m.add(scores, m.number(m.binary(Op::logicalAnd, m.all(m.causal()), same), 0, -infinity));
+  });
+}
+
+/// Documents that begin where a position is not `step` more than the one before.
+Value *documentsOfPositions(MaskBuilder &m, Value *positions, double step = 1) {
+  auto slice = [&](Value *of, int64_t start, int64_t size) {
+    return m.b().create(Op::slice, {of}, SliceAttributes{{0, start}, {batch, size}, {1, 1}})->result();
+  };
+  Value *before = m.plus(slice(positions, 0, 1), -1);
+  Value *longer = m.b().create(Op::concat, {before, positions}, AxisAttributes{1})->result();
+  Value *steps = m.b().sub(slice(longer, 1, m.length), slice(longer, 0, m.length));
+  Value *begins = m.b().cast(m.negated(m.binary(Op::equal, steps, m.g.number(steps, step))), DType::i64);
+  return m.b().create(Op::cumulativeSum, {begins}, CumulativeSumAttributes{1})->result();
+}
+
+TEST(MaskStructure, PositionsOfPackedSamplesAreComparedAsIndices) {
+  for (const bool hasWindow : {false, true})
+    check({.causal = true, .window = hasWindow ? 4 : 0, .documents = {batch, length}},
+          [hasWindow](MaskBuilder &m, Value *scores) {
+            Value *positions = m.g.input("positions", {batch, m.length}, DType::i64);
+            Value *queries = m.all(m.ofQueries(positions)), *keys = m.all(m.ofKeys(positions));
+            Value *seen = m.binary(Op::lessEqual, keys, queries);
+            if (hasWindow)
+              seen = m.binary(Op::logicalAnd, seen, m.binary(Op::less, m.plus(queries, -4), keys));
+            seen = m.binary(Op::logicalAnd, seen, m.same(documentsOfPositions(m, positions)));
+            return m.add(scores, m.number(seen, 0, -infinity));
+          });
+}
+
+TEST(MaskStructure, BlocksOfPositionsAreDocuments) {
+  Graph g;
+  attend(g, 9, [](MaskBuilder &m, Value *scores) {
+    auto blocks = [&](Value *x) { return m.binary(Op::div, x, m.g.number(x, 4)); };
+    return m.add(scores, m.number(m.binary(Op::equal, blocks(m.keys()), blocks(m.queries())), 0, -infinity));
+  });
+  g.run({&recognizePatterns, &eliminateDead});
+  expect(g, {.documents = {1, length}}, 9);
+}
+
+TEST(MaskStructure, DocumentsAndPaddingOfKeysAreAnOperandEach) {
+  check({.causal = true, .mask = {batch, 1, 1, length}, .hidden = -1e9, .documents = {batch, length}},
+        [](MaskBuilder &m, Value *scores) {
+          Value *seen = m.binary(Op::logicalAnd, m.same(m.documents()), m.all(m.causal()));
+          seen = m.binary(Op::logicalAnd, seen, m.all(m.paddingOfKeys()));
+          return m.add(scores, m.number(seen, 0, -1e9));
+        });
+}
+
+TEST(MaskStructure, OneRowOfDocumentsServesAllSamples) {
+  check({.documents = {1, length}}, [](MaskBuilder &m, Value *scores) {
+    Value *shared = m.g.input("shared", {m.length, 1}, DType::i64);
+    return m.add(scores, m.number(m.same(m.b().reshape(shared, {1, m.length})), 0, -infinity));
+  });
+}
+
 TEST(MaskStructure, LengthsOfSamplesAreAnOperandOfTheKeysSize) {
   check({.mask = {batch, 1, 1, length}}, [](MaskBuilder &m, Value *scores) {
     Value *ends = m.b().cast(m.g.input("lengths", {batch, 1, 1, 1}), DType::i64);
@@ -253,10 +376,6 @@ TEST(MaskStructure, OtherMasksAreNotTakenForOneOfThese) {
     Value *distance = m.b().cast(m.binary(Op::sub, m.keys(), m.queries()), DType::f32);
     return m.add(scores, m.b().mul(distance, m.g.number(distance, 0.25)));
   });
-  staysWhole([](MaskBuilder &m, Value *scores) { // blocks
-    auto blocks = [&](Value *x) { return m.binary(Op::div, x, m.g.number(x, 4)); };
-    return m.add(scores, m.number(m.binary(Op::equal, blocks(m.keys()), blocks(m.queries())), 0, -infinity));
-  });
   staysWhole([](MaskBuilder &m, Value *scores) { // the diagonal hidden
     return m.add(scores, m.number(m.binary(Op::equal, m.keys(), m.queries()), -1e9, 0));
   });
@@ -281,6 +400,50 @@ TEST(MaskStructure, OtherMasksAreNotTakenForOneOfThese) {
     Value *ofQueries = m.b().reshape(padding, {batch, 1, m.length, 1});
     Value *ofKeys = m.b().reshape(padding, {batch, 1, 1, m.length});
     return m.add(scores, m.number(m.binary(Op::logicalAnd, m.all(ofQueries), m.all(ofKeys)), 0, -1e9));
+  });
+}
+
+TEST(MaskStructure, OtherComparisonsAreNoDocuments) {
+  staysWhole([](MaskBuilder &m, Value *scores) { // of different values
+    Value *other = m.g.input("other", {batch, m.length}, DType::i64);
+    Value *same = m.binary(Op::equal, m.all(m.ofQueries(m.documents())), m.all(m.ofKeys(other)));
+    return m.add(scores, m.number(same, 0, -1e9));
+  });
+  staysWhole([](MaskBuilder &m, Value *scores) { // of the same value, moved on one side
+    Value *flat = m.documents();
+    Value *same = m.binary(Op::equal, m.all(m.ofQueries(m.plus(flat, 1))), m.all(m.ofKeys(flat)));
+    return m.add(scores, m.number(same, 0, -1e9));
+  });
+  staysWhole([](MaskBuilder &m, Value *scores) { // or causal
+    Value *seen = m.binary(Op::logicalOr, m.same(m.documents()), m.all(m.causal()));
+    return m.add(scores, m.number(seen, 0, -1e9));
+  });
+  staysWhole([](MaskBuilder &m, Value *scores) { // only other documents seen
+    return m.add(scores, m.number(m.same(m.documents()), -1e9, 0));
+  });
+  staysWhole([](MaskBuilder &m, Value *scores) { // positions in any order
+    Value *positions = m.g.input("positions", {batch, m.length}, DType::i64);
+    Value *seen = m.binary(Op::lessEqual, m.all(m.ofKeys(positions)), m.all(m.ofQueries(positions)));
+    return m.add(scores, m.number(seen, 0, -1e9));
+  });
+  for (const bool ofOthers : {false, true})
+    staysWhole([ofOthers](MaskBuilder &m, Value *scores) { // documents that do not begin where these positions do
+      Value *positions = m.g.input("positions", {batch, m.length}, DType::i64);
+      Value *documents = ofOthers ? documentsOfPositions(m, m.g.input("others", {batch, m.length}, DType::i64))
+                                  : documentsOfPositions(m, positions, 2);
+      Value *seen = m.binary(Op::lessEqual, m.all(m.ofKeys(positions)), m.all(m.ofQueries(positions)));
+      return m.add(scores, m.number(m.binary(Op::logicalAnd, seen, m.same(documents)), 0, -1e9));
+    });
+  staysWhole([](MaskBuilder &m, Value *scores) { // two kinds of documents
+    Value *both =
+        m.binary(Op::logicalAnd, m.same(m.documents()), m.same(m.g.input("other", {batch, m.length}, DType::i64)));
+    return m.add(scores, m.number(both, 0, -1e9));
+  });
+  staysWhole([](MaskBuilder &m, Value *scores) { // a document for each head
+    Value *ids = m.g.input("ids", {batch, heads, m.length}, DType::i64);
+    Value *same = m.binary(Op::equal, m.b().broadcast(m.b().reshape(ids, {batch, heads, m.length, 1}), m.scores()),
+                           m.b().broadcast(m.b().reshape(ids, {batch, heads, 1, m.length}), m.scores()));
+    return m.add(scores, m.number(same, 0, -1e9));
   });
 }
 

@@ -14,28 +14,32 @@ HERE = pathlib.Path(__file__).resolve().parent
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, max_position_embeddings=LONGEST)
 ROTARY = dict(SMALL, num_key_value_heads=2, intermediate_size=64)
 
-# name: class, config, whether samples are padded
+# name: class, config, its second input: what pads samples, or the positions in the documents of packed ones
 MODELS = {
-    "llama": (T.LlamaForCausalLM, T.LlamaConfig(**ROTARY), False),
-    "llama_padded": (T.LlamaForCausalLM, T.LlamaConfig(**ROTARY), True),
-    "qwen2": (T.Qwen2ForCausalLM, T.Qwen2Config(**ROTARY), False),
-    "mistral": (T.MistralForCausalLM, T.MistralConfig(**ROTARY, sliding_window=32), False),
-    "gemma2": (T.Gemma2ForCausalLM, T.Gemma2Config(**ROTARY, sliding_window=32, head_dim=8), False),
-    "gpt2": (T.GPT2LMHeadModel, T.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=LONGEST), False),
-    "bert_padded": (T.BertForMaskedLM, T.BertConfig(**SMALL, intermediate_size=64), True),
+    "llama": (T.LlamaForCausalLM, T.LlamaConfig(**ROTARY), None),
+    "llama_padded": (T.LlamaForCausalLM, T.LlamaConfig(**ROTARY), "attention_mask"),
+    "llama_packed": (T.LlamaForCausalLM, T.LlamaConfig(**ROTARY), "position_ids"),
+    "qwen2": (T.Qwen2ForCausalLM, T.Qwen2Config(**ROTARY), None),
+    "mistral": (T.MistralForCausalLM, T.MistralConfig(**ROTARY, sliding_window=32), None),
+    "mistral_packed": (T.MistralForCausalLM, T.MistralConfig(**ROTARY, sliding_window=32), "position_ids"),
+    "gemma2": (T.Gemma2ForCausalLM, T.Gemma2Config(**ROTARY, sliding_window=32, head_dim=8), None),
+    "gpt2": (T.GPT2LMHeadModel, T.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=LONGEST), None),
+    "bert_padded": (T.BertForMaskedLM, T.BertConfig(**SMALL, intermediate_size=64), "attention_mask"),
 }
 
 
 class Logits(torch.nn.Module):
-    def __init__(self, model):
+    def __init__(self, model, second):
         super().__init__()
-        self.model = model
+        self.model, self.second = model, second
 
-    def forward(self, input_ids, attention_mask=None):
+    def forward(self, input_ids, second=None):
         # Instead of BERT's buffers of the largest length.
         more = {"token_type_ids": torch.zeros_like(input_ids), "position_ids": torch.arange(input_ids.shape[1])[None]} \
             if isinstance(self.model, T.BertForMaskedLM) else {"use_cache": False}
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
+        if self.second:
+            more[self.second] = second
+        return self.model(input_ids=input_ids, **more).logits
 
 
 def strip(path):
@@ -60,15 +64,16 @@ def strip(path):
 
 
 def export(name):
-    make, config, isPadded = MODELS[name]
-    model = Logits(make(config).train())
+    make, config, second = MODELS[name]
+    model = Logits(make(config).train(), second)
     ids, mask = torch.randint(3, 60, (2, 64)), torch.ones(2, 64, dtype=torch.long)
     mask[1, 50:] = 0
-    arguments = (ids, mask) if isPadded else (ids,)
+    positions = torch.arange(64).expand(2, 64) % torch.tensor([[40], [25]])
+    arguments = (ids, *{"attention_mask": [mask], "position_ids": [positions]}.get(second, []))
     tokens = torch.export.Dim("tokens", min=8, max=LONGEST)
     path = HERE / f"{name}.onnx"
     torch.onnx.export(model, arguments, path, dynamo=True, optimize=False, dynamic_shapes=({1: tokens},) * len(arguments),
-                      input_names=["input_ids", "attention_mask"][:len(arguments)], output_names=["logits"])
+                      input_names=["input_ids", second][:len(arguments)], output_names=["logits"])
     strip(path)
 
 
