@@ -146,6 +146,12 @@ Tensor GraphMaker::integerBelow(int64_t limit) {
   return make(Op::mod, {x, divisor}, traits);
 }
 
+Tensor GraphMaker::documents(int64_t length) {
+  if (random->chance(0.5))
+    return constants(DType::i64, {1, length}, 0, 2);
+  return perSample(cast(integerBelow(3), DType::i64), {length}, false);
+}
+
 void GraphMaker::keep(Tensor tensor) {
   DType dtype = tensor.type().dtype();
   if (tensor.type().elements() > 400 * options.batch)

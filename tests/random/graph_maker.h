@@ -90,6 +90,8 @@ public:
   Tensor anyInteger();
   /// Elements in [0, limit).
   Tensor integerBelow(int64_t limit);
+  /// Numbers of documents [samples or 1, length] for attention: of samples, or the same for all.
+  Tensor documents(int64_t length);
   void keep(Tensor tensor); ///< later productions may use it
 
   // ---- shapes

@@ -100,6 +100,20 @@ Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
   return g.reshape(copies, {shape[0], shape[1] * times, shape[3], shape[4]}, 0);
 }
 
+/// Scores of keys of other documents than the query's are filled.
+Tensor withinDocuments(GraphMaker &g, const Tensor &scores) {
+  const int64_t length = scores.type().dim(-1);
+  const Tensor documents = g.documents(length);
+  const int64_t batch = documents.batch, samples = documents.type().dim(0);
+  auto compared = [&](const Shape &shape) {
+    return g.broadcast(g.reshape(documents, shape, batch), scores.shape(), scores.batch);
+  };
+  Tensor same = g.make(Op::equal, {compared({samples, 1, length, 1}), compared({samples, 1, 1, length})},
+                       {scores.batch, 1, true});
+  Tensor filled = g.broadcast(g.constant(DType::f32, {}, -10000), scores.shape(), scores.batch);
+  return g.make(Op::select, {same, scores, filled}, {scores.batch, scores.scale});
+}
+
 std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
   int64_t length = g.random->between(2, 5), width = g.random->between(1, 4);
   int64_t keyHeads = g.random->between(1, 3), group = g.random->chance(0.3) ? 2 : 1, heads = keyHeads * group;
@@ -122,6 +136,8 @@ std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
                          {-1, 1, true});
     scores = g.binary(Op::add, scores, g.broadcast(mask, scores.shape(), 0), 4);
   }
+  if (g.random->chance(0.3))
+    scores = withinDocuments(g, scores);
   Tensor weights = g.make(Op::softmax, {scores}, AxisAttributes{3}, {0, 1});
   return g.make(Op::matmul, {weights, v}, MatmulAttributes{}, {0, v.scale});
 }

@@ -91,11 +91,14 @@ std::optional<Tensor> attention(GraphMaker &g, Op op) {
   auto shape = [&](int64_t ofHeads, int64_t length) {
     return own.sequenceFirst ? Shape{length, ofHeads, width} : Shape{ofHeads, length, width};
   };
-  llvm::SmallVector<Tensor, 4> operands = {g.perSample(g.batchedFloat(), shape(heads, queries)),
+  llvm::SmallVector<Tensor, 5> operands = {g.perSample(g.batchedFloat(), shape(heads, queries)),
                                            g.perSample(g.batchedFloat(), shape(keyHeads, keys)),
                                            g.perSample(g.anyFloat(), shape(keyHeads, keys))};
   if (g.random->chance(0.4))
     operands.push_back(attentionMask(g, queries, keys));
+  own.documents = queries == keys && g.random->chance(0.3);
+  if (own.documents)
+    operands.push_back(g.documents(queries));
   return g.make(op, operands, own, {0, operands[2].scale});
 }
 
