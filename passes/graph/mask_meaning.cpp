@@ -100,8 +100,9 @@ Meaning compare(Op op, const Linear &a, const Linear &b) {
 /// Whether these are integers for each key and the same for the query of its position.
 bool areOfKeyAndQuery(Value *ofKeys, Value *ofQueries) {
   const Type &keys = ofKeys->type(), &queries = ofQueries->type();
-  return !isFloat(keys.dtype()) && keys.dim(-1) == queries.dim(-2) && keys.dim(-2) == 1 && queries.dim(-1) == 1 &&
-         keys.shape().drop_back(2) == queries.shape().drop_back(2) && holdSameElements(ofKeys, ofQueries);
+  return !isFloat(keys.dtype()) && keys.dim(-1) != 1 && keys.dim(-1) == queries.dim(-2) && keys.dim(-2) == 1 &&
+         queries.dim(-1) == 1 && keys.shape().drop_back(2) == queries.shape().drop_back(2) &&
+         holdSameElements(ofKeys, ofQueries);
 }
 
 /// Equal numbers of a query and a key: documents.

@@ -328,6 +328,13 @@ TEST(MaskStructure, OneRowOfDocumentsServesAllSamples) {
   });
 }
 
+TEST(MaskStructure, OneNumberForAllPositionsIsNoDocument) {
+  check({.mask = {batch, 1, 1, 1}}, [](MaskBuilder &m, Value *scores) {
+    Value *repeated = m.b().broadcast(m.g.input("one", {batch, 1}, DType::i64), {batch, m.length});
+    return m.add(scores, m.number(m.same(repeated), 0, -1e9));
+  });
+}
+
 TEST(MaskStructure, LengthsOfSamplesAreAnOperandOfTheKeysSize) {
   check({.mask = {batch, 1, 1, length}}, [](MaskBuilder &m, Value *scores) {
     Value *ends = m.b().cast(m.g.input("lengths", {batch, 1, 1, 1}), DType::i64);
