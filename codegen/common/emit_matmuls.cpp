@@ -131,6 +131,10 @@ void emitAveragePoolGrad(SectionWriter &writer, const Node &node) {
   writer.call("averagePoolGrad", poolShape(node, node.result()->type(), node.operand(0)->type()), {dy, dx});
 }
 
+// Fields of AttentionShape and AttentionMasks.
+constexpr llvm::StringLiteral strideFields[] = {"maskStrides", "secondMaskStrides"},
+                              maskFields[] = {"added", "alsoAdded"};
+
 std::string attentionShape(const Node &node, unsigned q) {
   const AttentionExtras extras(node);
   const auto &attributes = node.get<AttentionAttributes>();
@@ -146,10 +150,9 @@ std::string attentionShape(const Node &node, unsigned q) {
       .text("scale", cppLiteral(DType::f32, attributes.scale))
       .flag("causal", attributes.causal)
       .flag("sequenceFirst", attributes.sequenceFirst);
-  if (extras.mask) {
-    int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
-    fields.text("maskStrides", cppList(broadcastStridesOf(node.operand(*extras.mask)->type().shape(), scores)));
-  }
+  const int64_t scores[] = {query.dim(0), query.dim(headAxis), query.dim(sequenceAxis), key.dim(sequenceAxis)};
+  for (auto [mask, field] : llvm::zip(extras.masks, strideFields))
+    fields.text(field, cppList(broadcastStridesOf(node.operand(mask)->type().shape(), scores)));
   fields.number("keyHeads", key.dim(headAxis), query.dim(headAxis)).number("window", attributes.window, 0);
   if (extras.documents && node.operand(*extras.documents)->type().dim(0) > 1)
     fields.number("documentsStride", key.dim(sequenceAxis));
@@ -176,10 +179,12 @@ std::string attentionPrimitive(SectionWriter &writer, const Node &node, unsigned
 /// AttentionMasks of the runtime.
 std::string attentionMasks(SectionWriter &writer, const Node &node) {
   const AttentionExtras extras(node);
-  const std::string mask = extras.mask ? writer.use(node.operand(*extras.mask)) : "nullptr";
+  CppFields fields;
+  for (auto [mask, field] : llvm::zip(extras.masks, maskFields))
+    fields.text(field, writer.use(node.operand(mask)));
   if (extras.documents)
-    return "{" + mask + ", " + writer.use(node.operand(*extras.documents)) + "}";
-  return extras.mask ? "{" + mask + "}" : "{}";
+    fields.text("documents", writer.use(node.operand(*extras.documents)));
+  return fields.str();
 }
 
 /// Arguments are the operands that every attention has, masks and the results. A library call has no masks.

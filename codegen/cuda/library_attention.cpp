@@ -52,7 +52,7 @@ std::optional<std::string> cudnnRefuses(const Node &attention) {
   const Dims dims(attention);
   if (attention.operand(0)->type().dtype() != DType::bf16)
     return "cuDNN takes bf16";
-  if (extras.mask)
+  if (!extras.masks.empty())
     return "it has a mask";
   if (extras.documents)
     return "its queries see keys of their own document";

@@ -43,7 +43,7 @@ int64_t channelSumsScratchBytes(const Type &x) {
 
 int64_t attentionGradScratchBytes(const Node &node) {
   return rt::scratch_sizes::attentionGradBytes(node.operand(5)->type().elements(),
-                                               AttentionExtras(node).mask.has_value());
+                                               !AttentionExtras(node).masks.empty());
 }
 
 } // namespace

@@ -1,57 +1,31 @@
 // Scaled dot product attention and its derivative, which recomputes the probabilities instead of storing S x S of them.
 #include "ir/ops/attention.h"
 
+#include "ir/ops/attention_evaluate.h"
 #include "ir/ops/batch_rules.h"
 #include "ir/ops/helpers.h"
 #include <cmath>
-#include <limits>
 
 namespace fsdpc {
 
 namespace {
 
-constexpr llvm::StringRef attentionNames[] = {"q", "k", "v", "mask?", "documents?"};
-constexpr llvm::StringRef attentionGradNames[] = {"do", "q", "k", "v", "o", "lse", "mask?", "documents?"};
-constexpr unsigned attentionFixed = 3, attentionGradFixed = 6;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The dims of q and k in either layout.
-struct Dims {
-  int64_t batch, heads, keyHeads, queries, keys, width;
-  bool sequenceFirst;
-
-  Dims(const Type &q, const Type &k, const AttentionAttributes &attributes)
-      : batch(q.dim(0)), heads(q.dim(attributes.sequenceFirst ? 2 : 1)),
-        keyHeads(k.dim(attributes.sequenceFirst ? 2 : 1)), queries(q.dim(attributes.sequenceFirst ? 1 : 2)),
-        keys(k.dim(attributes.sequenceFirst ? 1 : 2)), width(q.dim(3)), sequenceFirst(attributes.sequenceFirst) {}
-
-  bool headsFormGroups() const { return keyHeads == 0 ? heads == 0 : heads % keyHeads == 0; }
-  /// The offset of the vector of a query in q and o, and of a key in k and v. `h` is a head of q.
-  int64_t queryAt(int64_t b, int64_t h, int64_t position) const { return vectorAt(b, h, heads, position, queries); }
-  int64_t keyAt(int64_t b, int64_t h, int64_t position) const {
-    return vectorAt(b, h / (heads / keyHeads), keyHeads, position, keys);
-  }
-  Shape scores() const { return {batch, heads, queries, keys}; }
-
-private:
-  int64_t vectorAt(int64_t b, int64_t h, int64_t ofHeads, int64_t position, int64_t length) const {
-    return (sequenceFirst ? (b * length + position) * ofHeads + h : (b * ofHeads + h) * length + position) * width;
-  }
-};
+constexpr llvm::StringRef attentionNames[] = {"q", "k", "v", "mask?", "second_mask?", "documents?"};
+constexpr llvm::StringRef attentionGradNames[] = {"do",           "q",         "k", "v", "o", "lse", "mask?",
+                                                  "second_mask?", "documents?"};
 
 /// The checks on the operands after the first `fixed`.
-llvm::Error checkExtras(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned fixed, const Dims &dims,
+llvm::Error checkExtras(const OpInfo &info, llvm::ArrayRef<Type> operands, unsigned fixed, const AttentionDims &dims,
                         const AttentionAttributes &attributes) {
   const AttentionExtras extras(operands.size(), fixed, attributes);
-  if (fixed + extras.mask.has_value() + attributes.documents != operands.size())
+  if (fixed + extras.masks.size() + attributes.documents != operands.size())
     return constraintError(info.name, "C10",
-                           "there is an operand for the documents if, and only if, the attribute is set: " +
+                           "there are at most two masks, and documents if, and only if, the attribute is set: " +
                                llvm::Twine(operands.size()) + " operands");
-  if (const Type *mask = extras.mask ? &operands[*extras.mask] : nullptr;
-      mask && (mask->dtype() != DType::f32 || !broadcastsTo(mask->shape(), dims.scores())))
-    return constraintError(info.name, "C6",
-                           "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(*mask));
+  for (unsigned position : extras.masks)
+    if (const Type &mask = operands[position]; mask.dtype() != DType::f32 || !broadcastsTo(mask.shape(), dims.scores()))
+      return constraintError(info.name, "C6",
+                             "mask is f32 and broadcasts to " + shapeText(dims.scores()) + " but is " + toString(mask));
   const Type *documents = extras.documents ? &operands[*extras.documents] : nullptr;
   if (!documents)
     return llvm::Error::success();
@@ -76,7 +50,7 @@ llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, un
     return error;
   if (llvm::Error error = checkFloat(info, "C3", operands, q))
     return error;
-  Dims dims(query, key, attributes);
+  AttentionDims dims(query, key, attributes);
   Shape expected(query.shape());
   expected[dims.sequenceFirst ? 1 : 2] = dims.keys;
   expected[dims.sequenceFirst ? 2 : 1] = dims.keyHeads;
@@ -101,7 +75,7 @@ llvm::Error checkAttention(const OpInfo &info, llvm::ArrayRef<Type> operands, un
   return llvm::Error::success();
 }
 
-Type lseType(const Dims &dims) { return Type(DType::f32, {dims.batch, dims.heads, dims.queries}); }
+Type lseType(const AttentionDims &dims) { return Type(DType::f32, {dims.batch, dims.heads, dims.queries}); }
 
 llvm::Error inferAttention(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
                            llvm::SmallVectorImpl<Type> &results) {
@@ -113,7 +87,7 @@ llvm::Error inferAttention(llvm::ArrayRef<Type> operands, const AttributesBase *
     return error;
   if (llvm::Error error = addResult(info, "C5", operands[0].dtype(), operands[0].shape(), results))
     return error;
-  return addResult(info, "C5", DType::f32, lseType(Dims(operands[0], operands[1], a)).shape(), results);
+  return addResult(info, "C5", DType::f32, lseType(AttentionDims(operands[0], operands[1], a)).shape(), results);
 }
 
 llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBase *attributes,
@@ -128,136 +102,11 @@ llvm::Error inferAttentionGrad(llvm::ArrayRef<Type> operands, const AttributesBa
     return error;
   if (llvm::Error error = checkSame(info, "C8", operands, 4, 1))
     return error;
-  Type lse = lseType(Dims(operands[1], operands[2], a));
+  Type lse = lseType(AttentionDims(operands[1], operands[2], a));
   if (operands[5] != lse)
     return constraintError(info.name, "C9", "lse is " + toString(lse) + " but is " + toString(operands[5]));
   results.append({operands[1], operands[2], operands[3]});
   return llvm::Error::success();
-}
-
-/// The scores of each query with each key, before the exponential.
-class Scores {
-public:
-  /// `q`: the position of operand q; k follows it.
-  Scores(const EvaluateContext &context, unsigned q, unsigned fixed)
-      : dims(context.operands[q]->type, context.operands[q + 1]->type, context.get<AttentionAttributes>()),
-        q(*context.operands[q]), k(*context.operands[q + 1]), attributes(context.get<AttentionAttributes>()) {
-    const AttentionExtras extras(context.operands.size(), fixed, attributes);
-    mask = extras.mask ? context.operands[*extras.mask] : nullptr;
-    documents = extras.documents ? context.operands[*extras.documents] : nullptr;
-    if (mask)
-      maskStrides = broadcastStrides(mask->type.shape(), dims.scores());
-  }
-
-  /// scale * q.k, capped, + mask of query i with every key, + hidden where causal, window and documents hide the key.
-  /// `slopes`: the derivatives of the caps.
-  std::vector<double> row(int64_t b, int64_t h, int64_t i, std::vector<double> *slopes = nullptr) const {
-    std::vector<double> scores(dims.keys, -infinity);
-    if (slopes)
-      slopes->assign(dims.keys, 1);
-    const double *query = q.values.data() + dims.queryAt(b, h, i);
-    const VisibleKeys visible(attributes, i, dims.keys, documentsOfSample(documents, b));
-    for (int64_t j = 0; j < dims.keys; ++j) {
-      const bool isHidden = !visible.contains(j);
-      if (isHidden && attributes.hidden == -infinity)
-        continue;
-      const double *key = k.values.data() + dims.keyAt(b, h, j);
-      double dot = 0;
-      for (int64_t d = 0; d < dims.width; ++d)
-        dot += query[d] * key[d];
-      double score = attributes.scale * dot;
-      if (attributes.softcap > 0) {
-        const double bounded = std::tanh(score / attributes.softcap);
-        score = attributes.softcap * bounded;
-        if (slopes)
-          (*slopes)[j] = 1 - bounded * bounded;
-      }
-      if (mask && (!isHidden || attributes.masksHidden))
-        score += mask->values[flatIndex(Shape{b, h, i, j}, maskStrides)];
-      scores[j] = isHidden ? score + attributes.hidden : score;
-    }
-    return scores;
-  }
-
-  template <class Body>
-  void forEachQuery(Body body) const {
-    for (int64_t b = 0; b < dims.batch; ++b)
-      for (int64_t h = 0; h < dims.heads; ++h)
-        for (int64_t i = 0; i < dims.queries; ++i)
-          body(b, h, i);
-  }
-
-  const Dims dims;
-
-private:
-  const HostTensor &q, &k;
-  const HostTensor *mask, *documents;
-  const AttentionAttributes &attributes;
-  Shape maskStrides;
-};
-
-/// Replaces scores with probabilities and returns log(sum of exp). For a query that sees no key, all probabilities are
-/// 0 and the result is -inf.
-/// Does not use exp(score - lse): if all scores of a row are the lowest float, the logarithm of their count is lost in
-/// lse.
-double takeSoftmax(std::vector<double> &scores) {
-  double largest = -infinity;
-  for (double score : scores)
-    largest = std::max(largest, score);
-  double sum = 0;
-  for (double &score : scores)
-    sum += score = largest == -infinity ? 0 : std::exp(score - largest);
-  for (double &score : scores)
-    score = sum == 0 ? 0 : score / sum;
-  return largest + std::log(sum);
-}
-
-void evaluateAttention(EvaluateContext &context) {
-  const HostTensor &v = *context.operands[2];
-  Scores scores(context, 0, attentionFixed);
-  const Dims &dims = scores.dims;
-  scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    std::vector<double> p = scores.row(b, h, i);
-    const double lse = takeSoftmax(p);
-    double *o = context.results[0].values.data() + dims.queryAt(b, h, i);
-    for (int64_t j = 0; j < dims.keys; ++j)
-      for (int64_t d = 0; d < dims.width; ++d)
-        o[d] += p[j] * v.values[dims.keyAt(b, h, j) + d];
-    context.results[1].values[(b * dims.heads + h) * dims.queries + i] = lse;
-  });
-}
-
-double dot(const double *a, const double *b, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i)
-    sum += a[i] * b[i];
-  return sum;
-}
-
-/// With p the probabilities: dv = p^T do; ds = p * (do v^T - rowsum(do * o)); dq = scale * ds k; dk = scale * ds^T q.
-/// The gradient of a head of k and v is the sum over all queries of its group.
-void evaluateAttentionGrad(EvaluateContext &context) {
-  const auto &attributes = context.get<AttentionAttributes>();
-  const HostTensor &q = *context.operands[1], &k = *context.operands[2], &v = *context.operands[3];
-  Scores scores(context, 1, attentionGradFixed);
-  const Dims &dims = scores.dims;
-  scores.forEachQuery([&](int64_t b, int64_t h, int64_t i) {
-    std::vector<double> slopes, p = scores.row(b, h, i, &slopes);
-    takeSoftmax(p);
-    const int64_t query = dims.queryAt(b, h, i);
-    const double *cotangent = context.operands[0]->values.data() + query;
-    const double subtracted = dot(cotangent, context.operands[4]->values.data() + query, dims.width);
-    for (int64_t j = 0; j < dims.keys; ++j) {
-      const int64_t key = dims.keyAt(b, h, j);
-      const double ds =
-          p[j] * (dot(cotangent, v.values.data() + key, dims.width) - subtracted) * slopes[j] * attributes.scale;
-      for (int64_t d = 0; d < dims.width; ++d) {
-        context.results[0].values[query + d] += ds * k.values[key + d];
-        context.results[1].values[key + d] += ds * q.values[query + d];
-        context.results[2].values[key + d] += p[j] * cotangent[d];
-      }
-    }
-  });
 }
 
 void differentiateAttention(VjpContext &context) {
@@ -278,7 +127,7 @@ void differentiateAttention(VjpContext &context) {
 }
 
 /// The part of all scores that causal and window leave visible.
-double visibleShare(const Dims &dims, const AttentionAttributes &attributes) {
+double visibleShare(const AttentionDims &dims, const AttentionAttributes &attributes) {
   const auto queries = static_cast<double>(dims.queries), keys = static_cast<double>(dims.keys);
   if (queries == 0 || keys == 0)
     return 1;
@@ -296,7 +145,7 @@ double visibleShare(const Dims &dims, const AttentionAttributes &attributes) {
 /// and window leave visible.
 Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
   const auto &attributes = node.get<AttentionAttributes>();
-  Dims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
+  AttentionDims dims(node.operand(q)->type(), node.operand(q + 1)->type(), attributes);
   auto scores = static_cast<double>(*checkedElements(dims.scores()));
   double perScore = 2 * matmuls * static_cast<double>(dims.width) + 5;
   return costWithFlops(node, scores * perScore * visibleShare(dims, attributes));
@@ -307,7 +156,7 @@ Cost costOfAttention(const Node &node, unsigned q, double matmuls) {
 /// An operand's axis as an axis of the scores [batch, heads, queries, keys]; -1 for an axis that the scores sum over.
 int64_t scoreAxis(const Node &node, unsigned operand, int64_t axis) {
   const AttentionExtras extras(node);
-  if (extras.mask == operand)
+  if (llvm::is_contained(extras.masks, operand))
     return axis + 4 - node.operand(operand)->type().rank();
   if (extras.documents == operand)
     return axis == 0 ? 0 : -1;
@@ -347,17 +196,16 @@ const OpInfo attentionInfo = {
         "o = softmax(scale * q k^T + mask) v per batch and head, on [B,H,S,D] or, with sequence_first, [B,S,H,D]; "
         "head h of q reads head h / (heads of q / heads of k) of k and v: grouped queries where k has fewer; causal: "
         "query i sees keys 0 to i; window w: it sees keys less than w away; documents: it sees keys of its own "
-        "document, "
-        "whose numbers are the last operand; hidden is added to the scores of the keys "
-        "that these three hide in place of the mask, or with masks_hidden beside it; softcap c: scale * q k^T is c * "
-        "tanh of its c-th part first; lse f32[B,H,Sq] = log of "
-        "the sum of the exponentials, kept for the derivative "
-        "only; a query that sees no key gives o = 0 and lse = -inf. The mask is added and has no derivative. library: "
-        "computed by the target's library, which changes no meaning. (C1) q "
+        "document, whose numbers are the last operand; hidden is added to the scores of the keys that these three hide "
+        "in place of the mask, or with masks_hidden beside it; softcap c: scale * q k^T is c * tanh of its c-th part "
+        "first; lse f32[B,H,Sq] = log of the sum of the exponentials, kept for the derivative only; a query that sees "
+        "no key gives o = 0 and lse = -inf. Both masks are added and have no derivative. library: computed by the "
+        "target's library, which changes no meaning. (C1) q "
         "and k have rank 4. (C2) k and v have one type. (C3) q is float and differs from k at most in its sequence "
-        "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) mask "
-        "is f32 and broadcasts to [B,H,Sq,Sk]. (C7) scale is finite, window and softcap not negative, hidden negative. "
-        "(C10) There are documents if the attribute is set. (C11) They are i64 [B or 1,Sk], with Sq = Sk.",
+        "length and heads. (C4) The heads of q are a multiple of those of k. (C5) scores and results fit. (C6) Masks "
+        "are f32 and broadcast to [B,H,Sq,Sk]. (C7) scale is finite, window and softcap not negative, hidden negative. "
+        "(C10) There are at most two masks, and documents if the attribute is set. (C11) They are i64 [B or 1,Sk], "
+        "with Sq = Sk.",
     .operandNames = attentionNames,
     .traits = pure,
     .makeAttributes = makeAttributes<AttentionAttributes>,
@@ -400,8 +248,8 @@ AttentionExtras::AttentionExtras(size_t count, unsigned fixed, const AttentionAt
   auto end = static_cast<unsigned>(count);
   if (attributes.documents && end > fixed)
     documents = --end;
-  if (end > fixed)
-    mask = fixed;
+  for (unsigned mask = fixed; mask < end && masks.size() < maxMasks; ++mask)
+    masks.push_back(mask);
 }
 
 AttentionExtras::AttentionExtras(const Node &node)

@@ -25,7 +25,10 @@ private:
 
 /// The positions of the optional operands of attention or attention_grad.
 struct AttentionExtras {
-  std::optional<unsigned> mask, documents;
+  /// More than one is given where their sum would be larger than each: rows and columns, say.
+  static constexpr unsigned maxMasks = 2;
+  llvm::SmallVector<unsigned, maxMasks> masks;
+  std::optional<unsigned> documents;
 
   /// `count`: of all operands, `fixed`: of q, k, v and the others that every such node has.
   AttentionExtras(size_t count, unsigned fixed, const AttentionAttributes &attributes);

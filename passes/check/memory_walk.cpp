@@ -2,16 +2,10 @@
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc::check {
-
-namespace {
-// Every call of a function fills its constants; nothing frees them. `start` is called once.
-bool isConstant(const Value *value) {
-  return value->definer() && value->definer()->op() == Op::constant && value->function()->kind() != FunctionKind::start;
-}
-} // namespace
 
 // ---- entire functions
 
@@ -183,7 +177,7 @@ llvm::Error MemoryWalk::finishFunction(const Function &function, int32_t firstBu
     bool lives = buffer.kind == Buffer::Kind::value && buffer.endedAt < 0 && buffer.partOf < 0;
     if (!lives || kept.contains(i))
       continue;
-    if (!isConstant(buffer.value))
+    if (!isPermanentConstant(*buffer.value))
       return fault(Fault::useAfterFree, function, textOf(buffer.value) + " is never freed");
     buffer.endedAt = memory.clocks.now();
   }
@@ -227,7 +221,7 @@ llvm::Error MemoryWalk::finishSequence() const {
   int32_t first = memory.size();
   for (const auto &[buffer, value] : kept)
     if (memory[buffer].endedAt < 0 && memory[buffer].partOf < 0 && !memory[buffer].isPermanent() &&
-        !isConstant(memory[buffer].value) && !isLeftToNextStep(memory[buffer].writtenBy) && buffer < first) {
+        !isPermanentConstant(*memory[buffer].value) && !isLeftToNextStep(memory[buffer].writtenBy) && buffer < first) {
       first = buffer;
       leaked = value;
     }

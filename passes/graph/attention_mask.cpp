@@ -1,5 +1,6 @@
 #include "passes/graph/attention_mask.h"
 
+#include "ir/ops/attention.h"
 #include "passes/graph/match.h"
 #include "passes/graph/same_elements.h"
 #include "llvm/ADT/STLExtras.h"
@@ -60,9 +61,13 @@ Value *addMasks(Value *a, Value *b, Builder &builder) {
   return builder.add(builder.broadcast(a, shape), builder.broadcast(b, shape));
 }
 
-bool isSmall(const Value *mask) {
-  const Type &type = belowBroadcasts(mask)->type();
-  return dimFromEnd(type, 1) == 1 || dimFromEnd(type, 2) == 1;
+bool isSmall(const Type &mask) { return dimFromEnd(mask, 1) == 1 || dimFromEnd(mask, 2) == 1; }
+bool isSmall(const Value *mask) { return isSmall(belowBroadcasts(mask)->type()); }
+
+/// Whether the sum of two masks has a number for each query and key, more of them than either.
+bool sumIsLarger(const Value *a, const Value *b) {
+  const Type sum = a->type().withShape(commonShape(a->type(), b->type()));
+  return !isSmall(sum) && sum.elements() > std::max(a->type().elements(), b->type().elements());
 }
 
 /// All factors at once; null if that would take the shape of the scores.
@@ -124,12 +129,20 @@ private:
 
 void MaskJoiner::addWhole(const ScoreMask &mask) {
   Value *additive = additiveMask(mask, leading, builder);
-  joined.added = joined.added ? addMasks(joined.added, additive, builder) : additive;
   ++sumTerms;
+  for (Value *&sum : joined.added)
+    if (!sumIsLarger(sum, additive)) {
+      sum = addMasks(sum, additive, builder);
+      return;
+    }
+  if (joined.added.size() < AttentionExtras::maxMasks)
+    joined.added.push_back(additive);
+  else
+    joined.added.back() = addMasks(joined.added.back(), additive, builder);
 }
 
 bool MaskJoiner::isExact() const {
-  return !joined.added || std::isinf(attributes.hidden) || (bandTerms <= 1 && (bothTerms == 0 || sumTerms == 1));
+  return joined.added.empty() || std::isinf(attributes.hidden) || (bandTerms <= 1 && (bothTerms == 0 || sumTerms == 1));
 }
 
 /// False if attributes cannot say it.
@@ -233,7 +246,7 @@ JoinedMasks joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> l
     return whole.joined;
   }
   // Without a mask every query sees at least itself, and hidden keys never count.
-  if (!joiner.joined.added)
+  if (joiner.joined.added.empty())
     attributes.hidden = -std::numeric_limits<double>::infinity();
   attributes.masksHidden = std::isfinite(attributes.hidden) && joiner.masksHidden();
   return joiner.joined;

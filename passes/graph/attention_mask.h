@@ -8,12 +8,14 @@ namespace fsdpc {
 
 /// Operands of attention; null for none.
 struct JoinedMasks {
-  Value *added = nullptr;     ///< f32, its leading axes regrouped to (batch, heads), no larger than necessary
+  /// f32, their leading axes regrouped to (batch, heads), no larger than necessary: two where their sum would be as
+  /// large as the scores although neither is.
+  llvm::SmallVector<Value *, 2> added;
   Value *documents = nullptr; ///< i64 [batch or 1, keys]
 };
 
-/// Gives the attention the masks: causal and windowed ones as attributes, documents as an operand, the others as one
-/// additive operand. `leading`: batch and heads. What a mask hides: mask_structure.h.
+/// Gives the attention the masks: causal and windowed ones as attributes, documents as an operand, the others as
+/// additive operands. `leading`: batch and heads. What a mask hides: mask_structure.h.
 JoinedMasks joinMasks(llvm::ArrayRef<ScoreMask> masks, llvm::ArrayRef<int64_t> leading, MaskStructures &structures,
                       AttentionAttributes &attributes, Builder &builder);
 

@@ -2,8 +2,7 @@
 
 #include "ir/eval/known_value.h"
 #include "ir/ops/attributes.h"
-#include "passes/graph/constant_band.h"
-#include "passes/graph/mask_meaning.h"
+#include "passes/graph/mask_ranges.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
@@ -15,17 +14,6 @@ namespace {
 // Masks have some twenty ops. The limits are for graphs that only look like one.
 constexpr int maxDepth = 48;
 constexpr int maxSteps = 2000;
-// Larger constants are not looked at for ranges, only for bands.
-constexpr int64_t maxConstants = int64_t(1) << 22;
-
-constexpr int64_t noAxis = -1, unknownAxis = -2;
-
-/// What indexes an axis of a value: offset + step * (an axis of the scores), or the offset alone.
-struct Index {
-  int64_t axis = noAxis;
-  int64_t offset = 0, step = 0;
-};
-using Indices = llvm::SmallVector<Index, 5>;
 
 class Reader {
 public:
@@ -48,9 +36,6 @@ private:
   Meaning readGather(const Node &node, const Indices &indices);
   Meaning readGatherNd(const Node &node, const Indices &indices);
   Meaning readConstant(const Node &node, const Indices &indices);
-  Meaning readBand(const Dense &dense, const Type &type, const Indices &indices);
-  Meaning readRange(const Dense &dense, const Type &type, const Indices &indices);
-  Linear along(const Index &index, double start, double step) const;
   Meaning readIota(const Node &node, const Indices &indices);
   Meaning readElementwise(const Node &node, const Indices &indices);
   std::optional<Index> indexFrom(Value *value, const Indices &indices);
@@ -107,8 +92,8 @@ Meaning Reader::readKnown(const Value *value, const Indices &indices) {
   };
   if (value->type().dtype() == DType::boolean || (isOn(rank() - 1) && isOn(rank() - 2)))
     return {};
-  std::optional<HostTensor> known = knownValue(value, maxConstants);
-  return known ? readRange(denseOf(*known), known->type, indices) : Meaning();
+  std::optional<HostTensor> known = knownValue(value, maxRangeElements);
+  return known ? rangeOf(denseOf(*known), known->type, indices, rank()) : Meaning();
 }
 
 Meaning Reader::readNode(const Node &node, const Indices &indices) {
@@ -235,82 +220,14 @@ Meaning Reader::readConstant(const Node &node, const Indices &indices) {
   Linear linear{dense.storedElements() > 0 ? dense.at(0) : 0, llvm::SmallVector<double, 5>(scores.size())};
   if (dense.isSplat() || dense.storedElements() == 1)
     return linear;
-  Meaning range = readRange(dense, node.result()->type(), indices);
-  return isUnknown(range) ? readBand(dense, node.result()->type(), indices) : range;
-}
-
-/// Numbers that grow by steps on each axis that indices vary on.
-Meaning Reader::readRange(const Dense &dense, const Type &type, const Indices &indices) {
-  int64_t first = 0, count = 1, stride = 1;
-  llvm::SmallVector<std::pair<int64_t, int64_t>, 5> axes; // size and stride
-  llvm::SmallVector<double, 5> steps;
-  Linear linear{0, llvm::SmallVector<double, 5>(scores.size())};
-  if (type.dtype() == DType::boolean || type.elements() > maxConstants)
-    return {};
-  for (int64_t axis = type.rank(); axis-- > 0; stride *= type.dim(axis)) {
-    const Index &index = indices[static_cast<size_t>(axis)];
-    if (index.axis == unknownAxis || (index.axis == noAxis && index.offset >= type.dim(axis)))
-      return {};
-    if (index.axis == noAxis) {
-      first += index.offset * stride;
-    } else if (type.dim(axis) > 1) {
-      axes.push_back({type.dim(axis), stride});
-      count *= type.dim(axis);
-    }
-  }
-  for (const auto &[size, apart] : axes)
-    steps.push_back(dense.at(first + apart) - dense.at(first));
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t at = first, rest = i;
-    double expected = dense.at(first);
-    for (auto [axis, step] : llvm::zip(axes, steps)) {
-      expected += step * static_cast<double>(rest % axis.first);
-      at += rest % axis.first * axis.second;
-      rest /= axis.first;
-    }
-    if (dense.at(at) != expected)
-      return {};
-  }
-  linear.constant = dense.at(first);
-  size_t next = 0;
-  for (int64_t axis = type.rank(); axis-- > 0;) {
-    const Index &index = indices[static_cast<size_t>(axis)];
-    if (index.axis == noAxis || type.dim(axis) == 1)
-      continue;
-    linear = sumOf(linear, along(index, 0, steps[next++]), 1);
-  }
-  return linear;
-}
-
-/// A mask that the file stores.
-Meaning Reader::readBand(const Dense &dense, const Type &type, const Indices &indices) {
-  const size_t last = indices.size() - 1;
-  const auto isWhole = [&](size_t of, int64_t axis) {
-    return indices[of].axis == axis && indices[of].offset == 0 && indices[of].step == 1;
-  };
-  if (type.rank() < 2 || !isWhole(last - 1, rank() - 2) || !isWhole(last, rank() - 1))
-    return {};
-  std::optional<ConstantBand> band = constantBandOf(dense, type.elements(), type.dim(-2), type.dim(-1));
-  if (!band)
-    return {};
-  Visibility visible;
-  visible.lowest = band->lowest;
-  visible.highest = band->highest;
-  return Choice{visible, band->inside, band->outside};
-}
-
-/// start + step * index
-Linear Reader::along(const Index &index, double start, double step) const {
-  Linear linear{start + step * static_cast<double>(index.offset), llvm::SmallVector<double, 5>(scores.size())};
-  if (index.axis != noAxis)
-    linear.steps[static_cast<size_t>(index.axis)] = step * static_cast<double>(index.step);
-  return linear;
+  Meaning range = rangeOf(dense, node.result()->type(), indices, rank());
+  return isUnknown(range) ? bandOf(dense, node.result()->type(), indices, rank()) : range;
 }
 
 Meaning Reader::readIota(const Node &node, const Indices &indices) {
   const auto &iota = node.get<IotaAttributes>();
   const Index &index = indices[static_cast<size_t>(iota.axis)];
-  return index.axis == unknownAxis ? Meaning() : along(index, iota.start, iota.step);
+  return index.axis == unknownAxis ? Meaning() : along(index, iota.start, iota.step, rank());
 }
 
 // ---- elementwise

@@ -287,7 +287,7 @@ Value *Match::build(Node &node, MaskStructures &structures, Builder &builder) {
   AttentionAttributes attributes;
   attributes.scale = softcap > 0 ? scale * softcap : scale;
   attributes.softcap = softcap;
-  llvm::SmallVector<Value *, 5> operands;
+  llvm::SmallVector<Value *, 6> operands;
   for (const Operand *operand : {&*query, &*key, &*value})
     operands.push_back(inHeads(*operand, builder));
   ungroup(operands[1], operands[2], builder);
@@ -300,9 +300,9 @@ Value *Match::build(Node &node, MaskStructures &structures, Builder &builder) {
     for (Value *&operand : operands)
       operand = operand->definer()->operand(0);
   const JoinedMasks joined = joinMasks(masks, leading, structures, attributes, builder);
-  for (Value *operand : {joined.added, joined.documents})
-    if (operand)
-      operands.push_back(operand);
+  llvm::append_range(operands, joined.added);
+  if (joined.documents)
+    operands.push_back(joined.documents);
   Value *result = builder.create(Op::attention, operands, attributes)->result();
   if (attributes.sequenceFirst)
     result = builder.transpose(result, headsFirst);

@@ -63,9 +63,9 @@ private:
 /// - Masks are added, subtracted or selected between scores and softmax. One that hides nothing is removed; one that
 ///   hides keys by their distance from the query becomes `causal` and `window`, one that hides keys of other documents
 ///   the operand `documents`, at every length (mask_structure.h); any
-///   other becomes an additive mask operand, on the axes that it depends on. A mask with a path to a trainable
-///   parameter (a position bias) would lose its gradient, so such attention is not rewritten. The same holds where the
-///   probabilities have other uses.
+///   other becomes an additive mask operand, or two of them, on the axes that it depends on. A mask with a path to a
+///   trainable parameter (a position bias) would lose its gradient, so such attention is not rewritten. The same holds
+///   where the probabilities have other uses.
 /// - Heads of k and v that were repeated for the queries of a group are read without the repetition.
 /// - If q, k and v all are transposes {0,2,1,3} of [B,S,H,D], attention reads that layout.
 class AttentionRecognizer {

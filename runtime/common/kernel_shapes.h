@@ -213,15 +213,16 @@ struct AttentionShape {
   bool causal = false;
   bool sequenceFirst = false;                 ///< q, k, v, o are [B, S, H, D] instead of [B, H, S, D]
   std::int64_t maskStrides[4] = {0, 0, 0, 0}; ///< of the additive mask over [B, H, Sq, Sk], in elements; 0 broadcasts
-  std::int64_t keyHeads = 0;                  ///< heads of k and v; 0: as many as q has
-  std::int64_t window = 0;                    ///< > 0: query i sees only keys less than this far away
+  std::int64_t secondMaskStrides[4] = {0, 0, 0, 0};
+  std::int64_t keyHeads = 0; ///< heads of k and v; 0: as many as q has
+  std::int64_t window = 0;   ///< > 0: query i sees only keys less than this far away
   /// Distance between the documents of two samples, in elements; 0: all samples share one row. With documents there are
   /// as many keys as queries.
   std::int64_t documentsStride = 0;
-  /// Added to the scores of keys that `causal`, `window` and documents hide, in place of the mask. A finite number
-  /// tells only for a query whose other keys are all hidden by the mask.
+  /// Added to the scores of keys that `causal`, `window` and documents hide, in place of masks. A finite number
+  /// tells only for a query whose other keys are all hidden by masks.
   float hidden = -std::numeric_limits<float>::infinity();
-  bool masksHidden = false; ///< the mask is added to their scores too
+  bool masksHidden = false; ///< masks are added to their scores too
   float softcap = 0;        ///< > 0: scores are softcap * tanh(scale * q.k / softcap), before anything is added
 
   bool hidesFinitely() const { return hidden > -std::numeric_limits<float>::infinity(); }
@@ -232,7 +233,8 @@ struct AttentionShape {
 
 /// Optional operands of attention; null for those that it lacks.
 struct AttentionMasks {
-  const float *added = nullptr; ///< to scores: AttentionShape::maskStrides
+  const float *added = nullptr;     ///< to scores: AttentionShape::maskStrides
+  const float *alsoAdded = nullptr; ///< with `added` only: AttentionShape::secondMaskStrides
   /// The number of the document of each position, in any order: queries see only keys of their own document.
   const std::int64_t *documents = nullptr;
 };

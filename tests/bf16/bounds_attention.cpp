@@ -13,9 +13,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 struct Heads {
   const AttentionAttributes &attributes;
   const HostTensor &q, &k;
-  const HostTensor *mask = nullptr, *documents = nullptr;
+  llvm::SmallVector<const HostTensor *, 2> masks;
+  llvm::SmallVector<Shape, 2> strides; ///< of each mask over the scores
+  const HostTensor *documents = nullptr;
   int64_t batch, heads, keyHeads, queries, keys, width;
-  Shape maskStrides;
 
   /// `first`: the position of operand q; k follows it.
   Heads(const Node &node, llvm::ArrayRef<const HostTensor *> operands, unsigned first)
@@ -26,10 +27,10 @@ struct Heads {
     const AttentionExtras extras(node);
     if (extras.documents)
       documents = operands[*extras.documents];
-    if (extras.mask)
-      mask = operands[*extras.mask];
-    if (mask)
-      maskStrides = broadcastStrides(mask->type.shape(), Shape{batch, heads, queries, keys});
+    for (unsigned position : extras.masks) {
+      masks.push_back(operands[position]);
+      strides.push_back(broadcastStrides(masks.back()->type.shape(), Shape{batch, heads, queries, keys}));
+    }
   }
   int64_t at(int64_t b, int64_t h, int64_t of, int64_t position, int64_t length) const {
     return (attributes.sequenceFirst ? (b * length + position) * of + h : (b * of + h) * length + position) * width;
@@ -69,8 +70,9 @@ std::vector<Tracked> scoresOf(const Heads &heads, int64_t b, int64_t h, int64_t 
       if (slopes)
         slopes->push_back(Tracked(1) - bounded * bounded);
     }
-    if (heads.mask && (visible.contains(j) || heads.attributes.masksHidden))
-      score = score + heads.mask->values[flatIndex(Shape{b, h, i, j}, heads.maskStrides)];
+    if (visible.contains(j) || heads.attributes.masksHidden)
+      for (auto [mask, strides] : llvm::zip(heads.masks, heads.strides))
+        score = score + mask->values[flatIndex(Shape{b, h, i, j}, strides)];
     if (!visible.contains(j))
       score = score + heads.attributes.hidden;
     scores.push_back(std::isfinite(score.value) ? score : Tracked(-infinity));

@@ -57,6 +57,7 @@ TEST(CudaAttention, DocumentsMatchLoops) {
       SCOPED_TRACE(std::to_string(window) + (areMixed ? " mixed" : ""));
       AttentionShape shape{.batch = 2, .heads = 2, .queries = 150, .keys = 150, .queryWidth = 40, .valueWidth = 40};
       shape.window = window;
+      check<float>(withDocuments(caseOf<float>(shape), areMixed));
       check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
       shape.causal = true;
       check<Bfloat16>(withDocuments(caseOf<Bfloat16>(shape), areMixed));
@@ -65,6 +66,16 @@ TEST(CudaAttention, DocumentsMatchLoops) {
       check<float>(withDocuments(caseOf<float>(shape), areMixed));
       check<Float16>(withDocuments(caseOf<Float16>(shape), areMixed, true));
     }
+}
+
+TEST(CudaAttention, FactorsOfAMaskMatchLoops) {
+  AttentionShape shape{.batch = 2, .heads = 2, .queries = 90, .keys = 90, .queryWidth = 24, .valueWidth = 24};
+  for (const bool causal : {false, true}) {
+    shape.causal = causal;
+    check<float>(withFactors(caseOf<float>(shape)));
+    check<Bfloat16>(withFactors(caseOf<Bfloat16>(shape)));
+    check<Float16>(withDocuments(withFactors(caseOf<Float16>(shape)), false));
+  }
 }
 
 TEST(CudaAttention, CappedScoresMatchLoops) {

@@ -100,6 +100,16 @@ Tensor repeatedHeads(GraphMaker &g, const Tensor &x, int64_t times) {
   return g.reshape(copies, {shape[0], shape[1] * times, shape[3], shape[4]}, 0);
 }
 
+/// Numbers of queries, and others of keys, added to the scores.
+Tensor withFactors(GraphMaker &g, Tensor scores) {
+  const int64_t length = scores.type().dim(-1);
+  for (const Shape &shape : {Shape{length, 1}, Shape{1, length}}) {
+    const Tensor factor = g.constants(DType::f32, shape, -4, 0);
+    scores = g.binary(Op::add, scores, g.broadcast(factor, scores.shape(), 0), scores.scale + 4);
+  }
+  return scores;
+}
+
 /// Scores of keys of other documents than the query's are filled.
 Tensor withinDocuments(GraphMaker &g, const Tensor &scores) {
   const int64_t length = scores.type().dim(-1);
@@ -136,6 +146,8 @@ std::optional<Tensor> decomposedAttention(GraphMaker &g, Op) {
                          {-1, 1, true});
     scores = g.binary(Op::add, scores, g.broadcast(mask, scores.shape(), 0), 4);
   }
+  if (g.random->chance(0.2))
+    scores = withFactors(g, scores);
   if (g.random->chance(0.3))
     scores = withinDocuments(g, scores);
   Tensor weights = g.make(Op::softmax, {scores}, AxisAttributes{3}, {0, 1});

@@ -1,4 +1,5 @@
 // Reductions and ops with a separate derivative op: softmax, LayerNorm, attention, losses as terms of the graph.
+#include "ir/ops/attention.h"
 #include "tests/random/productions.h"
 
 #include <cmath>
@@ -91,10 +92,10 @@ std::optional<Tensor> attention(GraphMaker &g, Op op) {
   auto shape = [&](int64_t ofHeads, int64_t length) {
     return own.sequenceFirst ? Shape{length, ofHeads, width} : Shape{ofHeads, length, width};
   };
-  llvm::SmallVector<Tensor, 5> operands = {g.perSample(g.batchedFloat(), shape(heads, queries)),
+  llvm::SmallVector<Tensor, 6> operands = {g.perSample(g.batchedFloat(), shape(heads, queries)),
                                            g.perSample(g.batchedFloat(), shape(keyHeads, keys)),
                                            g.perSample(g.anyFloat(), shape(keyHeads, keys))};
-  if (g.random->chance(0.4))
+  for (unsigned i = 0; i < AttentionExtras::maxMasks && g.random->chance(0.4); ++i)
     operands.push_back(attentionMask(g, queries, keys));
   own.documents = queries == keys && g.random->chance(0.3);
   if (own.documents)

@@ -260,6 +260,17 @@ TEST(KernelsAttention, MaskedMatchesLoops) {
                                      98);
   checkAttention(test, 1);
 }
+TEST(KernelsAttention, FactorsOfAMaskMatchLoops) {
+  AttentionShape shape{.batch = 2, .heads = 2, .queries = 90, .keys = 90, .queryWidth = 16, .valueWidth = 16};
+  for (const bool causal : {false, true})
+    for (const bool masksHidden : {false, true}) {
+      shape.causal = causal;
+      shape.masksHidden = masksHidden;
+      shape.hidden = masksHidden ? -1e4f : -std::numeric_limits<float>::infinity();
+      checkAttention(withFactors(attentionCase(shape)), 1);
+      checkAttention(withDocuments(withFactors(attentionCase(shape)), false), 2);
+    }
+}
 TEST(KernelsAttention, GroupedQueriesMatchLoops) {
   AttentionShape shape{.batch = 2, .heads = 6, .queries = 60, .keys = 70, .queryWidth = 20, .valueWidth = 20};
   for (const std::int64_t keyHeads : {1, 2, 3})

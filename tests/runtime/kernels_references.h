@@ -166,9 +166,11 @@ struct AttentionCase {
   AttentionShape shape;
   std::vector<float> q, k, v, dO, mask;
   std::vector<std::int64_t> documents = {}; ///< empty: none
+  std::vector<float> secondMask = {};
 
   AttentionMasks masks() const {
-    return {mask.empty() ? nullptr : mask.data(), documents.empty() ? nullptr : documents.data()};
+    return {mask.empty() ? nullptr : mask.data(), secondMask.empty() ? nullptr : secondMask.data(),
+            documents.empty() ? nullptr : documents.data()};
   }
   std::int64_t keyHeads() const { return shape.keyHeads > 0 ? shape.keyHeads : shape.heads; }
 };
@@ -197,6 +199,22 @@ inline AttentionCase withDocuments(AttentionCase test, bool areMixed, bool areSh
     const std::int64_t next = draw * static_cast<float>(keys) < 5 ? before + (std::int64_t{1} << 33) : before;
     test.documents.push_back(areMixed ? static_cast<std::int64_t>(draw * 4) - 1 : next);
   }
+  return test;
+}
+
+/// With a mask for queries and another for keys, each of all samples and heads. The second one hides every fifth key.
+inline AttentionCase withFactors(AttentionCase test) {
+  AttentionShape &shape = test.shape;
+  shape.maskStrides[0] = shape.heads * shape.queries;
+  shape.maskStrides[1] = shape.queries;
+  shape.maskStrides[2] = 1;
+  shape.secondMaskStrides[0] = shape.heads * shape.keys;
+  shape.secondMaskStrides[1] = shape.keys;
+  shape.secondMaskStrides[3] = 1;
+  test.mask = numbers(shape.batch * shape.heads * shape.queries, 15);
+  test.secondMask = numbers(shape.batch * shape.heads * shape.keys, 17);
+  for (std::size_t j = 3; j < test.secondMask.size(); j += 5)
+    test.secondMask[j] = -INFINITY;
   return test;
 }
 
@@ -314,10 +332,12 @@ private:
         capSlopes[static_cast<std::size_t>(j)] = 1 - bounded * bounded;
       }
       // Rounded to float: a mask value that hides a position absorbs the score.
-      if (!test.mask.empty() && (isVisible || s.masksHidden))
-        p[j] = static_cast<float>(
-            p[j] +
-            test.mask[b * s.maskStrides[0] + h * s.maskStrides[1] + i * s.maskStrides[2] + j * s.maskStrides[3]]);
+      const auto add = [&](const std::vector<float> &mask, const std::int64_t(&strides)[4]) {
+        if (!mask.empty() && (isVisible || s.masksHidden))
+          p[j] = static_cast<float>(p[j] + mask[b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3]]);
+      };
+      add(test.mask, s.maskStrides);
+      add(test.secondMask, s.secondMaskStrides);
       if (!isVisible)
         p[j] = static_cast<float>(p[j] + s.hidden);
       largest = std::max(largest, p[j]);

@@ -239,6 +239,24 @@ OP_TEST(attention, HasTheDerivativeUnderAMask) {
                     .build = attend({.scale = 0.6})});
 }
 
+OP_TEST(attention, UnderTwoMasksIsThatUnderTheirSum) {
+  Type q = f32({2, 2, 3, 2}), k = f32({2, 1, 3, 2}), ofQueries = f32({2, 2, 3, 1}), ofKeys = f32({2, 1, 1, 3});
+  auto ofSum = [&](Builder &builder, llvm::ArrayRef<Value *> inputs) -> llvm::SmallVector<Value *, 4> {
+    const Shape scores = {2, 2, 3, 3};
+    Value *sum = builder.add(builder.broadcast(inputs[3], scores), builder.broadcast(inputs[4], scores));
+    return {builder.create(Op::attention, {inputs[0], inputs[1], inputs[2], sum}, AttentionAttributes{.causal = true})
+                ->result()};
+  };
+  std::vector<HostTensor> inputs = {sampled(q, 1), sampled(k, 2), sampled(k, 3), sampled(ofQueries, 4),
+                                    sampled(ofKeys, 5)};
+  EXPECT_THAT(valuesOf(inputs, attend({.causal = true}))[0].values, near(valuesOf(inputs, ofSum)[0].values));
+  GradientInput first{ofQueries, -1, 1, {}, false}, second{ofKeys, -1, 1, {}, false};
+  GradientInput documents{Type(DType::i64, {2, 3}), -1, 1, {2, 2, 5, 0, 1, 1}, false};
+  checkGradients({.inputs = {{q}, {k}, {k}, first, second}, .build = attend({.scale = 0.6})});
+  checkGradients({.inputs = {{q}, {k}, {k}, first, second, documents},
+                  .build = attend({.scale = 0.6, .documents = true, .hidden = -1e4, .masksHidden = true})});
+}
+
 OP_TEST(attention, HasTheDerivativeWithinDocuments) {
   GradientInput documents{Type(DType::i64, {2, 4}), -1, 1, {2, 2, 5, 5, 1, 0, 1, 0}, false};
   GradientInput mask{f32({2, 1, 1, 4}), -1, 1, {}, false};
@@ -298,6 +316,14 @@ TEST(AttentionConstraints, AreReportedByLabel) {
   EXPECT_THAT(masked(f32({3, 4})), HasSubstr("(C6)"));
   EXPECT_THAT(masked(Type(DType::boolean, {4, 4})), HasSubstr("(C6)"));
   EXPECT_THAT(masked(f32({1, 2, 3, 4, 4})), HasSubstr("(C6)"));
+  auto maskedTwice = [&](Type second, std::vector<Type> more = {}) {
+    std::vector<Type> operands = {good, good, good, f32({4, 1}), second};
+    operands.insert(operands.end(), more.begin(), more.end());
+    return inferMessage(Op::attention, operands, AttentionAttributes{});
+  };
+  EXPECT_EQ(maskedTwice(f32({2, 1, 1, 4})), "");
+  EXPECT_THAT(maskedTwice(f32({3, 4})), HasSubstr("(C6)"));
+  EXPECT_THAT(maskedTwice(f32({4, 4}), {f32({4, 4})}), HasSubstr("(C10)"));
 }
 
 TEST(AttentionConstraints, OfDocumentsAreReportedByLabel) {
@@ -312,7 +338,7 @@ TEST(AttentionConstraints, OfDocumentsAreReportedByLabel) {
   EXPECT_EQ(message({ids({2, 4})}), "");
   EXPECT_EQ(message({mask, ids({1, 4})}), "");
   EXPECT_THAT(message({}), HasSubstr("(C10)"));
-  EXPECT_THAT(message({mask, ids({1, 4})}, false), HasSubstr("(C10)"));
+  EXPECT_THAT(message({mask, ids({1, 4})}, false), HasSubstr("(C6)"));
   EXPECT_THAT(message({ids({3, 4})}), HasSubstr("(C11)"));
   EXPECT_THAT(message({ids({2, 3})}), HasSubstr("(C11)"));
   EXPECT_THAT(message({ids({2, 1, 4})}), HasSubstr("(C11)"));

@@ -69,6 +69,7 @@ struct Expected {
   double hidden = -infinity;
   bool masksHidden = false;
   Shape documents = {}; ///< as `mask`
+  Shape secondMask = {};
 };
 constexpr int64_t length = -1;
 
@@ -87,7 +88,9 @@ void expect(const Graph &g, const Expected &expected, int64_t size) {
     EXPECT_EQ(operand ? Shape(attention->operand(*operand)->type().shape()) : Shape(), wanted) << toText(g.module);
   };
   const AttentionExtras extras(*attention);
-  expectShape(extras.mask, expected.mask);
+  const auto maskAt = [&](size_t i) { return i < extras.masks.size() ? std::optional(extras.masks[i]) : std::nullopt; };
+  expectShape(maskAt(0), expected.mask);
+  expectShape(maskAt(1), expected.secondMask);
   expectShape(extras.documents, expected.documents);
 }
 
@@ -363,6 +366,19 @@ TEST(MaskStructure, IndicesThatWrapAroundAreNoRange) {
   });
   g.run({&recognizePatterns, &eliminateDead});
   EXPECT_FALSE(g.only(Op::attention)->get<AttentionAttributes>().causal);
+}
+
+TEST(MaskStructure, SumsOfRowsAndColumnsAreTwoOperands) {
+  check({.mask = {batch, 1, 1, length}, .secondMask = {batch, 1, length, 1}}, [](MaskBuilder &m, Value *scores) {
+    Value *padding = m.padding();
+    return m.add(m.add(scores, m.number(m.ofQueries(padding), 0.5, -0.25)), m.number(m.ofKeys(padding), 0, -1e4));
+  });
+  check({.causal = true, .mask = {batch, 1, 1, length}, .secondMask = {batch, 1, length, 1}},
+        [](MaskBuilder &m, Value *scores) {
+          Value *padding = m.padding(), *ofKeys = m.number(m.ofKeys(padding), 0, -1e4);
+          Value *sum = m.b().add(m.all(m.number(m.ofQueries(padding), 0.5, -0.25)), m.all(ofKeys));
+          return m.add(m.add(m.add(scores, sum), ofKeys), m.number(m.causal(), 0, -infinity));
+        });
 }
 
 /// Stays an operand of the shape of the scores, as it is.

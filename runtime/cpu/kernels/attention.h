@@ -1,11 +1,13 @@
 // Scaled dot-product attention and its derivative. Buffers of size Sq x Sk exist only within a block of queries.
 //
-//   s = scale * q k^T + mask;   p = softmax(s);   o = p v
+//   s = scale * q k^T + masks;   p = softmax(s);   o = p v
 //   With a softcap c the scaled scores are c * tanh(scale * q k^T / c), and ds carries the factor 1 - tanh^2.
 //   Key j is visible to query i when j <= i if causal, |i - j| < window if there is one, and both have the same
-//   document if there are documents. AttentionShape::hidden is added to the score of any other key, in place of the
-//   mask or beside it. lse = log(sum(exp(s))) is kept per query; the derivative recomputes p = exp(s - lse) from it: dv
-//   = p^T do;   ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
+//   document if there are documents. AttentionShape::hidden is added to the score of any other key, in place of
+//   masks or beside them.
+//   lse = log(sum(exp(s))) is kept per query. The derivative recomputes p = exp(s - lse) from it:
+//   - dv = p^T do
+//   - ds = p * (do v^T - rowsum(do * o));   dq = scale * ds k;   dk = scale * ds^T q
 //
 // If k and v have fewer heads, head h of q reads head h / (heads / keyHeads) of theirs, and dk and dv are sums over
 // such a group, in the order of its heads.

@@ -53,27 +53,42 @@ void capScores(const AttentionShape &shape, std::int64_t count, float *row, floa
     row[j] *= cap;
 }
 
-/// The mask of a row, from key `key` on.
-const float *maskOfRow(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query,
-                       std::int64_t key) {
-  return mask + head / shape.heads * shape.maskStrides[0] + head % shape.heads * shape.maskStrides[1] +
-         query * shape.maskStrides[2] + key * shape.maskStrides[3];
-}
+/// Of a mask, what is added to the score of key `j` of a row.
+struct MaskOfRow {
+  const float *data;
+  std::int64_t step;
+
+  /// `mask` may be null: nothing. `key`: of j = 0.
+  MaskOfRow(const AttentionShape &shape, const float *mask, const std::int64_t (&strides)[4], std::int64_t head,
+            std::int64_t query, std::int64_t key)
+      : data(mask ? mask + head / shape.heads * strides[0] + head % shape.heads * strides[1] + query * strides[2] +
+                        key * strides[3]
+                  : &nothing),
+        step(mask ? strides[3] : 0) {}
+  float operator[](std::int64_t j) const { return data[j * step]; }
+
+private:
+  static constexpr float nothing = 0;
+};
 
 /// What scores are multiplied with before anything is added. A cap has scaled already.
 float scaleOf(const AttentionShape &shape) { return shape.softcap > 0 ? 1 : shape.scale; }
 
-/// s * scale + mask of some keys of a row, from their first one on.
-void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t head, std::int64_t query, KeyRange keys,
-                 float *row) {
+/// s * scale + masks of some keys of a row, from their first one on.
+void scaleScores(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
+                 KeyRange keys, float *row) {
   const float scale = scaleOf(shape);
   const std::int64_t count = keys.count();
-  if (mask) {
-    const std::int64_t step = shape.maskStrides[3];
-    const float *const m = maskOfRow(shape, mask, head, query, keys.begin);
+  const MaskOfRow first(shape, masks.added, shape.maskStrides, head, query, keys.begin);
+  if (masks.alsoAdded) {
+    const MaskOfRow second(shape, masks.alsoAdded, shape.secondMaskStrides, head, query, keys.begin);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
-      row[j] = row[j] * scale + m[j * step];
+      row[j] = row[j] * scale + first[j] + second[j];
+  } else if (masks.added) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      row[j] = row[j] * scale + first[j];
   } else {
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j)
@@ -84,28 +99,29 @@ void scaleScores(const AttentionShape &shape, const float *mask, std::int64_t he
 /// The same for keys of which those in other documents than the query's are hidden.
 void scaleScoresOfDocument(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head,
                            std::int64_t query, KeyRange keys, float *row) {
-  const float scale = scaleOf(shape), hidden = shape.hidden, none = 0;
-  const std::int64_t count = keys.count(), step = masks.added ? shape.maskStrides[3] : 0;
-  const float *const m = masks.added ? maskOfRow(shape, masks.added, head, query, keys.begin) : &none;
+  const float scale = scaleOf(shape), hidden = shape.hidden;
+  const std::int64_t count = keys.count();
+  const MaskOfRow first(shape, masks.added, shape.maskStrides, head, query, keys.begin);
+  const MaskOfRow second(shape, masks.alsoAdded, shape.secondMaskStrides, head, query, keys.begin);
   const std::int64_t *const documents = documentsOf(shape, masks, head);
   const std::int64_t *const ofKeys = documents + keys.begin, ofQuery = documents[query];
   const bool hidesFinitely = shape.hidesFinitely(), masksHidden = shape.masksHidden;
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
-    const float score = row[j] * scale, masked = score + m[j * step];
+    const float score = row[j] * scale, masked = score + first[j] + second[j];
     // An infinite score plus -infinity would be NaN.
     const float unseen = hidesFinitely ? (masksHidden ? masked : score) + hidden : hidden;
     row[j] = ofKeys[j] == ofQuery ? masked : unseen;
   }
 }
 
-/// Adds `hidden` to the scores of keys that are not visible, which were finished without a mask if it does not apply.
+/// Adds `hidden` to the scores of keys that are not visible, which were finished without masks that do not apply.
 void hideKeys(const AttentionShape &shape, KeyRange hidden, std::int64_t firstKey, float *row) {
   for (std::int64_t j = hidden.begin; j < hidden.end; ++j) // an infinite score plus -infinity would be NaN
     row[j - firstKey] = shape.hidesFinitely() ? row[j - firstKey] + shape.hidden : shape.hidden;
 }
 
-/// s * scale + mask of one row, + hidden where the key is not visible. row[0] is the score of key keys.begin. `slopes`
+/// s * scale + masks of one row, + hidden where the key is not visible. row[0] is the score of key keys.begin. `slopes`
 /// are multiplied with the derivative of the cap, if there is one.
 void finishScores(const AttentionShape &shape, const AttentionMasks &masks, std::int64_t head, std::int64_t query,
                   KeyRange keys, float *row, float *slopes = nullptr) {
@@ -115,16 +131,16 @@ void finishScores(const AttentionShape &shape, const AttentionMasks &masks, std:
   const KeyRange before{keys.begin, std::clamp(visible.begin, keys.begin, keys.end)};
   const KeyRange after{std::clamp(visible.end, before.end, keys.end), keys.end};
   const KeyRange between{before.end, after.begin};
-  const float *const maskOfHidden = shape.masksHidden ? masks.added : nullptr;
-  const auto scaled = [&](KeyRange part, const float *m) {
-    scaleScores(shape, m, head, query, part, row + part.begin - keys.begin);
+  const AttentionMasks masksOfHidden = shape.masksHidden ? masks : AttentionMasks();
+  const auto scaled = [&](KeyRange part, const AttentionMasks &added) {
+    scaleScores(shape, added, head, query, part, row + part.begin - keys.begin);
   };
-  scaled(before, maskOfHidden);
+  scaled(before, masksOfHidden);
   if (masks.documents)
     scaleScoresOfDocument(shape, masks, head, query, between, row + between.begin - keys.begin);
   else
-    scaled(between, masks.added);
-  scaled(after, maskOfHidden);
+    scaled(between, masks);
+  scaled(after, masksOfHidden);
   hideKeys(shape, before, keys.begin, row);
   hideKeys(shape, after, keys.begin, row);
 }

@@ -19,9 +19,9 @@ struct Problem {
   float scale;
   bool causal, sequenceFirst;
   bool packed; ///< all operands' rows consist of aligned chunks
-  std::int64_t maskStrides[4];
-  const float *mask;
-  const std::int64_t *documents; ///< null: none
+  std::int64_t maskStrides[4], secondMaskStrides[4];
+  const float *mask, *secondMask; ///< null: none; both or the first
+  const std::int64_t *documents;  ///< null: none
   std::int64_t documentsStride;
   int window;   ///< 0: none
   float hidden; ///< AttentionShape::hidden
@@ -136,6 +136,11 @@ __device__ inline bool areInOtherDocuments(const Problem &problem, int sample, P
   return __ballot_sync(fullWarp, any) == 0;
 }
 
+/// Null without a mask.
+__device__ inline const float *maskOfHead(const float *mask, const std::int64_t *strides, int batch, int head) {
+  return mask ? mask + batch * strides[0] + head * strides[1] : nullptr;
+}
+
 /// Turns products of queries and keys into scores, + hidden where the key is not seen. Rows are queries and columns
 /// keys, or the reverse with `keysAreRows`; they start at firstRow, firstColumn.
 template <bool keysAreRows, class T, int rowTiles, int columns>
@@ -152,8 +157,8 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
   }
   if (isFull && !problem.mask)
     return;
-  const float *const mask =
-      problem.mask ? problem.mask + batch * problem.maskStrides[0] + head * problem.maskStrides[1] : nullptr;
+  const float *const mask = maskOfHead(problem.mask, problem.maskStrides, batch, head);
+  const float *const secondMask = maskOfHead(problem.secondMask, problem.secondMaskStrides, batch, head);
   const std::int64_t *const documents = problem.documentsOf(batch);
   scores.forEach([&](int r, int c, float &score) {
     const int row = firstRow + scores.row(r), column = firstColumn + scores.column(c);
@@ -165,8 +170,11 @@ __device__ void finishScores(Sums<T, rowTiles, columns> &scores, const Problem &
       score = -scalar::infinity;
       return;
     }
-    if (mask && (isVisible || problem.masksHidden))
+    if (mask && (isVisible || problem.masksHidden)) {
       score += inScoreUnits<T>(mask[query * problem.maskStrides[2] + key * problem.maskStrides[3]]);
+      if (secondMask)
+        score += inScoreUnits<T>(secondMask[query * problem.secondMaskStrides[2] + key * problem.secondMaskStrides[3]]);
+    }
     if (!isVisible)
       score += inScoreUnits<T>(problem.hidden);
   });
@@ -289,15 +297,17 @@ Problem problemOf(const AttentionShape &shape, const AttentionMasks &masks, cons
                   shape.sequenceFirst,
                   packed,
                   {},
+                  {},
                   masks.added,
+                  masks.alsoAdded,
                   masks.documents,
                   shape.documentsStride,
                   static_cast<int>(std::min<std::int64_t>(shape.window, std::numeric_limits<int>::max() / 2)),
                   shape.hidden,
                   shape.masksHidden,
                   shape.softcap};
-  for (int i = 0; i < 4; ++i)
-    problem.maskStrides[i] = shape.maskStrides[i];
+  std::copy_n(shape.maskStrides, 4, problem.maskStrides);
+  std::copy_n(shape.secondMaskStrides, 4, problem.secondMaskStrides);
   return problem;
 }
 
