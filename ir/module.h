@@ -131,10 +131,11 @@ struct Parameter {
   std::string name;
   Type type;
   bool trainable = true;
-  std::string initializer; ///< its name in OUT/model.onnx
-  Shape permutation;       ///< file dim i is parameter dim permutation[i]; empty: as it is
-  Shape fileShape;         ///< shape in OUT/model.onnx; empty: type.shape permuted
-  std::string recovered;   ///< what the import repaired, for people; empty: nothing
+  std::string initializer;             ///< its name in OUT/model.onnx
+  Shape permutation;                   ///< file dim i is parameter dim permutation[i]; empty: as it is
+  Shape fileShape;                     ///< shape in OUT/model.onnx; empty: type.shape permuted
+  std::string recovered;               ///< what the import repaired, for people; empty: nothing
+  std::vector<std::string> otherNames; ///< in the author's module, if several of its modules share the parameter
   std::vector<ParameterUse> uses;
   bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
   std::optional<InitialValues> initial; ///< used without a value; set by initializeParameters. Empty: zero

@@ -19,7 +19,7 @@ RULES = {
     "codegen/cuda/": ["codegen/", "ir/", "runtime/common/chunked_loss_layout.h", "runtime/cuda/kernels/scratch_sizes.h", *LLVM],
     "codegen/templates/": ["runtime/", "mpi.h", *ONEDNN],
     "frontend/onnx/": ["frontend/onnx/", "ir/", *LLVM, "onnx/", "google/protobuf/"],
-    "frontend/options/": ["frontend/options/", "frontend/onnx/", "passes/", "ir/", *LLVM],
+    "frontend/options/": ["frontend/options/", "frontend/onnx/", "passes/", "ir/", "runtime/common/familiar_options.h", *LLVM],
     "frontend/output/": ["frontend/output/", "frontend/options/", "ir/", *LLVM],
     "frontend/compilation/": ["frontend/compilation/", "frontend/output/", "frontend/options/", "frontend/onnx/", "passes/", "codegen/", "ir/", *LLVM],
     "frontend/report/": ["frontend/report/", "passes/", "ir/", "runtime/checkpoint/slice_rule.h", *LLVM],

@@ -93,7 +93,8 @@ private:
   Table arenas{"ArenaInfo", "arenas"}, memoryClasses{"MemoryClassBytes", "memoryClasses"},
       inputs{"InputInfo", "inputs"}, inputRanges{"IndexRangeInfo", "inputRanges"};
   Table axes{"MeshAxisInfo", "axes"};
-  Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"};
+  Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"},
+      otherNames{"OtherNameInfo", "otherNames"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table accumulators{"AccumulatorInfo", "accumulators"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"},
@@ -189,6 +190,8 @@ void InfoWriter::fillParameters() {
     parameters.row({cppString(parameter.name), cppDType(parameter.type.dtype()), shapeText(parameter.type.shape()),
                     std::to_string(placed.segment), std::to_string(placed.offsetElements),
                     boolText(parameter.trainable), onnxText(parameter), startText(parameter)});
+    for (const std::string &name : parameter.otherNames)
+      otherNames.row({std::to_string(parameters.size() - 1), cppString(name)});
   }
 }
 
@@ -318,6 +321,8 @@ std::string InfoWriter::programInfo() const {
     fields.text("stashesGradients", "true");
   if (module.function(FunctionKind::predict))
     fields.text("predictResults", predictResults.reference());
+  if (otherNames.size() > 0)
+    fields.text("otherNames", otherNames.reference());
   return fields.str();
 }
 
@@ -339,9 +344,9 @@ std::string InfoWriter::write() {
   std::string out = "// What the program tells the runtime about itself: names, shapes, addresses.\n"
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
-  for (const Table *table :
-       {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &optimizerStates, &accumulators,
-        &scalars, &stepResults, &evalResults, &predictResults, &collectives, &sections, &nodes, &indexNodes})
+  for (const Table *table : {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &otherNames,
+                             &optimizerStates, &accumulators, &scalars, &stepResults, &evalResults, &predictResults,
+                             &collectives, &sections, &nodes, &indexNodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

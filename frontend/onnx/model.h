@@ -26,7 +26,7 @@ public:
   std::vector<LostParameter> lost;           ///< found by the repairs, in the order of the signature's use
   std::vector<std::string> notes;            ///< notes on the parameters for every user, one sentence each
   std::vector<std::string> tracedSeparately; ///< unknown whether they train: TracedStatement::isTracedSeparately
-  llvm::StringSet<> tied;                    ///< parameters that continue under the name of another
+  llvm::StringMap<std::string> tied;         ///< parameters that continue under the name of another: its initializer
   std::shared_ptr<FactStore> facts = std::make_shared<FactStore>(""); ///< ImportOptions::facts
   llvm::StringSet<> angleTables; ///< cos and sin tables of an expanded RotaryEmbedding: never trained
 

@@ -2,6 +2,7 @@
 
 #include "frontend/onnx/complete.h"
 #include "frontend/onnx/graph_edit.h"
+#include "frontend/onnx/other_names.h"
 #include "frontend/onnx/use_role.h"
 #include "frontend/onnx/without_signature.h"
 #include "ir/name_pattern.h"
@@ -63,8 +64,10 @@ bool areRunningStatistics(const GraphIndex &index, const onnx::TensorProto &tens
 
 RecoveredParameters listParameters(const Repair &repair) {
   GraphIndex index(repair.model.graph());
+  const ExportSignature signature = exportSignature(index.graph);
+  const OtherNames otherNames(repair.model, index, signature);
   RecoveredParameters result;
-  result.roles = classifyInitializers(repair.model, index, exportSignature(index.graph));
+  result.roles = classifyInitializers(repair.model, index, signature);
   for (int i : index.initializersByFirstRead()) {
     const onnx::TensorProto &tensor = index.graph.initializer(i);
     const bool isBuffer = areRunningStatistics(index, tensor);
@@ -80,8 +83,10 @@ RecoveredParameters listParameters(const Repair &repair) {
     result.byInitializer[tensor.name()] = result.parameters.size();
     result.parameters.push_back(makeParameter(repair.model, index, tensor, result.roles[i]));
     result.parameters.back().isBuffer = isBuffer;
+    result.parameters.back().otherNames = otherNames.of(tensor, result.roles[i].name);
     result.origins.push_back(result.roles[i].origin);
   }
+  otherNames.addUnread(result.parameters);
   return result;
 }
 
@@ -112,6 +117,7 @@ llvm::Error tieParameters(const Repair &repair, RecoveredParameters &recovered, 
       permutation.push_back(p[dim]);
   }
   GraphEdit edit(repair.model.graph());
+  repair.model.tied[dropped->name] = kept->initializer;
   edit.replaceInitializer(dropped->initializer, kept->initializer, permutation);
   edit.apply();
   repair.remarks.push_back("'" + b.str() + "' is tied to '" + a.str() + "' as asked");

@@ -165,7 +165,7 @@ private:
   }
 
   void noteTie(llvm::StringRef own, llvm::StringRef name) {
-    repair.model.tied.insert(name);
+    repair.model.tied[name] = own.str();
     if (made.insert(name).second)
       repair.remarks.push_back("'" + name.str() + "' and '" + own.str() +
                                "' have the same values and are one parameter (--no_tie keeps them apart)");

@@ -77,7 +77,7 @@ private:
     if (!*layout)
       return llvm::Error::success();
     tied.insert(copy.name());
-    rememberTied(copy);
+    rememberTied(copy, original.name());
     edit.addNote(*repair.model.graph().mutable_initializer(index.initializerPosition(original.name())),
                  "was also stored as " + copy.name());
     edit.replaceInitializer(copy.name(), original.name(), **layout);
@@ -87,12 +87,12 @@ private:
   }
 
   /// The copy's parameters continue under the original's name.
-  void rememberTied(const onnx::TensorProto &copy) {
-    repair.model.tied.insert(copy.name());
+  void rememberTied(const onnx::TensorProto &copy, const std::string &original) {
+    repair.model.tied[copy.name()] = original;
     auto folded = signature.foldedFrom.find(copy.name());
     if (folded != signature.foldedFrom.end())
       for (const std::string &source : folded->second)
-        repair.model.tied.insert(source);
+        repair.model.tied[source] = original;
   }
 
   /// Ties foldings of one parameter, and the parameter itself if it is also in the file.

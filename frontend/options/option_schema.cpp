@@ -1,5 +1,6 @@
 #include "frontend/options/option_schema.h"
 
+#include "runtime/common/familiar_options.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -33,7 +34,10 @@ const OptionRow *findRow(llvm::StringRef name) {
 
 bool isList(const OptionRow &row) { return row.kind == OptionKind::list || row.kind == OptionKind::lines; }
 
+/// Ends the message about an unknown option.
 std::string nearestOption(llvm::StringRef wanted) {
+  if (std::string familiar = rt::familiarOption(wanted, /*isCompiler=*/true); !familiar.empty())
+    return familiar;
   llvm::SmallVector<llvm::StringRef, 64> names;
   for (const OptionRow &row : optionTable())
     names.push_back(row.name);
@@ -114,8 +118,8 @@ std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node
 } // namespace
 
 llvm::ArrayRef<llvm::StringRef> subcommands() {
-  static constexpr llvm::StringRef names[] = {"inspect", "simulate", "calibrate",  "estimate",
-                                              "verify",  "reduce",   "checkpoint", "run"};
+  static constexpr llvm::StringRef names[] = {"inspect", "simulate",   "calibrate", "estimate", "verify",
+                                              "reduce",  "checkpoint", "run",       "report"};
   return names;
 }
 
@@ -371,6 +375,7 @@ std::string helpText() {
       "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
       "       fsdpc run MODEL.onnx [options] -n N -- OPTIONS   compiles if needed, launches; OPTIONS are the "
       "program's\n"
+      "       fsdpc report LOG.jsonl... [-o report.html]    logs of programs as one page of curves\n"
       "       fsdpc checkpoint ls|verify|export|reshard|diff   looks at what programs saved (checkpoint --help)\n"
       "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
   llvm::raw_string_ostream out(text);

@@ -155,6 +155,7 @@ llvm::json::Array parametersJson(const Module &module) {
                                             {"offset", offsets.lookup(parameter.name)},
                                             {"uses", std::move(uses)},
                                             {"recovered", parameter.recovered},
+                                            {"other_names", llvm::json::Array(parameter.otherNames)},
                                             {"initial", initialJson(parameter)}});
   }
   return parameters;

@@ -159,6 +159,13 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
     out << " ignored";
   if (parameter.initializer != parameter.name)
     out << " initializer(" << quoted(parameter.initializer) << ')';
+  if (!parameter.otherNames.empty()) {
+    out << " other_names(";
+    llvm::ListSeparator comma;
+    for (const std::string &name : parameter.otherNames)
+      out << comma << quoted(name);
+    out << ')';
+  }
   if (!parameter.permutation.empty())
     out << " permutation(" << dims(parameter.permutation) << ')';
   if (!parameter.fileShape.empty())

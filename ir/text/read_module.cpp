@@ -300,13 +300,15 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return readSymbol(parameter.unit);
     if (clause.isWord("recovered"))
       return readString(parameter.recovered);
+    if (clause.isWord("other_names"))
+      return commaSeparated([&] { return readString(parameter.otherNames.emplace_back()); });
     if (clause.isWord("initial"))
       return readInitialValues(parameter.initial.emplace());
     if (clause.isWord("uses"))
       return commaSeparated([&] { return readParameterUse(parameter); });
     return fail(clause,
-                "a parameter has frozen, no_value, buffer, ignored, initial, initializer, permutation, file_shape, "
-                "unit, recovered and uses, not '" +
+                "a parameter has frozen, no_value, buffer, ignored, initial, initializer, other_names, permutation, "
+                "file_shape, unit, recovered and uses, not '" +
                     clause.text + "'");
   });
 }

@@ -103,11 +103,15 @@ std::string evaluationText(const EvaluationResult &result) {
 
 void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch) {
   const StepScope scope(StepPart::logging);
-  JsonObject line;
-  line.add("step", step).add("epoch", epoch).add("val_loss", result.averageLoss());
-  if (result.hasAccuracy)
-    line.add("val_correct", result.correct).add("val_total", result.total).add("val_percent", result.percent());
-  job.log.write(line);
+  Metrics metrics(job.events, step);
+  metrics.line().add("epoch", epoch);
+  metrics.add("val_loss", result.averageLoss());
+  if (result.hasAccuracy) {
+    metrics.line().add("val_correct", result.correct).add("val_total", result.total);
+    metrics.add("val_percent", result.percent());
+  }
+  job.log.write(metrics.line());
+  job.events.flush();
 }
 
 Predictor::Predictor(const Job &job, BatchFeeder &feeder, const std::string &path)

@@ -15,7 +15,8 @@ struct Job {
   Platform &platform;
   Context &context;
   RunLog &log;
-  Pulse &pulse; ///< the phase of the run, for the closing line and the watchdog
+  EventFile &events; ///< --tensorboard
+  Pulse &pulse;      ///< the phase of the run, for the closing line and the watchdog
 
   BatchLayout layout() const {
     return {program.worldSize, context.rank, program.microBatchSize, program.gradientAccumulationSteps};

@@ -2,6 +2,7 @@
 
 #include "runtime/common/duration.h"
 #include "runtime/common/failure.h"
+#include "runtime/common/familiar_options.h"
 #include "runtime/common/json.h"
 #include "runtime/common/option_values.h"
 #include "runtime/common/scalars.h"
@@ -139,6 +140,8 @@ private:
   }
 
   [[noreturn]] void unknown(const std::string &name) {
+    if (const std::string familiar = familiarOption(name, /*isCompiler=*/false); !familiar.empty())
+      usage("unknown option --" + name + familiar);
     std::vector<std::string> names;
     for (const OptionRow &row : optionTable()) {
       names.emplace_back(row.name);
@@ -192,6 +195,7 @@ void checkData(const Options &options) {
       options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() || !options.saveOnnx.empty();
   if (!trains && !options.evalOnly && !onlyWrites)
     usage("nothing to do: give --train_data, --batch, or --val_data with --eval_only or --predict (see --help)");
+  refuse(options, {"load_partial"}, options.loadModel.empty(), "without --load_model");
   if (!trains && options.steps.value_or(0) > 0)
     usage("--steps needs --train_data or --batch");
 }

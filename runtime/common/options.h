@@ -44,13 +44,13 @@ struct Options {
   Interval evalEvery;
   std::optional<std::int64_t> evalSteps;
   bool evalOnly = false;
-  std::string predict, loadModel, saveModel, saveOnnx, saveGradients;
+  std::string predict, loadModel, loadPartial, saveModel, saveOnnx, saveGradients;
   std::string checkpointFolder, checkpointInterval, saveBest;
   std::int64_t keepLatest = 2; ///< 0: all
   std::string checkpointStaging = "host";
   std::string resume = "none";
   std::string maxRuntime;
-  std::string log;
+  std::string log, tensorboard;
   std::int64_t logFreq = 10; ///< steps
   std::string progress = "auto";
   std::string profile;

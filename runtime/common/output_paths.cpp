@@ -2,6 +2,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/file.h"
+#include "runtime/common/model_folder.h"
 
 #include <filesystem>
 #include <vector>
@@ -61,6 +62,8 @@ std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &opti
   for (const NamedPath &output : named)
     if (!output.path.empty())
       outputs.push_back(output);
+  if (isFolderName(options.saveModel))
+    outputs.push_back({"--save_model", options.saveModel + "/model.safetensors"});
   if (!options.saveOnnx.empty())
     outputs.push_back({"the data file of --save_onnx", parentDirectory(options.saveOnnx) + "/" + program.onnxDataFile});
   return outputs;

@@ -116,6 +116,12 @@ struct SegmentInfo {
 
 enum class InitialKind : std::uint8_t { constant, uniform, normal };
 
+/// Another name of a parameter, in a model whose modules share it.
+struct OtherNameInfo {
+  int parameter; ///< index into ProgramInfo::parameters
+  const char *name;
+};
+
 /// The initial values of a parameter that no file provides. initial_values.h draws them.
 struct InitialValues {
   InitialKind kind = InitialKind::constant;
@@ -304,6 +310,7 @@ struct ProgramInfo {
   /// Optimizers run inside microStep, so tapGradients reads only stashed gradients (Context::stash).
   bool stashesGradients = false;
   std::span<const ResultInfo> predictResults = {}; ///< of Functions::predict
+  std::span<const OtherNameInfo> otherNames = {};
 };
 
 /// Size of the arena in this space; 0: the program has none.

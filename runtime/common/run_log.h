@@ -2,10 +2,12 @@
 // every call does nothing.
 #pragma once
 
+#include "runtime/common/event_file.h"
 #include "runtime/common/json.h"
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace fsdpc::rt {
@@ -28,25 +30,59 @@ private:
   std::FILE *file = nullptr;
 };
 
+/// Figures of a step or an evaluation: members of a line of the log, and scalars for TensorBoard.
+class Metrics {
+public:
+  Metrics(EventFile &events, std::int64_t step) : events(events), step(step) { members.add("step", step); }
+  Metrics &add(const char *name, double value) {
+    members.add(name, value);
+    events.add(name, step, value);
+    return *this;
+  }
+  /// For the log alone.
+  JsonObject &line() { return members; }
+
+private:
+  EventFile &events;
+  std::int64_t step;
+  JsonObject members;
+};
+
 enum class ProgressStyle : std::uint8_t { none, plain, bar };
 
-/// `name` is a value of --progress. auto is a bar if stderr is a terminal, otherwise plain lines.
+/// `name` is a value of --progress. auto is a bar if stderr, or that of the launcher that it is a pipe to, is a
+/// terminal, otherwise plain lines.
 ProgressStyle progressStyle(const std::string &name, int rank);
+
+/// What people want to see of a step. Rates are means since the last line of the log.
+struct ProgressFigures {
+  double loss, learningRate, stepMilliseconds;
+  double perSecond;                        ///< tokens, or samples
+  const char *perWhat;                     ///< "tokens" or "samples"
+  std::optional<double> gradientNorm, mfu; ///< mfu: of 1
+};
+
+/// "1h02m", "3m05s", "12s"
+std::string remainingText(double seconds);
 
 class Progress {
 public:
-  Progress(ProgressStyle style, std::int64_t totalSteps) : style(style), totalSteps(totalSteps) {}
+  /// `memoryBytes`: of a rank, as planned.
+  Progress(ProgressStyle style, std::int64_t totalSteps, std::int64_t memoryBytes)
+      : style(style), totalSteps(totalSteps), memoryBytes(memoryBytes) {}
 
   /// Called after each step. `logged`: the step has a line in the log. The bar is redrawn at most ten times a second.
-  void step(std::int64_t step, double loss, double learningRate, double stepMilliseconds, bool logged);
+  void step(std::int64_t step, const ProgressFigures &figures, bool logged);
   /// Erases the bar so that a line can be printed.
   void clear();
 
 private:
-  void draw(std::int64_t step, double loss, double stepMilliseconds);
+  void draw(std::int64_t step, const ProgressFigures &figures);
+  /// "12,345 tokens/s  MFU 41 %  1.2 GiB  ETA 3m05s"
+  std::string rates(std::int64_t step, const ProgressFigures &figures) const;
 
   ProgressStyle style;
-  std::int64_t totalSteps;
+  std::int64_t totalSteps, memoryBytes;
   bool drawn = false;
   std::chrono::steady_clock::time_point lastDrawn{};
 };

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/resume.h"
 #include "runtime/common/agreement.h"
 #include "runtime/common/memory_report.h"
+#include "runtime/common/model_folder.h"
 #include "runtime/common/output_paths.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/recompile_line.h"
@@ -26,7 +27,10 @@ namespace {
 struct Inputs {
   std::optional<BatchFeeder> training;
   std::optional<BatchFeeder> validation;
-  std::optional<Weights> weights;
+  std::optional<Weights> compiled; ///< OUT/weights
+  std::optional<Weights> user;     ///< --load_model
+  /// Whether OUT/weights and drawn values are where the parameters start, or some of them.
+  bool usesOwn = true;
 };
 
 bool hasCompiledWeights(const ProgramInfo &program) {
@@ -58,18 +62,19 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
     openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}, ""});
   if (!options.valData.empty())
     openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
-  if (resumes)
-    return;
   if (!options.loadModel.empty())
-    inputs.weights.emplace(program, options.loadModel, WeightsOrigin::user);
-  else if (hasCompiledWeights(program))
-    inputs.weights.emplace(program, outDirectory + "/weights/model.safetensors", WeightsOrigin::compiled);
+    inputs.user.emplace(program, options.loadModel, WeightsOrigin::user, options.loadPartial);
+  if (inputs.user && pulse.rank() == 0 && !resumes)
+    inputs.user->requireEqualCopies([&] { pulse.beat(); });
+  inputs.usesOwn = !resumes && (!inputs.user || !options.loadPartial.empty());
+  if (inputs.usesOwn && hasCompiledWeights(program))
+    inputs.compiled.emplace(program, outDirectory + "/weights/model.safetensors", WeightsOrigin::compiled);
 }
 
 void checkOutputs(const ProgramInfo &program, const Options &options) {
   for (const std::string &path :
        {options.saveModel, options.saveGradients, options.predict, options.log, options.profile})
-    if (!path.empty())
+    if (!path.empty() && (path != options.saveModel || !isFolderName(path)))
       requireWritable(path);
   if (!options.saveOnnx.empty())
     requireOnnxWritable(program, options.saveOnnx);
@@ -78,10 +83,12 @@ void checkOutputs(const ProgramInfo &program, const Options &options) {
 void initialize(const ProgramInfo &program, const Functions &functions, const Options &options, Context &context,
                 const Inputs &inputs, Pulse &pulse, bool resumes) {
   resetState(program, context);
-  if (options.loadModel.empty() && !resumes)
+  if (inputs.usesOwn)
     drawInitialValues(program, context, static_cast<std::uint64_t>(options.seed.value_or(0)), [&] { pulse.beat(); });
-  if (inputs.weights)
-    inputs.weights->load(context, [&] { pulse.beat(); });
+  if (inputs.compiled)
+    inputs.compiled->load(context, [&] { pulse.beat(); });
+  if (inputs.user && !resumes)
+    inputs.user->load(context, [&] { pulse.beat(); });
   for (const ScalarValue &scalar : options.scalars)
     setScalar(program, context, scalar.scalar->name, scalar.value);
   // The evaluation step may run before the first training step.
@@ -125,8 +132,11 @@ void announceResumed(const Job &job, const ResumedRun &resumed) {
                  resumed.path.c_str());
 }
 
-void announceFeeding(const Job &job, const Inputs &inputs) {
+void announceInputs(const Job &job, const Inputs &inputs) {
   std::set<std::string> notes;
+  if (inputs.user)
+    for (const std::string &note : inputs.user->notes())
+      notes.insert(note);
   for (const std::optional<BatchFeeder> *feeder : {&inputs.training, &inputs.validation})
     if (*feeder)
       notes.insert((*feeder)->notes().begin(), (*feeder)->notes().end());
@@ -189,11 +199,25 @@ struct FinalWeights {
   std::unique_ptr<FileTap> safetensors, onnx;
 };
 
-FinalWeights openFinalWeights(const Job &job, const std::string &outDirectory) {
+/// A folder has the names of the weights that were loaded.
+std::unique_ptr<FileTap> savedModel(const Job &job, const std::optional<Weights> &loaded) {
+  const std::string &path = job.options.saveModel;
+  if (!isFolderName(path))
+    return weightsTap(job.program, path, job.context.rank);
+  ModelFolder folder{path, {}, loaded ? loaded->folder() : ""};
+  if (loaded)
+    folder.names = loaded->storedNames();
+  else
+    for (const ParameterInfo &parameter : job.program.parameters)
+      folder.names.push_back(parameter.name);
+  return folderTap(job.program, folder, job.context.rank);
+}
+
+FinalWeights openFinalWeights(const Job &job, const Inputs &inputs, const std::string &outDirectory) {
   FinalWeights files;
   agreed(job.platform, [&] {
     if (!job.options.saveModel.empty())
-      files.safetensors = weightsTap(job.program, job.options.saveModel, job.context.rank);
+      files.safetensors = savedModel(job, inputs.user);
     if (!job.options.saveOnnx.empty())
       files.onnx = onnxTap(job.program, job.options.saveOnnx, outDirectory, job.context.rank);
   });
@@ -313,16 +337,18 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;
   agreed(platform, [&] { log.emplace(options.log, platform.rank(), resumes); });
-  const Job job{program, functions, options, platform, context, *log, pulse};
+  std::optional<EventFile> events;
+  agreed(platform, [&] { events.emplace(options.tensorboard, platform.rank()); });
+  const Job job{program, functions, options, platform, context, *log, *events, pulse};
   const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
   if (options.memoryReport && context.rank == 0)
     std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
   announce(job);
   if (resumed)
     announceResumed(job, *resumed);
-  announceFeeding(job, inputs);
+  announceInputs(job, inputs);
   reportOutsidePlan(job, "start_up", 0);
-  const FinalWeights finalWeights = openFinalWeights(job, outDirectory);
+  const FinalWeights finalWeights = openFinalWeights(job, inputs, outDirectory);
   work(job, inputs, resumed ? &*resumed : nullptr, start);
   save(job, finalWeights);
   if (options.debugCollectives == "detail") {

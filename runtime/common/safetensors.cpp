@@ -166,12 +166,15 @@ const TensorEntry *SafetensorsFile::find(std::string_view name) const {
   return it != entries.end() && it->name == name ? &*it : nullptr;
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs, NameUntilCommit until) {
+SafetensorsWriter::SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs, NameUntilCommit until,
+                                     const std::string &format) {
   std::sort(specs.begin(), specs.end(), [](const TensorSpec &a, const TensorSpec &b) {
     return std::pair(-byteSize(a.type), std::string_view(a.name)) <
            std::pair(-byteSize(b.type), std::string_view(b.name));
   });
   JsonObject header;
+  if (!format.empty())
+    header.addRaw("__metadata__", JsonObject().add("format", format).str());
   std::int64_t end = 0;
   for (TensorSpec &spec : specs) {
     TensorEntry entry{std::move(spec.name), spec.type, std::move(spec.dims), 1, end, 0};

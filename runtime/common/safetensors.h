@@ -52,9 +52,9 @@ struct TensorSpec {
 /// `commit`. Data is sorted by decreasing element size, then name, so every tensor is aligned to its elements.
 class SafetensorsWriter {
 public:
-  /// Names must be distinct.
+  /// Names must be distinct. `format`: noted in the metadata; Hugging Face's readers want "pt".
   SafetensorsWriter(const std::string &path, std::vector<TensorSpec> specs,
-                    NameUntilCommit until = NameUntilCommit::temporary);
+                    NameUntilCommit until = NameUntilCommit::temporary, const std::string &format = "");
 
   std::optional<std::size_t> find(std::string_view name) const;
   std::int64_t sizeBytes(std::size_t tensor) const { return entries[tensor].sizeBytes; }

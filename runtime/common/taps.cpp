@@ -27,7 +27,7 @@ public:
     for (const ParameterInfo &parameter : program.parameters)
       if (parameter.trainable || !trainableOnly)
         specs.push_back({prefix + parameter.name, elementType(parameter.dtype), dimsOf(parameter.shape)});
-    writer.emplace(path, std::move(specs), until);
+    writer.emplace(path, std::move(specs), until, "pt");
   }
 
   void take(int parameter, const void *data, std::int64_t first, std::int64_t elements) override {

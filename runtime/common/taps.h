@@ -18,7 +18,7 @@ public:
   virtual void finish() = 0;
 };
 
-/// Full weights and buffers under the names of the parameters.
+/// Full weights and buffers under the names of the parameters, as one file.
 std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank);
 
 /// Gradients of the trainable parameters as `grad.<name>`. A parameter the loss does not depend on has the gradient 0.

@@ -83,7 +83,7 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, C
               static_cast<std::uint64_t>(job.options.seed.value_or(0))),
       order(sampler, resumed.step, resumed.next, fixedBatch), total(countSteps(job.options, order)),
       schedule(job.options, order, total, resumed),
-      progress(progressStyle(job.options.progress, job.context.rank), total),
+      progress(progressStyle(job.options.progress, job.context.rank), total, rt::plannedBytes(job.program)),
       rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
       tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
       lossScale(currentLossScale(job.program, job.context)), skippedSteps(resumed.skippedSteps),
@@ -358,50 +358,6 @@ bool Trainer::isMeasured(std::int64_t step) const {
   return job.context.profile || (!job.options.log.empty() && isLogged(step));
 }
 
-void Trainer::logStep(std::int64_t step) {
-  const auto steps = static_cast<double>(window.steps);
-  const double seconds = window.microseconds * 1e-6;
-  const double samplesPerSecond = static_cast<double>(window.samples) / seconds;
-  JsonObject line;
-  line.add("step", step).add("loss", last.loss).add("lr", schedule.at(step));
-  if (last.gradientNorm)
-    line.add("grad_norm", *last.gradientNorm).add("skipped_steps", skippedSteps);
-  if (lossScale > 0)
-    line.add("loss_scale", lossScale);
-  line.add("step_ms", window.microseconds / steps * 1e-3).add("samples_per_s", samplesPerSecond);
-  if (tokensInSample > 0)
-    line.add("tokens_per_s", samplesPerSecond * static_cast<double>(tokensInSample));
-  if (job.program.peakStepMicroseconds > 0)
-    line.add("mfu", job.program.peakStepMicroseconds * steps / window.microseconds);
-  logCommunication(line);
-  if (job.options.timeMatmuls)
-    line.add("matmul_ms", window.matmulMicroseconds / steps * 1e-3);
-  line.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
-  line.add("memory_planned_bytes", plannedBytes).add("memory_peak_bytes", peakBytes);
-  job.log.write(line);
-}
-
-/// The mean time of a measured step in which this rank did not wait. There must be one.
-double Trainer::busyMicroseconds() const {
-  return (window.measuredMicroseconds - window.exposedMicroseconds - window.skewMicroseconds) / window.measuredSteps;
-}
-
-/// Averages over the steps that were measured.
-void Trainer::logCommunication(JsonObject &line) const {
-  const auto addMeasured = [&](const char *name, double microseconds, bool isKnown) {
-    if (isKnown)
-      line.add(name, microseconds * 1e-3);
-    else
-      line.addRaw(name, "null");
-  };
-  const bool isKnown = window.measuredSteps > 0;
-  const double steps = std::max(1.0, window.measuredSteps);
-  addMeasured("compute_ms", isKnown ? busyMicroseconds() : 0, isKnown);
-  addMeasured("comm_ms", window.communicationMicroseconds / steps, isKnown);
-  addMeasured("comm_exposed_ms", window.exposedMicroseconds / steps, isKnown);
-  addMeasured("comm_skew_ms", window.skewMicroseconds / steps, isKnown && window.knowsSkew);
-}
-
 bool Trainer::evaluationDue(std::int64_t step) const {
   if (!validation)
     return false;
@@ -432,35 +388,6 @@ void Trainer::evaluate(std::int64_t step) {
   logEvaluation(job, *evaluation, step, order.at(step).epoch + 1);
   report(step, evaluation);
   atBoundary(step, &*evaluation, false);
-}
-
-void Trainer::reportStep(std::int64_t step, bool logged) {
-  if (logged && stragglers && window.measuredSteps > 0)
-    stragglers->look(step, busyMicroseconds());
-  const StepScope scope(StepPart::logging);
-  progress.step(step, last.loss, schedule.at(step), window.microseconds / static_cast<double>(window.steps) * 1e-3,
-                logged);
-  if (logged) {
-    logStep(step);
-    window = {};
-  }
-}
-
-/// Prints one line per epoch, and one per evaluation in between.
-void Trainer::report(std::int64_t step, const std::optional<EvaluationResult> &evaluation) {
-  const TrainingOrder::Batch batch = order.at(step);
-  const bool epochEnds = batch.endsEpoch;
-  if (job.context.rank != 0 || (!epochEnds && !evaluation))
-    return;
-  progress.clear();
-  const std::string figures = evaluation ? "  " + evaluationText(*evaluation) : "";
-  if (epochEnds)
-    std::printf("epoch %2lld  train loss %.4f%s  %.1f s\n", static_cast<long long>(batch.epoch + 1),
-                epochLossSum / static_cast<double>(std::max<std::int64_t>(epochSteps, 1)), figures.c_str(),
-                microsecondsBetween(epochBegin, Clock::now()) * 1e-6);
-  else
-    std::printf("step %lld%s\n", static_cast<long long>(step), figures.c_str());
-  std::fflush(stdout);
 }
 
 } // namespace fsdpc::rt

@@ -65,7 +65,9 @@ private:
   bool isMeasured(std::int64_t step) const;
   void logStep(std::int64_t step);
   double busyMicroseconds() const;
-  void logCommunication(JsonObject &line) const;
+  void logCommunication(Metrics &metrics) const;
+  std::optional<double> mfu() const;
+  ProgressFigures figures(std::int64_t step) const;
   bool evaluationDue(std::int64_t step) const;
   void finishStep(std::int64_t step);
   void evaluate(std::int64_t step);

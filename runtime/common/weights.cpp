@@ -7,7 +7,8 @@
 #include "runtime/common/scalars.h"
 
 #include <algorithm>
-#include <set>
+#include <cstring>
+#include <regex>
 
 namespace fsdpc::rt {
 namespace {
@@ -38,41 +39,124 @@ void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, con
   }
 }
 
+/// The names that --load_partial allows to be missing or extra.
+class PartialNames {
+public:
+  explicit PartialNames(const std::string &expression) : expression(expression) {
+    try {
+      pattern.assign(expression);
+    } catch (const std::regex_error &error) {
+      throw Failure(ExitCode::usage, "--load_partial " + expression + ": " + error.what());
+    }
+  }
+  bool allows(const std::string &name) {
+    if (expression.empty() || !std::regex_match(name, pattern))
+      return false;
+    return hasMatched = true;
+  }
+  void requireMatch() const {
+    if (!expression.empty() && !hasMatched)
+      throw Failure(ExitCode::usage,
+                    "--load_partial " + expression + ": matches the entire name of nothing that is missing or extra");
+  }
+
+private:
+  std::string expression;
+  std::regex pattern;
+  bool hasMatched = false;
+};
+
+std::string firstOf(const std::vector<std::string> &names, const std::string &what) {
+  return std::to_string(names.size()) + " " + what + (names.size() == 1 ? ": " : ", such as ") + names.front();
+}
+
 } // namespace
 
-Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin)
-    : program(program), file(path) {
+Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin, const std::string &partial)
+    : program(program), files(path), names(matchNames(program, files)) {
   Complaints complaints;
-  std::set<std::string_view> known;
-  for (const ParameterInfo &parameter : program.parameters) {
-    known.insert(parameter.name);
-    const bool wanted = origin == WeightsOrigin::user || parameter.inWeightsFile;
-    const TensorEntry *entry = wanted ? file.find(parameter.name) : nullptr;
-    entries.push_back(entry);
-    if (wanted && !entry)
+  PartialNames optional(partial);
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+    const ParameterInfo &parameter = program.parameters[i];
+    const bool isWanted = origin == WeightsOrigin::user || parameter.inWeightsFile;
+    if (names.ofParameter[i] && isWanted)
+      compare(i, complaints);
+    else if (isWanted && optional.allows(parameter.name))
+      keptInitial.push_back(parameter.name);
+    else if (isWanted)
       complaints.add("missing: " + std::string(parameter.name) + " " + dimsText(dimsOf(parameter.shape)));
-    if (!entry)
-      continue;
-    if (entry->dims != dimsOf(parameter.shape))
-      complaints.add(entry->name + " is " + dimsText(entry->dims) + " there, " + dimsText(dimsOf(parameter.shape)) +
-                     " here");
-    else if (!isConvertible(entry->type, parameter.dtype))
-      complaints.add(entry->name + ": " + safetensorsName(entry->type) + " cannot become " +
-                     safetensorsName(elementType(parameter.dtype)));
+    if (!isWanted)
+      names.ofParameter[i] = nullptr;
   }
   if (origin == WeightsOrigin::user)
-    for (const TensorEntry &entry : file.tensors())
-      if (!known.contains(entry.name))
-        complaints.add("extra: " + entry.name + " " + dimsText(entry.dims));
+    for (const StoredTensor *tensor : names.extra) {
+      if (optional.allows(tensor->name()))
+        leftOut.push_back(tensor->name());
+      else if (isComputedState(*tensor->entry))
+        computed.push_back(tensor->name());
+      else
+        complaints.add("extra: " + tensor->name() + " " + dimsText(tensor->entry->dims));
+    }
   complaints.throwIfAny(path + ": the weights do not fit this program");
+  optional.requireMatch();
+}
+
+void Weights::compare(std::size_t parameter, Complaints &complaints) const {
+  const ParameterInfo &info = program.parameters[parameter];
+  const TensorEntry &entry = *names.ofParameter[parameter]->entry;
+  const std::vector<std::int64_t> dims = dimsOf(info.shape);
+  const bool isTransposed = dims.size() == 2 && entry.dims == std::vector{dims[1], dims[0]};
+  const bool hasSomeRows =
+      dims.size() == 2 && entry.dims.size() == 2 && dims[0] < entry.dims[0] && dims[1] == entry.dims[1];
+  if (entry.dims != dims)
+    complaints.add(entry.name + " is " + dimsText(entry.dims) + " there, " + dimsText(dims) + " here" +
+                   (isTransposed ? " (transposed)"
+                    : hasSomeRows
+                        ? " (the exporter kept the rows in use; torch.onnx.export with optimize=False keeps all)"
+                        : ""));
+  else if (!isConvertible(entry.type, info.dtype))
+    complaints.add(entry.name + ": " + safetensorsName(entry.type) + " cannot become " +
+                   safetensorsName(elementType(info.dtype)));
+}
+
+void Weights::requireEqualCopies(const std::function<void()> &beat) const {
+  Complaints complaints;
+  for (const auto &[first, second] : names.copies) {
+    const TensorEntry &a = *first->entry, &b = *second->entry;
+    bool areEqual = a.type == b.type && a.dims == b.dims;
+    std::vector<std::byte> one(static_cast<std::size_t>(std::min(chunkBytes, a.sizeBytes))), other(one.size());
+    for (std::int64_t done = 0; areEqual && done < a.sizeBytes; done += chunkBytes, beat()) {
+      const std::int64_t bytes = std::min(chunkBytes, a.sizeBytes - done);
+      first->file->file().read(a.offsetBytes + done, one.data(), bytes);
+      second->file->file().read(b.offsetBytes + done, other.data(), bytes);
+      areEqual = std::memcmp(one.data(), other.data(), static_cast<std::size_t>(bytes)) == 0;
+    }
+    if (!areEqual)
+      complaints.add(a.name + " and " + b.name + " differ there and are one parameter here");
+  }
+  complaints.throwIfAny("the weights do not fit this program");
+}
+
+std::vector<std::string> Weights::notes() const {
+  std::vector<std::string> result;
+  if (names.programPrefix != names.filePrefix)
+    result.push_back("the weights have names with '" + names.filePrefix + "' where this program has '" +
+                     names.programPrefix + "'");
+  if (!keptInitial.empty())
+    result.push_back(firstOf(keptInitial, "parameter(s) keep their initial values, as --load_partial allows"));
+  if (!leftOut.empty())
+    result.push_back(firstOf(leftOut, "tensor(s) of the weights are left out, as --load_partial allows"));
+  if (!computed.empty())
+    result.push_back(firstOf(computed, "tensor(s) of the weights are left out, since models compute them"));
+  return result;
 }
 
 void Weights::load(const Context &context, const std::function<void()> &beat) const {
   const LocalParameters held(program);
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    if (entries[i])
+  for (std::size_t i = 0; i < names.ofParameter.size(); ++i)
+    if (const StoredTensor *const tensor = names.ofParameter[i])
       held.write(i, context, [&](const ShardRange &range, DType dtype, std::byte *to) {
-        readRange(file.file(), *entries[i], dtype, range, to, beat);
+        readRange(tensor->file->file(), *tensor->entry, dtype, range, to, beat);
       });
 }
 

@@ -1,8 +1,7 @@
-// Initial values of the state: parameter shards from a safetensors file, optimizer state, scalars.
+// Initial values of the state: parameter shards from files of weights, optimizer state, scalars.
 #pragma once
 
-#include "runtime/common/program.h"
-#include "runtime/common/safetensors.h"
+#include "runtime/common/weight_names.h"
 
 #include <functional>
 #include <string>
@@ -12,25 +11,40 @@ namespace fsdpc::rt {
 
 enum class WeightsOrigin : std::uint8_t {
   compiled, ///< OUT/weights/model.safetensors: has the parameters with `inWeightsFile`
-  user,     ///< --load_model: has exactly the parameters of the program
+  user,     ///< --load_model: a file or a folder, has exactly the parameters of the program
 };
 
-/// A weights file that matches the program. The constructor compares names, shapes and element types before any memory
-/// is written.
+/// Weights that match the program. The constructor compares names, shapes and element types before any memory is
+/// written.
 class Weights {
 public:
-  /// Throws Failure{corrupt} for a bad file, and Failure{incompatible} listing tensors that are missing, extra or of
-  /// another shape.
-  Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin);
+  /// `partial`: a regular expression for entire names of parameters that may be missing and of tensors that may be
+  /// extra; "" for none. Throws Failure{corrupt} for a bad file, Failure{incompatible} listing tensors that are
+  /// missing, extra or of another shape, Failure{usage} if `partial` is no expression or matches nothing.
+  Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin, const std::string &partial = "");
+
+  /// Throws Failure{incompatible} if a parameter is stored under two names with different values. Reads both.
+  void requireEqualCopies(const std::function<void()> &beat = [] {}) const;
+  /// What was left out or renamed, one sentence each.
+  std::vector<std::string> notes() const;
+  /// How a folder of such weights calls the parameters.
+  const std::vector<std::string> &storedNames() const { return names.stored; }
+  /// "" unless they were read from a folder.
+  const std::string &folder() const { return files.folder(); }
 
   /// Reads this rank's slices into its shards, and the full tensors into replicated segments and replicas. Leaves
   /// padding and parameters that are not in the file unchanged. `beat` is called repeatedly to report progress.
   void load(const Context &context, const std::function<void()> &beat = [] {}) const;
 
 private:
+  void compare(std::size_t parameter, class Complaints &complaints) const;
+
   const ProgramInfo &program;
-  SafetensorsFile file;
-  std::vector<const TensorEntry *> entries; ///< per parameter; null: not in the file
+  WeightFiles files;
+  WeightNames names;
+  std::vector<std::string> keptInitial; ///< missing parameters that `partial` allows
+  std::vector<std::string> leftOut;     ///< extra tensors that `partial` allows
+  std::vector<std::string> computed;    ///< extra tensors: isComputedState
 };
 
 /// Draws the initial values of the parameters that no file provides (ParameterInfo::initial), into the shards,

@@ -1,3 +1,4 @@
+#include "runtime/common/familiar_options.h"
 #include "runtime/common/json.h"
 #include "runtime/common/options.h"
 #include "tests/runtime/fake_program.h"
@@ -19,6 +20,21 @@ TEST(OptionsOfAProgram, EverySpellingOfAName) {
   EXPECT_EQ(parse({"--fsdp_train_data", "a.npy"}).trainData, "a.npy");
   EXPECT_EQ(parse({"--train_data", "x=A.npy,labels=B.npy"}).trainData, "x=A.npy,labels=B.npy");
   EXPECT_EQ(parse({"--train_data=x=A.npy"}).trainData, "x=A.npy");
+}
+
+TEST(OptionsOfAProgram, NamesOfOtherTrainersAndOfTheCompilerLeadToOptionsThatExist) {
+  EXPECT_FAILURE(parse({"--max_steps", "3"}), usage, "unknown option --max_steps; that is --steps N here");
+  EXPECT_FAILURE(parse({"--bf16"}), usage,
+                 "unknown option --bf16; that is chosen when compiling: fsdpc MODEL.onnx --mixed_precision bf16");
+  for (const FamiliarOption &option : familiarOptions) {
+    const std::string said(option.started);
+    if (said.substr(0, 2) != "--" || said.substr(0, 4) == "--lr")
+      continue; // --lr is an option of programs whose optimizer has it
+    const std::string name = said.substr(2, said.find(' ') - 2);
+    EXPECT_TRUE(std::any_of(optionTable().begin(), optionTable().end(), [&](const OptionRow &row) {
+      return name == row.name;
+    })) << name;
+  }
 }
 
 TEST(OptionsOfAProgram, BooleansAndRepetition) {

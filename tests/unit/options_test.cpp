@@ -2,6 +2,7 @@
 // reproduces a compile.
 #include "frontend/options/option_schema.h"
 #include "ir/choices.h"
+#include "runtime/common/familiar_options.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -229,7 +230,24 @@ TEST(Options, WhatResemblesNothingGetsNoHint) {
 
 TEST(Options, OnlyBooleansCanBeNegated) {
   EXPECT_THAT(refusal({"--no_lr"}), HasSubstr("unknown option no_lr"));
+  EXPECT_THAT(refusal({"--learning-rate", "1"}), HasSubstr("unknown option learning-rate; that is --lr X here"));
+  EXPECT_THAT(refusal({"--num_processes=2"}), HasSubstr("; that is --world_size N here"));
+  EXPECT_THAT(refusal({"--epochs", "2"}), HasSubstr("; that is for the program: OUT/train --epochs N"));
   EXPECT_THAT(refusal({"--no_nesterov=false"}), HasSubstr("--no_nesterov takes no value"));
+}
+
+TEST(Options, NamesOfOtherTrainersLeadToOptionsThatExist) {
+  std::vector<llvm::StringRef> names;
+  for (const OptionRow &row : optionTable())
+    names.push_back(row.name);
+  for (const rt::FamiliarOption &option : rt::familiarOptions) {
+    llvm::StringRef said = option.compiled;
+    if (!said.consume_front("--"))
+      continue;
+    EXPECT_THAT(names, testing::Contains(said.take_while([](char c) { return c == '_' || llvm::isAlnum(c); })));
+    const bool isOwn = llvm::is_contained(names, llvm::StringRef(option.name));
+    EXPECT_TRUE(!isOwn || said.starts_with(llvm::StringRef(option.name))) << option.name.data();
+  }
 }
 
 TEST(Options, UnknownChoicesComeWithAllAndTheNearest) {
