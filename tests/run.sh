@@ -3,15 +3,15 @@
 #
 #   tests/run.sh                 everything
 #   tests/run.sh build lit unit  only these steps; all: build format includes words asan tsan runtime lit mutation
-#                                sweep acceptance random bf16 emulated cuda
+#                                sweep acceptance random bf16 emulated cuda faults page
 #   tests/run.sh --nightly       tests that take too long for every change, or only these parts:
-#                                random mutation deletions other_processor
+#                                random mutation deletions other_processor faults
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-if ! tests/setup.sh --with_cuda; then
+if ! tests/setup.sh --with_cuda --with_browser; then
   echo "0 passed, 1 failed"
   exit 1
 fi

@@ -2,6 +2,7 @@
 # Makes a Debian 12 machine ready to build and test fsdpc. Keeps what is already installed.
 #
 #   tests/setup.sh               install what is missing, build libonnx once (frontend/onnx/libonnx.sh)
+#   tests/setup.sh --with_browser   and a browser, in which pages are tried
 #   tests/setup.sh --with_cuda   and, if the CUDA toolkit or cuDNN's frontend is missing, fetch them (runtime/cuda/toolkit.sh)
 set -euo pipefail
 
@@ -11,6 +12,9 @@ packages=(
   libprotobuf-dev protobuf-compiler libdnnl-dev libopenmpi-dev openmpi-bin libboost-context-dev
   libgtest-dev libgmock-dev iproute2 qemu-user strace valgrind
   python3 python3-numpy python3-pip python3-setuptools python3-wheel)
+if [[ " $* " == *" --with_browser "* ]]; then
+  packages+=(chromium chromium-driver)
+fi
 
 # Prefers Debian's tools over those of a version manager on PATH, because they match Debian's libraries.
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin:$PATH
@@ -40,6 +44,6 @@ fi
 
 root=$(dirname "${BASH_SOURCE[0]}")/..
 "$root/frontend/onnx/libonnx.sh"
-if [[ ${1:-} == --with_cuda ]]; then
+if [[ " $* " == *" --with_cuda "* ]]; then
   "$root/runtime/cuda/toolkit.sh" --install
 fi

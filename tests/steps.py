@@ -359,6 +359,13 @@ def faults(*options):
     return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
 
 
+def page():
+    """Pages that fsdpc writes, used in a browser."""
+    status, output = run(["/usr/bin/python3", "tests/page/run.py", "--build", BUILD])
+    counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
+    return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+
+
 def gpu_bundle():
     """The bundle of tests/gpu for a GPU machine, with one small fixture and model: it builds, and reports a missing device."""
     with tempfile.TemporaryDirectory(prefix="fsdpc-bundle-") as folder:
@@ -390,9 +397,10 @@ STEPS = {
     "emulated": emulated,
     "cuda": cuda,
     "faults": faults,
+    "page": page,
 }
 WITHOUT_BUILD = {"build", "format", "includes", "words"}
-ONLY_BY_NAME = {"unit"}
+ONLY_BY_NAME = {"unit", "huggingface"}
 
 
 def deletions():
@@ -415,6 +423,16 @@ def other_processor():
         del os.environ["ONEDNN_MAX_CPU_ISA"]
 
 
+def huggingface():
+    """Folders of transformers, in and out. TORCH_PYTHON names a Python that has it."""
+    if "TORCH_PYTHON" not in os.environ:
+        return Result(0, 1, output="TORCH_PYTHON must name a Python that has torch, transformers, onnxscript and safetensors")
+    with tempfile.TemporaryDirectory(prefix="fsdpc-huggingface-") as folder:
+        status, output = run([os.environ["TORCH_PYTHON"], "tests/huggingface/round_trip.py", "check", BUILD / "fsdpc", folder])
+    counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
+    return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+
+
 # Tests that take too long for every change: tests/run.sh --nightly. Their results are checked in.
 NIGHTLY = {
     "random": lambda: random_run("--graphs", 20000, "--placements", 4),
@@ -422,6 +440,7 @@ NIGHTLY = {
     "deletions": deletions,
     "other_processor": other_processor,
     "faults": lambda: faults("--full", "--record"),
+    "huggingface": huggingface,
 }
 
 

@@ -2,6 +2,8 @@
 
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/compile.h"
+#include "frontend/driver/next_steps.h"
+#include "frontend/driver/report_runs.h"
 #include "frontend/output/installation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/report/schedule_format.h"
@@ -197,7 +199,11 @@ llvm::Error compile(OptionValues &values) {
     return error;
   if (textOnly)
     return writeText(values.text("output"), *compilation->module);
-  return writeBundle(*compilation, values, *input);
+  if (llvm::Error error = writeBundle(*compilation, values, *input))
+    return error;
+  if (!values.flag("dry_run"))
+    llvm::outs() << nextSteps(*compilation, values);
+  return llvm::Error::success();
 }
 
 llvm::Error dispatch(OptionValues &values) {
@@ -226,6 +232,8 @@ llvm::Error dispatch(OptionValues &values) {
     return simulateModel(values);
   if (!values.positional().empty() && values.positional()[0] == "calibrate")
     return values.positional().size() == 1 ? calibrate(values) : usage("calibrate takes no model");
+  if (!values.positional().empty() && values.positional()[0] == "report")
+    return reportRuns(values);
   if (!values.positional().empty() && values.positional()[0] == "estimate")
     return runEstimate(values);
   return compile(values);

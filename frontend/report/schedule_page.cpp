@@ -10,11 +10,11 @@
 #include "frontend/report/schedule_page.h"
 
 #include "frontend/report/memory_curve.h"
+#include "frontend/report/page_parts.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -322,29 +322,6 @@ json::Value ScheduleWriter::write() {
       {"memory", memoryJson()}};
 }
 
-llvm::Expected<std::string> readPart(llvm::StringRef resources, llvm::StringRef name) {
-  std::string path = (resources + "/frontend/report/schedule_page/" + name).str();
-  auto text = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (!text)
-    return llvm::createStringError(text.getError(), "cannot read " + path + ": " + text.getError().message());
-  return (*text)->getBuffer().str();
-}
-
-void replaceOnce(std::string &text, llvm::StringRef mark, llvm::StringRef with) {
-  size_t at = text.find(mark.str());
-  assert(at != std::string::npos && "the page has this mark");
-  text.replace(at, mark.size(), with.str());
-}
-
-/// JSON that is safe in a script element: `<` occurs in its strings only, where \u003c is equivalent.
-std::string forScript(const std::string &text) {
-  std::string out;
-  out.reserve(text.size());
-  for (char c : text)
-    out += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  return out;
-}
-
 } // namespace
 
 std::string scheduleJson(const Module &planned, const Target &target, const Timeline &timeline,
@@ -363,22 +340,9 @@ llvm::Expected<std::string> schedulePage(const Module &planned, const Target &ta
       return llvm::createStringError(file + ": " + toString(parsed.takeError()));
     profiles += (profiles.empty() ? "" : ",") + text;
   }
-  llvm::Expected<std::string> page = readPart(options.resources, "page.html");
-  if (!page)
-    return page.takeError();
-  // The parts are inserted first: their text holds no marks, the model's may.
-  for (llvm::StringRef name : {"style.css", "model.js", "view.js", "page.js"}) {
-    llvm::Expected<std::string> part = readPart(options.resources, name);
-    if (!part)
-      return part.takeError();
-    if (name.ends_with(".css"))
-      replaceOnce(*page, ("<link rel=\"stylesheet\" href=\"" + name + "\">").str(), "<style>\n" + *part + "</style>");
-    else
-      replaceOnce(*page, ("<script src=\"" + name + "\"></script>").str(), "<script>\n" + *part + "</script>");
-  }
-  replaceOnce(*page, ">PROFILES<", ">" + forScript("[" + profiles + "]") + "<");
-  replaceOnce(*page, ">SCHEDULE<", ">" + forScript(scheduleJson(planned, target, timeline, options)) + "<");
-  return page;
+  return assemblePage(
+      options.resources, "schedule_page", {"style.css", "model.js", "view.js", "page.js"},
+      {{"PROFILES", "[" + profiles + "]"}, {"SCHEDULE", scheduleJson(planned, target, timeline, options)}});
 }
 
 } // namespace fsdpc

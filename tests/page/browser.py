@@ -14,7 +14,7 @@ class Browser:
                 break
             except urllib.error.URLError:
                 time.sleep(0.1)
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},{height}"]
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={width},{height}"]
         options = {"args": arguments}
         body = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}}
         self.session = "/session/" + self._call("POST", "/session", body)["sessionId"]

@@ -51,6 +51,17 @@ def check_drawn(page):
     page.shoot("whole_step")
 
 
+def check_labels(page):
+    """Labels of units are large enough to read, and none covers another."""
+    boxes = page.run("return [...legend.querySelectorAll('button')].map(button => { const box = button.getBoundingClientRect();"
+                     "return [box.left, box.top, box.right, box.bottom, parseFloat(getComputedStyle(button).fontSize)]; })")
+    assert len(boxes) == page.run("return schedule.units.length"), len(boxes)
+    assert all(box[4] >= 11 for box in boxes), boxes
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3], (a, b)
+
+
 def check_hover(page):
     communicates = page.run("return predicted.events.some(bar => bar.lane > 0)")
     bar = "predicted.events.filter(bar => bar.lane === %d).sort((a, b) => (b.end - b.begin) - (a.end - a.begin))[0]" % communicates
@@ -58,8 +69,9 @@ def check_hover(page):
     page.browser.move(*page.middle_of(bar))
     page.settle()
     tip = page.tip()
-    for part in (name, "bytes", "predicted", "needs") + (("why not earlier",) if communicates else ()):
+    for part in (name, "bytes", "predicted") + (("why not earlier",) if communicates else ()):
         assert part in tip, (part, tip)
+    assert "needs" in tip or "needed by" in tip, tip  # a gather may need nothing of this step
     page.shoot("hover")
     return bar, name
 
@@ -163,6 +175,7 @@ def main():
         page = Page(browser, options.screenshots)
         page.settle()
         check_drawn(page)
+        check_labels(page)
         bar, name = check_hover(page)
         check_zoom_and_pan(page, bar)
         check_selection(page, bar, name)

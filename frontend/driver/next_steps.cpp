@@ -1,0 +1,75 @@
+#include "frontend/driver/next_steps.h"
+
+#include "frontend/search/estimate.h"
+#include "ir/reserved_names.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace fsdpc {
+
+namespace {
+
+/// An input of the program that data must fill, without its batch dim.
+struct Field {
+  std::string name;
+  Type ofSample;
+};
+
+std::vector<Field> fieldsOf(const Module &module) {
+  std::vector<Field> fields;
+  for (const Argument &argument : module.function(FunctionKind::microStep)->arguments())
+    if (argument.kind == ArgumentKind::input && !names::isReserved(argument.name)) {
+      const Type &type = argument.value->type();
+      fields.push_back({argument.name, Type(type.dtype(), type.shape().drop_front(type.rank() > 0))});
+    }
+  return fields;
+}
+
+/// Whether a row of tokens gives input and labels.
+bool takesTokens(llvm::ArrayRef<Field> fields) {
+  return fields.size() == 2 && fields[0].ofSample == fields[1].ofSample && fields[0].ofSample.rank() == 1 &&
+         fields[0].ofSample.dtype() == DType::i64;
+}
+
+std::string dataText(const Module &module) {
+  const std::vector<Field> fields = fieldsOf(module);
+  std::vector<std::string> texts;
+  for (const Field &field : fields)
+    texts.push_back(field.name + " " + toString(field.ofSample));
+  std::string text = "DATA, a sample: " + llvm::join(texts, ", ") + " (.safetensors, .npy)";
+  if (takesTokens(fields))
+    text += "; or tokens, " + std::to_string(fields[0].ofSample.dim(0) + 1) + " for each sample (.bin)";
+  return text + "\n";
+}
+
+std::string chosenByDefault(const Compilation &compilation, const OptionValues &values) {
+  std::vector<std::string> chosen;
+  if (!values.given("target"))
+    chosen.push_back("target " + compilation.target->name().str());
+  if (!values.given("strategy"))
+    chosen.push_back("strategy " + values.text("strategy").str());
+  if (!values.given("optimizer"))
+    chosen.push_back("optimizer " + values.text("optimizer").str());
+  if (!values.given("lr"))
+    chosen.push_back("lr " + values.text("lr").str());
+  return chosen.empty() ? "" : "by default: " + llvm::join(chosen, ", ") + "\n";
+}
+
+} // namespace
+
+std::string nextSteps(const Compilation &compilation, const OptionValues &values) {
+  const Module &module = *compilation.module;
+  const int64_t ranks = module.worldSize();
+  const int64_t bytes = module.facts.arenaBytes(Space::privateSpace) + module.facts.arenaBytes(Space::window);
+  const std::string program = values.text("output").rtrim('/').str() + "/train";
+  const bool isProgram = values.text("emit") == "program";
+  std::string text = (isProgram ? "built " + program : "wrote the source of " + program) + " for " +
+                     std::to_string(ranks) + (ranks == 1 ? " rank: " : " ranks: ") + compilation.target->name().str() +
+                     ", " + bytesText(bytes) + " per rank\n" + chosenByDefault(compilation, values);
+  if (!isProgram)
+    text += "build it:  cmake -S " + values.text("output").str() + " -B BUILD && cmake --build BUILD\n";
+  text += "train it:  " + (ranks == 1 ? "" : "mpirun -n " + std::to_string(ranks) + " ") + program +
+          " --train_data DATA --steps 100 --log log.jsonl --save_model trained.safetensors\n";
+  return text + dataText(module);
+}
+
+} // namespace fsdpc
