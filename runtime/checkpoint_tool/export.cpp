@@ -27,7 +27,7 @@ void writeTensors(CheckpointReader &reader, const std::vector<const ManifestTens
   std::vector<TensorSpec> specs;
   for (const ManifestTensor *tensor : tensors)
     specs.push_back({tensor->name, tensor->type, tensor->dims});
-  SafetensorsWriter file(path, specs);
+  SafetensorsWriter file(path, specs, NameUntilCommit::temporary, "pt");
   for (const ManifestTensor *tensor : tensors) {
     const std::size_t index = *file.find(tensor->name);
     forEachBlock(reader, *tensor, [&](std::int64_t first, std::int64_t bytes, const std::byte *data) {

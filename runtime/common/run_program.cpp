@@ -62,7 +62,8 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
     openData(inputs.training, program, options, pulse, {options.batch, "safetensors", 0, {}, ""});
   if (!options.valData.empty())
     openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
-  if (!options.loadModel.empty())
+  // A run that goes on reads the names alone, for the folder that it saves.
+  if (!options.loadModel.empty() && (!resumes || isFolderName(options.saveModel)))
     inputs.user.emplace(program, options.loadModel, WeightsOrigin::user, options.loadPartial);
   if (inputs.user && pulse.rank() == 0 && !resumes)
     inputs.user->requireEqualCopies([&] { pulse.beat(); });
