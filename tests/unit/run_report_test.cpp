@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const llvm::json::Object &runOf(llvm::json::Value &report, size_t index) {
+const llvm::json::Object &runAt(llvm::json::Value &report, size_t index) {
   return *(*report.getAsObject()->getArray("runs"))[index].getAsObject();
 }
 
@@ -44,7 +44,7 @@ constexpr const char *first = R"({"settings":{"options":{"lr":0.5,"log":"a"},"wo
 
 TEST(RunReport, HasFiguresByStepFlatSettingsAndEvents) {
   llvm::json::Value report = reportOf({{"a", first}});
-  const llvm::json::Object &run = runOf(report, 0);
+  const llvm::json::Object &run = runAt(report, 0);
   EXPECT_EQ(textOf(run.get("name")), "\"a\"");
   EXPECT_EQ(textOf(run.get("settings")), R"({"options.log":"a","options.lr":0.5,"world_size":2})");
   EXPECT_EQ(textOf(run.get("series")),
@@ -54,7 +54,7 @@ TEST(RunReport, HasFiguresByStepFlatSettingsAndEvents) {
 
 TEST(RunReport, ALineThatIsStillBeingWrittenIsLeftOut) {
   llvm::json::Value report = reportOf({{"a", "{\"step\":1,\"loss\":3}\n{\"step\":2,\"lo"}});
-  EXPECT_EQ(textOf(runOf(report, 0).get("series")), R"({"loss":[[1,3]]})");
+  EXPECT_EQ(textOf(runAt(report, 0).get("series")), R"({"loss":[[1,3]]})");
 }
 
 TEST(RunReport, OtherFilesAreRefusedByNameAndLine) {
