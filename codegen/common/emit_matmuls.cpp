@@ -4,6 +4,7 @@
 #include "codegen/common/program_text.h"
 #include "ir/ops/attention.h"
 #include "llvm/ADT/StringExtras.h"
+#include <cmath>
 
 namespace fsdpc {
 

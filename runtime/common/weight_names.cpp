@@ -25,8 +25,9 @@ std::vector<std::string> prefixesOf(const std::vector<std::string_view> &names) 
   for (const auto &[prefix, times] : count)
     if (times * leastShare >= names.size())
       prefixes.emplace_back(prefix);
-  std::stable_sort(prefixes.begin(), prefixes.end(),
-                   [](const std::string &a, const std::string &b) { return a.size() < b.size(); });
+  std::sort(prefixes.begin(), prefixes.end(), [](const std::string &a, const std::string &b) {
+    return std::pair(a.size(), std::string_view(a)) < std::pair(b.size(), std::string_view(b));
+  });
   return prefixes;
 }
 
