@@ -1,6 +1,7 @@
 #include "frontend/driver/report_runs.h"
 
 #include "frontend/output/installation.h"
+#include "frontend/output/output_folder.h"
 #include "frontend/report/run_report.h"
 #include "ir/usage_error.h"
 #include "llvm/Support/FileSystem.h"
@@ -19,18 +20,6 @@ std::vector<std::string> namesOf(llvm::ArrayRef<std::string> paths) {
     names.push_back(llvm::sys::path::stem(path).str());
   const bool areDistinct = std::set<std::string>(names.begin(), names.end()).size() == names.size();
   return areDistinct ? names : std::vector<std::string>(paths.begin(), paths.end());
-}
-
-llvm::Error write(llvm::StringRef path, llvm::StringRef text) {
-  std::error_code error;
-  llvm::raw_fd_ostream out(path.empty() ? "-" : path, error, llvm::sys::fs::OF_Text);
-  if (!error) {
-    out << text;
-    out.close();
-    error = out.error();
-    out.clear_error();
-  }
-  return error ? llvm::createStringError(error, path + ": " + error.message()) : llvm::Error::success();
 }
 
 } // namespace
@@ -52,7 +41,7 @@ llvm::Error reportRuns(const OptionValues &values) {
   if (!own)
     return own.takeError();
   llvm::Expected<std::string> page = runReport(logs, own->resources);
-  return page ? write(values.text("output"), *page) : page.takeError();
+  return page ? writeText(values.text("output"), *page) : page.takeError();
 }
 
 } // namespace fsdpc

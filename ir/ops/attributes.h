@@ -265,8 +265,9 @@ struct BatchSumAttributes {
   void fields(AttributeVisitor &v) { v.field("ranks", ranks); }
 };
 
-/// attention(q, k, v, mask?, documents?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst. k and v may have fewer
-/// heads, each of which serves a group of adjacent heads of q. mask is additive and broadcasts to [B, H, Sq, Sk].
+/// attention(q, k, v, mask?, second_mask?, documents?) on [B, H, S, D], or [B, S, H, D] if sequenceFirst. k and v may
+/// have fewer heads, each of which serves a group of adjacent heads of q. Masks are additive and broadcast to
+/// [B, H, Sq, Sk].
 struct AttentionAttributes {
   double scale = 1;
   bool causal = false; ///< key j is visible to query i only if j <= i

@@ -102,7 +102,7 @@ public:
       else if (key == "tensors")
         array([&](JsonToken first) { result.tensors.push_back(tensor(first)); });
       else
-        skip();
+        json.skipValue();
     });
     return result;
   }
@@ -180,14 +180,6 @@ private:
       json.fail("expected one hash");
     return values.front();
   }
-  void skip() {
-    int depth = 0;
-    do {
-      const JsonToken token = json.next();
-      depth += token == JsonToken::beginObject || token == JsonToken::beginArray;
-      depth -= token == JsonToken::endObject || token == JsonToken::endArray;
-    } while (depth > 0);
-  }
 
   TrainingState training() {
     TrainingState state;
@@ -219,7 +211,7 @@ private:
       else if (key == "scalars")
         object([&](const std::string &name) { state.scalars.emplace_back(name, number()); });
       else
-        skip();
+        json.skipValue();
     });
     if (best.step > 0)
       state.best = best;
@@ -237,7 +229,7 @@ private:
       else if (key == "header_hash")
         result.headerHash = hash();
       else
-        skip();
+        json.skipValue();
     });
     if (result.name.empty() || result.name.find('/') != std::string::npos || result.name.front() == '.')
       json.fail("the name of a file is not a plain name");
@@ -275,7 +267,7 @@ private:
       else if (key == "slices")
         array([&](JsonToken token) { result.slices.push_back(slice(token)); });
       else
-        skip();
+        json.skipValue();
     });
     return result;
   }

@@ -74,6 +74,15 @@ JsonToken JsonReader::next() {
   return inObject ? readKey() : readValue();
 }
 
+void JsonReader::skipValue() {
+  int depth = 0;
+  do {
+    const JsonToken token = next();
+    depth += token == JsonToken::beginObject || token == JsonToken::beginArray;
+    depth -= token == JsonToken::endObject || token == JsonToken::endArray;
+  } while (depth > 0);
+}
+
 void JsonReader::expect(JsonToken token, const char *what) {
   if (next() != token)
     fail(std::string("expected ") + what);

@@ -47,6 +47,9 @@ public:
   /// Calls `next()`; the result must be `token`.
   void expect(JsonToken token, const char *what);
 
+  /// Passes over a value, which is next.
+  void skipValue();
+
   /// The decoded key or string just read, or the characters of a number or literal.
   const std::string &value() const { return current; }
   /// The number just read. Fails unless it is a non-negative integer below 2^63.

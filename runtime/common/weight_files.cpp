@@ -12,16 +12,6 @@ namespace {
 
 constexpr const char *indexSuffix = ".safetensors.index.json";
 
-/// Passes over the value that follows a key.
-void skipValue(JsonReader &json) {
-  int depth = 0;
-  do {
-    const JsonToken token = json.next();
-    depth += token == JsonToken::beginObject || token == JsonToken::beginArray;
-    depth -= token == JsonToken::endObject || token == JsonToken::endArray;
-  } while (depth > 0);
-}
-
 std::map<std::string, std::string> readWeightMap(JsonReader &json) {
   std::map<std::string, std::string> fileOf;
   json.expect(JsonToken::beginObject, "an object");
@@ -45,7 +35,7 @@ std::map<std::string, std::string> readIndex(const std::string &path) {
   json.expect(JsonToken::beginObject, "an object");
   while (json.next() == JsonToken::key) {
     if (json.value() != "weight_map") {
-      skipValue(json);
+      json.skipValue();
       continue;
     }
     fileOf = readWeightMap(json);

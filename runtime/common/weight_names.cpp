@@ -11,8 +11,6 @@ constexpr int maxPrefixParts = 3;
 // A prefix that fewer names share is the name of a layer.
 constexpr std::size_t leastShare = 8;
 
-bool startsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
-
 /// "" and the prefixes of up to three parts that at least an eighth of the names share, short ones first.
 std::vector<std::string> prefixesOf(const std::vector<std::string_view> &names) {
   std::map<std::string_view, std::size_t> count;
@@ -49,14 +47,17 @@ public:
       names[static_cast<std::size_t>(other.parameter)].push_back(other.name);
   }
 
+  WeightNames exact() const { return with("", ""); }
   WeightNames match() const {
     std::vector<std::string_view> own, stored;
     for (const auto &ofParameter : names)
       own.push_back(ofParameter.front());
     for (const StoredTensor &tensor : files.tensors())
       stored.push_back(tensor.name());
-    std::vector<WeightNames> best = {with("", "")};
+    std::vector<WeightNames> best = {exact()};
     std::size_t most = countFound("", "");
+    if (most == names.size())
+      return best.front();
     const std::vector<std::string> filePrefixes = prefixesOf(stored);
     for (const std::string &programPrefix : prefixesOf(own))
       for (const std::string &filePrefix : filePrefixes) {
@@ -82,7 +83,7 @@ private:
   static bool isPlain(const WeightNames &names) { return names.programPrefix.empty() && names.filePrefix.empty(); }
 
   static std::string renamed(std::string_view name, const std::string &programPrefix, const std::string &filePrefix) {
-    return startsWith(name, programPrefix) ? filePrefix + std::string(name.substr(programPrefix.size()))
+    return name.starts_with(programPrefix) ? filePrefix + std::string(name.substr(programPrefix.size()))
                                            : std::string(name);
   }
 
@@ -135,6 +136,8 @@ std::string_view leafOf(std::string_view name) { return name.substr(name.rfind('
 } // namespace
 
 WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files) { return Matcher(program, files).match(); }
+
+WeightNames exactNames(const ProgramInfo &program, const WeightFiles &files) { return Matcher(program, files).exact(); }
 
 bool isComputedState(const TensorEntry &entry) {
   static constexpr std::string_view leaves[] = {"inv_freq",       "original_inv_freq",   "position_ids",

@@ -22,6 +22,8 @@ struct WeightNames {
 
 /// Throws Failure{incompatible} if two prefixes fit equally well and give other tensors: `encoder.` and `decoder.`.
 WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files);
+/// Without prefixes: of a file that the compiler wrote, which may lack parameters.
+WeightNames exactNames(const ProgramInfo &program, const WeightFiles &files);
 
 /// True for state that modules store although they compute it: positions, masks, frequencies, counts of batches.
 bool isComputedState(const TensorEntry &entry);

@@ -73,7 +73,8 @@ std::string firstOf(const std::vector<std::string> &names, const std::string &wh
 } // namespace
 
 Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin, const std::string &partial)
-    : program(program), files(path), names(matchNames(program, files)) {
+    : program(program), files(path),
+      names(origin == WeightsOrigin::user ? matchNames(program, files) : exactNames(program, files)) {
   Complaints complaints;
   PartialNames optional(partial);
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {

@@ -83,6 +83,13 @@ TEST_F(WeightFolder, OnePartOfAModelIsNotTakenForAnother) {
                  "fit with the prefix 'decoder.' and with 'encoder.'");
 }
 
+TEST_F(WeightFolder, WhatTheCompilerWroteHasExactNames) {
+  NamedProgram program{"model.a", "model.b", "a"};
+  program.parameters[0].inWeightsFile = program.parameters[1].inWeightsFile = false;
+  const WeightFiles written(write("w.safetensors", {"a", "b"}));
+  EXPECT_EQ(found(exactNames(program.info, written)), (Names{"", "", "a"}));
+}
+
 TEST_F(WeightFolder, ExactNamesAreNotRenamed) {
   const NamedProgram program{"model.a", "model.b", "a"};
   EXPECT_EQ(found(match(program, {"a", "model.a", "model.b"})), (Names{"model.a", "model.b", "a"}));
