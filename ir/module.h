@@ -126,6 +126,16 @@ struct InitialValues {
   friend bool operator==(const InitialValues &, const InitialValues &) = default;
 };
 
+/// Low-rank adapter (LoRA): where the weight is multiplied, scale * up(down(x)) is added.
+struct Adapter {
+  std::string down; ///< the parameter [rank, in]
+  std::string up;   ///< the parameter [out, rank]
+  double scale = 1;
+  double dropout = 0;      ///< of x, in training
+  bool inputFirst = false; ///< the weight is [in, out], not [out, in]
+  friend bool operator==(const Adapter &, const Adapter &) = default;
+};
+
 /// One logical parameter of the model, independent of the strategy. `name` is the recovered name.
 struct Parameter {
   std::string name;
@@ -137,11 +147,13 @@ struct Parameter {
   std::string recovered;               ///< what the import repaired, for people; empty: nothing
   std::vector<std::string> otherNames; ///< in the author's module, if several of its modules share the parameter
   std::vector<ParameterUse> uses;
+  std::optional<DType> fileDType;       ///< in OUT/model.onnx, if that is not the type
   bool hasValue = true;                 ///< the file holds its initial values (OUT/weights/model.safetensors has them)
   std::optional<InitialValues> initial; ///< used without a value; set by initializeParameters. Empty: zero
   bool isBuffer = false; ///< running statistics: its state is a buffer, not trained and replicated on every rank
   bool ignored = false;  ///< --ignored_params: replicated on every rank, whatever its unit's strategy
   std::string unit;      ///< set by assignUnits
+  std::optional<Adapter> adapter; ///< of a frozen weight; set by insertAdapters
 };
 
 enum class StateRole : uint8_t {
@@ -169,11 +181,13 @@ struct SegmentSlot {
 struct State {
   std::string name;
   StateRole role = StateRole::parameter;
-  Type type;               ///< of one rank: the full parameter, or shardElements for segments and their optimizer state
-  std::string owner;       ///< optimizer: the parameter or segment it belongs to
-  std::string field;       ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
-  double initialValue = 0; ///< optimizer: value of every element; scalar: the compiled default
-  std::string unit;        ///< segments, replicas
+  Type type;         ///< of one rank: the full parameter, or shardElements for segments and their optimizer state
+  std::string owner; ///< optimizer: the parameter or segment it belongs to; scalar: the scalar whose place it takes
+                     ///< in the updates of some parameters
+  std::string field; ///< optimizer: exp_avg, exp_avg_sq, momentum_buffer, ...
+  double initialValue = 0;      ///< optimizer: value of every element; scalar: the compiled default
+  std::optional<double> factor; ///< scalar: it is always this multiple of its owner
+  std::string unit;             ///< segments, replicas
   std::string
       over; ///< segments, with their optimizer state, and replicas: the mesh axis they are split over; empty: unsharded
   int64_t paddedElements = 0; ///< segments: shard x size of the axis

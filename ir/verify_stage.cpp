@@ -105,6 +105,14 @@ bool isAccumulator(const Module &module, const State &state) {
   return isUnsharded || (state.over == owner->over && state.type == owner->type);
 }
 
+/// Of no group, or of a group in the place of another scalar, whose multiple it may be.
+bool isScalar(const Module &module, const State &state) {
+  if (state.owner.empty())
+    return !state.factor;
+  const State *owner = module.state(state.owner);
+  return owner && owner->role == StateRole::scalar && owner->owner.empty() && owner->type == state.type;
+}
+
 llvm::Error checkStates(const Module &module) {
   bool whole = module.stage < Stage::sharded;
   for (const State &state : module.states) {
@@ -121,6 +129,8 @@ llvm::Error checkStates(const Module &module) {
     if (state.role == StateRole::accumulator && (whole || !isAccumulator(module, state)))
       return broken("V13",
                     "accumulator " + name + " must start at zero and hold gradients of a segment, or one number");
+    if (state.role == StateRole::scalar ? !isScalar(module, state) : state.factor.has_value())
+      return broken("V13", "state " + name + ": only a scalar in the place of another one may have a factor");
     const Parameter *parameter = module.parameter(state.name);
     if (state.role == StateRole::parameter && !module.parameters.empty() &&
         !(parameter && parameter->type == state.type))

@@ -3,6 +3,7 @@
 
 #include "ir/choices.h"
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +30,14 @@ struct LossScaleOptions {
   double minimum = 1;
 };
 
+/// Other optimizer values for the parameters whose full names match.
+struct ParameterGroup {
+  std::string name;                        ///< a word; part of the names of its scalars
+  std::string pattern;                     ///< regular expression
+  std::map<std::string, double> scalars;   ///< as in OptimizerOptions
+  std::optional<double> learningRateScale; ///< lr is this multiple of the lr of all
+};
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
   std::map<std::string, double>
@@ -39,8 +48,21 @@ struct OptimizerOptions {
   std::optional<double> maxNorm;      ///< of all gradients together
   bool skipsNonFinite = false;        ///< a step with a loss or norm that is not finite changes nothing
   std::optional<LossScaleOptions> lossScale;
+  std::vector<ParameterGroup> groups;
+  std::string noDecay;              ///< regular expression of parameters without weight decay, or norms_biases
+  std::optional<double> layerDecay; ///< the lr of a unit is this multiple of the next unit's
   /// True if every update computes the global norm and depends on it.
   bool isGuarded() const { return maxNorm || skipsNonFinite || lossScale; }
+};
+
+/// Adapters beside frozen weights, as the peft package defines them.
+struct LoraOptions {
+  int64_t rank = 8;
+  double alpha = 8;
+  double dropout = 0;    ///< of an adapter's input
+  bool isStable = false; ///< rsLoRA: the scale is alpha / sqrt(rank)
+  std::string targets;   ///< regular expression of modules, or all_linear
+  double scale() const { return alpha / (isStable ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
 };
 
 /// Choices for the units whose full names match.
@@ -57,6 +79,7 @@ struct PipelineOptions {
   uint64_t seed = 0;
   DType paramDType = DType::f32;  ///< type of forward and backward compute; master weights stay f32
   DType reduceDType = DType::f32; ///< type in which gradients of f32 parameters are sent and summed over ranks
+  DType frozenDType = DType::f32; ///< type in which f32 parameters that do not train are stored
   DType outputDType = DType::f32; ///< of the model's float outputs, which losses read too
   std::optional<DType>
       bufferDType; ///< type that floating buffers are rounded to; none: the compute type of the nodes that read them
@@ -64,6 +87,7 @@ struct PipelineOptions {
   bool keepLowPrecisionGrads = false; ///< norm and optimizer read gradients in reduceDType, without a copy in f32
   LossOptions loss;
   OptimizerOptions optimizer;
+  std::optional<LoraOptions> lora;
 
   UnitChoices choices;      ///< of every unit, unless unitOverrides specify another
   Decisions decisions;      ///< offloadActivations follows from offloadsActivations and offloadShare

@@ -55,6 +55,7 @@ extern const Pass initializeParameters;
 /// A transposed convolution (convolution_grad_input) computes the larger result, which is then sliced.
 /// Requires/ensures: graph stage. Runs before differentiate, so that derivatives have even pads too, and after
 /// canonicalize, which changes neither form.
+extern const Pass insertAdapters;
 extern const Pass evenPads;
 
 /// Sets batch_axis of every random_uniform to the batch axis of the values it is combined with. The dropout mask of a
@@ -95,6 +96,7 @@ extern const Pass assignUnits;
 /// Requires/ensures: graph stage, units assigned. Runs before appendLoss, which reads logits before their cast to f32.
 /// The types show where values are rounded; later passes never add or remove a rounding.
 extern const Pass insertCasts;
+extern const Pass narrowFrozen;
 
 /// Fuses a bias addition into the matmul, before the sum is rounded. Saves one pass over memory and, in 16 bits, one
 /// rounding. The addition must be the only use of the matmul.

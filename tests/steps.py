@@ -424,13 +424,16 @@ def other_processor():
 
 
 def huggingface():
-    """Folders of transformers, in and out. TORCH_PYTHON names a Python that has it."""
+    """Folders of transformers and adapters of peft, in and out. TORCH_PYTHON names a Python that has both."""
     if "TORCH_PYTHON" not in os.environ:
-        return Result(0, 1, output="TORCH_PYTHON must name a Python that has torch, transformers, onnxscript and safetensors")
-    with tempfile.TemporaryDirectory(prefix="fsdpc-huggingface-") as folder:
-        status, output = run([os.environ["TORCH_PYTHON"], "tests/huggingface/round_trip.py", "check", BUILD / "fsdpc", folder])
-    counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
-    return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+        return Result(0, 1, output="TORCH_PYTHON must name a Python that has torch, transformers, peft, onnxscript and safetensors")
+    result = Result()
+    for script in ("round_trip.py", "lora.py"):
+        with tempfile.TemporaryDirectory(prefix="fsdpc-huggingface-") as folder:
+            status, output = run([os.environ["TORCH_PYTHON"], f"tests/huggingface/{script}", "check", BUILD / "fsdpc", folder])
+        counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
+        result += Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+    return result
 
 
 # Tests that take too long for every change: tests/run.sh --nightly. Their results are checked in.

@@ -94,7 +94,7 @@ private:
       inputs{"InputInfo", "inputs"}, inputRanges{"IndexRangeInfo", "inputRanges"};
   Table axes{"MeshAxisInfo", "axes"};
   Table segments{"SegmentInfo", "segments"}, parameters{"ParameterInfo", "parameters"},
-      otherNames{"OtherNameInfo", "otherNames"};
+      otherNames{"OtherNameInfo", "otherNames"}, adapters{"AdapterInfo", "adapters"};
   Table optimizerStates{"OptimizerStateInfo", "optimizerStates"}, scalars{"ScalarInfo", "scalars"};
   Table accumulators{"AccumulatorInfo", "accumulators"};
   Table stepResults{"ResultInfo", "stepResults"}, evalResults{"ResultInfo", "evalResults"},
@@ -167,13 +167,15 @@ std::string InfoWriter::onnxText(const Parameter &parameter) const {
          std::to_string(onnxOffsets.lookup(parameter.name));
 }
 
-/// The last two fields of a ParameterInfo: whether OUT/weights has it, else its initialization.
+/// The last fields of a ParameterInfo: whether OUT/weights has it, else its initialization; another type in the file.
 std::string startText(const Parameter &parameter) {
   std::string text = boolText(parameter.hasValue);
-  if (parameter.hasValue || !parameter.initial)
-    return text;
-  return text + ", {InitialKind::" + nameOf(parameter.initial->kind).str() + ", " +
-         cppDouble(parameter.initial->first) + ", " + cppDouble(parameter.initial->second) + "}";
+  if (!parameter.hasValue && parameter.initial)
+    text += ", {InitialKind::" + nameOf(parameter.initial->kind).str() + ", " + cppDouble(parameter.initial->first) +
+            ", " + cppDouble(parameter.initial->second) + "}";
+  else if (parameter.fileDType)
+    text += ", {}";
+  return parameter.fileDType ? text + ", " + cppDType(*parameter.fileDType) : text;
 }
 
 void InfoWriter::fillParameters() {
@@ -192,6 +194,10 @@ void InfoWriter::fillParameters() {
                     boolText(parameter.trainable), onnxText(parameter), startText(parameter)});
     for (const std::string &name : parameter.otherNames)
       otherNames.row({std::to_string(parameters.size() - 1), cppString(name)});
+    if (const std::optional<Adapter> &adapter = parameter.adapter)
+      adapters.row({std::to_string(parameters.size() - 1), std::to_string(program.parameterOf(adapter->down)),
+                    std::to_string(program.parameterOf(adapter->up)), cppDouble(adapter->scale),
+                    cppDouble(adapter->dropout), boolText(adapter->inputFirst)});
   }
 }
 
@@ -202,7 +208,7 @@ void InfoWriter::fillStates() {
                            cppDType(state.type.dtype()), placeText(state.place), cppDouble(state.initialValue)});
     else if (state.role == StateRole::scalar)
       scalars.row({cppString(state.name), boolText(state.type.dtype() == DType::i64), cppDouble(state.initialValue),
-                   placeText(state.place)});
+                   placeText(state.place), cppString(state.owner), state.factor ? cppDouble(*state.factor) : "{}"});
     else if (state.role == StateRole::accumulator)
       accumulators.row({placeText(state.place), std::to_string(state.type.bytes())});
   }
@@ -323,6 +329,8 @@ std::string InfoWriter::programInfo() const {
     fields.text("predictResults", predictResults.reference());
   if (otherNames.size() > 0)
     fields.text("otherNames", otherNames.reference());
+  if (adapters.size() > 0)
+    fields.text("adapters", adapters.reference());
   return fields.str();
 }
 
@@ -345,8 +353,8 @@ std::string InfoWriter::write() {
                     "#include \"runtime/common/program.h\"\n\n#include <limits>\n\nnamespace fsdpc::rt {\n\n"
                     "extern const Functions programFunctions;\n\nnamespace {\n\n";
   for (const Table *table : {&arenas, &memoryClasses, &inputRanges, &inputs, &axes, &segments, &parameters, &otherNames,
-                             &optimizerStates, &accumulators, &scalars, &stepResults, &evalResults, &predictResults,
-                             &collectives, &sections, &nodes, &indexNodes})
+                             &adapters, &optimizerStates, &accumulators, &scalars, &stepResults, &evalResults,
+                             &predictResults, &collectives, &sections, &nodes, &indexNodes})
     out += table->declaration();
   out += "} // namespace\n\nconst ProgramInfo &programInfo() {\n  static const ProgramInfo info = " + programInfo() +
          ";\n  return info;\n}\n\nstd::span<const CollectiveInfo> programCollectives() { return " +

@@ -43,8 +43,8 @@ int64_t classCount(const Module &module) {
 
 /// Returns whether the option's effect is already in the stage that a recompile starts from.
 bool isAboutImport(llvm::StringRef option) {
-  constexpr llvm::StringLiteral names[] = {"dim",    "train_mode",  "trainable",      "frozen",         "tie",
-                                           "no_tie", "keep_shared", "restore_biases", "accept_changed", "init"};
+  constexpr llvm::StringLiteral names[] = {"dim",         "train_mode",     "trainable",      "frozen", "tie", "no_tie",
+                                           "keep_shared", "restore_biases", "accept_changed", "init",   "lora"};
   return llvm::is_contained(names, option);
 }
 

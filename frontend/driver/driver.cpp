@@ -2,8 +2,11 @@
 
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/compile.h"
+#include "frontend/driver/init.h"
+#include "frontend/driver/inspect.h"
 #include "frontend/driver/next_steps.h"
 #include "frontend/driver/report_runs.h"
+#include "frontend/options/help.h"
 #include "frontend/output/installation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/report/schedule_format.h"
@@ -47,19 +50,14 @@ llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) 
                    : "a file is missing: fsdpc " + words[0] + (words[0] == "verify" ? " STAGE.fsir" : " MODEL.onnx"));
 }
 
-llvm::Error inspect(const OptionValues &values) {
+/// inspect and init.
+llvm::Error inspectModel(const OptionValues &values) {
   llvm::Expected<std::string> input = onlyInput(values, 1);
   if (!input)
     return input.takeError();
-  llvm::Expected<ImportOptions> options = importOptions(values);
-  if (!options)
-    return options.takeError();
-  options->weightsMayBeAbsent = true;
-  llvm::Expected<ImportedModel> model = inspectOnnx(*input, *options);
-  if (!model)
-    return model.takeError();
-  printInspection(*model, llvm::outs());
-  return llvm::Error::success();
+  if (values.positional()[0] == "init")
+    return initConfig(*input, values);
+  return inspect(*input, values);
 }
 
 /// The train stage of OUT/stages/planned.fsir is in the same folder.
@@ -206,12 +204,30 @@ llvm::Error compile(OptionValues &values) {
   return llvm::Error::success();
 }
 
+/// A file may have the name of a command.
+bool asksFor(const OptionValues &values, llvm::StringRef command) {
+  return !values.positional().empty() && values.positional()[0] == command && !llvm::sys::fs::exists(command);
+}
+
+/// help, man and completion.
+llvm::Error explain(const OptionValues &values) {
+  const llvm::ArrayRef<std::string> words = values.positional();
+  const llvm::StringRef topic = words.size() > 1 ? llvm::StringRef(words[1]) : "";
+  if (words.size() > 2)
+    return usage(words[0] + ": one topic at a time");
+  llvm::Expected<std::string> text = asksFor(values, "man")                      ? manPage()
+                                     : asksFor(values, "completion")             ? completionScript(topic)
+                                     : asksFor(values, "help") && !topic.empty() ? helpText(topic)
+                                                                                 : helpText();
+  if (!text)
+    return text.takeError();
+  llvm::outs() << *text;
+  return llvm::Error::success();
+}
+
 llvm::Error dispatch(OptionValues &values) {
-  const bool asksForHelp = values.positional().size() == 1 && values.positional()[0] == "help";
-  if (values.flag("help") || (asksForHelp && !llvm::sys::fs::exists("help"))) {
-    llvm::outs() << helpText();
-    return llvm::Error::success();
-  }
+  if (values.flag("help") || asksFor(values, "help") || asksFor(values, "man") || asksFor(values, "completion"))
+    return explain(values);
   if (values.flag("version")) {
     llvm::outs() << "fsdpc " << version << '\n';
     return llvm::Error::success();
@@ -224,8 +240,10 @@ llvm::Error dispatch(OptionValues &values) {
   const bool isSimulation = !values.positional().empty() && values.positional()[0] == "simulate";
   if (!values.list("profile").empty() && !(isSimulation && values.text("schedule_format") == "html"))
     return usage("--profile: changes nothing but the page of simulate --schedule_format html");
-  if (!values.positional().empty() && values.positional()[0] == "inspect")
-    return inspect(values);
+  if (!values.positional().empty() && (values.positional()[0] == "inspect" || values.positional()[0] == "init"))
+    return inspectModel(values);
+  if (values.flag("json"))
+    return usage("--json: is for inspect; a compile writes OUT/plan.json");
   if (!values.positional().empty() && values.positional()[0] == "verify")
     return verifyStage(values);
   if (isSimulation)

@@ -1,7 +1,7 @@
 #include "frontend/driver/next_steps.h"
 
-#include "frontend/search/estimate.h"
 #include "ir/reserved_names.h"
+#include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {

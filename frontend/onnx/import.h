@@ -82,9 +82,6 @@ llvm::Expected<ImportedModel> importOnnx(llvm::StringRef path, const ImportOptio
 /// The same without translation: shapes may stay symbolic and ops may be unsupported.
 llvm::Expected<ImportedModel> inspectOnnx(llvm::StringRef path, const ImportOptions &options);
 
-/// Ops with counts, dims, parameters with their origin, buffers and constants, blocks that repeat: `fsdpc inspect`.
-void printInspection(const ImportedModel &imported, llvm::raw_ostream &out);
-
 /// Writes the initial values of the parameters that have some (Parameter::hasValue) as safetensors, under
 /// Parameter::name in the parameter's own layout. Holds a few megabytes in memory at a time. Holes of sparse files stay
 /// holes.

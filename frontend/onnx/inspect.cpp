@@ -1,7 +1,8 @@
-#include "frontend/onnx/import.h"
+#include "frontend/onnx/inspect.h"
 
 #include "frontend/onnx/classify.h"
 #include "frontend/onnx/inputs.h"
+#include "frontend/onnx/metadata.h"
 #include "frontend/onnx/translate/table.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -12,7 +13,10 @@ namespace fsdpc {
 
 namespace {
 
-/// A table: every column as wide as its longest cell, two spaces between.
+constexpr size_t lineWidth = 100;
+
+/// A table: every column as wide as its longest cell, two spaces between. A first cell that makes its line too long has
+/// a line of its own.
 class Table {
 public:
   void row(std::vector<std::string> cells) { rows.push_back(std::move(cells)); }
@@ -20,20 +24,64 @@ public:
     std::vector<size_t> widths;
     for (const auto &cells : rows) {
       widths.resize(std::max(widths.size(), cells.size()));
-      for (size_t i = 0; i < cells.size(); ++i)
+      for (size_t i = 1; i < cells.size(); ++i)
         widths[i] = std::max(widths[i], cells[i].size());
     }
-    for (const auto &cells : rows) {
-      std::string line = " ";
-      for (size_t i = 0; i < cells.size(); ++i)
-        line += " " + (i + 1 < cells.size() ? cells[i] + std::string(widths[i] - cells[i].size() + 1, ' ') : cells[i]);
-      out << llvm::StringRef(line).rtrim() << '\n';
-    }
+    size_t others = 0;
+    for (size_t width : widths)
+      others += width + 2;
+    const size_t most = lineWidth > others + 20 ? lineWidth - others : 20;
+    for (const auto &cells : rows)
+      if (cells[0].size() <= most)
+        widths[0] = std::max(widths[0], cells[0].size());
+    for (const auto &cells : rows)
+      printRow(cells, widths, out);
   }
 
 private:
+  static void printRow(llvm::ArrayRef<std::string> cells, llvm::ArrayRef<size_t> widths, llvm::raw_ostream &out) {
+    std::string line = "  " + cells[0];
+    if (cells[0].size() > widths[0]) {
+      out << line << '\n';
+      line = "  ";
+    }
+    size_t column = 2;
+    for (size_t i = 1; i < cells.size(); ++i) {
+      column += widths[i - 1] + 2;
+      line.resize(std::max(line.size(), column), ' ');
+      line += cells[i];
+    }
+    out << llvm::StringRef(line).rtrim() << '\n';
+  }
+
   std::vector<std::vector<std::string>> rows;
 };
+
+/// Breaks the sentence at spaces.
+void printSentence(llvm::StringRef text, llvm::raw_ostream &out) {
+  size_t column = 0;
+  for (llvm::StringRef word : llvm::split(text, ' ')) {
+    const bool isFirst = column == 0;
+    const bool breaks = !isFirst && column + 1 + word.size() > lineWidth;
+    out << (isFirst ? "  " : breaks ? "\n    " : " ") << word;
+    column = (isFirst ? 2 : breaks ? 4 : column + 1) + word.size();
+  }
+  out << '\n';
+}
+
+/// The text with * for the numbers of blocks: h.*.attn of h.3.attn.
+std::string patternOf(llvm::StringRef text) {
+  std::string pattern;
+  for (size_t i = 0; i < text.size();) {
+    const llvm::StringRef digits = text.drop_front(i).take_while(llvm::isDigit);
+    const char before = i == 0 ? '.' : text[i - 1],
+               after = i + digits.size() < text.size() ? text[i + digits.size()] : '.';
+    const bool isBlock = !digits.empty() && before == '.' && after == '.';
+    pattern += isBlock ? "*" : digits.empty() ? text.substr(i, 1).str() : digits.str();
+    i += std::max<size_t>(digits.size(), 1);
+  }
+  return pattern;
+}
 
 std::string typeText(const onnx::ValueInfoProto &value) {
   if (!value.type().has_tensor_type())
@@ -66,13 +114,6 @@ void printOps(const OnnxModel &model, llvm::raw_ostream &out) {
   table.print(out);
 }
 
-std::string usesText(const Parameter &parameter) {
-  std::vector<std::string> uses;
-  for (const ParameterUse &use : parameter.uses)
-    uses.push_back(use.node + ":" + std::to_string(use.input));
-  return llvm::join(uses, ",");
-}
-
 /// How a parameter is initialized.
 std::string startText(const Parameter &parameter) {
   if (parameter.hasValue)
@@ -88,26 +129,80 @@ std::string startText(const Parameter &parameter) {
   return text;
 }
 
-void printParameters(const ImportedModel &imported, const llvm::StringMap<InitializerRole> &roles,
-                     llvm::raw_ostream &out) {
+/// One line for the parameters of all layers that differ in the layer's number only.
+struct ParameterRow {
+  llvm::StringRef first;
+  std::vector<std::string> facts; ///< type, trained, starts
+  int64_t times = 0;
+};
+
+void printParameters(const ImportedModel &imported, llvm::raw_ostream &out) {
   int64_t elements = 0, count = 0;
-  for (const Parameter &parameter : imported.parameters)
-    if (!parameter.isBuffer) {
-      elements += parameter.type.elements();
-      ++count;
-    }
-  out << llvm::formatv("parameters: {0}, {1} elements\n", count, elements);
-  Table table;
-  table.row({"name", "type", "trained", "known by", "initializer", "read by", "starts", "repaired"});
+  std::vector<ParameterRow> rows;
+  std::map<std::vector<std::string>, size_t> rowOf;
   for (const Parameter &parameter : imported.parameters) {
     if (parameter.isBuffer)
       continue;
-    const InitializerRole &role = roles.find(parameter.initializer)->second;
-    bool isAsked = role.kind != InitializerKind::parameter;
-    table.row({parameter.name, toString(parameter.type), parameter.trainable ? "yes" : "no",
-               isAsked ? "--trainable" : role.origin, parameter.initializer, usesText(parameter), startText(parameter),
-               parameter.recovered});
+    elements += parameter.type.elements();
+    ++count;
+    std::vector<std::string> facts = {toString(parameter.type), parameter.trainable ? "yes" : "no",
+                                      startText(parameter)};
+    std::vector<std::string> key = facts;
+    key.push_back(patternOf(parameter.name));
+    auto [found, isNew] = rowOf.try_emplace(std::move(key), rows.size());
+    if (isNew)
+      rows.push_back({parameter.name, std::move(facts)});
+    ++rows[found->second].times;
   }
+  out << llvm::formatv("parameters: {0}, {1} elements\n", count, elements);
+  Table table;
+  table.row({"name", "", "type", "trained", "starts"});
+  for (const ParameterRow &row : rows) {
+    std::vector<std::string> cells = {row.times > 1 ? patternOf(row.first) : row.first.str(),
+                                      row.times > 1 ? "x" + std::to_string(row.times) : ""};
+    llvm::append_range(cells, row.facts);
+    table.row(std::move(cells));
+  }
+  table.print(out);
+}
+
+/// One line for what was repaired in the same way in every layer.
+void printRepairs(const ImportedModel &imported, llvm::raw_ostream &out) {
+  struct Repair {
+    const Parameter *first;
+    std::string pattern;
+    int64_t times = 0;
+  };
+  std::vector<Repair> repairs;
+  llvm::StringMap<size_t> indexOf;
+  for (const Parameter &parameter : imported.parameters)
+    if (!parameter.recovered.empty()) {
+      const std::string pattern = patternOf(parameter.name + " " + parameter.recovered);
+      const auto [entry, isNew] = indexOf.try_emplace(pattern, repairs.size());
+      if (isNew)
+        repairs.push_back({&parameter, pattern});
+      ++repairs[entry->second].times;
+    }
+  if (repairs.empty())
+    return;
+  out << "repaired\n";
+  for (const auto &[first, pattern, times] : repairs)
+    printSentence(times == 1 ? first->name + " " + first->recovered : pattern + " (x" + std::to_string(times) + ")",
+                  out);
+}
+
+void printUnits(llvm::ArrayRef<Unit> units, const ImportedModel &imported, llvm::raw_ostream &out) {
+  std::map<std::string, std::pair<int64_t, int64_t>> sizes;
+  for (const Parameter &parameter : imported.parameters)
+    if (!parameter.isBuffer) {
+      ++sizes[parameter.unit].first;
+      sizes[parameter.unit].second += parameter.type.elements();
+    }
+  out << "units: " << units.size() << '\n';
+  Table table;
+  for (const Unit &unit : units)
+    if (const auto &[count, elements] = sizes[unit.name]; count > 0)
+      table.row({unit.name, llvm::formatv("{0} parameters", count), llvm::formatv("{0} elements", elements)});
   table.print(out);
 }
 
@@ -137,24 +232,8 @@ void printOthers(const ImportedModel &imported, const llvm::StringMap<Initialize
   constants.print(out);
 }
 
-/// Prints the numbered modules that repeat; units are made of these.
-void printBlocks(llvm::ArrayRef<Parameter> parameters, llvm::raw_ostream &out) {
-  std::map<std::string, std::set<std::string>> numbers;
-  for (const Parameter &parameter : parameters) {
-    llvm::SmallVector<llvm::StringRef, 8> parts;
-    llvm::StringRef(parameter.name).split(parts, '.');
-    for (size_t i = 0; i < parts.size(); ++i)
-      if (llvm::all_of(parts[i], llvm::isDigit))
-        numbers[llvm::join(llvm::ArrayRef(parts).take_front(i), ".")].insert(parts[i].str());
-  }
-  out << "repeated blocks\n";
-  for (const auto &[prefix, found] : numbers)
-    if (found.size() > 1)
-      out << "  " << prefix << ".*  " << found.size() << " times\n";
-}
-
 /// The remark without the names that it quotes.
-std::string patternOf(llvm::StringRef remark) {
+std::string withoutNames(llvm::StringRef remark) {
   std::string pattern;
   bool isQuoted = false;
   for (char c : remark) {
@@ -169,28 +248,79 @@ std::string patternOf(llvm::StringRef remark) {
 void printRemarks(llvm::ArrayRef<std::string> remarks, llvm::raw_ostream &out) {
   llvm::StringMap<int64_t> counts;
   for (const std::string &remark : remarks)
-    ++counts[patternOf(remark)];
+    ++counts[withoutNames(remark)];
   for (const std::string &remark : remarks) {
-    int64_t &count = counts[patternOf(remark)];
+    int64_t &count = counts[withoutNames(remark)];
     if (count == 0)
       continue;
-    out << "  " << remark;
-    if (count > 1)
-      out << " (and " << count - 1 << " more like it)";
-    out << '\n';
+    printSentence(count > 1 ? remark + " (and " + std::to_string(count - 1) + " more like it)" : remark, out);
     count = 0;
   }
 }
 
 } // namespace
 
-void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
+llvm::StringMap<InitializerRole> initializerRoles(const ImportedModel &imported) {
   const OnnxModel &model = *imported.model;
   GraphIndex index(model.graph());
   std::vector<InitializerRole> all = classifyInitializers(model, index, exportSignature(model.graph()));
   llvm::StringMap<InitializerRole> roles;
   for (int i = 0; i < model.graph().initializer_size(); ++i)
     roles[model.graph().initializer(i).name()] = all[i];
+  return roles;
+}
+
+static GraphValue graphValue(const onnx::ValueInfoProto &value) {
+  const onnx::TypeProto::Tensor &type = value.type().tensor_type();
+  const std::optional<DType> dtype = dtypeOf(type.elem_type());
+  GraphValue result{value.name(), dtype && isFloat(*dtype), {}};
+  for (int i = 0; i < type.shape().dim_size(); ++i)
+    result.dims.push_back(dimText(value, i));
+  return result;
+}
+
+std::vector<GraphValue> inputsOf(const ImportedModel &imported) {
+  std::vector<GraphValue> values;
+  for (const onnx::ValueInfoProto *value : dataInputs(imported.model->graph()))
+    values.push_back(graphValue(*value));
+  return values;
+}
+
+std::vector<GraphValue> outputsOf(const ImportedModel &imported) {
+  std::vector<GraphValue> values;
+  for (const onnx::ValueInfoProto &value : imported.model->graph().output())
+    values.push_back(graphValue(value));
+  return values;
+}
+
+std::vector<UseInGraph> parametersInOrder(const ImportedModel &imported) {
+  const onnx::GraphProto &graph = imported.model->graph();
+  const std::vector<std::string> scopes = moduleScopes(graph);
+  llvm::StringMap<int> position;
+  for (int i = 0; i < graph.node_size(); ++i)
+    position.try_emplace(graph.node(i).name(), i);
+  std::vector<std::pair<int, const Parameter *>> order;
+  for (const Parameter &parameter : imported.parameters) {
+    int first = graph.node_size();
+    for (const ParameterUse &use : parameter.uses)
+      if (auto found = position.find(use.node); found != position.end())
+        first = std::min(first, found->second);
+    if (!parameter.isBuffer && first < graph.node_size())
+      order.emplace_back(first, &parameter);
+  }
+  llvm::stable_sort(order, llvm::less_first());
+  std::vector<UseInGraph> uses;
+  for (const auto &[node, parameter] : order)
+    uses.push_back({parameter, scopes[node]});
+  return uses;
+}
+
+std::map<std::string, std::string> classesOf(const ImportedModel &imported) {
+  return moduleClasses(imported.model->graph());
+}
+
+void printInspection(const ImportedModel &imported, llvm::ArrayRef<Unit> units, llvm::raw_ostream &out) {
+  const OnnxModel &model = *imported.model;
   out << model.path << '\n';
   out << llvm::formatv("  written by {0} {1}, IR version {2}, opset {3}\n", model.proto.producer_name(),
                        model.proto.producer_version(), model.proto.ir_version(), model.opset(""));
@@ -200,18 +330,20 @@ void printInspection(const ImportedModel &imported, llvm::raw_ostream &out) {
   printValues("inputs", dataInputs(model.graph()), out);
   printValues("outputs", results, out);
   printOps(model, out);
-  printParameters(imported, roles, out);
-  printOthers(imported, roles, out);
-  printBlocks(imported.parameters, out);
+  printParameters(imported, out);
+  printUnits(units, imported, out);
+  printOthers(imported, initializerRoles(imported), out);
+  printRepairs(imported, out);
   out << "remarks\n";
   for (const std::string &sentence : imported.notes)
-    out << "  " << sentence << '\n';
+    printSentence(sentence, out);
   printRemarks(imported.remarks, out);
   for (const std::string &name : model.tracedSeparately)
-    out << "  cannot train '" << name
-        << "': it is read under torch.no_grad() or torch.autocast(), and nothing says which\n";
+    printSentence("cannot train '" + name +
+                      "': it is read under torch.no_grad() or torch.autocast(), and nothing says which",
+                  out);
   for (const LostParameter &lost : model.lost)
-    out << "  cannot train '" << lost.name << "': it " << lost.why << '\n';
+    printSentence("cannot train '" + lost.name + "': it " + lost.why, out);
 }
 
 } // namespace fsdpc

@@ -33,6 +33,9 @@ constexpr llvm::StringRef scopesKey = "pkg.torch.onnx.name_scopes";
 /// The location of the statement in the author's source.
 constexpr llvm::StringRef sourceKey = "pkg.torch.onnx.stack_trace";
 
+/// On a model: names that its parameters have in files of weights, one line `parameter TAB name` for each.
+constexpr llvm::StringRef otherNamesKey = "fsdpc.other_names";
+
 /// On an Identity node: no gradient flows back through it. Other programs treat the node as a plain Identity.
 constexpr llvm::StringRef stopGradientKey = "fsdpc.stop_gradient";
 void markStopsGradient(onnx::NodeProto &node);

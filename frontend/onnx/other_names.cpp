@@ -1,11 +1,12 @@
 #include "frontend/onnx/other_names.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
 
 OtherNames::OtherNames(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
-    : index(index), signature(signature) {
+    : model(model), index(index), signature(signature) {
   for (const std::string &name : missingParameters(index.graph, signature))
     missing.insert(name);
   for (const auto &tie : model.tied)
@@ -29,6 +30,22 @@ void OtherNames::addUnread(std::vector<Parameter> &parameters) const {
   for (const std::string &name : missingParameters(index.graph, signature))
     if (leafOf(name) == leafOf(shared.name) && !llvm::is_contained(shared.otherNames, name))
       shared.otherNames.push_back(name);
+}
+
+void OtherNames::addStated(std::vector<Parameter> &parameters) const {
+  llvm::StringMap<Parameter *> byName;
+  for (Parameter &parameter : parameters)
+    byName[parameter.name] = &parameter;
+  for (const onnx::StringStringEntryProto &entry : model.proto.metadata_props()) {
+    if (entry.key() != otherNamesKey)
+      continue;
+    for (llvm::StringRef line : llvm::split(entry.value(), '\n')) {
+      const auto [name, other] = line.split('\t');
+      Parameter *parameter = byName.lookup(name);
+      if (parameter && !other.empty() && other != name && !llvm::is_contained(parameter->otherNames, other))
+        parameter->otherNames.push_back(other.str());
+    }
+  }
 }
 
 std::vector<std::string> OtherNames::ofReaders(llvm::StringRef initializer, llvm::StringRef name) const {

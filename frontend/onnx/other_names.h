@@ -24,9 +24,13 @@ public:
   /// unused parameters; whoever looks for one compares shapes.
   void addUnread(std::vector<Parameter> &parameters) const;
 
+  /// Adds the names that the file states (otherNamesKey in metadata.h).
+  void addStated(std::vector<Parameter> &parameters) const;
+
 private:
   std::vector<std::string> ofReaders(llvm::StringRef initializer, llvm::StringRef name) const;
 
+  const OnnxModel &model;
   const GraphIndex &index;
   const ExportSignature &signature;
   llvm::StringSet<> missing;                        ///< names of the signature that no initializer holds

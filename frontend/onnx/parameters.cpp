@@ -87,6 +87,7 @@ RecoveredParameters listParameters(const Repair &repair) {
     result.origins.push_back(result.roles[i].origin);
   }
   otherNames.addUnread(result.parameters);
+  otherNames.addStated(result.parameters);
   return result;
 }
 

@@ -175,6 +175,8 @@ llvm::Expected<ExternalLayout> readRepairedLayout(llvm::StringRef path, llvm::Ar
   }
   ExternalLayout layout;
   for (const Parameter &parameter : parameters) {
+    if (parameter.initializer.empty()) // added by the compiler
+      continue;
     auto found = entries.find(parameter.initializer);
     if (found == entries.end())
       return llvm::createStringError(path + ": has no external initializer " + parameter.initializer +

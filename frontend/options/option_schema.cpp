@@ -119,7 +119,8 @@ std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node
 
 llvm::ArrayRef<llvm::StringRef> subcommands() {
   static constexpr llvm::StringRef names[] = {"inspect", "simulate",   "calibrate", "estimate", "verify",
-                                              "reduce",  "checkpoint", "run",       "report"};
+                                              "reduce",  "checkpoint", "run",       "report",   "init",
+                                              "help",    "completion", "man"};
   return names;
 }
 
@@ -226,26 +227,26 @@ llvm::Expected<std::string> OptionValues::checked(llvm::StringRef name, llvm::St
   return checkedValue(*row, value);
 }
 
-/// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry.
-llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::StringRef where) {
-  for (llvm::yaml::KeyValueNode &entry : units) {
+/// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry, `groups` one --group.
+llvm::Error OptionValues::readKeyed(llvm::StringRef option, llvm::yaml::MappingNode &items, llvm::StringRef where) {
+  for (llvm::yaml::KeyValueNode &entry : items) {
     llvm::SmallString<64> patternStorage, keyStorage, valueStorage;
     auto *pattern = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
     std::string item = pattern ? pattern->getValue(patternStorage).str() + ":" : "";
     auto *values = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
     if (!pattern || !values)
-      return usage("--config " + where + ": units maps regular expressions of unit names to keys and values");
+      return usage("--config " + where + ": " + option + "s maps regular expressions of names to keys and values");
     bool isFirst = true;
     for (llvm::yaml::KeyValueNode &setting : *values) {
       auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getKey());
       std::string name = key ? key->getValue(keyStorage).str() : "";
       auto *value = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getValue());
       if (!value)
-        return usage("--config " + where + ": units: " + item + " " + name + " has no value");
+        return usage("--config " + where + ": " + option + "s: " + item + " " + name + " has no value");
       item += (isFirst ? "" : ",") + name + "=" + value->getValue(valueStorage).str();
       isFirst = false;
     }
-    if (llvm::Error error = set("unit", llvm::StringRef(item), where))
+    if (llvm::Error error = set(option, llvm::StringRef(item), where))
       return error;
   }
   return llvm::Error::success();
@@ -254,8 +255,9 @@ llvm::Error OptionValues::readUnits(llvm::yaml::MappingNode &units, llvm::String
 /// One entry of a configuration; `where` is its file and line.
 llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where) {
   llvm::SmallString<64> storage;
-  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting); mapping && name == "units")
-    return readUnits(*mapping, where);
+  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting))
+    if (name == "units" || name == "groups")
+      return readKeyed(name.drop_back(), *mapping, where);
   if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting)) {
     llvm::StringRef value = scalar->getValue(storage);
     if (name != "model")
@@ -363,36 +365,6 @@ std::string OptionValues::toJson(bool indented) const {
   }
   llvm::json::Value value(std::move(object));
   return indented ? llvm::formatv("{0:2}", value).str() : llvm::formatv("{0}", value).str();
-}
-
-std::string helpText() {
-  std::string text =
-      "usage: fsdpc MODEL.onnx|STAGE.fsir [options] -o OUT    compile\n"
-      "       fsdpc inspect MODEL.onnx                      the contents of the file\n"
-      "       fsdpc simulate MODEL.onnx [options]           the predicted timeline (--hardware)\n"
-      "       fsdpc calibrate                               measures this machine's costs once\n"
-      "       fsdpc estimate MODEL.onnx [options]           memory and communication of many plans, no code\n"
-      "       fsdpc verify STAGE.fsir                       verifier and schedule checker alone\n"
-      "       fsdpc run MODEL.onnx [options] -n N -- OPTIONS   compiles if needed, launches; OPTIONS are the "
-      "program's\n"
-      "       fsdpc report LOG.jsonl... [-o report.html]    logs of programs as one page of curves\n"
-      "       fsdpc checkpoint ls|verify|export|reshard|diff   looks at what programs saved (checkpoint --help)\n"
-      "       fsdpc reduce STAGE.fsir [-o FILE] -- CHECK    the smallest module for which CHECK FILE still exits 0\n";
-  llvm::raw_string_ostream out(text);
-  llvm::StringRef group;
-  for (const OptionRow &row : optionTable()) {
-    if (row.group != group)
-      out << '\n' << row.group << '\n';
-    group = row.group;
-    std::string left = "  --" + row.name.str() + (row.values.empty() ? "" : " " + row.values.str());
-    out << llvm::left_justify(left, 44) << (left.size() >= 44 ? "  " : "") << row.help;
-    if (row.name == "unit")
-      out << llvm::join(unitKeys(), ", ");
-    if (!row.defaultValue.empty())
-      out << " [" << row.defaultValue << ']';
-    out << '\n';
-  }
-  return text;
 }
 
 } // namespace fsdpc

@@ -1,5 +1,5 @@
-// The one options schema: parsing, --help, did-you-mean, the config reader, OUT/options.json and the README's table
-// come from it.
+// The one options schema: parsing, help, completion, did-you-mean, the config reader, OUT/options.json and the README's
+// table come from it.
 //
 // Rules: `-` and `_` are the same in names, an `fsdp_` prefix is accepted, choices ignore case, booleans
 // are --x, --no_x, --x=true, values may begin with `-`, the last of a repeated option wins, lists grow.
@@ -76,15 +76,13 @@ private:
   llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
   llvm::Error readConfig(llvm::StringRef path);
   llvm::Error readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where);
-  llvm::Error readUnits(llvm::yaml::MappingNode &units, llvm::StringRef where);
+  llvm::Error readKeyed(llvm::StringRef option, llvm::yaml::MappingNode &items, llvm::StringRef where);
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;
   std::vector<std::string> positionals;
   std::string configModel; ///< used if the command line names none
 };
-
-std::string helpText();
 
 /// The keys of --unit, as it spells them (ir/choices.h).
 std::vector<std::string> unitKeys();

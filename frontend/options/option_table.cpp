@@ -57,11 +57,22 @@ constexpr OptionRow rows[] = {
     {"centered", boolean, "false", "", "optimizer", "rmsprop"},
     {"lr_decay", real, "0", "X", "optimizer", "adagrad"},
     {"initial_accumulator_value", real, "0", "X", "optimizer", "adagrad"},
+    {"group", lines, "", "REGEX:KEY=VALUE,...", "optimizer",
+     "other values for parameters whose full names match; keys: the optimizer's options, betas as 0.9,0.95; "
+     "lr_scale=X: "
+     "that multiple of lr; name=WORD"},
+    {"no_decay", text, "", "REGEX|norms_biases", "optimizer",
+     "no weight decay for parameters whose full names match; norms_biases: for those of one dim or called bias"},
+    {"layer_decay", real, "", "X", "optimizer",
+     "lr of the last unit, and for each unit before it X times that of the next; default: the same for all"},
     {"max_norm", real, "", "X", "optimizer", "clip the global norm of all gradients; default: not computed"},
     {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
      "after a loss or gradient norm that is not finite: error ends the run (exit 7), skip leaves out the step, "
      "which the log says, and with warn stderr too"},
 
+    {"lora", text, "", "rank=R,alpha=A,dropout=X,targets=REGEX", "parameters",
+     "train low-rank adapters beside the weights of linear layers whose full names match, all_linear: of all but the "
+     "last; what --trainable does not name is frozen; rslora=on: scaled by alpha / sqrt(rank) [rank=8,alpha=8]"},
     {"trainable", text, "", "REGEX", "parameters", "train only parameters whose full names match"},
     {"frozen", text, "", "REGEX", "parameters", "do not train parameters whose full names match"},
     {"accept_changed", text, "", "REGEX", "parameters",
@@ -99,6 +110,8 @@ constexpr OptionRow rows[] = {
      "own: reductions on their own communicator and stream, concurrent with gathers"},
     {"mixed_precision", choice, "no", "no|bf16|fp16", "sharding",
      "the param_dtype; gradient sums, master parameters and optimizer state stay fp32"},
+    {"frozen_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
+     "dtype in which parameters that do not train are stored, gathered and saved, without an fp32 copy"},
     {"output_dtype", choice, "fp32", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
      "dtype of the model's float outputs, for predict and the loss"},
     {"buffer_dtype", choice, "", "fp32|bf16|fp16|float32=fp32|bfloat16=bf16|float16=fp16", "sharding",
@@ -175,6 +188,7 @@ constexpr OptionRow rows[] = {
      true},
     {"schedule_format", choice, "", "text|json|csv|chrome|html", "looking inside",
      "for simulate; when compiling, also writes OUT/schedule.txt, .json, .csv or .trace.json", true},
+    {"json", boolean, "false", "", "looking inside", "for inspect: everything, as JSON", true},
     {"profile", list, "", "F.json", "looking inside",
      "simulate --schedule_format html: traces of the program's --profile, drawn with the predicted step", true},
     {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},

@@ -108,6 +108,8 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
   optimizer.skipsNonFinite = choiceFrom<NonFinite>(values.text("nonfinite")) != NonFinite::error;
   if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
     return usage("--nesterov: needs --momentum above 0 and --dampening 0");
+  if (llvm::Error error = groupOptions(values, optimizer))
+    return error;
   return optimizer;
 }
 
@@ -181,6 +183,7 @@ llvm::Expected<std::optional<LossScaleOptions>> lossScaleOptions(const OptionVal
 /// All types except that of the parameters. Requires that the choices of units are known.
 llvm::Error precisionOptions(const OptionValues &values, PipelineOptions &options) {
   options.reduceDType = choiceOf<DType>(values, "reduce_dtype");
+  options.frozenDType = choiceOf<DType>(values, "frozen_dtype");
   options.outputDType = choiceOf<DType>(values, "output_dtype");
   options.bufferDType = choiceFrom<DType>(values.text("buffer_dtype"));
   options.castForwardInputs = values.flag("cast_forward_inputs");
@@ -241,7 +244,9 @@ llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {
                                                             : TrainMode::keep;
   options.syncBatchNorm = values.flag("sync_batch_norm");
   options.trainableRegex = values.text("trainable").str();
-  options.frozenRegex = values.text("frozen").str();
+  // Adapters train instead; what --trainable names trains beside them.
+  const bool freezesAll = !values.text("lora").empty() && values.text("trainable").empty();
+  options.frozenRegex = freezesAll ? ".*" : values.text("frozen").str();
   options.acceptChanged = values.text("accept_changed").str();
   for (llvm::StringRef tie : values.list("tie")) {
     auto [first, second] = tie.split('=');
@@ -286,6 +291,8 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   if (!optimizer)
     return optimizer.takeError();
   options.optimizer = *optimizer;
+  if (llvm::Error error = loraOptions(values).moveInto(options.lora))
+    return error;
   if (llvm::Error error = unitOptions(values, options))
     return error;
   DType scaled = isGivenForUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })

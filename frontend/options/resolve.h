@@ -48,6 +48,12 @@ llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name
 /// The part of pipelineOptions that --auto_wrap_policy, --ignored_params and --unit determine.
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
 
+/// --lora; nullopt without it. Its default alpha and rank are peft's.
+llvm::Expected<std::optional<LoraOptions>> loraOptions(const OptionValues &values);
+
+/// The part of the optimizer's options that --group, --no_decay and --layer_decay determine. Requires the others.
+llvm::Error groupOptions(const OptionValues &values, OptimizerOptions &optimizer);
+
 /// Checks that `value` is in the range of the scalar `name`. If not, the UsageError calls it --`option` `text`.
 llvm::Error checkRange(llvm::StringRef name, double value, llvm::StringRef option, llvm::StringRef text);
 

@@ -19,7 +19,8 @@ llvm::Error requireCompiler(llvm::StringRef name) {
   llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName(name);
   if (program && llvm::sys::fs::can_execute(*program))
     return llvm::Error::success();
-  return llvm::createStringError("host compiler " + name + " not found (--emit src writes the source without it)");
+  return llvm::createStringError(
+      "host compiler " + name + " not found; on Debian it is in package g++ (--emit src writes the source without it)");
 }
 
 /// Runs a command and returns its failure as an error. `log` is the file of its output.

@@ -53,9 +53,6 @@ private:
 /// Every strategy that can be planned for, from the most memory to the least.
 std::vector<Strategy> knownStrategies();
 
-/// "1.25 GiB"
-std::string bytesText(int64_t bytes);
-
 /// `fsdpc estimate MODEL`: a table, or JSON with -o FILE.
 llvm::Error runEstimate(const OptionValues &values);
 

@@ -2,6 +2,7 @@
 #include "frontend/compilation/compilation.h"
 #include "frontend/output/output_folder.h"
 #include "frontend/search/estimate.h"
+#include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"

@@ -1,6 +1,7 @@
 #include "frontend/search/joint_search.h"
 
 #include "frontend/search/share_search.h"
+#include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <functional>

@@ -1,6 +1,7 @@
 #include "frontend/search/memory_budget.h"
 
 #include "frontend/search/estimate.h"
+#include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 

@@ -122,6 +122,8 @@ void ModulePrinter::writeState(const State &state) {
   // Compares bits, so that -0 is printed.
   if (llvm::bit_cast<uint64_t>(state.initialValue) != 0)
     out << " init(" << doubleText(state.initialValue) << ')';
+  if (state.factor)
+    out << " factor(" << doubleText(*state.factor) << ')';
   if (!state.unit.empty())
     out << " unit(" << symbol(state.unit) << ')';
   if (!state.over.empty())
@@ -166,6 +168,11 @@ void ModulePrinter::writeParameter(const Parameter &parameter) {
       out << comma << quoted(name);
     out << ')';
   }
+  if (parameter.fileDType)
+    out << " file_dtype(" << nameOf(*parameter.fileDType) << ')';
+  if (const std::optional<Adapter> &adapter = parameter.adapter)
+    out << " adapter(" << symbol(adapter->down) << ", " << symbol(adapter->up) << ", " << doubleText(adapter->scale)
+        << ", " << doubleText(adapter->dropout) << (adapter->inputFirst ? ", input_first)" : ")");
   if (!parameter.permutation.empty())
     out << " permutation(" << dims(parameter.permutation) << ')';
   if (!parameter.fileShape.empty())

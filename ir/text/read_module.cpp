@@ -227,6 +227,8 @@ bool Reader::readStateClause(State &state) {
       return readWordOrString(state.field);
     if (clause.isWord("init"))
       return readDouble(state.initialValue);
+    if (clause.isWord("factor"))
+      return readDouble(state.factor.emplace());
     if (clause.isWord("unit"))
       return readSymbol(state.unit);
     if (clause.isWord("over"))
@@ -237,8 +239,9 @@ bool Reader::readStateClause(State &state) {
       return readPlace(state.place);
     if (clause.isWord("slots"))
       return commaSeparated([&] { return readSlot(state); });
-    return fail(clause, "a state has owner, field, init, unit, over, padded, frozen, host, at and slots, not '" +
-                            clause.text + "'");
+    return fail(clause,
+                "a state has owner, field, init, factor, unit, over, padded, frozen, host, at and slots, not '" +
+                    clause.text + "'");
   });
 }
 
@@ -304,13 +307,28 @@ bool Reader::readParameterClause(Parameter &parameter) {
       return commaSeparated([&] { return readString(parameter.otherNames.emplace_back()); });
     if (clause.isWord("initial"))
       return readInitialValues(parameter.initial.emplace());
+    if (clause.isWord("file_dtype"))
+      return readDType(parameter.fileDType.emplace());
+    if (clause.isWord("adapter"))
+      return readAdapter(parameter.adapter.emplace());
     if (clause.isWord("uses"))
       return commaSeparated([&] { return readParameterUse(parameter); });
     return fail(clause,
-                "a parameter has frozen, no_value, buffer, ignored, initial, initializer, other_names, permutation, "
-                "file_shape, unit, recovered and uses, not '" +
+                "a parameter has frozen, no_value, buffer, ignored, initial, initializer, adapter, other_names, "
+                "permutation, file_shape, file_dtype, unit, recovered and uses, not '" +
                     clause.text + "'");
   });
+}
+
+/// Reads adapter(@down, @up, 2.0, 0.1, input_first): the scale, then the dropout.
+bool Reader::readAdapter(Adapter &adapter) {
+  if (!readSymbol(adapter.down) || !expect(',') || !readSymbol(adapter.up) || !expect(',') ||
+      !readDouble(adapter.scale) || !expect(',') || !readDouble(adapter.dropout))
+    return false;
+  if (!accept(','))
+    return true;
+  adapter.inputFirst = acceptWord("input_first");
+  return adapter.inputFirst || failHere("expected input_first");
 }
 
 /// Reads initial(uniform -0.5, 0.5, "origin").

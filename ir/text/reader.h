@@ -99,6 +99,7 @@ private:
   bool readSlot(State &state);
   bool readParameter();
   bool readParameterClause(Parameter &parameter);
+  bool readAdapter(Adapter &adapter);
   bool readInitialValues(InitialValues &initial);
   bool readParameterUse(Parameter &parameter);
 

@@ -133,6 +133,8 @@ llvm::Error LayoutCheck::checkCounterparts() {
     }
     if (llvm::Error error = checkSingle(state, counterpart))
       return error;
+    if (state.role == StateRole::scalar && (state.owner != counterpart->owner || state.factor != counterpart->factor))
+      return wrong(state, "has another owner or factor in the planned module");
   }
   return llvm::Error::success();
 }

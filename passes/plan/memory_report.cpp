@@ -2,6 +2,7 @@
 
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include <algorithm>
@@ -130,8 +131,8 @@ MemoryReport reportMemory(const Module &module, const Target &target) {
 }
 
 void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out) {
-  out << "memory of one rank: " << report.totalBytes << " bytes in arenas, " << report.liveAtPeakBytes
-      << " live at the peak (" << report.peakFunction << ", " << report.peakNode
+  out << "memory of one rank: " << report.totalBytes << " bytes in arenas (" << bytesText(report.totalBytes) << "), "
+      << report.liveAtPeakBytes << " live at the peak (" << report.peakFunction << ", " << report.peakNode
       << (report.peakUnit.empty() ? "" : ", unit ") << report.peakUnit << ")\n";
   if (report.hostBytes > 0)
     out << "in the host's memory " << report.hostBytes << " bytes\n";
@@ -140,11 +141,12 @@ void printMemoryReport(const MemoryReport &report, llvm::raw_ostream &out) {
   if (report.hostLinkBytes > 0)
     out << "more if the ranks live on several hosts " << report.hostLinkBytes << " bytes\n";
   for (size_t i = 0; i < memoryClassCount; ++i)
-    out << llvm::format("  %-14s %14lld\n", nameOf(static_cast<MemoryClass>(i)).str().c_str(),
-                        static_cast<long long>(report.byClass[i]));
+    out << llvm::format("  %-14s %14lld  %12s\n", nameOf(static_cast<MemoryClass>(i)).str().c_str(),
+                        static_cast<long long>(report.byClass[i]), bytesText(report.byClass[i]).c_str());
   out << "  theoretical minimum " << report.theoreticalMinBytes << "\n  largest at the peak:\n";
   for (const LiveValue &value : report.peakLive)
-    out << llvm::format("  %14lld  ", static_cast<long long>(value.bytes)) << value.value << '\n';
+    out << llvm::format("  %14lld  %12s  ", static_cast<long long>(value.bytes), bytesText(value.bytes).c_str())
+        << value.value << '\n';
 }
 
 } // namespace fsdpc

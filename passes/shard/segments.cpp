@@ -2,6 +2,7 @@
 
 #include "passes/shard/placement.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -20,9 +21,10 @@ struct Kind {
   bool isFrozen = false;
   bool isForwardOnly = false;
   DType dtype = DType::f32;
-  DType usedIn = DType::f32;    ///< the type that is gathered; may be a 16-bit copy
-  DType reducedIn = DType::f32; ///< the type that gradients are sent in
-  std::string table;            ///< the name of a row table, which shares its segment with nothing
+  DType usedIn = DType::f32;        ///< the type that is gathered; may be a 16-bit copy
+  DType reducedIn = DType::f32;     ///< the type that gradients are sent in
+  std::vector<std::string> scalars; ///< that the update reads
+  std::string table;                ///< the name of a row table, which shares its segment with nothing
   friend auto operator<=>(const Kind &, const Kind &) = default;
 };
 
@@ -79,6 +81,7 @@ private:
     kind.usedIn = rounded == request.rounded.end() ? kind.dtype : rounded->second;
     auto trained = request.trained.find(parameter.name);
     kind.reducedIn = trained == request.trained.end() ? kind.dtype : trained->second;
+    kind.scalars = request.scalars.lookup(parameter.name);
     if (request.tables.contains(parameter.name))
       kind.table = parameter.name;
     return kind;
@@ -172,6 +175,19 @@ private:
     return segment;
   }
 
+  /// "no_decay" where a scalar is weight_decay.no_decay; nothing for layers, which units are called after already.
+  static std::string groupSuffix(const Kind &kind) {
+    llvm::SetVector<llvm::StringRef> groups;
+    for (llvm::StringRef scalar : kind.scalars)
+      if (llvm::StringRef group = scalar.split('.').second.split('.').first; !group.empty())
+        groups.insert(group);
+    std::string suffix;
+    for (llvm::StringRef group : groups)
+      if (!group.starts_with("layer"))
+        suffix += "." + group.str();
+    return suffix;
+  }
+
   std::string freshName(const Unit &unit, const Kind &kind) {
     std::string name = unit.name + (kind.isFrozen ? ".frozen" : ".p");
     if (kind.isUnsharded && placementOf(unit).split != Split::none)
@@ -180,6 +196,7 @@ private:
       name += ".rows";
     else if (kind.isForwardOnly)
       name += ".forward";
+    name += groupSuffix(kind);
     if (kind.dtype != DType::f32)
       name += "." + nameOf(kind.dtype).str();
     // A segment that is used rounded has the plain name; its copy is named after the type.

@@ -293,15 +293,18 @@ private:
   void rebuildUpdate(Function &update) {
     clearFunction(update);
     Builder builder(update);
-    llvm::SmallVector<Value *, 8> scalars;
-    for (const std::string &name : layout.scalars)
-      scalars.push_back(builder.readState(*module.state(name)));
+    ScalarReads scalars(builder);
+    for (const State &segment : module.states)
+      if (isTrainedSegment(segment))
+        for (const std::string &name : states.scalarsOf(segment))
+          scalars.read(name);
+    llvm::SmallVector<Value *, 2> guardOperands;
     llvm::StringMap<Value *> gradients;
     std::optional<GuardBuilder> guard;
     if (layout.guard) {
       gradients = allGradients(builder);
       guard.emplace(builder, *layout.guard, sumSquares(builder, gradients));
-      scalars.append({guard->scale(), guard->applies()});
+      guardOperands = {guard->scale(), guard->applies()};
     }
     for (const State &segment : module.states) {
       if (!isTrainedSegment(segment))
@@ -316,7 +319,9 @@ private:
       attributes.copies = replica && replica->over == segment.over;
       if (attributes.copies)
         operands.push_back(builder.readState(*replica));
-      operands.append(scalars.begin(), scalars.end());
+      for (const std::string &name : states.scalarsOf(segment))
+        operands.push_back(scalars.read(name));
+      operands.append(guardOperands);
       Node *node = builder.create(layout.op, operands, attributes);
       builder.writeState(segment, node->result(0));
       for (size_t i = 0; i < layout.fields.size(); ++i)

@@ -38,7 +38,7 @@ void ShardedStates::add(const OptimizerLayout &layout, Accumulators &accumulator
   collectRounded();
   collectReduced();
   SegmentRequest request{
-      reducedIn, readInBackward(), rounded, tables, options.allGatherBucketBytes, options.reduceBucketBytes};
+      reducedIn, readInBackward(), rounded, scalars, tables, options.allGatherBucketBytes, options.reduceBucketBytes};
   for (State &segment : planSegments(module, request)) {
     segment.onHost = unitOf(segment).choices.offload == Offload::params;
     const State &added = module.addState(std::move(segment));

@@ -21,7 +21,7 @@ class ShardedStates {
 public:
   /// Requires: the module is in the train stage and has its mesh.
   ShardedStates(Module &module, const RowTables &tables, const PipelineOptions &options)
-      : module(module), tables(tables), options(options) {}
+      : module(module), tables(tables), options(options), scalars(updateScalars(module)) {}
 
   /// Adds regions of buffers; segments and, for each, the optimizer's fields, the accumulator of its gradients and its
   /// replica, where it has one. Requires: reads of parameters still exist. They show which parameters are rounded and
@@ -39,6 +39,10 @@ public:
   const State &sourceOf(const Node &read, const State &segment) const;
   /// The type that the gradients of a trained segment are sent in.
   DType reducedType(const State &segment) const { return reducedIn.lookup(segment.slots.front().parameter); }
+  /// The scalar states that the update of a trained segment reads, in operand order.
+  const std::vector<std::string> &scalarsOf(const State &segment) const {
+    return scalars.find(segment.slots.front().parameter)->second;
+  }
   /// True for the segment of a row table.
   bool isRowTable(const State &segment) const { return tables.contains(segment.slots.front().parameter); }
   bool exchangesGradient(const State &segment) const {
@@ -55,10 +59,11 @@ private:
   Module &module;
   const RowTables &tables;
   const PipelineOptions &options;
-  llvm::StringMap<DType> rounded;          ///< parameters that steps use only in this 16-bit type
-  llvm::StringMap<DType> reducedIn;        ///< by trained parameter
-  llvm::StringMap<const State *> replicas; ///< by the segment that they copy
-  llvm::StringMap<SlotOf> slots;           ///< by parameter
+  const llvm::StringMap<std::vector<std::string>> scalars; ///< by trained parameter
+  llvm::StringMap<DType> rounded;                          ///< parameters that steps use only in this 16-bit type
+  llvm::StringMap<DType> reducedIn;                        ///< by trained parameter
+  llvm::StringMap<const State *> replicas;                 ///< by the segment that they copy
+  llvm::StringMap<SlotOf> slots;                           ///< by parameter
 };
 
 } // namespace fsdpc

@@ -76,6 +76,14 @@ OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
   return layout;
 }
 
+/// The states that an optimizer node reads after the parameter and its gradient, in operand order.
+static std::vector<const State *> updateStates(const Node &optimizer) {
+  std::vector<const State *> states;
+  for (unsigned i = 2; i < optimizer.operandCount() - 2 * optimizer.get<OptimizerAttributes>().guarded; ++i)
+    states.push_back(stateReadBy(*optimizer.operand(i)));
+  return states;
+}
+
 OptimizerLayout optimizerLayout(const Module &train) {
   OptimizerLayout layout{};
   layout.guard = updateGuard(train);
@@ -84,18 +92,28 @@ OptimizerLayout optimizerLayout(const Module &train) {
       continue;
     layout.op = node->op();
     layout.attributes = node->get<OptimizerAttributes>();
-    for (unsigned i = 2; i < node->operandCount() - 2 * layout.attributes.guarded; ++i) {
-      const State &state = *stateReadBy(*node->operand(i));
-      if (state.role == StateRole::optimizer) {
-        layout.fields.push_back(state.field);
-        layout.initialState = state.initialValue;
-      } else {
-        layout.scalars.push_back(state.name);
-      }
+    for (const State *state : updateStates(*node)) {
+      if (state->role != StateRole::optimizer)
+        continue;
+      layout.fields.push_back(state->field);
+      layout.initialState = state->initialValue;
     }
     break;
   }
   return layout;
+}
+
+llvm::StringMap<std::vector<std::string>> updateScalars(const Module &train) {
+  llvm::StringMap<std::vector<std::string>> scalars;
+  for (const Node *node : *train.function(FunctionKind::update)) {
+    if (!infoOf(*node).has(inPlace))
+      continue;
+    std::vector<std::string> &names = scalars[stateReadBy(*node->operand(0))->name];
+    for (const State *state : updateStates(*node))
+      if (state->role == StateRole::scalar)
+        names.push_back(state->name);
+  }
+  return scalars;
 }
 
 State optimizerState(const std::string &owner, const Type &type, const std::string &field,

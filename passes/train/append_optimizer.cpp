@@ -2,6 +2,8 @@
 #include "passes/support/clone.h"
 #include "passes/support/optimizer_layout.h"
 #include "passes/support/precision.h"
+#include "passes/train/parameter_groups.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace fsdpc {
 
@@ -39,16 +41,19 @@ std::vector<Value *> addGradients(Builder &builder, llvm::ArrayRef<const Paramet
 }
 
 void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, const OptimizerLayout &layout,
-                  bool readsLowPrecision) {
+                  const ParameterGroups &groups, bool readsLowPrecision) {
   Function &update = *module.addFunction(FunctionKind::update);
   Builder builder(update);
-  std::vector<Value *> scalars, gradients = addGradients(builder, trained, !readsLowPrecision);
-  for (const std::string &name : layout.scalars)
-    scalars.push_back(builder.readState(*module.state(name)));
+  const std::vector<Value *> gradients = addGradients(builder, trained, !readsLowPrecision);
+  ScalarReads scalars(builder);
+  for (const Parameter *parameter : trained)
+    for (const std::string &name : groups.scalarsOf(*parameter))
+      scalars.read(name);
+  std::vector<Value *> guardOperands;
   std::optional<GuardBuilder> guard;
   if (layout.guard) {
     guard.emplace(builder, *layout.guard, builder.create(Op::squareSum, gradients)->result());
-    scalars.insert(scalars.end(), {guard->scale(), guard->applies()});
+    guardOperands = {guard->scale(), guard->applies()};
   }
   for (const auto &[parameter, gradient] : llvm::zip_equal(trained, gradients)) {
     builder.setSection(unitSection(module, *parameter, Phase::update));
@@ -58,7 +63,9 @@ void appendUpdate(Module &module, llvm::ArrayRef<const Parameter *> trained, con
     llvm::SmallVector<Value *, 12> operands = {builder.readState(*states[0]), gradient};
     for (size_t i = 1; i < states.size(); ++i)
       operands.push_back(builder.readState(*states[i]));
-    operands.append(scalars.begin(), scalars.end());
+    for (const std::string &name : groups.scalarsOf(*parameter))
+      operands.push_back(scalars.read(name));
+    operands.append(guardOperands.begin(), guardOperands.end());
     Node *node = builder.create(layout.op, operands, layout.attributes);
     for (size_t i = 0; i < states.size(); ++i)
       builder.writeState(*states[i], node->result(static_cast<unsigned>(i)));
@@ -105,6 +112,23 @@ void appendExport(Module &module, llvm::ArrayRef<const Parameter *> parameters) 
   builder.ret({}, {});
 }
 
+/// Factors of adapters first: whoever merges them needs them before their weight.
+std::vector<const Parameter *> exportedParameters(const Module &module) {
+  llvm::StringSet<> factors;
+  for (const Parameter &parameter : module.parameters)
+    if (parameter.adapter) {
+      factors.insert(parameter.adapter->down);
+      factors.insert(parameter.adapter->up);
+    }
+  std::vector<const Parameter *> all;
+  for (const Parameter &parameter : module.parameters)
+    if (module.state(parameter.name))
+      all.push_back(&parameter);
+  std::stable_partition(all.begin(), all.end(),
+                        [&](const Parameter *parameter) { return factors.contains(parameter->name); });
+  return all;
+}
+
 /// Functions in the order a step calls them.
 void orderFunctions(Module &module) {
   llvm::sort(module.functions, [](const auto &a, const auto &b) { return a->kind() < b->kind(); });
@@ -125,16 +149,18 @@ llvm::Error run(Module &module, const PassContext &context) {
   OptimizerLayout layout = optimizerLayout(context.options.optimizer);
   addScalarStates(module, layout, context.options.optimizer);
   std::vector<const Parameter *> trained = byUnit(module, trainedParameters(module));
+  llvm::Expected<ParameterGroups> groups = ParameterGroups::decide(module, trained, context.options.optimizer, layout);
+  if (!groups)
+    return groups.takeError();
+  for (const State &state : groups->states())
+    module.addState(state);
+  llvm::append_range(context.remarks, groups->remarks());
   if (layout.guard)
     if (llvm::Error error = checkGuarded(trained))
       return error;
   appendTapGradients(module, trained);
-  appendUpdate(module, trained, layout, context.options.keepLowPrecisionGrads);
-  std::vector<const Parameter *> all;
-  for (const Parameter &parameter : module.parameters)
-    if (module.state(parameter.name))
-      all.push_back(&parameter);
-  appendExport(module, byUnit(module, all));
+  appendUpdate(module, trained, layout, *groups, context.options.keepLowPrecisionGrads);
+  appendExport(module, byUnit(module, exportedParameters(module)));
   orderFunctions(module);
   module.facts.optimizer = context.options.optimizer.kind;
   return llvm::Error::success();

@@ -13,11 +13,19 @@ bool isReadByMarked(const Node &node) {
   return false;
 }
 
+/// A sum of expensive results that nothing else reads, as of a layer and its adapter: one value to keep instead of two.
+bool joinsExpensive(const Node &node) {
+  return node.op() == Op::add && llvm::all_of(node.operands(), [](const Value *operand) {
+           const Use *use = operand->uses();
+           return operand->definer() && isExpensive(*operand->definer()) && !use->next();
+         });
+}
+
 /// Walks backwards, so that the readers of a value are decided before it.
 void markAll(const ForwardRegion &run, bool keepsExpensive) {
   for (size_t i = run.nodes.size(); i-- > 0;) {
     Node &node = *run.nodes[i];
-    bool isWanted = run.mayRecompute[i] && !(keepsExpensive && isExpensive(node));
+    bool isWanted = run.mayRecompute[i] && !(keepsExpensive && (isExpensive(node) || joinsExpensive(node)));
     if (isWanted && (run.readByBackward[i] || isReadByMarked(node)))
       node.schedule.saving = Saving::recompute;
   }

@@ -32,6 +32,8 @@ std::string trainingJson(const TrainingState &state) {
   json.add("shuffle", state.shuffle).add("seed", state.seed).add("skipped_steps", state.skippedSteps);
   json.add("epoch_loss_sum", state.epochLossSum).add("epoch_steps", state.epochSteps);
   json.add("evaluation_due", state.evaluationDue).add("best_metric", state.bestMetric);
+  json.add("evaluations", state.evaluations.count).add("evaluations_since_best", state.evaluations.sinceBest);
+  json.add("best_evaluation", state.evaluations.best);
   if (state.best)
     json.add("best_step", state.best->step).add("best_value", state.best->value);
   return json.addRaw("scalars", scalars.str()).str();
@@ -185,18 +187,21 @@ private:
     TrainingState state;
     BestEvaluation best;
     object([&](const std::string &key) {
-      const std::pair<const char *, std::int64_t *> integers[] = {{"step", &state.step},
-                                                                  {"epoch", &state.next.epoch},
-                                                                  {"sample", &state.next.sample},
-                                                                  {"samples_in_epoch", &state.samplesInEpoch},
-                                                                  {"global_batch", &state.globalBatch},
-                                                                  {"warmup_steps", &state.warmUp.steps},
-                                                                  {"warmup_end_epoch", &state.warmUp.end.epoch},
-                                                                  {"warmup_end_sample", &state.warmUp.end.sample},
-                                                                  {"seed", &state.seed},
-                                                                  {"skipped_steps", &state.skippedSteps},
-                                                                  {"epoch_steps", &state.epochSteps},
-                                                                  {"best_step", &best.step}};
+      const std::pair<const char *, std::int64_t *> integers[] = {
+          {"step", &state.step},
+          {"epoch", &state.next.epoch},
+          {"sample", &state.next.sample},
+          {"samples_in_epoch", &state.samplesInEpoch},
+          {"global_batch", &state.globalBatch},
+          {"warmup_steps", &state.warmUp.steps},
+          {"warmup_end_epoch", &state.warmUp.end.epoch},
+          {"warmup_end_sample", &state.warmUp.end.sample},
+          {"seed", &state.seed},
+          {"skipped_steps", &state.skippedSteps},
+          {"epoch_steps", &state.epochSteps},
+          {"best_step", &best.step},
+          {"evaluations", &state.evaluations.count},
+          {"evaluations_since_best", &state.evaluations.sinceBest}};
       for (const auto &[name, member] : integers)
         if (key == name) {
           *member = integer();
@@ -206,6 +211,8 @@ private:
         (key == "shuffle" ? state.shuffle : state.evaluationDue) = boolean();
       else if (key == "epoch_loss_sum" || key == "best_value")
         (key == "best_value" ? best.value : state.epochLossSum) = number();
+      else if (key == "best_evaluation")
+        state.evaluations.best = number();
       else if (key == "best_metric")
         state.bestMetric = string();
       else if (key == "scalars")

@@ -27,6 +27,13 @@ struct BestEvaluation {
   double value = 0;
 };
 
+/// The evaluations of a run, for --early_stopping.
+struct EvaluationHistory {
+  std::int64_t count = 0;
+  std::int64_t sinceBest = 0; ///< in a row that were no better than `best`
+  double best = 0;
+};
+
 /// Of the learning rate.
 struct WarmUp {
   std::int64_t steps = 0;
@@ -48,6 +55,7 @@ struct TrainingState {
   bool evaluationDue = false; ///< the evaluation after `step` was not finished
   std::string bestMetric;     ///< of --save_best; "": none
   std::optional<BestEvaluation> best;
+  EvaluationHistory evaluations;
   std::vector<std::pair<std::string, double>> scalars; ///< those that the program updates
 };
 

@@ -242,7 +242,8 @@ Manifest CheckpointWriter::collect(const std::function<void()> &beat) const {
     ManifestTensor entry{
         tensor.name, elementType(tensor.dtype), tensor.dims, tensor.elements, {}, tensor.isState, {}, 0};
     if (!tensor.isState) {
-      entry.onnxPermutation.assign(parameter.onnxPermutation, parameter.onnxPermutation + parameter.shape.rank);
+      if (parameter.onnxInitializer[0] && !parameter.onnxDType) // else it has no place in the model as it is
+        entry.onnxPermutation.assign(parameter.onnxPermutation, parameter.onnxPermutation + parameter.shape.rank);
       entry.onnxOffsetBytes = parameter.onnxOffsetBytes;
     }
     manifest.tensors.push_back(std::move(entry));

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint_tool/commands.h"
 #include "runtime/common/file.h"
 #include "runtime/common/json.h"
+#include "runtime/common/onnx_file.h"
 #include "runtime/common/safetensors.h"
 #include "runtime/common/taps.h"
 
@@ -86,10 +87,14 @@ void exportOnnx(CheckpointReader &reader, const ExportOptions &options) {
                   "export to ONNX needs --model OUT/model.onnx, the folder of the program that wrote the checkpoint");
   if (onnx.dataFile.empty() || onnx.dataFile.find('/') != std::string::npos)
     throw Failure(ExitCode::incompatible, reader.folder() + ": does not say how its model stores parameters");
-  OutputFile data(parentDirectory(options.output) + "/" + onnx.dataFile, onnx.dataBytes);
+  const std::string dataPath = onnxDataPath(options.output);
+  const std::string model = withDataFile(readFile(options.model), onnx.dataFile, fileNameOf(dataPath), options.model);
+  OutputFile data(dataPath, onnx.dataBytes), copy(options.output, static_cast<std::int64_t>(model.size()));
   for (const ManifestTensor *tensor : parametersOf(reader.manifest())) {
     if (tensor->dims.size() > maxRank || tensor->onnxPermutation.size() != tensor->dims.size())
-      throw Failure(ExitCode::corrupt, reader.folder() + ": tensor '" + tensor->name + "' has no place in the model");
+      throw Failure(ExitCode::incompatible, reader.folder() + ": tensor '" + tensor->name +
+                                                "' has no place in the model as it is stored; the program writes " +
+                                                "the model with --resume, --steps 0 and --save_onnx");
     ParameterInfo parameter{};
     parameter.dtype = *dtypeOf(tensor->type);
     parameter.shape.rank = static_cast<int>(tensor->dims.size());
@@ -102,9 +107,8 @@ void exportOnnx(CheckpointReader &reader, const ExportOptions &options) {
     reader.readStored(*tensor, 0, tensor->elements, values.data());
     writePermuted(data, parameter, values.data());
   }
-  const std::string model = readFile(options.model);
-  data.commit();
-  writeFile(options.output, model);
+  copy.write(0, model.data(), static_cast<std::int64_t>(model.size()));
+  OutputFile::commitBoth(data, copy);
 }
 
 } // namespace

@@ -78,6 +78,9 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
   const auto read = [&](const ResultInfo *result) { return result ? readResult(job.context, *result) : 0.0; };
   EvaluationResult sum;
   sum.hasAccuracy = job.program.isClassification && correct && total;
+  for (const InputInfo &input : job.program.inputs)
+    if (input.kind == InputKind::labels && input.shape.rank == 2)
+      sum.isOfTokens = sum.hasAccuracy;
   for (std::int64_t batch = 0; batch < batchCount; ++batch) {
     runBatch(batch, job.functions.evalStep);
     sum.lossSum += read(lossSum);
@@ -92,12 +95,18 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
 }
 
 std::string evaluationText(const EvaluationResult &result) {
-  char text[160];
-  if (result.hasAccuracy)
-    std::snprintf(text, sizeof text, "test loss %.4f  correct %lld/%lld  %.1f %%", result.averageLoss(),
-                  static_cast<long long>(result.correct), static_cast<long long>(result.total), result.percent());
-  else
-    std::snprintf(text, sizeof text, "test loss %.4f", result.averageLoss());
+  char part[80];
+  std::snprintf(part, sizeof part, "test loss %.4f", result.averageLoss());
+  std::string text = part;
+  if (result.isOfTokens) {
+    std::snprintf(part, sizeof part, "  perplexity %.2f", result.perplexity());
+    text += part;
+  }
+  if (result.hasAccuracy) {
+    std::snprintf(part, sizeof part, "  correct %lld/%lld  %.1f %%", static_cast<long long>(result.correct),
+                  static_cast<long long>(result.total), result.percent());
+    text += part;
+  }
   return text;
 }
 
@@ -106,6 +115,8 @@ void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t 
   Metrics metrics(job.events, step);
   metrics.line().add("epoch", epoch);
   metrics.add("val_loss", result.averageLoss());
+  if (result.isOfTokens)
+    metrics.add("val_perplexity", result.perplexity());
   if (result.hasAccuracy) {
     metrics.line().add("val_correct", result.correct).add("val_total", result.total);
     metrics.add("val_percent", result.percent());

@@ -7,6 +7,7 @@
 #include "runtime/common/job.h"
 #include "runtime/common/safetensors.h"
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,7 +20,9 @@ struct EvaluationResult {
   std::int64_t correct = 0;
   std::int64_t total = 0;
   bool hasAccuracy = false;
+  bool isOfTokens = false; ///< a sample has several labels, whose classes are a vocabulary
 
+  double perplexity() const { return std::exp(averageLoss()); }
   double averageLoss() const { return lossSum / count; }
   double percent() const { return total > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(total) : 0; }
 };
@@ -49,7 +52,7 @@ private:
   std::vector<std::int64_t> rows;
 };
 
-/// "test loss 0.2345  correct 340/360  94.4 %"
+/// "test loss 0.2345  correct 340/360  94.4 %"; of tokens "test loss 3.8212  perplexity 45.66  correct ..."
 std::string evaluationText(const EvaluationResult &result);
 /// Writes the evaluation line of the log.
 void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t step, std::int64_t epoch);

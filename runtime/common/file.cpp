@@ -130,10 +130,25 @@ void OutputFile::giveName() {
 }
 
 void OutputFile::commit() {
+  finishWriting();
+  takeName();
+}
+
+void OutputFile::commitBoth(OutputFile &first, OutputFile &second) {
+  first.finishWriting();
+  second.finishWriting();
+  first.takeName();
+  second.takeName();
+}
+
+void OutputFile::finishWriting() {
   if (const DiskOperation operation("sync"); operation.fails() || ::fsync(descriptor) != 0)
     storageFailure(name, "cannot write: " + systemMessage());
   if (!hasName)
     giveName();
+}
+
+void OutputFile::takeName() {
   if (const DiskOperation operation("rename"); operation.fails() || ::rename(temporaryName.c_str(), name.c_str()) != 0)
     storageFailure(name, "cannot rename to this name: " + systemMessage());
   ::close(descriptor);

@@ -45,8 +45,12 @@ public:
 
   void write(std::int64_t offsetBytes, const void *source, std::int64_t bytes);
   void commit();
+  /// Both are complete on the disk before either has its name.
+  static void commitBoth(OutputFile &first, OutputFile &second);
 
 private:
+  void finishWriting();
+  void takeName();
   void giveName();
   void close();
 

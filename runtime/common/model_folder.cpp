@@ -53,6 +53,9 @@ public:
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < program.parameters.size(); ++i) {
       const ParameterInfo &parameter = program.parameters[i];
+      fileOf.push_back(specs.size() - 1);
+      if (folder.names[i].empty())
+        continue;
       const std::int64_t own = parameter.shape.elements() * byteSize(parameter.dtype);
       if (!specs.back().empty() && bytes + own > folder.maxFileBytes) {
         specs.emplace_back();
@@ -60,7 +63,7 @@ public:
       }
       bytes += own;
       totalBytes += own;
-      fileOf.push_back(specs.size() - 1);
+      fileOf.back() = specs.size() - 1;
       specs.back().push_back({folder.names[i], elementType(parameter.dtype), dimsOf(parameter.shape)});
     }
     for (std::size_t i = 0; i < specs.size(); ++i)
@@ -100,7 +103,8 @@ private:
   std::string indexText() const {
     JsonObject map;
     for (std::size_t i = 0; i < fileOf.size(); ++i)
-      map.add(folder.names[i], fileName(fileOf[i], writers.size()));
+      if (!folder.names[i].empty())
+        map.add(folder.names[i], fileName(fileOf[i], writers.size()));
     return JsonObject()
         .addRaw("metadata", JsonObject().add("total_size", totalBytes).str())
         .addRaw("weight_map", map.str())

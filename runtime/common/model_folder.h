@@ -9,7 +9,7 @@ namespace fsdpc::rt {
 /// What a folder of weights has besides the values.
 struct ModelFolder {
   std::string path;
-  std::vector<std::string> names; ///< of the tensors, by parameter
+  std::vector<std::string> names; ///< of the tensors, by parameter; "": left out
   std::string source;             ///< the folder that the other files are copied from; "": none
   std::int64_t maxFileBytes = 5'000'000'000;
 };

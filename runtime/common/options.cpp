@@ -23,9 +23,13 @@ constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "e
                                                  "loss_scale", "spike_zscore"};
 
 /// Scalars without options: the runtime or the program sets them.
-bool hasNoOption(std::string_view name) {
-  return name == "step" || name == "seed" || name == "rank" || isUpdatedByProgram(name);
+bool hasNoOption(const ScalarInfo &scalar) {
+  const std::string_view name = scalar.name;
+  return name == "step" || name == "seed" || name == "rank" || scalar.factor || isUpdatedByProgram(name);
 }
+
+/// The scalar whose range and meaning it has.
+std::string_view kindOf(const ScalarInfo &scalar) { return scalar.base[0] ? scalar.base : scalar.name; }
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -37,7 +41,7 @@ class Parser {
 public:
   Parser(const ProgramInfo &program, std::span<const char *const> arguments) : program(program), arguments(arguments) {
     for (const ScalarInfo &scalar : program.scalars)
-      if (!hasNoOption(scalar.name))
+      if (!hasNoOption(scalar))
         options.scalars.push_back({&scalar, scalar.defaultValue});
   }
 
@@ -91,7 +95,7 @@ private:
       requireInRange(name, "beta2", second);
     } else if (ScalarValue *scalar = isBeta(name) ? nullptr : find(name)) {
       scalar->value = requireDouble(name, valueOf(name, value));
-      requireInRange(name, name, scalar->value);
+      requireInRange(name, kindOf(*scalar->scalar), scalar->value);
       if (scalar->scalar->isInteger && scalar->value != std::floor(scalar->value))
         usage("--" + name + ": expected an integer");
       if (name == "max_norm" && scalar->value <= 0)
@@ -187,8 +191,10 @@ void checkData(const Options &options) {
   if (!options.batch.empty() && !options.steps)
     usage("--batch needs --steps");
   refuse(options, {"epochs", "shuffle", "drop_last"}, options.trainData.empty(), "without --train_data");
-  refuse(options, {"eval_every", "eval_steps", "eval_only", "predict"}, options.valData.empty(), "without --val_data");
-  refuse(options, {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every", "profile"},
+  refuse(options, {"eval_every", "eval_steps", "early_stopping", "eval_only", "predict"}, options.valData.empty(),
+         "without --val_data");
+  refuse(options,
+         {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every", "early_stopping", "profile"},
          options.evalOnly, "with --eval_only");
   refuse(options, {"save_gradients", "profile", "replica_check", "rerun_check"}, !trains, "where nothing is trained");
   const bool onlyWrites =
@@ -198,6 +204,12 @@ void checkData(const Options &options) {
   refuse(options, {"load_partial"}, options.loadModel.empty(), "without --load_model");
   if (!trains && options.steps.value_or(0) > 0)
     usage("--steps needs --train_data or --batch");
+}
+
+void checkAdapters(const ProgramInfo &program, const Options &options) {
+  refuse(options, {"load_adapters", "merge_adapters"}, program.adapters.empty(),
+         "in a program that was compiled without --lora");
+  refuse(options, {"merge_adapters"}, options.saveModel.empty(), "without --save_model");
 }
 
 void checkNormalize(Options &options) {
@@ -265,6 +277,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
     return options;
   checkSchedule(options);
   checkData(options);
+  checkAdapters(program, options);
   checkNormalize(options);
   checkCheckpoints(options);
   if (!options.valData.empty() && options.evalEvery.count == 0 && !options.evalOnly)
@@ -293,7 +306,7 @@ std::string helpText(const ProgramInfo &program) {
                         [&](const ScalarInfo &scalar) { return name == scalar.name; });
   };
   for (const ScalarInfo &scalar : program.scalars)
-    if (!hasNoOption(scalar.name) && !isBeta(scalar.name))
+    if (!hasNoOption(scalar) && !isBeta(scalar.name))
       text += helpLine("--" + std::string(scalar.name) + " X", jsonNumber(scalar.defaultValue));
   if (find("beta1") != program.scalars.end() && find("beta2") != program.scalars.end())
     text += helpLine("--betas X,Y",

@@ -43,8 +43,9 @@ struct Options {
   std::optional<std::int64_t> seed; ///< default: the seed of the compile
   Interval evalEvery;
   std::optional<std::int64_t> evalSteps;
+  std::optional<std::int64_t> earlyStopping; ///< evaluations
   bool evalOnly = false;
-  std::string predict, loadModel, loadPartial, saveModel, saveOnnx, saveGradients;
+  std::string predict, loadModel, loadPartial, loadAdapters, saveModel, saveOnnx, saveGradients;
   std::string checkpointFolder, checkpointInterval, saveBest;
   std::int64_t keepLatest = 2; ///< 0: all
   std::string checkpointStaging = "host";
@@ -54,6 +55,7 @@ struct Options {
   std::int64_t logFreq = 10; ///< steps
   std::string progress = "auto";
   std::string profile;
+  bool mergeAdapters = false;
   bool memoryReport = false;
   bool timeMatmuls = false;
   std::optional<std::int64_t> threads;

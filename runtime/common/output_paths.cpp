@@ -3,6 +3,7 @@
 #include "runtime/common/failure.h"
 #include "runtime/common/file.h"
 #include "runtime/common/model_folder.h"
+#include "runtime/common/onnx_file.h"
 
 #include <filesystem>
 #include <vector>
@@ -49,6 +50,8 @@ std::vector<NamedPath> inputsOf(const Options &options, const std::string &outDi
     inputs.push_back({"--batch", options.batch});
   if (!options.loadModel.empty())
     inputs.push_back({"--load_model", options.loadModel});
+  if (!options.loadAdapters.empty())
+    inputs.push_back({"--load_adapters", options.loadAdapters});
   for (const char *own : {"/train", "/weights/model.safetensors", "/plan.json"})
     inputs.push_back({"this program's own file", outDirectory + own});
   return inputs;
@@ -65,7 +68,7 @@ std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &opti
   if (isFolderName(options.saveModel))
     outputs.push_back({"--save_model", options.saveModel + "/model.safetensors"});
   if (!options.saveOnnx.empty())
-    outputs.push_back({"the data file of --save_onnx", parentDirectory(options.saveOnnx) + "/" + program.onnxDataFile});
+    outputs.push_back({"the data file of --save_onnx", onnxDataPath(options.saveOnnx)});
   return outputs;
 }
 
@@ -77,7 +80,7 @@ void requireSeparateOutputs(const ProgramInfo &program, const Options &options, 
     std::vector<NamedPath> others = inputsOf(options, outDirectory);
     others.insert(others.end(), outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i));
     for (const NamedPath &other : others) {
-      const bool replaces = outputs[i].option == "--save_model" && other.option == "--load_model";
+      const bool replaces = outputs[i].option == "--save_model" && other.option.starts_with("--load_");
       if (!replaces && isSame(outputs[i].path, other.path))
         throw Failure(ExitCode::usage, outputs[i].option + " " + outputs[i].path + ": is " + other.option +
                                            " too, and would be overwritten");

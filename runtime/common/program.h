@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace fsdpc::rt {
@@ -144,6 +145,17 @@ struct ParameterInfo {
   std::int64_t onnxOffsetBytes; ///< where its bytes start in the external data file of OUT/model.onnx
   bool inWeightsFile;           ///< OUT/weights/model.safetensors has its initial values
   InitialValues initial = {};   ///< used otherwise
+  std::optional<DType> onnxDType = {}; ///< of the initializer, if that is not `dtype`
+};
+
+/// A low-rank adapter: where a weight is multiplied, scale * up(down(x)) is added. All are parameters, by index.
+struct AdapterInfo {
+  int weight;
+  int down; ///< [rank, in]
+  int up;   ///< [out, rank]
+  double scale;
+  double dropout;
+  bool inputFirst; ///< the weight is [in, out], not [out, in]
 };
 
 /// Optimizer state of one segment, laid out and sharded like the segment.
@@ -162,14 +174,16 @@ struct AccumulatorInfo {
 };
 
 /// A run-time scalar (f64 unless `isInteger`, then i64): learning rate, betas, the step number ... The runtime sets
-/// "step" (1 in the first step), "seed", "rank" and "lr" before each step. The program itself updates "optimizer_step"
-/// and names that begin with "loss_scale"; they start at their defaults. All others are set once at start, from options
-/// of the same name.
+/// "step" (1 in the first step), "seed", "rank" and rates before each step: "lr" and those in its place. The program
+/// itself updates "optimizer_step" and names that begin with "loss_scale"; they start at their defaults. All others are
+/// set once at start, from options of the same name.
 struct ScalarInfo {
   const char *name;
   bool isInteger;
   double defaultValue;
   Place place;
+  const char *base = "";             ///< the scalar in whose place some parameters' updates read this one
+  std::optional<double> factor = {}; ///< it is always this multiple of `base`, and has no option
 };
 
 /// A result that the runtime reads after a function ran.
@@ -311,6 +325,7 @@ struct ProgramInfo {
   bool stashesGradients = false;
   std::span<const ResultInfo> predictResults = {}; ///< of Functions::predict
   std::span<const OtherNameInfo> otherNames = {};
+  std::span<const AdapterInfo> adapters = {};
 };
 
 /// Size of the arena in this space; 0: the program has none.

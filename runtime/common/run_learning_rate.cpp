@@ -49,14 +49,17 @@ RunLearningRate::RunLearningRate(const Options &options, const TrainingOrder &or
   schedule.stepSize = std::max<std::int64_t>(1, options.stepSize.count);
   if (order.stepsPerEpoch() > 0)
     warmUp.end = endOfWarmUp(warmUp.steps, order, resumed);
-  if (!isInEpochs)
-    return;
-  schedule.begin = order.samplesBefore(warmUp.end);
-  schedule.end = options.epochs.value_or(0) * order.samplesPerEpoch();
-  schedule.stepSize *= order.samplesPerEpoch();
+  if (isInEpochs) {
+    schedule.begin = order.samplesBefore(warmUp.end);
+    schedule.end = options.epochs.value_or(0) * order.samplesPerEpoch();
+    schedule.stepSize *= order.samplesPerEpoch();
+  }
+  share = schedule;
+  share.baseRate = 1;
+  share.minRate = schedule.baseRate > 0 ? schedule.minRate / schedule.baseRate : 0;
 }
 
-double RunLearningRate::at(std::int64_t step) const {
+double RunLearningRate::rateIn(const LearningRateSchedule &schedule, std::int64_t step) const {
   if (!isInEpochs)
     return schedule.at(step, step - 1);
   const TrainingOrder::Batch batch = order.at(step);

@@ -19,15 +19,23 @@ public:
                   const TrainingState &resumed);
 
   /// `step`: a step of this run.
-  double at(std::int64_t step) const;
+  double at(std::int64_t step) const { return rateIn(schedule, step); }
+  /// Of a scalar in the place of lr. A rate of its own follows the schedule by the same share: where lr is a tenth of
+  /// --lr, it is a tenth of itself.
+  double at(std::int64_t step, const ScalarInfo &ofGroup, const Options &options) const {
+    return ofGroup.factor ? *ofGroup.factor * at(step) : options.scalar(ofGroup.name) * rateIn(share, step);
+  }
   /// For the checkpoint after `step`.
   WarmUp warmUpAt(std::int64_t step) const { return step >= warmUp.steps ? warmUp : WarmUp{}; }
 
 private:
+  double rateIn(const LearningRateSchedule &schedule, std::int64_t step) const;
+
   const TrainingOrder &order;
   WarmUp warmUp;
   bool isInEpochs;
   LearningRateSchedule schedule;
+  LearningRateSchedule share; ///< the same from a base rate of 1
 };
 
 } // namespace fsdpc::rt

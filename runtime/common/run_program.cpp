@@ -3,13 +3,14 @@
 #include "runtime/checkpoint/checkpoints.h"
 #include "runtime/checkpoint/resume.h"
 #include "runtime/common/agreement.h"
+#include "runtime/common/final_weights.h"
 #include "runtime/common/memory_report.h"
 #include "runtime/common/model_folder.h"
+#include "runtime/common/onnx_file.h"
 #include "runtime/common/output_paths.h"
 #include "runtime/common/profile.h"
 #include "runtime/common/recompile_line.h"
 #include "runtime/common/scalars.h"
-#include "runtime/common/taps.h"
 #include "runtime/common/trace_file.h"
 #include "runtime/common/trainer.h"
 #include "runtime/common/weights.h"
@@ -29,6 +30,7 @@ struct Inputs {
   std::optional<BatchFeeder> validation;
   std::optional<Weights> compiled; ///< OUT/weights
   std::optional<Weights> user;     ///< --load_model
+  std::optional<Weights> adapters; ///< --load_adapters
   /// Whether OUT/weights and drawn values are where the parameters start, or some of them.
   bool usesOwn = true;
 };
@@ -67,7 +69,9 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
     inputs.user.emplace(program, options.loadModel, WeightsOrigin::user, options.loadPartial);
   if (inputs.user && pulse.rank() == 0 && !resumes)
     inputs.user->requireEqualCopies([&] { pulse.beat(); });
-  inputs.usesOwn = !resumes && (!inputs.user || !options.loadPartial.empty());
+  if (!options.loadAdapters.empty() && !resumes)
+    inputs.adapters.emplace(program, options.loadAdapters, WeightsOrigin::adapters);
+  inputs.usesOwn = !resumes && (!inputs.user || inputs.user->areIncomplete());
   if (inputs.usesOwn && hasCompiledWeights(program))
     inputs.compiled.emplace(program, outDirectory + "/weights/model.safetensors", WeightsOrigin::compiled);
 }
@@ -85,13 +89,20 @@ void initialize(const ProgramInfo &program, const Functions &functions, const Op
                 const Inputs &inputs, Pulse &pulse, bool resumes) {
   resetState(program, context);
   if (inputs.usesOwn)
-    drawInitialValues(program, context, static_cast<std::uint64_t>(options.seed.value_or(0)), [&] { pulse.beat(); });
+    drawInitialValues(
+        program, context, static_cast<std::uint64_t>(options.seed.value_or(0)),
+        [&](std::size_t parameter) { return !inputs.user || !inputs.user->has(parameter); }, [&] { pulse.beat(); });
   if (inputs.compiled)
     inputs.compiled->load(context, [&] { pulse.beat(); });
   if (inputs.user && !resumes)
     inputs.user->load(context, [&] { pulse.beat(); });
+  if (inputs.adapters)
+    inputs.adapters->load(context, [&] { pulse.beat(); });
   for (const ScalarValue &scalar : options.scalars)
     setScalar(program, context, scalar.scalar->name, scalar.value);
+  for (const ScalarInfo &scalar : program.scalars)
+    if (scalar.factor)
+      setScalar(program, context, scalar.name, *scalar.factor * options.scalar(scalar.base));
   // The evaluation step may run before the first training step.
   setIntegerScalar(program, context, "step", 0);
   setIntegerScalar(program, context, "seed", options.seed.value_or(0));
@@ -192,49 +203,6 @@ void evaluateOnce(const Job &job, Evaluator &evaluator) {
   logEvaluation(job, result, 0, 0);
   if (job.context.rank == 0)
     std::printf("%s\n", evaluationText(result).c_str());
-}
-
-/// The files of the weights at the end. They have their space from the start on: a disk that is full by then does not
-/// lose what was trained.
-struct FinalWeights {
-  std::unique_ptr<FileTap> safetensors, onnx;
-};
-
-/// A folder has the names of the weights that were loaded.
-std::unique_ptr<FileTap> savedModel(const Job &job, const std::optional<Weights> &loaded) {
-  const std::string &path = job.options.saveModel;
-  if (!isFolderName(path))
-    return weightsTap(job.program, path, job.context.rank);
-  ModelFolder folder{path, {}, loaded ? loaded->folder() : ""};
-  if (loaded)
-    folder.names = loaded->storedNames();
-  else
-    for (const ParameterInfo &parameter : job.program.parameters)
-      folder.names.push_back(parameter.name);
-  return folderTap(job.program, folder, job.context.rank);
-}
-
-FinalWeights openFinalWeights(const Job &job, const Inputs &inputs, const std::string &outDirectory) {
-  FinalWeights files;
-  agreed(job.platform, [&] {
-    if (!job.options.saveModel.empty())
-      files.safetensors = savedModel(job, inputs.user);
-    if (!job.options.saveOnnx.empty())
-      files.onnx = onnxTap(job.program, job.options.saveOnnx, outDirectory, job.context.rank);
-  });
-  return files;
-}
-
-void save(const Job &job, const FinalWeights &files) {
-  for (FileTap *tap : {files.safetensors.get(), files.onnx.get()}) {
-    if (!tap)
-      continue;
-    job.pulse.enter(Phase::saving);
-    job.context.tap = tap;
-    job.functions.exportWeights(job.context);
-    job.context.tap = nullptr;
-    agreed(job.platform, [&] { tap->finish(); });
-  }
 }
 
 PlatformOptions platformOptions(const ProgramInfo &program, const Options &options, Pulse &pulse) {
@@ -349,9 +317,9 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
     announceResumed(job, *resumed);
   announceInputs(job, inputs);
   reportOutsidePlan(job, "start_up", 0);
-  const FinalWeights finalWeights = openFinalWeights(job, inputs, outDirectory);
+  const FinalWeights finalWeights = openFinalWeights(job, inputs.user, outDirectory);
   work(job, inputs, resumed ? &*resumed : nullptr, start);
-  save(job, finalWeights);
+  saveFinalWeights(job, finalWeights);
   if (options.debugCollectives == "detail") {
     writeTraceFile(pulse, nullptr);
     requireSameTraces(platform, pulse);

@@ -1,5 +1,7 @@
 #include "runtime/common/taps.h"
 
+#include "runtime/common/onnx_file.h"
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,14 +20,14 @@ bool isIdentity(const ParameterInfo &parameter) {
 
 class SafetensorsTap final : public FileTap {
 public:
-  SafetensorsTap(const ProgramInfo &program, const std::string &path, const std::string &prefix, bool trainableOnly,
-                 NameUntilCommit until, int rank)
+  SafetensorsTap(const ProgramInfo &program, const std::string &path, const std::string &prefix,
+                 const std::vector<bool> &leftOut, NameUntilCommit until, int rank)
       : FileTap(program), prefix(prefix) {
     if (rank != 0)
       return;
     std::vector<TensorSpec> specs;
-    for (const ParameterInfo &parameter : program.parameters)
-      if (parameter.trainable || !trainableOnly)
+    for (std::size_t i = 0; i < program.parameters.size(); ++i)
+      if (const ParameterInfo &parameter = program.parameters[i]; leftOut.empty() || !leftOut[i])
         specs.push_back({prefix + parameter.name, elementType(parameter.dtype), dimsOf(parameter.shape)});
     writer.emplace(path, std::move(specs), until, "pt");
   }
@@ -52,18 +54,25 @@ private:
 class OnnxTap final : public FileTap {
 public:
   OnnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory, int rank)
-      : FileTap(program) {
+      : FileTap(program), source(outDirectory + "/model.onnx"), dataPath(onnxDataPath(path)) {
     if (rank != 0)
       return;
-    model.emplace(outDirectory + "/model.onnx");
-    data.emplace(parentDirectory(path) + "/" + program.onnxDataFile, program.onnxDataBytes, NameUntilCommit::none);
-    copy.emplace(path, model->sizeBytes(), NameUntilCommit::none);
+    data.emplace(dataPath, program.onnxDataBytes, NameUntilCommit::none);
+    copy.emplace(path, static_cast<std::int64_t>(model().size()), NameUntilCommit::none);
   }
 
   void take(int parameter, const void *tensor, std::int64_t first, std::int64_t elements) override {
     if (!data)
       return;
-    const ParameterInfo &info = program.parameters[static_cast<std::size_t>(parameter)];
+    ParameterInfo info = program.parameters[static_cast<std::size_t>(parameter)];
+    std::vector<std::byte> promoted;
+    if (info.onnxDType) {
+      promoted.resize(static_cast<std::size_t>(elements * byteSize(*info.onnxDType)));
+      convertElements(elementType(info.dtype), static_cast<const std::byte *>(tensor), *info.onnxDType, promoted.data(),
+                      elements);
+      info.dtype = *info.onnxDType;
+      tensor = promoted.data();
+    }
     const std::int64_t width = byteSize(info.dtype);
     if (isIdentity(info))
       return data->write(info.onnxOffsetBytes + first * width, tensor, elements * width);
@@ -75,19 +84,19 @@ public:
   void finish() override {
     if (!data)
       return;
-    std::vector<std::byte> buffer(static_cast<std::size_t>(chunkBytes));
-    for (std::int64_t at = 0; at < model->sizeBytes(); at += chunkBytes) {
-      const std::int64_t bytes = std::min(chunkBytes, model->sizeBytes() - at);
-      model->read(at, buffer.data(), bytes);
-      copy->write(at, buffer.data(), bytes);
-    }
-    data->commit();
-    copy->commit();
+    const std::string text = model();
+    copy->write(0, text.data(), static_cast<std::int64_t>(text.size()));
+    OutputFile::commitBoth(*data, *copy);
   }
 
 private:
-  std::optional<InputFile> model; ///< on rank 0, as are the next
-  std::optional<OutputFile> data, copy;
+  /// Read again for each use, because it may be large.
+  std::string model() const {
+    return withDataFile(readFile(source), program.onnxDataFile, fileNameOf(dataPath), source);
+  }
+
+  std::string source, dataPath;
+  std::optional<OutputFile> data, copy; ///< on rank 0
 };
 
 /// Walks the elements of a permuted tensor in the order of the file.
@@ -158,31 +167,21 @@ void writePermuted(OutputFile &file, const ParameterInfo &parameter, const std::
   }
 }
 
-std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank) {
-  return std::make_unique<SafetensorsTap>(program, path, "", false, NameUntilCommit::none, rank);
+std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank,
+                                    const std::vector<bool> &leftOut) {
+  return std::make_unique<SafetensorsTap>(program, path, "", leftOut, NameUntilCommit::none, rank);
 }
 
 std::unique_ptr<FileTap> gradientsTap(const ProgramInfo &program, const std::string &path, int rank) {
-  return std::make_unique<SafetensorsTap>(program, path, "grad.", true, NameUntilCommit::temporary, rank);
+  std::vector<bool> frozen;
+  for (const ParameterInfo &parameter : program.parameters)
+    frozen.push_back(!parameter.trainable);
+  return std::make_unique<SafetensorsTap>(program, path, "grad.", frozen, NameUntilCommit::temporary, rank);
 }
 
 std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory,
                                  int rank) {
   return std::make_unique<OnnxTap>(program, path, outDirectory, rank);
-}
-
-void requireOnnxWritable(const ProgramInfo &program, const std::string &path) {
-  if (program.onnxDataBytes == 0)
-    throw Failure(ExitCode::usage,
-                  "--save_onnx: this program was compiled from a stage without the model.onnx of its output folder");
-  requireWritable(path);
-  const std::string dataPath = parentDirectory(path) + "/" + program.onnxDataFile;
-  if (path == dataPath || parentDirectory(path) + "/" + path == dataPath)
-    throw Failure(ExitCode::storage, path + ": this is the name of the model's data file; choose another");
-  if (fileExists(dataPath) && !fileExists(path))
-    throw Failure(ExitCode::storage,
-                  dataPath + " exists and belongs to another model; the model's data file has a fixed name, so " +
-                      "save " + path + " in a folder of its own");
 }
 
 } // namespace fsdpc::rt

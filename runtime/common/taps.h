@@ -18,20 +18,17 @@ public:
   virtual void finish() = 0;
 };
 
-/// Full weights and buffers under the names of the parameters, as one file.
-std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank);
+/// Full weights and buffers under the names of the parameters, as one file. `leftOut`: by parameter; empty: none.
+std::unique_ptr<FileTap> weightsTap(const ProgramInfo &program, const std::string &path, int rank,
+                                    const std::vector<bool> &leftOut = {});
 
 /// Gradients of the trainable parameters as `grad.<name>`. A parameter the loss does not depend on has the gradient 0.
 std::unique_ptr<FileTap> gradientsTap(const ProgramInfo &program, const std::string &path, int rank);
 
-/// Writes `path`, a copy of `outDirectory`/model.onnx, and next to it ProgramInfo::onnxDataFile, the data file that the
-/// model names. The name is fixed in the model, so two models cannot share a folder: see `requireOnnxWritable`.
+/// Writes `path`, a copy of `outDirectory`/model.onnx that names onnxDataPath(path) as its data file, and that file.
+/// Either both appear or neither.
 std::unique_ptr<FileTap> onnxTap(const ProgramInfo &program, const std::string &path, const std::string &outDirectory,
                                  int rank);
-
-/// Throws Failure{storage} if `path` cannot be written, if it is the name of the data file itself, or if its folder
-/// holds a data file of that name but not `path`: that data belongs to another model.
-void requireOnnxWritable(const ProgramInfo &program, const std::string &path);
 
 /// Copies `parameter` (row-major in its own shape) to `file` at its onnxOffsetBytes, dims permuted as the model
 /// expects.

@@ -85,9 +85,9 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, C
       schedule(job.options, order, total, resumed),
       progress(progressStyle(job.options.progress, job.context.rank), total, rt::plannedBytes(job.program)),
       rows(static_cast<std::size_t>(job.program.microBatchSize)), pending(job.program, job.context),
-      tokensInSample(tokensInSampleOf(job.program)), plannedBytes(rt::plannedBytes(job.program)),
-      lossScale(currentLossScale(job.program, job.context)), skippedSteps(resumed.skippedSteps),
-      epochLossSum(resumed.epochLossSum), epochSteps(resumed.epochSteps) {
+      stopping(job.options, resumed.evaluations), tokensInSample(tokensInSampleOf(job.program)),
+      plannedBytes(rt::plannedBytes(job.program)), lossScale(currentLossScale(job.program, job.context)),
+      skippedSteps(resumed.skippedSteps), epochLossSum(resumed.epochLossSum), epochSteps(resumed.epochSteps) {
   if (fixedBatch)
     checkFixedBatch(job, feeder);
   if (order.stepsPerEpoch() == 0)
@@ -110,7 +110,7 @@ void Trainer::run() {
     evaluate(resumed.step);
   else
     atBoundary(resumed.step, nullptr, false);
-  for (std::int64_t i = resumed.step + 1; i <= total; ++i) {
+  for (std::int64_t i = resumed.step + 1; i <= total && !stopping.isOver(); ++i) {
     if (const TrainingOrder::Batch batch = order.at(i); batch.beginsEpoch)
       beginEpoch(batch);
     step(i);
@@ -154,6 +154,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
     state.epochSteps = epochSteps;
   }
   state.evaluationDue = evaluationDue;
+  state.evaluations = stopping.history();
   for (const ScalarInfo &scalar : job.program.scalars)
     if (isUpdatedByProgram(scalar.name))
       state.scalars.emplace_back(scalar.name, readScalar(job.context, scalar));
@@ -164,7 +165,8 @@ void Trainer::atBoundary(std::int64_t step, const EvaluationResult *evaluation, 
   if (!checkpoints)
     return;
   const auto state = [&] { return stateAfter(step, evaluationDue); };
-  checkpoints->atBoundary({step, step == total, evaluation}, std::ref(state)); // a reference needs no allocation
+  checkpoints->atBoundary({step, step == total || stopping.isOver(), evaluation},
+                          std::ref(state)); // a reference needs no allocation
 }
 
 void Trainer::setStepScalars(std::int64_t step) {
@@ -172,6 +174,9 @@ void Trainer::setStepScalars(std::int64_t step) {
   setIntegerScalar(job.program, job.context, "seed", job.options.seed.value_or(0));
   setIntegerScalar(job.program, job.context, "rank", job.context.rank);
   setScalar(job.program, job.context, "lr", schedule.at(step));
+  for (const ScalarInfo &scalar : job.program.scalars)
+    if (std::string_view(scalar.base) == "lr")
+      setScalar(job.program, job.context, scalar.name, schedule.at(step, scalar, job.options));
 }
 
 void Trainer::step(std::int64_t step) {
@@ -386,6 +391,11 @@ void Trainer::evaluate(std::int64_t step) {
   if (!evaluation)
     return atBoundary(step, nullptr, true);
   logEvaluation(job, *evaluation, step, order.at(step).epoch + 1);
+  stopping.note(*evaluation);
+  if (stopping.isOver())
+    job.log.write(JsonObject().add("note", "ended after step " + std::to_string(step) + ": " +
+                                               std::to_string(stopping.history().sinceBest) +
+                                               " evaluations in a row were no better (--early_stopping)"));
   report(step, evaluation);
   atBoundary(step, &*evaluation, false);
 }

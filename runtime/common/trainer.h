@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/checkpoints.h"
+#include "runtime/common/early_stopping.h"
 #include "runtime/common/evaluation.h"
 #include "runtime/common/gradient_stash.h"
 #include "runtime/common/replica_check.h"
@@ -94,6 +95,7 @@ private:
   std::optional<ReplicaCheck> replicas;
   std::optional<RerunCheck> rerun;
   std::optional<Stragglers> stragglers;
+  EarlyStopping stopping;
   std::int64_t tokensInSample = 0; ///< 0: the program has no [B, T] integer input
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;

@@ -13,6 +13,9 @@ void Trainer::logStep(std::int64_t step) {
   const double samplesPerSecond = static_cast<double>(window.samples) / seconds;
   Metrics metrics(job.events, step);
   metrics.add("loss", last.loss).add("lr", schedule.at(step));
+  for (const ScalarInfo &scalar : job.program.scalars)
+    if (std::string_view(scalar.base) == "lr" && !scalar.factor)
+      metrics.add(scalar.name, schedule.at(step, scalar, job.options));
   if (last.gradientNorm) {
     metrics.add("grad_norm", *last.gradientNorm);
     metrics.line().add("skipped_steps", skippedSteps);

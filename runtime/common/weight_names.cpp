@@ -38,8 +38,9 @@ bool isWrapper(const std::string &prefix) {
 
 class Matcher {
 public:
-  Matcher(const ProgramInfo &program, const WeightFiles &files) : files(files) {
+  Matcher(const ProgramInfo &program, const WeightFiles &files, bool trainedOnly) : files(files) {
     for (const ParameterInfo &parameter : program.parameters) {
+      isSought.push_back(parameter.trainable || !trainedOnly);
       names.push_back({parameter.name});
       dims.push_back(dimsOf(parameter.shape));
     }
@@ -98,7 +99,7 @@ private:
   /// Under one of the names of parameter `i`; null if there is none.
   const StoredTensor *find(std::size_t i, std::string_view name, const std::string &programPrefix,
                            const std::string &filePrefix) const {
-    const StoredTensor *const found = files.find(renamed(name, programPrefix, filePrefix));
+    const StoredTensor *const found = isSought[i] ? files.find(renamed(name, programPrefix, filePrefix)) : nullptr;
     const bool isOwn = name.data() == names[i].front().data();
     return found && (isOwn || found->entry->dims == dims[i]) ? found : nullptr;
   }
@@ -128,16 +129,21 @@ private:
 
   const WeightFiles &files;
   std::vector<std::vector<std::string_view>> names; ///< by parameter, its own first
-  std::vector<std::vector<std::int64_t>> dims;      ///< by parameter
+  std::vector<std::vector<std::int64_t>> dims;      ///< by parameter, as the next
+  std::vector<bool> isSought;
 };
 
 std::string_view leafOf(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 } // namespace
 
-WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files) { return Matcher(program, files).match(); }
+WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files, bool trainedOnly) {
+  return Matcher(program, files, trainedOnly).match();
+}
 
-WeightNames exactNames(const ProgramInfo &program, const WeightFiles &files) { return Matcher(program, files).exact(); }
+WeightNames exactNames(const ProgramInfo &program, const WeightFiles &files) {
+  return Matcher(program, files, false).exact();
+}
 
 bool isComputedState(const TensorEntry &entry) {
   static constexpr std::string_view leaves[] = {"inv_freq",       "original_inv_freq",   "position_ids",

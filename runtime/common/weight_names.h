@@ -21,7 +21,8 @@ struct WeightNames {
 };
 
 /// Throws Failure{incompatible} if two prefixes fit equally well and give other tensors: `encoder.` and `decoder.`.
-WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files);
+/// `trainedOnly`: the others are not looked for, as in files of adapters.
+WeightNames matchNames(const ProgramInfo &program, const WeightFiles &files, bool trainedOnly = false);
 /// Without prefixes: of a file that the compiler wrote, which may lack parameters.
 WeightNames exactNames(const ProgramInfo &program, const WeightFiles &files);
 

@@ -1,5 +1,6 @@
 #include "runtime/common/weights.h"
 
+#include "runtime/common/adapters.h"
 #include "runtime/common/arena_access.h"
 #include "runtime/common/complaints.h"
 #include "runtime/common/initial_values.h"
@@ -74,14 +75,20 @@ std::string firstOf(const std::vector<std::string> &names, const std::string &wh
 
 Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOrigin origin, const std::string &partial)
     : program(program), files(path),
-      names(origin == WeightsOrigin::user ? matchNames(program, files) : exactNames(program, files)) {
+      names(origin == WeightsOrigin::compiled ? exactNames(program, files)
+                                              : matchNames(program, files, origin == WeightsOrigin::adapters)) {
   Complaints complaints;
   PartialNames optional(partial);
+  const std::vector<bool> factors = adapterFactors(program);
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const ParameterInfo &parameter = program.parameters[i];
-    const bool isWanted = origin == WeightsOrigin::user || parameter.inWeightsFile;
+    const bool isWanted = origin == WeightsOrigin::user       ? true
+                          : origin == WeightsOrigin::compiled ? parameter.inWeightsFile
+                                                              : factors[i] || has(i);
     if (names.ofParameter[i] && isWanted)
       compare(i, complaints);
+    else if (factors[i] && origin == WeightsOrigin::user)
+      hasNewAdapters = true;
     else if (isWanted && optional.allows(parameter.name))
       keptInitial.push_back(parameter.name);
     else if (isWanted)
@@ -89,7 +96,7 @@ Weights::Weights(const ProgramInfo &program, const std::string &path, WeightsOri
     if (!isWanted)
       names.ofParameter[i] = nullptr;
   }
-  if (origin == WeightsOrigin::user)
+  if (origin != WeightsOrigin::compiled)
     for (const StoredTensor *tensor : names.extra) {
       if (optional.allows(tensor->name()))
         leftOut.push_back(tensor->name());
@@ -143,6 +150,8 @@ std::vector<std::string> Weights::notes() const {
   if (names.programPrefix != names.filePrefix)
     result.push_back("the weights have names with '" + names.filePrefix + "' where this program has '" +
                      names.programPrefix + "'");
+  if (hasNewAdapters)
+    result.push_back("the adapters begin as new, and change nothing at first");
   if (!keptInitial.empty())
     result.push_back(firstOf(keptInitial, "parameter(s) keep their initial values, as --load_partial allows"));
   if (!leftOut.empty())
@@ -150,6 +159,10 @@ std::vector<std::string> Weights::notes() const {
   if (!computed.empty())
     result.push_back(firstOf(computed, "tensor(s) of the weights are left out, since models compute them"));
   return result;
+}
+
+bool Weights::areIncomplete() const {
+  return std::find(names.ofParameter.begin(), names.ofParameter.end(), nullptr) != names.ofParameter.end();
 }
 
 void Weights::load(const Context &context, const std::function<void()> &beat) const {
@@ -162,12 +175,12 @@ void Weights::load(const Context &context, const std::function<void()> &beat) co
 }
 
 void drawInitialValues(const ProgramInfo &program, const Context &context, std::uint64_t seed,
-                       const std::function<void()> &beat) {
+                       const std::function<bool(std::size_t)> &isWanted, const std::function<void()> &beat) {
   const LocalParameters held(program);
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const ParameterInfo &parameter = program.parameters[i];
     const bool isZero = parameter.initial.kind == InitialKind::constant && parameter.initial.first == 0;
-    if (!parameter.inWeightsFile && !isZero)
+    if (!parameter.inWeightsFile && !isZero && isWanted(i))
       held.write(i, context, [&](const ShardRange &range, DType dtype, std::byte *to) {
         drawRange(parameter, seed, range.parameterElement, range.elements, dtype, to);
         beat();

@@ -74,7 +74,8 @@ def loss_of(case, output, labels):
 def optimizer_of(case, parameters):
     settings = {k: v for k, v in case.optimizer.items() if k != "kind"}
     kinds = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "lion": lion_pytorch.Lion}
-    return kinds[case.optimizer["kind"]](parameters, **settings)
+    groups = [{"params": [p], **(case.group(name) if case.group else {})} for name, p in parameters.items()]
+    return kinds[case.optimizer["kind"]](groups, **settings)
 
 
 def trained(case, module, inputs, labels, dtype, batch_statistics):
@@ -84,7 +85,7 @@ def trained(case, module, inputs, labels, dtype, batch_statistics):
     wide = lambda value: value.to(dtype) if value is not None and value.is_floating_point() else value
     values, labels = [wide(v) for v in inputs.values()], wide(labels)
     parameters = {name: p for name, p in module.named_parameters() if not (case.absent and re.fullmatch(case.absent, name))}
-    optimizer = optimizer_of(case, parameters.values())
+    optimizer = optimizer_of(case, parameters)
     losses, gradients, buffers = [], {}, {}
     for step in range(case.steps + 1):
         if step == case.steps:

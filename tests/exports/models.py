@@ -22,6 +22,7 @@ class Case:
     training: bool = False          # the mode the module is exported in
     arguments: dict = dataclasses.field(default_factory=dict)   # of torch.onnx.export
     optimizer: dict = dataclasses.field(default_factory=lambda: SGD)
+    group: object = None            # name of a parameter -> its own settings of the optimizer
     steps: int = 4
     options: list = dataclasses.field(default_factory=list)     # of fsdpc
     rows: dict = dataclasses.field(default_factory=dict)        # parameter -> its rows in the file, if some are missing
@@ -490,6 +491,37 @@ def shifted_loss():
     labels = tokens(5)
     labels[0, 3], labels[2, 1:3] = -100, -100
     return Net(), {"ids": tokens(), "labels": labels}
+
+
+def own_settings(name):
+    layer = 0 if name.startswith("tokens") else int(name.split(".")[1]) + 1 if name.startswith("blocks") else 3
+    settings = {"lr": 0.01 * 0.5 ** (3 - layer)}
+    if name.startswith("head"):
+        settings = {"lr": 0.003, "betas": (0.8, 0.95), "weight_decay": 0.3}
+    if name.startswith("blocks.1.mlp"):
+        settings["lr"] *= 3
+    if "norm" in name or name.endswith("bias"):
+        settings["weight_decay"] = 0.0
+    return settings
+
+
+@export("groups of parameters with their own settings, lr decaying over layers", optimizer=ADAMW, group=own_settings,
+        options=["--group", "head[.].*:name=head,lr=0.003,betas=0.8,0.95,weight_decay=0.3", "--group", "blocks[.]1[.]mlp.*:lr_scale=3",
+                 "--no_decay", "norms_biases", "--layer_decay", "0.5"])
+def parameter_groups():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.blocks = nn.Embedding(VOCABULARY, WIDTH), nn.ModuleList([Block(), Block()])
+            self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+    return Net(), {"ids": tokens()}
+
 
 @export("Lion, for a hundred steps", loss="mse", optimizer=LION, steps=100)
 def lion():

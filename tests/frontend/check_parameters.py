@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""check_parameters.py META.json < output of `fsdpc inspect`: checks that exactly the fixture's parameters are found.
+"""check_parameters.py META.json < output of `fsdpc inspect --json`: checks that exactly the fixture's parameters are found.
 
 Each row of meta.json must be one parameter: under its PyTorch name even if the exporter renamed, transposed or merged it, with
 the node inputs that read it (`uses`), in PyTorch's layout. Buffers and other initializers must not be parameters.
@@ -7,22 +7,11 @@ the node inputs that read it (`uses`), in PyTorch's layout. Buffers and other in
 import json, sys
 
 
-def sections(text):
-    """Lines of the inspection by heading; a heading starts at the first column."""
-    result, lines = {}, []
-    for line in text.splitlines():
-        if line and not line.startswith(" "):
-            lines = result.setdefault(line.split(":")[0], [])
-        elif line.strip():
-            lines.append([cell.strip() for cell in line.strip().split("  ") if cell.strip()])
-    return result
-
-
 def main():
     meta = json.load(open(sys.argv[1]))
-    rows = sections(sys.stdin.read())["parameters"][1:]
-    found = {r[0]: {"shape": [int(d) for d in r[1][4:-1].split(",") if d], "trained": r[2], "initializer": r[4],
-                    "uses": {tuple(u.rsplit(":", 1)) for u in r[5].split(",")}} for r in rows}
+    rows = json.load(sys.stdin)["parameters"]
+    found = {r["name"]: {"shape": r["shape"], "trained": r["trainable"], "initializer": r["initializer"],
+                         "uses": {tuple(u.rsplit(":", 1)) for u in r["uses"]}} for r in rows}
     by_use = {use: name for name, p in found.items() for use in p["uses"]}
     faults, seen = [], set()
     for row in meta["parameters"]:
@@ -44,7 +33,7 @@ def main():
             faults.append(f"{row['fqn']}: is called {name}")
         if row.get("damage") != "repacked" and ours["shape"] != row["shape"]:
             faults.append(f"{row['fqn']}: has shape {ours['shape']}")
-        if ours["trained"] != "yes":
+        if not ours["trained"]:
             faults.append(f"{row['fqn']}: is not trained")
     faults += [f"{name}: is a parameter of ours only" for name in found if name not in seen]
     initializers = {p["initializer"] for p in found.values()}

@@ -3,7 +3,8 @@
 weights and started from another one, which save_pretrained wrote.
 
     round_trip.py check FSDPC FOLDER [NAME...]     evaluates, trains and saves on 2 ranks; from_pretrained opens what was
-                                                   saved; losses and weights are those of PyTorch
+                                                   saved; losses and weights are those of PyTorch. Each is exported by hand
+                                                   and by the Python package
     round_trip.py record FOLDER NAME...            writes what tests/huggingface/*.test need, without the package
 
 Needs torch, transformers, onnxscript and safetensors from PyPI. The last line is `N passed, N failed`.
@@ -93,21 +94,28 @@ def loss_of(model, inputs, labels):
     return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
-def write(name, folder):
-    """The export, weights saved by transformers, a batch with labels, and what PyTorch makes of them."""
+def export_by_hand(source, inputs, folder):
+    rows = {name: value[:ROWS // RANKS] for name, value in inputs.items()}
+    torch.onnx.export(Logits(source, list(rows)), tuple(rows.values()), str(folder / "model.onnx"), input_names=list(rows),
+                      output_names=["logits"], dynamo=True, optimize=False, verbose=False)
+
+
+def write(name, folder, package=None):
+    """The export, weights saved by transformers, a batch with labels, and what PyTorch makes of them. `package`: fsdpc's,
+    which exports with the names that save_pretrained writes, and the compiler that it asks."""
     kind, _, inputs, dtype, largest = MODELS[name]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    rows = ROWS // RANKS
     source = make(name, 0)
     if name == "t5":  # its fused attention does not export
         source.set_attn_implementation("eager")
-    exported = Logits(source, list(inputs))
-    torch.onnx.export(exported, tuple(value[:rows] for value in inputs.values()), str(folder / "model.onnx"),
-                      input_names=list(inputs), output_names=["logits"], dynamo=True, optimize=False,
-                      verbose=False)
-    # In the names of the modules: some classes write others (vit.encoder.layer for vit.layers).
-    make(name, 1).to(dtype).save_pretrained(folder / "weights", max_shard_size=largest, save_original_format=False)
+    if package:
+        module, command = package
+        module.export(source, inputs, folder / "model.onnx", outputs=["logits"], command=command)
+    else:
+        export_by_hand(source, inputs, folder)
+    # By hand in the names of the modules: some classes write others (vit.encoder.layer for vit.layers).
+    make(name, 1).to(dtype).save_pretrained(folder / "weights", max_shard_size=largest, save_original_format=bool(package))
     model = getattr(transformers, kind).from_pretrained(folder / "weights", dtype=torch.float32).eval()
     shape = model(**inputs).logits.shape
     labels = torch.randint(0, shape[-1], shape[:-1], generator=torch.Generator().manual_seed(9))
@@ -150,8 +158,8 @@ def require_close(what, own, expected, tolerance):
         raise RuntimeError(f"{what}: {own} where PyTorch has {expected}")
 
 
-def check(fsdpc, folder, name):
-    model, inputs, labels, losses = write(name, folder)
+def check(fsdpc, folder, name, package=None):
+    model, inputs, labels, losses = write(name, folder, package)
     require_close("losses", compile_and_train(fsdpc, folder), losses, 1e-4)
     saved, info = getattr(transformers, MODELS[name][0]).from_pretrained(folder / "saved", dtype=torch.float32,
                                                                        output_loading_info=True)
@@ -190,16 +198,21 @@ def main():
             record(name, pathlib.Path(arguments[0]) / name)
         return 0
     passed = failed = 0
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "frontend/python"))
+    import fsdpc
+    package = fsdpc, str(pathlib.Path(arguments[0]).resolve())
     for name in arguments[2:] or MODELS:
-        try:
-            check(arguments[0], pathlib.Path(arguments[1]) / name, name)
-            passed += 1
-            print(f"  ok   {name}", flush=True)
-        except Exception as error:  # one model is one test
-            failed += 1
-            print(f"  FAIL {name}: {error}", flush=True)
-            if not isinstance(error, RuntimeError):
-                traceback.print_exc()
+        for how in (None, package):
+            label = name if how is None else f"{name}, exported by the package"
+            try:
+                check(arguments[0], pathlib.Path(arguments[1]) / name, name, how)
+                passed += 1
+                print(f"  ok   {label}", flush=True)
+            except Exception as error:  # one model is one test
+                failed += 1
+                print(f"  FAIL {label}: {error}", flush=True)
+                if not isinstance(error, RuntimeError):
+                    traceback.print_exc()
     print(f"{passed} passed, {failed} failed")
     return failed != 0
 

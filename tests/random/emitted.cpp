@@ -201,6 +201,8 @@ std::vector<std::string> optionsOf(const Choices &choices) {
   for (const auto &[name, value] : own.optimizer.scalars)
     if (name != "beta1" && name != "beta2")
       add(name, doubleText(value));
+  if (!own.optimizer.noDecay.empty())
+    add("no_decay", own.optimizer.noDecay);
   if (own.optimizer.scalars.count("beta1"))
     add("betas", doubleText(own.optimizer.scalars.at("beta1")) + "," + doubleText(own.optimizer.scalars.at("beta2")));
   for (auto [name, isOn] : {std::pair("nesterov", own.optimizer.nesterov), {"centered", own.optimizer.centered}})

@@ -191,6 +191,8 @@ OptimizerOptions chooseOptimizer(Random &random) {
     scalars["dampening"] = 0;
   optimizer.nesterov = kind == Kind::sgd && scalars["momentum"] > 0 && random.chance(0.5);
   optimizer.centered = kind == Kind::rmsprop && random.chance(0.5);
+  if (random.chance(0.25))
+    optimizer.noDecay = "norms_biases";
   return optimizer;
 }
 

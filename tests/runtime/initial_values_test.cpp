@@ -104,7 +104,7 @@ TEST(InitialValues, EveryRankDrawsItsShardAndPaddingStaysZero) {
     context.worldSize = 2;
     resetState(program.info, context);
     int beats = 0;
-    drawInitialValues(program.info, context, 9, [&] { ++beats; });
+    drawInitialValues(program.info, context, 9, [](std::size_t) { return true; }, [&] { ++beats; });
     EXPECT_EQ(beats, 1);
     joined.insert(joined.end(), context.at<float>(at::shard), context.at<float>(at::shard) + 2);
     EXPECT_EQ(context.at<float>(at::frozen)[0], 0.0f); // has values in the file

@@ -64,6 +64,21 @@ TEST(OptionsOfAProgram, ScalarsComeFromTheProgram) {
   EXPECT_FAILURE(parse({"--lr", "fast"}), usage, "expected a number");
 }
 
+TEST(OptionsOfAProgram, AGroupsOwnScalarsHaveOptionsAndMultiplesHaveNone) {
+  FakeProgram program(1);
+  program.scalars.push_back({"lr.head", false, 0.5, at::lr, "lr"});
+  program.scalars.push_back({"lr.layer0", false, 0.05, at::lr, "lr", 0.5});
+  program.info.scalars = program.scalars;
+  const auto parsed = [&](std::vector<const char *> arguments) {
+    arguments.insert(arguments.end(), {"--train_data", "d"});
+    return parseOptions(program.info, arguments);
+  };
+  EXPECT_EQ(parsed({}).scalar("lr.head"), 0.5);
+  EXPECT_EQ(parsed({"--lr.head", "0.25"}).scalar("lr.head"), 0.25);
+  EXPECT_FAILURE(parsed({"--lr.head", "-1"}), usage, "--lr.head -1: expected a number of at least 0");
+  EXPECT_FAILURE(parsed({"--lr.layer0", "1"}), usage, "unknown option --lr.layer0");
+}
+
 TEST(OptionsOfAProgram, StreamsAreAsCompiledUnlessGiven) {
   FakeProgram program(1);
   const auto streams = [&](std::vector<const char *> arguments) {

@@ -20,7 +20,7 @@ protected:
     weights.write(*weights.find("w"), bytesOf<float>({0.5f, -0.25f, 1}).data());
     weights.write(*weights.find("scale"), bytesOf<float>({1, 2, 3, 4}).data());
     weights.commit();
-    folder.write("model.onnx", "the model");
+    folder.write("model.onnx", "\x0a\x09the model");
   }
 
   /// `samples` points of y = x0 + 2 x1 with x in {0, 1}.

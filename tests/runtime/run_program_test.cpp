@@ -106,6 +106,24 @@ TEST_F(Run, EpochsEvaluateEverySampleOnce) {
   EXPECT_EQ(evaluations, 30);
 }
 
+TEST_F(Run, EndsEarlyWhereEvaluationsDoNotGetBetterAndStaysSoWhenResumed) {
+  const std::string log = folder.path("early.jsonl"), training = data("train.safetensors", 8),
+                    test = data("test.safetensors", 7), saved = folder.path("checkpoints");
+  const std::vector<std::string> arguments = {
+      "--train_data", training, "--val_data",       test, "--steps", "30", "--eval_every",        "1",
+      "--lr",         "0",      "--early_stopping", "3",  "--log",   log,  "--checkpoint_folder", saved,
+      "--resume",     "auto"};
+  const auto evaluations = [&] {
+    const std::vector<std::string> all = lines("early.jsonl");
+    return std::count_if(all.begin(), all.end(),
+                         [](const std::string &line) { return line.find("val_loss") != std::string::npos; });
+  };
+  ASSERT_FALSE(run(2, arguments));
+  EXPECT_EQ(evaluations(), 4); // the first is the best, three are no better
+  ASSERT_FALSE(run(2, arguments));
+  EXPECT_EQ(evaluations(), 4);
+}
+
 TEST_F(Run, TheSavedModelLoadsAndPredictsInTheOrderOfTheData) {
   const std::string test = data("test.safetensors", 7);
   const std::string weights = folder.path("w.safetensors");
@@ -124,8 +142,8 @@ TEST_F(Run, TheSavedModelLoadsAndPredictsInTheOrderOfTheData) {
 TEST_F(Run, OnnxIsTheModelAndItsData) {
   std::filesystem::create_directory(folder.path("saved"));
   ASSERT_FALSE(run(2, {"--steps", "0", "--save_onnx", folder.path("saved/a.onnx")}));
-  EXPECT_EQ(contentOf(folder.path("saved/a.onnx")), "the model");
-  EXPECT_EQ(valuesOf<float>(contentOf(folder.path("saved/model.onnx.data"))),
+  EXPECT_EQ(contentOf(folder.path("saved/a.onnx")), "\x0a\x09the model");
+  EXPECT_EQ(valuesOf<float>(contentOf(folder.path("saved/a.onnx.data"))),
             (std::vector<float>{0.5f, -0.25f, 1, 0, 1, 3, 2, 4})); // scale is transposed in the model
 }
 

@@ -1,3 +1,4 @@
+#include "runtime/common/onnx_file.h"
 #include "runtime/common/shards.h"
 #include "runtime/common/taps.h"
 #include "runtime/common/weights.h"
@@ -146,16 +147,30 @@ TEST(OnnxData, LargeTransposesGoThroughSeveralChunks) {
       ASSERT_EQ(written[static_cast<std::size_t>(i * rows + j)], j * columns + i);
 }
 
-TEST(OnnxData, DataOfAnotherModelIsNotOverwritten) {
+TEST(OnnxData, TheDataFileIsNamedAfterTheModel) {
+  const auto field = [](int number, const std::string &value) {
+    return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(value.size())} + value;
+  };
+  const auto model = [&](const std::string &location) {
+    const std::string entry = field(1, "location") + field(2, location), other = field(1, "checksum") + field(2, "old");
+    const std::string tensor = field(8, "old") + field(13, entry) + field(13, other) + "\x10\x01";
+    return std::string("\x08\x0a", 2) + field(7, field(2, "old") + field(5, tensor)) + field(2, "old");
+  };
+  EXPECT_EQ(withDataFile(model("old"), "old", "a much longer name.data", "m"), model("a much longer name.data"));
+  EXPECT_EQ(withDataFile(model("another"), "old", "new", "m"), model("another"));
+  for (std::size_t length = 1; length < model("old").size(); ++length) // every cut, read or refused
+    try {
+      withDataFile(model("old").substr(0, length), "old", "new", "m");
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, ExitCode::corrupt);
+    }
+  EXPECT_FAILURE(withDataFile("\x3a\x7f", "old", "new", "m"), corrupt, "m: is not an ONNX model");
+}
+
+TEST(OnnxData, BothFilesMustBeWritable) {
   const TemporaryFolder folder;
   const FakeProgram program(1);
   requireOnnxWritable(program.info, folder.path("a.onnx"));
-  folder.write("model.onnx.data", "somebody's");
-  EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("a.onnx")), storage, "belongs to another model");
-  folder.write("a.onnx", "saved before");
-  requireOnnxWritable(program.info, folder.path("a.onnx"));
-  EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("model.onnx.data")), storage,
-                 "name of the model's data file");
   EXPECT_FAILURE(requireOnnxWritable(program.info, folder.path("no/a.onnx")), storage, "cannot create a file");
 }
 

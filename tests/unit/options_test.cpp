@@ -1,5 +1,6 @@
 // The options schema: how options are spelled, what is refused and with which hint, configs, and the JSON that
 // reproduces a compile.
+#include "frontend/options/help.h"
 #include "frontend/options/option_schema.h"
 #include "ir/choices.h"
 #include "runtime/common/familiar_options.h"

@@ -10,6 +10,7 @@ const CHARTS = [
   { title: 'learning rate', figures: ['lr'] },
   { title: 'gradient norm', figures: ['grad_norm'], canBeLogarithmic: true },
   { title: 'validation accuracy', figures: ['val_percent'], unit: '%' },
+  { title: 'perplexity', figures: ['val_perplexity'], canBeLogarithmic: true },
   { title: 'tokens per second', figures: ['tokens_per_s'] },
   { title: 'samples per second', figures: ['samples_per_s'] },
   { title: 'step time', figures: ['step_ms', 'compute_ms'], unit: 'ms', note: 'dashed: computation alone' },

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares what emitted programs wrote. Exits 0, or 1 with the first difference.
 
-    check.py losses LOG LOG... [--limit X]     the losses of all logs agree (relative; default: they are equal)
+    check.py losses LOG LOG... [--limit X]     the losses of all logs agree (relative; default: they are equal); --figure val_loss:
+                                               those of evaluations
     check.py tensors FILE FILE... [--limit X]  as losses, for tensors; the scale is that of the tensor, or 1e-4 of the largest
     check.py first_loss LOG FIXTURE            the first loss is the fixture's last one: that of the trained model
     check.py logits FILE FIXTURE               predictions equal the reference's
@@ -34,16 +35,16 @@ def entries(log):
     return [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
 
 
-def losses_of(log):
-    values = np.array([entry["loss"] for entry in entries(log) if "loss" in entry])
-    require(len(values) > 0, f"{log}: no losses")
+def losses_of(log, figure="loss"):
+    values = np.array([entry[figure] for entry in entries(log) if figure in entry])
+    require(len(values) > 0, f"{log}: no {figure}")
     return values
 
 
-def losses(logs, limit):
-    first = losses_of(logs[0])
+def losses(logs, limit, figure="loss"):
+    first = losses_of(logs[0], figure)
     for log in logs[1:]:
-        other = losses_of(log)
+        other = losses_of(log, figure)
         require(len(other) == len(first), f"{log}: {len(other)} losses, {logs[0]} has {len(first)}")
         require(relative_error(other, first) <= limit, f"losses differ:\n{logs[0]}: {first.tolist()}\n{log}: {other.tolist()}")
 
@@ -166,9 +167,12 @@ def main():
     parser.add_argument("what")
     parser.add_argument("arguments", nargs="+")
     parser.add_argument("--limit", type=float, default=0)
+    parser.add_argument("--figure", default="loss")
     a = parser.parse_args()
-    if a.what in ("losses", "tensors"):
-        globals()[a.what](a.arguments, a.limit)
+    if a.what == "losses":
+        losses(a.arguments, a.limit, a.figure)
+    elif a.what == "tensors":
+        tensors(a.arguments, a.limit)
     elif a.what in ("falls", "rows"):
         globals()[a.what](*a.arguments, a.limit)
     elif a.what in ("arenas", "growth"):

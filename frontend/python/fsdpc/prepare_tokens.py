@@ -1,0 +1,94 @@
+"""Text to files of tokens that training programs read (`--train_data`): llm.c's .bin, a header and uint16 or uint32 tokens."""
+import json
+import pathlib
+import struct
+
+SHORT, WIDE = (20240520, 1, "<u2"), (20240801, 7, "<u4")     # magic, version, type (runtime/common/data_formats.h)
+HEADER_WORDS = 256
+
+
+def documents_of(path, field):
+    """The documents of a file: .txt or .md is one, .jsonl has one in each line, .parquet and .arrow one in each row."""
+    path = pathlib.Path(path)
+    if path.suffix in (".txt", ".md"):
+        yield path.read_text()
+    elif path.suffix in (".jsonl", ".json"):
+        with path.open() as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    yield json.loads(line)[field]
+                except (json.JSONDecodeError, KeyError, TypeError) as error:
+                    raise ValueError(f"{path}:{number}: no JSON object with {field!r}") from error
+    elif path.suffix in (".parquet", ".arrow"):
+        import datasets
+        kind = {".parquet": "parquet", ".arrow": "arrow"}[path.suffix]
+        table = datasets.load_dataset(kind, data_files=str(path), split="train")
+        if field not in table.column_names:
+            raise ValueError(f"{path}: has no column {field!r}; there are {', '.join(table.column_names)}")
+        yield from (row[field] for row in table.select_columns([field]))
+    else:
+        raise ValueError(f"{path}: .txt, .md, .jsonl, .parquet or .arrow is expected")
+
+
+def open_tokenizer(tokenizer):
+    """A tokenizers.Tokenizer: given as one, as a tokenizer.json, as a folder that has it, or by a name for the Hub."""
+    import tokenizers
+    if isinstance(tokenizer, tokenizers.Tokenizer):
+        return tokenizer
+    path = pathlib.Path(tokenizer)
+    if path.is_dir():
+        path = path / "tokenizer.json"
+    return tokenizers.Tokenizer.from_file(str(path)) if path.exists() else tokenizers.Tokenizer.from_pretrained(str(tokenizer))
+
+
+class ShardWriter:
+    """Writes tokens to FOLDER/NAME_000000.bin, ... of at most `shard_tokens` each. A file appears when it is complete."""
+
+    def __init__(self, folder, name, shard_tokens, wide):
+        self.folder, self.name, self.shard_tokens = pathlib.Path(folder), name, shard_tokens
+        self.magic, self.version, self.type = WIDE if wide else SHORT
+        self.pending, self.count, self.files = [], 0, []
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, tokens):
+        import numpy
+        self.pending.append(numpy.asarray(tokens, self.type))
+        self.count += len(tokens)
+        while self.count >= self.shard_tokens:
+            joined = numpy.concatenate(self.pending)
+            self.write(joined[:self.shard_tokens])
+            self.pending, self.count = [joined[self.shard_tokens:]], self.count - self.shard_tokens
+
+    def finish(self):
+        import numpy
+        if self.count:
+            self.write(numpy.concatenate(self.pending))
+        return self.files
+
+    def write(self, tokens):
+        path = self.folder / f"{self.name}_{len(self.files):06}.bin"
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            file.write(struct.pack("<3i", self.magic, self.version, len(tokens)).ljust(HEADER_WORDS * 4, b"\0"))
+            file.write(tokens.tobytes())
+        partial.rename(path)
+        self.files.append(path)
+
+
+def prepare(sources, folder, tokenizer, field="text", end=None, name="train", shard_tokens=100_000_000):
+    """Writes the documents of `sources` (a path or a list) as token files into `folder` and returns their paths.
+
+    end: the token behind each document, as text, such as "<|endoftext|>"; by default the tokenizer's, found by its usual names.
+    Needs the packages tokenizers and numpy, and datasets for .parquet and .arrow. ValueError names the file and the line."""
+    encoder = open_tokenizer(tokenizer)
+    names = [end] if end else ["<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"]
+    ends = [token for token in map(encoder.token_to_id, names) if token is not None]
+    if not ends:
+        raise ValueError(f"the tokenizer has no token {' or '.join(map(repr, names))}; end= names the one behind a document")
+    writer = ShardWriter(folder, name, shard_tokens, wide=encoder.get_vocab_size(with_added_tokens=True) > 1 << 16)
+    for source in [sources] if isinstance(sources, (str, pathlib.Path)) else sources:
+        for document in documents_of(source, field):
+            writer.add(encoder.encode(document, add_special_tokens=False).ids + [ends[0]])
+    return writer.finish()

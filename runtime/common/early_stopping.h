@@ -1,0 +1,32 @@
+// --early_stopping N: a run ends when N evaluations in a row were no better than the best before them.
+#pragma once
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/common/evaluation.h"
+#include "runtime/common/options.h"
+
+namespace fsdpc::rt {
+
+class EarlyStopping {
+public:
+  /// Goes on from `resumed`. The metric is that of --save_best, by default val_loss.
+  EarlyStopping(const Options &options, const EvaluationHistory &resumed)
+      : patience(options.earlyStopping.value_or(0)), isAccuracy(options.saveBest == "val_accuracy"), past(resumed) {}
+
+  void note(const EvaluationResult &result) {
+    const double value = isAccuracy ? result.percent() : result.averageLoss();
+    const bool isBetter = past.count == 0 || (isAccuracy ? value > past.best : value < past.best);
+    ++past.count;
+    past.sinceBest = isBetter ? 0 : past.sinceBest + 1;
+    past.best = isBetter ? value : past.best;
+  }
+  bool isOver() const { return patience > 0 && past.sinceBest >= patience; }
+  const EvaluationHistory &history() const { return past; } ///< for a checkpoint
+
+private:
+  std::int64_t patience; ///< 0: never ends a run
+  bool isAccuracy;
+  EvaluationHistory past;
+};
+
+} // namespace fsdpc::rt
