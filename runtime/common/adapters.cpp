@@ -2,6 +2,8 @@
 
 #include "runtime/common/json.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 
@@ -21,6 +23,41 @@ std::string listJson(const std::vector<std::string> &items) {
   for (const std::string &item : items)
     text += (text.empty() ? "" : ", ") + jsonString(item);
   return "[" + text + "]";
+}
+
+/// What an adapter_config.json says of the computation.
+struct AdapterConfig {
+  double rank = 0, alpha = 0;
+  bool isStable = false;
+  std::string other; ///< a key whose value asks for something else
+  double scale() const { return alpha / (isStable ? std::sqrt(rank) : rank); }
+};
+
+AdapterConfig readConfig(const std::string &path) {
+  const std::string text = readFile(path);
+  JsonReader json(text, path);
+  AdapterConfig config;
+  json.expect(JsonToken::beginObject, "an object");
+  while (json.next() == JsonToken::key) {
+    const std::string key = json.value();
+    if (key == "r" || key == "lora_alpha") {
+      json.expect(JsonToken::number, "a number");
+      (key == "r" ? config.rank : config.alpha) = std::strtod(json.value().c_str(), nullptr);
+    } else if (key == "use_rslora" || key == "use_dora" || key == "lora_bias") {
+      json.expect(JsonToken::literal, "true or false");
+      const bool isOn = json.value() == "true";
+      if (key == "use_rslora")
+        config.isStable = isOn;
+      else if (isOn)
+        config.other = key;
+    } else if (key == "rank_pattern" || key == "alpha_pattern") {
+      if (json.next() == JsonToken::beginObject && json.next() != JsonToken::endObject)
+        throw Failure(ExitCode::incompatible, path + ": " + key + " gives single modules other adapters");
+    } else {
+      json.skipValue();
+    }
+  }
+  return config;
 }
 
 class AdaptersTap final : public FileTap {
@@ -156,6 +193,20 @@ std::vector<bool> adapterFactors(const ProgramInfo &program) {
   for (const AdapterInfo &adapter : program.adapters)
     factors[static_cast<std::size_t>(adapter.down)] = factors[static_cast<std::size_t>(adapter.up)] = true;
   return factors;
+}
+
+void requireSameAdapters(const ProgramInfo &program, const std::string &folder) {
+  const std::string path = folder + "/adapter_config.json";
+  if (!fileExists(path))
+    return;
+  const AdapterConfig config = readConfig(path);
+  if (!config.other.empty())
+    throw Failure(ExitCode::incompatible, path + ": " + config.other + " is on, which this program does not compute");
+  const double scale = program.adapters.front().scale;
+  if (!(std::abs(config.scale() - scale) <= 1e-6 * scale))
+    throw Failure(ExitCode::incompatible, path + ": these adapters are scaled by " + jsonNumber(config.scale()) +
+                                              ", those of this program by " + jsonNumber(scale) +
+                                              " (alpha and rank of --lora)");
 }
 
 std::unique_ptr<FileTap> adaptersTap(const ProgramInfo &program, const ModelFolder &folder, int rank) {

@@ -14,6 +14,10 @@ std::vector<bool> adapterFactors(const ProgramInfo &program);
 /// base_model_name_or_path. Throws Failure{storage}.
 std::unique_ptr<FileTap> adaptersTap(const ProgramInfo &program, const ModelFolder &folder, int rank);
 
+/// Throws Failure{incompatible} if `folder` has an adapter_config.json whose adapters compute something else than the
+/// program's: another scale, scales of single modules, DoRA. Failure{corrupt} if that is no JSON.
+void requireSameAdapters(const ProgramInfo &program, const std::string &folder);
+
 /// Passes on every parameter but the factors, weights as w + scale * up down, whose sums are f64 and rounded once.
 /// Requires: both factors of an adapter are tapped before their weight, each in one call.
 std::unique_ptr<FileTap> mergingTap(const ProgramInfo &program, std::unique_ptr<FileTap> merged, int rank);

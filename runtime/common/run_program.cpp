@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/checkpoints.h"
 #include "runtime/checkpoint/resume.h"
+#include "runtime/common/adapters.h"
 #include "runtime/common/agreement.h"
 #include "runtime/common/final_weights.h"
 #include "runtime/common/memory_report.h"
@@ -69,8 +70,10 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
     inputs.user.emplace(program, options.loadModel, WeightsOrigin::user, options.loadPartial);
   if (inputs.user && pulse.rank() == 0 && !resumes)
     inputs.user->requireEqualCopies([&] { pulse.beat(); });
-  if (!options.loadAdapters.empty() && !resumes)
+  if (!options.loadAdapters.empty() && !resumes) {
+    requireSameAdapters(program, options.loadAdapters);
     inputs.adapters.emplace(program, options.loadAdapters, WeightsOrigin::adapters);
+  }
   inputs.usesOwn = !resumes && (!inputs.user || inputs.user->areIncomplete());
   if (inputs.usesOwn && hasCompiledWeights(program))
     inputs.compiled.emplace(program, outDirectory + "/weights/model.safetensors", WeightsOrigin::compiled);
