@@ -252,12 +252,66 @@ llvm::Error OptionValues::readKeyed(llvm::StringRef option, llvm::yaml::MappingN
   return llvm::Error::success();
 }
 
+/// The values of an entry, which has one or a list; nullopt if it is neither.
+static std::optional<std::vector<std::string>> valuesOf(llvm::yaml::Node *entry) {
+  std::vector<std::string> values;
+  const auto add = [&](llvm::yaml::Node *node) {
+    llvm::SmallString<64> storage;
+    auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(node);
+    if (scalar)
+      values.push_back(scalar->getValue(storage).str());
+    return scalar != nullptr;
+  };
+  auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(entry);
+  if (!sequence)
+    return add(entry) ? std::optional(values) : std::nullopt;
+  for (llvm::yaml::Node &item : *sequence)
+    if (!add(&item))
+      return std::nullopt;
+  return values;
+}
+
+static std::string keyOf(llvm::yaml::KeyValueNode &entry) {
+  llvm::SmallString<64> storage;
+  auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
+  return key ? key->getValue(storage).str() : "";
+}
+
+/// `train: {train_data: d.bin, steps: 100}`: options of the program, which checks them.
+llvm::Error OptionValues::readTrain(llvm::yaml::MappingNode &options, llvm::StringRef where) {
+  for (llvm::yaml::KeyValueNode &entry : options) {
+    const std::string key = keyOf(entry);
+    std::optional<std::vector<std::string>> values = valuesOf(entry.getValue());
+    if (key.empty() || !values)
+      return usage("--config " + where + ": train: " + key + " is not an option with a value or a list");
+    for (const std::string &value : *values)
+      train.push_back("--" + key + "=" + value);
+  }
+  return llvm::Error::success();
+}
+
+/// `launch: {arguments: [--hostfile, hosts]}`.
+llvm::Error OptionValues::readLaunch(llvm::yaml::MappingNode &options, llvm::StringRef where) {
+  for (llvm::yaml::KeyValueNode &entry : options) {
+    const std::string key = keyOf(entry);
+    std::optional<std::vector<std::string>> values = valuesOf(entry.getValue());
+    if (key != "arguments" || !values)
+      return usage("--config " + where + ": launch has arguments alone, a list of words for mpirun or srun, not '" +
+                   key + "'; world_size is the number of ranks");
+    llvm::append_range(launch, *values);
+  }
+  return llvm::Error::success();
+}
+
 /// One entry of a configuration; `where` is its file and line.
 llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where) {
   llvm::SmallString<64> storage;
-  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting))
+  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting)) {
     if (name == "units" || name == "groups")
       return readKeyed(name.drop_back(), *mapping, where);
+    if (name == "train" || name == "launch")
+      return name == "train" ? readTrain(*mapping, where) : readLaunch(*mapping, where);
+  }
   if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting)) {
     llvm::StringRef value = scalar->getValue(storage);
     if (name != "model")

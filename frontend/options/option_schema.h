@@ -61,6 +61,9 @@ public:
   llvm::ArrayRef<std::string> list(llvm::StringRef name) const;
   bool given(llvm::StringRef name) const { return givenNames.contains(name.str()); }
   llvm::ArrayRef<std::string> positional() const { return positionals; }
+  /// Of a configuration, for `fsdpc run`: `train` as words for the program, `launch` as further words for the launcher.
+  llvm::ArrayRef<std::string> trainWords() const { return train; }
+  llvm::ArrayRef<std::string> launchWords() const { return launch; }
   /// The value as it is stored if the option is given with it.
   static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
   /// Sets the resolved value of a default that depends on other options.
@@ -76,11 +79,13 @@ private:
   llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
   llvm::Error readConfig(llvm::StringRef path);
   llvm::Error readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where);
+  llvm::Error readTrain(llvm::yaml::MappingNode &options, llvm::StringRef where);
+  llvm::Error readLaunch(llvm::yaml::MappingNode &options, llvm::StringRef where);
   llvm::Error readKeyed(llvm::StringRef option, llvm::yaml::MappingNode &items, llvm::StringRef where);
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;
-  std::vector<std::string> positionals;
+  std::vector<std::string> positionals, train, launch;
   std::string configModel; ///< used if the command line names none
 };
 

@@ -27,6 +27,7 @@ namespace {
 struct Request {
   std::vector<std::string> compileArguments; ///< with --world_size and -o
   std::vector<std::string> trainArguments;
+  std::vector<std::string> launchArguments; ///< for mpirun or srun
   std::string output;
   int64_t ranks = 1;
 };
@@ -53,6 +54,12 @@ llvm::Expected<Request> parse(llvm::ArrayRef<std::string> arguments) {
   if (values->positional().size() != 1)
     return usage("one model is expected: fsdpc run MODEL.onnx [options] -n N -- train options");
   request.ranks = values->integer("world_size");
+  // What the command line says comes later, and wins.
+  request.trainArguments.insert(request.trainArguments.begin(), values->trainWords().begin(),
+                                values->trainWords().end());
+  request.launchArguments = values->launchWords().vec();
+  if (request.ranks == 1 && !request.launchArguments.empty())
+    return usage("launch: arguments change nothing for one rank, which is started directly");
   request.output = values->text("output");
   if (request.output.empty()) {
     request.output = (llvm::sys::path::stem(values->positional()[0]) + ".run").str();
@@ -134,6 +141,8 @@ llvm::Expected<std::vector<std::string>> launchCommand(const Request &request) {
       command.push_back("--cpus-per-task=" +
                         std::string(cores)); // since Slurm 22.05 srun does not take it from the job
   }
+  if (request.ranks > 1)
+    command.insert(command.end(), request.launchArguments.begin(), request.launchArguments.end());
   llvm::SmallString<128> program(request.output);
   if (std::error_code code = llvm::sys::fs::make_absolute(program))
     return llvm::createStringError("run: " + code.message());

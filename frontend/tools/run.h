@@ -8,6 +8,7 @@
 
 namespace fsdpc {
 
+/// A configuration may have `train`, options of the program, and `launch`, further arguments of the launcher.
 /// `arguments`: those after `run`. `compile` gets the arguments of an ordinary compile. Returns the program's exit
 /// code.
 ///
