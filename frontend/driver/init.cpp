@@ -1,7 +1,7 @@
 #include "frontend/driver/init.h"
 
+#include "frontend/driver/inspect.h"
 #include "frontend/onnx/inspect.h"
-#include "frontend/options/resolve.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -127,11 +127,7 @@ void writeRest(ConfigWriter &config, const ThisMachine &machine) {
 } // namespace
 
 llvm::Error initConfig(llvm::StringRef path, const OptionValues &values) {
-  llvm::Expected<ImportOptions> options = importOptions(values);
-  if (!options)
-    return options.takeError();
-  options->weightsMayBeAbsent = true;
-  llvm::Expected<ImportedModel> model = inspectOnnx(path, *options);
+  llvm::Expected<ImportedModel> model = inspected(path, values);
   if (!model)
     return model.takeError();
   std::string text;

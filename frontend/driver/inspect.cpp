@@ -39,12 +39,16 @@ llvm::Expected<std::vector<Unit>> unitsOf(ImportedModel &imported, const OptionV
 
 } // namespace
 
-llvm::Error inspect(llvm::StringRef path, const OptionValues &values) {
+llvm::Expected<ImportedModel> inspected(llvm::StringRef path, const OptionValues &values) {
   llvm::Expected<ImportOptions> options = importOptions(values);
   if (!options)
     return options.takeError();
   options->weightsMayBeAbsent = true;
-  llvm::Expected<ImportedModel> model = inspectOnnx(path, *options);
+  return inspectOnnx(path, *options);
+}
+
+llvm::Error inspect(llvm::StringRef path, const OptionValues &values) {
+  llvm::Expected<ImportedModel> model = inspected(path, values);
   if (!model)
     return model.takeError();
   llvm::Expected<std::vector<Unit>> units = unitsOf(*model, values);

@@ -6,6 +6,9 @@
 
 namespace fsdpc {
 
+/// What the import makes of the file alone, with or without its weights.
+llvm::Expected<ImportedModel> inspected(llvm::StringRef path, const OptionValues &values);
+
 /// Prints what the import makes of the file, and the units that a compile with these options would make.
 llvm::Error inspect(llvm::StringRef path, const OptionValues &values);
 

@@ -7,12 +7,12 @@
 
 Needs torch, transformers, peft, onnxscript and safetensors from PyPI. The last line is `N passed, N failed`.
 """
+import functools
 import json
 import pathlib
 import shutil
 import sys
 import tempfile
-import traceback
 
 import peft
 import torch
@@ -20,7 +20,7 @@ import transformers
 from safetensors.torch import load_file
 
 import round_trip
-from round_trip import MODELS, RANKS, ROWS, loss_of, require_close, run
+from round_trip import MODELS, RANKS, ROWS, count_passes, loss_of, require_close, run
 
 STEPS, RATE, RANK, ALPHA = 3, 0.3, 4, 8
 TARGETS = {"gpt2": r".*[.](c_attn|c_fc)", "llama": r".*[.](q_proj|v_proj|down_proj)", "bert": r".*[.](query|value)"}
@@ -125,19 +125,8 @@ def main():
         for name in arguments[1:]:
             record(name, pathlib.Path(arguments[0]))
         return 0
-    passed = failed = 0
-    for name in arguments[2:] or TARGETS:
-        try:
-            check(arguments[0], pathlib.Path(arguments[1]) / name, name)
-            passed += 1
-            print(f"  ok   {name}", flush=True)
-        except Exception as error:  # one model is one test
-            failed += 1
-            print(f"  FAIL {name}: {error}", flush=True)
-            if not isinstance(error, RuntimeError):
-                traceback.print_exc()
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    folder = pathlib.Path(arguments[1])
+    return count_passes((name, functools.partial(check, arguments[0], folder / name, name)) for name in arguments[2:] or TARGETS)
 
 
 if __name__ == "__main__":

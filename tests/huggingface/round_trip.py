@@ -9,6 +9,7 @@ weights and started from another one, which save_pretrained wrote.
 
 Needs torch, transformers, onnxscript and safetensors from PyPI. The last line is `N passed, N failed`.
 """
+import functools
 import json
 import os
 import pathlib
@@ -191,30 +192,35 @@ def record(name, folder):
               str(folder / "trained.safetensors"))
 
 
+def count_passes(checks):
+    """Runs each check, a function under its label, and prints what became of it. The exit status."""
+    passed = failed = 0
+    for label, check_one in checks:
+        try:
+            check_one()
+            passed += 1
+            print(f"  ok   {label}", flush=True)
+        except Exception as error:  # one model is one test
+            failed += 1
+            print(f"  FAIL {label}: {error}", flush=True)
+            if not isinstance(error, RuntimeError):
+                traceback.print_exc()
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
 def main():
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "record":
         for name in arguments[1:]:
             record(name, pathlib.Path(arguments[0]) / name)
         return 0
-    passed = failed = 0
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "frontend/python"))
     import fsdpc
     package = fsdpc, str(pathlib.Path(arguments[0]).resolve())
-    for name in arguments[2:] or MODELS:
-        for how in (None, package):
-            label = name if how is None else f"{name}, exported by the package"
-            try:
-                check(arguments[0], pathlib.Path(arguments[1]) / name, name, how)
-                passed += 1
-                print(f"  ok   {label}", flush=True)
-            except Exception as error:  # one model is one test
-                failed += 1
-                print(f"  FAIL {label}: {error}", flush=True)
-                if not isinstance(error, RuntimeError):
-                    traceback.print_exc()
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    folder = pathlib.Path(arguments[1])
+    return count_passes((name + label, functools.partial(check, arguments[0], folder / name, name, how))
+                        for name in arguments[2:] or MODELS for how, label in ((None, ""), (package, ", exported by the package")))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ set -euo pipefail
 
 wheel=$(realpath "$1") root=$(realpath -m "$2")/root
 source=$(realpath "$(dirname "$0")/../..")
-mirror=$(sed -n 's/^URIs: *//p; s/^deb [^h]*\(http[^ ]*\).*/\1/p' /etc/apt/sources.list.d/* /etc/apt/sources.list 2>/dev/null | head -1 || true)
 
 cleanup() {
   for mounted in dev proc; do
@@ -32,7 +31,13 @@ install() {
     fail "apt: $(tail -n 3 "$root/../apt.log")"
 }
 
-rm -rf "$root"
+# The first source of packages of this machine, in either format of apt.
+mirror=$(find /etc/apt -name '*.list' -o -name '*.sources' | sort |
+  xargs -r sed -n 's/^URIs: *//p; s/^deb [^h]*\(http[^ ]*\).*/\1/p' | sed -n 1p)
+[[ $mirror ]] || fail "no source of packages in /etc/apt"
+
+cleanup # of a run that was killed: what is mounted must not be deleted
+rm -rf --one-file-system "$root"
 mkdir -p "$root"
 debootstrap --variant=minbase --include=python3,python3-venv bookworm "$root" "$mirror" >"$root.log" || fail "debootstrap: $(tail -n 3 "$root.log")"
 cp -r /etc/apt/. "$root/etc/apt/"
