@@ -105,7 +105,7 @@ void initialize(const ProgramInfo &program, const Functions &functions, const Op
     setScalar(program, context, scalar.scalar->name, scalar.value);
   for (const ScalarInfo &scalar : program.scalars)
     if (scalar.factor)
-      setScalar(program, context, scalar.name, *scalar.factor * options.scalar(scalar.base));
+      storeScalar(context, scalar, *scalar.factor * options.scalar(scalar.base));
   // The evaluation step may run before the first training step.
   setIntegerScalar(program, context, "step", 0);
   setIntegerScalar(program, context, "seed", options.seed.value_or(0));

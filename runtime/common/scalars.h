@@ -11,16 +11,22 @@
 
 namespace fsdpc::rt {
 
-/// Writes scalar `name`, as f64 or i64. Does nothing if the program has no such scalar. Value: double or std::int64_t.
+/// Writes the scalar, as f64 or i64. Value: double or std::int64_t.
+template <class Value>
+void storeScalar(const Context &context, const ScalarInfo &scalar, Value value) {
+  writeArena(context, scalar.place, 8, [&](std::byte *to) {
+    // Converts only to the stored type, because not every double fits an integer.
+    const auto store = [to](auto converted) { std::memcpy(to, &converted, sizeof converted); };
+    scalar.isInteger ? store(static_cast<std::int64_t>(value)) : store(static_cast<double>(value));
+  });
+}
+
+/// The same by name. Does nothing if the program has no such scalar.
 template <class Value>
 void storeScalar(const ProgramInfo &program, const Context &context, std::string_view name, Value value) {
   for (const ScalarInfo &scalar : program.scalars)
     if (name == scalar.name)
-      writeArena(context, scalar.place, 8, [&](std::byte *to) {
-        // Converts only to the stored type, because not every double fits an integer.
-        const auto store = [to](auto converted) { std::memcpy(to, &converted, sizeof converted); };
-        scalar.isInteger ? store(static_cast<std::int64_t>(value)) : store(static_cast<double>(value));
-      });
+      storeScalar(context, scalar, value);
 }
 
 /// Scalars that the program itself updates. A checkpoint has them.

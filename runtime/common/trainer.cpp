@@ -176,7 +176,7 @@ void Trainer::setStepScalars(std::int64_t step) {
   setScalar(job.program, job.context, "lr", schedule.at(step));
   for (const ScalarInfo &scalar : job.program.scalars)
     if (std::string_view(scalar.base) == "lr")
-      setScalar(job.program, job.context, scalar.name, schedule.at(step, scalar, job.options));
+      storeScalar(job.context, scalar, schedule.at(step, scalar, job.options));
 }
 
 void Trainer::step(std::int64_t step) {
