@@ -1,6 +1,7 @@
 #include "runtime/common/event_file.h"
 
 #include "runtime/common/file.h"
+#include "runtime/common/wire_format.h"
 
 #include <array>
 #include <cerrno>
@@ -30,25 +31,6 @@ std::string bytesOf(T value) {
   std::string bytes(sizeof value, '\0');
   std::memcpy(bytes.data(), &value, sizeof value);
   return bytes;
-}
-
-// ---- protocol buffers
-
-enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, delimited = 2, fixed32 = 5 };
-
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7)
-    bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-
-std::string key(int field, Wire wire) {
-  return varint(static_cast<std::uint64_t>(field) << 3 | static_cast<unsigned>(wire));
-}
-
-std::string delimited(int field, std::string_view bytes) {
-  return key(field, Wire::delimited) + varint(bytes.size()) + std::string(bytes);
 }
 
 /// Event.wall_time

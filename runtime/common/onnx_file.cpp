@@ -4,7 +4,7 @@
 
 #include "runtime/common/failure.h"
 #include "runtime/common/file.h"
-#include "runtime/common/output_paths.h"
+#include "runtime/common/wire_format.h"
 
 #include <functional>
 
@@ -28,17 +28,17 @@ public:
   bool atEnd() const { return rest.empty(); }
   WireField next() {
     const std::string_view begin = rest;
-    const std::uint64_t tag = varint();
+    const std::uint64_t tag = readVarint();
     WireField field;
     field.number = static_cast<std::uint32_t>(tag >> 3);
-    switch (tag & 7) {
-    case 0: varint(); break;
-    case 1: take(8); break;
-    case 2:
+    switch (static_cast<Wire>(tag & 7)) {
+    case Wire::varint: readVarint(); break;
+    case Wire::fixed64: take(8); break;
+    case Wire::delimited:
       field.isDelimited = true;
-      field.value = take(varint());
+      field.value = take(readVarint());
       break;
-    case 5: take(4); break;
+    case Wire::fixed32: take(4); break;
     default: fail();
     }
     field.all = begin.substr(0, begin.size() - rest.size());
@@ -46,7 +46,7 @@ public:
   }
 
 private:
-  std::uint64_t varint() {
+  std::uint64_t readVarint() {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
       const auto byte = static_cast<std::uint8_t>(take(1)[0]);
@@ -70,17 +70,6 @@ private:
   std::string_view rest;
   const std::string &where;
 };
-
-std::string varintText(std::uint64_t value) {
-  std::string text;
-  for (; value >= 0x80; value >>= 7)
-    text += static_cast<char>(value | 0x80);
-  return text + static_cast<char>(value);
-}
-
-std::string delimited(std::uint32_t number, std::string_view value) {
-  return varintText(std::uint64_t{number} << 3 | 2) + varintText(value.size()) + std::string(value);
-}
 
 /// The message with each value of the field `number` replaced.
 std::string replaced(std::string_view message, std::uint32_t number, const std::string &where,
