@@ -216,6 +216,7 @@ private:
 
   Moment advance(Node &node) {
     nodes.push_back(&node);
+    eventsBefore.push_back(eventsBefore.back() + (node.schedule.records >= 0));
     effective.push_back(static_cast<Moment>(nodes.size()) - 1);
     return effective.back();
   }
@@ -302,10 +303,11 @@ private:
     return i;
   }
 
-  /// False if an event is recorded from `wait` on and before `other`: what awaits it may rely on `wait`. As long as
-  /// events are assigned, they take the covering wait into account.
+  /// False if an event is recorded from `wait` on and before `other`: what awaits it may rely on `wait`. While events
+  /// are assigned, those of starts before `wait` are known: they are for accesses of the previous step, whose waits
+  /// count as executed where the previous walk executed them. Starts after `wait` take the covering wait into account.
   bool mayReplace(const Pending &other, const Pending &wait) const {
-    return walkIs != Walk::needWaits || other.moment <= wait.moment ||
+    return other.moment <= wait.moment ||
            eventsBefore[static_cast<size_t>(other.moment)] == eventsBefore[static_cast<size_t>(wait.moment)];
   }
 
@@ -410,9 +412,10 @@ private:
 
   Walk walkIs = Walk::learn;
   TouchesByStream touched, written;
-  std::vector<Node *> nodes;         ///< by moment
-  std::vector<int32_t> eventsBefore; ///< in the third walk: by moment, the number of events recorded before it
-  std::vector<Moment> effective;     ///< by moment of a wait: when the wait that covers it is executed
+  std::vector<Node *> nodes; ///< by moment
+  /// By moment: the number of events recorded before it. In the second walk, of those known when it was passed.
+  std::vector<int32_t> eventsBefore = {0};
+  std::vector<Moment> effective; ///< by moment of a wait: when the wait that covers it is executed
   std::array<Moment, lanes> known = {-1, -1, -1};
   std::array<std::vector<Pending>, lanes> unneeded;   ///< per stream: waits that nothing has needed so far
   std::array<std::vector<Pending>, lanes> carriedOut; ///< per stream: waits that some node needs
