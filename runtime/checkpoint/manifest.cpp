@@ -29,6 +29,7 @@ std::string trainingJson(const TrainingState &state) {
   json.add("samples_in_epoch", state.samplesInEpoch).add("global_batch", state.globalBatch);
   json.add("warmup_steps", state.warmUp.steps);
   json.add("warmup_end_epoch", state.warmUp.end.epoch).add("warmup_end_sample", state.warmUp.end.sample);
+  json.add("sample_order", state.sampleOrder);
   json.add("shuffle", state.shuffle).add("seed", state.seed).add("skipped_steps", state.skippedSteps);
   json.add("epoch_loss_sum", state.epochLossSum).add("epoch_steps", state.epochSteps);
   json.add("evaluation_due", state.evaluationDue).add("best_metric", state.bestMetric);
@@ -213,8 +214,8 @@ private:
         (key == "best_value" ? best.value : state.epochLossSum) = number();
       else if (key == "best_evaluation")
         state.evaluations.best = number();
-      else if (key == "best_metric")
-        state.bestMetric = string();
+      else if (key == "best_metric" || key == "sample_order")
+        (key == "best_metric" ? state.bestMetric : state.sampleOrder) = string();
       else if (key == "scalars")
         object([&](const std::string &name) { state.scalars.emplace_back(name, number()); });
       else

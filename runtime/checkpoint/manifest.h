@@ -48,6 +48,7 @@ struct TrainingState {
   std::int64_t globalBatch = 0;
   WarmUp warmUp; ///< no steps: it is not over
   bool shuffle = false;
+  std::string sampleOrder; ///< SampleOrder::text(); "": unknown
   std::int64_t seed = 0;
   std::int64_t skippedSteps = 0;
   double epochLossSum = 0; ///< over `epochSteps` steps of the current epoch

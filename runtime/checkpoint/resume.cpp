@@ -77,7 +77,7 @@ ResumedRun resumeFrom(const std::vector<std::string> &candidates, const ProgramI
   }
 }
 
-void requireSameOrder(const ResumedRun &resumed, std::int64_t samples, Options &options) {
+void requireSameOrder(const ResumedRun &resumed, std::int64_t samples, const std::string &order, Options &options) {
   const TrainingState &state = resumed.state;
   const auto refuse = [&](const std::string &what) {
     throw Failure(ExitCode::incompatible,
@@ -90,6 +90,8 @@ void requireSameOrder(const ResumedRun &resumed, std::int64_t samples, Options &
            std::to_string(samples));
   if (options.shuffle != state.shuffle)
     refuse(std::string("its run was ") + (state.shuffle ? "" : "not ") + "shuffled");
+  if (!state.sampleOrder.empty() && order != state.sampleOrder)
+    refuse("its run took the samples as '" + state.sampleOrder + "', this one as '" + order + "'");
   if (options.given.contains("seed") && options.seed != state.seed)
     refuse("its run had --seed " + std::to_string(state.seed));
   options.seed = state.seed;

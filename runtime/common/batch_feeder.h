@@ -5,6 +5,8 @@
 // input left, the main field of the format (tokens, images), unless --map assigns that field to another input. An input
 // that nothing feeds is an error. With a token file, labels are the tokens that follow the sample, but labels that the
 // graph shifts itself (InputInfo::shiftsItself) are the tokens of the sample. The runtime computes sample weights.
+//
+// Samples of unequal length are padded at their end: with 0, and with the ignored label.
 #pragma once
 
 #include "runtime/common/dataset.h"
@@ -17,8 +19,12 @@
 namespace fsdpc::rt {
 
 struct FeedOptions {
-  std::vector<std::string> maps;  ///< "INPUT=FIELD"
-  std::vector<std::string> fills; ///< "INPUT=1", "INPUT=0", "INPUT=iota": iota counts along the last axis
+  std::vector<std::string> maps; ///< "INPUT=FIELD"
+  /// "INPUT=VALUE": 0; 1; iota, which counts along the last axis; mask, 1 where a sample of unequal length has elements
+  /// and 0 where it is padded; positions, which count from 0 in every document; documents, the number of the document.
+  std::vector<std::string> fills;
+  std::optional<std::int64_t> documentEnd = std::nullopt; ///< the token that ends a document
+  bool truncate = false;                                  ///< samples longer than the input
 };
 
 /// Returns T of the [B, T] input that a token file would feed: the input that --map assigns the tokens to, else the
@@ -34,12 +40,13 @@ public:
   BatchFeeder(const ProgramInfo &program, Dataset data, const FeedOptions &options);
 
   std::int64_t samples() const { return sampleCount; }
+  std::vector<SampleSource> sources() const { return data.sourcesOf(data.fields[mainField]); }
   const std::string &source() const { return data.pattern; }
 
   /// Reads every `worldSize`-th block of the fields whose values have a range, up to `scanLimitBytes` per field and
   /// rank, so that a bad label is found before the first step. Values beyond that are still checked when they are used.
   /// `beat` is called after every block to report progress.
-  void checkRanges(int rank, int worldSize, const std::function<void()> &beat = [] {}) const;
+  void checkRanges(int rank, int worldSize, const std::function<void()> &beat = [] {});
   static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
 
   enum class Inputs : std::uint8_t { all, ofPrologue };
@@ -47,19 +54,28 @@ public:
   /// the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
   void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
+  /// Asks the system to read these samples, of which -1 is none, before they are needed. May wait for the disk.
+  void readAhead(std::span<const std::int64_t> rows) const;
+
   bool hasSampleWeight() const { return weighted; }
   /// Notes for the user, one sentence each: inputs fed in an unexpected way, and fields that no input reads.
   const std::vector<std::string> &notes() const { return remarks; }
 
 private:
-  enum class Feed : std::uint8_t { field, zeros, ones, iota, weight };
+  enum class Feed : std::uint8_t { field, zeros, ones, iota, mask, positions, documents, weight };
   struct Binding {
     const InputInfo *input;
     Feed feed;
-    std::size_t field; ///< index into data.fields when fed by a field
+    std::size_t field; ///< index into data.fields when fed by a field, or made of one
+
+    bool isOfField() const {
+      return feed == Feed::field || feed == Feed::mask || feed == Feed::positions || feed == Feed::documents;
+    }
   };
 
   void bindFilled(const FeedOptions &options);
+  Binding madeOf(const InputInfo &input, Feed feed, const std::string &fill) const;
+  void requireOneLength();
   void bindMapped(const FeedOptions &options);
   void bindByName();
   void noteUnused();
@@ -67,16 +83,26 @@ private:
   void bind(const InputInfo &input, const Field &given);
   std::string missingFields(const std::vector<const InputInfo *> &inputs) const;
   const InputInfo &inputNamed(const std::string &name, const std::string &option) const;
+  void bindRagged(const InputInfo &input, const Field &field);
+  void scan(const Binding &binding, int rank, int worldSize, const std::function<void()> &beat);
+  void scanRagged(const Binding &binding, int rank, int worldSize, const std::function<void()> &beat);
   void convert(const Binding &binding, std::int64_t first, std::int64_t count, std::byte *destination);
+  [[noreturn]] void failMisfit(const Binding &binding, std::int64_t sample, std::int64_t element) const;
   void checkValues(const Binding &binding, std::int64_t first, std::int64_t count, const std::byte *values) const;
   void fillInput(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
   void fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
+  void fillRagged(const Binding &binding, std::int64_t sample, std::byte *row);
+  void fillMask(const Binding &binding, std::int64_t sample, std::byte *row) const;
+  void countDocuments(const Binding &binding, std::int64_t sample, std::byte *row);
   void padRow(const InputInfo &input, std::byte *row) const;
 
   const ProgramInfo &program;
   Dataset data;
   std::vector<Binding> bindings;
   std::vector<std::byte> buffer; ///< one micro-batch of the largest converted field, as stored in the file
+  std::size_t mainField = 0;     ///< one that feeds an input
+  std::optional<std::int64_t> documentEnd;
+  bool truncate = false;
   std::vector<std::string> remarks;
   std::int64_t sampleCount = 0;
   bool weighted = false;

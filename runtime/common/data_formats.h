@@ -17,8 +17,22 @@ void openTokenData(Dataset &data, const std::vector<std::string> &paths, const D
 void openIdxData(Dataset &data, const std::vector<std::string> &paths,
                  const std::optional<std::pair<float, float>> &normalize);
 
-/// `pattern`: name=FILE.npy[,name=FILE.npy...]. Versions 1 to 3, C order, little-endian.
+/// `pattern`: name=GLOB.npy[,name=GLOB.npy...]. Versions 1 to 3, C order, little-endian.
 void openNpyData(Dataset &data, const std::string &pattern);
+
+/// WebDataset: consecutive members KEY.EXTENSION of one key are a sample. Members .npy are fields of that name, which
+/// is what stands between the key and `.npy`, or `npy`; .cls is the field `labels`, a number as text. Throws
+/// Failure{usage} for compressed images.
+void openTarData(Dataset &data, const std::vector<std::string> &paths);
+
+struct NpyArray {
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> dims;
+  std::int64_t offsetBytes = 0; ///< of the elements, in the file
+};
+
+/// The array of `bytes` at byte `at` of a file. Throws Failure{corrupt}.
+NpyArray readNpyArray(const InputFile &file, std::int64_t at, std::int64_t bytes);
 
 bool hasTokenMagic(const InputFile &file);
 bool hasIdxMagic(const InputFile &file);

@@ -1,3 +1,4 @@
+#include "runtime/common/checked.h"
 #include "runtime/common/data_formats.h"
 
 #include <algorithm>
@@ -105,26 +106,28 @@ private:
   std::size_t at = 0;
 };
 
-NpyHeader readNpyHeader(const InputFile &file) {
+/// Of the file of `bytes` at `at`.
+NpyHeader readNpyHeader(const InputFile &file, std::int64_t at, std::int64_t bytes) {
   unsigned char start[12] = {};
-  if (file.sizeBytes() < 12)
-    throw Failure(ExitCode::corrupt, file.path() + ": too short for an npy file");
-  file.read(0, start, sizeof start);
+  const std::string where = file.path() + ": byte " + std::to_string(at) + ": ";
+  if (bytes < 12)
+    throw Failure(ExitCode::corrupt, where + "too short for an npy file");
+  file.read(at, start, sizeof start);
   if (std::string_view(reinterpret_cast<const char *>(start), 6) != "\x93NUMPY" || start[6] < 1 || start[6] > 3)
-    throw Failure(ExitCode::corrupt, file.path() + ": byte 0: not the magic of an npy file of version 1 to 3");
+    throw Failure(ExitCode::corrupt, where + "not the magic of an npy file of version 1 to 3");
   const bool wide = start[6] > 1;
   std::int64_t length = start[8] | start[9] << 8;
   if (wide)
     length |= std::int64_t{start[10]} << 16 | std::int64_t{start[11]} << 24;
   const std::int64_t begin = wide ? 12 : 10;
-  if (length > file.sizeBytes() - begin || length > (1 << 20))
-    throw Failure(ExitCode::corrupt,
-                  file.path() + ": byte 8: header length " + std::to_string(length) + " does not fit the file");
+  if (length > bytes - begin || length > (1 << 20))
+    throw Failure(ExitCode::corrupt, file.path() + ": byte " + std::to_string(at + 8) + ": header length " +
+                                         std::to_string(length) + " does not fit the file");
   std::string text(static_cast<std::size_t>(length), '\0');
-  file.read(begin, text.data(), length);
+  file.read(at + begin, text.data(), length);
   NpyHeader header;
   NpyDictReader(text, file).read(header);
-  header.offsetBytes = begin + length;
+  header.offsetBytes = at + begin + length;
   return header;
 }
 
@@ -140,23 +143,31 @@ ElementType npyType(const NpyHeader &header, const std::string &path) {
                                        "' is not supported (little-endian numbers and booleans are)");
 }
 
-void addNpyFile(Dataset &data, const std::string &name, const std::string &path) {
-  const InputFile &file = data.files.emplace_back(path);
-  const NpyHeader header = readNpyHeader(file);
+} // namespace
+
+NpyArray readNpyArray(const InputFile &file, std::int64_t at, std::int64_t bytes) {
+  const NpyHeader header = readNpyHeader(file, at, bytes);
   if (header.fortranOrder)
-    throw Failure(ExitCode::corrupt, path + ": is in Fortran order; save it with numpy.ascontiguousarray");
-  if (header.dims.empty())
-    throw Failure(ExitCode::corrupt, path + ": is a scalar; dim 0 is the sample");
-  data.addExtent(name, npyType(header, path), {header.dims.begin() + 1, header.dims.end()}, data.files.size() - 1,
-                 header.offsetBytes, header.dims[0]);
-  const Field &field = *data.find(name);
-  const std::int64_t expected = header.offsetBytes + field.samples * field.sampleBytes();
-  if (file.sizeBytes() != expected)
-    throw Failure(ExitCode::corrupt, path + ": " + std::to_string(file.sizeBytes()) + " bytes, the header makes it " +
-                                         std::to_string(expected));
+    throw Failure(ExitCode::corrupt, file.path() + ": is in Fortran order; save it with numpy.ascontiguousarray");
+  NpyArray array{npyType(header, file.path()), header.dims, header.offsetBytes};
+  std::int64_t expected = byteSize(array.type);
+  for (const std::int64_t dim : header.dims)
+    expected = checkedMultiply(expected, dim, file.path());
+  expected = checkedAdd(expected, header.offsetBytes - at, file.path());
+  if (bytes != expected)
+    throw Failure(ExitCode::corrupt, file.path() + ": byte " + std::to_string(at) + ": " + std::to_string(bytes) +
+                                         " bytes, the header makes it " + std::to_string(expected));
+  return array;
 }
 
-} // namespace
+static void addNpyFile(Dataset &data, const std::string &name, const std::string &path) {
+  const InputFile &file = data.files.emplace_back(path);
+  const NpyArray array = readNpyArray(file, 0, file.sizeBytes());
+  if (array.dims.empty())
+    throw Failure(ExitCode::corrupt, path + ": is a scalar; dim 0 is the sample");
+  data.addExtent(name, array.type, {array.dims.begin() + 1, array.dims.end()}, data.files.size() - 1, array.offsetBytes,
+                 array.dims[0]);
+}
 
 void openNpyData(Dataset &data, const std::string &pattern) {
   std::size_t begin = 0;
@@ -169,7 +180,8 @@ void openNpyData(Dataset &data, const std::string &pattern) {
     const std::string name = part.substr(0, equals);
     if (data.find(name))
       throw Failure(ExitCode::usage, "'" + pattern + "' gives two files for " + name);
-    addNpyFile(data, name, part.substr(equals + 1));
+    for (const std::string &path : expandGlob(part.substr(equals + 1)))
+      addNpyFile(data, name, path);
     begin = end + 1;
   }
 }

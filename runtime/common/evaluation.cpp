@@ -45,12 +45,13 @@ std::unique_ptr<SafetensorsWriter> openPredictions(std::vector<PredictedOutput> 
 } // namespace
 
 Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit)
-    : job(job), feeder(feeder),
-      sampler(feeder.samples(), job.evaluationLayout(), /*shuffle=*/false, /*dropLast=*/false, 0),
+    : job(job), feeder(feeder), sampler(SampleOrder(feeder.samples()), job.evaluationLayout(), /*dropLast=*/false),
       batchCount(std::min(sampler.batchesFrom(0), batchLimit.value_or(sampler.batchesFrom(0)))),
       rows(static_cast<std::size_t>(job.program.microBatchSize)) {
   if (!job.functions.evalStep)
     throw Failure(ExitCode::usage, "this program has no evaluation step");
+  if (feeder.sources().size() > 1)
+    throw Failure(ExitCode::usage, feeder.source() + ": weights of sources are for --train_data");
   const std::int64_t globalBatch = job.evaluationLayout().globalBatch();
   if (sampler.samplesInBatch((batchCount - 1) * globalBatch) < globalBatch && !feeder.hasSampleWeight())
     throw Failure(ExitCode::usage, feeder.source() + ": " + std::to_string(feeder.samples()) +
@@ -62,7 +63,7 @@ void Evaluator::runBatch(std::int64_t batch, void (*function)(Context &)) {
   job.pulse.enter(Phase::evaluation);
   {
     const StepScope scope(StepPart::feeding);
-    sampler.rows(batch * sampler.globalBatch(), 0, rows);
+    sampler.rows(0, batch * sampler.globalBatch(), 0, rows);
     feeder.fill(job.context, rows);
   }
   const StepScope scope;

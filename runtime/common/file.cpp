@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <glob.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,10 +35,21 @@ void reserve(int descriptor, std::int64_t sizeBytes, const std::string &path) {
     storageFailure(path, systemMessage());
 }
 
+/// Allows this process as many open files as it may allow itself: data sets have many. False if it cannot have more.
+bool raiseFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+    return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 } // namespace
 
 InputFile::InputFile(std::string path) : name(std::move(path)) {
   descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0 && errno == EMFILE && raiseFileLimit())
+    descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0)
     throw Failure(ExitCode::corrupt, name + ": cannot open: " + systemMessage());
   struct stat status{};
@@ -74,6 +86,10 @@ void InputFile::read(std::int64_t offsetBytes, void *destination, std::int64_t b
     offsetBytes += got;
     bytes -= got;
   }
+}
+
+void InputFile::readAhead(std::int64_t offsetBytes, std::int64_t bytes) const {
+  static_cast<void>(::posix_fadvise(descriptor, offsetBytes, bytes, POSIX_FADV_WILLNEED));
 }
 
 OutputFile::OutputFile(std::string path, std::int64_t sizeBytes, NameUntilCommit until) : name(std::move(path)) {

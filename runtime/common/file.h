@@ -23,6 +23,8 @@ public:
   std::int64_t sizeBytes() const { return size; }
   /// Reads exactly `bytes` at `offsetBytes`. A file that ends earlier is a failure. Thread-safe.
   void read(std::int64_t offsetBytes, void *destination, std::int64_t bytes) const;
+  /// Asks the system to have these bytes in its page cache. May wait for the disk. Changes nothing else.
+  void readAhead(std::int64_t offsetBytes, std::int64_t bytes) const;
 
 private:
   std::string name;

@@ -191,6 +191,7 @@ void checkData(const Options &options) {
   if (!options.batch.empty() && !options.steps)
     usage("--batch needs --steps");
   refuse(options, {"epochs", "shuffle", "drop_last"}, options.trainData.empty(), "without --train_data");
+  refuse(options, {"shuffle_window"}, !options.shuffle, "without --shuffle");
   refuse(options, {"eval_every", "eval_steps", "early_stopping", "eval_only", "predict"}, options.valData.empty(),
          "without --val_data");
   refuse(options,

@@ -39,6 +39,9 @@ struct Options {
   Interval stepSize;
   double gamma = 0.1;
   bool shuffle = false;
+  std::optional<std::int64_t> shuffleWindow;
+  std::optional<std::int64_t> documentEnd;
+  bool truncate = false;
   bool dropLast = true;
   std::optional<std::int64_t> seed; ///< default: the seed of the compile
   Interval evalEvery;

@@ -53,7 +53,8 @@ DataRequest dataRequest(const ProgramInfo &program, const Options &options, cons
 
 void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, const Options &options, Pulse &pulse,
               const DataRequest &request) {
-  feeder.emplace(program, openDataset(request), FeedOptions{options.maps, options.fills});
+  feeder.emplace(program, openDataset(request),
+                 FeedOptions{options.maps, options.fills, options.documentEnd, options.truncate});
   feeder->checkRanges(pulse.rank(), program.worldSize, [&] { pulse.beat(); });
 }
 
@@ -303,8 +304,10 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   std::optional<ResumedRun> resumed;
   if (resumes) {
     resumed = resumeFrom(candidates, program, options, platform, context, pulse);
-    if (inputs.training)
-      requireSameOrder(*resumed, options.batch.empty() ? inputs.training->samples() : 0, options);
+    if (inputs.training && options.batch.empty())
+      requireSameOrder(*resumed, inputs.training->samples(), sampleOrder(*inputs.training, options).text(), options);
+    else if (inputs.training)
+      requireSameOrder(*resumed, 0, "", options);
   }
   platform.finishStart(outDirectory);
   std::optional<RunLog> log;

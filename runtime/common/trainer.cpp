@@ -75,12 +75,16 @@ double currentLossScale(const ProgramInfo &program, const Context &context) {
 
 } // namespace
 
+SampleOrder sampleOrder(const BatchFeeder &training, const Options &options) {
+  return SampleOrder(training.sources(), {options.shuffle, options.shuffleWindow.value_or(0),
+                                          static_cast<std::uint64_t>(options.seed.value_or(0))});
+}
+
 Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, Checkpoints *checkpoints,
                  const TrainingState *resumedState)
     : job(job), feeder(training), validation(validation), checkpoints(checkpoints),
       resumed(resumedState ? *resumedState : TrainingState{}), fixedBatch(!job.options.batch.empty()),
-      sampler(training.samples(), job.layout(), job.options.shuffle, job.options.dropLast,
-              static_cast<std::uint64_t>(job.options.seed.value_or(0))),
+      sampler(sampleOrder(training, job.options), job.layout(), job.options.dropLast),
       order(sampler, resumed.step, resumed.next, fixedBatch), total(countSteps(job.options, order)),
       schedule(job.options, order, total, resumed),
       progress(progressStyle(job.options.progress, job.context.rank), total, rt::plannedBytes(job.program)),
@@ -96,6 +100,8 @@ Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, C
                                          std::to_string(job.layout().globalBatch()) + " (see --no_drop_last)");
   if (!job.options.dropLast && feeder.samples() % job.layout().globalBatch() != 0 && !feeder.hasSampleWeight())
     throw Failure(ExitCode::usage, "--no_drop_last: this program has no sample weights to leave padding out");
+  if (!fixedBatch)
+    ahead.emplace(feeder, rows.size());
   if (job.options.replicaCheck)
     replicas.emplace(job);
   if (job.options.rerunCheck)
@@ -130,8 +136,6 @@ void Trainer::run() {
 
 /// The sums of an epoch that an earlier run began go on.
 void Trainer::beginEpoch(const TrainingOrder::Batch &batch) {
-  if (!fixedBatch)
-    sampler.startEpoch(batch.epoch);
   epochBegin = Clock::now();
   if (!fixedBatch && batch.epoch == resumed.next.epoch && resumed.next.sample > 0)
     return;
@@ -147,6 +151,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
   state.globalBatch = job.layout().globalBatch();
   state.warmUp = schedule.warmUpAt(step);
   state.shuffle = job.options.shuffle;
+  state.sampleOrder = fixedBatch ? "" : sampler.text();
   state.seed = job.options.seed.value_or(0);
   state.skippedSteps = skippedSteps;
   if (state.next.sample > 0 || evaluationDue) {
@@ -184,6 +189,7 @@ void Trainer::step(std::int64_t step) {
   job.platform.takeCommunicationTimes(); // drops the times of evaluation or start-up
   if (job.options.timeMatmuls && step == resumed.step + 1)
     job.platform.recordMatmuls(true);
+  dataMicroseconds = 0;
   const auto begin = Clock::now();
   if (job.context.profile)
     job.context.profile->beginStep(step);
@@ -193,11 +199,13 @@ void Trainer::step(std::int64_t step) {
     job.context.profile->endStep();
   const double microseconds = microsecondsBetween(begin, Clock::now());
   window.microseconds += microseconds;
+  window.dataMicroseconds += dataMicroseconds;
   if (const std::optional<JsonObject> notice = job.platform.takeNotice())
     job.log.write(*notice);
   if (const std::optional<CommunicationTimes> times = job.platform.takeCommunicationTimes()) {
     ++window.measuredSteps;
     window.measuredMicroseconds += microseconds;
+    window.measuredDataMicroseconds += dataMicroseconds;
     window.communicationMicroseconds += times->communicationMicroseconds;
     window.exposedMicroseconds += times->exposedMicroseconds;
     window.skewMicroseconds += times->skewMicroseconds.value_or(0);
@@ -243,11 +251,28 @@ void Trainer::feed(std::int64_t step, int microStep, BatchFeeder::Inputs which) 
   const auto fill = [&] {
     const StepScope scope(StepPart::feeding);
     job.pulse.enter(Phase::data);
-    sampler.rows(order.at(step).firstSample, microStep, rows);
+    const auto begin = Clock::now();
+    const TrainingOrder::Batch batch = order.at(step);
+    sampler.rows(batch.epoch, batch.firstSample, microStep, rows);
     feeder.fill(job.context, rows, which);
+    if (which == BatchFeeder::Inputs::all)
+      readAhead(step, microStep);
+    dataMicroseconds += microsecondsBetween(begin, Clock::now());
     job.pulse.enter(Phase::step);
   };
   job.platform.feed(std::ref(fill)); // a reference needs no allocation
+}
+
+/// After the samples of a micro-step, asks for those of the same micro-step of a later step; in the first step, for
+/// those in between too. It overwrites `rows`.
+void Trainer::readAhead(std::int64_t step, int microStep) {
+  constexpr std::int64_t distance = 4;
+  const std::int64_t from = step == resumed.step + 1 ? step + 1 : step + distance;
+  for (std::int64_t later = from; ahead && later <= std::min(step + distance, total); ++later) {
+    const TrainingOrder::Batch batch = order.at(later);
+    sampler.rows(batch.epoch, batch.firstSample, microStep, rows);
+    ahead->request(rows);
+  }
 }
 
 /// Feeds everything that callForMicroSteps feeds in a step, in the same order.

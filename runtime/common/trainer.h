@@ -5,6 +5,7 @@
 #include "runtime/common/early_stopping.h"
 #include "runtime/common/evaluation.h"
 #include "runtime/common/gradient_stash.h"
+#include "runtime/common/read_ahead.h"
 #include "runtime/common/replica_check.h"
 #include "runtime/common/rerun_check.h"
 #include "runtime/common/run_learning_rate.h"
@@ -15,6 +16,9 @@
 #include <chrono>
 
 namespace fsdpc::rt {
+
+/// The order in which training takes the samples.
+SampleOrder sampleOrder(const BatchFeeder &training, const Options &options);
 
 class Trainer {
 public:
@@ -42,6 +46,8 @@ private:
     double measuredSteps = 0;        ///< steps whose collectives were timed
     double measuredMicroseconds = 0; ///< time of these steps
     double matmulMicroseconds = 0;   ///< --time_matmuls
+    double dataMicroseconds = 0;     ///< reading and copying micro-batches
+    double measuredDataMicroseconds = 0;
     std::int64_t samples = 0;
     std::int64_t steps = 0;
   };
@@ -51,6 +57,7 @@ private:
   void fillInputs(std::int64_t step);
   void feed(std::int64_t step, int microStep, BatchFeeder::Inputs which);
   void feedMicroSteps(std::int64_t step);
+  void readAhead(std::int64_t step, int microStep);
   void callForMicroSteps(std::int64_t step, void (*function)(Context &), BatchFeeder::Inputs which);
   void computeGradients(std::int64_t step);
   void callFunctions(std::int64_t step);
@@ -90,6 +97,7 @@ private:
   RunLearningRate schedule;
   Progress progress;
   std::vector<std::int64_t> rows;
+  std::optional<ReadAhead> ahead; ///< none with --batch
   PendingOutcome pending;
   std::optional<GradientStash> stash; ///< from the first step until its memory has been measured
   std::optional<ReplicaCheck> replicas;
@@ -100,6 +108,7 @@ private:
   std::int64_t plannedBytes = 0;
   std::int64_t peakBytes = 0;
   Window window;
+  double dataMicroseconds = 0; ///< of the current step
   StepOutcome last;
   double lossScale = 0;          ///< of the last step
   std::int64_t skippedSteps = 0; ///< since the start

@@ -28,6 +28,7 @@ void Trainer::logStep(std::int64_t step) {
   if (const std::optional<double> utilization = mfu())
     metrics.add("mfu", *utilization);
   logCommunication(metrics);
+  metrics.add("data_ms", window.dataMicroseconds / steps * 1e-3);
   if (job.options.timeMatmuls)
     metrics.add("matmul_ms", window.matmulMicroseconds / steps * 1e-3);
   metrics.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
@@ -55,7 +56,7 @@ ProgressFigures Trainer::figures(std::int64_t step) const {
           mfu()};
 }
 
-/// The mean time of a measured step in which this rank did not wait. There must be one.
+/// The mean time of a measured step in which this rank did not wait for others. There must be one.
 double Trainer::busyMicroseconds() const {
   return (window.measuredMicroseconds - window.exposedMicroseconds - window.skewMicroseconds) / window.measuredSteps;
 }
@@ -70,7 +71,9 @@ void Trainer::logCommunication(Metrics &metrics) const {
   };
   const bool isKnown = window.measuredSteps > 0;
   const double steps = std::max(1.0, window.measuredSteps);
-  addMeasured("compute_ms", isKnown ? busyMicroseconds() : 0, isKnown);
+  const double computeMicroseconds =
+      isKnown ? busyMicroseconds() - window.measuredDataMicroseconds / window.measuredSteps : 0;
+  addMeasured("compute_ms", computeMicroseconds, isKnown);
   addMeasured("comm_ms", window.communicationMicroseconds / steps, isKnown);
   addMeasured("comm_exposed_ms", window.exposedMicroseconds / steps, isKnown);
   addMeasured("comm_skew_ms", window.skewMicroseconds / steps, isKnown && window.knowsSkew);

@@ -44,6 +44,44 @@ protected:
     return start + header + data;
   }
 
+  /// A member of a ustar archive.
+  static std::string tarMember(const std::string &name, const std::string &data, char kind = '0') {
+    std::string header(512, '\0');
+    const auto put = [&](std::size_t at, const std::string &text) { header.replace(at, text.size(), text); };
+    char size[12];
+    std::snprintf(size, sizeof size, "%011zo", data.size());
+    put(0, name);
+    put(124, size);
+    put(148, "        ");
+    header[156] = kind;
+    put(257, std::string("ustar\0"
+                         "00",
+                         8));
+    unsigned sum = 0;
+    for (const char c : header)
+      sum += static_cast<unsigned char>(c);
+    char text[8];
+    std::snprintf(text, sizeof text, "%06o", sum);
+    put(148, std::string(text) + '\0');
+    return header + data + std::string((512 - data.size() % 512) % 512, '\0');
+  }
+
+  static std::string npyOf(const std::vector<float> &values) {
+    return npyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }",
+                   bytesOf(values));
+  }
+
+  /// Samples of unequal length: `x`, and where they begin and end.
+  std::string ragged(const std::string &name, std::vector<std::int32_t> x, std::vector<std::int64_t> bounds) {
+    const std::string n = std::to_string(x.size()), end = std::to_string(x.size() * 4),
+                      last = std::to_string(x.size() * 4 + bounds.size() * 8);
+    return folder.write(name, safetensorsBytes(R"({"x":{"dtype":"I32","shape":[)" + n + R"(],"data_offsets":[0,)" +
+                                                   end + R"(]},"x.offsets":{"dtype":"I64","shape":[)" +
+                                                   std::to_string(bounds.size()) + R"(],"data_offsets":[)" + end + "," +
+                                                   last + "]}}",
+                                               bytesOf(x) + bytesOf(bounds)));
+  }
+
   std::string tensors(const std::string &name, std::vector<float> x) {
     const std::string n = std::to_string(x.size()), end = std::to_string(x.size() * 4);
     return folder.write(
@@ -168,9 +206,9 @@ TEST_F(Data, BadNpyFilesAreRefused) {
   refused(npyFile(dict("<f4", "True", "(2,)"), data), "Fortran order");
   refused(npyFile(dict("|O", "False", "(2,)"), data), "element type '|O'");
   refused(npyFile(dict(">f4", "False", "(2,)"), data), "element type '>f4'");
-  refused(npyFile(dict("<f4", "False", "(3,)"), data), "ends at byte");
+  refused(npyFile(dict("<f4", "False", "(3,)"), data), "the header makes it");
   refused(npyFile(dict("<f4", "False", "(1,)"), data), "the header makes it");
-  refused(npyFile(dict("<f4", "False", "()"), data), "is a scalar");
+  refused(npyFile(dict("<f4", "False", "()"), bytesOf<float>({1})), "is a scalar");
   refused(npyFile(dict("<f4", "False", "(-2,)"), data), "expected a dimension");
   refused(npyFile(dict("<f4", "False", "(4611686018427387904, 4)"), data), "overflows");
   refused(npyFile(dict("<f4", "False", "(2,)") + "__import__('os')", data), "expected descr");
@@ -183,9 +221,11 @@ TEST_F(Data, BadNpyFilesAreRefused) {
 TEST_F(Data, ATruncatedFileIsRefusedAndAFlippedBitIsRefusedOrReadWithinTheFile) {
   const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
   const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
-  const std::pair<std::string, std::string> files[] = {{"x.safetensors", safetensorsBytes(header, "12345678")},
-                                                       {"x.npy", npyFile(dict, std::string(24, 'x'))},
-                                                       {"x-ubyte", idxFile({2, 2}, "abcd")}};
+  const std::pair<std::string, std::string> files[] = {
+      {"x.safetensors", safetensorsBytes(header, "12345678")},
+      {"x.npy", npyFile(dict, std::string(24, 'x'))},
+      {"x-ubyte", idxFile({2, 2}, "abcd")},
+      {"x.tar", tarMember("0.x.npy", npyOf({1})) + tarMember("0.cls", "7") + std::string(512, '\0')}};
   for (const auto &[name, content] : files) {
     const std::string pattern = endsWith(name, ".npy") ? "x=" + folder.path(name) : folder.path(name);
     for (std::size_t length = 0; length < content.size(); ++length) {
@@ -208,6 +248,115 @@ TEST_F(Data, ATruncatedFileIsRefusedAndAFlippedBitIsRefusedOrReadWithinTheFile) 
       }
     }
   }
+}
+
+TEST_F(Data, SeveralPatternsAreOneSourceAndWeightsMakeSources) {
+  const std::string a = tensors("a1.safetensors", {1, 2}), b = tensors("b.safetensors", {3, 4, 5});
+  tensors("a2.safetensors", {6});
+  const Dataset one = openDataset({b + "," + folder.path("a*.safetensors")});
+  EXPECT_EQ(read(one, "x", 0, 6), bytesOf<float>({3, 4, 5, 1, 2, 6}));
+  ASSERT_EQ(one.sourcesOf(one.fields[0]).size(), 1u);
+  EXPECT_EQ(one.sourcesOf(one.fields[0])[0].shardEnds, (std::vector<std::int64_t>{3, 5, 6}));
+  const Dataset two = openDataset({folder.path("a*.safetensors") + ":3," + b + ":0.5"});
+  const std::vector<SampleSource> sources = two.sourcesOf(two.fields[0]);
+  ASSERT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources[0].shardEnds, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(sources[0].weight, 3);
+  EXPECT_EQ(sources[1].firstSample, 3);
+  EXPECT_EQ(sources[1].shardEnds, (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(sources[1].weight, 0.5);
+  EXPECT_FAILURE(openDataset({a + ":1," + b}), usage, "give all sources a weight");
+  EXPECT_FAILURE(openDataset({a + ":-1"}), usage, "the weight of a source is a positive number");
+  EXPECT_FAILURE(openDataset({a + ",,"}), corrupt, "no such file");
+  EXPECT_FAILURE(openDataset({a + ":x"}), corrupt, "a1.safetensors:x: no such file");
+}
+
+TEST_F(Data, ACommaOrAColonInTheNameOfAFileIsPartOfIt) {
+  const std::string odd = tensors("a,b:2.safetensors", {1});
+  EXPECT_EQ(openDataset({odd}).fields[0].samples, 1);
+}
+
+TEST_F(Data, NpyFilesOfAPatternAreReadAsOne) {
+  folder.write("x1.npy", npyOf({1, 2}));
+  folder.write("x2.npy", npyOf({3}));
+  const Dataset data = openDataset({"x=" + folder.path("x*.npy")});
+  EXPECT_EQ(read(data, "x", 0, 3), bytesOf<float>({1, 2, 3}));
+  EXPECT_EQ(data.sourcesOf(data.fields[0])[0].shardEnds, (std::vector<std::int64_t>{2, 3}));
+}
+
+TEST_F(Data, SamplesOfUnequalLengthAreWhereTheirPositionsSay) {
+  ragged("a.safetensors", {1, 2, 3}, {0, 1, 1, 3});
+  ragged("b.safetensors", {4, 5, 6, 7}, {0, 4});
+  const Dataset data = openDataset({folder.path("*.safetensors")});
+  ASSERT_EQ(data.fields.size(), 1u);
+  const Field &field = data.fields[0];
+  EXPECT_EQ(field.text(), "x I32[at most 4]");
+  EXPECT_EQ(field.samples, 4);
+  EXPECT_EQ(field.longest, 3);
+  EXPECT_EQ(field.shortestElements, 0);
+  const std::int64_t elements[] = {1, 0, 2, 4};
+  for (std::int64_t sample = 0; sample < 4; ++sample)
+    EXPECT_EQ(data.placeOf(field, sample).elements, elements[sample]);
+  std::int32_t values[2] = {};
+  const SamplePlace place = data.placeOf(field, 2);
+  data.files[place.file].read(place.offsetBytes, values, sizeof values);
+  EXPECT_EQ(values[1], 3);
+  EXPECT_NE(data.where(field, 2, 1).find("(sample 2 of x)"), std::string::npos);
+}
+
+TEST_F(Data, PositionsThatDoNotFitTheElementsAreRefused) {
+  const auto refused = [&](std::vector<std::int64_t> bounds, const std::string &part) {
+    EXPECT_FAILURE(openDataset({ragged("r.safetensors", {1, 2, 3}, std::move(bounds))}), corrupt, part);
+  };
+  refused({0, 2, 1, 3}, "the positions of x are not ascending from 0");
+  refused({-1, 3}, "the positions of x are not ascending from 0");
+  refused({1, 3}, "go from 1 to 3, its elements from 0 to 3");
+  refused({0, 2}, "go from 0 to 2, its elements from 0 to 3");
+  refused({0, 1LL << 62}, "go from 0 to 4611686018427387904");
+}
+
+TEST_F(Data, MembersOfATarFileWithOneKeyAreASample) {
+  folder.write("a.tar", tarMember("dir/", "", '5') + tarMember("dir/one.image.npy", npyOf({1, 2})) +
+                            tarMember("dir/one.cls", "3\n") + tarMember("dir/one.txt", "unused") +
+                            tarMember("dir/two.image.npy", npyOf({4, 5})) + tarMember("dir/two.cls", "-100") +
+                            std::string(1024, '\0'));
+  const Dataset data = openDataset({folder.path("a.tar")});
+  EXPECT_EQ(data.fieldList(), "image F32[2], labels I64[]");
+  EXPECT_EQ(data.defaultField, "image");
+  EXPECT_EQ(read(data, "image", 0, 2), bytesOf<float>({1, 2, 4, 5}));
+  EXPECT_EQ(read(data, "labels", 0, 2), bytesOf<std::int64_t>({3, -100}));
+  EXPECT_NE(data.where(*data.find("image"), 1, 1).find("(sample 0 of image)"), std::string::npos);
+}
+
+TEST_F(Data, LongNamesOfTarFilesAreRead) {
+  const std::string deep = std::string(150, 'd') + "/one.npy", record = " path=" + deep + "\n";
+  const std::string pax = std::to_string(record.size() + 3) + record;
+  const std::string tail = std::string(512, '\0');
+  folder.write("pax.tar", tarMember("x", pax, 'x') + tarMember("short.txt", npyOf({1})) + tail);
+  folder.write("gnu.tar", tarMember("@LongLink", deep + '\0', 'L') + tarMember("short.txt", npyOf({1})) + tail);
+  for (const char *name : {"pax.tar", "gnu.tar"})
+    EXPECT_EQ(openDataset({folder.path(name)}).fieldList(), "npy F32[1]") << name;
+}
+
+TEST_F(Data, WhatATarFileCannotBeIsNamedWithItsOffset) {
+  const auto refused = [&](ExitCode code, const std::string &content, const std::string &part) {
+    try {
+      openDataset({folder.write("r.tar", content)});
+      ADD_FAILURE() << "no failure: " << part;
+    } catch (const Failure &failure) {
+      EXPECT_EQ(failure.code, code);
+      EXPECT_NE(std::string(failure.what()).find(part), std::string::npos) << failure.what();
+    }
+  };
+  const std::string end(512, '\0'), one = tarMember("1.npy", npyOf({1})) + tarMember("1.cls", "1");
+  refused(ExitCode::corrupt, "not a tar file", "r.tar: byte 0: the file ends inside a header");
+  refused(ExitCode::corrupt, std::string(512, 'x') + end, "r.tar: byte 124: not a tar header");
+  refused(ExitCode::corrupt, one, "the file ends before the empty block");
+  refused(ExitCode::corrupt, one + tarMember("2.npy", npyOf({1})) + end, "the sample before 2.npy has no labels");
+  refused(ExitCode::corrupt, one + tarMember("2.npy", npyOf({1, 2})) + tarMember("2.cls", "1") + end,
+          "npy is F32[2] per sample, the files before have npy F32[1]");
+  refused(ExitCode::corrupt, tarMember("1.cls", "cat") + end, "byte 512: 1.cls is not an integer");
+  refused(ExitCode::usage, tarMember("1.jpg", "...") + end, "1.jpg is a compressed image");
 }
 
 TEST_F(Data, NormalizeIsForImages) {

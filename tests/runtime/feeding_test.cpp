@@ -44,7 +44,7 @@ TEST_F(Feeding, AMappedTokenFieldFeedsNoOtherInput) {
   EXPECT_FAILURE(
       tokens({{"input_ids=tokens"}, {}}), usage,
       "no field for attention_mask I64[3]; the data has tokens U16[3], labels U16[3]. Use --map INPUT=FIELD or "
-      "--fill INPUT=1|0|iota, for example --fill attention_mask=1");
+      "--fill INPUT=1|0|iota|..., for example --fill attention_mask=1");
   EXPECT_FAILURE(
       tokens({}), usage,
       "nothing says which input takes them. Integer inputs: input_ids I64[3], attention_mask I64[3]; name one");
@@ -108,7 +108,7 @@ TEST_F(Feeding, TheNearestFieldIsNamed) {
           {}),
       usage,
       "no field for ids I64[3], position_ids I64[3]; the data has idss I64[3]. Use --map INPUT=FIELD or --fill "
-      "INPUT=1|0|iota, for example --map ids=idss --fill position_ids=iota");
+      "INPUT=1|0|iota|..., for example --map ids=idss --fill position_ids=iota");
 }
 
 TEST_F(Feeding, FillingEverythingReadsNothing) {
@@ -143,6 +143,91 @@ TEST_F(Feeding, FieldsThatNothingReadsAreNamed) {
   BatchFeeder fed(program.info, openDataset({path}), {});
   ASSERT_EQ(fed.notes().size(), 1u);
   EXPECT_EQ(fed.notes()[0], path + ": no input reads mask U8[3]");
+}
+
+/// Samples of 1, 3 and 2 tokens, and their labels.
+class Padding : public Feeding {
+protected:
+  Padding() {
+    program.inputs = {{"ids", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::x, 100},
+                      {"mask", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::shard},
+                      {"labels", InputKind::labels, DType::i64, {2, {fakeBatch, 3}}, at::labels, 100, -100, true}};
+    program.info.inputs = program.inputs;
+  }
+
+  std::string path() {
+    const std::string header =
+        R"({"ids":{"dtype":"I32","shape":[6],"data_offsets":[0,24]},"ids.offsets":{"dtype":"I64","shape":[4],"data_offsets":[24,56]},)"
+        R"("labels":{"dtype":"I64","shape":[6],"data_offsets":[56,104]},"labels.offsets":{"dtype":"I64","shape":[4],"data_offsets":[104,136]}})";
+    const std::vector<std::int64_t> bounds = {0, 1, 4, 6};
+    return folder.write("p.safetensors",
+                        safetensorsBytes(header, bytesOf<std::int32_t>({1, 2, 9, 4, 5, 9}) + bytesOf(bounds) +
+                                                     bytesOf<std::int64_t>({2, 3, 4, 5, 6, -100}) + bytesOf(bounds)));
+  }
+};
+
+TEST_F(Padding, ShorterSamplesArePaddedWithZeroAndTheIgnoredLabel) {
+  BatchFeeder fed(program.info, openDataset({path()}), {{}, {"mask=mask"}});
+  fed.checkRanges(0, 1);
+  const std::int64_t rows[] = {0, 2};
+  fed.fill(context, rows);
+  EXPECT_EQ(integers(at::x, 6), (std::vector<std::int64_t>{1, 0, 0, 5, 9, 0}));
+  EXPECT_EQ(integers(at::shard, 6), (std::vector<std::int64_t>{1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(integers(at::labels, 6), (std::vector<std::int64_t>{2, -100, -100, 6, -100, -100}));
+  const std::int64_t padding[] = {1, -1};
+  fed.fill(context, padding);
+  EXPECT_EQ(integers(at::x, 6), (std::vector<std::int64_t>{2, 9, 4, 0, 0, 0}));
+  EXPECT_EQ(integers(at::shard, 6), (std::vector<std::int64_t>{1, 1, 1, 0, 0, 0}));
+  ASSERT_EQ(fed.notes().size(), 2u);
+  EXPECT_EQ(fed.notes()[0], "samples of ids shorter than 3 are padded with 0");
+}
+
+TEST_F(Padding, PositionsAndDocumentsBeginAnewBehindTheToken) {
+  const auto filled = [&](const std::string &fill) {
+    BatchFeeder fed(program.info, openDataset({path()}), {{}, {"mask=" + fill}, 9});
+    const std::int64_t rows[] = {1, 2};
+    fed.fill(context, rows);
+    return integers(at::shard, 6);
+  };
+  EXPECT_EQ(filled("positions"), (std::vector<std::int64_t>{0, 1, 0, 0, 1, 0}));
+  EXPECT_EQ(filled("documents"), (std::vector<std::int64_t>{0, 0, 1, 0, 0, 1}));
+}
+
+TEST_F(Padding, LongerSamplesAreRefusedUnlessTheyMayBeCut) {
+  for (InputInfo &input : program.inputs)
+    input.shape.dims[1] = 2;
+  EXPECT_FAILURE(BatchFeeder(program.info, openDataset({path()}), {{}, {"mask=mask"}}), corrupt,
+                 "(sample 1 of ids): has 3 elements, more than input ids I64[2]; --truncate takes the first ones");
+  BatchFeeder fed(program.info, openDataset({path()}), {{}, {"mask=mask"}, std::nullopt, true});
+  const std::int64_t rows[] = {1, 0};
+  fed.fill(context, rows);
+  EXPECT_EQ(integers(at::x, 4), (std::vector<std::int64_t>{2, 9, 1, 0}));
+  EXPECT_EQ(integers(at::shard, 4), (std::vector<std::int64_t>{1, 1, 1, 0}));
+}
+
+TEST_F(Padding, ALabelOutOfRangeIsFoundBeforeTheFirstStep) {
+  for (InputInfo &input : program.inputs)
+    input.indexLimit = 6;
+  EXPECT_FAILURE(BatchFeeder(program.info, openDataset({path()}), {{"ids=labels"}, {"mask=mask"}}).checkRanges(0, 1),
+                 corrupt, "(sample 2 of labels): 6 is out of range for input ids, which takes 0 to 5");
+}
+
+TEST_F(Padding, LabelsArePaddedOnlyIfOneIsIgnored) {
+  for (InputInfo &input : program.inputs)
+    input.hasIgnoreIndex = false;
+  EXPECT_FAILURE(BatchFeeder(program.info, openDataset({path()}), {{}, {"mask=mask"}}), usage,
+                 "the labels of shorter samples are padded");
+}
+
+TEST_F(Feeding, DocumentsOfTokenFilesNeedTheTokenThatEndsThem) {
+  program.inputs = {{"ids", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::x, 100},
+                    {"position_ids", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::labels, 100}};
+  EXPECT_FAILURE(tokens({{}, {"position_ids=positions"}}), usage, "--document_end says which token ends a document");
+  EXPECT_FAILURE(tokens({{}, {"position_ids=place"}}), usage, "expected 1, 0, iota, mask, positions or documents");
+  BatchFeeder fed = tokens({{}, {"position_ids=positions"}, 5});
+  const std::int64_t rows[] = {0, 1};
+  fed.fill(context, rows);
+  EXPECT_EQ(integers(at::labels, 6), (std::vector<std::int64_t>{0, 1, 2, 0, 1, 0}));
 }
 
 } // namespace

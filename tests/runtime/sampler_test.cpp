@@ -13,15 +13,15 @@ std::vector<std::int64_t> epochOrder(std::int64_t samples, int worldSize, std::i
                                      bool shuffle, bool dropLast, std::int64_t epoch = 0, std::uint64_t seed = 7) {
   std::vector<Sampler> ranks;
   for (int rank = 0; rank < worldSize; ++rank) {
-    ranks.emplace_back(samples, BatchLayout{worldSize, rank, microBatch, microSteps}, shuffle, dropLast, seed);
-    ranks.back().startEpoch(epoch);
+    const SampleOrder order({{0, {samples}, 1}}, {shuffle, 0, seed});
+    ranks.emplace_back(order, BatchLayout{worldSize, rank, microBatch, microSteps}, dropLast);
   }
   std::vector<std::int64_t> order;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(microBatch));
   for (std::int64_t batch = 0; batch < ranks[0].batchesFrom(0); ++batch)
     for (int k = 0; k < microSteps; ++k)
-      for (const Sampler &rank : ranks) {
-        rank.rows(batch * rank.globalBatch(), k, rows);
+      for (Sampler &rank : ranks) {
+        rank.rows(epoch, batch * rank.globalBatch(), k, rows);
         order.insert(order.end(), rows.begin(), rows.end());
       }
   return order;
@@ -71,9 +71,112 @@ TEST(SamplerOrder, UnshuffledIsTheOrderOfTheData) {
   std::vector<std::int64_t> expected(12);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(epochOrder(13, 2, 2, 1, false, true), expected);
-  const Sampler sampler(13, {2, 0, 2, 1}, false, false, 0);
+  const Sampler sampler(SampleOrder(13), {2, 0, 2, 1}, false);
   EXPECT_EQ(sampler.samplesInBatch(8), 4);
   EXPECT_EQ(sampler.samplesInBatch(12), 1);
+}
+
+std::vector<std::int64_t> positionsOf(SampleOrder order, std::int64_t epoch) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < order.samples(); ++i)
+    samples.push_back(order.at(epoch, i));
+  return samples;
+}
+
+std::vector<std::int64_t> sorted(std::vector<std::int64_t> values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+std::vector<std::int64_t> countedTo(std::int64_t end) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(end));
+  std::iota(values.begin(), values.end(), 0);
+  return values;
+}
+
+/// A data set in shards of 40, 10, 30 and 20 samples.
+const SampleSource fourShards = {0, {40, 50, 80, 100}, 1};
+
+TEST(SampleOrder, InWindowsEveryEpochIsAnotherPermutation) {
+  const SampleOrder order({fourShards}, {true, 16, 3});
+  EXPECT_EQ(sorted(positionsOf(order, 0)), countedTo(100));
+  EXPECT_EQ(sorted(positionsOf(order, 7)), countedTo(100));
+  EXPECT_NE(positionsOf(order, 0), positionsOf(order, 7));
+  EXPECT_NE(positionsOf(order, 0), positionsOf(SampleOrder({fourShards}, {true, 16, 4}), 0));
+}
+
+TEST(SampleOrder, AWindowIsOfShardsThatFollowEachOtherInTheOrderOfTheEpoch) {
+  std::vector<int> firstShards;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    const auto samples = positionsOf(SampleOrder({fourShards}, {true, 10, 3}), epoch);
+    const auto shardOf = [](std::int64_t sample) { return sample < 40 ? 0 : sample < 50 ? 1 : sample < 80 ? 2 : 3; };
+    // All shards are multiples of the window, so that no window has samples of two.
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      EXPECT_EQ(shardOf(samples[i]), shardOf(samples[i / 10 * 10]));
+    firstShards.push_back(shardOf(samples[0]));
+  }
+  EXPECT_NE(sorted({firstShards.begin(), firstShards.end()}).front(),
+            sorted({firstShards.begin(), firstShards.end()}).back());
+}
+
+TEST(SampleOrder, AnyPositionCanBeAskedInAnyOrder) {
+  SampleOrder forward({fourShards}, {true, 16, 3}), backward({fourShards}, {true, 16, 3});
+  const auto samples = positionsOf(forward, 2);
+  for (std::int64_t i = 99; i >= 0; --i) {
+    EXPECT_EQ(backward.at(2, i), samples[static_cast<std::size_t>(i)]);
+    backward.at(1, i / 2);
+  }
+}
+
+TEST(SampleOrder, AWindowOfAllSamplesPermutesThemUniformlyWhateverTheShards) {
+  EXPECT_EQ(positionsOf(SampleOrder({fourShards}, {true, 100, 3}), 1),
+            positionsOf(SampleOrder({{0, {100}, 1}}, {true, 0, 3}), 1));
+}
+
+TEST(SampleOrder, SourcesAreMixedByWeightInEveryRound) {
+  // 7 of 10 samples of the first source, which has 60 and so repeats some; the second has 40 and gives 30.
+  const std::vector<SampleSource> sources = {{0, {60}, 0.7}, {60, {40}, 0.3}};
+  SampleOrder order(sources, {});
+  EXPECT_EQ(order.samples(), 100);
+  const auto samples = positionsOf(order, 0);
+  for (std::int64_t round = 0; round < 10; ++round)
+    EXPECT_EQ(std::count_if(samples.begin() + round * 10, samples.begin() + round * 10 + 10,
+                            [](std::int64_t sample) { return sample < 60; }),
+              7);
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), 0), 2);
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), 59), 1);
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), 89), 1);
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), 90), 0);
+  // The second epoch goes on where the sources stopped.
+  EXPECT_EQ(order.at(1, 0), 10);
+  EXPECT_EQ(order.text(), "7 of 10: 60; 3 of 10: 40");
+}
+
+TEST(SampleOrder, SourcesAreSpreadEvenlyAndShuffledEachOnItsOwn) {
+  const std::vector<SampleSource> sources = {{0, {50}, 1}, {50, {50}, 1}};
+  const auto samples = positionsOf(SampleOrder(sources, {true, 0, 9}), 0);
+  std::vector<std::int64_t> first, second;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    EXPECT_EQ(samples[i] < 50, i % 2 == 0);
+    (samples[i] < 50 ? first : second).push_back(samples[i] % 50);
+  }
+  EXPECT_EQ(sorted(first), countedTo(50));
+  EXPECT_EQ(sorted(second), countedTo(50));
+  EXPECT_NE(first, second);
+}
+
+TEST(SampleOrder, TextTellsOrdersApart) {
+  EXPECT_EQ(SampleOrder({fourShards}, {}).text(), "100");
+  EXPECT_EQ(SampleOrder({fourShards}, {true, 0, 1}).text(), "100 in windows of 100");
+  EXPECT_EQ(SampleOrder({fourShards}, {true, 16, 1}).text(), "100 in windows of 16 from 4 shards");
+}
+
+TEST(SampleOrder, ALargeDataSetIsShuffledWithoutMemoryForEverySample) {
+  const std::int64_t samples = std::int64_t{1} << 40;
+  SampleOrder order({{0, {samples / 2, samples}, 1}}, {true, 0, 1});
+  EXPECT_EQ(order.text(), "1099511627776 in windows of 1048576 from 2 shards");
+  EXPECT_LT(order.at(3, samples - 1), samples);
+  EXPECT_GE(order.at(3, samples - 1), 0);
 }
 
 /// The samples of steps (from, to], as one rank with this global batch takes them.
@@ -81,16 +184,16 @@ std::vector<std::int64_t> trained(TrainingOrder order, Sampler sampler, std::int
   std::vector<std::int64_t> all, rows(static_cast<std::size_t>(sampler.globalBatch()));
   for (std::int64_t step = from + 1; step <= to; ++step) {
     const TrainingOrder::Batch batch = order.at(step);
-    if (batch.beginsEpoch)
-      sampler.startEpoch(batch.epoch);
-    sampler.rows(batch.firstSample, 0, rows);
+    sampler.rows(batch.epoch, batch.firstSample, 0, rows);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
 }
 
 TEST(TrainingOrder, AResumedRunWithAnotherGlobalBatchSkipsAndRepeatsNothing) {
-  const auto sampler = [](std::int64_t batch) { return Sampler(60, {1, 0, batch, 1}, true, true, 5); };
+  const auto sampler = [](std::int64_t batch) {
+    return Sampler(SampleOrder({{0, {60}, 1}}, {true, 0, 5}), {1, 0, batch, 1}, true);
+  };
   const auto whole = trained(TrainingOrder(sampler(4), 0, {}, false), sampler(4), 0, 30);
   for (std::int64_t stop : {0, 4, 14, 15, 20}) {
     const TrainingOrder before(sampler(4), 0, {}, false);
@@ -108,7 +211,7 @@ TEST(TrainingOrder, AResumedRunWithAnotherGlobalBatchSkipsAndRepeatsNothing) {
 }
 
 TEST(TrainingOrder, ARestOfAnEpochThatFillsNoBatchIsLeftOut) {
-  const Sampler sampler(10, {1, 0, 4, 1}, false, true, 0);
+  const Sampler sampler(SampleOrder(10), {1, 0, 4, 1}, true);
   const TrainingOrder order(sampler, 3, {0, 8}, false);
   EXPECT_EQ(order.at(4).epoch, 1);
   EXPECT_EQ(order.at(4).firstSample, 0);
