@@ -88,6 +88,7 @@ struct PipelineOptions {
   LossOptions loss;
   OptimizerOptions optimizer;
   std::optional<LoraOptions> lora;
+  bool separateDocuments = false; ///< documents that are packed in one sample do not see each other
 
   UnitChoices choices;      ///< of every unit, unless unitOverrides specify another
   Decisions decisions;      ///< offloadActivations follows from offloadsActivations and offloadShare

@@ -49,13 +49,23 @@ extern const Pass eliminateDead;
 /// and before fuseBiases, so that a bias is still an addend.
 extern const Pass initializeParameters;
 
+/// --separate_documents: attention takes the numbers of the documents as an operand, tables of positions are looked up.
+/// Requires/ensures: graph stage; positions meet in attention alone, else it is refused. Runs after recognizePatterns.
+///     %o, %l = attention %q, %k, %v causal     ->     %o, %l = attention %q, %k, %v, %document_ids causal documents
+extern const Pass separateDocuments;
+
+/// --lora: adds low-rank adapters beside the frozen weights of linear layers (the file says how).
+///     %y = matmul %x, %w     ->     %y.0 = matmul %x, %w; %a = matmul %x, %down; %b = matmul %a, %up; %y = add %y.0,
+///     %b
+/// Requires/ensures: graph stage. Runs before differentiate, which then sees ordinary nodes.
+extern const Pass insertAdapters;
+
 /// Rewrites convolutions that pad the two sides of an axis differently, where the target has no kernel for that. The
 /// convolution keeps the padding that both sides share. A pad node adds the remaining zeros around x.
 ///     convolution %x, %w pads_after(1, 1)     ->     %p = pad %x after(0, 0, 1, 1); convolution %p, %w
 /// A transposed convolution (convolution_grad_input) computes the larger result, which is then sliced.
 /// Requires/ensures: graph stage. Runs before differentiate, so that derivatives have even pads too, and after
 /// canonicalize, which changes neither form.
-extern const Pass insertAdapters;
 extern const Pass evenPads;
 
 /// Sets batch_axis of every random_uniform to the batch axis of the values it is combined with. The dropout mask of a

@@ -17,14 +17,15 @@ llvm::ArrayRef<const Pass *> pipeline() {
       &eliminateDead,
       &initializeParameters, // initial values of parameters without values
       // from here on passes use options and the target: firstPassOfAPlan
-      &insertAdapters, // beside frozen weights
-      &evenPads,       // where the target's library supports nothing else
-      &keyRandomness,  // masks that do not depend on the number of ranks
-      &alignShapes,    // elementwise chains that can become one loop
-      &assignUnits,    // an attribute that derivatives inherit
-      &insertCasts,    // 16-bit compute types
-      &narrowFrozen,   // 16-bit storage of what does not train
-      &fuseBiases,     // the matmul adds it, before it rounds
+      &separateDocuments, // packed in one sample
+      &insertAdapters,    // beside frozen weights
+      &evenPads,          // where the target's library supports nothing else
+      &keyRandomness,     // masks that do not depend on the number of ranks
+      &alignShapes,       // elementwise chains that can become one loop
+      &assignUnits,       // an attribute that derivatives inherit
+      &insertCasts,       // 16-bit compute types
+      &narrowFrozen,      // 16-bit storage of what does not train
+      &fuseBiases,        // the matmul adds it, before it rounds
       // train: one step, every parameter unsharded
       &appendLoss,
       &chunkLoss,             // logits of a few positions at a time
@@ -64,7 +65,7 @@ llvm::ArrayRef<const Pass *> pipeline() {
   return passes;
 }
 
-const Pass &firstPassOfAPlan() { return insertAdapters; }
+const Pass &firstPassOfAPlan() { return separateDocuments; }
 
 const Pass *findPass(llvm::StringRef name) {
   if (name == crash.name)

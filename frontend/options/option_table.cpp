@@ -82,6 +82,11 @@ constexpr OptionRow rows[] = {
     {"keep_shared", boolean, "false", "", "parameters", "keep initializers merged that were merged for equal values"},
     {"restore_biases", boolean, "false", "", "parameters", "restore zero biases that the exporter dropped"},
 
+    {"separate_documents", boolean, "false", "", "parameters",
+     "documents packed in one sample do not see each other: adds inputs for their numbers and, with a table of "
+     "positions, "
+     "for positions"},
+
     {"init", choice, "file", "file|keep|default|random", "parameters",
      "initial values. file: the file's values; where absent, the file's training info, else "
      "rules. keep: as file, but nothing may be absent. default: by training info, else by rules. random: by rules"},

@@ -293,6 +293,7 @@ llvm::Expected<PipelineOptions> pipelineOptions(OptionValues &values, const Modu
   options.optimizer = *optimizer;
   if (llvm::Error error = loraOptions(values).moveInto(options.lora))
     return error;
+  options.separateDocuments = values.flag("separate_documents");
   if (llvm::Error error = unitOptions(values, options))
     return error;
   DType scaled = isGivenForUnits(options, [](const UnitChoices &unit) { return unit.paramDType == DType::f16; })
