@@ -1,34 +1,30 @@
 #!/usr/bin/env python3
 """Fine-tunes a Llama of Hugging Face on text, all weights and then adapters (LoRA), and opens the results in transformers and peft.
 
-    finetune.py FOLDER [--fsdpc build/fsdpc] [--ranks 2] [--steps 200] [--text FILE...]
+    finetune.py FOLDER [--fsdpc build/fsdpc] [--ranks 2] [--steps 200]
+    finetune.py FOLDER --model MODEL --text FILE... --val_text FILE... [--length 512 --lr 2e-5 --lora_lr 2e-4]
 
-Needs torch, transformers, peft, onnx, onnxscript, tokenizers and numpy from PyPI. The model is small and random, the text by default
-fsdpc's own pages, so that nothing is downloaded: with a model of your own the commands that it prints are the same.
+Needs torch, transformers, peft, onnx, onnxscript, tokenizers and numpy from PyPI. MODEL is a folder as save_pretrained writes it, with
+its tokenizer.json. By default the model is small and random and the text is the licences that every Debian has, so that nothing is
+downloaded.
 """
-import argparse
-import json
 import pathlib
-import shlex
-import subprocess
+import shutil
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "frontend/python"))
-import fsdpc
-import numpy
-import peft
-import tokenizers
-import torch
-import transformers
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from common import fsdpc, parse, parser, print_figures, run, train  # noqa: E402
+from fsdpc.prepare_tokens import HEADER_WORDS, SHORT, WIDE  # noqa: E402
+import numpy  # noqa: E402
+import peft  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
 
 LENGTH, WORDS, BATCH = 64, 1024, 4
-
-
-def run(*command):
-    words = [str(word) for word in command]
-    print("$ " + shlex.join(words), flush=True)
-    subprocess.run(words, check=True)
+LICENCES = pathlib.Path("/usr/share/common-licenses")
+TEXT = ("Artistic", "GFDL-1.2", "GFDL-1.3", "GPL-1", "GPL-2", "LGPL-2", "LGPL-2.1", "LGPL-3", "MPL-1.1", "MPL-2.0")
+VAL_TEXT = ("Apache-2.0", "GPL-3")
 
 
 def make_tokenizer(texts, folder):
@@ -44,75 +40,99 @@ def make_model(folder):
     config = transformers.LlamaConfig(vocab_size=WORDS, hidden_size=64, intermediate_size=176, num_hidden_layers=2,
                                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH,
                                       tie_word_embeddings=True, use_cache=False)
-    model = transformers.LlamaForCausalLM(config).eval()
-    model.save_pretrained(folder)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def copy_licences(names, folder):
+    """Under names that fsdpc.prepare takes for text."""
+    folder.mkdir(exist_ok=True)
+    return [pathlib.Path(shutil.copyfile(LICENCES / name, folder / f"{name}.txt")) for name in names]
+
+
+def open_model(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model.config.use_cache = False
     return model
 
 
-def validation_loss(model, file):
-    """Over the samples that the program evaluates: sample s begins at token s * LENGTH."""
-    tokens = torch.from_numpy(numpy.fromfile(file, "<u2", offset=1024).astype(numpy.int64))
+def tokens_of(file):
+    """Of a file that fsdpc.prepare wrote."""
+    magic = numpy.fromfile(file, "<i4", 1)[0]
+    kind = next(kind for number, _, kind in (SHORT, WIDE) if number == magic)
+    return torch.from_numpy(numpy.fromfile(file, kind, offset=4 * HEADER_WORDS).astype(numpy.int64))
+
+
+def validation_loss(model, file, length):
+    """Over the samples that the program evaluates: sample s begins at token s * length."""
+    tokens = tokens_of(file)
     total, count = 0.0, 0
     with torch.no_grad():
-        for begin in range(0, len(tokens) - LENGTH, LENGTH):
-            sample = tokens[begin:begin + LENGTH + 1]
+        for begin in range(0, len(tokens) - length, length):
+            sample = tokens[begin:begin + length + 1]
             logits = model(input_ids=sample[None, :-1]).logits[0]
             total += torch.nn.functional.cross_entropy(logits, sample[1:], reduction="sum").item()
-            count += LENGTH
+            count += length
     return total / count
 
 
-def compare(what, model, file, log):
-    _, losses = fsdpc.read_log(log).column("val_loss")
-    reached = validation_loss(model.eval(), file)
-    print(f"{what}: validation loss {reached:.5f} in transformers, {losses[-1]:.5f} in the program", flush=True)
+def compare(what, model, file, length, log):
+    _, losses = log.column("val_loss")
+    reached = validation_loss(model.eval(), file, length)
+    print(f"{what}: validation loss {reached:.5f} in Python, {losses[-1]:.5f} in the program", flush=True)
     if abs(reached - losses[-1]) > 1e-4 * losses[-1]:
         sys.exit(f"{what}: the losses differ")
     return losses[-1]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--fsdpc", default=str(ROOT / "build/fsdpc"))
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--text", nargs="*", type=pathlib.Path, help="default: the pages of this repository")
-    a = parser.parse_args()
-    folder = a.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = a.text or sorted(ROOT.glob("*/*/*.md")) + sorted(ROOT.glob("*/*.md"))
+def arguments():
+    p = parser(__doc__)
+    p.add_argument("--model", type=pathlib.Path, help="a folder of Hugging Face; default: a small random Llama is made")
+    p.add_argument("--text", nargs="+", type=pathlib.Path, help="to train on: .txt, .md, .jsonl, .parquet; default: licences")
+    p.add_argument("--val_text", nargs="+", type=pathlib.Path, help="to evaluate on")
+    for name, value in dict(ranks=2, steps=200, length=LENGTH, lr=3e-3, lora_lr=5e-3).items():
+        p.add_argument("--" + name, type=type(value), default=value)
+    p.add_argument("--targets", default=".*[.](q|k|v|o)_proj", help="the layers that get adapters, as a regular expression")
+    a = parse(p)
+    if bool(a.text) != bool(a.val_text):
+        p.error("--text and --val_text belong together")
+    if not a.text and not LICENCES.is_dir():
+        p.error(f"there is no {LICENCES} here: --text and --val_text are needed")
+    return a
 
-    base = folder / "base"
-    make_tokenizer(texts, base)
-    model = make_model(base)
-    tokens = [fsdpc.prepare(part, folder / "tokens", base, name=name)[0]
-              for name, part in (("train", [text for i, text in enumerate(texts) if i % 8]), ("val", texts[::8]))]
+
+def main():
+    a = arguments()
+    folder = a.folder
+    texts, val_texts = a.text or copy_licences(TEXT, folder / "text"), a.val_text or copy_licences(VAL_TEXT, folder / "text")
+    base = a.model or folder / "base"
+    if not a.model:
+        make_tokenizer([*texts, *val_texts], base)
+        make_model(base)
+    model = open_model(base)
+    tokens, val_tokens = (fsdpc.prepare(part, folder / "tokens", base, name=name, shard_tokens=1 << 40)[0]
+                          for name, part in (("train", texts), ("val", val_texts)))
     with torch.no_grad():
-        report = fsdpc.export(model, {"input_ids": torch.zeros(2, LENGTH, dtype=torch.long)}, folder / "model.onnx",
+        report = fsdpc.export(model, {"input_ids": torch.zeros(2, a.length, dtype=torch.long)}, folder / "model.onnx",
                               outputs=["logits"], command=a.fsdpc)
     print(f"exported {len(report['parameters'])} parameters in {len(report['units'])} units", flush=True)
 
     compile_all = [a.fsdpc, folder / "model.onnx", "--target", "cpu", "--world_size", a.ranks, "--micro_batch_size", BATCH,
                    "--loss", "cross_entropy", "--init", "default", "--no_decay", "norms_biases", "--max_norm", "1"]
-    launch = ["mpirun", "-n", a.ranks] if a.ranks > 1 else []
-    schedule = ["--train_data", tokens[0], "--val_data", tokens[1], "--steps", a.steps, "--eval_every", max(1, a.steps // 3),
+    schedule = ["--train_data", tokens, "--val_data", val_tokens, "--steps", a.steps, "--eval_every", max(1, a.steps // 3),
                 "--lr_scheduler", "cosine", "--warmup_steps", max(1, a.steps // 10), "--log_freq", "5", "--progress", "plain"]
-    run(*compile_all, "--lr", "3e-3", "-o", folder / "full")
-    run(*launch, folder / "full/train", "--load_model", base, *schedule, "--log", folder / "full.jsonl", "--save_model", f"{folder}/tuned/")
-    run(*compile_all, "--lr", "5e-3", "--lora", "rank=8,alpha=16,targets=.*[.](q|k|v|o)_proj", "-o", folder / "lora")
-    run(*launch, folder / "lora/train", "--load_model", folder / "tuned", *schedule, "--log", folder / "lora.jsonl",
-        "--save_model", f"{folder}/adapters/")
+    run(*compile_all, "--lr", a.lr, "-o", folder / "full")
+    full_log = train(folder / "full", a.ranks, "--load_model", base, *schedule, "--save_model", f"{folder}/tuned/")
+    run(*compile_all, "--lr", a.lora_lr, "--lora", f"rank=8,alpha=16,targets={a.targets}", "-o", folder / "lora")
+    lora_log = train(folder / "lora", a.ranks, "--load_model", folder / "tuned", *schedule, "--save_model", f"{folder}/adapters/")
     run(a.fsdpc, "report", folder / "full.jsonl", folder / "lora.jsonl", "-o", folder / "report.html")
 
-    tuned = transformers.AutoModelForCausalLM.from_pretrained(folder / "tuned", dtype=torch.float32)
-    before = validation_loss(model, tokens[1])
-    full = compare("all weights", tuned, tokens[1], folder / "full.jsonl")
-    lora = compare("adapters", peft.PeftModel.from_pretrained(tuned, folder / "adapters"), tokens[1], folder / "lora.jsonl")
-    (folder / "figures.json").write_text(json.dumps({"before": before, "full": full, "lora": lora}) + "\n")
-    print(f"validation loss {before:.4f} at the start, {full:.4f} with all weights, {lora:.4f} with adapters on top")
-    if not lora < full < before:
-        sys.exit("the losses do not fall")
+    before = validation_loss(model, val_tokens, a.length)
+    tuned = open_model(folder / "tuned")
+    full = compare("all weights", tuned, val_tokens, a.length, full_log)
+    lora = compare("adapters", peft.PeftModel.from_pretrained(tuned, folder / "adapters"), val_tokens, a.length, lora_log)
+    if not a.model and not lora < full < before:
+        sys.exit(f"the losses do not fall: {before:.5f}, {full:.5f}, {lora:.5f}")
+    print_figures(before=before, full=full, lora=lora)
 
 
 if __name__ == "__main__":
