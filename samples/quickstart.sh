@@ -27,4 +27,6 @@ for seed in "${@:-1}"; do
     --normalize 0.305,0.325 --epochs 10 --shuffle --seed "$seed" --lr_scheduler step --step_size 1epoch --gamma 0.7 --eval_every 1epoch \
     --log "$work/seed-$seed.jsonl" --save_model "$work/seed-$seed.safetensors"
   echo "quickstart: the trained weights are in $work/seed-$seed.safetensors, the log in $work/seed-$seed.jsonl"
+  figures=$(grep -o '"val_correct":[0-9]*' "$work/seed-$seed.jsonl" | tail -n 1)
 done
+echo "figures: correct ${figures#*:}"

@@ -400,7 +400,7 @@ STEPS = {
     "page": page,
 }
 WITHOUT_BUILD = {"build", "format", "includes", "words"}
-ONLY_BY_NAME = {"unit", "huggingface"}
+ONLY_BY_NAME = {"unit", "huggingface", "samples"}
 
 
 def deletions():
@@ -423,16 +423,21 @@ def other_processor():
         del os.environ["ONEDNN_MAX_CPU_ISA"]
 
 
-def huggingface():
-    """Folders of transformers and adapters of peft, in and out. TORCH_PYTHON names a Python that has both."""
+def torch_run(script, *arguments):
+    """A script that needs PyTorch and prints its counts. TORCH_PYTHON names a Python that has what it imports."""
     if "TORCH_PYTHON" not in os.environ:
         return Result(0, 1, output="TORCH_PYTHON must name a Python that has torch, transformers, peft, onnxscript and safetensors")
+    _, output = run([os.environ["TORCH_PYTHON"], script, *arguments], timeout=3600)
+    counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
+    return Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+
+
+def huggingface():
+    """Folders of transformers and adapters of peft, in and out."""
     result = Result()
     for script in ("round_trip.py", "lora.py"):
         with tempfile.TemporaryDirectory(prefix="fsdpc-huggingface-") as folder:
-            status, output = run([os.environ["TORCH_PYTHON"], f"tests/huggingface/{script}", "check", BUILD / "fsdpc", folder])
-        counts = re.search(r"(\d+) passed, (\d+) failed\s*$", output)
-        result += Result(int(counts[1]), int(counts[2]), output=output) if counts else Result(0, 1, output=output)
+            result += torch_run(f"tests/huggingface/{script}", "check", BUILD / "fsdpc", folder)
     return result
 
 
@@ -444,6 +449,7 @@ NIGHTLY = {
     "other_processor": other_processor,
     "faults": lambda: faults("--full", "--record"),
     "huggingface": huggingface,
+    "samples": lambda: torch_run("tests/samples.py", "--fsdpc", BUILD / "fsdpc"),
 }
 
 
