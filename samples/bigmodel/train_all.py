@@ -11,7 +11,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from common import parse, parser, print_figures, run, train  # noqa: E402
+from common import parse, parser, print_figures, run, train
 
 SIZE = "--layers 4 --width 64 --ffn 256 --heads 4 --vocab 128 --seq 32 --samples 512".split()
 BATCH = 16

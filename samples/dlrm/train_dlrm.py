@@ -10,7 +10,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from common import parse, parser, print_figures, run, train  # noqa: E402
+from common import parse, parser, print_figures, run, train
 
 BATCH, SAMPLES = 128, 4096
 

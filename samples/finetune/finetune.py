@@ -13,13 +13,13 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from common import fsdpc, parse, parser, print_figures, run, train  # noqa: E402
-from fsdpc.prepare_tokens import HEADER_WORDS, SHORT, WIDE  # noqa: E402
-import numpy  # noqa: E402
-import peft  # noqa: E402
-import tokenizers  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
+from common import fsdpc, parse, parser, print_figures, run, train
+from fsdpc.prepare_tokens import HEADER_WORDS, SHORT, WIDE
+import numpy
+import peft
+import tokenizers
+import torch
+import transformers
 
 LENGTH, WORDS, BATCH = 64, 1024, 4
 LICENCES = pathlib.Path("/usr/share/common-licenses")
@@ -64,15 +64,12 @@ def tokens_of(file):
 
 def validation_loss(model, file, length):
     """Over the samples that the program evaluates: sample s begins at token s * length."""
-    tokens = tokens_of(file)
-    total, count = 0.0, 0
+    samples, total = tokens_of(file).unfold(0, length + 1, length), 0.0
     with torch.no_grad():
-        for begin in range(0, len(tokens) - length, length):
-            sample = tokens[begin:begin + length + 1]
-            logits = model(input_ids=sample[None, :-1]).logits[0]
-            total += torch.nn.functional.cross_entropy(logits, sample[1:], reduction="sum").item()
-            count += length
-    return total / count
+        for batch in samples.split(16):
+            logits = model(input_ids=batch[:, :-1]).logits
+            total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum").item()
+    return total / (len(samples) * length)
 
 
 def compare(what, model, file, length, log):

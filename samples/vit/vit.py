@@ -9,10 +9,10 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from common import ROOT, fsdpc, parse, parser, print_figures, run, train  # noqa: E402
-import numpy  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
+from common import ROOT, fsdpc, parse, parser, print_figures, run, train
+import numpy
+import torch
+import transformers
 
 DIGITS, MEAN, DEVIATION, BATCH = ROOT / "samples/digits", 0.305, 0.325, 64
 
