@@ -19,7 +19,8 @@ RULES = {
     "codegen/cuda/": ["codegen/", "ir/", "runtime/common/chunked_loss_layout.h", "runtime/cuda/kernels/scratch_sizes.h", *LLVM],
     "codegen/templates/": ["runtime/", "mpi.h", *ONEDNN],
     "frontend/onnx/": ["frontend/onnx/", "ir/", *LLVM, "onnx/", "google/protobuf/"],
-    "frontend/options/": ["frontend/options/", "frontend/onnx/", "passes/", "ir/", "runtime/common/familiar_options.h", *LLVM],
+    "frontend/configs/": ["frontend/configs/", "ir/", "runtime/common/spelling.h", "toml++/", *LLVM],
+    "frontend/options/": ["frontend/options/", "frontend/configs/", "frontend/onnx/", "passes/", "ir/", "runtime/common/familiar_options.h", *LLVM],
     "frontend/output/": ["frontend/output/", "frontend/options/", "ir/", *LLVM],
     "frontend/compilation/": ["frontend/compilation/", "frontend/output/", "frontend/options/", "frontend/onnx/", "passes/", "codegen/", "ir/", *LLVM],
     "frontend/report/": ["frontend/report/", "passes/", "ir/", "runtime/checkpoint/slice_rule.h", *LLVM],
@@ -35,7 +36,7 @@ RULES = {
 }
 # Headers of a project or library. They are not system headers, even if included with angle brackets.
 OWNED = ("ir/", "passes/", "codegen/", "frontend/", "runtime/", "tests/", "llvm", "clang", "mlir", "onnx/", "google/", "gtest/", "gmock/",
-         "mpi.h", "dnnl", "oneapi/")
+         "mpi.h", "dnnl", "oneapi/", "toml++/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 

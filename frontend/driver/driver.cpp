@@ -52,10 +52,13 @@ llvm::Expected<std::string> onlyInput(const OptionValues &values, size_t first) 
 
 /// inspect and init.
 llvm::Error inspectModel(const OptionValues &values) {
+  const bool isInit = values.positional()[0] == "init";
+  if (isInit && values.positional().size() == 1 && values.hasConfigOfOthers())
+    return initFromConfig(values);
   llvm::Expected<std::string> input = onlyInput(values, 1);
   if (!input)
     return input.takeError();
-  if (values.positional()[0] == "init")
+  if (isInit)
     return initConfig(*input, values);
   return inspect(*input, values);
 }
@@ -232,6 +235,7 @@ llvm::Error dispatch(OptionValues &values) {
     llvm::outs() << "fsdpc " << version << '\n';
     return llvm::Error::success();
   }
+  printConfigLines(values);
   if (values.flag("list_passes")) {
     for (const Pass *pass : pipeline())
       llvm::outs() << pass->name << (pass->optional ? "  (optional)" : "") << '\n';

@@ -124,6 +124,51 @@ void writeRest(ConfigWriter &config, const ThisMachine &machine) {
   config.suggest("lora", "'rank=16,alpha=32,targets=all_linear'");
 }
 
+/// A word or number as it is, anything else quoted.
+std::string yamlValue(llvm::StringRef text) {
+  const bool isPlain =
+      !text.empty() && llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '.' || c == '_'; });
+  return isPlain ? text.str() : yamlQuoted(text);
+}
+
+void writeGiven(llvm::raw_ostream &out, const OptionValues &values) {
+  for (const OptionRow &row : optionTable()) {
+    if (!values.given(row.name) || row.isAboutThisRun)
+      continue;
+    const bool isList = row.kind == OptionKind::list || row.kind == OptionKind::lines;
+    out << row.name << ": "
+        << (isList ? "[" + llvm::join(llvm::map_range(values.list(row.name), yamlValue), ", ") + "]"
+                   : yamlValue(values.text(row.name)))
+        << '\n';
+  }
+}
+
+/// Words are --NAME=VALUE. A name that comes again has a list.
+void writeTrainWords(llvm::raw_ostream &out, llvm::ArrayRef<std::string> words) {
+  llvm::MapVector<llvm::StringRef, std::vector<std::string>> options;
+  for (llvm::StringRef word : words) {
+    auto [name, value] = word.drop_front(2).split('=');
+    options[name].push_back(yamlValue(value));
+  }
+  out << (options.empty() ? "" : "train:\n");
+  for (const auto &[name, values] : options)
+    out << "  " << name << ": " << (values.size() == 1 ? values[0] : "[" + llvm::join(values, ", ") + "]") << '\n';
+}
+
+llvm::Error writeConfig(llvm::StringRef text, const OptionValues &values) {
+  const llvm::StringRef target = values.text("output");
+  if (target.empty() || target == "-") {
+    llvm::outs() << text;
+    return llvm::Error::success();
+  }
+  if (llvm::sys::fs::exists(target))
+    return llvm::make_error<UsageError>("init -o " + target.str() + ": exists; give another name, or delete it");
+  return llvm::writeToOutput(target, [&](llvm::raw_ostream &file) {
+    file << text;
+    return llvm::Error::success();
+  });
+}
+
 } // namespace
 
 llvm::Error initConfig(llvm::StringRef path, const OptionValues &values) {
@@ -142,17 +187,18 @@ llvm::Error initConfig(llvm::StringRef path, const OptionValues &values) {
   writeSizes(config, machine, inputsOf(*model));
   writeLoss(config, outputsOf(*model));
   writeRest(config, machine);
-  const llvm::StringRef target = values.text("output");
-  if (target.empty() || target == "-") {
-    llvm::outs() << text;
-    return llvm::Error::success();
-  }
-  if (llvm::sys::fs::exists(target))
-    return llvm::make_error<UsageError>("init -o " + target.str() + ": exists; give another name, or delete it");
-  return llvm::writeToOutput(target, [&](llvm::raw_ostream &file) {
-    file << text;
-    return llvm::Error::success();
-  });
+  return writeConfig(text, values);
+}
+
+llvm::Error initFromConfig(const OptionValues &values) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << "# Options of fsdpc, as another trainer's file means them.\n#   fsdpc MODEL.onnx --config FILE -o out\n";
+  writeGiven(out, values);
+  writeTrainWords(out, values.trainWords());
+  if (!values.launchWords().empty())
+    out << "launch:\n  arguments: [" << llvm::join(llvm::map_range(values.launchWords(), yamlValue), ", ") << "]\n";
+  return writeConfig(text, values);
 }
 
 } // namespace fsdpc

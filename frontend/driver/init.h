@@ -1,4 +1,5 @@
-// `fsdpc init MODEL.onnx [-o FILE]`: a configuration to start from.
+// `fsdpc init MODEL.onnx [-o FILE]`: a configuration to start from. `fsdpc init --config OTHER [-o FILE]`: the same
+// options as the file of another trainer.
 #pragma once
 
 #include "frontend/onnx/import.h"
@@ -9,5 +10,9 @@ namespace fsdpc {
 /// Prints, or writes to --output, a commented configuration for this model on this machine, which --config reads. What
 /// the file does not decide is left as a comment. Error: the output file exists.
 llvm::Error initConfig(llvm::StringRef path, const OptionValues &values);
+
+/// Prints, or writes to --output, what was given: options of the compiler, the program and the launcher. Error: as
+/// above.
+llvm::Error initFromConfig(const OptionValues &values);
 
 } // namespace fsdpc

@@ -54,6 +54,34 @@ std::string chosenByDefault(const Compilation &compilation, const OptionValues &
   return chosen.empty() ? "" : "by default: " + llvm::join(chosen, ", ") + "\n";
 }
 
+/// As a shell takes it.
+std::string shellWord(llvm::StringRef word) {
+  constexpr llvm::StringLiteral plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=.,/:+";
+  return word.find_first_not_of(plain) == llvm::StringRef::npos ? word.str() : "'" + word.str() + "'";
+}
+
+/// The options that a configuration has for the program, and those that it lacks to train.
+std::string trainOptions(const OptionValues &values) {
+  std::string text;
+  for (const std::string &word : values.trainWords())
+    text += " " + shellWord(word);
+  const auto has = [&](llvm::StringRef name) {
+    return llvm::any_of(values.trainWords(),
+                        [&](llvm::StringRef word) { return word.drop_front(2).split('=').first == name; });
+  };
+  text += has("train_data") || has("batch") ? "" : " --train_data DATA";
+  text += has("steps") || has("epochs") ? "" : " --steps 100";
+  text += has("log") ? "" : " --log log.jsonl";
+  return text + (has("save_model") ? "" : " --save_model trained.safetensors");
+}
+
+std::string launcher(int64_t ranks, const OptionValues &values) {
+  std::string text = ranks == 1 ? "" : "mpirun -n " + std::to_string(ranks) + " ";
+  for (const std::string &word : values.launchWords())
+    text += ranks == 1 ? "" : shellWord(word) + " ";
+  return text;
+}
+
 } // namespace
 
 std::string nextSteps(const Compilation &compilation, const OptionValues &values) {
@@ -67,8 +95,7 @@ std::string nextSteps(const Compilation &compilation, const OptionValues &values
                      ", " + bytesText(bytes) + " per rank\n" + chosenByDefault(compilation, values);
   if (!isProgram)
     text += "build it:  cmake -S " + values.text("output").str() + " -B BUILD && cmake --build BUILD\n";
-  text += "train it:  " + (ranks == 1 ? "" : "mpirun -n " + std::to_string(ranks) + " ") + program +
-          " --train_data DATA --steps 100 --log log.jsonl --save_model trained.safetensors\n";
+  text += "train it:  " + launcher(ranks, values) + program + trainOptions(values) + "\n";
   return text + dataText(module);
 }
 

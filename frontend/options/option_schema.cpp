@@ -6,9 +6,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/YAMLParser.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -106,13 +103,6 @@ llvm::Expected<std::string> checkedValue(const OptionRow &row, llvm::StringRef v
     return usage("--" + row.name + "=" + value + ": true or false is expected");
   default: return value.str();
   }
-}
-
-/// The location of a node of a configuration, for messages: "FILE:LINE".
-std::string placeOf(llvm::StringRef path, llvm::StringRef text, llvm::yaml::Node &node) {
-  const char *at = node.getSourceRange().Start.getPointer();
-  const bool isKnown = at >= text.begin() && at <= text.end();
-  return isKnown ? (path + ":" + llvm::Twine(std::count(text.begin(), at, '\n') + 1)).str() : path.str();
 }
 
 } // namespace
@@ -225,148 +215,6 @@ llvm::Expected<std::string> OptionValues::checked(llvm::StringRef name, llvm::St
   const OptionRow *row = findRow(name);
   assert(row && "options are asked for by their schema name");
   return checkedValue(*row, value);
-}
-
-/// `units: {REGEX: {key: value, ...}, ...}` is one --unit per entry, `groups` one --group.
-llvm::Error OptionValues::readKeyed(llvm::StringRef option, llvm::yaml::MappingNode &items, llvm::StringRef where) {
-  for (llvm::yaml::KeyValueNode &entry : items) {
-    llvm::SmallString<64> patternStorage, keyStorage, valueStorage;
-    auto *pattern = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
-    std::string item = pattern ? pattern->getValue(patternStorage).str() + ":" : "";
-    auto *values = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(entry.getValue());
-    if (!pattern || !values)
-      return usage("--config " + where + ": " + option + "s maps regular expressions of names to keys and values");
-    bool isFirst = true;
-    for (llvm::yaml::KeyValueNode &setting : *values) {
-      auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getKey());
-      std::string name = key ? key->getValue(keyStorage).str() : "";
-      auto *value = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting.getValue());
-      if (!value)
-        return usage("--config " + where + ": " + option + "s: " + item + " " + name + " has no value");
-      item += (isFirst ? "" : ",") + name + "=" + value->getValue(valueStorage).str();
-      isFirst = false;
-    }
-    if (llvm::Error error = set(option, llvm::StringRef(item), where))
-      return error;
-  }
-  return llvm::Error::success();
-}
-
-/// The values of an entry, which has one or a list; nullopt if it is neither.
-static std::optional<std::vector<std::string>> valuesOf(llvm::yaml::Node *entry) {
-  std::vector<std::string> values;
-  const auto add = [&](llvm::yaml::Node *node) {
-    llvm::SmallString<64> storage;
-    auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(node);
-    if (scalar)
-      values.push_back(scalar->getValue(storage).str());
-    return scalar != nullptr;
-  };
-  auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(entry);
-  if (!sequence)
-    return add(entry) ? std::optional(values) : std::nullopt;
-  for (llvm::yaml::Node &item : *sequence)
-    if (!add(&item))
-      return std::nullopt;
-  return values;
-}
-
-static std::string keyOf(llvm::yaml::KeyValueNode &entry) {
-  llvm::SmallString<64> storage;
-  auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
-  return key ? key->getValue(storage).str() : "";
-}
-
-/// `train: {train_data: d.bin, steps: 100}`: options of the program, which checks them.
-llvm::Error OptionValues::readTrain(llvm::yaml::MappingNode &options, llvm::StringRef where) {
-  for (llvm::yaml::KeyValueNode &entry : options) {
-    const std::string key = keyOf(entry);
-    std::optional<std::vector<std::string>> values = valuesOf(entry.getValue());
-    if (key.empty() || !values)
-      return usage("--config " + where + ": train: " + key + " is not an option with a value or a list");
-    for (const std::string &value : *values)
-      train.push_back("--" + key + "=" + value);
-  }
-  return llvm::Error::success();
-}
-
-/// `launch: {arguments: [--hostfile, hosts]}`.
-llvm::Error OptionValues::readLaunch(llvm::yaml::MappingNode &options, llvm::StringRef where) {
-  for (llvm::yaml::KeyValueNode &entry : options) {
-    const std::string key = keyOf(entry);
-    std::optional<std::vector<std::string>> values = valuesOf(entry.getValue());
-    if (key != "arguments" || !values)
-      return usage("--config " + where + ": launch has arguments alone, a list of words for mpirun or srun, not '" +
-                   key + "'; world_size is the number of ranks");
-    llvm::append_range(launch, *values);
-  }
-  return llvm::Error::success();
-}
-
-/// One entry of a configuration; `where` is its file and line.
-llvm::Error OptionValues::readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where) {
-  llvm::SmallString<64> storage;
-  if (auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(setting)) {
-    if (name == "units" || name == "groups")
-      return readKeyed(name.drop_back(), *mapping, where);
-    if (name == "train" || name == "launch")
-      return name == "train" ? readTrain(*mapping, where) : readLaunch(*mapping, where);
-  }
-  if (auto *scalar = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(setting)) {
-    llvm::StringRef value = scalar->getValue(storage);
-    if (name != "model")
-      return set(name, value, where);
-    configModel = value.str();
-    return llvm::Error::success();
-  }
-  auto *sequence = llvm::dyn_cast_or_null<llvm::yaml::SequenceNode>(setting);
-  if (!sequence)
-    return usage("--config " + where + ": " + name + " has no value");
-  for (llvm::yaml::Node &item : *sequence) {
-    auto *text = llvm::dyn_cast<llvm::yaml::ScalarNode>(&item);
-    if (!text)
-      return usage("--config " + where + ": " + name + " holds something that is not a value");
-    if (llvm::Error error = set(name, text->getValue(storage), where))
-      return error;
-  }
-  return llvm::Error::success();
-}
-
-/// A flat mapping, except for `units`. JSON is read as YAML.
-llvm::Error OptionValues::readConfig(llvm::StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return usage("--config " + path + ": " + buffer.getError().message());
-  const llvm::StringRef content = (*buffer)->getBuffer();
-  llvm::SourceMgr sources;
-  std::string problem;
-  sources.setDiagHandler(
-      [](const llvm::SMDiagnostic &diagnostic, void *text) {
-        if (auto &first = *static_cast<std::string *>(text); first.empty())
-          first = (llvm::Twine(diagnostic.getLineNo()) + ": " + diagnostic.getMessage()).str();
-      },
-      &problem);
-  llvm::yaml::Stream stream((*buffer)->getMemBufferRef(), sources, false);
-  auto *mapping = llvm::dyn_cast_or_null<llvm::yaml::MappingNode>(stream.begin()->getRoot());
-  if (!mapping)
-    return usage("--config " + path + (problem.empty() ? ": " : ":" + problem + ": ") +
-                 "a mapping of option names to values is expected, NAME: VALUE in each line");
-  for (llvm::yaml::KeyValueNode &entry : *mapping) {
-    llvm::SmallString<64> keyStorage;
-    auto *key = llvm::dyn_cast_or_null<llvm::yaml::ScalarNode>(entry.getKey());
-    if (stream.failed())
-      break;
-    if (!key)
-      return usage("--config " + placeOf(path, content, entry) + ": a key is not a name");
-    const std::string where = placeOf(path, content, *key);
-    if (llvm::Error error = readSetting(key->getValue(keyStorage), entry.getValue(), where)) {
-      if (!stream.failed())
-        return error;
-      llvm::consumeError(std::move(error));
-      break;
-    }
-  }
-  return stream.failed() ? usage("--config " + path + ":" + problem) : llvm::Error::success();
 }
 
 llvm::StringRef OptionValues::text(llvm::StringRef name) const {

@@ -5,6 +5,7 @@
 // are --x, --no_x, --x=true, values may begin with `-`, the last of a repeated option wins, lists grow.
 #pragma once
 
+#include "frontend/configs/trainer.h"
 #include "ir/choices.h"
 #include "ir/usage_error.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -14,11 +15,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
-namespace llvm::yaml {
-class MappingNode;
-class Node;
-} // namespace llvm::yaml
 
 namespace fsdpc {
 
@@ -64,6 +60,9 @@ public:
   /// Of a configuration, for `fsdpc run`: `train` as words for the program, `launch` as further words for the launcher.
   llvm::ArrayRef<std::string> trainWords() const { return train; }
   llvm::ArrayRef<std::string> launchWords() const { return launch; }
+  /// What was used of files of other trainers, and what was not, one line for each of their keys.
+  std::vector<std::string> configLines() const;
+  bool hasConfigOfOthers() const { return !adoptedLines.empty(); }
   /// The value as it is stored if the option is given with it.
   static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
   /// Sets the resolved value of a default that depends on other options.
@@ -78,16 +77,21 @@ public:
 private:
   llvm::Error set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where);
   llvm::Error readConfig(llvm::StringRef path);
-  llvm::Error readSetting(llvm::StringRef name, llvm::yaml::Node *setting, llvm::StringRef where);
-  llvm::Error readTrain(llvm::yaml::MappingNode &options, llvm::StringRef where);
-  llvm::Error readLaunch(llvm::yaml::MappingNode &options, llvm::StringRef where);
-  llvm::Error readKeyed(llvm::StringRef option, llvm::yaml::MappingNode &items, llvm::StringRef where);
+  llvm::Error readSetting(const Setting &setting);
+  llvm::Error readTrain(const Setting &options);
+  llvm::Error readLaunch(const Setting &options);
+  llvm::Error readKeyed(llvm::StringRef option, const Setting &items);
+  llvm::Error take(const Adopted &adopted);
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames;
   std::vector<std::string> positionals, train, launch;
+  std::vector<ConfigLine> adoptedLines;
   std::string configModel; ///< used if the command line names none
 };
+
+/// Prints configLines() to stderr.
+void printConfigLines(const OptionValues &values);
 
 /// The keys of --unit, as it spells them (ir/choices.h).
 std::vector<std::string> unitKeys();

@@ -51,6 +51,7 @@ llvm::Expected<Request> parse(llvm::ArrayRef<std::string> arguments) {
   llvm::Expected<OptionValues> values = OptionValues::parse(request.compileArguments);
   if (!values)
     return values.takeError();
+  printConfigLines(*values);
   if (values->positional().size() != 1)
     return usage("one model is expected: fsdpc run MODEL.onnx [options] -n N -- train options");
   request.ranks = values->integer("world_size");
