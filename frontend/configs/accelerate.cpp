@@ -61,7 +61,8 @@ constexpr KeyRow rows[] = {
     unread("parallelism_config.sp_attn_implementation", "only sequence parallelism reads it"),
     combines("deepspeed_config.zero_stage", "--strategy: 0 no_shard, 1 shard_optimizer, 2 shard_grad_op, 3 full_shard"),
     maps("deepspeed_config.gradient_accumulation_steps", "gradient_accumulation_steps"),
-    maps("deepspeed_config.gradient_clipping", "max_norm"),
+    combines("deepspeed_config.deepspeed_config_file", "the options of DeepSpeed's file"),
+    maps("deepspeed_config.gradient_clipping", "max_norm", "0=|0.0=|*"),
     maps("deepspeed_config.offload_optimizer_device", "offload_optimizer", "cpu=true|none=|false=", nvme),
     maps("deepspeed_config.offload_param_device", "offload_params", "cpu=true|none=|false=", nvme),
     unread("deepspeed_config.offload_optimizer_nvme_path", nvme),
@@ -136,12 +137,7 @@ RanksOfFile ranksOf(Translation &translation) {
 
 void useStage(Translation &translation) {
   const llvm::StringRef key = "deepspeed_config.zero_stage";
-  const std::string strategy = llvm::StringSwitch<std::string>(translation.text(key))
-                                   .Case("0", "no_shard")
-                                   .Case("1", "shard_optimizer")
-                                   .Case("2", "shard_grad_op")
-                                   .Case("3", "full_shard")
-                                   .Default("");
+  const std::string strategy = zeroStrategy(translation.text(key));
   if (!translation.find(key))
     translation.useDefault(key, "2", Taker::compiler, "strategy", "shard_grad_op");
   else if (strategy.empty())
@@ -150,19 +146,32 @@ void useStage(Translation &translation) {
     translation.compile(key, "strategy", strategy);
 }
 
-void useType(Translation &translation, const RanksOfFile &ranks) {
+/// DeepSpeed's own file has the rest.
+llvm::Error useDeepSpeed(Translation &translation) {
+  const llvm::StringRef key = "deepspeed_config.deepspeed_config_file";
+  const Setting *file = translation.find(key);
+  if (!file || translation.text(key) == "none") {
+    useStage(translation);
+    return llvm::Error::success();
+  }
+  llvm::Expected<Setting> root = readSettings(translation.besides(file->text));
+  return root ? translation.include(key, deepSpeed, *root) : root.takeError();
+}
+
+llvm::Error useType(Translation &translation, const RanksOfFile &ranks) {
   const llvm::StringRef key = "distributed_type";
   const std::string type = translation.find(key) ? translation.text(key) : "fsdp";
   if (type == "fsdp")
     combineFsdp(translation, ranks);
   else if (type == "deepspeed")
-    useStage(translation);
+    return useDeepSpeed(translation);
   else if (type == "multi_gpu" || type == "multi_cpu")
     translation.compile(key, "strategy", "no_shard");
   else if (type == "megatron_lm")
     translation.refuse(key, "there is no tensor or pipeline parallelism; ranks split the batch alone");
   else if (type != "false")
     translation.refuse(key, "programs are for CPUs and NVIDIA GPUs");
+  return llvm::Error::success();
 }
 
 /// FSDP of Accelerate sums gradients in the type that it computes in.
@@ -184,7 +193,8 @@ void usePrecision(Translation &translation) {
 
 llvm::Error combine(Translation &translation) {
   const RanksOfFile ranks = ranksOf(translation);
-  useType(translation, ranks);
+  if (llvm::Error error = useType(translation, ranks))
+    return error;
   usePrecision(translation);
   return llvm::Error::success();
 }

@@ -29,15 +29,15 @@ struct Adopted {
   std::vector<ConfigLine> lines;
 };
 
-/// What becomes of one key of a trainer. `values`: "" for any, else "a|b=c|d=": values that are accepted, in any case;
-/// b means c, d changes nothing. `true` and `false` stand for all their spellings. A value that is not listed is
-/// refused with the reason.
+/// What becomes of one key of a trainer. `values`: "" for any, else "a|b=c|d=|*": values that are accepted, in any
+/// case; b means c, d changes nothing, * is any other. `true` and `false` stand for all their spellings. A value that
+/// is not listed is refused with the reason.
 struct KeyRow {
   enum class Action : uint8_t {
     maps,     ///< the value is that of `option`
     combines, ///< Trainer::combine decides; `reason` says what of
     unread,   ///< has no effect here, and `reason` says why
-    neutral,  ///< only `values` are accepted, and change nothing
+    neutral,  ///< only `values` are accepted, and change nothing; of a mapping, that it is not `enabled`
   };
   llvm::StringRef key; ///< from the root: "fsdp_config.version"
   Action action;
@@ -85,7 +85,10 @@ struct Trainer {
   llvm::Error (*combine)(Translation &translation);
 };
 
-extern const Trainer accelerate;
+extern const Trainer accelerate, deepSpeed;
+
+/// The strategy of a ZeRO stage, or "".
+std::string zeroStrategy(llvm::StringRef stage);
 
 /// The trainer that the file is for, or null if the file is fsdpc's own.
 const Trainer *trainerOf(const Setting &root);

@@ -3,7 +3,7 @@
 namespace fsdpc {
 
 const Trainer *trainerOf(const Setting &root) {
-  for (const Trainer *trainer : {&accelerate})
+  for (const Trainer *trainer : {&accelerate, &deepSpeed})
     if (trainer->recognizes(root))
       return trainer;
   return nullptr;

@@ -4,6 +4,9 @@
 #include "runtime/common/spelling.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <charconv>
 #include <cmath>
 
 namespace fsdpc {
@@ -17,6 +20,11 @@ std::string canonicalValue(llvm::StringRef text) {
     if (lowered == word)
       return "false";
   return lowered;
+}
+
+std::string numberText(double value) {
+  char digits[32];
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
 /// YAML's words for no value. An empty list or mapping says nothing, either.
@@ -129,6 +137,8 @@ static std::optional<std::string> listedValue(llvm::StringRef values, llvm::Stri
   values.split(listed, '|');
   for (llvm::StringRef entry : listed) {
     auto [from, to] = entry.split('=');
+    if (from == "*")
+      return value.str();
     if (from == value)
       return (entry.contains('=') ? to : from).str();
   }
@@ -141,13 +151,17 @@ void Translation::applyValue(const Entry &entry, const KeyRow &row) {
   const std::string value = isScalar ? canonicalValue(setting.text) : "";
   if (row.values.empty() && isScalar && value != "auto")
     return use(row.key, row.taker, row.option, value == "true" || value == "false" ? value : setting.text);
+  const Setting *enabled = row.action == KeyRow::Action::neutral ? setting.find("enabled") : nullptr;
+  if (enabled && canonicalValue(enabled->text) == "false")
+    return;
+  const bool isOpen = value == "auto" && row.action == KeyRow::Action::maps && !row.values.contains("auto");
+  if (isOpen)
+    return leaveOpen(row.key, row.option, row.taker);
   const std::optional<std::string> listed = isScalar ? listedValue(row.values, value) : std::nullopt;
-  if (!listed && value == "auto")
-    return leaveOpen(row.key, row.option);
   if (!listed)
-    return refuse(row.key, isScalar && !row.reason.empty() ? row.reason
-                           : isScalar                      ? "is none of its values"
-                                                           : "one value is expected");
+    return refuse(row.key, !row.reason.empty() ? row.reason
+                           : isScalar          ? "is none of its values"
+                                               : "one value is expected");
   if (row.action == KeyRow::Action::maps && !listed->empty())
     use(row.key, row.taker, row.option, *listed);
 }
@@ -211,6 +225,26 @@ void Translation::use(llvm::StringRef key, Taker taker, llvm::StringRef option, 
   add(taker, option, value, entry.setting->where + ": " + entry.shown, entry.shown + ": " + entry.setting->shown());
 }
 
+void Translation::useValue(llvm::StringRef key, llvm::StringRef option, Taker taker) {
+  const Setting &setting = *find(key);
+  if (!setting.isScalar())
+    return refuse(key, "one value is expected");
+  const std::string value = canonicalValue(setting.text);
+  if (value == "auto")
+    return leaveOpen(key, option, taker);
+  use(key, taker, option, value == "true" || value == "false" ? value : setting.text);
+}
+
+void Translation::useList(llvm::StringRef key, llvm::StringRef option) {
+  const Setting *setting = find(key);
+  if (!setting || setting->isScalar())
+    return setting ? useValue(key, option) : void();
+  std::vector<std::string> items;
+  for (const Setting &item : setting->items)
+    items.push_back(item.text);
+  compile(key, option, llvm::join(items, ","));
+}
+
 void Translation::useDefault(llvm::StringRef key, llvm::StringRef shown, Taker taker, llvm::StringRef option,
                              llvm::StringRef value) {
   const std::string line = (key + ": " + shown).str();
@@ -232,8 +266,19 @@ void Translation::refuse(llvm::StringRef key, llvm::StringRef reason) {
   complain(entry.setting->where + ": " + entry.shown + ": " + entry.setting->shown() + ": " + reason);
 }
 
-void Translation::leaveOpen(llvm::StringRef key, llvm::StringRef option) {
-  adopted.lines.push_back({entryOf(key)->shown + ": " + entryOf(key)->setting->shown(), option.str()});
+void Translation::leaveOpen(llvm::StringRef key, llvm::StringRef option, Taker taker) {
+  const std::string text = entryOf(key)->shown + ": " + entryOf(key)->setting->shown();
+  if (taker == Taker::compiler)
+    adopted.lines.push_back({text, option.str()});
+  else
+    adopted.lines.push_back({text + ": not set; out/train --" + option.str() + " sets it", ""});
+}
+
+std::string Translation::besides(llvm::StringRef name) const {
+  llvm::SmallString<128> beside(llvm::sys::path::parent_path(path));
+  llvm::sys::path::append(beside, name);
+  const bool isHere = llvm::sys::path::is_absolute(name) || llvm::sys::fs::exists(name);
+  return isHere || !llvm::sys::fs::exists(beside) ? name.str() : beside.str().str();
 }
 
 llvm::Error Translation::include(llvm::StringRef key, const Trainer &nested, const Setting &root) {

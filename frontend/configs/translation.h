@@ -10,6 +10,9 @@ namespace fsdpc {
 /// The value in lower case; "true" or "false" for all spellings of those.
 std::string canonicalValue(llvm::StringRef text);
 
+/// The shortest decimal of a number.
+std::string numberText(double value);
+
 class Translation {
 public:
   Translation(const Trainer &trainer, llvm::StringRef path);
@@ -34,17 +37,22 @@ public:
   void compile(llvm::StringRef key, llvm::StringRef option, llvm::StringRef value) {
     use(key, Taker::compiler, option, value);
   }
+  /// The option has the value of the key, which stays open if it is "auto".
+  void useValue(llvm::StringRef key, llvm::StringRef option, Taker taker = Taker::compiler);
+  /// The same for a list, whose items are joined by commas. Does nothing if there is none.
+  void useList(llvm::StringRef key, llvm::StringRef option);
   /// The option has the value, because the trainer does so if its file says nothing.
   void useDefault(llvm::StringRef key, llvm::StringRef shown, Taker taker, llvm::StringRef option,
                   llvm::StringRef value);
   void note(llvm::StringRef key, llvm::StringRef reason);
   void refuse(llvm::StringRef key, llvm::StringRef reason);
   /// The file leaves the option to the command line.
-  void leaveOpen(llvm::StringRef key, llvm::StringRef option);
-  /// Reads a file of another trainer that is nested in this one, below `key` or at a path that `key` names.
+  void leaveOpen(llvm::StringRef key, llvm::StringRef option, Taker taker = Taker::compiler);
+  /// Reads a file of another trainer that is nested in this one, below `key` or in the file that `key` names.
   llvm::Error include(llvm::StringRef key, const Trainer &nested, const Setting &root);
 
-  llvm::StringRef file() const { return path; }
+  /// The file of a path in this file, which is relative to the current folder, or to the folder of this file.
+  std::string besides(llvm::StringRef name) const;
 
 private:
   /// A key of the file that has a value.
