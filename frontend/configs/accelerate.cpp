@@ -139,7 +139,7 @@ void useStage(Translation &translation) {
   const llvm::StringRef key = "deepspeed_config.zero_stage";
   const std::string strategy = zeroStrategy(translation.text(key));
   if (!translation.find(key))
-    translation.useDefault(key, "2", Taker::compiler, "strategy", "shard_grad_op");
+    translation.useDefault(key, "2", Receiver::compiler, "strategy", "shard_grad_op");
   else if (strategy.empty())
     translation.refuse(key, "is none of the stages 0, 1, 2, 3");
   else
@@ -181,8 +181,8 @@ void usePrecision(Translation &translation) {
   if (type.empty() || type == "false")
     return;
   if (type != "bf16" && type != "fp16")
-    return translation.refuse(key,
-                              type == "fp8" ? "programs compute in fp32, bf16 or fp16" : "is none of no, fp16, bf16");
+    return translation.refuse(
+        key, type == "fp8" ? "programs compute in fp32, bf16 or fp16" : "is none of no, fp16, bf16", "mixed_precision");
   const std::string distributed = translation.text("distributed_type");
   translation.compile(key, "mixed_precision", type);
   if (distributed == "fsdp" || distributed == "deepspeed")

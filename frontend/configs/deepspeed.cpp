@@ -16,7 +16,6 @@ constexpr llvm::StringLiteral byProduct = "the batch is ranks x micro_batch_size
                               timers = "out/train has --profile and --memory_report",
                               master = "master weights, their optimizer state and sums over micro-steps are fp32",
                               fullWeights = "--save_model writes full weights",
-                              dataLoader = "out/train reads its own data",
                               checkpoints = "checkpoints are sharded and load on any number of ranks",
                               nvme = "there is no offload to NVMe",
                               pinned = "memory that the device reads is always pinned",
@@ -186,11 +185,15 @@ constexpr KeyRow rows[] = {
     unread("disable_python_gc", "programs have no Python"),
 };
 
+/// People write sizes of a batch in DeepSpeed's words into a configuration of fsdpc, too, which then says what is
+/// right.
 bool recognizes(const Setting &root) {
-  for (llvm::StringRef key : {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"})
-    if (root.find(key))
-      return true;
-  return false;
+  const bool hasSize = root.find("train_micro_batch_size_per_gpu") || root.find("train_batch_size");
+  bool hasSection = false;
+  for (llvm::StringRef key : {"optimizer", "scheduler", "fp16", "bf16"})
+    if (const Setting *section = root.find(key))
+      hasSection |= section->isMapping();
+  return root.find("zero_optimization") || (hasSize && hasSection);
 }
 
 std::string canonicalKey(llvm::StringRef key) {
@@ -213,7 +216,7 @@ void useStage(Translation &translation) {
   if (translation.find(key) && strategy.empty())
     translation.refuse(key, "is none of the stages 0, 1, 2, 3");
   else if (!translation.find(key))
-    translation.useDefault(key, "0", Taker::compiler, "strategy", "no_shard");
+    translation.useDefault(key, "0", Receiver::compiler, "strategy", "no_shard");
   else if (shards < 1)
     translation.compile(key, "strategy", strategy);
   if (shards >= 1) {
@@ -262,13 +265,13 @@ void useOptimizer(Translation &translation) {
     return;
   const std::string optimizer = optimizerOf(translation);
   if (optimizer.empty())
-    return translation.refuse(key, "there are Adam, AdamW, SGD, Adadelta, Adagrad, RMSprop and Lion");
+    return translation.refuse(key, "there are Adam, AdamW, SGD, Adadelta, Adagrad, RMSprop and Lion", "optimizer");
   translation.compile(key, "optimizer", optimizer);
   translation.useList(betas, "betas");
   if (translation.find(decay))
     translation.useValue(decay, "weight_decay");
   else if (optimizer == "adamw" && !translation.isOn("optimizer.params.torch_adam"))
-    translation.useDefault(decay, "0", Taker::compiler, "weight_decay", "0");
+    translation.useDefault(decay, "0", Receiver::compiler, "weight_decay", "0");
 }
 
 /// The scheduler sets the learning rate, whatever the optimizer has. Returns it if the file says it.
@@ -298,23 +301,23 @@ void useSchedule(Translation &translation) {
                                     .Default("");
   if (scheduler.empty())
     return translation.refuse(key, "there are WarmupLR, WarmupDecayLR and WarmupCosineLR");
-  translation.use(key, Taker::program, "lr_scheduler", scheduler);
+  translation.use(key, Receiver::program, "lr_scheduler", scheduler);
   const bool isLinear = translation.text(shape) == "linear" || translation.text(warmup) == "auto";
   if (!isLinear && translation.text(warmup) != "0")
     translation.refuse(translation.find(shape) ? shape : key,
                        "DeepSpeed warms up along a logarithm unless \"warmup_type\" is \"linear\"; here it is linear");
   else if (translation.find(warmup))
-    translation.useValue(warmup, "warmup_steps", Taker::program);
+    translation.useValue(warmup, "warmup_steps", Receiver::program);
   else
-    translation.useDefault(warmup, "1000", Taker::program, "warmup_steps", "1000");
+    translation.useDefault(warmup, "1000", Receiver::program, "warmup_steps", "1000");
   if (translation.find(steps))
-    translation.useValue(steps, "steps", Taker::program);
+    translation.useValue(steps, "steps", Receiver::program);
   if (scheduler != "cosine")
     return;
   const double least = translation.find(ratio) ? translation.real(ratio).value_or(0) : 0.0001;
   if (!rate)
     return translation.refuse(key, "its cos_min_ratio is a share of the lr, which has to be in the file");
-  translation.useDefault(ratio, numberText(least), Taker::program, "min_lr", numberText(least * *rate));
+  translation.useDefault(ratio, numberText(least), Receiver::program, "min_lr", numberText(least * *rate));
 }
 
 void usePrecision(Translation &translation) {
@@ -334,7 +337,7 @@ void usePrecision(Translation &translation) {
     if (translation.find(key))
       translation.compile(key, "mixed_precision", llvm::StringRef(type).contains("bf") ? "bf16" : "fp16");
     else
-      translation.useDefault(key, "bfloat16", Taker::compiler, "mixed_precision", "bf16");
+      translation.useDefault(key, "bfloat16", Receiver::compiler, "mixed_precision", "bf16");
   }
   if (translation.find("communication_data_type"))
     translation.useValue("communication_data_type", "reduce_dtype");

@@ -65,9 +65,13 @@ std::string useStrategy(Translation &translation, const RanksOfFile &ranks) {
   const bool isSecond = translation.text("fsdp_config.version") == "2";
   const bool hasStrategy = translation.find(strategyKey) && !(isSecond && translation.find(reshardKey));
   const llvm::StringRef key = hasStrategy ? strategyKey : reshardKey;
+  if (!translation.find(key) && !ranks.listedStrategy.empty()) {
+    translation.compile("fsdp", "strategy", ranks.listedStrategy);
+    return ranks.listedStrategy;
+  }
   if (!translation.find(key)) {
     if (ranks.replicateDegree == 1)
-      translation.useDefault(strategyKey, "FULL_SHARD", Taker::compiler, "strategy", "full_shard");
+      translation.useDefault(strategyKey, "FULL_SHARD", Receiver::compiler, "strategy", "full_shard");
     return "full_shard";
   }
   std::string strategy = strategyOf(translation, key);
@@ -197,7 +201,7 @@ void combineFsdp(Translation &translation, const RanksOfFile &ranks) {
 void useTorchGradScaler(Translation &translation, llvm::StringRef key) {
   for (const auto &[option, value] :
        {std::pair("loss_scale_window", "2000"), std::pair("hysteresis", "1"), std::pair("min_loss_scale", "0")})
-    translation.useDefault(key, "fp16", Taker::compiler, option, value);
+    translation.useDefault(key, "fp16", Receiver::compiler, option, value);
 }
 
 } // namespace fsdpc

@@ -18,6 +18,7 @@ struct RanksOfFile {
   int64_t replicateDegree = 1;            ///< replicas, which FSDP shards within
   int64_t shardDegree = 1;                ///< ranks of one replica, if there are several
   llvm::StringRef replicateKey, shardKey; ///< that say so
+  std::string listedStrategy; ///< of Axolotl's `fsdp`, for a section without one; "" if that has none either
 };
 
 /// What the keys of the section mean together: strategy, units, order of communication.

@@ -8,11 +8,11 @@
 namespace fsdpc {
 
 /// Who takes an option: the compiler, the compiled program, the launcher (words of mpirun), or nobody.
-enum class Taker : uint8_t { nobody, compiler, program, launcher };
+enum class Receiver : uint8_t { nobody, compiler, program, launcher };
 
 /// An option that a file means.
 struct AdoptedOption {
-  Taker taker = Taker::nobody;
+  Receiver receiver = Receiver::nobody;
   std::string name, value;
   std::string where; ///< file, line and key, for messages
 };
@@ -23,10 +23,17 @@ struct ConfigLine {
   std::string text, option;
 };
 
+/// A setting that would train something else, or is none of the trainer's. If `option` is not empty, that option of the
+/// command line decides instead.
+struct Refusal {
+  std::string text, option;
+};
+
 /// What a file of another trainer means.
 struct Adopted {
   std::vector<AdoptedOption> options;
   std::vector<ConfigLine> lines;
+  std::vector<Refusal> refusals; ///< at most some tens
 };
 
 /// What becomes of one key of a trainer. `values`: "" for any, else "a|b=c|d=|*": values that are accepted, in any
@@ -41,7 +48,7 @@ struct KeyRow {
   };
   llvm::StringRef key; ///< from the root: "fsdp_config.version"
   Action action;
-  Taker taker = Taker::nobody;
+  Receiver receiver = Receiver::nobody;
   llvm::StringRef option = {};
   llvm::StringRef values = {};
   llvm::StringRef reason = {};
@@ -51,23 +58,25 @@ struct KeyRow {
 
 constexpr KeyRow maps(llvm::StringRef key, llvm::StringRef option, llvm::StringRef values = {},
                       llvm::StringRef reason = {}, llvm::StringRef implied = {}) {
-  return {key, KeyRow::Action::maps, Taker::compiler, option, values, reason, implied};
+  return {key, KeyRow::Action::maps, Receiver::compiler, option, values, reason, implied};
 }
 constexpr KeyRow trains(llvm::StringRef key, llvm::StringRef option, llvm::StringRef values = {},
                         llvm::StringRef reason = {}, llvm::StringRef implied = {}) {
-  return {key, KeyRow::Action::maps, Taker::program, option, values, reason, implied};
+  return {key, KeyRow::Action::maps, Receiver::program, option, values, reason, implied};
 }
 constexpr KeyRow launches(llvm::StringRef key, llvm::StringRef option) {
-  return {key, KeyRow::Action::maps, Taker::launcher, option};
+  return {key, KeyRow::Action::maps, Receiver::launcher, option};
 }
 constexpr KeyRow combines(llvm::StringRef key, llvm::StringRef reason) {
-  return {key, KeyRow::Action::combines, Taker::nobody, {}, {}, reason};
+  return {key, KeyRow::Action::combines, Receiver::nobody, {}, {}, reason};
 }
 constexpr KeyRow unread(llvm::StringRef key, llvm::StringRef reason) {
-  return {key, KeyRow::Action::unread, Taker::nobody, {}, {}, reason};
+  return {key, KeyRow::Action::unread, Receiver::nobody, {}, {}, reason};
 }
-constexpr KeyRow needs(llvm::StringRef key, llvm::StringRef values, llvm::StringRef reason) {
-  return {key, KeyRow::Action::neutral, Taker::nobody, {}, values, reason};
+/// `option`: the one of the compiler that decides instead, if the command line has it.
+constexpr KeyRow needs(llvm::StringRef key, llvm::StringRef values, llvm::StringRef reason,
+                       llvm::StringRef option = {}) {
+  return {key, KeyRow::Action::neutral, Receiver::compiler, option, values, reason};
 }
 
 class Translation;
@@ -85,16 +94,11 @@ struct Trainer {
   llvm::Error (*combine)(Translation &translation);
 };
 
-extern const Trainer accelerate, deepSpeed;
-
-/// The strategy of a ZeRO stage, or "".
-std::string zeroStrategy(llvm::StringRef stage);
-
 /// The trainer that the file is for, or null if the file is fsdpc's own.
 const Trainer *trainerOf(const Setting &root);
 
-/// The options that the file means. Unknown keys and values that would train something else are refused, all in one
-/// UsageError that names file, line, key and reason.
+/// The options that the file means. Unknown keys and values that would train something else are among the refusals,
+/// with file, line, key and reason. Error: a file that this one names cannot be read.
 llvm::Expected<Adopted> adopt(const Trainer &trainer, const Setting &root, llvm::StringRef path);
 
 } // namespace fsdpc

@@ -3,7 +3,7 @@
 namespace fsdpc {
 
 const Trainer *trainerOf(const Setting &root) {
-  for (const Trainer *trainer : {&accelerate, &deepSpeed})
+  for (const Trainer *trainer : {&accelerate, &axolotl, &deepSpeed, &torchTitan})
     if (trainer->recognizes(root))
       return trainer;
   return nullptr;

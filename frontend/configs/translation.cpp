@@ -35,6 +35,13 @@ static bool saysNothing(const Setting &setting) {
   return text.empty() || text == "null" || text == "~";
 }
 
+/// Items of lists or mappings.
+static bool isSame(llvm::ArrayRef<Setting> a, llvm::ArrayRef<Setting> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Setting &first, const Setting &second) {
+    return first.name == second.name && first.text == second.text && isSame(first.items, second.items);
+  });
+}
+
 static std::string joined(llvm::StringRef prefix, llvm::StringRef name) {
   return prefix.empty() ? name.str() : (prefix + "." + name).str();
 }
@@ -72,7 +79,7 @@ void Translation::collect(const Setting &mapping, llvm::StringRef shownPrefix, l
     std::string canonical = trainer.canonicalKey(joined(prefix, setting.name));
     const bool isRow = rows.contains(canonical);
     const std::string reason = trainer.unreadSection(*root, canonical);
-    if (refusals.size() >= mostRefusals)
+    if (adopted.refusals.size() >= mostRefusals)
       return;
     if (!isRow && !sections.contains(canonical))
       refuseUnknown(setting, shown, canonical);
@@ -94,14 +101,15 @@ void Translation::addEntry(const Setting &setting, std::string shown, std::strin
   auto [known, isNew] = index.try_emplace(canonical, entries.size());
   if (isNew)
     entries.push_back({&setting, std::move(shown), std::move(canonical)});
-  else if (const Entry &first = entries[known->second]; first.setting->shown() != setting.shown())
+  else if (const Entry &first = entries[known->second];
+           first.setting->text != setting.text || !isSame(first.setting->items, setting.items))
     complain(setting.where + ": " + shown + ": " + setting.shown() + ": but " + first.setting->where + " says " +
              first.setting->shown());
 }
 
-void Translation::complain(const llvm::Twine &text) {
-  if (refusals.size() < mostRefusals)
-    refusals.push_back(text.str());
+void Translation::complain(const llvm::Twine &text, llvm::StringRef option) {
+  if (adopted.refusals.size() < mostRefusals)
+    adopted.refusals.push_back({text.str(), option.str()});
 }
 
 void Translation::refuseUnknown(const Setting &setting, llvm::StringRef shown, llvm::StringRef canonical) {
@@ -150,27 +158,29 @@ void Translation::applyValue(const Entry &entry, const KeyRow &row) {
   const bool isScalar = setting.isScalar();
   const std::string value = isScalar ? canonicalValue(setting.text) : "";
   if (row.values.empty() && isScalar && value != "auto")
-    return use(row.key, row.taker, row.option, value == "true" || value == "false" ? value : setting.text);
+    return use(row.key, row.receiver, row.option, value == "true" || value == "false" ? value : setting.text);
   const Setting *enabled = row.action == KeyRow::Action::neutral ? setting.find("enabled") : nullptr;
   if (enabled && canonicalValue(enabled->text) == "false")
     return;
   const bool isOpen = value == "auto" && row.action == KeyRow::Action::maps && !row.values.contains("auto");
   if (isOpen)
-    return leaveOpen(row.key, row.option, row.taker);
+    return leaveOpen(row.key, row.option, row.receiver);
   const std::optional<std::string> listed = isScalar ? listedValue(row.values, value) : std::nullopt;
   if (!listed)
-    return refuse(row.key, !row.reason.empty() ? row.reason
-                           : isScalar          ? "is none of its values"
-                                               : "one value is expected");
+    return refuse(row.key,
+                  !row.reason.empty() ? row.reason
+                  : isScalar          ? "is none of its values"
+                                      : "one value is expected",
+                  row.receiver == Receiver::compiler ? row.option : "");
   if (row.action == KeyRow::Action::maps && !listed->empty())
-    use(row.key, row.taker, row.option, *listed);
+    use(row.key, row.receiver, row.option, *listed);
 }
 
 void Translation::applyImplied() {
   for (const KeyRow &row : trainer.rows())
     if (!row.implied.empty() && !find(row.key)) {
       const std::optional<std::string> listed = listedValue(row.values, row.implied);
-      useDefault(row.key, row.implied, row.taker, row.option, listed ? *listed : row.implied.str());
+      useDefault(row.key, row.implied, row.receiver, row.option, listed ? *listed : row.implied.str());
     }
 }
 
@@ -211,28 +221,28 @@ std::optional<double> Translation::real(llvm::StringRef key) {
   return std::nullopt;
 }
 
-void Translation::add(Taker taker, llvm::StringRef option, llvm::StringRef value, std::string where,
+void Translation::add(Receiver receiver, llvm::StringRef option, llvm::StringRef value, std::string where,
                       const llvm::Twine &line) {
-  const std::string shown = taker == Taker::launcher  ? ("mpirun " + option + " " + value).str()
-                            : taker == Taker::program ? "out/train " + optionText(option, value)
-                                                      : optionText(option, value);
-  adopted.options.push_back({taker, option.str(), value.str(), std::move(where)});
+  const std::string shown = receiver == Receiver::launcher  ? ("mpirun " + option + " " + value).str()
+                            : receiver == Receiver::program ? "out/train " + optionText(option, value)
+                                                            : optionText(option, value);
+  adopted.options.push_back({receiver, option.str(), value.str(), std::move(where)});
   adopted.lines.push_back({(line + " -> " + shown).str(), ""});
 }
 
-void Translation::use(llvm::StringRef key, Taker taker, llvm::StringRef option, llvm::StringRef value) {
+void Translation::use(llvm::StringRef key, Receiver receiver, llvm::StringRef option, llvm::StringRef value) {
   const Entry &entry = *entryOf(key);
-  add(taker, option, value, entry.setting->where + ": " + entry.shown, entry.shown + ": " + entry.setting->shown());
+  add(receiver, option, value, entry.setting->where + ": " + entry.shown, entry.shown + ": " + entry.setting->shown());
 }
 
-void Translation::useValue(llvm::StringRef key, llvm::StringRef option, Taker taker) {
+void Translation::useValue(llvm::StringRef key, llvm::StringRef option, Receiver receiver) {
   const Setting &setting = *find(key);
   if (!setting.isScalar())
     return refuse(key, "one value is expected");
   const std::string value = canonicalValue(setting.text);
   if (value == "auto")
-    return leaveOpen(key, option, taker);
-  use(key, taker, option, value == "true" || value == "false" ? value : setting.text);
+    return leaveOpen(key, option, receiver);
+  use(key, receiver, option, value == "true" || value == "false" ? value : setting.text);
 }
 
 void Translation::useList(llvm::StringRef key, llvm::StringRef option) {
@@ -245,10 +255,10 @@ void Translation::useList(llvm::StringRef key, llvm::StringRef option) {
   compile(key, option, llvm::join(items, ","));
 }
 
-void Translation::useDefault(llvm::StringRef key, llvm::StringRef shown, Taker taker, llvm::StringRef option,
+void Translation::useDefault(llvm::StringRef key, llvm::StringRef shown, Receiver receiver, llvm::StringRef option,
                              llvm::StringRef value) {
   const std::string line = (key + ": " + shown).str();
-  add(taker, option, value, path + ": " + key.str(), line + " by default in " + trainer.name);
+  add(receiver, option, value, path + ": " + key.str(), line + " by default in " + trainer.name);
 }
 
 void Translation::note(llvm::StringRef key, llvm::StringRef reason) { noteKey(entryOf(key)->shown, reason); }
@@ -261,14 +271,14 @@ void Translation::noteKey(std::string shown, llvm::StringRef reason) {
     known->second.push_back(std::move(shown));
 }
 
-void Translation::refuse(llvm::StringRef key, llvm::StringRef reason) {
+void Translation::refuse(llvm::StringRef key, llvm::StringRef reason, llvm::StringRef option) {
   const Entry &entry = *entryOf(key);
-  complain(entry.setting->where + ": " + entry.shown + ": " + entry.setting->shown() + ": " + reason);
+  complain(entry.setting->where + ": " + entry.shown + ": " + entry.setting->shown() + ": " + reason, option);
 }
 
-void Translation::leaveOpen(llvm::StringRef key, llvm::StringRef option, Taker taker) {
+void Translation::leaveOpen(llvm::StringRef key, llvm::StringRef option, Receiver receiver) {
   const std::string text = entryOf(key)->shown + ": " + entryOf(key)->setting->shown();
-  if (taker == Taker::compiler)
+  if (receiver == Receiver::compiler)
     adopted.lines.push_back({text, option.str()});
   else
     adopted.lines.push_back({text + ": not set; out/train --" + option.str() + " sets it", ""});
@@ -292,13 +302,11 @@ llvm::Error Translation::include(llvm::StringRef key, const Trainer &nested, con
     for (const std::string &inside : keys)
       noteKey(entryOf(key)->shown + "." + inside, reason);
   llvm::append_range(adopted.options, inner.adopted.options);
-  llvm::append_range(refusals, inner.refusals);
+  llvm::append_range(adopted.refusals, inner.adopted.refusals);
   return llvm::Error::success();
 }
 
-llvm::Expected<Adopted> Translation::finish() {
-  if (!refusals.empty())
-    return llvm::make_error<UsageError>("--config " + llvm::join(refusals, "\n--config "));
+Adopted Translation::finish() {
   for (const auto &[reason, keys] : unread)
     adopted.lines.push_back({llvm::join(keys, ", ") + ": not read: " + reason, ""});
   return std::move(adopted);

@@ -19,8 +19,7 @@ public:
 
   /// Takes the file's keys and applies the rows, then the trainer's `combine`.
   llvm::Error read(const Setting &root);
-  /// The options and lines, or all refusals in one error.
-  llvm::Expected<Adopted> finish();
+  Adopted finish();
 
   // For `combine`. Keys are those of the rows.
 
@@ -33,21 +32,21 @@ public:
   std::optional<int64_t> integer(llvm::StringRef key);
   std::optional<double> real(llvm::StringRef key);
   /// The option has the value, because of the key.
-  void use(llvm::StringRef key, Taker taker, llvm::StringRef option, llvm::StringRef value);
+  void use(llvm::StringRef key, Receiver receiver, llvm::StringRef option, llvm::StringRef value);
   void compile(llvm::StringRef key, llvm::StringRef option, llvm::StringRef value) {
-    use(key, Taker::compiler, option, value);
+    use(key, Receiver::compiler, option, value);
   }
   /// The option has the value of the key, which stays open if it is "auto".
-  void useValue(llvm::StringRef key, llvm::StringRef option, Taker taker = Taker::compiler);
+  void useValue(llvm::StringRef key, llvm::StringRef option, Receiver receiver = Receiver::compiler);
   /// The same for a list, whose items are joined by commas. Does nothing if there is none.
   void useList(llvm::StringRef key, llvm::StringRef option);
   /// The option has the value, because the trainer does so if its file says nothing.
-  void useDefault(llvm::StringRef key, llvm::StringRef shown, Taker taker, llvm::StringRef option,
+  void useDefault(llvm::StringRef key, llvm::StringRef shown, Receiver receiver, llvm::StringRef option,
                   llvm::StringRef value);
   void note(llvm::StringRef key, llvm::StringRef reason);
-  void refuse(llvm::StringRef key, llvm::StringRef reason);
+  void refuse(llvm::StringRef key, llvm::StringRef reason, llvm::StringRef option = "");
   /// The file leaves the option to the command line.
-  void leaveOpen(llvm::StringRef key, llvm::StringRef option, Taker taker = Taker::compiler);
+  void leaveOpen(llvm::StringRef key, llvm::StringRef option, Receiver receiver = Receiver::compiler);
   /// Reads a file of another trainer that is nested in this one, below `key` or in the file that `key` names.
   llvm::Error include(llvm::StringRef key, const Trainer &nested, const Setting &root);
 
@@ -65,14 +64,15 @@ private:
   void collect(const Setting &mapping, llvm::StringRef shownPrefix, llvm::StringRef prefix);
   void addEntry(const Setting &setting, std::string shown, std::string canonical);
   /// Beyond some tens of refusals, more of them help nobody.
-  void complain(const llvm::Twine &text);
+  void complain(const llvm::Twine &text, llvm::StringRef option = "");
   void refuseUnknown(const Setting &setting, llvm::StringRef shown, llvm::StringRef canonical);
   void apply(const Entry &entry, const KeyRow &row);
   void applyValue(const Entry &entry, const KeyRow &row);
   void applyImplied();
   void noteKey(std::string shown, llvm::StringRef reason);
   const Entry *entryOf(llvm::StringRef key) const;
-  void add(Taker taker, llvm::StringRef option, llvm::StringRef value, std::string where, const llvm::Twine &line);
+  void add(Receiver receiver, llvm::StringRef option, llvm::StringRef value, std::string where,
+           const llvm::Twine &line);
 
   const Trainer &trainer;
   std::string path;
@@ -84,7 +84,11 @@ private:
   Adopted adopted;
   /// The keys without effect, by the reason.
   std::vector<std::pair<std::string, std::vector<std::string>>> unread;
-  std::vector<std::string> refusals;
 };
+
+extern const Trainer accelerate, axolotl, deepSpeed, torchTitan;
+
+/// The strategy of a ZeRO stage, or "".
+std::string zeroStrategy(llvm::StringRef stage);
 
 } // namespace fsdpc

@@ -89,12 +89,13 @@ llvm::Error OptionValues::readSetting(const Setting &setting) {
 
 llvm::Error OptionValues::take(const Adopted &adopted) {
   llvm::append_range(adoptedLines, adopted.lines);
+  llvm::append_range(refusals, adopted.refusals);
   for (const AdoptedOption &option : adopted.options) {
-    if (option.taker == Taker::program)
+    if (option.receiver == Receiver::program)
       train.push_back("--" + option.name + "=" + option.value);
-    if (option.taker == Taker::launcher)
+    if (option.receiver == Receiver::launcher)
       launch.insert(launch.end(), {option.name, option.value});
-    if (option.taker != Taker::compiler)
+    if (option.receiver != Receiver::compiler)
       continue;
     if (llvm::Error error = set(option.name, llvm::StringRef(option.value), option.where))
       return usage(option.where + ": " + llvm::toString(std::move(error)));
@@ -114,6 +115,19 @@ llvm::Error OptionValues::readConfig(llvm::StringRef path) {
     if (llvm::Error error = readSetting(setting))
       return error;
   return llvm::Error::success();
+}
+
+llvm::Error OptionValues::checkRefusals() {
+  std::string text;
+  for (const auto &[setting, option] : refusals) {
+    const bool isDecided = givenByCommandLine.contains(option);
+    if (isDecided)
+      adoptedLines.push_back({setting + "; --" + option + " " + this->text(option).str() + " decides instead", ""});
+    else
+      text += (text.empty() ? "" : "\n--config ") + setting +
+              (option.empty() ? "" : "; --" + option + " can decide instead");
+  }
+  return text.empty() ? llvm::Error::success() : usage(text);
 }
 
 std::vector<std::string> OptionValues::configLines() const {

@@ -12,6 +12,8 @@ namespace fsdpc {
 
 namespace {
 
+constexpr llvm::StringLiteral commandLine = "command line"; ///< where an option is, for messages
+
 llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageError>(message.str()); }
 
 std::string canonicalName(llvm::StringRef name) {
@@ -139,6 +141,8 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   if (value && value->empty())
     return usage(where + ": --" + row->name + ": a value is missing");
   givenNames.insert(row->name.str());
+  if (where == commandLine)
+    givenByCommandLine.insert(row->name.str());
   if (row->kind == OptionKind::lines) {
     lists[row->name.str()].push_back(value->str());
     return llvm::Error::success();
@@ -201,9 +205,11 @@ llvm::Expected<OptionValues> OptionValues::parse(llvm::ArrayRef<std::string> arg
         return error;
       continue;
     }
-    if (llvm::Error error = result.set(name, value, "command line"))
+    if (llvm::Error error = result.set(name, value, commandLine))
       return error;
   }
+  if (llvm::Error error = result.checkRefusals())
+    return error;
   const bool hasModel = result.positionals.size() > 1 ||
                         (result.positionals.size() == 1 && !llvm::is_contained(subcommands(), result.positionals[0]));
   if (!hasModel && !result.configModel.empty())

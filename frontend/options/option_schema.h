@@ -82,11 +82,14 @@ private:
   llvm::Error readLaunch(const Setting &options);
   llvm::Error readKeyed(llvm::StringRef option, const Setting &items);
   llvm::Error take(const Adopted &adopted);
+  /// What a file asks for and fsdpc does not have is an error, unless an option of the command line decides it.
+  llvm::Error checkRefusals();
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
-  std::set<std::string> givenNames;
+  std::set<std::string> givenNames, givenByCommandLine;
   std::vector<std::string> positionals, train, launch;
   std::vector<ConfigLine> adoptedLines;
+  std::vector<Refusal> refusals;
   std::string configModel; ///< used if the command line names none
 };
 

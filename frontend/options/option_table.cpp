@@ -196,7 +196,9 @@ constexpr OptionRow rows[] = {
     {"json", boolean, "false", "", "looking inside", "for inspect: everything, as JSON", true},
     {"profile", list, "", "F.json", "looking inside",
      "simulate --schedule_format html: traces of the program's --profile, drawn with the predicted step", true},
-    {"config", text, "", "FILE", "looking inside", "options from JSON or YAML, e.g. OUT/options.json", true},
+    {"config", text, "", "FILE", "looking inside",
+     "options from JSON or YAML, e.g. OUT/options.json; or a file of Accelerate, Axolotl, DeepSpeed or torchtitan",
+     true},
     {"help", boolean, "false", "", "looking inside", "this text", true},
     {"version", boolean, "false", "", "looking inside", "of fsdpc", true},
 };

@@ -28,6 +28,7 @@ struct Request {
   std::vector<std::string> compileArguments; ///< with --world_size and -o
   std::vector<std::string> trainArguments;
   std::vector<std::string> launchArguments; ///< for mpirun or srun
+  std::string options;                      ///< of the compiler, with those of files that a configuration names
   std::string output;
   int64_t ranks = 1;
 };
@@ -55,6 +56,7 @@ llvm::Expected<Request> parse(llvm::ArrayRef<std::string> arguments) {
   if (values->positional().size() != 1)
     return usage("one model is expected: fsdpc run MODEL.onnx [options] -n N -- train options");
   request.ranks = values->integer("world_size");
+  request.options = values->toJson(/*indented=*/false);
   // What the command line says comes later, and wins.
   request.trainArguments.insert(request.trainArguments.begin(), values->trainWords().begin(),
                                 values->trainWords().end());
@@ -69,11 +71,12 @@ llvm::Expected<Request> parse(llvm::ArrayRef<std::string> arguments) {
   return request;
 }
 
-/// Changes whenever a compile might give another program: the arguments, and size and time of the files that they name
-/// and of this compiler.
+/// Changes whenever a compile might give another program: the options and arguments, and size and time of the files
+/// that they name and of this compiler.
 std::string keyOf(const Request &request) {
   std::string key;
   llvm::raw_string_ostream out(key);
+  out << request.options << '\n';
   std::vector<std::string> files = {llvm::sys::fs::getMainExecutable(nullptr, nullptr)};
   for (const std::string &argument : request.compileArguments) {
     out << argument << '\n';

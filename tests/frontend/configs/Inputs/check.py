@@ -2,17 +2,30 @@
 
 Beside every file of FOLDER is FILE.expected: what `fsdpc init --config FILE` prints, or its exit code and errors. The first line of a
 file, or of the expectation where the format has no comments, says where its keys and values are from. What `init` prints is read
-again, and must mean the same.
+again. A file that options of the command line make acceptable is read with them, too.
 """
-import pathlib, subprocess, sys, tempfile
+import pathlib, re, subprocess, sys, tempfile
 
 
-def init(fsdpc, config):
-    return subprocess.run([fsdpc, "init", "--config", config.name], cwd=config.parent, capture_output=True, text=True)
+DECISIONS = {"optimizer": "adamw", "mixed_precision": "bf16"}
 
 
-def outcome(fsdpc, config):
-    run = init(fsdpc, config)
+def init(fsdpc, config, options=()):
+    command = [fsdpc, "init", "--config", config.name, *options]
+    return subprocess.run(command, cwd=config.parent, capture_output=True, text=True)
+
+
+def decisions(errors):
+    """The options that lift every refusal of a file, if there are such."""
+    named = [re.search(r"; --(\w+) can decide instead$", line) for line in errors.splitlines()]
+    return [word for name in sorted({name[1] for name in named if name}) for word in ("--" + name, DECISIONS[name])] if all(named) else []
+
+
+def outcome(fsdpc, config, options=()):
+    run = init(fsdpc, config, options)
+    lifting = decisions(run.stderr) if run.returncode == 2 and not options else []
+    if lifting:
+        return f"exit 2\n{run.stderr}with {' '.join(lifting)}:\n" + outcome(fsdpc, config, lifting)
     text = run.stderr + "---\n" + run.stdout if run.returncode == 0 else f"exit {run.returncode}\n{run.stderr}"
     if run.returncode == 0:
         with tempfile.TemporaryDirectory() as folder:
