@@ -4,6 +4,7 @@
 #include "frontend/output/build_program.h"
 #include "frontend/output/installation.h"
 #include "frontend/report/plan_json.h"
+#include "frontend/report/run_report.h"
 #include "frontend/report/schedule_format.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
@@ -266,6 +267,11 @@ llvm::Error writeBundle(const Compilation &compilation, const OptionValues &valu
   if (!page)
     return page.takeError();
   if (llvm::Error error = folder->write("schedule.html", *page))
+    return error;
+  llvm::Expected<std::string> runPage = runReportFrame(own->resources);
+  if (!runPage)
+    return runPage.takeError();
+  if (llvm::Error error = folder->write("run_page.html", *runPage))
     return error;
   if (llvm::StringRef format = values.text("schedule_format"); !format.empty() && format != "html")
     if (llvm::Error error = folder->write(scheduleFileName(format), scheduleText(module, timeline, format)))

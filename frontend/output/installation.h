@@ -24,7 +24,7 @@ struct Toolchain {
 };
 
 struct Installation {
-  std::string resources;   ///< holds runtime/, codegen/templates/ and frontend/report/schedule_page/
+  std::string resources;   ///< holds runtime/, codegen/templates/ and the pages of frontend/report/
   std::string calibration; ///< the program that `fsdpc calibrate` runs
   std::string checkpoint;  ///< the program that `fsdpc checkpoint` runs
   /// By target, or target.test_build: "cpu", "cpu.on", "cuda.emulated_loopback", ...

@@ -65,6 +65,7 @@ inline constexpr FamiliarOption familiarOptions[] = {
     {"checkpoint_folder", "", "--checkpoint_folder FOLDER"},
     {"resume", "", "--resume auto"},
     {"log", "", "--log FILE.jsonl"},
+    {"report", "", "--report F.html"},
     {"tensorboard", "", "--tensorboard FOLDER"},
     {"world_size", "--world_size N", ""},
     {"micro_batch_size", "--micro_batch_size B", ""},

@@ -4,6 +4,7 @@
 #include "runtime/common/options.h"
 #include "runtime/common/platform.h"
 #include "runtime/common/run_log.h"
+#include "runtime/common/run_page.h"
 #include "runtime/common/sampler.h"
 
 namespace fsdpc::rt {
@@ -16,6 +17,7 @@ struct Job {
   Context &context;
   RunLog &log;
   EventFile &events; ///< --tensorboard
+  RunPage &page;     ///< --report
   Pulse &pulse;      ///< the phase of the run, for the closing line and the watchdog
 
   BatchLayout layout() const {

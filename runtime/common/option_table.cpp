@@ -57,6 +57,8 @@ std::span<const OptionRow> commonOptions() {
       {"max_runtime", "3h59m", &O::maxRuntime, "save and end with exit code 75 before that time has passed"},
       {"log", "FILE.jsonl", &O::log,
        "settings, then one JSON object per logged step; started anew, or continued by --resume"},
+      {"report", "F.html", &O::report,
+       "a page of curves of --log, kept up to date: as fsdpc report writes it, and it reloads while the run goes on"},
       {"tensorboard", "FOLDER", &O::tensorboard, "the figures of the log as event files that TensorBoard opens"},
       {"log_freq", "N", &O::logFreq, "steps between two lines", 1},
       {"progress", "auto|bar|plain|none", &O::progress, "on stderr; auto: a bar on a terminal, else plain lines"},

@@ -213,6 +213,11 @@ void checkAdapters(const ProgramInfo &program, const Options &options) {
   refuse(options, {"merge_adapters"}, options.saveModel.empty(), "without --save_model");
 }
 
+void checkLog(const Options &options) {
+  if (!options.report.empty() && options.log.empty())
+    usage("--report " + options.report + " draws the figures of the log: give --log FILE.jsonl too");
+}
+
 void checkNormalize(Options &options) {
   if (!options.normalize.empty() && options.meanAndStd().second == 0)
     usage("--normalize " + options.normalize + ": the standard deviation is 0");
@@ -279,6 +284,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
   checkSchedule(options);
   checkData(options);
   checkAdapters(program, options);
+  checkLog(options);
   checkNormalize(options);
   checkCheckpoints(options);
   if (!options.valData.empty() && options.evalEvery.count == 0 && !options.evalOnly)

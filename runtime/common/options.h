@@ -54,7 +54,7 @@ struct Options {
   std::string checkpointStaging = "host";
   std::string resume = "none";
   std::string maxRuntime;
-  std::string log, tensorboard;
+  std::string log, report, tensorboard;
   std::int64_t logFreq = 10; ///< steps
   std::string progress = "auto";
   std::string profile;

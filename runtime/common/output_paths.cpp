@@ -52,7 +52,7 @@ std::vector<NamedPath> inputsOf(const Options &options, const std::string &outDi
     inputs.push_back({"--load_model", options.loadModel});
   if (!options.loadAdapters.empty())
     inputs.push_back({"--load_adapters", options.loadAdapters});
-  for (const char *own : {"/train", "/weights/model.safetensors", "/plan.json"})
+  for (const char *own : {"/train", "/weights/model.safetensors", "/plan.json", "/run_page.html"})
     inputs.push_back({"this program's own file", outDirectory + own});
   return inputs;
 }
@@ -61,7 +61,8 @@ std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &opti
   std::vector<NamedPath> outputs;
   const NamedPath named[] = {{"--save_model", options.saveModel}, {"--save_gradients", options.saveGradients},
                              {"--predict", options.predict},      {"--log", options.log},
-                             {"--profile", options.profile},      {"--save_onnx", options.saveOnnx}};
+                             {"--report", options.report},        {"--profile", options.profile},
+                             {"--save_onnx", options.saveOnnx}};
   for (const NamedPath &output : named)
     if (!output.path.empty())
       outputs.push_back(output);

@@ -82,7 +82,7 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
 
 void checkOutputs(const ProgramInfo &program, const Options &options) {
   for (const std::string &path :
-       {options.saveModel, options.saveGradients, options.predict, options.log, options.profile})
+       {options.saveModel, options.saveGradients, options.predict, options.log, options.report, options.profile})
     if (!path.empty() && (path != options.saveModel || !isFolderName(path)))
       requireWritable(path);
   if (!options.saveOnnx.empty())
@@ -267,6 +267,26 @@ void work(const Job &job, Inputs &inputs, const ResumedRun *resumed, RunClock::t
   agreed(job.platform, [&] { predictor->finish(); });
 }
 
+void runJob(const Job &job, Inputs &inputs, const ResumedRun *resumed, const std::string &outDirectory,
+            RunClock::time_point start) {
+  const std::int64_t mappedBytes = job.platform.maxOverRanks(job.platform.mappedArenaBytes());
+  if (job.options.memoryReport && job.context.rank == 0)
+    std::fputs(memoryReport(job.program, mappedBytes).c_str(), stdout);
+  announce(job);
+  if (resumed)
+    announceResumed(job, *resumed);
+  announceInputs(job, inputs);
+  reportOutsidePlan(job, "start_up", 0);
+  job.page.update();
+  const FinalWeights finalWeights = openFinalWeights(job, inputs.user, outDirectory);
+  work(job, inputs, resumed, start);
+  saveFinalWeights(job, finalWeights);
+  if (job.options.debugCollectives == "detail") {
+    writeTraceFile(job.pulse, nullptr);
+    requireSameTraces(job.platform, job.pulse);
+  }
+}
+
 } // namespace
 
 void requireWorldSize(const ProgramInfo &program, int worldSize) {
@@ -314,22 +334,17 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   agreed(platform, [&] { log.emplace(options.log, platform.rank(), resumes); });
   std::optional<EventFile> events;
   agreed(platform, [&] { events.emplace(options.tensorboard, platform.rank()); });
-  const Job job{program, functions, options, platform, context, *log, *events, pulse};
-  const std::int64_t mappedBytes = platform.maxOverRanks(platform.mappedArenaBytes());
-  if (options.memoryReport && context.rank == 0)
-    std::fputs(memoryReport(program, mappedBytes).c_str(), stdout);
-  announce(job);
-  if (resumed)
-    announceResumed(job, *resumed);
-  announceInputs(job, inputs);
-  reportOutsidePlan(job, "start_up", 0);
-  const FinalWeights finalWeights = openFinalWeights(job, inputs.user, outDirectory);
-  work(job, inputs, resumed ? &*resumed : nullptr, start);
-  saveFinalWeights(job, finalWeights);
-  if (options.debugCollectives == "detail") {
-    writeTraceFile(pulse, nullptr);
-    requireSameTraces(platform, pulse);
+  std::optional<RunPage> page;
+  agreed(platform,
+         [&] { page.emplace(options.report, options.log, outDirectory + "/run_page.html", platform.rank()); });
+  const Job job{program, functions, options, platform, context, *log, *events, *page, pulse};
+  try {
+    runJob(job, inputs, resumed ? &*resumed : nullptr, outDirectory, start);
+  } catch (const std::exception &error) {
+    page->end(error.what());
+    throw;
   }
+  page->end("");
 }
 
 __attribute__((weak)) std::span<const CollectiveInfo> programCollectives() { return {}; }

@@ -1,6 +1,7 @@
 #include "runtime/common/stragglers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace fsdpc::rt {
@@ -27,6 +28,16 @@ void Stragglers::look(std::int64_t step, double busyMicroseconds) {
   suspect = rank;
   if (looks >= looksInARow)
     report(step, rank, *slowest, *middle);
+}
+
+void Stragglers::addTo(JsonObject &line) const {
+  constexpr std::size_t mostRanks = 64; // a line for people and their plots, of a few hundred bytes
+  if (busy.empty() || busy.size() > mostRanks)
+    return;
+  std::string times;
+  for (const double microseconds : busy)
+    times += (times.empty() ? "[" : ",") + jsonNumber(std::round(microseconds) / 1000);
+  line.addRaw("rank_busy_ms", times + "]");
 }
 
 void Stragglers::report(std::int64_t step, int rank, double busyMicroseconds, double usualMicroseconds) {

@@ -19,6 +19,9 @@ public:
   /// of the log, and once for each rank a warning on stderr.
   void look(std::int64_t step, double busyMicroseconds);
 
+  /// Adds the times of the last look by rank, `rank_busy_ms`, to a line of the log of rank 0; of at most 64 ranks.
+  void addTo(JsonObject &line) const;
+
 private:
   void report(std::int64_t step, int rank, double busyMicroseconds, double usualMicroseconds);
 

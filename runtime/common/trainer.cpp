@@ -124,6 +124,7 @@ void Trainer::run() {
     if (replicas && i % *job.options.replicaCheck == 0)
       replicas->run(i);
     finishStep(i);
+    job.page.update();
     if (i == resumed.step + 1) {
       reportOutsidePlan(job, "first_step", stagingBytes(job));
       stash.reset();

@@ -32,6 +32,8 @@ void Trainer::logStep(std::int64_t step) {
   if (job.options.timeMatmuls)
     metrics.add("matmul_ms", window.matmulMicroseconds / steps * 1e-3);
   metrics.add("predicted_comm_exposed_ms", job.program.predictedExposedMicroseconds * 1e-3);
+  if (stragglers && window.measuredSteps > 0)
+    stragglers->addTo(metrics.line());
   metrics.line().add("memory_planned_bytes", plannedBytes).add("memory_peak_bytes", peakBytes);
   job.log.write(metrics.line());
   job.events.flush();

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Opens the page of `fsdpc report` in a headless Chromium and uses it: curves, hover, runs, smoothing, tables, themes.
 
-check_report_in_browser.py report.html RUNS [--screenshots DIR]
+check_report_in_browser.py report.html RUNS [--running] [--screenshots DIR]
+
+--running: the page is that of one run, which goes on.
 """
 import argparse
 import pathlib
+import time
 
 from browser import Browser
 from check_in_browser import Page
@@ -62,10 +65,59 @@ def check_tables(page, runs):
     assert "options.lr" in page.run("return document.getElementById('settings').innerText")
 
 
+LOG = """{"run":"a","state":"running"}
+{"settings":{"options":{"lr":0.5,"log":"a"},"world_size":2}}
+{"note":"fed otherwise"}
+{"step":1,"loss":3.5,"compute_ms":null,"rank_busy_ms":[2,4]}
+{"step":2,"loss":2.5,"lr":0.25}
+{"step":3,"loss":2,"l
+{"resumed":{"step":1,"checkpoint":"c/1"}}
+{"step":2,"epoch":1,"val_loss":2.25}
+{"skipped_step":3,"why":"the loss is NaN"}
+{"checkpoint":{"step":3,"path":"c/3"}}
+{"run":"b"}
+{"step":7,"loss":1}
+"""
+
+
+def check_log(page):
+    """A log is read as figures by step, flat settings and events; what a resumed run computes again replaces what was there."""
+    first, second = page.run("return readRuns(arguments[0])", LOG)
+    assert first["settings"] == {"options.lr": 0.5, "options.log": "a", "world_size": 2}, first
+    assert first["series"] == {"loss": [[1, 3.5]], "rank_busy_ms.0": [[1, 2]], "rank_busy_ms.1": [[1, 4]], "epoch": [[2, 1]],
+                               "val_loss": [[2, 2.25]]}, first
+    assert first["events"] == [[0, "fed otherwise"], [1, "resumed c/1"], [3, "skipped: the loss is NaN"], [3, "checkpoint c/3"]], first
+    assert second["name"] == "b" and second["series"] == {"loss": [[7, 1]]} and second["last"] == 7, second
+
+
+def check_parts(page, runs):
+    bars = page.run("return [...document.querySelectorAll('#parts .bar')].map(bar => [...bar.children].map(part => part.offsetWidth))")
+    assert len(bars) == runs and all(sum(bar) > 0 for bar in bars), bars
+    labels = page.run("return document.getElementById('parts').innerText")
+    for label in ("computation", "exposed communication", "wait for slower ranks"):
+        assert label in labels, labels
+
+
+def check_running(page):
+    state = page.run("return document.getElementById('state').innerText")
+    assert "running, after step" in state and "written" in state, state
+    page.run("document.getElementById('logarithmic').click()")
+    for _ in range(200):
+        if page.run("return performance.getEntriesByType('navigation')[0].type") == "reload":
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the page does not reload")
+    page.settle()
+    assert page.run("return document.getElementById('logarithmic').checked"), "what was chosen is lost"
+    page.shoot("report_running")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("page")
     parser.add_argument("runs", type=int)
+    parser.add_argument("--running", action="store_true")
     parser.add_argument("--screenshots", type=pathlib.Path)
     options = parser.parse_args()
     if options.screenshots:
@@ -75,6 +127,10 @@ def main():
         page = Page(browser, options.screenshots)
         page.settle()
         check_drawn(page, options.runs)
+        check_log(page)
+        check_parts(page, options.runs)
+        if options.running:
+            return check_running(page)
         check_hover(page, options.runs)
         check_controls(page, options.runs)
         check_tables(page, options.runs)

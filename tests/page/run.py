@@ -28,7 +28,9 @@ def train(fsdpc, folder):
     for name, rate in (("one", "1e-3"), ("two", "3e-3")):
         run("mpirun", "-n", 2, folder / "out/train", "--batch", GPT2 / "batch.safetensors", "--steps", 30, "--lr", rate,
             "--log", folder / f"{name}.jsonl", "--log_freq", 1, "--progress", "none",
-            *(["--profile", folder / "trace.json"] if name == "one" else []))
+            *(["--profile", folder / "trace.json", "--report", folder / "run.html"] if name == "one" else []))
+    ended = (folder / "run.html").read_text()
+    (folder / "running.html").write_text(ended.replace('"state":"finished"', '"state":"running"'))
     run(fsdpc, "report", folder / "one.jsonl", folder / "two.jsonl", "-o", folder / "report.html")
 
 
@@ -53,6 +55,8 @@ def checks(fsdpc, folder, shots):
                     folder / "trace.rank1.json")]
     yield "report of two runs", [lambda: run("/usr/bin/python3", HERE / "check_report_in_browser.py", folder / "report.html", 2,
                                              *shots("report"))]
+    yield "page of a run that goes on", [lambda: run("/usr/bin/python3", HERE / "check_report_in_browser.py", folder / "running.html", 1,
+                                                     "--running", *shots("running"))]
 
 
 def main():

@@ -1,7 +1,7 @@
 'use strict';
-// Draws the data of run_report.h: one chart per group of figures, all runs in it.
+// Draws the runs that log.js reads: one chart per group of figures, all runs in it.
 
-const data = JSON.parse(document.getElementById('data').textContent);
+const data = { runs: readRuns(document.getElementById('data').textContent) };
 const SVG = 'http://www.w3.org/2000/svg';
 const COLORS = ['#0b57d0', '#b3261e', '#1e7d34', '#8e44ad', '#b26a00', '#00838f', '#6d4c41', '#c2185b'];
 // Of one chart: figures, the first solid, the others dashed. Charts without data are left out.
@@ -15,14 +15,27 @@ const CHARTS = [
   { title: 'samples per second', figures: ['samples_per_s'] },
   { title: 'step time', figures: ['step_ms', 'compute_ms'], unit: 'ms', note: 'dashed: computation alone' },
   { title: 'exposed communication', figures: ['comm_exposed_ms', 'predicted_comm_exposed_ms'], unit: 'ms', note: 'dashed: predicted' },
+  { title: 'wait for slower ranks', figures: ['comm_skew_ms'], unit: 'ms' },
+  { title: 'wait for data', figures: ['data_wait_seconds'], scale: 1e3, unit: 'ms' },
+  { title: 'time without waiting, per rank', figures: figuresLike(/^rank_busy_ms\.\d+$/), unit: 'ms', note: 'one curve per rank', isPerRank: true },
   { title: 'MFU', figures: ['mfu'], scale: 100, unit: '%' },
   { title: 'loss scale', figures: ['loss_scale'] },
   { title: 'memory of a rank', figures: ['memory_peak_bytes', 'memory_planned_bytes'], scale: 1 / 2 ** 30, unit: 'GiB', note: 'dashed: planned' },
 ];
 const WIDTH = 560, HEIGHT = 220, LEFT = 58, RIGHT = 24, TOP = 8, BOTTOM = 22;
 
+// The parts of a step, of which the last is the rest.
+const PARTS = [['comm_exposed_ms', 1, 'exposed communication'], ['comm_skew_ms', 1, 'wait for slower ranks'],
+  ['data_wait_seconds', 1e3, 'wait for data'], ['step_ms', 1, 'computation']];
+const RELOAD_SECONDS = 5;
+
 const hidden = new Set();
 let smoothing = 0, isLogarithmic = false;
+
+// The figures of that form in any run.
+function figuresLike(form) {
+  return [...new Set(data.runs.flatMap(run => Object.keys(run.series)))].filter(figure => form.test(figure));
+}
 
 function element(name, attributes = {}, text = '') {
   const made = document.createElementNS(SVG, name);
@@ -40,6 +53,8 @@ function html(name, text = '', className = '') {
 }
 
 const color = run => COLORS[run % COLORS.length];
+// One run has a color for each rank.
+const colorOf = curve => color(curve.isPerRank && data.runs.length === 1 ? curve.order : curve.run);
 
 function short(value) {
   if (value === 0)
@@ -80,7 +95,7 @@ function curvesOf(chart) {
   data.runs.forEach((run, index) => chart.figures.forEach((figure, order) => {
     const points = pointsOf(index, figure, chart);
     if (points.length && !hidden.has(index))
-      curves.push({ run: index, figure, points, isDashed: order > 0 });
+      curves.push({ run: index, figure, points, order, isPerRank: chart.isPerRank, isDashed: order > 0 && !chart.isPerRank });
   }));
   return curves;
 }
@@ -108,16 +123,16 @@ function draw(chart, svg) {
   }
   for (const tick of ticks(first, last, 6))
     svg.append(element('text', { x: x(tick), y: HEIGHT - 6, 'text-anchor': 'middle' }, short(tick)));
-  const path = (points, className, run) => svg.append(points.length > 1
-    ? element('polyline', { class: className, stroke: color(run), points: points.map(([s, v]) => `${x(s).toFixed(1)},${y(v).toFixed(1)}`).join(' ') })
-    : element('circle', { class: className, fill: color(run), r: 3, cx: x(points[0][0]), cy: y(points[0][1]) }));
+  const path = (points, className, curve) => svg.append(points.length > 1
+    ? element('polyline', { class: className, stroke: colorOf(curve), points: points.map(([s, v]) => `${x(s).toFixed(1)},${y(v).toFixed(1)}`).join(' ') })
+    : element('circle', { class: className, fill: colorOf(curve), r: 3, cx: x(points[0][0]), cy: y(points[0][1]) }));
   for (const curve of curves) {
     const style = 'curve' + (curve.isDashed ? ' dashed' : '');
     if (smoothing > 0 && curve.points.length > 2) {
-      path(curve.points, style + ' raw', curve.run);
-      path(smoothed(curve.points), style, curve.run);
+      path(curve.points, style + ' raw', curve);
+      path(smoothed(curve.points), style, curve);
     } else {
-      path(curve.points, style, curve.run);
+      path(curve.points, style, curve);
     }
   }
   svg.onmousemove = event => showTip(event, svg, curves, first, last);
@@ -167,7 +182,7 @@ function makeLegend() {
     const item = html('li'), button = html('button'), mark = html('i');
     mark.style.background = color(index);
     button.append(mark, run.name);
-    button.setAttribute('aria-pressed', 'true');
+    button.setAttribute('aria-pressed', String(!hidden.has(index)));
     button.onclick = () => {
       hidden.has(index) ? hidden.delete(index) : hidden.add(index);
       button.setAttribute('aria-pressed', String(!hidden.has(index)));
@@ -211,6 +226,85 @@ function makeSettings() {
   table.parentElement.hidden = !rows.length;
 }
 
+// Means over the lines that have them.
+function mean(run, figure) {
+  const points = run.series[figure] || [];
+  return points.reduce((sum, point) => sum + point[1], 0) / (points.length || 1);
+}
+
+// Where the time of a step goes, one bar for each run, on one scale.
+function makeParts() {
+  const runs = data.runs.filter(run => run.series.step_ms && run.series.comm_exposed_ms);
+  const longest = Math.max(...runs.map(run => mean(run, 'step_ms')));
+  const table = document.getElementById('parts');
+  for (const run of runs) {
+    const bar = html('div', '', 'bar'), texts = [];
+    let rest = mean(run, 'step_ms');
+    for (const [order, [figure, scale, title]] of PARTS.entries()) {
+      const isRest = order === PARTS.length - 1;
+      const size = isRest ? Math.max(rest, 0) : mean(run, figure) * scale;
+      rest -= size;
+      if (!isRest && !run.series[figure])
+        continue;
+      const part = html('i', '', `part${order}`);
+      part.style.width = `${100 * size / longest}%`;
+      part.title = title;
+      bar.prepend(part);
+      texts.unshift([`part${order}`, `${title} ${short(size)} ms`]);
+    }
+    const cell = html('td'), made = html('tr');
+    cell.append(bar);
+    for (const [className, text] of texts) {
+      const label = html('span', text, 'label');
+      label.prepend(html('i', '', className));
+      cell.append(label);
+    }
+    made.append(html('td', run.name), cell);
+    table.append(made);
+  }
+  table.parentElement.hidden = !runs.length;
+}
+
+// What a run says of itself that writes its page.
+function makeState() {
+  const states = data.runs.filter(run => run.page.state);
+  for (const { name, last, page } of states) {
+    const text = page.state === 'running' ? `running, after step ${last}`
+      : page.state === 'finished' ? `finished after step ${last}` : `ended after step ${last}: ${page.why}`;
+    const item = html('p', `${name}: ${text}`);
+    item.append(html('small', `written ${new Date(page.written_ms).toLocaleString()}`
+      + (page.every > 1 ? `; of the log's steps one of ${page.every} is drawn` : '')));
+    document.getElementById('state').append(item);
+  }
+  if (states.some(run => run.page.state === 'running'))
+    setTimeout(() => location.reload(), RELOAD_SECONDS * 1000);
+}
+
+// A page that reloads keeps what was chosen in it.
+function keepChoices() {
+  const choices = { smoothing, isLogarithmic, hidden: [...hidden], theme: document.documentElement.dataset.theme };
+  try {
+    sessionStorage.setItem(location.pathname, JSON.stringify(choices));
+  } catch {} // no storage: the choices last until the page reloads
+}
+
+function restoreChoices() {
+  let choices;
+  try {
+    choices = JSON.parse(sessionStorage.getItem(location.pathname));
+  } catch {}
+  if (matchMedia('(prefers-color-scheme: dark)').matches)
+    document.documentElement.dataset.theme = 'dark';
+  if (!choices)
+    return;
+  ({ smoothing, isLogarithmic } = choices);
+  choices.hidden.forEach(run => hidden.add(run));
+  if (choices.theme)
+    document.documentElement.dataset.theme = choices.theme;
+  document.getElementById('smoothing').value = smoothing;
+  document.getElementById('logarithmic').checked = isLogarithmic;
+}
+
 function makeEvents() {
   const table = document.getElementById('events');
   const events = data.runs.flatMap(run => run.events.map(([step, text]) => [String(step), run.name, String(text)]));
@@ -226,10 +320,12 @@ document.getElementById('theme').onclick = () => {
   const root = document.documentElement;
   root.dataset.theme = root.dataset.theme === 'dark' ? 'light' : 'dark';
 };
-if (matchMedia('(prefers-color-scheme: dark)').matches)
-  document.documentElement.dataset.theme = 'dark';
+addEventListener('pagehide', keepChoices);
+restoreChoices();
+makeState();
 makeLegend();
 makeCharts();
+makeParts();
 makeFigures();
 makeSettings();
 makeEvents();

@@ -13,6 +13,9 @@
     check.py falls LOG --limit X               the last loss is at most X times the first
     check.py loss_scales LOG                   the scale starts too large, tolerates one overflow, is halved until steps apply,
                                                and these are finite
+    check.py page PAGE NAME STATE WHY STEPS    a page of --report is whole: the run's name, its state, why it ended (a part of that), its
+                                               logged steps ("1,2", their number, or "" for any)
+    check.py same_page PAGE PAGE               two pages hold the same lines of logs
     check.py common_results TRACE TRACE        the ranks' traces hold the same collectives, all with hashes, equal for common results
 """
 import argparse, json, pathlib, re, sys
@@ -150,6 +153,31 @@ def falls(log, limit):
     require(numbers[-1] <= limit * numbers[0], f"the loss goes from {numbers[0]} to {numbers[-1]}")
 
 
+def page_of(file):
+    """The data of a page: what it says of itself, and the lines of the log. A page that is not whole is an error."""
+    text = pathlib.Path(file).read_text()
+    require(text.rstrip().endswith("</html>"), f"{file} is not whole")
+    data = re.search(r'<script id="data" type="application/jsonl">(.*?)</script>', text, re.S)[1]
+    own, *lines = [json.loads(line) for line in data.strip().split("\n")]
+    return own, lines
+
+
+def page(file, name, state, why, steps):
+    own, lines = page_of(file)
+    require(own["run"] == name and own["state"] == state and why in own["why"], f"{file}: {own}")
+    require(sum("settings" in line for line in lines) == 1, f"{file} does not have the settings once")
+    logged = [line["step"] for line in lines if "loss" in line and "step" in line]
+    wanted = list(map(int, steps.split(","))) if "," in steps else list(range(1, int(steps or len(logged)) + 1))
+    require(logged == wanted, f"{file} has the steps {logged}")
+
+
+def same_page(one, other):
+    (_, first), (_, second) = page_of(one), page_of(other)
+    # A program keeps the last settings alone.
+    first, second = ([line for line in lines if "settings" not in line] for lines in (first, second))
+    require(first == second, f"{one} and {other} differ")
+
+
 def common_results(one, other):
     first, second = [json.loads(pathlib.Path(file).read_text()) for file in (one, other)]
     require(first["exit"] == second["exit"] == 0 and len(first["collectives"]) == len(second["collectives"]) > 0, "the traces differ")
@@ -178,7 +206,7 @@ def main():
     elif a.what in ("arenas", "growth"):
         globals()[a.what](a.arguments[0], int(a.arguments[1]), *a.arguments[2:])
     else:
-        {"first_loss": first_loss, "logits": logits, "initial": initial, "common_results": common_results,
+        {"first_loss": first_loss, "logits": logits, "initial": initial, "common_results": common_results, "page": page, "same_page": same_page,
           "loss_scales": loss_scales}[a.what](*a.arguments)
 
 

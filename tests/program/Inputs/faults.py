@@ -4,6 +4,7 @@
     faults.py stop_rank PROGRAM RANKS VICTIM BATCH [option...]      a stopped rank: exit 6, closing line, traces
     faults.py stop_before_start PROGRAM RANKS VICTIM BATCH          ... before it has joined the others
     faults.py kill_rank PROGRAM RANKS VICTIM BATCH [option...]      kill -9 of a rank: the launcher's status, 128 + 9
+    faults.py page_of_killed PROGRAM RANKS BATCH                    ... of all ranks: the page of --report is whole, and did not stand still
     faults.py kill_launcher PROGRAM RANKS BATCH                     kill -9 of mpirun, one of its ranks stopped
     faults.py cut_link PROGRAM RANKS BATCH [option...]              inside cluster/hosts.sh 2: a network that is cut
     faults.py suspend_job PROGRAM RANKS BATCH                       all ranks stopped for longer than the limit: continues
@@ -154,6 +155,23 @@ def kill_rank(program, ranks, victim, batch, *options):
         require(status == 128 + signal.SIGKILL, f"status {status}:\n{job.text()}")
         require(f"process rank {victim} " in job.text(), f"the launcher does not name rank {victim}:\n{job.text()}")
         job.require_nothing_left()
+    finally:
+        job.destroy()
+
+
+def page_of_killed(program, ranks, batch):
+    job = Job("page_of_killed", program, ranks, batch, "--report", "page.html")
+    page = job.work / "page.html"
+    try:
+        until(page.exists, "the page")
+        first = page.read_text()
+        until(lambda: page.read_text() != first, "another page")
+        for pid in job.processes():
+            os.kill(pid, signal.SIGKILL)
+        job.await_end()
+        for text in (first, page.read_text()):
+            require(text.endswith("</html>\n") and '"state":"running"' in text, f"the page ends with {text[-200:]}")
+        require('"step":' in page.read_text(), "the page has no step")
     finally:
         job.destroy()
 
