@@ -94,7 +94,7 @@ def check_parts(page, runs):
     bars = page.run("return [...document.querySelectorAll('#parts .bar')].map(bar => [...bar.children].map(part => part.offsetWidth))")
     assert len(bars) == runs and all(sum(bar) > 0 for bar in bars), bars
     labels = page.run("return document.getElementById('parts').innerText")
-    for label in ("computation", "exposed communication", "wait for slower ranks"):
+    for label in ("computation", "exposed communication", "wait for slower ranks", "reading samples"):
         assert label in labels, labels
 
 

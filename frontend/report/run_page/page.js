@@ -16,7 +16,7 @@ const CHARTS = [
   { title: 'step time', figures: ['step_ms', 'compute_ms'], unit: 'ms', note: 'dashed: computation alone' },
   { title: 'exposed communication', figures: ['comm_exposed_ms', 'predicted_comm_exposed_ms'], unit: 'ms', note: 'dashed: predicted' },
   { title: 'wait for slower ranks', figures: ['comm_skew_ms'], unit: 'ms' },
-  { title: 'wait for data', figures: ['data_wait_seconds'], scale: 1e3, unit: 'ms' },
+  { title: 'reading samples', figures: ['data_ms'], unit: 'ms' },
   { title: 'time without waiting, per rank', figures: figuresLike(/^rank_busy_ms\.\d+$/), unit: 'ms', note: 'one curve per rank', isPerRank: true },
   { title: 'MFU', figures: ['mfu'], scale: 100, unit: '%' },
   { title: 'loss scale', figures: ['loss_scale'] },
@@ -25,8 +25,8 @@ const CHARTS = [
 const WIDTH = 560, HEIGHT = 220, LEFT = 58, RIGHT = 24, TOP = 8, BOTTOM = 22;
 
 // The parts of a step, of which the last is the rest.
-const PARTS = [['comm_exposed_ms', 1, 'exposed communication'], ['comm_skew_ms', 1, 'wait for slower ranks'],
-  ['data_wait_seconds', 1e3, 'wait for data'], ['step_ms', 1, 'computation']];
+const PARTS = [['comm_exposed_ms', 'exposed communication'], ['comm_skew_ms', 'wait for slower ranks'],
+  ['data_ms', 'reading samples'], ['step_ms', 'computation']];
 const RELOAD_SECONDS = 5;
 
 const hidden = new Set();
@@ -240,9 +240,9 @@ function makeParts() {
   for (const run of runs) {
     const bar = html('div', '', 'bar'), texts = [];
     let rest = mean(run, 'step_ms');
-    for (const [order, [figure, scale, title]] of PARTS.entries()) {
+    for (const [order, [figure, title]] of PARTS.entries()) {
       const isRest = order === PARTS.length - 1;
-      const size = isRest ? Math.max(rest, 0) : mean(run, figure) * scale;
+      const size = isRest ? Math.max(rest, 0) : mean(run, figure);
       rest -= size;
       if (!isRest && !run.series[figure])
         continue;
