@@ -25,7 +25,7 @@ struct ConfigLine {
 
 /// A setting that would train something else, or is none of the trainer's. If `option` is not empty, that option of the
 /// command line decides instead.
-struct Refusal {
+struct RefusedSetting {
   std::string text, option;
 };
 
@@ -33,7 +33,7 @@ struct Refusal {
 struct Adopted {
   std::vector<AdoptedOption> options;
   std::vector<ConfigLine> lines;
-  std::vector<Refusal> refusals; ///< at most some tens
+  std::vector<RefusedSetting> refusals; ///< at most some tens
 };
 
 /// What becomes of one key of a trainer. `values`: "" for any, else "a|b=c|d=|*": values that are accepted, in any

@@ -89,7 +89,7 @@ private:
   std::set<std::string> givenNames, givenByCommandLine;
   std::vector<std::string> positionals, train, launch;
   std::vector<ConfigLine> adoptedLines;
-  std::vector<Refusal> refusals;
+  std::vector<RefusedSetting> refusals;
   std::string configModel; ///< used if the command line names none
 };
 
