@@ -22,6 +22,7 @@
 #include "ir/usage_error.h"
 #include "passes/graph/match.h"
 #include "passes/passes.h"
+#include "passes/support/clone.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -59,6 +60,7 @@ public:
     for (const PositionTable &table : tables)
       if (llvm::Error error = lookUp(table))
         return error;
+    eraseDeadNodes(forward); // what broadcast the tables
     const std::string restarted =
         tables.empty() ? "" : ", " + std::to_string(tables.size()) + " table(s) of positions looked up";
     return std::to_string(attention.size()) + " attention(s) keep documents apart" + restarted;
