@@ -16,6 +16,7 @@ inline constexpr llvm::StringLiteral loss = "loss";
 inline constexpr llvm::StringLiteral lossSum = "loss_sum";
 inline constexpr llvm::StringLiteral count = "count"; ///< divisor of a mean; carried to micro_step
 inline constexpr llvm::StringLiteral correct = "correct";
+inline constexpr llvm::StringLiteral correctTop = "correct_top"; ///< followed by k
 inline constexpr llvm::StringLiteral total = "total";
 inline constexpr llvm::StringLiteral outputPrefix = "output."; ///< prefix of the model's outputs in eval_step
 

@@ -18,6 +18,7 @@ struct LossOptions {
   std::optional<int64_t> classAxis; ///< default: -1 up to rank 3, else 1
   int64_t ignoreIndex = -100;
   double labelSmoothing = 0;
+  int64_t topK = 1;              ///< an evaluation also counts labels among that many highest scores; 1: it does not
   std::string labels = "labels"; ///< name of the label input that the loss adds
   std::optional<int64_t> chunk;  ///< positions whose logits exist at once; 0: all; none: chunk_loss chooses
 };

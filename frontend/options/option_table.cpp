@@ -39,6 +39,7 @@ constexpr OptionRow rows[] = {
     {"class_axis", integer, "", "A", "loss", "of the output; default: -1 up to rank 3, else 1"},
     {"ignore_index", integer, "-100", "I", "loss", "label that does not count"},
     {"label_smoothing", real, "0", "X", "loss", "of cross_entropy"},
+    {"top_k", integer, "1", "K", "loss", "an evaluation also counts the labels among the K highest scores"},
     {"loss_chunk", text, "auto", "auto|N|off", "loss",
      "positions whose logits exist at once; auto: where there are many; off: all"},
     {"labels", text, "labels", "NAME", "loss", "name of the label input that the loss adds"},

@@ -113,6 +113,13 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
   return optimizer;
 }
 
+llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t most) {
+  int64_t value = values.integer(name);
+  return value >= 1 && value <= most
+             ? llvm::Error::success()
+             : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
+}
+
 llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &module) {
   LossOptions loss;
   if (values.text("loss").empty() && module.stage == Stage::graph) {
@@ -128,25 +135,23 @@ llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &modu
     loss.classAxis = values.integer("class_axis");
   loss.ignoreIndex = values.integer("ignore_index");
   loss.labelSmoothing = values.real("label_smoothing");
+  loss.topK = values.integer("top_k");
   loss.labels = values.text("labels").str();
   const llvm::StringRef chunk = values.text("loss_chunk");
   if (int64_t positions = 0; chunk == "off" || (!chunk.getAsInteger(10, positions) && positions >= 1))
     loss.chunk = positions;
   else if (chunk != "auto")
     return usage("--loss_chunk " + chunk + ": auto, off or a number of positions from 1 is expected");
+  if (llvm::Error error = atLeastOne(values, "top_k", std::numeric_limits<int32_t>::max()))
+    return error;
+  if (loss.topK > 1 && loss.kind != LossKind::crossEntropy && loss.kind != LossKind::nll)
+    return usage("--top_k: changes nothing for --loss " + spelled(loss.kind));
   if (loss.labelSmoothing != 0 && loss.kind != LossKind::crossEntropy)
     return usage("--label_smoothing: changes nothing for --loss " + spelled(loss.kind));
   if (llvm::Error error =
           checkRange("label_smoothing", loss.labelSmoothing, "label_smoothing", values.text("label_smoothing")))
     return error;
   return loss;
-}
-
-llvm::Error atLeastOne(const OptionValues &values, llvm::StringRef name, int64_t most) {
-  int64_t value = values.integer(name);
-  return value >= 1 && value <= most
-             ? llvm::Error::success()
-             : usage("--" + name + " " + llvm::Twine(value) + ": from 1 to " + llvm::Twine(most));
 }
 
 /// f16 ends at 65504 and 2^-24, so gradients are computed from a larger loss.

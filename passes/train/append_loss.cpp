@@ -78,6 +78,9 @@ llvm::Expected<LossSite> findLossSite(const Module &module, const Function &forw
     return llvm::createStringError("--class_axis " + llvm::Twine(axis) + ": the output has " + llvm::Twine(rank) +
                                    " dimensions");
   site.classAxis = axis < 0 ? axis + rank : axis;
+  if (const int64_t classes = site.output->type().dim(site.classAxis); options.topK > classes)
+    return llvm::createStringError("--top_k " + llvm::Twine(options.topK) + ": the output has " + llvm::Twine(classes) +
+                                   " classes");
   return site;
 }
 
@@ -147,11 +150,28 @@ public:
     return isOverClasses ? definer : nullptr;
   }
 
-  /// The class of the largest entry. Logits have the order of their log-probabilities.
-  Value *predictedClass(Value *output, int64_t classAxis) {
+  /// With classes last. Logits have the order of their log-probabilities.
+  Value *scores(Value *output, int64_t classAxis) {
     Node *logSoftmax = logSoftmaxOf(output, classAxis);
-    Value *scores = classLast(logSoftmax ? logSoftmax->operand(0) : output, classAxis);
-    return builder.create(Op::argMax, {scores}, AxisAttributes{scores->type().rank() - 1})->result();
+    return classLast(logSoftmax ? logSoftmax->operand(0) : output, classAxis);
+  }
+
+  /// 1 where the label is the class of the highest score.
+  Value *isHighest(Value *scores, Value *labels) {
+    Value *predicted = builder.create(Op::argMax, {scores}, AxisAttributes{scores->type().rank() - 1})->result();
+    return builder.cast(builder.binary(Op::equal, predicted, labels), DType::f32);
+  }
+
+  /// 1 where the label is among the classes of the k highest scores. Of equal scores the lower class is higher.
+  Value *isAmongHighest(Value *scores, Value *labels, int64_t k) {
+    if (isHalf(scores->type().dtype()))
+      scores = builder.cast(scores, DType::f32);
+    Value *classes = builder.create(Op::topK, {scores}, TopKAttributes{k, /*smallest=*/false})->result(1);
+    Shape column(labels->type().shape());
+    column.push_back(1);
+    Value *wanted = builder.broadcast(builder.reshape(labels, column), classes->type().shape());
+    Value *hits = builder.cast(builder.binary(Op::equal, classes, wanted), DType::f32);
+    return builder.reduceSum(hits, {classes->type().rank() - 1}, /*keepDims=*/false);
   }
 
   Value *classTerms(Value *output, int64_t classAxis, Value *labelValues) {
@@ -216,6 +236,35 @@ llvm::Error checkInputs(const Function &forward, const LossSite &site, const Los
                                  toString(labels->type()) +
                                  ": name the loss's labels with --labels NAME, or use "
                                  "--loss model if the graph computes the loss");
+}
+
+/// The results of an evaluation step.
+struct Results {
+  llvm::SmallVector<Value *, 8> values;
+  std::vector<std::string> names;
+
+  void add(Value *value, llvm::StringRef name) {
+    values.push_back(value);
+    names.push_back(name.str());
+  }
+};
+
+/// Adds how many labels are right, and how many there are. `total` is that of the loss.
+llvm::Error addAccuracy(Results &results, LossBuilder &loss, const LossSite &site, Value *output, Value *total,
+                        const LossOptions &options) {
+  Value *labels = loss.builder.function().argument(options.labels);
+  llvm::Expected<Value *> weights = loss.weights(labels->type().shape());
+  if (!weights)
+    return weights.takeError();
+  Value *scores = loss.scores(output, site.classAxis);
+  Value *counted = loss.builder.mul(loss.valid(labels), *weights);
+  auto count = [&](Value *hits) { return loss.overBatch(loss.total(loss.builder.mul(hits, counted))); };
+  results.add(count(loss.isHighest(scores, labels)), names::correct);
+  results.add(total, names::total);
+  if (options.topK > 1)
+    results.add(count(loss.isAmongHighest(scores, labels, options.topK)),
+                (names::correctTop + llvm::Twine(options.topK)).str());
+  return llvm::Error::success();
 }
 
 /// The sums a function needs, before batch_sum.
@@ -358,28 +407,19 @@ llvm::Error buildEvalStep(Module &module, const Function &forward, const LossSit
   llvm::Expected<LossSums> sums = buildSums(loss, site, values, options, true, true);
   if (!sums)
     return sums.takeError();
-  llvm::SmallVector<Value *, 6> results = {loss.overBatch(sums->loss), loss.overBatch(sums->count)};
-  std::vector<std::string> resultNames = {names::lossSum.str(), names::count.str()};
-  if (isClassLoss(options.kind)) {
-    Value *labels = step.argument(options.labels);
-    Value *predicted = loss.predictedClass(values.lookup(site.output), site.classAxis);
-    Value *hits = loss.builder.cast(loss.builder.binary(Op::equal, predicted, labels), DType::f32);
-    llvm::Expected<Value *> weights = loss.weights(labels->type().shape());
-    if (!weights)
-      return weights.takeError();
-    Value *counted = loss.builder.mul(loss.valid(labels), *weights);
-    results.push_back(loss.overBatch(loss.total(loss.builder.mul(hits, counted))));
-    results.push_back(results[1]);
-    resultNames.insert(resultNames.end(), {names::correct.str(), names::total.str()});
-  }
+  Results results;
+  results.add(loss.overBatch(sums->loss), names::lossSum);
+  results.add(loss.overBatch(sums->count), names::count);
+  if (isClassLoss(options.kind))
+    if (llvm::Error error =
+            addAccuracy(results, loss, site, values.lookup(site.output), results.values.back(), options))
+      return error;
   const std::vector<std::string> &outputs = forward.returnNode()->get<ReturnAttributes>().names;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (names::isLossPart(outputs[i]))
-      continue;
-    results.push_back(values.lookup(forward.returnNode()->operand(static_cast<unsigned>(i))));
-    resultNames.push_back((names::outputPrefix + outputs[i]).str());
-  }
-  loss.builder.ret(results, resultNames);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!names::isLossPart(outputs[i]))
+      results.add(values.lookup(forward.returnNode()->operand(static_cast<unsigned>(i))),
+                  (names::outputPrefix + outputs[i]).str());
+  loss.builder.ret(results.values, results.names);
   eraseDeadNodes(step);
   eraseUnusedArguments(step);
   return rejectRandomness(step);

@@ -28,8 +28,14 @@ std::string agreedRunId(Platform &platform) {
   return hexOf({id});
 }
 
-double metricOf(const EvaluationResult &result, bool isAccuracy) {
-  return isAccuracy ? result.percent() : result.averageLoss();
+void requireMetric(const ProgramInfo &program, const std::string &metric) {
+  if (metric == "val_accuracy" && !program.isClassification)
+    throw Failure(ExitCode::usage, "--save_best val_accuracy: this program counts no correct answers", true);
+  if (metric == "val_top_k_accuracy" && topKOf(program) == 0)
+    throw Failure(ExitCode::usage,
+                  "--save_best val_top_k_accuracy: this program counts no labels among the highest scores; compile it "
+                  "with --top_k K",
+                  true);
 }
 
 } // namespace
@@ -43,8 +49,7 @@ std::int64_t stagingBytes(const Job &job) {
 Checkpoints::Checkpoints(const Job &job, RunClock::time_point start, const ResumedRun *resumed)
     : job(job), start(start), checkpointBytes(CheckpointLayout(job.program).totalBytes()), requests(job.platform),
       lastSave(RunClock::now()), lastBoundary(RunClock::now()) {
-  if (job.options.saveBest == "val_accuracy" && !job.program.isClassification)
-    throw Failure(ExitCode::usage, "--save_best val_accuracy: this program counts no correct answers", true);
+  requireMetric(job.program, job.options.saveBest);
   const std::string runId = agreedRunId(job.platform);
   agreed(job.platform, [&] {
     if (job.context.rank == 0)
@@ -131,9 +136,8 @@ bool Checkpoints::isDue(const Boundary &boundary, std::uint8_t requested) {
 bool Checkpoints::noteBest(const Boundary &boundary) {
   if (job.options.saveBest.empty() || !boundary.evaluation)
     return false;
-  const bool isAccuracy = job.options.saveBest == "val_accuracy";
-  const double value = metricOf(*boundary.evaluation, isAccuracy);
-  const bool isBetter = !best || (isAccuracy ? value > best->value : value < best->value);
+  const double value = boundary.evaluation->metric(job.options.saveBest);
+  const bool isBetter = !best || (isLargerBetter(job.options.saveBest) ? value > best->value : value < best->value);
   if (isBetter)
     best = BestEvaluation{boundary.step, value};
   return isBetter;

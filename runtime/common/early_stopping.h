@@ -11,11 +11,11 @@ class EarlyStopping {
 public:
   /// Goes on from `resumed`. The metric is that of --save_best, by default val_loss.
   EarlyStopping(const Options &options, const EvaluationHistory &resumed)
-      : patience(options.earlyStopping.value_or(0)), isAccuracy(options.saveBest == "val_accuracy"), past(resumed) {}
+      : patience(options.earlyStopping.value_or(0)), metric(options.saveBest), past(resumed) {}
 
   void note(const EvaluationResult &result) {
-    const double value = isAccuracy ? result.percent() : result.averageLoss();
-    const bool isBetter = past.count == 0 || (isAccuracy ? value > past.best : value < past.best);
+    const double value = result.metric(metric);
+    const bool isBetter = past.count == 0 || (isLargerBetter(metric) ? value > past.best : value < past.best);
     ++past.count;
     past.sinceBest = isBetter ? 0 : past.sinceBest + 1;
     past.best = isBetter ? value : past.best;
@@ -24,8 +24,8 @@ public:
   const EvaluationHistory &history() const { return past; } ///< for a checkpoint
 
 private:
-  std::int64_t patience; ///< 0: never ends a run
-  bool isAccuracy;
+  std::int64_t patience;   ///< 0: never ends a run
+  std::string_view metric; ///< of the options, which outlive this
   EvaluationHistory past;
 };
 

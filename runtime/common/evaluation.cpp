@@ -6,9 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace fsdpc::rt {
 namespace {
+
+constexpr std::string_view correctTop = "correct_top";
+
+const ResultInfo *topKResult(const ProgramInfo &program) {
+  for (const ResultInfo &result : program.evalResults)
+    if (std::string_view(result.name).starts_with(correctTop))
+      return &result;
+  return nullptr;
+}
 
 std::vector<PredictedOutput> predictedOutputs(const ProgramInfo &program) {
   std::vector<PredictedOutput> outputs;
@@ -44,6 +54,11 @@ std::unique_ptr<SafetensorsWriter> openPredictions(std::vector<PredictedOutput> 
 
 } // namespace
 
+int topKOf(const ProgramInfo &program) {
+  const ResultInfo *result = topKResult(program);
+  return result ? std::atoi(result->name + correctTop.size()) : 0;
+}
+
 Evaluator::Evaluator(const Job &job, BatchFeeder &feeder, std::optional<std::int64_t> batchLimit)
     : job(job), feeder(feeder), sampler(SampleOrder(feeder.samples()), job.evaluationLayout(), /*dropLast=*/false),
       batchCount(std::min(sampler.batchesFrom(0), batchLimit.value_or(sampler.batchesFrom(0)))),
@@ -76,9 +91,11 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
   const ResultInfo *count = findResult(results, "count");
   const ResultInfo *correct = findResult(results, "correct");
   const ResultInfo *total = findResult(results, "total");
+  const ResultInfo *topK = topKResult(job.program);
   const auto read = [&](const ResultInfo *result) { return result ? readResult(job.context, *result) : 0.0; };
   EvaluationResult sum;
   sum.hasAccuracy = job.program.isClassification && correct && total;
+  sum.topK = topKOf(job.program);
   for (const InputInfo &input : job.program.inputs)
     if (input.kind == InputKind::labels && input.shape.rank == 2)
       sum.isOfTokens = sum.hasAccuracy;
@@ -87,6 +104,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()> &stop
     sum.lossSum += read(lossSum);
     sum.count += read(count);
     sum.correct += std::llround(read(correct));
+    sum.correctTopK += std::llround(read(topK));
     sum.total += std::llround(read(total));
     job.platform.checkIndices();
     if (batch + 1 < batchCount && stops())
@@ -108,6 +126,10 @@ std::string evaluationText(const EvaluationResult &result) {
                   static_cast<long long>(result.total), result.percent());
     text += part;
   }
+  if (result.topK > 0) {
+    std::snprintf(part, sizeof part, "  top-%d %.1f %%", result.topK, result.topKPercent());
+    text += part;
+  }
   return text;
 }
 
@@ -121,6 +143,11 @@ void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t 
   if (result.hasAccuracy) {
     metrics.line().add("val_correct", result.correct).add("val_total", result.total);
     metrics.add("val_percent", result.percent());
+  }
+  if (result.topK > 0) {
+    const std::string figure = "val_top" + std::to_string(result.topK);
+    metrics.line().add(figure + "_correct", result.correctTopK);
+    metrics.add((figure + "_percent").c_str(), result.topKPercent());
   }
   job.log.write(metrics.line());
   job.events.flush();

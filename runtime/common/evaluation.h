@@ -18,14 +18,33 @@ struct EvaluationResult {
   double lossSum = 0;
   double count = 0; ///< samples, or labels that are not ignored
   std::int64_t correct = 0;
+  int topK = 0;                 ///< 0: the program counts the highest score alone
+  std::int64_t correctTopK = 0; ///< labels among the classes of the topK highest scores
   std::int64_t total = 0;
   bool hasAccuracy = false;
   bool isOfTokens = false; ///< a sample has several labels, whose classes are a vocabulary
 
   double perplexity() const { return std::exp(averageLoss()); }
   double averageLoss() const { return lossSum / count; }
-  double percent() const { return total > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(total) : 0; }
+  double percent() const { return percentOf(correct); }
+  double topKPercent() const { return percentOf(correctTopK); }
+  /// The value of a metric of --save_best; "" is val_loss.
+  double metric(std::string_view name) const {
+    return name == "val_accuracy" ? percent() : name == "val_top_k_accuracy" ? topKPercent() : averageLoss();
+  }
+
+private:
+  double percentOf(std::int64_t labels) const {
+    return total > 0 ? 100.0 * static_cast<double>(labels) / static_cast<double>(total) : 0;
+  }
 };
+
+/// Whether a metric of --save_best is better the larger it is.
+inline bool isLargerBetter(std::string_view metric) { return metric.ends_with("accuracy"); }
+
+/// The k for which the program's evaluation also counts labels among the k highest scores (--top_k of the compiler); 0:
+/// none.
+int topKOf(const ProgramInfo &program);
 
 /// Allocates on construction only.
 class Evaluator {

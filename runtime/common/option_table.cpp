@@ -48,7 +48,7 @@ std::span<const OptionRow> commonOptions() {
        "checkpoints, each a folder that any number of ranks can load; one is saved at the end and on a signal"},
       {"checkpoint_interval", "N or 10min", &O::checkpointInterval, "steps or time between checkpoints"},
       {"keep_latest_k", "K", &O::keepLatest, "older checkpoints are deleted; 0 keeps all"},
-      {"save_best", "val_loss|val_accuracy", &O::saveBest,
+      {"save_best", "val_loss|val_accuracy|val_top_k_accuracy", &O::saveBest,
        "save after each evaluation that is the best so far, and keep the best checkpoint"},
       {"checkpoint_staging", "host|off", &O::checkpointStaging,
        "host: copy the state and write it while the training goes on; off: write it at once, without a copy"},

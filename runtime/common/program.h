@@ -188,8 +188,8 @@ struct ScalarInfo {
 
 /// A result that the runtime reads after a function ran.
 struct ResultInfo {
-  /// "loss", "loss_sum", "count", "correct", "total", "grad_norm", "next_loss_scale" (f64 or f32 scalars), "applied",
-  /// "loss_scale_exhausted" (booleans); or output.<name of a model output>
+  /// "loss", "loss_sum", "count", "correct", "correct_top<k>", "total", "grad_norm", "next_loss_scale" (f64 or f32
+  /// scalars), "applied", "loss_scale_exhausted" (booleans); or output.<name of a model output>
   const char *name;
   DType dtype;
   Shape shape;

@@ -98,7 +98,8 @@ private:
 
 /// True for metrics, false for outputs of the model.
 constexpr bool isFigure(std::string_view name) {
-  return name == "loss" || name == "loss_sum" || name == "count" || name == "correct" || name == "total";
+  return name == "loss" || name == "loss_sum" || name == "count" || name == "correct" || name == "total" ||
+         name.starts_with("correct_top");
 }
 
 } // namespace fsdpc::rt

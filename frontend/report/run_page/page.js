@@ -9,7 +9,7 @@ const CHARTS = [
   { title: 'loss', figures: ['loss', 'val_loss'], note: 'dashed: validation', canBeLogarithmic: true },
   { title: 'learning rate', figures: ['lr'] },
   { title: 'gradient norm', figures: ['grad_norm'], canBeLogarithmic: true },
-  { title: 'validation accuracy', figures: ['val_percent'], unit: '%' },
+  { title: 'validation accuracy', figures: ['val_percent', ...figuresLike(/^val_top\d+_percent$/)], unit: '%', note: 'dashed: top k' },
   { title: 'perplexity', figures: ['val_perplexity'], canBeLogarithmic: true },
   { title: 'tokens per second', figures: ['tokens_per_s'] },
   { title: 'samples per second', figures: ['samples_per_s'] },
