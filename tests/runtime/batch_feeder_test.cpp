@@ -91,7 +91,7 @@ TEST_F(Feeder, MapAndFill) {
   EXPECT_EQ(values<float>(at::x, 4), (std::vector<float>{3, 4, 1, 2}));
   EXPECT_EQ(values<std::int64_t>(at::labels, 2), (std::vector<std::int64_t>{1, 1}));
   EXPECT_FAILURE(feeder(path, {{"x=y"}, {"labels=iota"}}), usage, "has none but the batch");
-  EXPECT_FAILURE(feeder(path, {{"x=y"}, {"labels=2"}}), usage, "expected 1, 0 or iota");
+  EXPECT_FAILURE(feeder(path, {{"x=y"}, {"labels=2"}}), usage, "expected 1, 0, iota, mask");
 }
 
 TEST_F(Feeder, FloatsNeverBecomeLabels) {
