@@ -213,6 +213,14 @@ void checkAdapters(const ProgramInfo &program, const Options &options) {
   refuse(options, {"merge_adapters"}, options.saveModel.empty(), "without --save_model");
 }
 
+void checkFills(const Options &options) {
+  const auto countsDocuments = [](const std::string &fill) {
+    return fill.ends_with("=positions") || fill.ends_with("=documents");
+  };
+  refuse(options, {"document_end"}, std::none_of(options.fills.begin(), options.fills.end(), countsDocuments),
+         "without --fill INPUT=positions or documents");
+}
+
 void checkLog(const Options &options) {
   if (!options.report.empty() && options.log.empty())
     usage("--report " + options.report + " draws the figures of the log: give --log FILE.jsonl too");
@@ -284,6 +292,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
   checkSchedule(options);
   checkData(options);
   checkAdapters(program, options);
+  checkFills(options);
   checkLog(options);
   checkNormalize(options);
   checkCheckpoints(options);
