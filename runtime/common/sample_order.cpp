@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -59,7 +60,11 @@ SourceOrder::SourceOrder(SampleSource given, const ShuffleOptions &options)
   if (!options.shuffle)
     return;
   const std::int64_t all = source.samples();
-  window = std::min(all, options.window > 0 ? options.window : all <= shuffledAtOnce ? all : defaultWindow);
+  window = std::min({all,
+                     options.window > 0      ? options.window
+                     : all <= shuffledAtOnce ? all
+                                             : defaultWindow,
+                     std::int64_t{std::numeric_limits<std::uint32_t>::max()}});
   for (Window &kept : windows)
     kept.order.reserve(static_cast<std::size_t>(window));
   if (shufflesShards())
