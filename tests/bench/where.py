@@ -11,10 +11,10 @@ import argparse, os, pathlib, re, subprocess, sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # The first that matches a "library|function" names the class. oneDNN generates its kernels, which have no names.
 CLASSES = [
-    ("matmul", r"^\[JIT\]|^\[unknown\]|^//anon|libdnnl|packColumns|packRows|Matmul|smallGemm|panel"),
+    ("matmul, convolution", r"^\[JIT\]|^\[unknown\]|^//anon|libdnnl|packColumns|packRows|Matmul|smallGemm|panel"),
     ("attention", r"[aA]ttention|forwardHead|backwardHead|Scores|softmaxOfRow|tile<|tileGemm|TileGemm"),
     ("norm, softmax, loss", r"[nN]orm|[sS]oftmax|[cC]rossEntropy|argMax|chunked"),
-    ("sums", r"reduce|sumBlock|columnSum"),
+    ("sums, pooling", r"reduce|sumBlock|columnSum|sumLongRuns|Pool"),
     ("elementwise", r"libmvec|libm\.|unit\d+|microStep|evalStep|prologuePart"),
     ("optimizer", r"adam|sgd|adadelta|adagrad|updatePart|::update"),
     ("communication, waits", r"[cC]ollective|[cC]ommunicator|[bB]arrier|sched|futex|[wW]indow|treeSum|libmpi|libopen|task_switch|ucp|uct"),

@@ -216,6 +216,8 @@ void checkPools(PoolShape shape) {
 
 TEST(KernelsPool, HalvingMatchesLoops) {
   checkPools({.planes = 5, .input = {1, 9, 7}, .output = {1, 4, 3}, .kernel = {1, 2, 2}, .strides = {1, 2, 2}});
+  // Rows of whole vectors, of half a one and of a rest.
+  checkPools({.planes = 3, .input = {1, 7, 43}, .output = {1, 3, 21}, .kernel = {1, 2, 2}, .strides = {1, 2, 2}});
 }
 TEST(KernelsPool, OverlapPaddingAndDilationMatchLoops) {
   checkPools({.planes = 3,

@@ -77,30 +77,50 @@ bool isHalving(const PoolShape &shape) {
   return shape.input[0] == 1;
 }
 
+/// Takes the value at `index` as the maximum if it is greater or the first NaN. Masks instead of conditions, because
+/// GCC makes branches of those and leaves the loop scalar.
+inline void considerElement(float value, std::int32_t index, float &best, std::int32_t &at) {
+  const std::int32_t greater = !(value <= best) ? -1 : 0, number = best == best ? -1 : 0;
+  const std::int32_t better = greater & number;
+  best = better ? value : best;
+  at = better ? index : at;
+}
+
+/// The maxima of `count` windows side by side whose upper rows start at `upper`, at flat index `first` of their plane.
+[[gnu::always_inline]] inline void maxOfWindows(const float *upper, std::int64_t width, std::int32_t first,
+                                                std::int64_t count, float *y, std::int32_t *indices) {
+  const float *const lower = upper + width;
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::int32_t left = first + static_cast<std::int32_t>(2 * j), below = left + static_cast<std::int32_t>(width);
+    float best = upper[2 * j];
+    std::int32_t at = left;
+    considerElement(upper[2 * j + 1], left + 1, best, at);
+    considerElement(lower[2 * j], below, best, at);
+    considerElement(lower[2 * j + 1], below + 1, best, at);
+    y[j] = best;
+    indices[j] = at;
+  }
+}
+
 void maxPoolHalving(const PoolShape &shape, const float *x, float *y, std::int32_t *indices) {
   const std::int64_t width = shape.input[2], outputs = shape.output[2];
   for (std::int64_t row = 0; row < shape.output[1]; ++row) {
-    const std::int32_t first = static_cast<std::int32_t>(2 * row * width);
-    const float *const upper = x + first, *const lower = upper + width;
-#pragma omp simd
-    for (std::int64_t j = 0; j < outputs; ++j) {
-      const float candidates[4] = {upper[2 * j], upper[2 * j + 1], lower[2 * j], lower[2 * j + 1]};
-      const std::int32_t left = first + static_cast<std::int32_t>(2 * j),
-                         below = left + static_cast<std::int32_t>(width);
-      float best = candidates[0];
-      std::int32_t at = left;
-      // If the maximum so far is NaN, it stays. A later NaN replaces a number.
-      const auto consider = [&](float value, std::int32_t index) {
-        const bool better = (value > best) | ((value != value) & (best == best));
-        best = better ? value : best;
-        at = better ? index : at;
-      };
-      consider(candidates[1], left + 1);
-      consider(candidates[2], below);
-      consider(candidates[3], below + 1);
-      y[row * outputs + j] = best;
-      indices[row * outputs + j] = at;
-    }
+    const std::int64_t first = 2 * row * width;
+    std::int64_t j = 0;
+    const auto next = [&](std::int64_t count) {
+      maxOfWindows(x + first + 2 * j, width, static_cast<std::int32_t>(first + 2 * j), count, y + row * outputs + j,
+                   indices + row * outputs + j);
+      j += count;
+    };
+    // Rows are short, so the length of a vector is a constant: a loop of unknown length leaves most of a row to
+    // scalars.
+    while (j + 8 <= outputs)
+      next(8);
+    if (j + 4 <= outputs)
+      next(4);
+    if (j < outputs)
+      next(outputs - j);
   }
 }
 
