@@ -21,8 +21,8 @@ std::optional<Stage> stageFromName(llvm::StringRef name) {
 }
 
 llvm::StringRef nameOf(FunctionKind kind) {
-  static constexpr llvm::StringRef names[] = {"forward",   "prologue", "micro_step", "tap_gradients", "update",
-                                              "eval_step", "predict",  "export",     "start"};
+  static constexpr llvm::StringRef names[] = {"forward",   "prologue", "micro_step", "tap_gradients",   "update",
+                                              "eval_step", "predict",  "export",     "export_averages", "start"};
   return names[static_cast<size_t>(kind)];
 }
 

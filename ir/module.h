@@ -26,19 +26,23 @@ enum class FunctionKind : uint8_t {
   evalStep,
   predict,
   exportWeights,
+  exportAverages,
   start
 };
 constexpr bool runsInEveryStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep || kind == FunctionKind::update;
 }
+constexpr bool exportsWeights(FunctionKind kind) {
+  return kind == FunctionKind::exportWeights || kind == FunctionKind::exportAverages;
+}
 constexpr bool runsInEveryMicroStep(FunctionKind kind) {
   return kind == FunctionKind::prologue || kind == FunctionKind::microStep;
 }
 inline constexpr FunctionKind allFunctionKinds[] = {
-    FunctionKind::forward,      FunctionKind::prologue,      FunctionKind::microStep,
-    FunctionKind::tapGradients, FunctionKind::update,        FunctionKind::evalStep,
-    FunctionKind::predict,      FunctionKind::exportWeights, FunctionKind::start};
-/// forward prologue micro_step tap_gradients update eval_step predict export start
+    FunctionKind::forward,        FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
+    FunctionKind::update,         FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights,
+    FunctionKind::exportAverages, FunctionKind::start};
+/// forward prologue micro_step tap_gradients update eval_step predict export export_averages start
 llvm::StringRef nameOf(FunctionKind kind);
 
 enum class ArgumentKind : uint8_t {

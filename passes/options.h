@@ -51,6 +51,8 @@ struct OptimizerOptions {
   std::optional<LossScaleOptions> lossScale;
   std::vector<ParameterGroup> groups;
   std::string noDecay;              ///< regular expression of parameters without weight decay, or norms_biases
+  bool averagesWeights = false;     ///< keeps moving averages, with the scalar ema_decay
+  bool evaluatesAverages = false;   ///< evaluation and predictions read them instead of the weights
   std::optional<double> layerDecay; ///< the lr of a unit is this multiple of the next unit's
   /// True if every update computes the global norm and depends on it.
   bool isGuarded() const { return maxNorm || skipsNonFinite || lossScale; }

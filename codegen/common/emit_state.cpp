@@ -241,7 +241,16 @@ void addGuard(SectionWriter &writer, const Node &node, CppFields &scalars) {
   scalars.text("guard", "{" + scale + ", " + applies + "}");
 }
 
-/// kernel(c, count, {scalars}, tensors..., results...[, copy]); absent ones are null.
+/// {from, to, decay, count} of the moving average: the last state, and the last numbers but for the guard.
+std::string averageText(SectionWriter &writer, const Node &node) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const unsigned result = node.resultCount() - 1 - attributes.copies,
+                 decay = node.operandCount() - 2 - 2 * attributes.guarded;
+  std::string from = writer.operand(node, result + 1), to = writer.define(node.result(result));
+  return "{" + from + ", " + to + ", " + writer.operand(node, decay) + ", " + writer.operand(node, decay + 1) + "}";
+}
+
+/// kernel(c, count, {scalars}, tensors..., results...[, copy][, average]); absent ones are null.
 void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kernel, CppFields &scalars,
                    llvm::ArrayRef<std::string> tensors, llvm::ArrayRef<int> results) {
   addGuard(writer, node, scalars);
@@ -250,8 +259,11 @@ void emitOptimizer(SectionWriter &writer, const Node &node, llvm::StringRef kern
     text += ", " + tensor;
   for (int result : results)
     text += ", " + (result < 0 ? std::string("nullptr") : writer.define(node.result(result)));
-  if (node.get<OptimizerAttributes>().copies)
+  const auto &attributes = node.get<OptimizerAttributes>();
+  if (attributes.copies)
     text += ", " + writer.define(node.result(node.resultCount() - 1));
+  if (attributes.averages)
+    text += std::string(attributes.copies ? ", " : ", nullptr, ") + averageText(writer, node);
   text += ");";
   if (node.schedule.stream == Stream::host && !writer.program.dialect.hostIsDevice()) {
     std::string task = "hostTasks[" + writer.hole("int", "task", llvm::Twine(writer.program.hostTaskOf(node))) + "]";

@@ -21,6 +21,7 @@ llvm::StringRef cppName(FunctionKind kind) {
   case FunctionKind::evalStep: return "evalStep";
   case FunctionKind::predict: return "predict";
   case FunctionKind::exportWeights: return "exportWeights";
+  case FunctionKind::exportAverages: return "exportAverages";
   case FunctionKind::start: return "start";
   case FunctionKind::forward: break;
   }
@@ -70,8 +71,9 @@ std::string wrapped(llvm::StringRef text) {
 }
 
 constexpr FunctionKind emittedKinds[] = {
-    FunctionKind::start,  FunctionKind::prologue, FunctionKind::microStep, FunctionKind::tapGradients,
-    FunctionKind::update, FunctionKind::evalStep, FunctionKind::predict,   FunctionKind::exportWeights};
+    FunctionKind::start,        FunctionKind::prologue,      FunctionKind::microStep,
+    FunctionKind::tapGradients, FunctionKind::update,        FunctionKind::evalStep,
+    FunctionKind::predict,      FunctionKind::exportWeights, FunctionKind::exportAverages};
 
 std::string capitalized(llvm::StringRef name) {
   std::string text = name.str();
@@ -296,6 +298,21 @@ std::string ProgramWriter::declarations() const {
   return text.empty() ? text : text + "\n";
 }
 
+/// The last fields of Functions, up to the last one that is not null.
+std::string ProgramWriter::optionalFunctions() const {
+  const std::pair<bool, llvm::StringRef> fields[] = {
+      {!carriedOverSteps(program.module).empty(), "discardAhead"},
+      {program.module.function(FunctionKind::predict), "predict"},
+      {program.module.function(FunctionKind::exportAverages), "exportAverages"}};
+  std::string text, absent;
+  for (const auto &[exists, name] : fields)
+    if (exists)
+      text += std::exchange(absent, "") + ", " + name.str();
+    else
+      absent += ", nullptr";
+  return text;
+}
+
 std::string ProgramWriter::write() {
   for (FunctionKind kind : emittedKinds)
     if (const Function *function = program.module.function(kind))
@@ -308,10 +325,7 @@ std::string ProgramWriter::write() {
   out += "} // namespace\n\nextern const Functions programFunctions;\n"
          "const Functions programFunctions = {start, prologue, microStep, tapGradients, update, evalStep, "
          "exportWeights";
-  const bool discards = !carriedOverSteps(program.module).empty(),
-             predicts = program.module.function(FunctionKind::predict);
-  out += discards ? ", discardAhead" : predicts ? ", nullptr" : "";
-  out += predicts ? ", predict};\n\n" : "};\n\n";
+  out += optionalFunctions() + "};\n\n";
   out += "} // namespace fsdpc::rt\n";
   return wrapped(out);
 }

@@ -36,6 +36,7 @@ private:
   void writeFunctions(std::string &out);
   void writeStart(std::string &out, size_t &next) const;
   std::string header() const;
+  std::string optionalFunctions() const;
   std::string declarations() const;
 
   ProgramText &program;

@@ -66,6 +66,10 @@ constexpr OptionRow rows[] = {
      "no weight decay for parameters whose full names match; norms_biases: for those of one dim or called bias"},
     {"layer_decay", real, "", "X", "optimizer",
      "lr of the last unit, and for each unit before it X times that of the next; default: the same for all"},
+    {"ema_decay", real, "", "X", "optimizer",
+     "also keep a moving average of each trained parameter, sharded: X * average + (1 - X) * parameter after each "
+     "step; default: none"},
+    {"eval_ema", boolean, "false", "", "optimizer", "evaluation and predictions use the averages of --ema_decay"},
     {"max_norm", real, "", "X", "optimizer", "clip the global norm of all gradients; default: not computed"},
     {"nonfinite", choice, "error", "error|skip|warn", "optimizer",
      "after a loss or gradient norm that is not finite: error ends the run (exit 7), skip leaves out the step, "

@@ -105,6 +105,16 @@ llvm::Expected<OptimizerOptions> optimizerOptions(OptionValues &values) {
     if (!(*optimizer.maxNorm > 0 && std::isfinite(*optimizer.maxNorm)))
       return usage("--max_norm " + values.text("max_norm") + ": a number above 0 is expected");
   }
+  if (values.given("ema_decay")) {
+    optimizer.averagesWeights = true;
+    optimizer.scalars["ema_decay"] = values.real("ema_decay");
+    if (llvm::Error error =
+            checkRange("ema_decay", optimizer.scalars["ema_decay"], "ema_decay", values.text("ema_decay")))
+      return error;
+  }
+  optimizer.evaluatesAverages = values.flag("eval_ema");
+  if (optimizer.evaluatesAverages && !optimizer.averagesWeights)
+    return usage("--eval_ema: there are no averages without --ema_decay");
   optimizer.skipsNonFinite = choiceFrom<NonFinite>(values.text("nonfinite")) != NonFinite::error;
   if (optimizer.nesterov && (optimizer.scalars["momentum"] <= 0 || optimizer.scalars["dampening"] != 0))
     return usage("--nesterov: needs --momentum above 0 and --dampening 0");
@@ -137,11 +147,11 @@ llvm::Expected<LossOptions> lossOptions(OptionValues &values, const Module &modu
   loss.labelSmoothing = values.real("label_smoothing");
   loss.topK = values.integer("top_k");
   loss.labels = values.text("labels").str();
-  const llvm::StringRef chunk = values.text("loss_chunk");
-  if (int64_t positions = 0; chunk == "off" || (!chunk.getAsInteger(10, positions) && positions >= 1))
-    loss.chunk = positions;
-  else if (chunk != "auto")
-    return usage("--loss_chunk " + chunk + ": auto, off or a number of positions from 1 is expected");
+  const std::optional<std::optional<int64_t>> chunk = lossChunkOf(values.text("loss_chunk"));
+  if (!chunk)
+    return usage("--loss_chunk " + values.text("loss_chunk") +
+                 ": auto, off or a number of positions from 1 is expected");
+  loss.chunk = *chunk;
   if (llvm::Error error = atLeastOne(values, "top_k", std::numeric_limits<int32_t>::max()))
     return error;
   if (loss.topK > 1 && loss.kind != LossKind::crossEntropy && loss.kind != LossKind::nll)
@@ -227,6 +237,15 @@ bool isGivenForUnits(const PipelineOptions &options, llvm::function_ref<bool(con
 
 llvm::Error checkPattern(llvm::StringRef option, llvm::StringRef text) {
   return NamePattern::make(option, text).takeError();
+}
+
+std::optional<std::optional<int64_t>> lossChunkOf(llvm::StringRef text) {
+  if (text == "auto")
+    return std::optional<int64_t>();
+  int64_t positions = 0;
+  if (text == "off" || (!text.getAsInteger(10, positions) && positions >= 1))
+    return positions;
+  return std::nullopt;
 }
 
 llvm::Expected<ImportOptions> importOptions(const OptionValues &values) {

@@ -45,6 +45,9 @@ T choiceOf(const OptionValues &values, llvm::StringRef name) {
 /// 25000000, 25MB, 16MiB, 1.5GiB; an error names the option.
 llvm::Expected<int64_t> bytesOf(const OptionValues &values, llvm::StringRef name);
 
+/// --loss_chunk: positions, 0 for off, nullopt for auto. Nothing: another text.
+std::optional<std::optional<int64_t>> lossChunkOf(llvm::StringRef text);
+
 /// The part of pipelineOptions that --auto_wrap_policy, --ignored_params and --unit determine.
 llvm::Error unitOptions(const OptionValues &values, PipelineOptions &options);
 

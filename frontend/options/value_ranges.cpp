@@ -27,6 +27,7 @@ constexpr Range ranges[] = {
     {"rho", 0, 1, false},
     {"alpha", 0, 1, false},
     {"lr_decay", 0, unbounded, false},
+    {"ema_decay", 0, 1, true},
     {"initial_accumulator_value", 0, unbounded, false},
     {"label_smoothing", 0, 1, false},
 };

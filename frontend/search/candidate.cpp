@@ -35,10 +35,7 @@ void readText(llvm::StringRef text, std::optional<double> &share) {
   double number;
   share = text.getAsDouble(number) ? std::nullopt : std::optional(number);
 }
-void readText(llvm::StringRef text, std::optional<int64_t> &chunk) {
-  int64_t positions = 0;
-  chunk = text == "off" || !text.getAsInteger(10, positions) ? std::optional(positions) : std::nullopt;
-}
+void readText(llvm::StringRef text, std::optional<int64_t> &chunk) { chunk = lossChunkOf(text).value_or(std::nullopt); }
 template <class Choice>
 void readText(llvm::StringRef text, Choice &choice) {
   choice = choiceFrom<Choice>(text).value_or(choice);

@@ -17,6 +17,7 @@ constexpr double worthwhile = 0.002;
 struct Knob {
   bool isFixed;
   llvm::SmallVector<std::function<void(Candidate &)>, 3> turns;
+  bool needsFirst = false; ///< where the first value cannot be planned, the others change nothing
 };
 
 template <auto field, class T>
@@ -37,6 +38,7 @@ std::vector<Knob> knobsFor(const Candidate &asked) {
           asked, {Accumulation::keepGradients, Accumulation::keepParameters, Accumulation::keepBoth})};
   knobs.back().isFixed |= asked.microSteps == 1;
   knobs.push_back(knob<&Candidate::lossChunk, std::optional<int64_t>>(asked, {256, 0}));
+  knobs.back().needsFirst = true;
   return knobs;
 }
 
@@ -199,7 +201,8 @@ private:
       for (const auto &turn : knob.turns) {
         Candidate turned = result.points[result.winner].plan;
         turn(turned);
-        if (wins(plan(std::move(turned))))
+        const std::optional<size_t> point = plan(std::move(turned));
+        if (wins(point) || (!point && knob.needsFirst))
           break;
       }
     }

@@ -334,6 +334,7 @@ struct OptimizerAttributes {
   bool nesterov = false;  ///< sgd
   bool decoupled = false; ///< adam: decoupled weight decay (AdamW)
   bool centered = false;  ///< rmsprop
+  bool averages = false;  ///< keeps a moving average of p', the last state
   bool copies = false;    ///< p' is also stored in the 16-bit type of the last tensor operand
   bool guarded = false;   ///< the last two operands scale the gradient and decide whether the update applies
   void fields(AttributeVisitor &v) {
@@ -341,6 +342,7 @@ struct OptimizerAttributes {
     v.field("nesterov", nesterov);
     v.field("decoupled", decoupled);
     v.field("centered", centered);
+    v.field("averages", averages);
     v.field("copies", copies);
     v.field("guarded", guarded);
   }

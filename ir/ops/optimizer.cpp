@@ -6,6 +6,10 @@
 //
 // A gradient may have been summed in 16 bits and is then read in that type.
 //
+// With `averages`, one more state follows the others, and two more numbers follow the step: decay f64[] and count
+// i64[], which is 1 in the first step. The state becomes decay * average + (1 - decay) * p', in the first step p' (the
+// averages of torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn).
+//
 // With `copies`, one more tensor follows the states, with p's shape and a 16-bit float type. Its old value is not read,
 // and its result is p'. So the next gather sends the values that the update has just written.
 //
@@ -23,22 +27,26 @@ struct SupportedAttributes {
   bool momentum = false, nesterov = false, decoupled = false, centered = false;
 };
 
-/// The operand list of an op: p, g, `states` tensors, the copy if present, `scalars` f64[] and, if hasStep, the step
-/// i64[]. Then scale and applies, if guarded.
+/// The operand list of an op: p, g, `states` tensors, the average and the copy if present, `scalars` f64[] and, if
+/// hasStep, the step i64[]. Then decay and count of the average, and scale and applies, if guarded.
 struct Layout {
   size_t states, scalars;
   bool hasStep;
-  bool copies = false, guarded = false;
+  bool averages = false, copies = false, guarded = false;
 
   Layout(size_t states, size_t scalars, bool hasStep, const OptimizerAttributes &attributes)
-      : states(states), scalars(scalars), hasStep(hasStep), copies(attributes.copies), guarded(attributes.guarded) {}
-  size_t tensors() const { return 2 + states + copies; }
+      : states(states), scalars(scalars), hasStep(hasStep), averages(attributes.averages), copies(attributes.copies),
+        guarded(attributes.guarded) {}
+  size_t tensors() const { return 2 + states + averages + copies; }
   size_t step() const { return tensors() + scalars; }
-  size_t scale() const { return step() + hasStep; }
+  size_t decay() const { return step() + hasStep; }
+  size_t scale() const { return decay() + 2 * averages; }
   size_t operands() const { return scale() + 2 * guarded; }
   Type scalarAt(size_t operand) const {
-    if (operand < scale())
-      return Type(operand == step() ? DType::i64 : DType::f64, {});
+    if (operand < scale()) {
+      const bool isCount = (hasStep && operand == step()) || (averages && operand == decay() + 1);
+      return Type(isCount ? DType::i64 : DType::f64, {});
+    }
     return Type(operand == scale() ? DType::f32 : DType::boolean, {});
   }
 };
@@ -121,6 +129,8 @@ public:
   double number() const { return operand(layout.step()); }
   void setParameter(size_t i, double value) {
     context.results[0].values[i] = applies ? value : parameter(i);
+    if (layout.averages)
+      setState(layout.states, i, averageWith(value, state(layout.states, i)));
     if (layout.copies)
       context.results.back().values[i] = context.results[0].values[i];
   }
@@ -130,6 +140,10 @@ public:
 
 private:
   double operand(size_t i) const { return context.operands[i]->values[0]; }
+  double averageWith(double value, double average) const {
+    const double decay = operand(layout.decay() + 1) == 1 ? 0 : operand(layout.decay());
+    return decay * average + (1 - decay) * value;
+  }
 
   EvaluateContext &context;
   const Layout layout;

@@ -95,6 +95,7 @@ llvm::SmallVector<Sequence, 4> sequencesOf(const Module &module) {
   sequences.push_back(presentOf(module, {Kind::evalStep}));
   sequences.push_back(presentOf(module, {Kind::predict}));
   sequences.push_back(presentOf(module, {Kind::exportWeights}));
+  sequences.push_back(presentOf(module, {Kind::exportAverages}));
   sequences.push_back(presentOf(module, {Kind::start}));
   return sequences;
 }

@@ -328,8 +328,10 @@ constexpr FunctionKind stepKinds[] = {FunctionKind::prologue, FunctionKind::micr
 constexpr FunctionKind evalKinds[] = {FunctionKind::evalStep};
 constexpr FunctionKind predictKinds[] = {FunctionKind::predict};
 constexpr FunctionKind exportKinds[] = {FunctionKind::exportWeights};
+constexpr FunctionKind averageKinds[] = {FunctionKind::exportAverages};
 constexpr FunctionKind startKinds[] = {FunctionKind::start};
-constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds, evalKinds, predictKinds, exportKinds, startKinds};
+constexpr llvm::ArrayRef<FunctionKind> sequences[] = {stepKinds,   evalKinds,    predictKinds,
+                                                      exportKinds, averageKinds, startKinds};
 
 } // namespace
 

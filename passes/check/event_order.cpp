@@ -256,7 +256,7 @@ llvm::Error checkEvents(const Module &planned) {
       add(steps, {Kind::tapGradients});
     add(steps, {Kind::update});
   }
-  add(alone, {Kind::evalStep, Kind::evalStep, Kind::predict, Kind::predict, Kind::exportWeights});
+  add(alone, {Kind::evalStep, Kind::evalStep, Kind::predict, Kind::predict, Kind::exportWeights, Kind::exportAverages});
   for (const Sequence &sequence : {steps, alone})
     if (llvm::Error error = EventOrder(planned).run(sequence))
       return error;

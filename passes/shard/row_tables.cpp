@@ -40,9 +40,7 @@ struct Lookups {
 };
 
 /// True for functions whose reads of tables are not replaced: those that save the parameters.
-bool readsWholeParameters(FunctionKind kind) {
-  return kind == FunctionKind::exportWeights || kind == FunctionKind::update;
-}
+bool readsWholeParameters(FunctionKind kind) { return exportsWeights(kind) || kind == FunctionKind::update; }
 
 class Decider {
 public:

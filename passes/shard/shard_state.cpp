@@ -2,6 +2,7 @@
 // the parameter was read, a reduction where the gradient was returned. sinkGathers and hoistReduceScatters move them to
 // where they cost least.
 #include "ir/ops/attributes.h"
+#include "ir/queries.h"
 #include "passes/passes.h"
 #include "passes/shard/gradient_sums.h"
 #include "passes/shard/placement.h"
@@ -20,8 +21,8 @@ public:
   llvm::Error run() {
     states.add(layout, accumulators, statistics);
     statistics.updateRuns(*module.function(FunctionKind::microStep));
-    for (FunctionKind kind :
-         {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::predict, FunctionKind::exportWeights})
+    for (FunctionKind kind : {FunctionKind::microStep, FunctionKind::evalStep, FunctionKind::predict,
+                              FunctionKind::exportWeights, FunctionKind::exportAverages})
       if (Function *function = module.function(kind))
         replaceReads(*function);
     returnShards(*module.function(FunctionKind::microStep));
@@ -60,17 +61,19 @@ private:
     for (Node *node : function) {
       if (node->op() != Op::read)
         continue;
-      const auto [segment, slot] = states.find(node->get<StateAttributes>().state.name);
+      const State *read = stateOf(*node);
+      const bool isAverage = read && read->role == StateRole::optimizer && read->field == averageField;
+      const auto [segment, slot] = states.find(isAverage ? read->owner : node->get<StateAttributes>().state.name);
       if (!segment)
         continue;
       Builder builder(function, node);
       builder.inherit(*node);
       builder.setSource("");
       builder.setUnit(module.unitIndex(segment->unit));
-      const State &source = states.sourceOf(*node, *segment);
+      const State &source = isAverage ? *averageOf(module, segment->name) : states.sourceOf(*node, *segment);
       if (states.isRowTable(*segment)) {
-        if (function.kind() == FunctionKind::exportWeights)
-          exportTable(builder, *node, *segment);
+        if (exportsWeights(function.kind()))
+          exportTable(builder, *node, *segment, isAverage ? source : *segment);
         else
           lookUpRows(*node, *segment, source);
         if (!hasUses(*node)) {
@@ -79,11 +82,12 @@ private:
         }
       }
       Value *full;
-      if (source.over.empty()) {
+      const State &split = isAverage ? *segment : source; // an average is split as its segment
+      if (split.over.empty()) {
         Value *&whole = wholes[{&source, node->section}];
         full = whole ? whole : whole = builder.readState(source);
       } else {
-        full = gather(builder, builder.readState(source), source, source.name + ".full");
+        full = gather(builder, builder.readState(source), split, source.name + ".full");
       }
       ViewAttributes attributes{slot->offsetElements, Shape(node->result()->type().shape())};
       Value *view = builder.create(Op::view, {full}, attributes)->result();
@@ -117,8 +121,8 @@ private:
   }
 
   /// Replaces the tap of a row table by taps of its parts.
-  void exportTable(Builder &builder, Node &read, const State &segment) {
-    RowTables::tapParts(builder, *builder.readState(segment), segment, "");
+  void exportTable(Builder &builder, Node &read, const State &segment, const State &source) {
+    RowTables::tapParts(builder, *builder.readState(source), segment, "");
     while (Use *tap = read.result()->uses())
       retire(*tap->user());
   }

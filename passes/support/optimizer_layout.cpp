@@ -64,6 +64,11 @@ OptimizerLayout unguardedLayout(const OptimizerOptions &options) {
 
 OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
   OptimizerLayout layout = unguardedLayout(options);
+  if (options.averagesWeights) {
+    layout.attributes.averages = true;
+    layout.fields.push_back(averageField.str());
+    layout.scalars.insert(layout.scalars.end(), {"ema_decay", "step"});
+  }
   layout.guard = updateGuard(options);
   if (!layout.guard)
     return layout;
@@ -96,7 +101,8 @@ OptimizerLayout optimizerLayout(const Module &train) {
       if (state->role != StateRole::optimizer)
         continue;
       layout.fields.push_back(state->field);
-      layout.initialState = state->initialValue;
+      if (state->field != averageField)
+        layout.initialState = state->initialValue;
     }
     break;
   }
@@ -124,8 +130,12 @@ State optimizerState(const std::string &owner, const Type &type, const std::stri
   state.type = type;
   state.owner = owner;
   state.field = field;
-  state.initialValue = layout.initialState;
+  state.initialValue = field == averageField ? 0 : layout.initialState;
   return state;
+}
+
+const State *averageOf(const Module &module, llvm::StringRef owner) {
+  return module.state((owner + "." + averageField).str());
 }
 
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options) {

@@ -10,6 +10,9 @@
 
 namespace fsdpc {
 
+/// The field of the moving average of a parameter.
+inline constexpr llvm::StringLiteral averageField = "ema";
+
 struct OptimizerLayout {
   Op op;
   OptimizerAttributes attributes;
@@ -31,6 +34,9 @@ OptimizerLayout optimizerLayout(const Module &train);
 /// One of the layout's fields for `owner`, a parameter or a segment of several; not yet part of a module.
 State optimizerState(const std::string &owner, const Type &type, const std::string &field,
                      const OptimizerLayout &layout);
+
+/// The moving average of a parameter or segment; null: it has none.
+const State *averageOf(const Module &module, llvm::StringRef owner);
 
 /// By parameter, the scalar states that its update in the train stage reads, in operand order.
 llvm::StringMap<std::vector<std::string>> updateScalars(const Module &train);

@@ -101,15 +101,27 @@ void appendTapGradients(Module &module, llvm::ArrayRef<const Parameter *> traine
   builder.ret({}, {});
 }
 
-void appendExport(Module &module, llvm::ArrayRef<const Parameter *> parameters) {
-  Function &exportWeights = *module.addFunction(FunctionKind::exportWeights);
-  Builder builder(exportWeights);
+/// exportAverages taps averages in place of the parameters that have one.
+void appendExport(Module &module, FunctionKind kind, llvm::ArrayRef<const Parameter *> parameters) {
+  Function &function = *module.addFunction(kind);
+  Builder builder(function);
   for (const Parameter *parameter : parameters) {
     builder.setSection(unitSection(module, *parameter, Phase::forward));
-    appendTap(builder, builder.readState(*module.state(parameter->name)), *parameter);
+    const State *average = kind == FunctionKind::exportAverages ? averageOf(module, parameter->name) : nullptr;
+    appendTap(builder, builder.readState(average ? *average : *module.state(parameter->name)), *parameter);
   }
   builder.setSection({});
   builder.ret({}, {});
+}
+
+/// Evaluation and predictions read averages in place of the parameters that have one.
+void readAverages(Module &module) {
+  for (FunctionKind kind : {FunctionKind::evalStep, FunctionKind::predict})
+    if (Function *function = module.function(kind))
+      for (Node *node : *function)
+        if (node->op() == Op::read)
+          if (auto &read = node->get<StateAttributes>().state; const State *average = averageOf(module, read.name))
+            read.name = average->name;
 }
 
 /// Factors of adapters first: whoever merges them needs them before their weight.
@@ -160,7 +172,11 @@ llvm::Error run(Module &module, const PassContext &context) {
       return error;
   appendTapGradients(module, trained);
   appendUpdate(module, trained, layout, *groups, context.options.keepLowPrecisionGrads);
-  appendExport(module, byUnit(module, exportedParameters(module)));
+  appendExport(module, FunctionKind::exportWeights, byUnit(module, exportedParameters(module)));
+  if (layout.attributes.averages)
+    appendExport(module, FunctionKind::exportAverages, byUnit(module, exportedParameters(module)));
+  if (context.options.optimizer.evaluatesAverages)
+    readAverages(module);
   orderFunctions(module);
   module.facts.optimizer = context.options.optimizer.kind;
   return llvm::Error::success();

@@ -19,6 +19,7 @@ void verify(const std::string &path);
 struct ExportOptions {
   std::string output;             ///< FILE.safetensors, FOLDER/ or FILE.onnx
   std::int64_t maxShardBytes = 0; ///< for a folder
+  bool takesAverages = false;     ///< the moving averages of the parameters that have one
   std::string model;              ///< OUT/model.onnx of the program that wrote the checkpoint, for FILE.onnx
 };
 

@@ -14,7 +14,8 @@ namespace {
 constexpr const char *help = R"(fsdpc checkpoint ls FOLDER              the checkpoints of a folder
 fsdpc checkpoint verify PATH            reads all bytes of a checkpoint, or of every one of a folder
 fsdpc checkpoint export PATH -o OUT     parameters as FILE.safetensors; as FOLDER, in shards of --max_shard_bytes N; or, with
-                                        --model OUT/model.onnx of the program, as FILE.onnx
+                                        --model OUT/model.onnx of the program, as FILE.onnx; with --weights ema the moving
+                                        averages of a program with --ema_decay
 fsdpc checkpoint reshard PATH -o FOLDER --world_size N
 fsdpc checkpoint diff A B               which tensors differ, and by how much; exit 1 if any does
 PATH is a checkpoint (step-00000100), or a folder of checkpoints: the latest of it.
@@ -28,7 +29,8 @@ struct Arguments {
 [[noreturn]] void usage(const std::string &message) { throw Failure(ExitCode::usage, "checkpoint: " + message); }
 
 Arguments parse(int argc, char **argv) {
-  static const std::vector<std::string> names = {"--output", "--max_shard_bytes", "--model", "--world_size"};
+  static const std::vector<std::string> names = {"--output", "--max_shard_bytes", "--model", "--weights",
+                                                 "--world_size"};
   Arguments result;
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
@@ -70,6 +72,13 @@ std::string valueOf(const Arguments &arguments, const std::string &name) {
   return found == arguments.options.end() ? "" : found->second;
 }
 
+/// Of the value of --weights: trained or ema.
+bool takesAverages(const std::string &weights) {
+  if (!weights.empty() && weights != "trained" && weights != "ema")
+    usage("--weights " + weights + ": expected trained or ema");
+  return weights == "ema";
+}
+
 struct Command {
   const char *name;
   std::size_t paths;
@@ -84,10 +93,10 @@ const std::vector<Command> &commands() {
       {"export",
        1,
        {"--output"},
-       {"--max_shard_bytes", "--model"},
+       {"--max_shard_bytes", "--model", "--weights"},
        [](const Arguments &a) {
-         exportWeights(a.words[1],
-                       {valueOf(a, "--output"), integerOf(a, "--max_shard_bytes", INT64_MAX), valueOf(a, "--model")});
+         exportWeights(a.words[1], {valueOf(a, "--output"), integerOf(a, "--max_shard_bytes", INT64_MAX),
+                                    takesAverages(valueOf(a, "--weights")), valueOf(a, "--model")});
          return 0;
        }},
       {"reshard",

@@ -6,8 +6,8 @@
 namespace fsdpc::rt {
 namespace {
 
-ModelFolder folderOf(const Job &job, const std::optional<Weights> &loaded) {
-  ModelFolder folder{job.options.saveModel, {}, loaded ? loaded->folder() : ""};
+ModelFolder folderOf(const Job &job, const std::string &path, const std::optional<Weights> &loaded) {
+  ModelFolder folder{path, {}, loaded ? loaded->folder() : ""};
   if (loaded)
     folder.names = loaded->storedNames();
   else
@@ -16,13 +16,16 @@ ModelFolder folderOf(const Job &job, const std::optional<Weights> &loaded) {
   return folder;
 }
 
-std::unique_ptr<FileTap> savedModel(const Job &job, const std::optional<Weights> &loaded) {
+/// A file or folder of weights, or null for an empty path.
+std::unique_ptr<FileTap> savedModel(const Job &job, const std::string &path, const std::optional<Weights> &loaded) {
+  if (path.empty())
+    return nullptr;
   const int rank = job.context.rank;
   const bool merges = job.options.mergeAdapters;
   const std::vector<bool> factors = adapterFactors(job.program);
   std::unique_ptr<FileTap> tap;
-  if (isFolderName(job.options.saveModel)) {
-    ModelFolder folder = folderOf(job, loaded);
+  if (isFolderName(path)) {
+    ModelFolder folder = folderOf(job, path, loaded);
     if (!job.program.adapters.empty() && !merges)
       return adaptersTap(job.program, folder, rank);
     for (std::size_t i = 0; i < factors.size(); ++i)
@@ -30,7 +33,7 @@ std::unique_ptr<FileTap> savedModel(const Job &job, const std::optional<Weights>
         folder.names[i].clear();
     tap = folderTap(job.program, folder, rank);
   } else {
-    tap = weightsTap(job.program, job.options.saveModel, rank, merges ? factors : std::vector<bool>());
+    tap = weightsTap(job.program, path, rank, merges ? factors : std::vector<bool>());
   }
   return merges ? mergingTap(job.program, std::move(tap), rank) : std::move(tap);
 }
@@ -46,8 +49,8 @@ std::unique_ptr<FileTap> savedOnnx(const Job &job, const std::string &outDirecto
 FinalWeights openFinalWeights(const Job &job, const std::optional<Weights> &loaded, const std::string &outDirectory) {
   FinalWeights files;
   agreed(job.platform, [&] {
-    if (!job.options.saveModel.empty())
-      files.safetensors = savedModel(job, loaded);
+    files.safetensors = savedModel(job, job.options.saveModel, loaded);
+    files.averages = savedModel(job, job.options.saveEma, loaded);
     if (!job.options.saveOnnx.empty())
       files.onnx = savedOnnx(job, outDirectory);
   });
@@ -55,15 +58,18 @@ FinalWeights openFinalWeights(const Job &job, const std::optional<Weights> &load
 }
 
 void saveFinalWeights(const Job &job, const FinalWeights &files) {
-  for (FileTap *tap : {files.safetensors.get(), files.onnx.get()}) {
+  const auto save = [&](FileTap *tap, void (*function)(Context &)) {
     if (!tap)
-      continue;
+      return;
     job.pulse.enter(Phase::saving);
     job.context.tap = tap;
-    job.functions.exportWeights(job.context);
+    function(job.context);
     job.context.tap = nullptr;
     agreed(job.platform, [&] { tap->finish(); });
-  }
+  };
+  save(files.safetensors.get(), job.functions.exportWeights);
+  save(files.averages.get(), job.functions.exportAverages);
+  save(files.onnx.get(), job.functions.exportWeights);
 }
 
 } // namespace fsdpc::rt

@@ -1,4 +1,4 @@
-// The weights that a run leaves: --save_model and --save_onnx.
+// The weights that a run leaves: --save_model, --save_ema and --save_onnx.
 #pragma once
 
 #include "runtime/common/job.h"
@@ -11,7 +11,7 @@ namespace fsdpc::rt {
 
 /// The files have their space from the start on: a disk that is full at the end does not lose what was trained.
 struct FinalWeights {
-  std::unique_ptr<FileTap> safetensors, onnx;
+  std::unique_ptr<FileTap> safetensors, averages, onnx;
 };
 
 /// Collective. A folder has the names of the weights in `loaded`; of a program with adapters it has these alone, unless

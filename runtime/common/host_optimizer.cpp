@@ -60,6 +60,17 @@ void roundInto(const T *parameters, std::int64_t begin, std::int64_t end, const 
   roundInto(parameters, begin, end, copy.f16);
 }
 
+template <class T>
+void averageInto(const UpdateGuard &guard, const T *parameters, std::int64_t begin, std::int64_t end,
+                 const WeightAverage<T> &average) {
+  if (!average.to || isSkipped<T>(guard, begin, end, {{average.from, average.to}}))
+    return;
+  const T weight = average.weight();
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i)
+    average.to[i] = lerp(average.from[i], parameters[i], weight);
+}
+
 template <bool hasMomentum, bool nesterov, class T, class G>
 void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T *p, const G *g, const T *m, T *pOut,
               T *mOut) {
@@ -83,7 +94,8 @@ void sgdRange(std::int64_t begin, std::int64_t end, const SgdScalars &s, const T
 
 template <class T, class G>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, const G *g,
-         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, LowPrecision copy) {
+         const std::type_identity_t<T> *m, T *pOut, std::type_identity_t<T> *mOut, LowPrecision copy,
+         WeightAverage<T> weightAverage) {
   using Range = void (*)(std::int64_t, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *);
   const Range range = !mOut        ? sgdRange<false, false, T, G>
                       : s.nesterov ? sgdRange<true, true, T, G>
@@ -92,12 +104,13 @@ void sgd(const Context &c, std::int64_t count, const SgdScalars &s, const T *p, 
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
       range(begin, end, s, p, g, m, pOut, mOut);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
 template <class T, class G>
 void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p, const G *g, const T *m, const T *v,
-          T *pOut, T *mOut, T *vOut, LowPrecision copy) {
+          T *pOut, T *mOut, T *vOut, LowPrecision copy, WeightAverage<T> weightAverage) {
   const double correction1 = 1 - std::pow(*s.beta1, static_cast<double>(*s.step));
   const double correction2 = 1 - std::pow(*s.beta2, static_cast<double>(*s.step));
   const T keep = s.decoupled ? static_cast<T>(1 - *s.lr * *s.weightDecay) : 1;
@@ -123,12 +136,13 @@ void adam(const Context &c, std::int64_t count, const AdamScalars &s, const T *p
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}, {v, vOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
 template <class T, class G>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, const T *p, const G *g, const T *square,
-              const T *delta, T *pOut, T *squareOut, T *deltaOut, LowPrecision copy) {
+              const T *delta, T *pOut, T *squareOut, T *deltaOut, LowPrecision copy, WeightAverage<T> weightAverage) {
   const T decay = static_cast<T>(*s.weightDecay), rho = static_cast<T>(*s.rho);
   const T rest = static_cast<T>(1 - *s.rho), epsilon = static_cast<T>(*s.epsilon), lr = static_cast<T>(-*s.lr);
   const T scale = scaleOf<T>(s.guard);
@@ -147,12 +161,13 @@ void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &s, co
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {delta, deltaOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
 template <class T, class G>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, const T *p, const G *g, const T *sum,
-             T *pOut, T *sumOut, LowPrecision copy) {
+             T *pOut, T *sumOut, LowPrecision copy, WeightAverage<T> weightAverage) {
   const T decay = static_cast<T>(*s.weightDecay), epsilon = static_cast<T>(*s.epsilon);
   const T lr = static_cast<T>(-*s.lr / (1 + static_cast<double>(*s.step - 1) * *s.lrDecay));
   const T scale = scaleOf<T>(s.guard);
@@ -169,6 +184,7 @@ void adagrad(const Context &c, std::int64_t count, const AdagradScalars &s, cons
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {sum, sumOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
@@ -207,7 +223,8 @@ void rmspropRange(std::int64_t begin, std::int64_t end, const RmspropScalars &s,
 template <class T, class G>
 void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, const T *p, const G *g, const T *square,
              const std::type_identity_t<T> *m, const std::type_identity_t<T> *average, T *pOut, T *squareOut,
-             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, LowPrecision copy) {
+             std::type_identity_t<T> *mOut, std::type_identity_t<T> *averageOut, LowPrecision copy,
+             WeightAverage<T> weightAverage) {
   using Range = void (*)(std::int64_t, std::int64_t, const RmspropScalars &, const T *, const G *, const T *, const T *,
                          const T *, T *, T *, T *, T *);
   const Range range = mOut ? (averageOut ? rmspropRange<true, true, T, G> : rmspropRange<true, false, T, G>)
@@ -216,12 +233,13 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &s, cons
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {square, squareOut}, {m, mOut}, {average, averageOut}}))
       range(begin, end, s, p, g, square, m, average, pOut, squareOut, mOut, averageOut);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
 template <class T, class G>
 void lion(const Context &c, std::int64_t count, const LionScalars &s, const T *p, const G *g, const T *m, T *pOut,
-          T *mOut, LowPrecision copy) {
+          T *mOut, LowPrecision copy, WeightAverage<T> weightAverage) {
   const T keep = static_cast<T>(1 - *s.lr * *s.weightDecay), lr = static_cast<T>(-*s.lr);
   const T beta1 = static_cast<T>(*s.beta1), weight1 = static_cast<T>(1 - *s.beta1);
   const T beta2 = static_cast<T>(*s.beta2), weight2 = static_cast<T>(1 - *s.beta2);
@@ -240,22 +258,23 @@ void lion(const Context &c, std::int64_t count, const LionScalars &s, const T *p
     if (!isSkipped<T>(s.guard, begin, end, {{p, pOut}, {m, mOut}}))
       compute(begin, end);
     roundInto(pOut, begin, end, copy);
+    averageInto(s.guard, pOut, begin, end, weightAverage);
   });
 }
 
 #define FSDPC_OPTIMIZERS(T, G)                                                                                         \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
-                    LowPrecision);                                                                                     \
+                    LowPrecision, WeightAverage<T>);                                                                   \
   template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const G *, const T *, const T *,   \
-                     T *, T *, T *, LowPrecision);                                                                     \
+                     T *, T *, T *, LowPrecision, WeightAverage<T>);                                                   \
   template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const G *, const T *,      \
-                         const T *, T *, T *, T *, LowPrecision);                                                      \
+                         const T *, T *, T *, T *, LowPrecision, WeightAverage<T>);                                    \
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
-                        T *, LowPrecision);                                                                            \
+                        T *, LowPrecision, WeightAverage<T>);                                                          \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, LowPrecision);                                       \
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision, WeightAverage<T>);                     \
   template void lion(const Context &, std::int64_t, const LionScalars &, const T *, const G *, const T *, T *, T *,    \
-                     LowPrecision);
+                     LowPrecision, WeightAverage<T>);
 FSDPC_OPTIMIZERS(float, float)
 FSDPC_OPTIMIZERS(float, Bfloat16)
 FSDPC_OPTIMIZERS(float, Float16)

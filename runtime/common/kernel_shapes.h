@@ -86,6 +86,19 @@ struct UpdateGuard {
   const bool *applies = nullptr;
 };
 
+/// A moving average that an optimizer also keeps: to = decay * from + (1 - decay) * (new parameter), and the new
+/// parameter itself if the count is 1. Null: none.
+template <class T>
+struct WeightAverage {
+  const T *from = nullptr;
+  T *to = nullptr;
+  const double *decay = nullptr;
+  const std::int64_t *count = nullptr;
+
+  /// The weight of the new parameter. Requires: there is an average.
+  FSDPC_HOST_DEVICE T weight() const { return *count == 1 ? T(1) : static_cast<T>(1 - *decay); }
+};
+
 /// Without momentum, `momentum`, `dampening` and `step` are null.
 struct SgdScalars {
   const double *lr, *weightDecay, *momentum = nullptr, *dampening = nullptr;

@@ -65,8 +65,10 @@ std::span<const OptionRow> commonOptions() {
       {"save_model", "F.safetensors or FOLDER/", &O::saveModel,
        "full weights at the end; a folder gets the names and the other files of the folder of --load_model; of a "
        "program with --lora a folder gets the adapters alone, as the peft package reads them"},
+      {"save_ema", "F.safetensors or FOLDER/", &O::saveEma,
+       "of a program with --ema_decay: as --save_model, with the moving averages of the weights"},
       {"merge_adapters", "", &O::mergeAdapters,
-       "--save_model writes the weights with the adapters merged into them (--save_onnx always does)"},
+       "--save_model and --save_ema write the weights with the adapters merged into them (--save_onnx always does)"},
       {"save_onnx", "F.onnx", &O::saveOnnx, "full weights at the end, as an ONNX model with its data file next to it"},
       {"save_gradients", "F.safetensors", &O::saveGradients, "full gradients of the first step, grad.<parameter>"},
       {"profile", "F.json", &O::profile,

@@ -40,6 +40,7 @@ constexpr Range ranges[] = {{"lr", unbounded, false},
                             {"rho", 1, false},
                             {"alpha", 1, false},
                             {"lr_decay", unbounded, false},
+                            {"ema_decay", 1, true},
                             {"min_lr", unbounded, false},
                             {"gamma", unbounded, false},
                             {"max_norm", unbounded, false}};

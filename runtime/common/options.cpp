@@ -8,6 +8,7 @@
 #include "runtime/common/scalars.h"
 #include "runtime/common/spelling.h"
 #include "runtime/common/version.h"
+#include "runtime/common/weight_averages.h"
 
 #include <algorithm>
 #include <charconv>
@@ -17,10 +18,10 @@ namespace fsdpc::rt {
 namespace {
 
 /// Options of optimizers. Options without a scalar in the program are compiled in.
-constexpr std::string_view optimizerOptions[] = {"lr",         "betas",       "eps",       "weight_decay",
-                                                 "momentum",   "nesterov",    "dampening", "rho",
-                                                 "alpha",      "lr_decay",    "max_norm",  "initial_accumulator_value",
-                                                 "loss_scale", "spike_zscore"};
+constexpr std::string_view optimizerOptions[] = {"lr",        "betas",    "eps",        "weight_decay",
+                                                 "momentum",  "nesterov", "dampening",  "rho",
+                                                 "alpha",     "lr_decay", "max_norm",   "initial_accumulator_value",
+                                                 "ema_decay", "eval_ema", "loss_scale", "spike_zscore"};
 
 /// Scalars without options: the runtime or the program sets them.
 bool hasNoOption(const ScalarInfo &scalar) {
@@ -198,8 +199,8 @@ void checkData(const Options &options) {
          {"train_data", "batch", "steps", "epochs", "save_gradients", "eval_every", "early_stopping", "profile"},
          options.evalOnly, "with --eval_only");
   refuse(options, {"save_gradients", "profile", "replica_check", "rerun_check"}, !trains, "where nothing is trained");
-  const bool onlyWrites =
-      options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() || !options.saveOnnx.empty();
+  const bool onlyWrites = options.steps == 0 || !options.predict.empty() || !options.saveModel.empty() ||
+                          !options.saveEma.empty() || !options.saveOnnx.empty();
   if (!trains && !options.evalOnly && !onlyWrites)
     usage("nothing to do: give --train_data, --batch, or --val_data with --eval_only or --predict (see --help)");
   refuse(options, {"load_partial"}, options.loadModel.empty(), "without --load_model");
@@ -207,10 +208,15 @@ void checkData(const Options &options) {
     usage("--steps needs --train_data or --batch");
 }
 
+void checkAverages(const ProgramInfo &program, const Options &options) {
+  refuse(options, {"save_ema"}, !keepsAverages(program), "in a program that was compiled without --ema_decay");
+}
+
 void checkAdapters(const ProgramInfo &program, const Options &options) {
   refuse(options, {"load_adapters", "merge_adapters"}, program.adapters.empty(),
          "in a program that was compiled without --lora");
-  refuse(options, {"merge_adapters"}, options.saveModel.empty(), "without --save_model");
+  refuse(options, {"merge_adapters"}, options.saveModel.empty() && options.saveEma.empty(),
+         "without --save_model or --save_ema");
 }
 
 void checkFills(const Options &options) {
@@ -291,6 +297,7 @@ Options parseOptions(const ProgramInfo &program, std::span<const char *const> ar
     return options;
   checkSchedule(options);
   checkData(options);
+  checkAverages(program, options);
   checkAdapters(program, options);
   checkFills(options);
   checkLog(options);

@@ -48,7 +48,7 @@ struct Options {
   std::optional<std::int64_t> evalSteps;
   std::optional<std::int64_t> earlyStopping; ///< evaluations
   bool evalOnly = false;
-  std::string predict, loadModel, loadPartial, loadAdapters, saveModel, saveOnnx, saveGradients;
+  std::string predict, loadModel, loadPartial, loadAdapters, saveModel, saveEma, saveOnnx, saveGradients;
   std::string checkpointFolder, checkpointInterval, saveBest;
   std::int64_t keepLatest = 2; ///< 0: all
   std::string checkpointStaging = "host";

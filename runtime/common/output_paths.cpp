@@ -59,15 +59,16 @@ std::vector<NamedPath> inputsOf(const Options &options, const std::string &outDi
 
 std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &options) {
   std::vector<NamedPath> outputs;
-  const NamedPath named[] = {{"--save_model", options.saveModel}, {"--save_gradients", options.saveGradients},
-                             {"--predict", options.predict},      {"--log", options.log},
+  const NamedPath named[] = {{"--save_model", options.saveModel}, {"--save_ema", options.saveEma},
+                             {"--predict", options.predict},      {"--save_gradients", options.saveGradients},
                              {"--report", options.report},        {"--profile", options.profile},
-                             {"--save_onnx", options.saveOnnx}};
+                             {"--save_onnx", options.saveOnnx},   {"--log", options.log}};
   for (const NamedPath &output : named)
     if (!output.path.empty())
       outputs.push_back(output);
-  if (isFolderName(options.saveModel))
-    outputs.push_back({"--save_model", options.saveModel + "/model.safetensors"});
+  for (const NamedPath &weights : {named[0], named[1]})
+    if (isFolderName(weights.path))
+      outputs.push_back({weights.option, weights.path + "/model.safetensors"});
   if (!options.saveOnnx.empty())
     outputs.push_back({"the data file of --save_onnx", onnxDataPath(options.saveOnnx)});
   return outputs;
@@ -81,7 +82,8 @@ void requireSeparateOutputs(const ProgramInfo &program, const Options &options, 
     std::vector<NamedPath> others = inputsOf(options, outDirectory);
     others.insert(others.end(), outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i));
     for (const NamedPath &other : others) {
-      const bool replaces = outputs[i].option == "--save_model" && other.option.starts_with("--load_");
+      const bool replaces = (outputs[i].option == "--save_model" || outputs[i].option == "--save_ema") &&
+                            other.option.starts_with("--load_");
       if (!replaces && isSame(outputs[i].path, other.path))
         throw Failure(ExitCode::usage, outputs[i].option + " " + outputs[i].path + ": is " + other.option +
                                            " too, and would be overwritten");

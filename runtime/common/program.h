@@ -275,7 +275,8 @@ struct Functions {
   /// Gives up the collectives that a step has started for the next one; null: there are none. Called between steps when
   /// the state has been changed from outside.
   void (*discardAhead)(Context &) = nullptr;
-  void (*predict)(Context &) = nullptr; ///< evalStep for the model's outputs alone; null: evalStep returns them
+  void (*predict)(Context &) = nullptr;        ///< evalStep for the model's outputs alone; null: evalStep returns them
+  void (*exportAverages)(Context &) = nullptr; ///< exportWeights for moving averages; null: the program keeps none
 };
 
 struct ProgramInfo {

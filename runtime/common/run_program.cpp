@@ -14,6 +14,7 @@
 #include "runtime/common/scalars.h"
 #include "runtime/common/trace_file.h"
 #include "runtime/common/trainer.h"
+#include "runtime/common/weight_averages.h"
 #include "runtime/common/weights.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
   if (!options.valData.empty())
     openData(inputs.validation, program, options, pulse, dataRequest(program, options, options.valData));
   // A run that goes on reads the names alone, for the folder that it saves.
-  if (!options.loadModel.empty() && (!resumes || isFolderName(options.saveModel)))
+  if (!options.loadModel.empty() && (!resumes || isFolderName(options.saveModel) || isFolderName(options.saveEma)))
     inputs.user.emplace(program, options.loadModel, WeightsOrigin::user, options.loadPartial);
   if (inputs.user && pulse.rank() == 0 && !resumes)
     inputs.user->requireEqualCopies([&] { pulse.beat(); });
@@ -81,9 +82,11 @@ void openInputs(Inputs &inputs, const ProgramInfo &program, const Options &optio
 }
 
 void checkOutputs(const ProgramInfo &program, const Options &options) {
-  for (const std::string &path :
-       {options.saveModel, options.saveGradients, options.predict, options.log, options.report, options.profile})
-    if (!path.empty() && (path != options.saveModel || !isFolderName(path)))
+  for (const std::string &path : {options.saveModel, options.saveEma})
+    if (!path.empty() && !isFolderName(path))
+      requireWritable(path);
+  for (const std::string &path : {options.saveGradients, options.predict, options.log, options.report, options.profile})
+    if (!path.empty())
       requireWritable(path);
   if (!options.saveOnnx.empty())
     requireOnnxWritable(program, options.saveOnnx);
@@ -102,6 +105,7 @@ void initialize(const ProgramInfo &program, const Functions &functions, const Op
     inputs.user->load(context, [&] { pulse.beat(); });
   if (inputs.adapters)
     inputs.adapters->load(context, [&] { pulse.beat(); });
+  startAverages(program, context);
   for (const ScalarValue &scalar : options.scalars)
     setScalar(program, context, scalar.scalar->name, scalar.value);
   for (const ScalarInfo &scalar : program.scalars)

@@ -134,7 +134,7 @@ Errors errorsOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands, l
   case Rule::rows: return errorsOfRows(node, operands, values);
   case Rule::attention: return errorsOfAttention(node, operands, facts);
   case Rule::linearLoss: return errorsOfLinearLoss(node, operands);
-  case Rule::optimizer: return errorsOfOptimizer(node, operands);
+  case Rule::optimizer: return errorsOfOptimizer(node, operands, values);
   case Rule::exact:
   case Rule::numbers:
   case Rule::nothing: break;

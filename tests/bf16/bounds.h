@@ -56,6 +56,7 @@ Errors errorsOfSum(const Node &node, llvm::ArrayRef<const HostTensor *> operands
 Errors errorsOfRows(const Node &node, llvm::ArrayRef<const HostTensor *> operands, llvm::ArrayRef<HostTensor> values);
 Errors errorsOfAttention(const Node &node, llvm::ArrayRef<const HostTensor *> operands, const KernelFacts &facts);
 Errors errorsOfLinearLoss(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
-Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands);
+Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands,
+                         llvm::ArrayRef<HostTensor> values);
 
 } // namespace fsdpc::rounding

@@ -18,7 +18,7 @@ struct Numbers {
 
 Numbers numbersOf(const Node &node, llvm::ArrayRef<const HostTensor *> operands, size_t tensors) {
   const auto &attributes = node.get<OptimizerAttributes>();
-  return {operands, attributes.guarded, tensors + attributes.copies};
+  return {operands, attributes.guarded, tensors + attributes.averages + attributes.copies};
 }
 
 Tracked gradientOf(llvm::ArrayRef<const HostTensor *> operands, const Numbers &numbers, size_t i) {
@@ -162,11 +162,31 @@ Errors errorsOfTensors(const Node &node, llvm::ArrayRef<const HostTensor *> oper
   }
 }
 
+/// Of the moving average, the last state, given those of the new parameter.
+std::vector<double> errorsOfAverage(const Node &node, llvm::ArrayRef<const HostTensor *> operands,
+                                    const HostTensor &parameter, llvm::ArrayRef<double> parameterErrors) {
+  const auto &attributes = node.get<OptimizerAttributes>();
+  const HostTensor &old = *operands[node.resultCount() - attributes.copies];
+  const size_t decay = operands.size() - 2 - 2 * attributes.guarded;
+  const bool isFirst = operands[decay + 1]->values[0] == 1;
+  std::vector<double> errors;
+  for (size_t i = 0; i < old.values.size(); ++i) {
+    const Tracked before = old.values[i], next = {parameter.values[i], parameterErrors[i]};
+    const Tracked average = before + asFloat(1 - operands[decay]->values[0]) * (next - before);
+    errors.push_back(isFirst ? next.error : average.error);
+  }
+  return errors;
+}
+
 } // namespace
 
-Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands) {
+Errors errorsOfOptimizer(const Node &node, llvm::ArrayRef<const HostTensor *> operands,
+                         llvm::ArrayRef<HostTensor> values) {
+  const auto &attributes = node.get<OptimizerAttributes>();
   Errors errors = errorsOfTensors(node, operands);
-  if (node.get<OptimizerAttributes>().copies)
+  if (attributes.averages)
+    errors.push_back(errorsOfAverage(node, operands, values[0], errors[0]));
+  if (attributes.copies)
     errors.push_back(errors[0]);
   return errors;
 }

@@ -197,6 +197,34 @@ void checkLowPrecision(const OptimizerCall<T> &optimizer) {
   }
 }
 
+/// The average of step 2 lies between the old one and the new parameter, at any offset, and the results are those
+/// without.
+template <class T>
+void checkAverage() {
+  OptimizerTensors<T> without(0);
+  const auto update = [](auto &t, WeightAverage<T> average) {
+    adagrad(contextOf(), parameters, {given(lr), given(decay), given(epsilon), given(decay), given(step)}, t.p, t.g,
+            t.s[0], t.p, t.s[0], nullptr, average);
+  };
+  update(without, {});
+  for (const int offset : {0, 1, 3}) {
+    OptimizerTensors<T> with(0);
+    std::vector<T> before(parameters + 8, T(2)), after(parameters + 8, T(-77));
+    update(with, {before.data() + offset, after.data() + offset, given(rate), given(step)});
+    EXPECT_TRUE(std::equal(with.p, with.p + 4 * 1024, without.p)) << offset;
+    double largest = 0;
+    for (std::int64_t i = 0; i < parameters; ++i)
+      largest = std::max(largest, std::abs(double(after[i + offset]) - (rate * 2 + (1 - rate) * double(with.p[i]))));
+    EXPECT_LT(largest, 1e-6) << offset;
+    EXPECT_EQ(after[parameters + offset], T(-77)) << offset;
+  }
+}
+
+TEST(OptimizerAverage, FollowsTheNewParameterAndChangesNothingElse) {
+  checkAverage<float>();
+  checkAverage<double>();
+}
+
 /// A 16-bit gradient, at any offset, gives the same results as the same values in float.
 template <class Half>
 void checkGradientOf() {

@@ -210,6 +210,7 @@ std::optional<std::string> findRace(const Module &planned) {
   alone.call(Kind::evalStep, 2);
   alone.call(Kind::predict, 2);
   alone.call(Kind::exportWeights);
+  alone.call(Kind::exportAverages);
   std::optional<std::string> found = steps.race();
   return found && found->empty() ? alone.race() : found;
 }

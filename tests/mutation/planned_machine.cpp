@@ -98,6 +98,7 @@ private:
     addCalls(Kind::evalStep, 2);
     addCalls(Kind::predict, 2);
     addCalls(Kind::exportWeights, 3);
+    addCalls(Kind::exportAverages, 3);
   }
   void addCalls(Kind kind, int step) {
     const Function *function = module.function(kind);

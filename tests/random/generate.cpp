@@ -193,6 +193,11 @@ OptimizerOptions chooseOptimizer(Random &random) {
   optimizer.centered = kind == Kind::rmsprop && random.chance(0.5);
   if (random.chance(0.25))
     optimizer.noDecay = "norms_biases";
+  if (random.chance(0.25)) {
+    optimizer.averagesWeights = true;
+    scalars["ema_decay"] = 0.75;
+    optimizer.evaluatesAverages = random.chance(0.5);
+  }
   return optimizer;
 }
 

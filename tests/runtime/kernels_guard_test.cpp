@@ -187,6 +187,27 @@ TEST(KernelsOptimizer, AGuardScalesTheGradientOrHoldsTheStepBack) {
   EXPECT_EQ(held.m, numbers(1001, 31));
 }
 
+/// The moving average that sgd keeps of 1001 elements in step `count`.
+std::vector<float> averageOfSgd(double decay, std::int64_t count, bool applies, std::vector<float> &p) {
+  p = numbers(1001, 30);
+  std::vector<float> average = numbers(1001, 31);
+  const auto g = numbers(1001, 33);
+  sgd(contextOf(2), 1001, {.lr = given(0.5), .weightDecay = given(0.0), .guard = {given(1.0f), given(applies)}},
+      p.data(), g.data(), nullptr, p.data(), nullptr, nullptr,
+      {average.data(), average.data(), given(decay), given(count)});
+  return average;
+}
+
+TEST(KernelsOptimizer, AMovingAverageStartsAtTheFirstNewParametersAndFollowsStepsThatApply) {
+  std::vector<float> p;
+  EXPECT_EQ(averageOfSgd(0.75, 1, true, p), p);
+  const std::vector<float> later = averageOfSgd(0.75, 2, true, p), before = numbers(1001, 31);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    ASSERT_NEAR(later[i], 0.75 * before[i] + 0.25 * p[i], 1e-6) << i;
+  EXPECT_EQ(averageOfSgd(0.75, 2, false, p), before);
+  EXPECT_EQ(p, numbers(1001, 30));
+}
+
 /// A 16-bit gradient gives the same results as equal values in float.
 template <class Half>
 void checkGradientOf() {

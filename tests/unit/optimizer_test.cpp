@@ -21,6 +21,7 @@ struct Optimizer {
   Numbers scalars;
   bool takesStep = false;
   Shape shape = {2};
+  double averageDecay = 0; ///< with attribute averages
 
   /// `tensors`: p, g, then the states. Results: p', then the states.
   std::vector<Numbers> operator()(const std::vector<Numbers> &tensors, double step) const {
@@ -31,6 +32,10 @@ struct Optimizer {
       inputs.push_back(tensorOf(number, {scalar}));
     if (takesStep)
       inputs.push_back(tensorOf(stepType, {step}));
+    if (attributes.averages) {
+      inputs.push_back(tensorOf(number, {averageDecay}));
+      inputs.push_back(tensorOf(stepType, {step}));
+    }
     std::vector<Numbers> results;
     for (const HostTensor &result : valuesOf(inputs, build()))
       results.push_back(result.values);
@@ -229,6 +234,33 @@ OP_TEST(adam, WorksOnAnyShapeAndOnNothing) {
   EXPECT_TRUE(adam({{}, {}, {}, {}}, 1)[0].empty());
 }
 
+TEST(AveragingOptimizers, StartAtTheFirstNewParameterAndThenFollow) {
+  Optimizer sgd{Op::sgd, {.averages = true}, {0.5, 0}};
+  sgd.averageDecay = 0.75;
+  const std::vector<Numbers> first = sgd({{1, 2}, {1, -1}, {77, 77}}, 1); // what the average is before does not matter
+  expectNear(first[0], {0.5, 2.5});
+  expectNear(first[1], first[0]);
+  const std::vector<Numbers> second = sgd({first[0], {1, -1}, first[1]}, 2);
+  expectNear(second[0], {0, 3});
+  expectNear(second[1], {0.375, 2.625});
+}
+
+TEST(AveragingOptimizers, ChangeNoOtherResult) {
+  const Numbers scalars = {0.125, 0.9, 0.99, 0.25, 0.5};
+  Optimizer plain{Op::adam, {.decoupled = true}, scalars, true}, averaging = plain;
+  averaging.attributes.averages = true;
+  averaging.averageDecay = 0.5;
+  const std::vector<Numbers> tensors = {{1, -2}, {0.5, 3}, {0.25, 0}, {1, 2}};
+  std::vector<Numbers> withAverage = tensors;
+  withAverage.push_back({4, 8});
+  const std::vector<Numbers> expected = plain(tensors, 3);
+  std::vector<Numbers> results = averaging(withAverage, 3);
+  ASSERT_EQ(results.size(), 4u);
+  expectNear(results.back(), {(4 + expected[0][0]) / 2, (8 + expected[0][1]) / 2});
+  results.pop_back();
+  EXPECT_EQ(results, expected);
+}
+
 /// The results of step 2 of an optimizer with fixed operands, guarded or not.
 std::vector<Numbers> guardedStep(Op op, OptimizerAttributes attributes, size_t states, size_t scalars, bool takesStep,
                                  double gradient, std::optional<std::pair<double, bool>> guard) {
@@ -239,6 +271,10 @@ std::vector<Numbers> guardedStep(Op op, OptimizerAttributes attributes, size_t s
     inputs.push_back(tensorOf(number, {0.25}));
   if (takesStep)
     inputs.push_back(tensorOf(stepType, {2}));
+  if (attributes.averages) {
+    inputs.push_back(tensorOf(number, {0.25}));
+    inputs.push_back(tensorOf(stepType, {2}));
+  }
   attributes.guarded = guard.has_value();
   if (guard) {
     inputs.push_back(tensorOf(f32({}), {guard->first}));
@@ -272,6 +308,8 @@ TEST(GuardedOptimizers, ScaleTheGradientOrLeaveEverythingAsItWas) {
   check(Op::adagrad, {}, 1, 4, true);
   check(Op::rmsprop, {.momentum = true, .centered = true}, 3, 5, false);
   check(Op::lion, {}, 1, 4, false);
+  check(Op::sgd, {.averages = true}, 1, 2, false);
+  check(Op::adam, {.averages = true}, 3, 5, true);
 }
 
 /// The operand types of an optimizer.
@@ -323,6 +361,11 @@ TEST(OptimizerConstraints, OfOperandsAreReportedByLabel) {
   expectConstraints(Op::lion, {}, operandTypes(3, 4, false), 3);
   expectConstraints(Op::adam, {.guarded = true}, operandTypes(4, 5, true), 4);
   expectConstraints(Op::sgd, {.guarded = true}, operandTypes(2, 2, false), 2);
+  std::vector<Type> averaging = operandTypes(5, 6, true); // the step stands before the decay
+  std::swap(averaging[10], averaging[11]);
+  averaging.push_back(stepType);
+  expectConstraints(Op::adam, {.averages = true}, averaging, 5);
+  expectConstraints(Op::sgd, {.averages = true, .guarded = true}, operandTypes(3, 3, true), 3);
   expectConstraints(Op::rmsprop, {}, operandTypes(3, 4, false), 3);
   expectConstraints(Op::rmsprop, {.momentum = true}, operandTypes(4, 5, false), 4);
   expectConstraints(Op::rmsprop, {.centered = true}, operandTypes(4, 4, false), 4);

@@ -186,6 +186,7 @@ struct Tensors {
   const T *state[states];
   T *parameterOut, *stateOut[states];
   LowPrecision lowPrecision;
+  WeightAverage<T> average;
 };
 
 template <class T, int width>
@@ -203,16 +204,18 @@ __device__ void store(const Pack<T, width> &values, T *to, std::int64_t pack) {
     reinterpret_cast<Pack<T, width> *>(to)[pack] = values;
 }
 
-/// The guard's decision, for all elements.
+/// The guard's decision and the weight of the moving average, for all elements.
 template <class T>
 struct Held {
   T scale;
   bool applies;
+  T averageWeight;
 };
 
 template <class T>
-__device__ Held<T> heldBy(const UpdateGuard &guard) {
-  return {guard.scale ? static_cast<T>(*guard.scale) : T(1), !guard.applies || *guard.applies};
+__device__ Held<T> heldBy(const UpdateGuard &guard, const WeightAverage<T> &average) {
+  return {guard.scale ? static_cast<T>(*guard.scale) : T(1), !guard.applies || *guard.applies,
+          average.to ? average.weight() : T(0)};
 }
 
 template <int width, class T, class G, int states, class Rule>
@@ -222,6 +225,7 @@ __device__ void updatePack(const Tensors<T, G, states> &tensors, const Rule &rul
   Pack<T, width> parameter = load<width>(tensors.parameter, pack), state[states];
   for (int s = 0; s < states; ++s)
     state[s] = load<width>(tensors.state[s], pack);
+  Pack<T, width> average = load<width>(tensors.average.from, pack);
   Pack<Bfloat16, width> rounded;
   Pack<Float16, width> roundedHalf;
   for (int i = 0; i < width; ++i) {
@@ -232,12 +236,15 @@ __device__ void updatePack(const Tensors<T, G, states> &tensors, const Rule &rul
     parameter.values[i] = held.applies ? next : parameter.values[i];
     rounded.values[i] = scalar::cast<Bfloat16>(parameter.values[i]);
     roundedHalf.values[i] = scalar::cast<Float16>(parameter.values[i]);
+    if (held.applies)
+      average.values[i] = lerp(average.values[i], parameter.values[i], held.averageWeight);
     for (int s = 0; s < states; ++s)
       state[s].values[i] = held.applies ? own[s] : state[s].values[i];
   }
   store<width>(parameter, tensors.parameterOut, pack);
   store<width>(rounded, tensors.lowPrecision.bf16, pack);
   store<width>(roundedHalf, tensors.lowPrecision.f16, pack);
+  store<width>(average, tensors.average.to, pack);
   for (int s = 0; s < states; ++s)
     store<width>(state[s], tensors.stateOut[s], pack);
 }
@@ -249,7 +256,7 @@ __global__ void update(std::int64_t count, Tensors<T, G, states> tensors, Rule r
     shared = rule.factors();
   __syncthreads();
   const typename Rule::Factors factors = shared;
-  const Held<T> held = heldBy<T>(rule.scalars.guard);
+  const Held<T> held = heldBy<T>(rule.scalars.guard, tensors.average);
   const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x, packs = count / width;
   for (std::int64_t pack = thread; pack < packs; pack += step)
@@ -263,6 +270,8 @@ bool isAligned(const Tensors<T, G, states> &tensors) {
   std::uintptr_t all = reinterpret_cast<std::uintptr_t>(tensors.parameter) |
                        reinterpret_cast<std::uintptr_t>(tensors.gradient) * (sizeof(T) / sizeof(G)) |
                        reinterpret_cast<std::uintptr_t>(tensors.parameterOut) |
+                       reinterpret_cast<std::uintptr_t>(tensors.average.from) |
+                       reinterpret_cast<std::uintptr_t>(tensors.average.to) |
                        reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.bf16) * (sizeof(T) / sizeof(Bfloat16)) |
                        reinterpret_cast<std::uintptr_t>(tensors.lowPrecision.f16) * (sizeof(T) / sizeof(Float16));
   for (int s = 0; s < states; ++s)
@@ -286,35 +295,40 @@ void run(const Context &c, std::int64_t count, const Tensors<T, G, states> &tens
 template <class T, class G>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const G *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
-         LowPrecision lowPrecision) {
-  const Tensors<T, G, 1> tensors = {parameter,           gradient,    {momentumBuffer}, parameterOut,
-                                    {momentumBufferOut}, lowPrecision};
+         LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
+  const Tensors<T, G, 1> tensors = {parameter,           gradient,     {momentumBuffer}, parameterOut,
+                                    {momentumBufferOut}, lowPrecision, weightAverage};
   run(c, count, tensors, SgdRule<T>{scalars, momentumBufferOut != nullptr});
 }
 
 template <class T, class G>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const G *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
-          LowPrecision lowPrecision) {
+          LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
   const Tensors<T, G, 2> tensors = {
-      parameter, gradient, {average, averageSquare}, parameterOut, {averageOut, averageSquareOut}, lowPrecision};
+      parameter,    gradient,     {average, averageSquare}, parameterOut, {averageOut, averageSquareOut},
+      lowPrecision, weightAverage};
   run(c, count, tensors, AdamRule<T>{scalars});
 }
 
 template <class T, class G>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const G *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision) {
-  const Tensors<T, G, 2> tensors = {
-      parameter,   gradient, {averageSquare, accumulatedDelta}, parameterOut, {averageSquareOut, accumulatedDeltaOut},
-      lowPrecision};
+              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
+  const Tensors<T, G, 2> tensors = {parameter,
+                                    gradient,
+                                    {averageSquare, accumulatedDelta},
+                                    parameterOut,
+                                    {averageSquareOut, accumulatedDeltaOut},
+                                    lowPrecision,
+                                    weightAverage};
   run(c, count, tensors, AdadeltaRule<T>{scalars});
 }
 
 template <class T, class G>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const G *gradient,
-             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision) {
-  const Tensors<T, G, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision};
+             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
+  const Tensors<T, G, 1> tensors = {parameter, gradient, {sum}, parameterOut, {sumOut}, lowPrecision, weightAverage};
   run(c, count, tensors, AdagradRule<T>{scalars});
 }
 
@@ -323,36 +337,38 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
-             LowPrecision lowPrecision) {
+             LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
   const Tensors<T, G, 3> tensors = {parameter,
                                     gradient,
                                     {averageSquare, momentumBuffer, averageGradient},
                                     parameterOut,
                                     {averageSquareOut, momentumBufferOut, averageGradientOut},
-                                    lowPrecision};
+                                    lowPrecision,
+                                    weightAverage};
   run(c, count, tensors, RmspropRule<T>{scalars, momentumBufferOut != nullptr, averageGradientOut != nullptr});
 }
 
 template <class T, class G>
 void lion(const Context &c, std::int64_t count, const LionScalars &scalars, const T *parameter, const G *gradient,
-          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision) {
-  const Tensors<T, G, 1> tensors = {parameter, gradient, {average}, parameterOut, {averageOut}, lowPrecision};
+          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision, WeightAverage<T> weightAverage) {
+  const Tensors<T, G, 1> tensors = {parameter,    gradient,     {average},    parameterOut,
+                                    {averageOut}, lowPrecision, weightAverage};
   run(c, count, tensors, LionRule<T>{scalars});
 }
 
 #define FSDPC_OPTIMIZERS(T, G)                                                                                         \
   template void sgd(const Context &, std::int64_t, const SgdScalars &, const T *, const G *, const T *, T *, T *,      \
-                    LowPrecision);                                                                                     \
+                    LowPrecision, WeightAverage<T>);                                                                   \
   template void adam(const Context &, std::int64_t, const AdamScalars &, const T *, const G *, const T *, const T *,   \
-                     T *, T *, T *, LowPrecision);                                                                     \
+                     T *, T *, T *, LowPrecision, WeightAverage<T>);                                                   \
   template void adadelta(const Context &, std::int64_t, const AdadeltaScalars &, const T *, const G *, const T *,      \
-                         const T *, T *, T *, T *, LowPrecision);                                                      \
+                         const T *, T *, T *, T *, LowPrecision, WeightAverage<T>);                                    \
   template void adagrad(const Context &, std::int64_t, const AdagradScalars &, const T *, const G *, const T *, T *,   \
-                        T *, LowPrecision);                                                                            \
+                        T *, LowPrecision, WeightAverage<T>);                                                          \
   template void rmsprop(const Context &, std::int64_t, const RmspropScalars &, const T *, const G *, const T *,        \
-                        const T *, const T *, T *, T *, T *, T *, LowPrecision);                                       \
+                        const T *, const T *, T *, T *, T *, T *, LowPrecision, WeightAverage<T>);                     \
   template void lion(const Context &, std::int64_t, const LionScalars &, const T *, const G *, const T *, T *, T *,    \
-                     LowPrecision);
+                     LowPrecision, WeightAverage<T>);
 FSDPC_OPTIMIZERS(float, float)
 FSDPC_OPTIMIZERS(float, Bfloat16)
 FSDPC_OPTIMIZERS(float, Float16)

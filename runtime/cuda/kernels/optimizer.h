@@ -7,7 +7,8 @@
 //
 // Scalars, including the step, are in device memory: the kernels read them, the host never does. A guard of the scalars
 // scales the gradient, or suppresses the entire step. With `lowPrecision` the new parameter is also stored as Bfloat16
-// in the same pass; the next gather sends this copy.
+// in the same pass; the next gather sends this copy. With `weightAverage` it updates a moving average of the
+// parameters.
 #pragma once
 
 #include "runtime/common/address.h"
@@ -22,21 +23,23 @@ namespace fsdpc::rt {
 template <class T, class G>
 void sgd(const Context &c, std::int64_t count, const SgdScalars &scalars, const T *parameter, const G *gradient,
          const std::type_identity_t<T> *momentumBuffer, T *parameterOut, std::type_identity_t<T> *momentumBufferOut,
-         LowPrecision lowPrecision = {});
+         LowPrecision lowPrecision = {}, WeightAverage<T> weightAverage = {});
 
 template <class T, class G>
 void adam(const Context &c, std::int64_t count, const AdamScalars &scalars, const T *parameter, const G *gradient,
           const T *average, const T *averageSquare, T *parameterOut, T *averageOut, T *averageSquareOut,
-          LowPrecision lowPrecision = {});
+          LowPrecision lowPrecision = {}, WeightAverage<T> weightAverage = {});
 
 template <class T, class G>
 void adadelta(const Context &c, std::int64_t count, const AdadeltaScalars &scalars, const T *parameter,
               const G *gradient, const T *averageSquare, const T *accumulatedDelta, T *parameterOut,
-              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision = {});
+              T *averageSquareOut, T *accumulatedDeltaOut, LowPrecision lowPrecision = {},
+              WeightAverage<T> weightAverage = {});
 
 template <class T, class G>
 void adagrad(const Context &c, std::int64_t count, const AdagradScalars &scalars, const T *parameter, const G *gradient,
-             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision = {});
+             const T *sum, T *parameterOut, T *sumOut, LowPrecision lowPrecision = {},
+             WeightAverage<T> weightAverage = {});
 
 /// `momentumBuffer` is null without momentum, `averageGradient` unless centered; their results likewise.
 template <class T, class G>
@@ -44,10 +47,11 @@ void rmsprop(const Context &c, std::int64_t count, const RmspropScalars &scalars
              const T *averageSquare, const std::type_identity_t<T> *momentumBuffer,
              const std::type_identity_t<T> *averageGradient, T *parameterOut, T *averageSquareOut,
              std::type_identity_t<T> *momentumBufferOut, std::type_identity_t<T> *averageGradientOut,
-             LowPrecision lowPrecision = {});
+             LowPrecision lowPrecision = {}, WeightAverage<T> weightAverage = {});
 
 template <class T, class G>
 void lion(const Context &c, std::int64_t count, const LionScalars &scalars, const T *parameter, const G *gradient,
-          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision = {});
+          const T *average, T *parameterOut, T *averageOut, LowPrecision lowPrecision = {},
+          WeightAverage<T> weightAverage = {});
 
 } // namespace fsdpc::rt

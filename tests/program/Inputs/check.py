@@ -9,6 +9,7 @@
     check.py rows FILE OTHER [--limit X]       FILE's tensors are the first rows of those in OTHER, to X (default: equal)
     check.py arenas OUTPUT RANKS PROGRAM       every rank changed its arenas up to the highest planned byte, less at most 64
     check.py growth LOG BYTES                  the ranks use at most the plan and BYTES per rank
+    check.py averages X FILE STEP1 STEP2 ...   FILE holds the moving averages with decay X of the weights after steps 1, 2, ..., to 1e-6
     check.py initial FILE PLAN.json [NAME=X]...   every parameter of FILE starts as the plan says, NAME at X
     check.py falls LOG --limit X               the last loss is at most X times the first
     check.py loss_scales LOG                   the scale starts too large, tolerates one overflow, is halved until steps apply,
@@ -98,6 +99,18 @@ def rows(file, whole, limit):
     for name, value in ours.items():
         error = relative_error(value, wanted[name][:len(value)])
         require(error <= limit, f"{name} differs by {error:.1e}")
+
+
+def averages(decay, file, *steps):
+    ours, weights = accept.load_safetensors(file), [accept.load_safetensors(step) for step in steps]
+    require(all(ours.keys() == one.keys() for one in weights), f"{file}: {list(ours)}")
+    for name, value in ours.items():
+        average = weights[0][name].astype(np.float64)
+        for later in weights[1:]:
+            average = float(decay) * average + (1 - float(decay)) * later[name]
+        error = relative_error(value, average)
+        require(error <= 1e-6, f"the average of {name} is off by {error:.1e}")
+        require(np.any(value != weights[-1][name]) or not np.any(weights[0][name] != weights[-1][name]), f"{name} is not averaged")
 
 
 def arenas(output, ranks, program):
@@ -207,7 +220,7 @@ def main():
         globals()[a.what](a.arguments[0], int(a.arguments[1]), *a.arguments[2:])
     else:
         {"first_loss": first_loss, "logits": logits, "initial": initial, "common_results": common_results, "page": page, "same_page": same_page,
-          "loss_scales": loss_scales}[a.what](*a.arguments)
+          "loss_scales": loss_scales, "averages": averages}[a.what](*a.arguments)
 
 
 if __name__ == "__main__":
