@@ -27,7 +27,7 @@ std::string trainingJson(const TrainingState &state) {
   JsonObject json;
   json.add("step", state.step).add("epoch", state.next.epoch).add("sample", state.next.sample);
   json.add("samples_in_epoch", state.samplesInEpoch).add("global_batch", state.globalBatch);
-  json.add("warmup_steps", state.warmUp.steps);
+  json.add("warmup_steps", state.warmUp.steps).add("warmup_ratio", state.warmUp.ratio);
   json.add("warmup_end_epoch", state.warmUp.end.epoch).add("warmup_end_sample", state.warmUp.end.sample);
   json.add("sample_order", state.sampleOrder);
   json.add("shuffle", state.shuffle).add("seed", state.seed).add("skipped_steps", state.skippedSteps);
@@ -214,6 +214,8 @@ private:
         (key == "best_value" ? best.value : state.epochLossSum) = number();
       else if (key == "best_evaluation")
         state.evaluations.best = number();
+      else if (key == "warmup_ratio")
+        state.warmUp.ratio = number();
       else if (key == "best_metric" || key == "sample_order")
         (key == "best_metric" ? state.bestMetric : state.sampleOrder) = string();
       else if (key == "scalars")

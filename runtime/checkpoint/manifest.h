@@ -37,7 +37,8 @@ struct EvaluationHistory {
 /// Of the learning rate.
 struct WarmUp {
   std::int64_t steps = 0;
-  SamplePosition end; ///< the sample after them
+  double ratio = 0;   ///< the share that `steps` came from; 0: none
+  SamplePosition end; ///< the sample after them; a guess until they are done
 };
 
 /// Where a run is. What a resumed run needs besides tensors.
@@ -46,7 +47,7 @@ struct TrainingState {
   SamplePosition next;             ///< the next sample
   std::int64_t samplesInEpoch = 0; ///< of the data set; 0: a fixed batch
   std::int64_t globalBatch = 0;
-  WarmUp warmUp; ///< no steps: it is not over
+  WarmUp warmUp;
   bool shuffle = false;
   std::string sampleOrder; ///< SampleOrder::text(); "": unknown
   std::int64_t seed = 0;

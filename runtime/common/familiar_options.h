@@ -42,7 +42,7 @@ inline constexpr FamiliarOption familiarOptions[] = {
     {"max_steps", "", "--steps N"},
     {"train_steps", "", "--steps N"},
     {"lr_scheduler_type", "", "--lr_scheduler cosine"},
-    {"warmup_ratio", "", "--warmup_steps N"},
+    {"warmup_ratio", "", "--warmup_ratio X"},
     {"logging_steps", "", "--log_freq N"},
     {"eval_steps_interval", "", "--eval_every N"},
     {"save_steps", "", "--checkpoint_interval N"},

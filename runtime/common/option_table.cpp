@@ -23,6 +23,7 @@ std::span<const OptionRow> commonOptions() {
       {"epochs", "N", &O::epochs, "passes over the training data; 1 if --steps is not given either"},
       {"lr_scheduler", "constant|cosine|linear|wsd|step", &O::lrScheduler, "learning rate schedule"},
       {"warmup_steps", "N", &O::warmupSteps, "steps of linear warm-up"},
+      {"warmup_ratio", "X", &O::warmupRatio, "the same as a share of all steps, rounded up"},
       {"min_lr", "X", &O::minLr, "where cosine, linear and wsd end"},
       {"step_size", "N|Nepoch", &O::stepSize, "step: steps or epochs between two decays"},
       {"gamma", "X", &O::gamma, "step: factor of a decay"},

@@ -43,6 +43,7 @@ constexpr Range ranges[] = {{"lr", unbounded, false},
                             {"ema_decay", 1, true},
                             {"min_lr", unbounded, false},
                             {"gamma", unbounded, false},
+                            {"warmup_ratio", 1, true},
                             {"max_norm", unbounded, false}};
 
 std::int64_t requireInteger(const OptionRow &row, std::string_view text) {

@@ -180,6 +180,8 @@ void checkSchedule(const Options &options) {
     usage("--lr_scheduler step needs --step_size, as in --step_size 1epoch");
   if (options.given.contains("min_lr") && options.minLr > options.scalar("lr"))
     usage("--min_lr " + jsonNumber(options.minLr) + ": above the learning rate, " + jsonNumber(options.scalar("lr")));
+  if (options.given.contains("warmup_ratio") && options.given.contains("warmup_steps"))
+    usage("--warmup_ratio and --warmup_steps exclude each other");
   if (options.steps && *options.steps > 0 && options.warmupSteps > *options.steps)
     usage("--warmup_steps " + std::to_string(options.warmupSteps) + ": more than the " +
           std::to_string(*options.steps) + " of --steps");

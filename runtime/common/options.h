@@ -35,6 +35,7 @@ struct Options {
   std::optional<std::int64_t> steps, epochs;
   std::string lrScheduler = "constant";
   std::int64_t warmupSteps = 0;
+  double warmupRatio = 0; ///< of all steps
   double minLr = 0;
   Interval stepSize;
   double gamma = 0.1;

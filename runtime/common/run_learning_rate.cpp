@@ -1,6 +1,7 @@
 #include "runtime/common/run_learning_rate.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace fsdpc::rt {
 namespace {
@@ -13,6 +14,15 @@ ScheduleKind scheduleKind(const std::string &name) {
   if (name == "wsd")
     return ScheduleKind::wsd;
   return name == "step" ? ScheduleKind::step : ScheduleKind::constant;
+}
+
+/// Rounded as transformers' get_warmup_steps does, from the same product.
+std::int64_t warmUpSteps(const Options &options, std::int64_t totalSteps, const WarmUp &resumed) {
+  if (options.warmupRatio == 0)
+    return options.warmupSteps;
+  if (options.warmupRatio == resumed.ratio && resumed.steps > 0)
+    return resumed.steps;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(totalSteps) * options.warmupRatio));
 }
 
 /// Where the warm-up ends. If it has ended in an earlier run with another number of steps, the earlier global batches
@@ -43,8 +53,9 @@ RunLearningRate::RunLearningRate(const Options &options, const TrainingOrder &or
   schedule.baseRate = options.scalar("lr");
   schedule.minRate = options.minLr;
   schedule.gamma = options.gamma;
-  schedule.warmupSteps = warmUp.steps = options.warmupSteps;
-  schedule.begin = options.warmupSteps;
+  warmUp.ratio = options.warmupRatio;
+  warmUp.steps = warmUpSteps(options, totalSteps, resumed.warmUp);
+  schedule.warmupSteps = schedule.begin = warmUp.steps;
   schedule.end = totalSteps;
   schedule.stepSize = std::max<std::int64_t>(1, options.stepSize.count);
   if (order.stepsPerEpoch() > 0)

@@ -2,7 +2,8 @@
 //
 // What is stated in steps counts steps: the warm-up, a decay over --steps, --step_size 100. What is stated in epochs
 // counts samples: a decay over --epochs, --step_size 1epoch. So at any sample the rate is that of a run that has always
-// had its first global batch.
+// had its first global batch. A warm-up that is a share of the steps has the number of steps that it had when the run
+// began: a resumed run with another total keeps it, unless it is given another share.
 #pragma once
 
 #include "runtime/checkpoint/manifest.h"
@@ -25,8 +26,8 @@ public:
   double at(std::int64_t step, const ScalarInfo &ofGroup, const Options &options) const {
     return ofGroup.factor ? *ofGroup.factor * at(step) : options.scalar(ofGroup.name) * rateIn(share, step);
   }
-  /// For the checkpoint after `step`.
-  WarmUp warmUpAt(std::int64_t step) const { return step >= warmUp.steps ? warmUp : WarmUp{}; }
+  /// For checkpoints.
+  const WarmUp &warmUpOfRun() const { return warmUp; }
 
 private:
   double rateIn(const LearningRateSchedule &schedule, std::int64_t step) const;

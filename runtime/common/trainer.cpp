@@ -150,7 +150,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
   state.next = order.after(step);
   state.samplesInEpoch = fixedBatch ? 0 : feeder.samples();
   state.globalBatch = job.layout().globalBatch();
-  state.warmUp = schedule.warmUpAt(step);
+  state.warmUp = schedule.warmUpOfRun();
   state.shuffle = job.options.shuffle;
   state.sampleOrder = fixedBatch ? "" : sampler.text();
   state.seed = job.options.seed.value_or(0);

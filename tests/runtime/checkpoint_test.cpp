@@ -229,6 +229,40 @@ TEST_F(Checkpointed, ARateStatedInStepsCountsStepsWhenTheGlobalBatchChanges) {
   }
 }
 
+TEST_F(Checkpointed, AShareOfTheStepsThatWarmsUpIsRoundedUp) {
+  const auto ratesOf = [&](std::vector<std::string> arguments) {
+    std::filesystem::remove(folder.path("log"));
+    arguments.insert(arguments.end(), {"--lr_scheduler", "cosine", "--log", folder.path("log")});
+    EXPECT_FALSE(train(2, arguments));
+    return rates("log");
+  };
+  EXPECT_EQ(ratesOf({"--steps", "10", "--warmup_ratio", "0.3"}), ratesOf({"--steps", "10", "--warmup_steps", "3"}));
+  EXPECT_EQ(ratesOf({"--steps", "10", "--warmup_ratio", "0.31"}), ratesOf({"--steps", "10", "--warmup_steps", "4"}));
+  // Two ranks take the 20 samples in 5 steps.
+  EXPECT_EQ(ratesOf({"--epochs", "4", "--warmup_ratio", "0.11"}), ratesOf({"--epochs", "4", "--warmup_steps", "3"}));
+}
+
+TEST_F(Checkpointed, AShareOfTheStepsIsThatOfTheRunThatBegan) {
+  // Two ranks have 20 steps, of which 7 are done; one rank has 26 for the rest.
+  const auto resumedRates = [&](const char *option, const char *value) {
+    std::filesystem::remove_all(checkpoints());
+    std::filesystem::remove(folder.path("log"));
+    const std::vector<std::string> arguments = {"--epochs", "4", "--lr_scheduler", "cosine", option, value};
+    std::vector<std::string> saves = arguments, goesOn = arguments;
+    saves.insert(saves.end(),
+                 {"--checkpoint_folder", checkpoints(), "--checkpoint_interval", "1", "--keep_latest_k", "0"});
+    goesOn.insert(goesOn.end(), {"--resume", stepFolder(7), "--log", folder.path("log")});
+    EXPECT_FALSE(train(2, saves));
+    EXPECT_FALSE(train(1, goesOn));
+    return rates("log");
+  };
+  for (const auto &[share, steps] : {std::pair("0.15", "3"), {"0.45", "9"}}) {
+    const auto resumed = resumedRates("--warmup_ratio", share);
+    EXPECT_EQ(resumed.size(), 26u);
+    EXPECT_EQ(resumed, resumedRates("--warmup_steps", steps)) << share;
+  }
+}
+
 TEST_F(Checkpointed, AFlippedBitAnywhereIsFound) {
   ASSERT_FALSE(train(2, {"--steps", "3", "--checkpoint_folder", checkpoints()}));
   ASSERT_EQ(faultOf(stepFolder(3)), "");

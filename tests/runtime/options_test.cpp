@@ -108,6 +108,10 @@ TEST(OptionsOfAProgram, WhatChangesNothingIsRefused) {
   EXPECT_FAILURE(parse({}), usage, "nothing to do");
   EXPECT_FAILURE(parse({"--train_data", "d", "--gamma", "0.5"}), usage, "--gamma changes nothing");
   EXPECT_FAILURE(parse({"--train_data", "d", "--min_lr", "0.5"}), usage, "--min_lr changes nothing");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--warmup_ratio", "0.1", "--warmup_steps", "3"}), usage,
+                 "--warmup_ratio and --warmup_steps exclude each other");
+  EXPECT_FAILURE(parse({"--train_data", "d", "--warmup_ratio", "1"}), usage,
+                 "--warmup_ratio 1: expected from 0 to below 1");
   EXPECT_FAILURE(parse({"--train_data", "d", "--eval_every", "1epoch"}), usage, "without --val_data");
   EXPECT_FAILURE(parse({"--val_data", "d", "--eval_only", "--steps", "3"}), usage, "with --eval_only");
   EXPECT_FAILURE(parse({"--batch", "b", "--train_data", "d", "--steps", "3"}), usage, "exclude each other");
