@@ -200,12 +200,8 @@ llvm::Error combine(Translation &translation) {
 }
 
 llvm::ArrayRef<KeyRow> allRows() {
-  static const std::vector<KeyRow> all = [] {
-    std::vector<KeyRow> table(std::begin(rows), std::end(rows));
-    table.insert(table.end(), fsdpRows().begin(), fsdpRows().end());
-    return table;
-  }();
-  return all;
+  static const KeyTable table({rows, fsdpRows()}, {});
+  return table.rows();
 }
 
 } // namespace

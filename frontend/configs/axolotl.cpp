@@ -17,17 +17,8 @@ bool recognizes(const Setting &root) {
 
 std::string unreadSection(const Setting &, llvm::StringRef) { return ""; }
 
-std::vector<std::string> itemsOf(const Setting &setting) {
-  if (setting.isScalar())
-    return {setting.text};
-  std::vector<std::string> items;
-  for (const Setting &item : setting.items)
-    items.push_back(item.text);
-  return items;
-}
-
 /// The parameters of modules that are called so, wherever they are.
-std::string below(const Setting &modules) { return "(.*[.])?(" + llvm::join(itemsOf(modules), "|") + ")"; }
+std::string below(const Setting &modules) { return "(.*[.])?(" + llvm::join(modules.texts(), "|") + ")"; }
 
 void useLora(Translation &translation) {
   const llvm::StringRef key = "adapter", modules = "lora_target_modules", saved = "lora_modules_to_save";
@@ -68,7 +59,7 @@ void useUnfrozen(Translation &translation) {
   if (!names)
     return;
   std::vector<std::string> patterns;
-  for (llvm::StringRef name : itemsOf(*names)) {
+  for (llvm::StringRef name : names->texts()) {
     if (name.contains('['))
       return translation.refuse(key, "a part of a parameter is not trained alone");
     std::string pattern;
@@ -217,7 +208,7 @@ void useCheckpointing(Translation &translation) {
 std::string useFsdpList(Translation &translation) {
   const Setting *list = translation.find("fsdp");
   std::string strategy;
-  for (const std::string &item : list ? itemsOf(*list) : std::vector<std::string>()) {
+  for (const std::string &item : list ? list->texts() : std::vector<std::string>()) {
     const std::string word = canonicalValue(item);
     if (word == "offload")
       translation.compile("fsdp", "offload_params", "true");

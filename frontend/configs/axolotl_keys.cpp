@@ -1,7 +1,6 @@
 // The keys of Axolotl: src/axolotl/utils/schemas/*.py.
 #include "frontend/configs/axolotl_keys.h"
 #include "frontend/configs/fsdp_section.h"
-#include "llvm/ADT/StringExtras.h"
 
 namespace fsdpc {
 
@@ -77,36 +76,29 @@ constexpr KeyRow rows[] = {
     maps("fsdp_config.cpu_offload_params", "offload_params", "true|false="),
 };
 
-/// Rows of many keys: keys that must have a value that asks for nothing, and keys without effect.
-struct KeyGroup {
-  llvm::StringRef values, reason, keys;
-};
-
-constexpr KeyGroup needed[] = {
-    {"false", quantized,
+constexpr KeyGroup groups[] = {
+    {needs("", "false", quantized),
      "load_in_8bit load_in_4bit gptq qat quantization quantize_moe_experts model_quantization_config use_onebitllms "
      "bnb_config_kwargs"},
-    {"false", "only lora adapters are trained in that way",
+    {needs("", "false", "only lora adapters are trained in that way"),
      "peft_use_dora relora loraplus_lr_ratio loraplus_lr_embedding peft_layers_to_transform peft_layers_pattern "
      "lora_target_parameters lora_rank_pattern lora_alpha_pattern peft_layer_replication peft_trainable_token_indices "
      "peft_init_lora_weights peft"},
-    {"false", oneLoss,
+    {needs("", "false", oneLoss),
      "rl reward_model process_reward_model use_eaft use_dynamic_finetuning neftune_noise_alpha noisy_embedding_alpha "
      "orpo_alpha trl kto_desirable_weight ebft num_labels scaling_softmax"},
-    {"1", "ranks split the batch alone; there is no tensor or sequence parallelism",
+    {needs("", "1", "ranks split the batch alone; there is no tensor or sequence parallelism"),
      "tensor_parallel_size context_parallel_size sequence_parallel_degree"},
-    {"false", "one learning rate schedule is for all; --group gives parameters their own learning rate",
+    {needs("", "false", "one learning rate schedule is for all; --group gives parameters their own learning rate"),
      "lr_scheduler_kwargs lr_quadratic_warmup lr_groups embedding_lr embedding_lr_scale lr_div_factor "
      "jagged_restart_steps jagged_restart_warmup_steps jagged_restart_anneal_steps lisa_n_layers lisa_step_interval "
      "optim_args optim_target_modules adam_beta3 adam_epsilon2"},
-    {"false", "the batch is compiled in", "auto_find_batch_size"},
-    {"false", "the model is trained as it is exported",
+    {needs("", "false", "the batch is compiled in"), "auto_find_batch_size"},
+    {needs("", "false", "the model is trained as it is exported"),
      "use_pose freeze_mm_modules fix_untrained_tokens shrink_embeddings layer_offloading llama4_linearized_experts "
      "overrides_of_model_config"},
-};
 
-constexpr KeyGroup withoutEffect[] = {
-    {"", data,
+    {unread("", data),
      "datasets test_datasets pretraining_dataset val_set_size dataset_prepared_path dataset_processes dataset_num_proc "
      "dataset_shard_num dataset_shard_idx dataset_exact_deduplication dataset_keep_in_memory skip_prepare_dataset "
      "num_dataset_shards_to_save push_dataset_to_hub shuffle_merged_datasets shuffle_before_merging_datasets "
@@ -118,15 +110,15 @@ constexpr KeyGroup withoutEffect[] = {
      "dataloader_pin_memory dataloader_num_workers dataloader_prefetch_factor remove_unused_columns chat_template "
      "chat_template_jinja chat_template_kwargs eot_tokens default_system_message preprocess_iterable role_boundaries "
      "image_size image_resize_algorithm is_preprocess"},
-    {"", "text becomes tokens before it is --train_data",
+    {unread("", "text becomes tokens before it is --train_data"),
      "tokenizer_type tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common "
      "tokenizer_save_jinja_files special_tokens tokens added_tokens_overrides processor_type processor_kwargs"},
-    {"", "the exported model says what it is",
+    {unread("", "the exported model says what it is"),
      "model_type type_of_model base_model_config cls_model_config revision_of_model trust_remote_code trainer_cls "
      "overrides_of_model_kwargs is_falcon_derived_model is_llama_derived_model is_mistral_derived_model "
      "is_qwen_derived_model resize_token_embeddings_to_32x mean_resizing_embeddings rope_scaling "
      "embeddings_skip_upcast do_causal_lm_eval use_kernels experts_implementation"},
-    {"", "kernels are chosen by the compiler",
+    {unread("", "kernels are chosen by the compiler"),
      "xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attention "
      "flash_attn_cross_entropy "
      "flash_attn_fuse_mlp flash_attn_fuse_qkv flash_attn_rms_norm flash_optimum sage_attention eager_attention "
@@ -136,55 +128,42 @@ constexpr KeyGroup withoutEffect[] = {
      "deepcompile plugins liger_rope liger_rms_norm liger_glu_activation liger_swiglu liger_layer_norm "
      "liger_cross_entropy liger_fused_linear_cross_entropy cut_cross_entropy selective_checkpointing fp32_norms "
      "fp32_norm_classes fp8_config fp8_enable_fsdp_float8_all_gather float32 sdpa_varlen fused_attn_kernel"},
-    {"", "out/train evaluates --val_data as --eval_every says",
+    {unread("", "out/train evaluates --val_data as --eval_every says"),
      "eval_batch_size eval_steps evals_per_epoch eval_strategy evaluation_strategy eval_table_size eval_max_new_tokens "
      "eval_table_max_new_tokens eval_causal_lm_metrics do_bench_eval bench_dataset bench_split metric_for_best_model "
      "greater_is_better load_best_model_at_end generate_samples num_generation_samples generation_max_new_tokens "
      "generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample"},
-    {"", "out/train saves with --checkpoint_folder, --checkpoint_interval and --save_model, and goes on with --resume",
+    {unread(
+         "",
+         "out/train saves with --checkpoint_folder, --checkpoint_interval and --save_model, and goes on with --resume"),
      "saves_per_epoch save_strategy save_first_step save_only_model save_safetensors dynamic_checkpoint "
      "resume_from_checkpoint auto_resume_from_checkpoints"},
-    {"", "out/train has --log and --tensorboard",
+    {unread("", "out/train has --log and --tensorboard"),
      "wandb_project wandb_entity wandb_watch wandb_name wandb_run_id wandb_mode wandb_log_model use_wandb use_mlflow "
      "mlflow_tracking_uri mlflow_experiment_name mlflow_run_name hf_mlflow_log_artifacts use_comet comet_api_key "
      "comet_workspace comet_project_name comet_experiment_key comet_mode comet_online comet_experiment_config "
      "use_trackio trackio_project_name trackio_run_name trackio_space_id use_otel_metrics otel_metrics_host "
      "otel_metrics_port use_tensorboard include_tokens_per_second include_tkps profiler_steps profiler_steps_start "
      "gradio_title gradio_share gradio_server_name gradio_server_port gradio_max_new_tokens gradio_temperature"},
-    {"", "fsdpc talks to no hub", "hub_model_id hub_strategy hub_revision hf_use_auth_token"},
-    {"", "mpirun, srun and the plan know the machine",
+    {unread("", "fsdpc talks to no hub"), "hub_model_id hub_strategy hub_revision hf_use_auth_token"},
+    {unread("", "mpirun, srun and the plan know the machine"),
      "device device_map world_size local_rank ddp ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers "
      "ddp_find_unused_parameters max_memory gpu_memory_limit low_cpu_mem_usage gc_steps gc_collect_steps "
      "torch_empty_cache_steps lora_on_cpu qlora_sharded_model_loading use_ray ray_run_name ray_num_workers "
      "resources_per_worker accelerator_config experimental_skip_move_to_device strict debug "
      "peft_autocast_adapter_dtype peft_ensure_weight_tying axolotl_config_path total_num_tokens "
      "total_supervised_tokens"},
-    {"", "out/train has --nonfinite", "loss_watchdog_threshold loss_watchdog_patience"},
-    {"", "no optimizer or adapter here reads it",
+    {unread("", "out/train has --nonfinite"), "loss_watchdog_threshold loss_watchdog_patience"},
+    {unread("", "no optimizer or adapter here reads it"),
      "torchdistx_path dion_lr dion_momentum dion_rank_fraction dion_rank_multiple_of gptq_groupsize gptq_model_v1 "
      "merge_lora merge_method lisa_layers_attribute relora_prune_ratio relora_prune_method relora_cpu_offload vllm"},
 };
 
-void add(llvm::ArrayRef<KeyGroup> groups, KeyRow::Action action, std::vector<KeyRow> &table) {
-  for (const KeyGroup &group : groups) {
-    llvm::SmallVector<llvm::StringRef, 64> keys;
-    group.keys.split(keys, ' ', -1, false);
-    for (llvm::StringRef key : keys)
-      table.push_back({key, action, Receiver::nobody, {}, group.values, group.reason});
-  }
-}
-
 } // namespace
 
 llvm::ArrayRef<KeyRow> axolotlRows() {
-  static const std::vector<KeyRow> all = [] {
-    std::vector<KeyRow> table(std::begin(rows), std::end(rows));
-    table.insert(table.end(), fsdpRows().begin(), fsdpRows().end());
-    add(needed, KeyRow::Action::neutral, table);
-    add(withoutEffect, KeyRow::Action::unread, table);
-    return table;
-  }();
-  return all;
+  static const KeyTable table({rows, fsdpRows()}, groups);
+  return table.rows();
 }
 
 } // namespace fsdpc

@@ -113,12 +113,8 @@ void useUnits(Translation &translation) {
   const bool bySize = policy == "size_based_wrap";
   const bool byClass = classes && (policy.empty() || policy == "transformer_based_wrap");
   if (byClass) {
-    std::vector<std::string> names;
-    for (const Setting &item : classes->items)
-      names.push_back(item.text);
     translation.compile(translation.find(key) ? key : classKey, "auto_wrap_policy", "transformer_based_wrap");
-    translation.compile(classKey, "transformer_cls_to_wrap",
-                        classes->isScalar() ? classes->text : llvm::join(names, ","));
+    translation.compile(classKey, "transformer_cls_to_wrap", llvm::join(classes->texts(), ","));
   } else if (policy == "transformer_based_wrap") {
     translation.compile(key, "auto_wrap_policy", "auto");
   } else if (bySize || policy == "no_wrap") {
@@ -160,14 +156,8 @@ void usePrefetch(Translation &translation, llvm::StringRef strategy) {
 /// Modules are named by a regular expression of their whole names, or one by one.
 void useIgnoredModules(Translation &translation) {
   const llvm::StringRef key = "fsdp_config.ignored_modules";
-  const Setting *modules = translation.find(key);
-  if (!modules)
-    return;
-  std::vector<std::string> names;
-  for (const Setting &item : modules->items)
-    names.push_back(item.text);
-  const std::string pattern = modules->isScalar() ? modules->text : llvm::join(names, "|");
-  translation.compile(key, "ignored_params", "(" + pattern + ")([.].*)?");
+  if (const Setting *modules = translation.find(key))
+    translation.compile(key, "ignored_params", "(" + llvm::join(modules->texts(), "|") + ")([.].*)?");
 }
 
 } // namespace

@@ -14,6 +14,15 @@ const Setting *Setting::find(llvm::StringRef wanted) const {
   return found;
 }
 
+std::vector<std::string> Setting::texts() const {
+  if (isScalar())
+    return {text};
+  std::vector<std::string> result;
+  for (const Setting &item : items)
+    result.push_back(item.text);
+  return result;
+}
+
 /// Appends until the text is long enough for a message.
 static void show(const Setting &setting, std::string &text) {
   constexpr size_t enough = 64;

@@ -20,6 +20,8 @@ struct Setting {
   bool isMapping() const { return kind == Kind::mapping; }
   /// The value, or nullptr if this is no mapping or has no such name. The last of equal names counts.
   const Setting *find(llvm::StringRef wanted) const;
+  /// The text of a scalar, or of each item.
+  std::vector<std::string> texts() const;
   /// On one line, at most 60 printable characters, for messages.
   std::string shown() const;
 };

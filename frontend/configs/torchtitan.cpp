@@ -1,6 +1,5 @@
 // torchtitan's TOML, until it had none: torchtitan/config/job_config.py. Its own defaults decide what is trained, too.
 #include "frontend/configs/translation.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <cmath>
 
@@ -83,59 +82,44 @@ constexpr KeyRow rows[] = {
     needs("fault_tolerance.enable", "false", "the number of ranks is fixed; a checkpoint loads on another"),
 };
 
-struct KeyGroup {
-  llvm::StringRef reason, section, keys;
-};
-
-constexpr KeyGroup withoutEffect[] = {
-    {"a program has --help and --version", "job", "config_file description use_for_integration_test print_args"},
-    {monitor, "profiling",
+constexpr KeyGroup groups[] = {
+    {unread("job", "a program has --help and --version"),
+     "config_file description use_for_integration_test print_args"},
+    {unread("profiling", monitor),
      "enable_profiling save_traces_folder profile_freq enable_memory_snapshot save_memory_snapshot_folder"},
-    {monitor, "metrics", "disable_color_printing save_for_all_ranks enable_wandb"},
-    {monitor, "comm", "trace_buf_size save_traces_folder"},
-    {"fsdpc estimate says what fits", "memory_estimation", "enabled enable disable_fake_mode"},
-    {model, "model", "name flavor tokenizer_path hf_assets_path print_after_conversion"},
-    {data, "training", "dataset dataset_path seq_len gc_freq gc_debug"},
-    {data, "validation", "enabled enable dataset dataset_path local_batch_size seq_len freq steps"},
-    {compiled, "training", "compile"},
-    {compiled, "compile", "enable components backend"},
-    {compiled, "parallelism", "enable_compiled_autograd"},
-    {otherParallelism, "parallelism",
+    {unread("metrics", monitor), "disable_color_printing save_for_all_ranks enable_wandb"},
+    {unread("comm", monitor), "trace_buf_size save_traces_folder"},
+    {unread("memory_estimation", "fsdpc estimate says what fits"), "enabled enable disable_fake_mode"},
+    {unread("model", model), "name flavor tokenizer_path hf_assets_path print_after_conversion"},
+    {unread("training", data), "dataset dataset_path seq_len gc_freq gc_debug"},
+    {unread("validation", data), "enabled enable dataset dataset_path local_batch_size seq_len freq steps"},
+    {unread("training", compiled), "compile"},
+    {unread("compile", compiled), "enable components backend"},
+    {unread("parallelism", compiled), "enable_compiled_autograd"},
+    {unread("parallelism", otherParallelism),
      "disable_loss_parallel enable_async_tensor_parallel pipeline_parallel_split_points "
      "pipeline_parallel_layers_per_stage pipeline_parallel_schedule pipeline_parallel_schedule_csv "
      "pipeline_parallel_microbatch_size pipeline_parallel_first_stage_less_layers "
      "pipeline_parallel_last_stage_less_layers module_fqns_per_model_part context_parallel_rotate_method"},
-    {"selective recomputes all but the results of matmuls, attention and convolutions", "activation_checkpoint",
+    {unread("activation_checkpoint", "selective recomputes all but the results of matmuls, attention and convolutions"),
      "selective_ac_option per_op_sac_force_recompute_mm_shapes_by_fqns early_stop visualize_memory_budget_pareto "
      "preserve_rng_state determinism_check debug"},
-    {checkpoints, "checkpoint",
+    {unread("checkpoint", checkpoints),
      "model_weights_only last_save_model_only export_dtype create_seed_checkpoint enable_first_step_checkpoint "
      "last_save_in_hf initial_load_model_only"},
-    {float8, "float8",
+    {unread("", float8), "quantize"},
+    {unread("float8", float8),
      "enable_fsdp_float8_all_gather precompute_float8_dynamic_scale_for_fsdp force_recompute_fp8_weight_in_bwd "
      "recipe_name filter_fqns emulate moe_fqns_prototype moe_fqns"},
-    {float8, "mx", "mxfp8_dim1_cast_kernel_choice recipe_name filter_fqns moe_fqns"},
-    {"ranks that fail end the run; --resume goes on", "fault_tolerance",
+    {unread("mx", float8), "mxfp8_dim1_cast_kernel_choice recipe_name filter_fqns moe_fqns"},
+    {unread("fault_tolerance", "ranks that fail end the run; --resume goes on"),
      "process_group process_group_timeout_ms replica_id group_size min_replica_size semi_sync_method sync_steps "
      "should_quantize fragment_sync_delay fragment_update_alpha"},
 };
 
 llvm::ArrayRef<KeyRow> allRows() {
-  static std::vector<std::string> names;
-  static const std::vector<KeyRow> all = [] {
-    std::vector<KeyRow> table(std::begin(rows), std::end(rows));
-    table.push_back(unread("quantize", float8));
-    std::vector<llvm::StringRef> reasons;
-    for (const KeyGroup &group : withoutEffect)
-      for (llvm::StringRef key : llvm::split(group.keys, ' ')) {
-        names.push_back((group.section + "." + key).str());
-        reasons.push_back(group.reason);
-      }
-    for (size_t i = 0; i < names.size(); ++i) // which move no more
-      table.push_back(unread(names[i], reasons[i]));
-    return table;
-  }();
-  return all;
+  static const KeyTable table({rows}, groups);
+  return table.rows();
 }
 
 bool recognizes(const Setting &root) {

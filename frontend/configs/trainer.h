@@ -4,6 +4,7 @@
 #include "frontend/configs/setting.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
+#include <deque>
 
 namespace fsdpc {
 
@@ -78,6 +79,24 @@ constexpr KeyRow needs(llvm::StringRef key, llvm::StringRef values, llvm::String
                        llvm::StringRef option = {}) {
   return {key, KeyRow::Action::neutral, Receiver::compiler, option, values, reason};
 }
+
+/// Many keys with equal rows. The key of `row` is the section that they are in, or "".
+struct KeyGroup {
+  KeyRow row;
+  llvm::StringRef keys; ///< without their section, separated by spaces
+};
+
+/// All rows of a trainer.
+class KeyTable {
+public:
+  KeyTable(std::initializer_list<llvm::ArrayRef<KeyRow>> lists, llvm::ArrayRef<KeyGroup> groups);
+  KeyTable(const KeyTable &) = delete;
+  llvm::ArrayRef<KeyRow> rows() const { return all; }
+
+private:
+  std::vector<KeyRow> all;
+  std::deque<std::string> names; ///< which rows refer to
+};
 
 class Translation;
 

@@ -42,8 +42,8 @@ static bool isSame(llvm::ArrayRef<Setting> a, llvm::ArrayRef<Setting> b) {
   });
 }
 
-static std::string joined(llvm::StringRef prefix, llvm::StringRef name) {
-  return prefix.empty() ? name.str() : (prefix + "." + name).str();
+std::string keyIn(llvm::StringRef section, llvm::StringRef name) {
+  return section.empty() ? name.str() : (section + "." + name).str();
 }
 
 constexpr size_t mostRefusals = 30;
@@ -75,8 +75,8 @@ llvm::Error Translation::read(const Setting &file) {
 /// A mapping that is no row is a section. Settings are at most maxConfigDepth deep.
 void Translation::collect(const Setting &mapping, llvm::StringRef shownPrefix, llvm::StringRef prefix) {
   for (const Setting &setting : mapping.items) {
-    std::string shown = joined(shownPrefix, setting.name);
-    std::string canonical = trainer.canonicalKey(joined(prefix, setting.name));
+    std::string shown = keyIn(shownPrefix, setting.name);
+    std::string canonical = trainer.canonicalKey(keyIn(prefix, setting.name));
     const bool isRow = rows.contains(canonical);
     const std::string reason = trainer.unreadSection(*root, canonical);
     if (adopted.refusals.size() >= mostRefusals)
@@ -249,10 +249,7 @@ void Translation::useList(llvm::StringRef key, llvm::StringRef option) {
   const Setting *setting = find(key);
   if (!setting || setting->isScalar())
     return setting ? useValue(key, option) : void();
-  std::vector<std::string> items;
-  for (const Setting &item : setting->items)
-    items.push_back(item.text);
-  compile(key, option, llvm::join(items, ","));
+  compile(key, option, llvm::join(setting->texts(), ","));
 }
 
 void Translation::useDefault(llvm::StringRef key, llvm::StringRef shown, Receiver receiver, llvm::StringRef option,

@@ -10,6 +10,9 @@ namespace fsdpc {
 /// The value in lower case; "true" or "false" for all spellings of those.
 std::string canonicalValue(llvm::StringRef text);
 
+/// The key of a name in a section; "": at the root.
+std::string keyIn(llvm::StringRef section, llvm::StringRef name);
+
 /// The shortest decimal of a number.
 std::string numberText(double value);
 

@@ -12,13 +12,8 @@ llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageErr
 
 /// The values of an entry, which has one or a list; nullopt if it is neither.
 std::optional<std::vector<std::string>> valuesOf(const Setting &entry) {
-  if (entry.isScalar())
-    return std::vector<std::string>{entry.text};
-  std::vector<std::string> values;
-  for (const Setting &item : entry.items)
-    values.push_back(item.text);
   const bool isList = entry.kind == Setting::Kind::list && llvm::all_of(entry.items, std::mem_fn(&Setting::isScalar));
-  return isList ? std::optional(values) : std::nullopt;
+  return entry.isScalar() || isList ? std::optional(entry.texts()) : std::nullopt;
 }
 
 } // namespace
