@@ -91,26 +91,28 @@ void useLength(Translation &translation) {
     translation.refuse(batch, "is no multiple of micro_batch_size");
 }
 
-/// A share of the steps is known with max_steps. Without a key it is 3 %, and 100 steps at most.
+/// Axolotl rounds a share of the steps down. Without max_steps the program computes it, and rounds it up. Without a key
+/// it is 3 %, and 100 steps at most.
 void useWarmup(Translation &translation) {
   const llvm::StringRef steps = "warmup_steps", ratio = "warmup_ratio", length = "max_steps";
   if (translation.find(steps) && translation.find(ratio))
     translation.note(ratio, "warmup_steps decides");
   if (translation.find(steps))
     return translation.useValue(steps, "warmup_steps", Receiver::program);
-  const double share = translation.find(ratio) ? translation.real(ratio).value_or(0) : 0.03;
-  const int64_t all = translation.find(length) ? translation.integer(length).value_or(0) : 0;
-  const int64_t warmUp = static_cast<int64_t>(share * static_cast<double>(all));
-  if (all < 1 && translation.find(ratio))
-    translation.refuse(ratio, "is a share of a number of steps that data decides; give warmup_steps, or max_steps");
-  else if (all < 1)
-    translation.refuse("base_model", "without warmup_steps, Axolotl warms up in 3 % of a number of steps that data "
-                                     "decides; give warmup_steps, or max_steps");
-  else if (translation.find(ratio))
-    translation.use(ratio, Receiver::program, "warmup_steps", std::to_string(warmUp));
-  else
+  const int64_t all = translation.integer(length).value_or(0);
+  const auto shareOfAll = [&](double share) { return static_cast<int64_t>(share * static_cast<double>(all)); };
+  if (const std::optional<double> share = translation.real(ratio); share && (*share < 0 || *share >= 1))
+    translation.refuse(ratio, "a share of the steps is expected, from 0 to below 1");
+  else if (share && all >= 1)
+    translation.use(ratio, Receiver::program, "warmup_steps", std::to_string(shareOfAll(*share)));
+  else if (share)
+    translation.use(ratio, Receiver::program, "warmup_ratio", numberText(*share));
+  else if (!translation.find(ratio) && all >= 1)
     translation.useDefault(steps, "3 % of max_steps", Receiver::program, "warmup_steps",
-                           std::to_string(std::min<int64_t>(warmUp, 100)));
+                           std::to_string(std::min<int64_t>(shareOfAll(0.03), 100)));
+  else if (!translation.find(ratio))
+    translation.refuse("base_model", "without warmup_steps, Axolotl warms up in 3 % of the steps, and in 100 at most; "
+                                     "give warmup_steps, warmup_ratio or max_steps");
 }
 
 void useSchedule(Translation &translation) {

@@ -34,7 +34,7 @@ constexpr KeyRow rows[] = {
     maps("adam_epsilon", "eps"),
     combines("lr_scheduler", "--lr_scheduler: cosine, linear, constant, constant_with_warmup"),
     combines("warmup_steps", "--warmup_steps"),
-    combines("warmup_ratio", "--warmup_steps, with max_steps"),
+    combines("warmup_ratio", "--warmup_ratio, or with max_steps --warmup_steps"),
     combines("cosine_min_lr_ratio", "--min_lr, with learning_rate"),
     needs("cosine_constant_lr_ratio", "0|0.0", "a cosine reaches its end with the last step"),
     combines("curriculum_sampling", "--shuffle, which is on without it"),
