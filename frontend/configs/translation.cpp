@@ -157,7 +157,7 @@ void Translation::applyValue(const Entry &entry, const KeyRow &row) {
   const Setting &setting = *entry.setting;
   const bool isScalar = setting.isScalar();
   const std::string value = isScalar ? canonicalValue(setting.text) : "";
-  if (row.values.empty() && isScalar && value != "auto")
+  if (row.action == KeyRow::Action::maps && row.values.empty() && isScalar && value != "auto")
     return use(row.key, row.receiver, row.option, value == "true" || value == "false" ? value : setting.text);
   const Setting *enabled = row.action == KeyRow::Action::neutral ? setting.find("enabled") : nullptr;
   if (enabled && canonicalValue(enabled->text) == "false")
