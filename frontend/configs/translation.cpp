@@ -153,6 +153,14 @@ static std::optional<std::string> listedValue(llvm::StringRef values, llvm::Stri
   return std::nullopt;
 }
 
+/// What is wrong with a value that a row's list does not have.
+static std::string isNoneOf(llvm::StringRef values, llvm::StringRef value) {
+  std::vector<std::string> names;
+  for (llvm::StringRef entry : llvm::split(values, '|'))
+    names.push_back(entry.split('=').first.str());
+  return "is none of " + llvm::join(names, ", ") + rt::didYouMean(std::string_view(value), names);
+}
+
 void Translation::applyValue(const Entry &entry, const KeyRow &row) {
   const Setting &setting = *entry.setting;
   const bool isScalar = setting.isScalar();
@@ -168,8 +176,8 @@ void Translation::applyValue(const Entry &entry, const KeyRow &row) {
   const std::optional<std::string> listed = isScalar ? listedValue(row.values, value) : std::nullopt;
   if (!listed)
     return refuse(row.key,
-                  !row.reason.empty() ? row.reason
-                  : isScalar          ? "is none of its values"
+                  !row.reason.empty() ? row.reason.str()
+                  : isScalar          ? isNoneOf(row.values, value)
                                       : "one value is expected",
                   row.receiver == Receiver::compiler ? row.option : "");
   if (row.action == KeyRow::Action::maps && !listed->empty())

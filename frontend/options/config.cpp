@@ -93,7 +93,7 @@ llvm::Error OptionValues::take(const Adopted &adopted) {
     if (option.receiver != Receiver::compiler)
       continue;
     if (llvm::Error error = set(option.name, llvm::StringRef(option.value), option.where))
-      return usage(option.where + ": " + llvm::toString(std::move(error)));
+      return usage(llvm::toString(std::move(error)));
   }
   return llvm::Error::success();
 }

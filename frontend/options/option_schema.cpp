@@ -161,7 +161,7 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   llvm::StringRef opposite = row->impliedValue.empty() ? "false" : row->defaultValue;
   llvm::Expected<std::string> checked = checkedValue(*row, negated ? opposite : value.value_or(bare));
   if (!checked)
-    return checked.takeError();
+    return where == commandLine ? checked.takeError() : usage(where + ": " + llvm::toString(checked.takeError()));
   values[row->name.str()] = *checked;
   return llvm::Error::success();
 }

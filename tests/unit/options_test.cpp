@@ -313,6 +313,9 @@ TEST(OptionsConfig, FaultsNameTheFileAndTheHint) {
   EXPECT_THAT(refusedConfig("- world_size\n"), HasSubstr("a mapping of option names to values is expected"));
   EXPECT_THAT(refusedConfig(""), HasSubstr("a mapping of option names to values is expected"));
   EXPECT_THAT(refusedConfig("dim: [[a]]\n"), HasSubstr("dim holds something that is not a value"));
+  EXPECT_THAT(refusedConfig("world_size: 2\nstrategy: fullshard\n"),
+              testing::AllOf(HasSubstr(":2: --strategy fullshard: not one of full_shard, "),
+                             HasSubstr("(did you mean full_shard?)")));
   EXPECT_THAT(refusal({"--config", "no/such/file"}), HasSubstr("--config no/such/file: "));
 }
 
