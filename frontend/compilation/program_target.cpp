@@ -15,24 +15,40 @@ llvm::Error usage(const llvm::Twine &message) { return llvm::make_error<UsageErr
 
 constexpr int64_t maxThreads = 1024;
 
+/// The options that only the other target has.
+llvm::ArrayRef<llvm::StringRef> foreignOptions(llvm::StringRef target) {
+  static constexpr llvm::StringRef ofCpu[] = {"streams", "threads", "transport"},
+                                   ofCuda[] = {"allow_tf32", "attention", "tune", "cuda_graph", "node_ranges"};
+  return target == "cuda" ? llvm::ArrayRef(ofCpu) : llvm::ArrayRef(ofCuda);
+}
+
+std::string changesNothing(llvm::StringRef option, llvm::StringRef target) {
+  return ("--" + option + ": changes nothing for --target " + target).str();
+}
+
 } // namespace
 
 llvm::StringRef defaultTarget(llvm::StringRef deviceNode, bool buildsCuda) {
   return buildsCuda && llvm::sys::fs::exists(deviceNode) ? "cuda" : "cpu";
 }
 
-llvm::Error resolveTarget(OptionValues &values) {
+void chooseTarget(OptionValues &values) {
   if (values.text("target").empty())
     values.resolve("target", defaultTarget("/dev/nvidiactl", buildsCudaPrograms()).str());
-  if (values.text("target") == "cuda") {
-    for (const char *name : {"streams", "threads", "transport"})
-      if (changed(values, name))
-        return usage("--" + llvm::Twine(name) + ": changes nothing for --target cuda");
-    return llvm::Error::success();
-  }
-  for (const char *name : {"allow_tf32", "attention", "tune", "cuda_graph", "node_ranges"})
+  const llvm::StringRef target = values.text("target");
+  for (llvm::StringRef name : foreignOptions(target))
     if (changed(values, name))
-      return usage("--" + llvm::Twine(name) + ": changes nothing for --target cpu");
+      values.takeBack(name, changesNothing(name, target));
+}
+
+llvm::Error resolveTarget(OptionValues &values) {
+  chooseTarget(values);
+  const llvm::StringRef target = values.text("target");
+  for (llvm::StringRef name : foreignOptions(target))
+    if (changed(values, name))
+      return usage(changesNothing(name, target));
+  if (target == "cuda")
+    return llvm::Error::success();
   if (values.text("test_build").ends_with("loopback"))
     return usage("--test_build " + values.text("test_build") + ": is for --target cuda");
   int64_t cores = static_cast<int64_t>(std::thread::hardware_concurrency());

@@ -18,10 +18,10 @@ struct AdoptedOption {
   std::string where; ///< file, line and key, for messages
 };
 
-/// A line about one key for the user. If `option` is not empty, the key leaves that option of the compiler open, and
-/// the line depends on whether it is given.
+/// A line about one key for the user. If `option` is not empty, the key sets that option of the compiler, which is
+/// shown as `set`, or leaves it open if that is empty; then the line depends on whether it is given.
 struct ConfigLine {
-  std::string text, option;
+  std::string text, option = {}, set = {};
 };
 
 /// A setting that would train something else, or is none of the trainer's. If `option` is not empty, that option of the

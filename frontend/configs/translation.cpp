@@ -235,7 +235,8 @@ void Translation::add(Receiver receiver, llvm::StringRef option, llvm::StringRef
                             : receiver == Receiver::program ? "out/train " + optionText(option, value)
                                                             : optionText(option, value);
   adopted.options.push_back({receiver, option.str(), value.str(), std::move(where)});
-  adopted.lines.push_back({(line + " -> " + shown).str(), ""});
+  adopted.lines.push_back(receiver == Receiver::compiler ? ConfigLine{line.str(), option.str(), shown}
+                                                         : ConfigLine{(line + " -> " + shown).str()});
 }
 
 void Translation::use(llvm::StringRef key, Receiver receiver, llvm::StringRef option, llvm::StringRef value) {
@@ -286,7 +287,7 @@ void Translation::leaveOpen(llvm::StringRef key, llvm::StringRef option, Receive
   if (receiver == Receiver::compiler)
     adopted.lines.push_back({text, option.str()});
   else
-    adopted.lines.push_back({text + ": not set; out/train --" + option.str() + " sets it", ""});
+    adopted.lines.push_back({text + ": not set; out/train --" + option.str() + " sets it"});
 }
 
 std::string Translation::besides(llvm::StringRef name) const {
@@ -302,7 +303,7 @@ llvm::Error Translation::include(llvm::StringRef key, const Trainer &nested, con
     return error;
   const std::string prefix = entryOf(key)->shown + ": ";
   for (ConfigLine &line : inner.adopted.lines)
-    adopted.lines.push_back({prefix + line.text, line.option});
+    adopted.lines.push_back({prefix + line.text, line.option, line.set});
   for (const auto &[reason, keys] : inner.unread)
     for (const std::string &inside : keys)
       noteKey(entryOf(key)->shown + "." + inside, reason);
@@ -313,7 +314,7 @@ llvm::Error Translation::include(llvm::StringRef key, const Trainer &nested, con
 
 Adopted Translation::finish() {
   for (const auto &[reason, keys] : unread)
-    adopted.lines.push_back({llvm::join(keys, ", ") + ": not read: " + reason, ""});
+    adopted.lines.push_back({llvm::join(keys, ", ") + ": not read: " + reason});
   return std::move(adopted);
 }
 

@@ -1,5 +1,6 @@
 #include "frontend/driver/driver.h"
 
+#include "frontend/compilation/program_target.h"
 #include "frontend/driver/bundle.h"
 #include "frontend/driver/compile.h"
 #include "frontend/driver/init.h"
@@ -235,6 +236,9 @@ llvm::Error dispatch(OptionValues &values) {
     llvm::outs() << "fsdpc " << version << '\n';
     return llvm::Error::success();
   }
+  // What init writes may be for another machine.
+  if (!asksFor(values, "init") || values.given("target"))
+    chooseTarget(values);
   printConfigLines(values);
   if (values.flag("list_passes")) {
     for (const Pass *pass : pipeline())

@@ -94,8 +94,19 @@ llvm::Error OptionValues::take(const Adopted &adopted) {
       continue;
     if (llvm::Error error = set(option.name, llvm::StringRef(option.value), option.where))
       return usage(llvm::toString(std::move(error)));
+    adoptedNames.insert(option.name);
   }
   return llvm::Error::success();
+}
+
+void OptionValues::takeBack(llvm::StringRef name, llvm::StringRef reason) {
+  if (adoptedNames.erase(name.str()) == 0)
+    return;
+  values.erase(name.str());
+  givenNames.erase(name.str());
+  for (ConfigLine &line : adoptedLines)
+    if (line.option == name && !line.set.empty())
+      line = {line.text + ": not read: " + reason.str()};
 }
 
 llvm::Error OptionValues::readConfig(llvm::StringRef path) {
@@ -117,7 +128,7 @@ llvm::Error OptionValues::checkRefusals() {
   for (const auto &[setting, option] : refusals) {
     const bool isDecided = givenByCommandLine.contains(option);
     if (isDecided)
-      adoptedLines.push_back({setting + "; --" + option + " " + this->text(option).str() + " decides instead", ""});
+      adoptedLines.push_back({setting + "; --" + option + " " + this->text(option).str() + " decides instead"});
     else
       text += (text.empty() ? "" : "\n--config ") + setting +
               (option.empty() ? "" : "; --" + option + " can decide instead");
@@ -128,9 +139,9 @@ llvm::Error OptionValues::checkRefusals() {
 std::vector<std::string> OptionValues::configLines() const {
   std::vector<std::string> lines;
   for (const ConfigLine &line : adoptedLines) {
-    const bool isOpen = !line.option.empty();
     const std::string option = ": --" + line.option;
-    lines.push_back(line.text + (!isOpen              ? ""
+    lines.push_back(line.text + (line.option.empty()  ? ""
+                                 : !line.set.empty()  ? " -> " + line.set
                                  : given(line.option) ? option + " " + text(line.option).str() + " is given"
                                                       : option + " is not set"));
   }

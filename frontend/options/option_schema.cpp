@@ -141,6 +141,7 @@ llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRe
   if (value && value->empty())
     return usage(where + ": --" + row->name + ": a value is missing");
   givenNames.insert(row->name.str());
+  adoptedNames.erase(row->name.str());
   if (where == commandLine)
     givenByCommandLine.insert(row->name.str());
   if (row->kind == OptionKind::lines) {

@@ -62,6 +62,9 @@ public:
   llvm::ArrayRef<std::string> launchWords() const { return launch; }
   /// What was used of files of other trainers, and what was not, one line for each of their keys.
   std::vector<std::string> configLines() const;
+  /// Unsets an option that is no list, if a file of another trainer was the last to set it. configLines() then has the
+  /// reason.
+  void takeBack(llvm::StringRef name, llvm::StringRef reason);
   bool hasConfigOfOthers() const { return !adoptedLines.empty(); }
   /// The value as it is stored if the option is given with it.
   static llvm::Expected<std::string> checked(llvm::StringRef name, llvm::StringRef value);
@@ -87,6 +90,7 @@ private:
   std::map<std::string, std::string> values;
   std::map<std::string, std::vector<std::string>> lists;
   std::set<std::string> givenNames, givenByCommandLine;
+  std::set<std::string> adoptedNames; ///< last set by a file of another trainer
   std::vector<std::string> positionals, train, launch;
   std::vector<ConfigLine> adoptedLines;
   std::vector<RefusedSetting> refusals;

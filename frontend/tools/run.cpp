@@ -1,6 +1,6 @@
 #include "frontend/tools/run.h"
 
-#include "frontend/options/option_schema.h"
+#include "frontend/compilation/program_target.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -52,6 +52,7 @@ llvm::Expected<Request> parse(llvm::ArrayRef<std::string> arguments) {
   llvm::Expected<OptionValues> values = OptionValues::parse(request.compileArguments);
   if (!values)
     return values.takeError();
+  chooseTarget(*values);
   printConfigLines(*values);
   if (values->positional().size() != 1)
     return usage("one model is expected: fsdpc run MODEL.onnx [options] -n N -- train options");
