@@ -3,11 +3,14 @@ import argparse
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "frontend/python"))
+IS_SOURCE = (ROOT / "frontend/python").is_dir()     # else the package and the command are those that pip installed
+if IS_SOURCE:
+    sys.path.insert(0, str(ROOT / "frontend/python"))
 import fsdpc
 
 # Containers run as root, and may have fewer cores than ranks.
@@ -19,12 +22,14 @@ MPI_SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM":
 def parser(description):
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder", type=pathlib.Path, help="for everything that the sample writes")
-    p.add_argument("--fsdpc", default=str(ROOT / "build/fsdpc"), help="the compiler")
+    p.add_argument("--fsdpc", default=str(ROOT / "build/fsdpc") if IS_SOURCE else "fsdpc", help="the compiler; default: %(default)s")
     return p
 
 
 def parse(p):
     a = p.parse_args()
+    if not shutil.which(a.fsdpc):
+        p.error(f"there is no command {a.fsdpc}: build it, or activate the environment that has it; --fsdpc names another")
     a.folder.mkdir(parents=True, exist_ok=True)
     return a
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fine-tunes a Llama of Hugging Face on text, all weights and then adapters (LoRA), and opens the results in transformers and peft.
 
-    finetune.py FOLDER [--fsdpc build/fsdpc] [--ranks 2] [--steps 200]
+    finetune.py FOLDER [--fsdpc COMMAND] [--ranks 2] [--steps 200]
     finetune.py FOLDER --model MODEL --text FILE... --val_text FILE... [--length 512 --lr 2e-5 --lora_lr 2e-4]
 
 Needs torch, transformers, peft, onnx, onnxscript, tokenizers and numpy from PyPI. MODEL is a folder as save_pretrained writes it, with
@@ -118,9 +118,11 @@ def main():
     schedule = ["--train_data", tokens, "--val_data", val_tokens, "--steps", a.steps, "--eval_every", max(1, a.steps // 3),
                 "--lr_scheduler", "cosine", "--warmup_steps", max(1, a.steps // 10), "--log_freq", "5", "--progress", "plain"]
     run(*compile_all, "--lr", a.lr, "-o", folder / "full")
-    full_log = train(folder / "full", a.ranks, "--load_model", base, *schedule, "--save_model", f"{folder}/tuned/")
+    full_log = train(folder / "full", a.ranks, "--load_model", base, *schedule, "--report", folder / "full.html",
+                     "--save_model", f"{folder}/tuned/")
     run(*compile_all, "--lr", a.lora_lr, "--lora", f"rank=8,alpha=16,targets={a.targets}", "-o", folder / "lora")
-    lora_log = train(folder / "lora", a.ranks, "--load_model", folder / "tuned", *schedule, "--save_model", f"{folder}/adapters/")
+    lora_log = train(folder / "lora", a.ranks, "--load_model", folder / "tuned", *schedule, "--report", folder / "lora.html",
+                     "--save_model", f"{folder}/adapters/")
     run(a.fsdpc, "report", folder / "full.jsonl", folder / "lora.jsonl", "-o", folder / "report.html")
 
     before = validation_loss(model, val_tokens, a.length)
