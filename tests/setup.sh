@@ -11,7 +11,7 @@ packages=(
   llvm-19-dev llvm-19-tools clang-format-19 clang-19 libclang-rt-19-dev libomp-19-dev
   libprotobuf-dev protobuf-compiler libtomlplusplus-dev libdnnl-dev libopenmpi-dev openmpi-bin libboost-context-dev
   libgtest-dev libgmock-dev iproute2 qemu-user strace valgrind
-  python3 python3-numpy python3-pip python3-setuptools python3-wheel)
+  python3 python3-numpy python3-pil python3-pip python3-setuptools python3-wheel)
 if [[ " $* " == *" --with_browser "* ]]; then
   packages+=(chromium chromium-driver)
 fi

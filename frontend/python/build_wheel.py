@@ -29,6 +29,9 @@ Provides-Extra: prepare
 Requires-Dist: numpy; extra == "prepare"
 Requires-Dist: tokenizers; extra == "prepare"
 Requires-Dist: datasets; extra == "prepare"
+Provides-Extra: images
+Requires-Dist: numpy; extra == "images"
+Requires-Dist: pillow; extra == "images"
 """
 
 

@@ -44,9 +44,9 @@ shell() {
     OMPI_MCA_rmaps_base_oversubscribe=1 bash -euc "cd /user"$'\n'"$1" 2>&1 || fail "a command of a README failed"
 }
 
-# The indented lines of samples/finetune/README.md under "With the wheel alone", with this FOLDER.
+# finetune_commands FIRST LAST: the indented lines of samples/finetune/README.md between the lines that begin so, with FOLDER and MODEL.
 finetune_commands() {
-  sed -n '/^## With the wheel alone/,/^## Your model/s/^    //p' "$source/samples/finetune/README.md" | sed "s/FOLDER/$1/g"
+  sed -n "/^$1/,/^$2/s/^    //p" "$source/samples/finetune/README.md" | sed "s/FOLDER/tuning/g; s,MODEL,tuning/base,g"
 }
 
 huggingface() {
@@ -54,11 +54,16 @@ huggingface() {
   cp "$wheel" "$root/user/"
   cp "$source/samples/common.py" "$root/user/samples/"
   cp "$source/samples/finetune/finetune.py" "$root/user/samples/finetune/"
-  local commands
-  commands=$(finetune_commands tuning)
-  [[ $commands == *finetune.py\ tuning ]] || fail "samples/finetune/README.md has no commands for the wheel alone"
+  local commands prompts number
+  commands=$(finetune_commands "## With the wheel alone" "## Your model")
+  prompts=$(finetune_commands "Prompts and completions" "#")
+  [[ $commands == *finetune.py\ tuning && $prompts == *mpirun* ]] || fail "samples/finetune/README.md has no commands for the wheel alone"
   shell "$commands"
+  for number in {1..16}; do
+    echo "{\"prompt\": \"May I copy work $number?\", \"completion\": \" Everyone is permitted to copy it.\"}"
+  done >"$root/user/prompts.jsonl"
   shell ". venv/bin/activate
+$prompts
 fsdpc inspect tuning/model.onnx
 fsdpc init tuning/model.onnx -o fsdpc.yaml
 fsdpc tuning/model.onnx --world_size 2 --micro_batch_size 4 --loss cross_entropy --init default -o out

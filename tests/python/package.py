@@ -25,7 +25,7 @@ class Tokenizer:
 
     def encode(self, text, add_special_tokens):
         assert not add_special_tokens
-        return types.SimpleNamespace(ids=[ord(letter) - ord("a") for letter in text])
+        return types.SimpleNamespace(ids=[ord(letter) - ord("a") for letter in text], offsets=[(i, i + 1) for i in range(len(text))])
 
     words = 27
 
@@ -59,8 +59,12 @@ class Prepare(unittest.TestCase):
 
     def test_bad_lines_and_unknown_files_are_named(self):
         (self.folder / "a.jsonl").write_text('{"text": "abc"}\n{"body": "de"}\n')
-        with self.assertRaisesRegex(ValueError, "a.jsonl:2: no JSON object with 'text'"):
+        with self.assertRaisesRegex(ValueError, "a.jsonl:2: has no 'text'; there are body"):
             fsdpc.prepare(self.folder / "a.jsonl", self.folder, Tokenizer())
+        for line in ("noise", "[1]", '{"text": 1}'):
+            (self.folder / "b.jsonl").write_text(f'{{"text": "abc"}}\n\n{line}\n')
+            with self.assertRaisesRegex(ValueError, "b.jsonl:3: "):
+                fsdpc.prepare(self.folder / "b.jsonl", self.folder, Tokenizer())
         with self.assertRaisesRegex(ValueError, "a.pdf: .txt, .md, .jsonl, .parquet or .arrow is expected"):
             fsdpc.prepare(self.folder / "a.pdf", self.folder, Tokenizer())
         with self.assertRaisesRegex(ValueError, "has no token '<stop>'"):

@@ -1,46 +1,52 @@
 """Text to files of tokens that training programs read (`--train_data`): llm.c's .bin, a header and uint16 or uint32 tokens."""
-import json
 import pathlib
 import struct
 
+from .rows import TABLES, rows_of, sources_of, text_of
+
 SHORT, WIDE = (20240520, 1, "<u2"), (20240801, 7, "<u4")     # magic, version, type (runtime/common/data_formats.h)
 HEADER_WORDS = 256
+END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 
 
 def documents_of(path, field):
     """The documents of a file: .txt or .md is one, .jsonl has one in each line, .parquet and .arrow one in each row."""
-    path = pathlib.Path(path)
     if path.suffix in (".txt", ".md"):
         yield path.read_text()
-    elif path.suffix in (".jsonl", ".json"):
-        with path.open() as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    yield json.loads(line)[field]
-                except (json.JSONDecodeError, KeyError, TypeError) as error:
-                    raise ValueError(f"{path}:{number}: no JSON object with {field!r}") from error
-    elif path.suffix in (".parquet", ".arrow"):
-        import datasets
-        kind = {".parquet": "parquet", ".arrow": "arrow"}[path.suffix]
-        table = datasets.load_dataset(kind, data_files=str(path), split="train")
-        if field not in table.column_names:
-            raise ValueError(f"{path}: has no column {field!r}; there are {', '.join(table.column_names)}")
-        yield from (row[field] for row in table.select_columns([field]))
+    elif path.suffix in TABLES:
+        yield from (text_of(place, row, field) for place, row in rows_of(path, [field]))
     else:
         raise ValueError(f"{path}: .txt, .md, .jsonl, .parquet or .arrow is expected")
 
 
 def open_tokenizer(tokenizer):
-    """A tokenizers.Tokenizer: given as one, as a tokenizer.json, as a folder that has it, or by a name for the Hub."""
+    """A tokenizers.Tokenizer: given as one, within one of transformers, as a tokenizer.json, as a folder that has it, or by a name for the
+    Hub."""
     import tokenizers
+    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if isinstance(tokenizer, tokenizers.Tokenizer):
         return tokenizer
     path = pathlib.Path(tokenizer)
     if path.is_dir():
         path = path / "tokenizer.json"
     return tokenizers.Tokenizer.from_file(str(path)) if path.exists() else tokenizers.Tokenizer.from_pretrained(str(tokenizer))
+
+
+def token_of(encoder, text):
+    token = encoder.token_to_id(text)
+    if token is None:
+        raise ValueError(f"the tokenizer has no token {text!r}")
+    return token
+
+
+def end_token(encoder, end):
+    """The token `end`; of None the one after a document, by its usual names."""
+    if end is not None:
+        return token_of(encoder, end)
+    tokens = [token for token in map(encoder.token_to_id, END_NAMES) if token is not None]
+    if not tokens:
+        raise ValueError(f"the tokenizer has no token {' or '.join(map(repr, END_NAMES))}; end= names the one after a document")
+    return tokens[0]
 
 
 class ShardWriter:
@@ -83,12 +89,9 @@ def prepare(sources, folder, tokenizer, field="text", end=None, name="train", sh
     end: the token behind each document, as text, such as "<|endoftext|>"; by default the tokenizer's, found by its usual names.
     Needs the packages tokenizers and numpy, and datasets for .parquet and .arrow. ValueError names the file and the line."""
     encoder = open_tokenizer(tokenizer)
-    names = [end] if end else ["<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"]
-    ends = [token for token in map(encoder.token_to_id, names) if token is not None]
-    if not ends:
-        raise ValueError(f"the tokenizer has no token {' or '.join(map(repr, names))}; end= names the one behind a document")
+    last = end_token(encoder, end)
     writer = ShardWriter(folder, name, shard_tokens, wide=encoder.get_vocab_size(with_added_tokens=True) > 1 << 16)
-    for source in [sources] if isinstance(sources, (str, pathlib.Path)) else sources:
+    for source in sources_of(sources):
         for document in documents_of(source, field):
-            writer.add(encoder.encode(document, add_special_tokens=False).ids + [ends[0]])
+            writer.add(encoder.encode(document, add_special_tokens=False).ids + [last])
     return writer.finish()
