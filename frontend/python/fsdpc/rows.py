@@ -11,7 +11,8 @@ def sources_of(sources):
 
 
 def rows_of(path, fields):
-    """(place, row) of each row: where it is, such as "a.jsonl:3", and a dict that has at least those of `fields` that the file has."""
+    """(place, row) of each row: where it is, such as "a.jsonl:3", and a dict that has those of `fields` that the file has. Others may
+    be None."""
     if path.suffix not in TABLES:
         raise ValueError(f"{path}: .jsonl, .parquet or .arrow is expected")
     if path.suffix in (".jsonl", ".json"):
@@ -22,7 +23,8 @@ def rows_of(path, fields):
         columns = [field for field in fields if field in table.column_names]
         if not columns:
             raise ValueError(f"{path}: has no column {' or '.join(map(repr, fields))}; there are {', '.join(table.column_names)}")
-        yield from ((f"{path}: row {number}", row) for number, row in enumerate(table.select_columns(columns), 1))
+        unread = dict.fromkeys(table.column_names)      # messages name all columns
+        yield from ((f"{path}: row {number}", unread | row) for number, row in enumerate(table.select_columns(columns), 1))
 
 
 def _lines_of(path):
