@@ -29,6 +29,9 @@ inline constexpr llvm::StringLiteral gradientPrefix = "grad.";
 /// Prefix of futures of gathers that a step passes to the next one.
 inline constexpr llvm::StringLiteral nextPrefix = "next.";
 
+/// The field of optimizer states that are moving averages. A run starts them as their parameters.
+inline constexpr llvm::StringLiteral averageField = "ema";
+
 /// True if no graph input may have this name. The functions of a step find their arguments by these names.
 inline bool isReserved(llvm::StringRef input) {
   return input == count || input == sampleWeight || input.starts_with(gradientPrefix) || input.starts_with(nextPrefix);

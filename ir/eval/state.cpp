@@ -1,5 +1,6 @@
 // Conversion between full parameters, with the names of the model, and the states of one stage.
 #include "ir/eval/evaluate.h"
+#include "ir/reserved_names.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -38,6 +39,14 @@ HostTensor unshardedState(const State &state, const std::map<std::string, HostTe
   return tensor;
 }
 
+/// Moving averages start as what they average, as the runtime starts them.
+void startAverages(const Module &module, EvaluationState &all) {
+  for (const State &state : module.states)
+    if (state.role == StateRole::optimizer && state.field == names::averageField)
+      for (auto &rank : all.states)
+        rank[state.name] = rank.at(state.owner);
+}
+
 /// The index of the shard that a rank has.
 int64_t memberOf(const Module &module, const State &segment, int64_t rank) {
   return segment.over.empty() ? 0 : module.axis(segment.over)->memberOf(rank);
@@ -65,6 +74,7 @@ EvaluationState makeEvaluationState(const Module &module, const std::map<std::st
       all.states[rank][state.name] = std::move(tensor);
     }
   }
+  startAverages(module, all);
   return all;
 }
 

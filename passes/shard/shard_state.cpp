@@ -62,7 +62,7 @@ private:
       if (node->op() != Op::read)
         continue;
       const State *read = stateOf(*node);
-      const bool isAverage = read && read->role == StateRole::optimizer && read->field == averageField;
+      const bool isAverage = read && read->role == StateRole::optimizer && read->field == names::averageField;
       const auto [segment, slot] = states.find(isAverage ? read->owner : node->get<StateAttributes>().state.name);
       if (!segment)
         continue;

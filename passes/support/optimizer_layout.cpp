@@ -66,7 +66,7 @@ OptimizerLayout optimizerLayout(const OptimizerOptions &options) {
   OptimizerLayout layout = unguardedLayout(options);
   if (options.averagesWeights) {
     layout.attributes.averages = true;
-    layout.fields.push_back(averageField.str());
+    layout.fields.push_back(names::averageField.str());
     layout.scalars.insert(layout.scalars.end(), {"ema_decay", "step"});
   }
   layout.guard = updateGuard(options);
@@ -101,7 +101,7 @@ OptimizerLayout optimizerLayout(const Module &train) {
       if (state->role != StateRole::optimizer)
         continue;
       layout.fields.push_back(state->field);
-      if (state->field != averageField)
+      if (state->field != names::averageField)
         layout.initialState = state->initialValue;
     }
     break;
@@ -130,12 +130,12 @@ State optimizerState(const std::string &owner, const Type &type, const std::stri
   state.type = type;
   state.owner = owner;
   state.field = field;
-  state.initialValue = field == averageField ? 0 : layout.initialState;
+  state.initialValue = field == names::averageField ? 0 : layout.initialState;
   return state;
 }
 
 const State *averageOf(const Module &module, llvm::StringRef owner) {
-  return module.state((owner + "." + averageField).str());
+  return module.state((owner + "." + names::averageField).str());
 }
 
 void addScalarStates(Module &module, const OptimizerLayout &layout, const OptimizerOptions &options) {

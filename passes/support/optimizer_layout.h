@@ -10,9 +10,6 @@
 
 namespace fsdpc {
 
-/// The field of the moving average of a parameter.
-inline constexpr llvm::StringLiteral averageField = "ema";
-
 struct OptimizerLayout {
   Op op;
   OptimizerAttributes attributes;
