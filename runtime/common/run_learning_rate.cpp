@@ -20,7 +20,7 @@ ScheduleKind scheduleKind(const std::string &name) {
 std::int64_t warmUpSteps(const Options &options, std::int64_t totalSteps, const WarmUp &resumed) {
   if (options.warmupRatio == 0)
     return options.warmupSteps;
-  if (options.warmupRatio == resumed.ratio && resumed.steps > 0)
+  if (options.warmupRatio == resumed.ratio && resumed.steps > 0 && resumed.steps <= totalSteps)
     return resumed.steps;
   return static_cast<std::int64_t>(std::ceil(static_cast<double>(totalSteps) * options.warmupRatio));
 }

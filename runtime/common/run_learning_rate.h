@@ -3,7 +3,7 @@
 // What is stated in steps counts steps: the warm-up, a decay over --steps, --step_size 100. What is stated in epochs
 // counts samples: a decay over --epochs, --step_size 1epoch. So at any sample the rate is that of a run that has always
 // had its first global batch. A warm-up that is a share of the steps has the number of steps that it had when the run
-// began: a resumed run with another total keeps it, unless it is given another share.
+// began: a resumed run with another total keeps it, unless it is given another share or ends before.
 #pragma once
 
 #include "runtime/checkpoint/manifest.h"

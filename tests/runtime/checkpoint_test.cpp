@@ -263,6 +263,20 @@ TEST_F(Checkpointed, AShareOfTheStepsIsThatOfTheRunThatBegan) {
   }
 }
 
+TEST_F(Checkpointed, AShareOfTheStepsIsThatOfTheRunThatGoesOnIfItEndsBefore) {
+  ASSERT_FALSE(train(2, {"--steps", "20", "--warmup_ratio", "0.45", "--checkpoint_folder", checkpoints(),
+                         "--checkpoint_interval", "1", "--keep_latest_k", "0"}));
+  const auto shortened = [&](const char *option, const char *value) {
+    std::filesystem::remove(folder.path("log"));
+    EXPECT_FALSE(train(2, {"--steps", "8", "--lr_scheduler", "linear", option, value, "--resume", stepFolder(5),
+                           "--log", folder.path("log")}));
+    return rates("log");
+  };
+  const auto resumed = shortened("--warmup_ratio", "0.45");
+  EXPECT_EQ(resumed.size(), 3u);
+  EXPECT_EQ(resumed, shortened("--warmup_steps", "4"));
+}
+
 TEST_F(Checkpointed, AFlippedBitAnywhereIsFound) {
   ASSERT_FALSE(train(2, {"--steps", "3", "--checkpoint_folder", checkpoints()}));
   ASSERT_EQ(faultOf(stepFolder(3)), "");
