@@ -139,7 +139,8 @@ std::string fieldOf(const InputFile &file, const Member &member, std::string_vie
     if (extension == compressed || endsWith(extension, std::string(".") + compressed))
       throw Failure(ExitCode::usage, file.path() + ": byte " + std::to_string(member.offsetBytes) + ": " +
                                          member.name.substr(0, 200) +
-                                         " is a compressed image, which programs do not decode; store images as .npy");
+                                         " is a compressed image, which programs do not decode; fsdpc.prepare_images "
+                                         "does, or store images as .npy");
   if (extension == "cls")
     return "labels";
   if (extension == "npy")
