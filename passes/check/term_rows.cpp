@@ -37,6 +37,13 @@ TermId Terms::addedRows(TermId indices, TermId updates, const RowsAttributes &ro
 }
 
 TermId Terms::rowsOf(TermId table, TermId indices, const Node *origin) {
+  const Shape shape(terms[table].type.shape());
+  llvm::SmallVector<DType, 2> casts;
+  for (TermId inner = withoutReshape(table); terms[inner].kind == Kind::node && terms[inner].op == Op::cast;
+       inner = withoutReshape(table)) {
+    casts.push_back(terms[inner].type.dtype());
+    table = reshape(operandsOf(inner)[0], shape, origin);
+  }
   const Type type = terms[table].type;
   const int64_t rows = type.dim(0), width = type.elements() / rows, count = terms[indices].type.elements();
   ownAttributes.push_back(std::make_unique<Attributes<AxisAttributes>>(AxisAttributes{0}));
@@ -44,7 +51,10 @@ TermId Terms::rowsOf(TermId table, TermId indices, const Node *origin) {
             .type = type.withShape({count, width}),
             .attributes = ownAttributes.back().get(),
             .origin = origin};
-  return intern(std::move(term), {reshape(table, {rows, width}, origin), reshape(indices, {count}, origin)});
+  TermId found = intern(std::move(term), {reshape(table, {rows, width}, origin), reshape(indices, {count}, origin)});
+  for (DType dtype : llvm::reverse(casts))
+    found = cast(found, dtype);
+  return found;
 }
 
 TermId Terms::addRows(TermId indices, TermId updates, const ScatterAddAttributes &attributes, DType dtype,

@@ -6,6 +6,7 @@
 //   elementwise ops are computed at the smallest common shape of their operands, and broadcast from there: so
 //   add(broadcast x, broadcast y) = broadcast(add(x, y)), and a fused body equals its steps;
 //   elementwise ops with one operand, such as a cast, are computed before that operand is reshaped;
+//   rows looked up in a table that is cast are the cast of the table's rows;
 //   a sum over ranks of a reshape is the reshape of the sum; on a single rank it is its operand;
 //   a norm with a residual is the norm of the add, which is its last result; a norm's gradient with an addend is the
 //   gradient and an add, in the operand order in which that add already exists;
