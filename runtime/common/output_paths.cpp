@@ -59,10 +59,14 @@ std::vector<NamedPath> inputsOf(const Options &options, const std::string &outDi
 
 std::vector<NamedPath> outputsOf(const ProgramInfo &program, const Options &options) {
   std::vector<NamedPath> outputs;
-  const NamedPath named[] = {{"--save_model", options.saveModel}, {"--save_ema", options.saveEma},
-                             {"--predict", options.predict},      {"--save_gradients", options.saveGradients},
-                             {"--report", options.report},        {"--profile", options.profile},
-                             {"--save_onnx", options.saveOnnx},   {"--log", options.log}};
+  const NamedPath named[] = {{"--save_model", options.saveModel},
+                             {"--save_ema", options.saveEma},
+                             {"--save_gradients", options.saveGradients},
+                             {"--predict", options.predict},
+                             {"--log", options.log},
+                             {"--report", options.report},
+                             {"--profile", options.profile},
+                             {"--save_onnx", options.saveOnnx}};
   for (const NamedPath &output : named)
     if (!output.path.empty())
       outputs.push_back(output);
