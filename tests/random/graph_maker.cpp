@@ -188,7 +188,7 @@ Tensor GraphMaker::transpose(const Tensor &x, llvm::ArrayRef<int64_t> permutatio
 }
 
 Tensor GraphMaker::broadcast(const Tensor &x, llvm::ArrayRef<int64_t> shape, int64_t batch) {
-  if (x.shape() == shape)
+  if (x.shape() == shape && x.batch == batch)
     return x;
   Traits traits = traitsOf(x);
   traits.batch = batch;

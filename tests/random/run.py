@@ -38,7 +38,7 @@ UNDRAWN = {name: DERIVATIVE for name in (
 # Limits as a share of all gradients: those compared at a redrawn point, and those that could not be compared at any point.
 MOST_REDRAWN, MOST_AT_KINKS = 0.02, 0.002
 # Limit as a share of all graphs: those with synced norms and a random number that all samples of a rank share (reference.cpp).
-MOST_WITHOUT_REFERENCE = 0.02
+MOST_WITHOUT_REFERENCE = 0.01
 COUNTS = ("slopes", "redrawn", "kinks", "not_rebatched")
 
 
