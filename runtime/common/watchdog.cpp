@@ -27,7 +27,9 @@ void sleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::dur
 struct Presence {
   int lowest = -1;   ///< the lowest rank whose watchdog runs
   int reporter = -1; ///< the lowest such rank other than `missing`
-  int missing = -1;  ///< the lowest rank that is stopped or has ended; else the one with the least progress; -1: none
+  /// The lowest rank that is stopped or has ended. If there is none and all ranks are seen, the one with the least
+  /// progress; a rank that is not seen may have made less. -1: none.
+  int missing = -1;
   bool missingIsAlive = false;
 };
 
@@ -43,8 +45,9 @@ Presence presence(Pulse &pulse, double aliveSeconds) {
   const std::int64_t since = monotonicNanoseconds() - static_cast<std::int64_t>(aliveSeconds * 1e9);
   const auto isAlive = [&](const Heartbeat &line) { return line.aliveNanoseconds.load() >= since; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
-  int stopped = -1, behind = -1;
+  int seen = 0, stopped = -1, behind = -1;
   forEachSeen(pulse, [&](int rank, const Heartbeat &line) {
+    ++seen;
     const std::int64_t arrivals = line.arrivals.load();
     most = std::max(most, arrivals);
     if (!isAlive(line) && stopped < 0)
@@ -55,7 +58,7 @@ Presence presence(Pulse &pulse, double aliveSeconds) {
     }
   });
   Presence result;
-  result.missing = stopped >= 0 ? stopped : least < most ? behind : -1;
+  result.missing = stopped >= 0 ? stopped : seen == pulse.worldSize() && least < most ? behind : -1;
   result.missingIsAlive = stopped < 0;
   forEachSeen(pulse, [&](int rank, const Heartbeat &line) {
     if (isAlive(line) && result.lowest < 0)
@@ -88,12 +91,8 @@ Failure outsideCollectives(Pulse &pulse, const Presence &found, double seconds) 
 } // namespace
 
 std::optional<int> missingRank(Pulse &pulse, double seconds) {
-  const Presence found = presence(pulse, seconds / 2);
-  bool allSeen = true;
-  for (int rank = 0; rank < pulse.worldSize(); ++rank)
-    allSeen = allSeen && pulse.lineOf(rank) && pulse.lineOf(rank)->isSeen();
-  const bool sure = found.missing >= 0 && found.missing != pulse.rank() && (allSeen || !found.missingIsAlive);
-  return sure ? std::optional(found.missing) : std::nullopt;
+  const int missing = presence(pulse, seconds / 2).missing;
+  return missing >= 0 && missing != pulse.rank() ? std::optional(missing) : std::nullopt;
 }
 
 Diagnosis diagnose(Pulse &pulse, double seconds) {

@@ -115,6 +115,15 @@ TEST_F(FourRanks, RanksOfOtherHostsAreNotBlamed) {
   EXPECT_EQ(diagnosis.reporter, 1);
 }
 
+TEST_F(FourRanks, WhoWaitsForARankOfAnotherHostReportsThoughItIsBehind) {
+  page().of(2).aliveNanoseconds = page().of(3).aliveNanoseconds = 0; // on another host, whose link is cut
+  page().of(0).arrivals = 9;
+  waitFor(record(10, "all_reduce", "layers.1"));
+  const Diagnosis diagnosis = diagnose(pulse, 2);
+  EXPECT_EQ(diagnosis.failure.details, "unit=layers.1 seq=10 op=all_reduce");
+  EXPECT_EQ(diagnosis.reporter, 0);
+}
+
 TEST_F(FourRanks, OneRankOnlyEndsTheRun) {
   EXPECT_TRUE(page().claimEnd(2, 6));
   EXPECT_FALSE(page().claimEnd(1, 5));
