@@ -296,11 +296,12 @@ void BatchFeeder::bindRagged(const InputInfo &input, const Field &field) {
                                          "; --truncate takes the first ones of longer samples");
   if (field.shortestElements >= elements)
     return;
-  if (input.kind == InputKind::labels && !input.hasIgnoreIndex)
+  const bool isIgnored = ignoredLabel(input).has_value();
+  if ((input.kind == InputKind::labels || input.shiftsItself) && !isIgnored)
     throw Failure(ExitCode::usage, data.pattern + ": the labels of shorter samples are padded, and the loss of " +
                                        inputHas + " ignores none: compile with --ignore_index");
   remarks.push_back("samples of " + field.name + " shorter than " + std::to_string(elements) + " are padded with " +
-                    (input.kind == InputKind::labels ? "the ignored label" : "0"));
+                    (isIgnored ? "the ignored label" : "0"));
 }
 
 } // namespace fsdpc::rt

@@ -125,8 +125,8 @@ void BatchFeeder::readAhead(std::span<const std::int64_t> rows) const {
 
 void BatchFeeder::padRow(const InputInfo &input, std::byte *row) const {
   std::memset(row, 0, static_cast<std::size_t>(rowBytes(input)));
-  if (input.kind == InputKind::labels && input.hasIgnoreIndex && !isFloat(input.dtype))
-    fillElements(input.dtype, row, rowElements(input), static_cast<double>(input.ignoreIndex));
+  if (const auto ignored = ignoredLabel(input); ignored && !isFloat(input.dtype))
+    fillElements(input.dtype, row, rowElements(input), static_cast<double>(*ignored));
 }
 
 void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination) {

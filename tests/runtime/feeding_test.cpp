@@ -182,6 +182,20 @@ TEST_F(Padding, ShorterSamplesArePaddedWithZeroAndTheIgnoredLabel) {
   EXPECT_EQ(fed.notes()[0], "samples of ids shorter than 3 are padded with 0");
 }
 
+TEST_F(Padding, LabelsThatTheGraphShiftsArePaddedWithWhatItsLossIgnores) {
+  const IndexRangeInfo read[] = {{1, 2, 100, -100, true}}; // the first label of a sample is not read
+  InputInfo &labels = program.inputs.back();
+  labels = {"labels", InputKind::data, DType::i64, {2, {fakeBatch, 3}}, at::labels};
+  labels.ranges = read;
+  labels.shiftsItself = true;
+  BatchFeeder fed(program.info, openDataset({path()}), {{}, {"mask=mask"}});
+  fed.checkRanges(0, 1);
+  const std::int64_t rows[] = {0, 2};
+  fed.fill(context, rows);
+  EXPECT_EQ(integers(at::labels, 6), (std::vector<std::int64_t>{2, -100, -100, 6, -100, -100}));
+  EXPECT_EQ(fed.notes().back(), "samples of labels shorter than 3 are padded with the ignored label");
+}
+
 TEST_F(Padding, PositionsAndDocumentsBeginAnewBehindTheToken) {
   const auto filled = [&](const std::string &fill) {
     BatchFeeder fed(program.info, openDataset({path()}), {{}, {"mask=" + fill}, 9});
