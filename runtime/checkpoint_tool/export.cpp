@@ -4,6 +4,7 @@
 #include "runtime/common/onnx_file.h"
 #include "runtime/common/safetensors.h"
 #include "runtime/common/taps.h"
+#include "runtime/common/weight_averages.h"
 
 #include <cstdio>
 #include <map>
@@ -12,7 +13,7 @@
 namespace fsdpc::rt {
 namespace {
 
-constexpr std::string_view averagePrefix = "optimizer.ema.";
+const std::string averagePrefix = std::string("optimizer.") + averageField + ".";
 constexpr std::int64_t defaultShardBytes = 5'000'000'000;
 
 std::int64_t bytesOf(const ManifestTensor &tensor) { return tensor.elements * byteSize(tensor.type); }
