@@ -296,7 +296,9 @@ void BatchFeeder::bindRagged(const InputInfo &input, const Field &field) {
                                          "; --truncate takes the first ones of longer samples");
   if (field.shortestElements >= elements)
     return;
-  const bool isIgnored = ignoredLabel(input).has_value();
+  const IndexRangeInfo whole = wholeRange(input);
+  const bool isIgnored =
+      std::ranges::all_of(rangesOf(input, whole), [](const IndexRangeInfo &range) { return range.hasIgnoreIndex; });
   if ((input.kind == InputKind::labels || input.shiftsItself) && !isIgnored)
     throw Failure(ExitCode::usage, data.pattern + ": the labels of shorter samples are padded, and the loss of " +
                                        inputHas + " ignores none: compile with --ignore_index");

@@ -32,9 +32,8 @@ void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::i
   if (!hasRange(input))
     return;
   const Field &field = data.fields[binding.field];
-  const IndexRangeInfo whole{0, rowElements(input), input.indexLimit, input.ignoreIndex, input.hasIgnoreIndex};
-  const std::span<const IndexRangeInfo> ranges =
-      input.ranges.empty() ? std::span<const IndexRangeInfo>(&whole, 1) : input.ranges;
+  const IndexRangeInfo whole = wholeRange(input);
+  const std::span<const IndexRangeInfo> ranges = rangesOf(input, whole);
   for (std::int64_t sample = 0; sample < count; ++sample) {
     std::int64_t element = 0;
     const IndexRangeInfo *range = findOutOfRange(ranges, input.dtype, values + sample * rowBytes(input), element);
@@ -125,8 +124,13 @@ void BatchFeeder::readAhead(std::span<const std::int64_t> rows) const {
 
 void BatchFeeder::padRow(const InputInfo &input, std::byte *row) const {
   std::memset(row, 0, static_cast<std::size_t>(rowBytes(input)));
-  if (const auto ignored = ignoredLabel(input); ignored && !isFloat(input.dtype))
-    fillElements(input.dtype, row, rowElements(input), static_cast<double>(*ignored));
+  if (isFloat(input.dtype))
+    return;
+  const IndexRangeInfo whole = wholeRange(input);
+  for (const IndexRangeInfo &range : rangesOf(input, whole))
+    if (range.hasIgnoreIndex)
+      fillElements(input.dtype, row + range.first * byteSize(input.dtype), range.count,
+                   static_cast<double>(range.ignoreIndex));
 }
 
 void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination) {

@@ -3,7 +3,7 @@
 
 #include "runtime/common/element_type.h"
 
-#include <optional>
+#include <span>
 
 namespace fsdpc::rt {
 
@@ -15,14 +15,14 @@ inline bool hasRange(const InputInfo &input) {
   return (input.indexLimit > 0 || !input.ranges.empty()) && !isFloat(input.dtype);
 }
 
-/// The label that the loss ignores; nullopt if it does not ignore the same one wherever it reads the input.
-inline std::optional<std::int64_t> ignoredLabel(const InputInfo &input) {
-  if (input.hasIgnoreIndex)
-    return input.ignoreIndex;
-  for (const IndexRangeInfo &range : input.ranges)
-    if (!range.hasIgnoreIndex || range.ignoreIndex != input.ranges.front().ignoreIndex)
-      return std::nullopt;
-  return input.ranges.empty() ? std::nullopt : std::optional(input.ranges.front().ignoreIndex);
+/// The range of all elements of a sample, if `ranges` is empty.
+inline IndexRangeInfo wholeRange(const InputInfo &input) {
+  return {0, rowElements(input), input.indexLimit, input.ignoreIndex, input.hasIgnoreIndex};
+}
+
+/// The ranges of a sample's elements. `whole`: wholeRange(input), which outlives the result.
+inline std::span<const IndexRangeInfo> rangesOf(const InputInfo &input, const IndexRangeInfo &whole) {
+  return input.ranges.empty() ? std::span(&whole, 1) : input.ranges;
 }
 
 } // namespace fsdpc::rt

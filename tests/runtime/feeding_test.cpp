@@ -194,6 +194,9 @@ TEST_F(Padding, LabelsThatTheGraphShiftsArePaddedWithWhatItsLossIgnores) {
   fed.fill(context, rows);
   EXPECT_EQ(integers(at::labels, 6), (std::vector<std::int64_t>{2, -100, -100, 6, -100, -100}));
   EXPECT_EQ(fed.notes().back(), "samples of labels shorter than 3 are padded with the ignored label");
+  const std::int64_t padding[] = {1, -1};
+  fed.fill(context, padding);
+  EXPECT_EQ(integers(at::labels, 6), (std::vector<std::int64_t>{3, 4, 5, 0, -100, -100}));
 }
 
 TEST_F(Padding, PositionsAndDocumentsBeginAnewBehindTheToken) {
