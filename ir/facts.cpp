@@ -40,10 +40,20 @@ bool readInto(std::optional<T> &field, llvm::StringRef text) {
   return field.has_value();
 }
 
+template <class T>
+llvm::SmallVector<llvm::StringRef, 6> spellingsOf(const std::optional<T> &) {
+  if constexpr (std::is_enum_v<T>)
+    return choiceSpellings<T>();
+  return {};
+}
+llvm::SmallVector<llvm::StringRef, 6> spellingsOf(const std::string &) { return {}; }
+llvm::SmallVector<llvm::StringRef, 6> spellingsOf(bool) { return {}; }
+
 template <auto field>
 Fact row(llvm::StringRef name) {
   return {name.str(), [](const Facts &facts, size_t) { return printed(facts.*field); },
-          [](llvm::StringRef text, Facts &facts, size_t) { return readInto(facts.*field, text); }};
+          [](llvm::StringRef text, Facts &facts, size_t) { return readInto(facts.*field, text); },
+          spellingsOf(Facts().*field)};
 }
 
 template <auto field>
@@ -55,6 +65,7 @@ Fact arenaRow(Space space, llvm::StringRef end) {
             std::optional<int64_t> &bytes = facts.arenas[index].*field;
             return readInto(bytes, text) && *bytes >= 0 && *bytes <= int64_t(1) << 60;
           },
+          {},
           indexOf(space)};
 }
 

@@ -55,6 +55,7 @@ struct Fact {
   std::string name;
   std::optional<std::string> (*print)(const Facts &, size_t argument); ///< nullopt: unknown
   bool (*read)(llvm::StringRef text, Facts &, size_t argument);        ///< false: invalid value
+  llvm::SmallVector<llvm::StringRef, 6> spellings = {};                ///< of all values, for choices
   size_t argument = 0;                                                 ///< arenas: the index of the space
 };
 

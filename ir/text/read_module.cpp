@@ -1,6 +1,8 @@
 // Everything outside functions: header, tables, states, parameters.
 #include "ir/text/reader.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 namespace fsdpc::text {
 
 constexpr int64_t maxMicroSteps = int64_t(1) << 20;
@@ -86,7 +88,10 @@ bool Reader::readSetting() {
     return fail(at, "there is no setting " + key);
   if (fact->print(module->facts, fact->argument))
     return fail(at, "setting " + key + " occurs twice");
-  return fact->read(value, module->facts, fact->argument) || fail(at, "setting " + key + ": not a value of it");
+  if (fact->read(value, module->facts, fact->argument))
+    return true;
+  const std::string values = fact->spellings.empty() ? " of it" : " of " + llvm::join(fact->spellings, ", ");
+  return fail(at, "setting " + key + ": not a value" + values + didYouMean(value, fact->spellings));
 }
 
 bool Reader::readClass() {
