@@ -17,14 +17,28 @@ std::string plainText(llvm::StringRef text) {
   return plain;
 }
 
+/// How far `plain` is from the part of `name` that is nearest to it and has as many dots, so that `q_prj` is near
+/// `model.layers.0.self_attn.q_proj`.
+unsigned distanceToPart(llvm::StringRef plain, llvm::StringRef name) {
+  const size_t dots = plain.count('.');
+  unsigned best = plain.edit_distance(name);
+  for (llvm::StringRef rest = name; !rest.empty(); rest = rest.split('.').second) {
+    size_t end = rest.find('.');
+    for (size_t i = 0; i < dots && end != llvm::StringRef::npos; ++i)
+      end = rest.find('.', end + 1);
+    best = std::min(best, plain.edit_distance(rest.take_front(end)));
+  }
+  return best;
+}
+
 /// All names in their order if they are few, else the nearest ones, sorted by distance.
 std::vector<std::string> nearest(llvm::ArrayRef<std::string> names, llvm::StringRef text) {
   if (names.size() <= maxShown)
     return names.vec();
-  const std::string plain = plainText(text);
+  const std::string plain = llvm::StringRef(plainText(text)).trim('.').str();
   std::vector<std::pair<unsigned, size_t>> distances;
   for (size_t i = 0; i < names.size(); ++i)
-    distances.emplace_back(llvm::StringRef(plain).edit_distance(names[i]), i);
+    distances.emplace_back(distanceToPart(plain, names[i]), i);
   std::partial_sort(distances.begin(), distances.begin() + maxShown, distances.end());
   std::vector<std::string> shown;
   for (size_t i = 0; i < maxShown; ++i)

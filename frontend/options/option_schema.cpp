@@ -1,6 +1,7 @@
 #include "frontend/options/option_schema.h"
 
 #include "runtime/common/familiar_options.h"
+#include "runtime/common/spelling.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -117,14 +118,8 @@ llvm::ArrayRef<llvm::StringRef> subcommands() {
 }
 
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<llvm::StringRef> names) {
-  llvm::StringRef best;
-  unsigned bestDistance = std::max<unsigned>(3, static_cast<unsigned>(wanted.size()) / 2);
-  for (llvm::StringRef name : names)
-    if (unsigned distance = wanted.edit_distance(name, true, bestDistance); distance < bestDistance) {
-      bestDistance = distance;
-      best = name;
-    }
-  return best.empty() ? "" : (" (did you mean " + best + "?)").str();
+  const std::string nearest = rt::nearestName(std::string_view(wanted), {names.begin(), names.end()});
+  return nearest.empty() ? "" : " (did you mean " + nearest + "?)";
 }
 
 llvm::Error OptionValues::set(llvm::StringRef name, std::optional<llvm::StringRef> value, llvm::StringRef where) {

@@ -26,16 +26,21 @@ inline std::size_t editDistance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-/// The nearest name, or "" if none is near (more than a third of the word differs).
+/// The nearest name; or, if none is near (more than a third of the word differs), the shortest one that begins with the
+/// word; or "".
 inline std::string nearestName(std::string_view word, const std::vector<std::string> &names) {
+  word = word.substr(0, 100);
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
-  std::string nearest;
-  for (const std::string &name : names)
-    if (const std::size_t distance = editDistance(word.substr(0, 100), name); distance < best) {
+  std::string nearest, completed;
+  for (const std::string &name : names) {
+    if (const std::size_t distance = editDistance(word, name); distance < best) {
       best = distance;
       nearest = name;
     }
-  return nearest;
+    if (word.size() >= 3 && name.starts_with(word) && (completed.empty() || name.size() < completed.size()))
+      completed = name;
+  }
+  return nearest.empty() ? completed : nearest;
 }
 
 /// "; did you mean 'x'?" for the nearest name, or "" if none is near.

@@ -1,6 +1,7 @@
 #include "runtime/common/familiar_options.h"
 #include "runtime/common/json.h"
 #include "runtime/common/options.h"
+#include "runtime/common/spelling.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -24,6 +25,7 @@ TEST(OptionsOfAProgram, EverySpellingOfAName) {
 
 TEST(OptionsOfAProgram, NamesOfOtherTrainersAndOfTheCompilerLeadToOptionsThatExist) {
   EXPECT_FAILURE(parse({"--max_steps", "3"}), usage, "unknown option --max_steps; that is --steps N here");
+  EXPECT_FAILURE(parse({"--checkpoint_every", "3"}), usage, "that is --checkpoint_interval N here");
   EXPECT_FAILURE(parse({"--bf16"}), usage,
                  "unknown option --bf16; that is chosen when compiling: fsdpc MODEL.onnx --mixed_precision bf16");
   for (const FamiliarOption &option : familiarOptions) {
@@ -35,6 +37,13 @@ TEST(OptionsOfAProgram, NamesOfOtherTrainersAndOfTheCompilerLeadToOptionsThatExi
       return name == row.name;
     })) << name;
   }
+}
+
+TEST(OptionsOfAProgram, TheBeginningOfANameLeadsToTheShortestOneThatBeginsSo) {
+  EXPECT_FAILURE(parse({"--early_stop", "3"}), usage, "unknown option --early_stop; did you mean '--early_stopping'?");
+  EXPECT_EQ(nearestName("ab", {"abcdef"}), "");
+  EXPECT_EQ(nearestName("early", {"early_stopping_patience", "early_stopping", "eagle"}), "eagle");
+  EXPECT_EQ(nearestName("early", {"early_stopping_patience", "early_stopping"}), "early_stopping");
 }
 
 TEST(OptionsOfAProgram, BooleansAndRepetition) {

@@ -226,6 +226,8 @@ TEST(Options, UnknownNamesComeWithTheNearest) {
 }
 
 TEST(Options, WhatResemblesNothingGetsNoHint) {
+  EXPECT_THAT(refusal({"--micro_batch", "2"}),
+              HasSubstr("unknown option micro_batch (did you mean micro_batch_size?)"));
   EXPECT_THAT(refusal({"--qqqqqqqqqq"}), testing::EndsWith("unknown option qqqqqqqqqq"));
 }
 
