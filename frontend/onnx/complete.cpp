@@ -1,6 +1,7 @@
 #include "frontend/onnx/complete.h"
 
 #include "frontend/onnx/folding.h"
+#include "frontend/onnx/other_names.h"
 #include "frontend/onnx/traced_graph.h"
 #include "ir/name_pattern.h"
 #include "llvm/ADT/STLExtras.h"
@@ -312,6 +313,20 @@ std::string listed(llvm::ArrayRef<std::string> names) {
   return names.size() > maxListed ? text + " and " + std::to_string(names.size() - maxListed) + " more" : text;
 }
 
+/// Removes names of which the file states that a parameter that is in it has them, too.
+void removeOtherNames(std::vector<std::string> &unused, const OnnxModel &model, const ExportSignature &signature) {
+  llvm::StringSet<> isUnused, hasOtherName;
+  for (const std::string &name : unused)
+    isUnused.insert(name);
+  const auto isInFile = [&](llvm::StringRef name) {
+    return signature.isParameter.contains(name) && !isUnused.contains(name);
+  };
+  for (const auto &[name, other] : statedNames(model.proto))
+    if (isInFile(name) || isInFile(other))
+      hasOtherName.insert(isInFile(name) ? other : name);
+  llvm::erase_if(unused, [&](const std::string &name) { return hasOtherName.contains(name); });
+}
+
 /// Removes from `lost` the parameters that the user accepts as they are in the file.
 llvm::Error acceptChanged(std::vector<LostParameter> &lost, const MissingParameters &missing, llvm::StringRef text) {
   if (text.empty())
@@ -336,7 +351,8 @@ MissingParameters findMissing(const OnnxModel &model, const GraphIndex &index, c
 
 llvm::Error accountForAll(const Repair &repair) {
   GraphIndex index(repair.model.graph());
-  MissingParameters missing = findMissing(repair.model, index, exportSignature(index.graph));
+  const ExportSignature signature = exportSignature(index.graph);
+  MissingParameters missing = findMissing(repair.model, index, signature);
   std::vector<LostParameter> &lost = repair.model.lost;
   lost.insert(lost.end(), missing.lost.begin(), missing.lost.end());
   llvm::append_range(lost, findLostDerivatives(index.graph));
@@ -345,11 +361,10 @@ llvm::Error accountForAll(const Repair &repair) {
         "warning: the exporter folded BatchNorm into the convolution before it; what trains are the "
         "folded weights and biases, without batch statistics: " +
         listed(missing.foldedBatchNorms) + ". torch.onnx.export(..., dynamo=True, optimize=False) keeps BatchNorm");
+  removeOtherNames(missing.unused, repair.model, signature);
   if (!missing.unused.empty())
-    repair.model.notes.push_back(
-        std::to_string(missing.unused.size()) +
-        " parameters of the signature are read by nothing in the file, unused or by another name: " +
-        listed(missing.unused));
+    repair.model.notes.push_back("nothing in the file reads " + listed(missing.unused) +
+                                 " of the signature: unused, or the file has another name for them");
   return acceptChanged(lost, missing, repair.options.acceptChanged);
 }
 

@@ -5,6 +5,16 @@
 
 namespace fsdpc {
 
+std::vector<std::pair<llvm::StringRef, llvm::StringRef>> statedNames(const onnx::ModelProto &proto) {
+  std::vector<std::pair<llvm::StringRef, llvm::StringRef>> stated;
+  for (const onnx::StringStringEntryProto &entry : proto.metadata_props())
+    if (entry.key() == otherNamesKey)
+      for (llvm::StringRef line : llvm::split(entry.value(), '\n'))
+        if (const auto [name, other] = line.split('\t'); !other.empty())
+          stated.emplace_back(name, other);
+  return stated;
+}
+
 OtherNames::OtherNames(const OnnxModel &model, const GraphIndex &index, const ExportSignature &signature)
     : model(model), index(index), signature(signature) {
   for (const std::string &name : missingParameters(index.graph, signature))
@@ -36,15 +46,10 @@ void OtherNames::addStated(std::vector<Parameter> &parameters) const {
   llvm::StringMap<Parameter *> byName;
   for (Parameter &parameter : parameters)
     byName[parameter.name] = &parameter;
-  for (const onnx::StringStringEntryProto &entry : model.proto.metadata_props()) {
-    if (entry.key() != otherNamesKey)
-      continue;
-    for (llvm::StringRef line : llvm::split(entry.value(), '\n')) {
-      const auto [name, other] = line.split('\t');
-      Parameter *parameter = byName.lookup(name);
-      if (parameter && !other.empty() && other != name && !llvm::is_contained(parameter->otherNames, other))
-        parameter->otherNames.push_back(other.str());
-    }
+  for (const auto &[name, other] : statedNames(model.proto)) {
+    Parameter *parameter = byName.lookup(name);
+    if (parameter && other != name && !llvm::is_contained(parameter->otherNames, other))
+      parameter->otherNames.push_back(other.str());
   }
 }
 

@@ -7,6 +7,9 @@
 
 namespace fsdpc {
 
+/// The lines of the file's metadata (otherNamesKey in metadata.h): a parameter and another name of it.
+std::vector<std::pair<llvm::StringRef, llvm::StringRef>> statedNames(const onnx::ModelProto &proto);
+
 /// A table of embeddings that is also the weight of the output layer has two names in the author's module, and one in
 /// the file. Files of weights have one of them, any one, or both.
 class OtherNames {
@@ -24,7 +27,7 @@ public:
   /// unused parameters; whoever looks for one compares shapes.
   void addUnread(std::vector<Parameter> &parameters) const;
 
-  /// Adds the names that the file states (otherNamesKey in metadata.h).
+  /// Adds the names that the file states.
   void addStated(std::vector<Parameter> &parameters) const;
 
 private:

@@ -28,6 +28,9 @@ public:
     add(*model.mutable_graph(), "pkg.torch.export.ExportedProgram.graph_signature", signature);
   }
 
+  /// Lines `parameter TAB name`, as `fsdpc.export` writes them.
+  void otherNames(llvm::StringRef lines) { add(model, "fsdpc.other_names", lines); }
+
   void input(llvm::StringRef name, llvm::ArrayRef<int64_t> shape) { value(*graph().add_input(), name, shape); }
   void output(llvm::StringRef name, llvm::ArrayRef<int64_t> shape) { value(*graph().add_output(), name, shape); }
 

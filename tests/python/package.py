@@ -71,6 +71,12 @@ class Prepare(unittest.TestCase):
             fsdpc.prepare(self.folder / "a.jsonl", self.folder, Tokenizer(), end="<stop>")
 
 
+class Export(unittest.TestCase):
+    def test_a_missing_compiler_is_named_before_the_model_is_exported(self):
+        with self.assertRaisesRegex(fsdpc.ExportError, "no command 'fsdpc-of-nobody' on PATH"):
+            fsdpc.export(None, {}, "model.onnx", command="fsdpc-of-nobody")
+
+
 class ReadLog(unittest.TestCase):
     def test_what_was_trained_again_counts_once(self):
         lines = [{"settings": {"world_size": 2}}, {"step": 1, "loss": 3.0}, {"step": 2, "loss": 2.5},

@@ -325,6 +325,21 @@ TEST(OnnxComplete, ABatchNormThatIsGoneBesideWhatRunsWasMerged) {
   EXPECT_THAT(errorOf(model), testing::HasSubstr("'two.bn.weight' has no node left"));
 }
 
+TEST(OnnxComplete, ANameThatTheFileStatesForAParameterInItIsNotUnread) {
+  ExportedModel model({"table.weight", "head.weight", "spare.weight"});
+  model.input("x", {2, 2});
+  model.output("linear", {2, 2});
+  model.initializer("head.weight", {2, 2}, {1, 2, 3, 4});
+  model.node("MatMul", {"x", "head.weight"}, "linear", "head", "aten.linear.default](args = (%x, %p_head_weight)");
+  llvm::Expected<ImportedModel> unstated = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(unstated)) << llvm::toString(unstated.takeError());
+  EXPECT_THAT(notesOf(*unstated), testing::HasSubstr("nothing in the file reads 'table.weight', 'spare.weight'"));
+  model.otherNames("table.weight\thead.weight\nspare.weight\tsaved.spare.weight");
+  llvm::Expected<ImportedModel> stated = importOnnx(model.save(), batchOfTwo());
+  ASSERT_TRUE(static_cast<bool>(stated)) << llvm::toString(stated.takeError());
+  EXPECT_THAT(notesOf(*stated), testing::HasSubstr("nothing in the file reads 'spare.weight' of the signature"));
+}
+
 /// The repaired graph, or the error.
 struct Repaired {
   std::string error;
