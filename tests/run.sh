@@ -6,7 +6,8 @@
 #                                sweep acceptance random bf16 emulated cuda faults page
 #   tests/run.sh --nightly       tests that take too long for every change, or only these parts:
 #                                random mutation deletions other_processor faults
-#                                and, only by name and with TORCH_PYTHON=PYTHON that has PyTorch, huggingface samples
+#                                and, only by name: huggingface samples with TORCH_PYTHON=PYTHON that has PyTorch;
+#                                wheel as root, with debootstrap
 #
 # FSDPC_FIXTURES="mlp gpt2_tiny" narrows the acceptance step, LIT_FILTER='passes/' the lit step.
 set -uo pipefail
