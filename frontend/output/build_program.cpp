@@ -15,12 +15,9 @@ namespace fsdpc {
 namespace {
 
 /// A name with a slash is taken as it is by findProgramByName.
-llvm::Error requireCompiler(llvm::StringRef name) {
+bool canRun(llvm::StringRef name) {
   llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName(name);
-  if (program && llvm::sys::fs::can_execute(*program))
-    return llvm::Error::success();
-  return llvm::createStringError(
-      "host compiler " + name + " not found; on Debian it is in package g++ (--emit src writes the source without it)");
+  return program && llvm::sys::fs::can_execute(*program);
 }
 
 /// Runs a command and returns its failure as an error. `log` is the file of its output.
@@ -60,10 +57,13 @@ public:
   ProgramBuild(const Toolchain &toolchain, std::string root) : toolchain(toolchain), root(std::move(root)) {}
 
   llvm::Error requireCompilers() const {
-    for (llvm::StringRef name : {llvm::StringRef(launcher ? launcher : ""), llvm::StringRef(toolchain.compiler)})
-      if (!name.empty())
-        if (llvm::Error error = requireCompiler(name))
-          return error;
+    if (!launcher.empty() && !canRun(launcher))
+      return llvm::createStringError("CMAKE_CXX_COMPILER_LAUNCHER is " + launcher +
+                                     ", which is not found; install it, or unset the variable");
+    if (!canRun(toolchain.compiler))
+      return llvm::createStringError(
+          "host compiler " + toolchain.compiler +
+          " not found; on Debian it is in package g++ (--emit src writes the source without it)");
     return llvm::Error::success();
   }
 
@@ -110,8 +110,8 @@ private:
   std::vector<std::string> compileCommand(const std::string &source, const std::string &object,
                                           llvm::ArrayRef<std::string> flags) {
     std::vector<std::string> command;
-    if (launcher)
-      command.push_back(launcher);
+    if (!launcher.empty())
+      command.push_back(launcher.str());
     command.push_back(toolchain.compiler);
     llvm::append_range(command, flags);
     objects.push_back(root + "/" + object);
@@ -134,7 +134,7 @@ private:
 
   const Toolchain &toolchain;
   const std::string root;
-  const char *launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER");
+  const llvm::StringRef launcher = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER"); ///< empty: none
   std::vector<std::string> objects;
 };
 

@@ -11,6 +11,7 @@ wheel=$(realpath "$1") root=$(realpath -m "$2")/root mode=${3:-}
   exit 2
 }
 source=$(realpath "$(dirname "$0")/../..")
+unset "${!CMAKE_@}" "${!CCACHE_@}" "${!OMPI_@}" # of the tests; a bare machine has no ccache
 
 cleanup() {
   for mounted in dev proc; do
