@@ -21,7 +21,8 @@ def export(model, inputs, path, weights=False, outputs=None, opset=20, command="
     weights: whether the file has the values. Without them, programs start from --load_model.
     outputs: names of the outputs that are kept, such as ["logits"]; by default "loss" is left out where there is another.
     The mode (model.train(), model.eval()) is kept: dropout is in the graph in training mode only.
-    command: the compiler, found on PATH or by its path. check=False: a parameter that requires a gradient and did not arrive is no ExportError."""
+    command: the compiler, found on PATH or by its path.
+    check=False: a parameter that requires a gradient and did not arrive is no ExportError."""
     if not shutil.which(command):
         raise ExportError(f"there is no command {str(command)!r} on PATH, which checks the file; command= takes the compiler's path")
     import torch
