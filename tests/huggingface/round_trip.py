@@ -53,8 +53,9 @@ MODELS = {
               {"input_ids": tokens(1)}, torch.bfloat16, "5GB"),
     "qwen2": ("Qwen2ForCausalLM", dict(SIZES, num_key_value_heads=1, tie_word_embeddings=False, use_cache=False),
               {"input_ids": tokens(1)}, torch.float16, "8KB"),
+    # so many positions that the exporter writes their numbers, a buffer, beside the model
     "bert": ("BertForSequenceClassification", dict(SIZES, num_labels=CLASSES, hidden_dropout_prob=0.0,
-                                                   attention_probs_dropout_prob=0.0),
+                                                   attention_probs_dropout_prob=0.0, max_position_embeddings=2048),
              {"input_ids": tokens(1), "attention_mask": torch.ones(ROWS, LENGTH, dtype=torch.long)}, torch.float32,
              "5GB"),
     "vit": ("ViTForImageClassification", dict(hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,

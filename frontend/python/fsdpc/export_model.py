@@ -36,7 +36,7 @@ def export(model, inputs, path, weights=False, outputs=None, opset=20, command="
         torch.onnx.export(model, tuple(arguments.values()), str(file), input_names=names, output_names=found, dynamo=True,
                           optimize=False, external_data=True, opset_version=opset, verbose=False,
                           dynamic_shapes=(tuple({0: batch} if value.dim() else None for value in arguments.values()),))
-        _state_other_names(model, file)
+        _finish(model, file, weights)
         for part in sorted(pathlib.Path(folder).iterdir(), reverse=True):    # the data before the model that names it
             if weights or part == file:
                 shutil.move(part, path.parent / part.name)
@@ -98,18 +98,35 @@ def _saved_names(model):
     return {name: of_storage.get((value.data_ptr(), tuple(value.shape)), []) for name, value in state.items() if value.numel()}
 
 
-def _state_other_names(model, file):
+def _finish(model, file, weights):
     import onnx
+    proto = onnx.load(file, load_external_data=False)
+    _state_other_names(model, proto)
+    if not weights:
+        _keep_buffers(model, proto, file.parent)
+    onnx.save(proto, file)
+
+
+def _state_other_names(model, proto):
     others = {name: [other for other in names if other != name] for name, names in _saved_names(model).items()}
     for first, *names in _names_of_shared(model):
         others.setdefault(first, []).extend(names)
     lines = [f"{name}\t{other}" for name, names in others.items() for other in names]
-    if not lines:
-        return
-    proto = onnx.load(file, load_external_data=False)
-    entry = proto.metadata_props.add()
-    entry.key, entry.value = OTHER_NAMES, "\n".join(lines)
-    onnx.save(proto, file)
+    if lines:
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = OTHER_NAMES, "\n".join(lines)
+
+
+def _keep_buffers(model, proto, folder):
+    """Moves the values of tensors that are no parameters, such as a table of positions, from the data file into the model: no
+    file of weights has them."""
+    from onnx import external_data_helper
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    for tensor in proto.graph.initializer:
+        if tensor.name not in parameters and external_data_helper.uses_external_data(tensor):
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = tensor.DEFAULT
+            del tensor.external_data[:]
 
 
 def _names_of_shared(model):
