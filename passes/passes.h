@@ -53,6 +53,8 @@ extern const Pass initializeParameters;
 /// Requires/ensures: graph stage; positions meet in attention alone, else it is refused. Runs after recognizePatterns.
 ///     %o, %l = attention %q, %k, %v causal     ->     %o, %l = attention %q, %k, %v, %document_ids causal documents
 extern const Pass separateDocuments;
+/// The inputs that it adds.
+inline constexpr llvm::StringLiteral documentIdsName = "document_ids", documentPositionsName = "document_positions";
 
 /// --lora: adds low-rank adapters beside the frozen weights of linear layers (the file says how).
 ///     %y = matmul %x, %w     ->     %y.0 = matmul %x, %w; %a = matmul %x, %down; %b = matmul %a, %up; %y = add %y.0,

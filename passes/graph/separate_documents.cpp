@@ -31,7 +31,6 @@ namespace fsdpc {
 namespace {
 
 using Kind = BatchFact::Kind;
-constexpr llvm::StringLiteral idsName = "document_ids", positionsName = "document_positions";
 
 /// An addend that differs from position to position and is the same for every sample.
 struct PositionTable {
@@ -43,6 +42,14 @@ llvm::Error refuse(const llvm::Twine &why) {
   return llvm::make_error<UsageError>(("--separate_documents: " + why).str());
 }
 
+/// Whether it is the same at every index of `axis`: one row is looked up for all of them, as is the token type of a
+/// model that is given none.
+bool isOneRow(const Value *value, int64_t axis) {
+  const Node *lookup = definedBy(value, Op::gather);
+  return lookup && lookup->get<AxisAttributes>().axis == 0 && axis < lookup->operand(1)->type().rank() &&
+         splatOf(lookup->operand(1));
+}
+
 class DocumentSeparator {
 public:
   explicit DocumentSeparator(Function &forward) : forward(forward), builder(forward) {}
@@ -50,7 +57,7 @@ public:
   llvm::Expected<std::string> run() {
     if (llvm::Error error = findAttention())
       return error;
-    Value *ids = forward.addArgument(ArgumentKind::input, idsName, Type(DType::i64, {samples, positions}));
+    Value *ids = forward.addArgument(ArgumentKind::input, documentIdsName, Type(DType::i64, {samples, positions}));
     for (Node *node : attention) {
       node->appendOperand(ids);
       node->get<AttentionAttributes>().documents = true;
@@ -83,7 +90,7 @@ private:
     }
     if (attention.empty())
       return refuse("the model has no attention that fsdpc recognizes and that does not keep documents apart already");
-    for (llvm::StringRef name : {idsName, positionsName})
+    for (llvm::StringRef name : {documentIdsName, documentPositionsName})
       if (forward.argument(name))
         return refuse("the model has an input " + name + " of its own: feed it with --fill");
     return llvm::Error::success();
@@ -148,9 +155,10 @@ private:
       const BatchFact other = facts.lookup(sum.operand(1 - i));
       if (other.kind != Kind::found || facts.contains(sum.operand(i)))
         continue;
-      const Type &table = belowBroadcasts(sum.operand(i))->type();
+      const Value *addend = belowBroadcasts(sum.operand(i));
+      const Type &table = addend->type();
       const int64_t axis = other.position.axis - (sum.result()->type().rank() - table.rank());
-      if (axis >= 0 && table.dim(axis) > 1)
+      if (axis >= 0 && table.dim(axis) > 1 && !isOneRow(addend, axis))
         tables.push_back({&sum, i});
     }
   }
@@ -164,7 +172,7 @@ private:
       return refuse("'" + table.sum->source + "' adds " + toString(rows->type()) + " at positions of " + toString(sum) +
                     ", which is no table of positions; give the model an input for positions");
     if (!places)
-      places = forward.addArgument(ArgumentKind::input, positionsName, Type(DType::i64, {samples, positions}));
+      places = forward.addArgument(ArgumentKind::input, documentPositionsName, Type(DType::i64, {samples, positions}));
     builder.setInsertionPoint(table.sum);
     builder.inherit(*table.sum);
     Value *flat = builder.reshape(rows, {positions, sum.elements() / samples / positions});
@@ -184,7 +192,7 @@ private:
 
 llvm::Error run(Module &module, const PassContext &context) {
   Function *forward = module.function(FunctionKind::forward);
-  if (!context.options.separateDocuments || !forward || forward->argument(idsName))
+  if (!context.options.separateDocuments || !forward || forward->argument(documentIdsName))
     return llvm::Error::success();
   llvm::Expected<std::string> remark = DocumentSeparator(*forward).run();
   if (!remark)
